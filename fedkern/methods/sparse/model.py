@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges.scales import centred
+from ...algorithms.exchanges.values import counted
 from ...algorithms.gibbs.settings import Layout, Prior, Settings
 from ...algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, Site, StructuralEquations
 from ...data.design import Design
@@ -239,6 +240,34 @@ class SparseModel:
         alike = np.abs(unit.T @ unit) > 1 - 1e-12
         pairs = [(i, j) for i, j in zip(*np.nonzero(np.triu(alike, 1))) if not constant[i] and not constant[j]]
         return notes + [f"{names[i]} and {names[j]} are the same here up to a factor: their PIPs are shared" for i, j in pairs]
+
+    def counted(self, columns: Columns) -> Array:
+        """(w,) how many different values each of a client's scaled columns has, 3 for more than two."""
+        return counted(columns.values[:, : len(self.scaled)])
+
+    def told(self, values: Array) -> NDArray[np.bool_]:
+        """(..., P) of which coefficients rows tell something whose columns have so many different `values` (..., w)."""
+        varies = values > 1
+        if not self.is_graph:
+            return varies[..., : self.coefficients.size]
+        both = varies[..., :, None] & varies[..., None, :]
+        return np.asarray(both[..., ~np.eye(len(self.nodes), dtype=bool)])
+
+    def refuse_constants(self, values: Array) -> None:
+        """JobError where a client's column of structural equations has one value: the posterior would be improper.
+
+        Nothing bounds the effects of such a column there, and |det B|^n grows with them faster than any tail of their prior falls.
+        """
+        if self.config.model.kind != "sem":
+            return
+        for client, own in zip(self.names, values):
+            constant = [self.public(name) for name, n in zip(self.nodes, own) if n < 2]
+            if constant:
+                which = ", ".join(constant[:6]) + (f" and {len(constant) - 6} more" if len(constant) > 6 else "")
+                raise JobError(
+                    f"client {client!r}: {which} has one value there, and structural equations with it have no posterior (it cannot "
+                    "be normalised); put the column into data.ignore, or remove the client from data.clients"
+                )
 
     def gaps(self, columns: Columns) -> list[str]:
         """Notes for the client on what is missing in its rows."""

@@ -57,11 +57,38 @@ def summary(model: SparseModel, own: Own) -> Record:
             modes = [{"chains": list(g.chains), "moved": g.moved, "parameters": rows} for g, rows in zip(groups, numbers)]
             note = f"the chains disagree here ({chains.counted(groups)}): numbers are given for each mode"
             out |= {"parameters": chains.blank(out["parameters"]), "by_mode": modes, "notes": [note]}
+    if silent := _silent(model, own):
+        which = ", ".join(silent[:6]) + (f" and {len(silent) - 6} more" if len(silent) > 6 else "")
+        note = (
+            f"this client's rows tell nothing of {which}: what stands here is its prior, given what other clients' rows tell; it has "
+            "neither a mean nor an sd, and neither has the intercept"
+        )
+        out["notes"] = [*out.get("notes", []), note]
     return out
+
+
+def _silent(model: SparseModel, own: Own) -> list[str]:
+    """The coefficients of which the client's rows tell nothing."""
+    told = model.told(model.counted(own.columns))
+    return [name for name, there in zip(model.effects, told) if not there]
+
+
+def _without_moments(rows: dict[str, dict[str, float]], names: list[str]) -> dict[str, dict[str, float]]:
+    """Rows of what has its prior alone, whose tails have no mean; the intercept takes them up."""
+    gone = {*(f"theta[{name}]" for name in names), "intercept"} if names else set()
+    numbers = ("mean", "sd")
+    return {
+        name: {key: value for key, value in row.items() if name not in gone or key not in numbers} for name, row in rows.items()
+    }
 
 
 def _parameters(model: SparseModel, own: Own, only: list[int] | None) -> dict[str, dict[str, float]]:
     """By name, of all chains or of some."""
+    return _without_moments(_described_all(model, own, only), _silent(model, own))
+
+
+def _described_all(model: SparseModel, own: Own, only: list[int] | None) -> dict[str, dict[str, float]]:
+    """The same, with means and sds of everything."""
     client, scales = own.client, own.scales
     delta, factors, names = model.config.output.delta, model.factors(scales), model.effects
     if isinstance(client.trace, Streams):

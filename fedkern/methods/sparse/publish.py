@@ -99,7 +99,8 @@ def posterior(model: SparseModel, server: gibbs.Server, scales: Array) -> Sample
         here = [name for k, name in enumerate(model.names) if k not in server.lost]
         sites = {name: np.ascontiguousarray(trace["sites"][:, :, i]) for i, name in enumerate(here)}
     about |= {name: trace[name] if name in trace.names() else None for name in ("average", "by_rows", "between")}
-    return Samples(**draws, **about, sites=sites, delta=config.output.delta)
+    told = None if server.told is None else server.told[[k for k in range(len(model.names)) if k not in server.lost]]
+    return Samples(**draws, **about, sites=sites, delta=config.output.delta, told=told)
 
 
 def new_site(model: SparseModel, released: Samples) -> Array:
@@ -139,7 +140,7 @@ def released(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples
 
 def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Samples | Streamed) -> Fit:
     """What the server has at the end, but for further runs: here the chains are judged."""
-    groups = _groups(model, server.trace)
+    groups, silent = _groups(model, server.trace), tells_nothing(model, server)
     more = _by_mode(model, released, groups) if groups else _selected(model, released)
     if isinstance(released, Samples) and model.config.model.kind == "sem":
         modes = selection.modes(released)
@@ -157,8 +158,8 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
         chains=model.config.algorithm.chains,
         draws=server.trace.count,
         encoding=model.encoding.to_dict() | {"scales": named(model.scaled, scales)},
-        notes=[*_notes(model, server), *([_disagreement(model, groups)] if groups else [])],
-        more={"sampler": sampler(model, server, released), **more},
+        notes=[*_silent(model, server), *_notes(model, server), *([_disagreement(model, groups)] if groups else [])],
+        more={"sampler": sampler(model, server, released), **more, **({"tells_nothing": silent} if silent else {})},
     )
 
 
@@ -329,6 +330,26 @@ def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> Re
         correlation, clipped = released.partial_correlation()
         out |= {"partial_correlation": correlation.tolist(), "clipped": clipped}
     return out
+
+
+def tells_nothing(model: SparseModel, server: gibbs.Server) -> dict[str, list[str]]:
+    """Client -> coefficients of which its rows tell nothing: it has one value there, or none."""
+    if server.told is None:
+        return {}
+    names = {k: name for k, name in enumerate(model.names) if k not in server.lost and not server.told[k].all()}
+    return {name: [model.effects[j] for j in np.flatnonzero(~server.told[k])] for k, name in names.items()}
+
+
+def _silent(model: SparseModel, server: gibbs.Server) -> list[str]:
+    """Which averages are over fewer sites than there are."""
+    lines: list[str] = []
+    for client, names in tells_nothing(model, server).items():
+        which = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        lines.append(
+            f"{client} has one value or none of what tells of {which}: its own coefficient there has its prior, which has no mean, "
+            "and site averages and between_sd are over the other sites"
+        )
+    return lines
 
 
 def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:

@@ -197,7 +197,7 @@ def _deviating(summary: Record) -> str:
         unsure += [row["coefficient"]] if doubt else []
         name = f"{row['coefficient']}{MARK if doubt else ''}"
         rows.append([str(row["client"]), name, _cell(row.get("p_differs")), *numbers])
-    heads = ["client", "coefficient", "P(differs from the others)", "P(from theta)", "less the others' average", "its own mean"]
+    heads = ["client", "coefficient", "P(differs from the others)", "P(from theta)", "less the others' median", "its own mean"]
     if not rows:
         return ""
     text = f"By more than {number(summary['selection']['delta'])} standardised units."

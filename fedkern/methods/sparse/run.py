@@ -13,6 +13,7 @@ from ...algorithms.core.messages import ServerEffects
 from ...algorithms.exchanges import counts, loo_sums
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
+from ...algorithms.exchanges import values as column_values
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.settings import Prior
@@ -46,6 +47,7 @@ class Data:
     model, scales : the same everywhere
     columns, sites : of the clients that live here: as they came, and their parts of the model
     imputed : client -> its rows and what they lack, at the server's place, where values may be missing
+    told : (M, P) of which coefficients each client's rows tell something, where the server's draws are made
     """
 
     model: SparseModel
@@ -53,6 +55,7 @@ class Data:
     sites: Mapping[int, Site]
     scales: Scales
     imputed: Record
+    told: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -126,9 +129,22 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
         notes += model.gaps(columns[k])
         run.note_rows(k, notes, design.faults)
     run.hooks.notes += column_notes.exchanged(run, degenerates)
+    told = _told(run, model, columns)
     scales, imputed = _scales(run, model, columns)
     sites = {k: model.site(own, scales, run.threads, run.used.home) for k, own in columns.items()}
-    return Data(model, columns, sites, scales, imputed)
+    return Data(model, columns, sites, scales, imputed, told)
+
+
+def _told(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> NDArray[np.bool_] | None:
+    """(M, P) of which coefficients each client's rows tell something; None where no draw of the server is made."""
+    clients = {k: column_values.Client(model.counted(own)) for k, own in columns.items()}
+    stage = stages.valued(model)
+    tell = column_values.AllValues in stage.protocol.to_client
+    server, clients = run.exchange(stage, lambda: column_values.start(model.names, tell=tell), clients)
+    if server is not None and server.every is not None:
+        model.refuse_constants(server.every)
+    every = next((party.every for party in (server, *clients.values()) if party is not None and party.every is not None), None)
+    return None if every is None else model.told(every)
 
 
 def _scales(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> tuple[Scales, Record]:
@@ -215,14 +231,16 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
 
         def asked() -> tuple[gibbs_pooled.Server, ServerEffects]:
             trace = _trace(model, client=False)
-            return gibbs_pooled.start(gibbs_pooled.Server(settings, model.config.model.kind, n, judge, trace, variant.without))
+            at = gibbs_pooled.Server(settings, model.config.model.kind, n, judge, trace, variant.without, data.told)
+            return gibbs_pooled.start(at)
 
         server, _ = run.exchange(stage, asked, {k: _statistics(data, k) for k in data.sites})
         return None if server is None else server.sampled, {}
 
     def start() -> tuple[gibbs.Server, ServerEffects]:
         server, questions = gibbs.start(settings, n, judge, _trace(model, client=False), variant.without)
-        return replace(server, rows=() if stage.allgather else data.scales.rows), questions  # clients have not been told them
+        rows = () if stage.allgather else data.scales.rows  # clients have not been told them
+        return replace(server, rows=rows, told=data.told), questions
 
     clients = {k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True)) for k, site in data.sites.items()}
     return run.exchange(stage.named(variant.name), start, clients)

@@ -9,6 +9,7 @@ from ...algorithms.exchanges import column_notes, counts, loo_sums
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
+from ...algorithms.exchanges import values as column_values
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.messages import MOVES, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
@@ -26,6 +27,7 @@ STREAMED = 500, 120  # numbers for each chain and coefficient of a graph, at the
 MAY_SEND = (
     *agreement.PROTOCOL.to_server,
     *column_notes.PROTOCOL.to_server,
+    *column_values.PROTOCOL.to_server,
     *scaling.protocol(second=True).to_server,
     *scaling.imputing_protocol(known=True).to_server,
     *site_fits.PROTOCOL.to_server,
@@ -51,7 +53,13 @@ def stages(model: SparseModel) -> list[Stage]:
     fits = [fitted(model)] if config.output.site_fits else []
     counted = [Stage.of(counts)] if config.algorithm.statistics == "local" else []
     sums = [Stage.of(loo_sums)] if config.output.loo else []
-    return [Stage.of(column_notes), *scales, *fits, sampled(model), *sums, *counted]
+    return [Stage.of(column_notes), valued(model), *scales, *fits, sampled(model), *sums, *counted]
+
+
+def valued(model: SparseModel) -> Stage:
+    """How many different values each client's columns have."""
+    tell = model.config.algorithm.topology == "allgather"
+    return Stage(column_values.protocol(tell=tell), {"w": len(model.scaled), "m": len(model.names)})
 
 
 def scaled(model: SparseModel) -> Stage:
@@ -171,6 +179,7 @@ def disclosure(model: SparseModel) -> str:
     elif model.config.model.scale == "pooled":
         moments = "cross-products of every two columns about their means" if model.second_moments else "every column's variance"
         text += f"; {moments} and the numbers of rows, once"
+    text += "; whether each column has one value, two or more, once"
     if a.statistics == "local":
         text += "; how often every client clipped a scale, had no Cholesky factor, and drew in data space, once"
     if model.config.output.site_fits:

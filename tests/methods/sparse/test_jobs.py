@@ -103,7 +103,7 @@ def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
     summary = (tmp_path / "out" / "summary.json").read_text()
     assert "sigma" not in json.loads(summary)["parameters"]
     assert "@client" not in summary
-    assert sent(tmp_path, "client-01") == {"SchemaReply", "ColumnNotes", "ColumnMoments", "Locals", "Counts", "Received"}
+    assert sent(tmp_path, "client-01") == {"SchemaReply", "ColumnNotes", "ColumnValues", "ColumnMoments", "Locals", "Counts", "Received"}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
 def test_the_ledger_holds_what_the_setting_sends(tmp_path: Path, algorithm: dict[str, Any], kinds: set[str]) -> None:
     result = checked_and_run(job(tmp_path), tmp_path / "out", job=FAST, algorithm={"burn_in": 50, **algorithm})
     kinds = kinds if "statistics" in algorithm else kinds | {"Counts"}
-    assert sent(tmp_path, "client-02") == kinds | {"SchemaReply", "ColumnNotes", "ColumnMoments", "Received"}
+    assert sent(tmp_path, "client-02") == kinds | {"SchemaReply", "ColumnNotes", "ColumnValues", "ColumnMoments", "Received"}
     assert result.stop == "rounds"
 
 
