@@ -19,6 +19,7 @@ Row = dict[str, float]
 
 # What convergence is judged on, and its name. R-hat and ESS use ranks: those of tau^2 are those of log tau.
 JUDGED = {"theta": "theta", "tau_sq": "log_tau", "inclusion": "inclusion", "eta": "log_eta", "rho": "logit_rho"}
+PRINTED = {"average": "average", "by_rows": "average_by_rows", "between": "between_sd"}  # and judged too, where they are known
 OWN = ("theta", "inclusion", "average")  # whose R-hats mark a coefficient
 DERIVED = ("average", "by_rows", "between", "new_site")  # what follows from the kept quantities of a round, where it is known
 NAMES = {"by_rows": "average_by_rows", "between": "between_sd", "new_site": "new_site"}  # in summary.json
@@ -101,7 +102,11 @@ class Samples:
         """R-hat and ESS of each of `arrays`, by name; empty without ArviZ. Both use ranks: those of tau^2 are log tau's."""
         derived = {"by_rows": self.by_rows, "between": self.between}
         every = self.arrays | {name: draws for name, draws in derived.items() if draws is not None}
-        return {name: mixing.rhat_ess(draws) for name, draws in every.items()} if diagnostics.available() else {}
+        if not diagnostics.available():
+            return {}
+        found = {name: mixing.rhat_ess(draws) for name, draws in every.items()}
+        unknown = {} if self.told is None else unprinted(self.told, list(self.sites))
+        return {name: but(both, unknown[name]) if name in unknown else both for name, both in found.items()}
 
     @property
     def rhat(self) -> Array | None:
@@ -115,8 +120,10 @@ class Samples:
         return mixing.mean_error(self.inclusion) if diagnostics.available() else None
 
     def slowest(self) -> tuple[float, float, str] | None:
-        """Largest R-hat, smallest ESS, and whose it is, over theta, log tau, q, log eta and logit rho; None without ArviZ."""
-        mixing = {name: self.mixing[name] for name in JUDGED if name in self.mixing}
+        """Largest R-hat, smallest ESS, and whose it is, over all that is printed: theta, log tau, q, log eta, logit rho,
+        what is over sites, and sites' own coefficients; None without ArviZ."""
+        names = JUDGED | PRINTED | {f"theta@{client}": f"theta@{client}" for client in self.sites}
+        mixing = {name: self.mixing[name] for name in names if name in self.mixing}
         judged = {name: both for name, both in mixing.items() if np.isfinite(both[1]).any()}
         if not judged:
             return None
@@ -124,7 +131,7 @@ class Samples:
         ess = judged[name][1]
         rhat = max(float(np.nanmax(rhats)) for rhats, _ in judged.values())
         which = f"[{self._labels(len(ess))[int(np.nanargmin(ess))]}]" if len(ess) > 1 else ""
-        return rhat, float(np.nanmin(ess)), JUDGED[name] + which
+        return rhat, float(np.nanmin(ess)), f"theta{which}{name[5:]}" if name.startswith("theta@") else names[name] + which
 
     @property
     def mean(self) -> Array:
@@ -152,8 +159,8 @@ class Samples:
             between_sd[age] : standard deviation of the M sites' theta_k
             tau[age], eta, rho : standardised scale; "eta[HER2]" where there are several
             negligible : 2 sqrt(c0 eta), below which effects count as zero, standardised scale
-            theta[age]@clinic-b : a client's own, if its rows tell something of it, with `p_deviates` = P(|theta_k - theta| > delta
-                standardised), and, of more than two, `contrast` to the median of the others, its mean, and `p_differs` =
+            theta[age]@clinic-b : a client's own, if its rows tell something of it, with `p_deviates` = P(|theta_k - theta| >
+                delta standardised), and, of more than two, `contrast` to the median of the others, its mean, and `p_differs` =
                 P(|contrast| > delta)
         """
         with_pip = [{"pip": float(pip)} for pip in self.pip]
@@ -302,6 +309,19 @@ def _named(name: str, labels: Sequence[str], rows: Sequence[Row], after: str = "
 def _mean(draws: NDArray[np.bool_] | Array) -> Array:
     mean: Array = draws.mean(axis=(0, 1), dtype=np.float64)
     return mean
+
+
+def unprinted(told: NDArray[np.bool_], sites: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
+    """By name of the draws, (P,) what is no number of a result, since too few sites tell something of it; see `Samples.told`."""
+    count = told.sum(axis=0)
+    over = {"average": count < 1, "by_rows": count < 1, "between": count < 2}
+    return over | {f"theta@{client}": ~own for client, own in zip(sites, told)}
+
+
+def but(both: tuple[Array, Array], which: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """R-hat and ESS (P,) without those of some."""
+    rhat, ess = (np.where(which, np.nan, values) for values in both)
+    return rhat, ess
 
 
 def _rows(draws: Array, mixed: tuple[Array, Array] | None) -> list[Row]:

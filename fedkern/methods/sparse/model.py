@@ -185,7 +185,7 @@ class SparseModel:
             rate_sigma=model.b_sigma,
             scale_lambda=model.s_lambda,
             scale_tau=model.s_tau,
-            slab=model.slab or math.inf,
+            slab=math.inf if model.slab is None else model.slab,
             shared_rho=model.rho == "shared",
         )
         moves = vars(moving.of(self.config, self.size))
@@ -256,7 +256,7 @@ class SparseModel:
     def refuse_constants(self, values: Array) -> None:
         """JobError where a client's column of structural equations has one value: the posterior would be improper.
 
-        Nothing bounds the effects of such a column there, and |det B|^n grows with them faster than any tail of their prior falls.
+        Nothing bounds the effects of such a column there, and |det B|^n grows faster with them than any tail of the prior falls.
         """
         if self.config.model.kind != "sem":
             return
@@ -265,8 +265,8 @@ class SparseModel:
             if constant:
                 which = ", ".join(constant[:6]) + (f" and {len(constant) - 6} more" if len(constant) > 6 else "")
                 raise JobError(
-                    f"client {client!r}: {which} has one value there, and structural equations with it have no posterior (it cannot "
-                    "be normalised); put the column into data.ignore, or remove the client from data.clients"
+                    f"client {client!r}: {which} has one value there, and structural equations with it have no posterior "
+                    "(it cannot be normalised); put the column into data.ignore, or remove the client from data.clients"
                 )
 
     def gaps(self, columns: Columns) -> list[str]:

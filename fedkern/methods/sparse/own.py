@@ -60,8 +60,8 @@ def summary(model: SparseModel, own: Own) -> Record:
     if silent := _silent(model, own):
         which = ", ".join(silent[:6]) + (f" and {len(silent) - 6} more" if len(silent) > 6 else "")
         note = (
-            f"this client's rows tell nothing of {which}: what stands here is its prior, given what other clients' rows tell; it has "
-            "neither a mean nor an sd, and neither has the intercept"
+            f"this client's rows tell nothing of {which}: what stands here is its prior, given what other clients' rows tell; "
+            "it has neither a mean nor an sd, and neither has the intercept"
         )
         out["notes"] = [*out.get("notes", []), note]
     return out

@@ -71,7 +71,9 @@ def further(model: SparseModel, server: gibbs.Server, scales: Array) -> dict[str
     if isinstance(released, Samples):
         released = replace(released, sites={}, by_rows=None, between=None)  # nobody asks how those have mixed
     slowest, error, names = released.slowest(), released.pip_error, model.effects
-    content: dict[str, Any] = {"pip": named(names, pip(model, server)), "theta_std": named(names, means(model, server))}
+    standard = means(model, server)
+    content: dict[str, Any] = {"pip": named(names, pip(model, server)), "theta_std": named(names, standard)}
+    content["theta"] = named(names, standard * model.factors(scales))
     content |= {} if error is None else {"pip_mcse": named(names, error)}
     content |= {} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]}
     judged = _verdict(model, released, _groups(model, server.trace))
@@ -158,7 +160,12 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
         chains=model.config.algorithm.chains,
         draws=server.trace.count,
         encoding=model.encoding.to_dict() | {"scales": named(model.scaled, scales)},
-        notes=[*_silent(model, server), *_notes(model, server), *([_disagreement(model, groups)] if groups else [])],
+        notes=[
+            *_silent(model, server),
+            *_unbounded(model, released),
+            *_notes(model, server),
+            *([_disagreement(model, groups)] if groups else []),
+        ],
         more={"sampler": sampler(model, server, released), **more, **({"tells_nothing": silent} if silent else {})},
     )
 
@@ -346,10 +353,23 @@ def _silent(model: SparseModel, server: gibbs.Server) -> list[str]:
     for client, names in tells_nothing(model, server).items():
         which = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
         lines.append(
-            f"{client} has one value or none of what tells of {which}: its own coefficient there has its prior, which has no mean, "
-            "and site averages and between_sd are over the other sites"
+            f"{client} has one value or none of what tells of {which}: its own coefficient there has its prior, which has no "
+            "mean, and site averages and between_sd are over the other sites"
         )
     return lines
+
+
+def _unbounded(model: SparseModel, released: Samples | Streamed) -> list[str]:
+    """That a slab would bound sites' coefficients, where there is none and averages of these have not mixed."""
+    rhat = released.mixing.get("average", (np.zeros(0),))[0]
+    if np.isfinite(model.settings.prior.slab) or model.config.model.kind == "sem" or not (rhat > verdict.RHAT).any():
+        return []
+    slow = [name for name, value in zip(model.effects, rhat.tolist()) if value > verdict.RHAT]
+    which = ", ".join(slow[:6]) + (f" and {len(slow) - 6} more" if len(slow) > 6 else "")
+    return [
+        f"site averages of {which} have an R-hat above {verdict.RHAT:g}, and no slab bounds a site's coefficients, whose prior has no "
+        "mean: set model.slab (2.5), or run more rounds"
+    ]
 
 
 def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:

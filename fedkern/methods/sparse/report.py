@@ -252,8 +252,16 @@ def _left_out(summary: Record) -> str:
     names.sort(key=lambda name: -max(abs(real(one["theta_std"][name])) for one in runs.values()))
     each, rows = list(runs.values()), []
     for name in names[:MOST]:
-        cells = [f"{number(real(one['theta_std'][name]))} ({real(one['pip'][name]):.2f}){_star(name, one)}" for one in each]
+        cells = [
+            f"{number(real(one.get('theta', one['theta_std'])[name]))} ({real(one['pip'][name]):.2f}){_star(name, one)}"
+            for one in each
+        ]
         rows.append([name, *cells])
     heads = ["", *(f"without {client}" for client in runs)]
     numbers = table(heads, rows + _judged(each))
-    return section("Without one client", "theta, standardised, and PIP.", numbers, _legend(_unsure(each)))
+    return section(
+        "Without one client",
+        "theta, on the data's scale, and PIP; scales are those of the clients that are left.",
+        numbers,
+        _legend(_unsure(each)),
+    )

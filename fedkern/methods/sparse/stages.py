@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
+
 from ...algorithms.exchanges import column_notes, counts, loo_sums
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import fits as site_fits
@@ -22,6 +24,7 @@ from . import moving
 from .keys import Config, ModelSection
 from .model import OTHER_PRIORS, SparseModel
 
+LEFT_OUT = "without one of the clients (output.leave_one_out)"
 STREAMED = 500, 120  # numbers for each chain and coefficient of a graph, at the server and at a client: what its streams keep
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
 MAY_SEND = (
@@ -66,7 +69,8 @@ def scaled(model: SparseModel) -> Stage:
     """The scales of the columns over all clients, and what they have in common."""
     known = model.config.model.scale != "pooled"
     protocol = scaling.imputing_protocol(known=known) if model.imputes else scaling.protocol(second=model.second_moments)
-    return Stage(protocol, {"w": len(model.scaled)})
+    again = _further_runs(model).get(LEFT_OUT, 0)
+    return Stage(protocol, {"w": len(model.scaled)}, runs=1 + again)
 
 
 def fitted(model: SparseModel) -> Stage:
@@ -116,7 +120,9 @@ def _lines(model: SparseModel) -> Iterator[str]:
     m, a = config.model, config.algorithm
     yield f"job      sparse, {m.kind}, rounds = {config.job.rounds} ({a.burn_in} of them burn-in), seed {config.job.seed}"
     spike = f"spike sd {m.negligible / 2:g}" if m.negligible else f"c0 {s.prior.c0:g} (of variances)"
-    yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}{_centre(m)}" + (f", slab {m.slab:g}" if m.slab else "")
+    yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}{_centre(m)}" + (
+        f", slab {m.slab:g}" if np.isfinite(s.prior.slab) else ""
+    )
     yield f"sampler  {s.chains} chains, {s.local_sweeps} local and {s.server_sweeps} server sweeps a round"
     yield f"         {s.scales} scales, {s.order} sweep, " + (
         f"moves: {moving.of(config, model.size).words(model.size)}" if s.moves or s.exchange else "no moves"
@@ -151,7 +157,7 @@ def _further_runs(model: SparseModel) -> dict[str, int]:
     output, n = model.config.output, len(model.names)
     runs = {"under other priors (output.sensitivity)": len(OTHER_PRIORS)} if output.sensitivity else {}
     if output.leave_one_out and n > 1:
-        runs["without one of the clients (output.leave_one_out)"] = n
+        runs[LEFT_OUT] = n
     return runs
 
 
@@ -179,6 +185,8 @@ def disclosure(model: SparseModel) -> str:
     elif model.config.model.scale == "pooled":
         moments = "cross-products of every two columns about their means" if model.second_moments else "every column's variance"
         text += f"; {moments} and the numbers of rows, once"
+    if model.exchanges_scales and _further_runs(model).get(LEFT_OUT):
+        text += "; all clients are told the scales without each of them, from which one client's variances can be bounded"
     text += "; whether each column has one value, two or more, once"
     if a.statistics == "local":
         text += "; how often every client clipped a scale, had no Cholesky factor, and drew in data space, once"

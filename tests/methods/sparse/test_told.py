@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
-from fedkern.algorithms.exchanges import values
+from fedkern.algorithms.exchanges import scales, values
+from fedkern.data import far
 from fedkern.errors import JobError
+from fedkern.methods import parse
+from fedkern.methods.sparse import run
 from fedkern.results.samples import Samples
 from support.wires import checked_and_run
 
@@ -126,8 +130,127 @@ def test_a_site_is_compared_with_the_median_of_the_others(tmp_path: Path) -> Non
             assert own[f"theta[a]@{name}"]["p_differs"] == np.mean(np.abs(contrast) > 0.2)
 
 
+LEFT: dict[str, dict[str, Any]] = {
+    "scales": {},
+    "psi": {"model": {"missing": "impute"}},
+    "splines": {"model": {"splines": {"b": [-1.0, 0.0, 1.0]}}},
+    "statistics": {"algorithm": {"statistics": "pooled", "moves": []}},
+    "given": {"model": {"scale": "none"}},
+}
+
+
+@pytest.mark.parametrize("variant", LEFT)
+def test_without_a_site_is_the_model_without_it_to_the_last_bit(tmp_path: Path, variant: str) -> None:
+    """Scales and Psi too: what is to show a site that spoils them may not hold it. The last one, for streams go by number."""
+    sites, short = federation(silent=()), {**LEFT[variant], "job": {"method": "sparse", "rounds": 60, "seed": 3}}
+    sites[3] = sites[3] * [1.0, 3.0, 10.0]
+    if variant == "psi":
+        sites[1][:9, 0] = np.nan
+    short["algorithm"] = {"burn_in": 20, "chains": 2} | short.get("algorithm", {})
+    every = checked_and_run(job(tmp_path, "a,b,y", sites, **short, output={"leave_one_out": True}), tmp_path / "out")
+    removed = job(tmp_path, "a,b,y", sites, **short)
+    del removed["data"]["clients"][3]
+    alone = fedkern.run(removed)
+    left = every.summary["leave_one_out"]["s4"]
+    for name, pip in left["pip"].items():
+        assert pip == row(alone, f"theta[{name}]")["pip"]
+        assert left["theta"][name] == pytest.approx(row(alone, f"theta[{name}]", standard=False)["mean"], rel=1e-12)
+    assert left["pip"] != every.summary["leave_one_out"]["s1"]["pip"]
+
+
+def test_a_column_that_only_the_left_out_site_has_keeps_its_scale(tmp_path: Path) -> None:
+    short = {
+        "job": {"method": "sparse", "rounds": 60},
+        "algorithm": {"burn_in": 20, "chains": 2},
+        "output": {"leave_one_out": True},
+    }
+    found = fedkern.run(job(tmp_path, "a,b,y", federation(silent=(1, 2, 3)), **short))
+    left = found.summary["leave_one_out"]
+    assert left["s1"]["scales_of_all"] == ["column 'a'"]
+    assert "scales_of_all" not in left["s2"]
+
+
+def test_one_cell_of_one_hospital_does_not_empty_the_results(tmp_path: Path) -> None:
+    sites = federation(silent=())
+    clean = fedkern.run(job(tmp_path / "clean", "a,b,y", sites), out=tmp_path / "clean" / "out")
+    sites[1][4, 2] = 10_000.0
+    spoilt = fedkern.run(job(tmp_path / "spoilt", "a,b,y", sites), out=tmp_path / "spoilt" / "out")
+    assert row(clean, "theta[a]")["pip"] > 0.8
+    assert row(spoilt, "theta[a]")["pip"] > row(clean, "theta[a]")["pip"] - 0.2
+    sigma = [
+        own(tmp_path / which / "out", "s1", "posterior.json")["parameters"]["sigma"]["mean"] for which in ("clean", "spoilt")
+    ]
+    assert sigma[1] == pytest.approx(sigma[0], rel=0.1)
+    (note,) = (text for text in spoilt.summary["notes"] if "standard deviation" in text)
+    assert note.startswith("s2: the standard deviation of y is ")
+    assert not [text for text in clean.summary["notes"] if "standard deviation" in text]
+    lines = {client: own(tmp_path / "spoilt" / "out", client, "rows.json")["notes"] for client in ("s1", "s2")}
+    assert not [line for line in lines["s1"] if "robust" in line]
+    (line,) = (line for line in lines["s2"] if "robust" in line)
+    assert line.startswith("line 6, column 'y': 10000 is ")
+    assert "10000" not in (tmp_path / "spoilt" / "out" / "summary.json").read_text()
+
+
+def own(out: Path, client: str, name: str) -> Any:
+    return json.loads((out / f"client-{client}" / name).read_text())
+
+
+def test_another_unit_at_one_site_is_named(tmp_path: Path) -> None:
+    sites = federation(silent=())
+    sites[2][:, 1] *= 18.0
+    for site in sites:
+        site[:, 0] = site[:, 0] > 0.0
+    sites[0][:, 0] = np.arange(len(sites[0])) == 1  # a rare level varies less, and is in no other unit
+    found = fedkern.run(
+        job(tmp_path, "a,b,y", sites, job={"method": "sparse", "rounds": 20}, algorithm={"burn_in": 5, "chains": 1})
+    )
+    assert [text.partition(" is ")[0] for text in found.summary["notes"] if "deviation" in text] == [
+        "s3: the standard deviation of b"
+    ]
+    assert not [text for text in found.summary["notes"] if "s1" in text]
+
+
+def test_one_common_change_of_units_changes_nothing(tmp_path: Path) -> None:
+    """By powers of two to the last bit; by others but for the rounding of the cells, which chains make grow."""
+    sites, short = federation(silent=()), {"job": {"method": "sparse", "rounds": 60, "seed": 3}}
+    short["algorithm"] = {"burn_in": 20, "chains": 2}
+    at = [
+        fedkern.run(job(tmp_path, "a,b,y", [s * units for s in sites], **short))
+        for units in ([1, 1, 1], [32, 0.5, 8], [10, 3, 7])
+    ]
+    assert at[0].digest == at[1].digest
+    assert row(at[1], "average[a]", standard=False)["mean"] == row(at[0], "average[a]", standard=False)["mean"] * 8 / 32
+    known = [one.summary["encoding"]["scales"] for one in at]
+    assert known[2] == pytest.approx({"a": 10 * known[0]["a"], "b": 3 * known[0]["b"], "y": 7 * known[0]["y"]}, rel=1e-12)
+
+
+def test_the_scale_is_the_median_of_the_sites_variances_by_degrees_of_freedom() -> None:
+    def common(variances: list[float], degrees: list[float]) -> float:
+        own, weight = np.array(variances), np.array(degrees)
+        return scales.common_variance(own * weight, weight)
+
+    assert common([1.0, 2.0, 50.0], [10, 10, 10]) == 2.0
+    assert common([1.0, 2.0, 50.0], [40, 10, 10]) == 1.0
+    assert common([1.0, 2.0, 3.0, 50.0], [10, 10, 10, 10]) == 2.5
+    assert common([0.0, 3.0, 0.0, 3.0], [10, 10, 0, 30]) == pytest.approx(3.0)  # where it varies
+    assert common([1.0, 4.0], [10, 30]) == pytest.approx(3.25)
+    assert common([1.0, 25.1], [10, 30]) == 1.0
+
+
+def test_a_cell_is_far_beside_the_spread_that_it_does_not_make() -> None:
+    zeros = np.zeros(100)
+    zeros[:30] = np.arange(1, 31)
+    assert far.robust(zeros)[1] == pytest.approx(1.4826 * 7.5, rel=1e-3)  # where more than half are one value: of the others
+    assert far.robust(np.array([0.0, 1.0] * 20)) == (0.0, 0.0)
+    normal = np.random.default_rng(0).normal(3.0, 2.0, size=10_001)
+    normal[0] = 1e6
+    assert far.robust(normal) == pytest.approx((3.0, 2.0), abs=0.1)
+
+
 def test_different_values_are_counted_and_no_more_is_told() -> None:
-    columns = np.array([[1.0, 0.1, 5.0, np.nan, 1e15 + 0.3], [1.0, 0.1, 6.0, np.nan, 1e15 + 0.3], [2.0, 0.1, 7.0, np.nan, np.nan]])
+    columns = np.array(
+        [[1.0, 0.1, 5.0, np.nan, 1e15 + 0.3], [1.0, 0.1, 6.0, np.nan, 1e15 + 0.3], [2.0, 0.1, 7.0, np.nan, np.nan]]
+    )
     assert values.counted(columns).tolist() == [2, 1, 3, 0, 1]
     state, questions = values.start(("a", "b"), tell=True)
     for k, own in ((1, [2.0, 1.0]), (0, [3.0, 0.0])):
@@ -141,3 +264,78 @@ def test_different_values_are_counted_and_no_more_is_told() -> None:
     assert client.every is not None
     with pytest.raises(RemoteFault, match="with this client's own among them"):
         values.client_receive(values.Client(np.array([2.0, 2.0])), told[0][1])
+
+
+def chains(names: tuple[str, ...], slow: str = "") -> dict[str, Any]:
+    """Draws of four chains that agree about all but one quantity."""
+    random, shape = np.random.default_rng(5), (4, 300, 2)
+    out = {name: random.normal(size=shape) for name in names}
+    out |= {"inclusion": random.uniform(size=shape), "tau_sq": np.exp(out["tau_sq"]), "rho": random.uniform(size=shape)[..., :1]}
+    out |= {"eta": np.exp(random.normal(size=shape)[..., :1])}
+    if slow:
+        out[slow] = out[slow] + np.arange(4.0)[:, None, None] * [0.0, 1.0]
+    return out
+
+
+SITES = ("theta", "tau_sq", "average", "by_rows", "between", "s1", "s2")
+
+
+@pytest.mark.parametrize("slow", ["", "theta", "average", "by_rows", "between", "s2"])
+def test_all_that_is_printed_is_judged(slow: str) -> None:
+    draws = chains(SITES, slow)
+    sites = {name: draws.pop(name) for name in ("s1", "s2")}
+    kept = Samples(("a", "b"), **draws, scale=np.ones(2), sites=sites)
+    slowest = kept.slowest()
+    assert slowest is not None
+    assert (slowest[0] > 1.1) == bool(slow)
+    names = {"": slowest[2], "theta": "theta[b]", "average": "average[b]", "by_rows": "average_by_rows[b]", "s2": "theta[b]@s2"}
+    assert slowest[2] == names.get(slow, "between_sd[b]")
+    told = np.array([[True, True], [True, False]])  # b's average is that of s1 alone, and s2's own has no mean
+    printed = Samples(("a", "b"), **draws, scale=np.ones(2), sites=sites, told=told).slowest()
+    assert printed is not None
+    assert (printed[0] > 1.1) == (slow in ("theta", "average", "by_rows"))
+    config = parse({"job": {"method": "sparse", "rounds": "until"}, "data": {"clients": ["x"], "response": "y"}})
+    trace = _Trace(draws | {"sites": np.stack(list(sites.values()), axis=2)})
+    for mask, agreed in ((None, slowest), (told, printed)):
+        model = SimpleNamespace(config=config, told=lambda values: values)
+        judge = run._judge(run.Data(model, {}, {}, scales=None, imputed={}, values=mask))  # type: ignore[arg-type]
+        assert judge is not None
+        assert judge(trace) == (agreed[0] <= 1.01 and agreed[1] >= 1000)
+
+
+class _Trace(dict[str, Any]):
+    def names(self) -> list[str]:
+        return list(self)
+
+
+def test_a_binary_response_has_a_slab_unless_a_job_says_no() -> None:
+    def slab(**model: Any) -> Any:
+        data = {"clients": ["x"], **({"response": "y"} if "kind" not in model else {})}
+        return parse({"job": {"method": "sparse"}, "data": data, "model": model}).model.slab
+
+    assert slab(family="bernoulli") == 2.5
+    assert slab(family="bernoulli", slab=1.0) == 1.0
+    assert slab(family="bernoulli", slab=np.inf) == np.inf
+    assert slab() is None
+    assert slab(kind="mrf") is None
+    with pytest.raises(JobError, match=r"model\.slab = 0: wanted a number greater than 0"):
+        slab(slab=0.0)
+
+
+@pytest.mark.parametrize("slab", [None, np.inf])
+def test_separation_at_one_site(tmp_path: Path, slab: float | None) -> None:
+    sites = federation(silent=(), effect=1.0)
+    for site in sites:
+        site[:, 2] = site[:, 2] > 0
+    sites[3][:, 2] = sites[3][:, 0] > 0
+    model = {"family": "bernoulli"} | ({} if slab is None else {"slab": slab})
+    found = fedkern.run(job(tmp_path, "a,b,y", sites, model=model))
+    average, named = row(found, "average[a]"), [text for text in found.summary["notes"] if "set model.slab (2.5)" in text]
+    if slab is None:
+        assert average["mean"] < 4
+        assert average["sd"] < 2
+        assert not named
+    else:
+        assert average["rhat"] > 1.01
+        assert found.converged is False
+        assert named
