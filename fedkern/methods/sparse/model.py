@@ -253,6 +253,26 @@ class SparseModel:
         both = varies[..., :, None] & varies[..., None, :]
         return np.asarray(both[..., ~np.eye(len(self.nodes), dtype=bool)])
 
+    def two_valued(self, values: Array) -> list[str]:
+        """Notes for the server on a response, or nodes, that the model takes for continuous and that have two values at most."""
+        two = [name for name, own in zip(self.scaled, values.T) if own.max(initial=0) == 2]
+        if self.is_graph:
+            which = ", ".join(two[:6]) + (f" and {len(two) - 6} more" if len(two) > 6 else "")
+            text = (
+                f"{which}: no more than two different values at any client, and every equation takes its variable for continuous"
+            )
+            return [
+                f"{text}: effects on it are differences of probabilities at best; put it into data.ignore, or read it so"
+            ] * bool(two)
+        response = str(self.encoding.response)
+        if not self.scales_response or response not in two[-1:]:
+            return []
+        impute = "; missing values of covariates are then for the clients to fill" if self.imputes else ""
+        return [
+            f'{response} has no more than two different values at any client, and family = "gaussian" takes it for continuous: '
+            f'a yes/no response is family = "bernoulli", with data.positive where it is a text{impute}'
+        ]
+
     def refuse_constants(self, values: Array) -> None:
         """JobError where a client's column of structural equations has one value: the posterior would be improper.
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.exchanges.error_shape import ratio
 from ...algorithms.exchanges.loo_sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...jobs.run import Run
@@ -144,6 +145,23 @@ def _intercept(model: SparseModel, own: Own) -> Array:
         return np.asarray(centre + client.trace["alpha"][..., 0] * scales[w])
     z = rng.normal(centre.size, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(centre.shape)
     return np.asarray(centre + z * np.sqrt(client.trace["sigma_sq"][..., 0] / len(own.columns.values)) * scales[w])
+
+
+def error_ratio(model: SparseModel, own: Own) -> Array:
+    """(p,) mean size over root mean square of the residuals of each structural equation, at the means of each chain's draws.
+
+    Of each chain, for chains may be in different modes; their mean over the chains.
+    """
+    trace, values = own.client.trace, own.columns.values / own.scales
+    about = values - values.mean(axis=0) if model.config.model.intercept else values
+    means = {
+        name: trace.streams[name].centre if isinstance(trace, Streams) else trace[name].mean(axis=1)
+        for name in ("theta", "location")
+        if name in (trace.streams if isinstance(trace, Streams) else trace.names())
+    }
+    B = np.eye(len(model.nodes)) - selection.matrix(means["theta"], len(model.nodes))
+    centre = means.get("location", np.zeros((len(B), len(model.nodes))))
+    return np.asarray(np.mean([ratio(b @ (about - at).T) for b, at in zip(B, centre)], axis=0))
 
 
 def left_out(model: SparseModel, own: Own) -> LooSums | None:

@@ -359,6 +359,19 @@ def _silent(model: SparseModel, server: gibbs.Server) -> list[str]:
     return lines
 
 
+def not_laplace(model: SparseModel, found: Sequence[tuple[int, float]]) -> list[str]:
+    """That errors of structural equations have another law than the model's, which alone tells directions."""
+    if not found:
+        return []
+    which = ", ".join(f"{model.nodes[j]} ({value:.2f})" for j, value in found[:6])
+    more = f" and {len(found) - 6} more" if len(found) > 6 else ""
+    return [
+        f"errors of {which}{more} are not Laplace: their mean size over their root mean square, in brackets, would be "
+        ".71 (it is .80 of normal and .87 of uniform errors). The law of the errors is all that tells which way an effect goes: do not trust "
+        'directions or PIPs of these equations; model.kind = "mrf" tells which variables are connected, without directions'
+    ]
+
+
 def _unbounded(model: SparseModel, released: Samples | Streamed) -> list[str]:
     """That a slab would bound sites' coefficients, where there is none and averages of these have not mixed."""
     rhat = released.mixing.get("average", (np.zeros(0),))[0]
@@ -367,8 +380,8 @@ def _unbounded(model: SparseModel, released: Samples | Streamed) -> list[str]:
     slow = [name for name, value in zip(model.effects, rhat.tolist()) if value > verdict.RHAT]
     which = ", ".join(slow[:6]) + (f" and {len(slow) - 6} more" if len(slow) > 6 else "")
     return [
-        f"site averages of {which} have an R-hat above {verdict.RHAT:g}, and no slab bounds a site's coefficients, whose prior has no "
-        "mean: set model.slab (2.5), or run more rounds"
+        f"site averages of {which} have an R-hat above {verdict.RHAT:g}, and no slab bounds a site's coefficients, whose prior "
+        "has no mean: set model.slab (2.5), or run more rounds"
     ]
 
 

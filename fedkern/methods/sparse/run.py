@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core.messages import ServerEffects
-from ...algorithms.exchanges import counts, loo_sums
+from ...algorithms.core.rounds import in_order
+from ...algorithms.exchanges import counts, error_shape, loo_sums
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
 from ...algorithms.exchanges import values as column_values
@@ -99,12 +100,26 @@ def fit(run: Run[Config]) -> Fit | None:
     left_out = _left_out(run, model, rows)
     if config.algorithm.statistics == "local":
         server = _counted(run, server, clients)
+    if model.config.model.kind == "sem":
+        run.hooks.notes += _shape(run, model, rows)
     others = _others(run, data) | ({"meta": fits} if fits else {}) | ({"imputed": data.imputed} if data.imputed else {})
     if server is None or released is None or kept is None:
         return None
     with judging(run, kept):
         fitted = replace(publish.with_others(publish.fit(model, server, data.scales.each, released), others), kept=kept)
     return fitted if left_out is None else publish.with_sums(fitted, left_out, run.names)
+
+
+def _shape(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> list[str]:
+    """A note at the server's place where the errors of structural equations are not Laplace; none elsewhere."""
+    clients = {
+        k: error_shape.Client(len(one.columns.values), own.error_ratio(model, one))
+        if one.client.trace.count
+        else error_shape.Client(0, np.full(len(model.nodes), error_shape.LAPLACE))
+        for k, one in rows.items()
+    }
+    server, _ = run.exchange(stages.shaped(model), lambda: error_shape.start(len(run.names)), clients)
+    return [] if server is None else publish.not_laplace(model, error_shape.departures(list(in_order(server.replies))))
 
 
 def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> loo_sums.Server | None:
@@ -137,6 +152,8 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
         run.note_rows(k, notes, design.faults)
     run.hooks.notes += column_notes.exchanged(run, degenerates)
     values = _values(run, model, columns)
+    if values is not None:
+        run.hooks.notes += model.two_valued(values)
     scales, asked = _scales(run, model, columns)
     imputed = {} if asked is None else publish.imputed(model, asked.sites)
     if asked is not None and asked.moments and values is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...algorithms.exchanges import column_notes, counts, loo_sums
+from ...algorithms.exchanges import column_notes, counts, error_shape, loo_sums
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
@@ -41,6 +41,7 @@ MAY_SEND = (
     *gibbs_pooled.PROTOCOL.to_server,
     *loo_sums.PROTOCOL.to_server,
     *counts.PROTOCOL.to_server,
+    *error_shape.PROTOCOL.to_server,
 )
 
 
@@ -56,13 +57,19 @@ def stages(model: SparseModel) -> list[Stage]:
     fits = [fitted(model)] if config.output.site_fits else []
     counted = [Stage.of(counts)] if config.algorithm.statistics == "local" else []
     sums = [Stage.of(loo_sums)] if config.output.loo else []
-    return [Stage.of(column_notes), valued(model), *scales, *fits, sampled(model), *sums, *counted]
+    shape = [shaped(model)] if config.model.kind == "sem" else []
+    return [Stage.of(column_notes), valued(model), *scales, *fits, sampled(model), *sums, *counted, *shape]
 
 
 def valued(model: SparseModel) -> Stage:
     """How many different values each client's columns have."""
     tell = model.config.algorithm.topology == "allgather"
     return Stage(column_values.protocol(tell=tell), {"w": len(model.scaled), "m": len(model.names)})
+
+
+def shaped(model: SparseModel) -> Stage:
+    """How the residuals of structural equations are distributed."""
+    return Stage(error_shape.PROTOCOL, {"w": len(model.nodes)})
 
 
 def scaled(model: SparseModel) -> Stage:
@@ -190,6 +197,10 @@ def disclosure(model: SparseModel) -> str:
     text += "; whether each column has one value, two or more, once"
     if a.statistics == "local":
         text += "; how often every client clipped a scale, had no Cholesky factor, and drew in data space, once"
+    if model.config.model.kind == "sem":
+        text += (
+            "; of every equation the mean size of a client's residuals over their root mean square, and its number of rows, once"
+        )
     if model.config.output.site_fits:
         text += "; least-squares estimates of every client and their errors, once"
     if model.config.output.loo:

@@ -25,7 +25,7 @@ NODES = ("a", "b", "c")
 EFFECTS = np.array([[0.0, 0.66, 0.0], [0.38, 0.0, 0.0], [0.5, 0.0, 0.0]])  # a and b are a cycle; so are they with 1/.38 and 1/.66
 # Of data and chains: with one of these, a single one of eight chains stays in the other mode. Which one depends on the machine:
 # the last digits of NumPy's products differ between processors, and chains make differences grow.
-SEEDS = (5, 14, 33, *range(1, 200))
+SEEDS = (33, 20, 28, *range(1, 200))
 
 
 def job(folder: Path, seed: int, **sections: dict[str, Any]) -> dict[str, Any]:

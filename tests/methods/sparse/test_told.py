@@ -12,7 +12,7 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
-from fedkern.algorithms.exchanges import scales, values
+from fedkern.algorithms.exchanges import error_shape, scales, values
 from fedkern.data import far
 from fedkern.errors import JobError
 from fedkern.methods import parse
@@ -339,3 +339,49 @@ def test_separation_at_one_site(tmp_path: Path, slab: float | None) -> None:
         assert average["rhat"] > 1.01
         assert found.converged is False
         assert named
+
+
+@pytest.mark.parametrize("kind", ["regression", "mrf"])
+def test_two_values_under_a_gaussian_model_are_named(tmp_path: Path, kind: str) -> None:
+    short = {"job": {"method": "sparse", "rounds": 20}, "algorithm": {"burn_in": 5, "chains": 1}}
+    sites = federation(silent=())
+    for site in sites:
+        site[:, 2] = 3.0 * (site[:, 2] > 0) - 1.0
+    words = "no more than two different values at any client"
+    if kind == "mrf":
+        named = fedkern.run(job(tmp_path, "a,b,c", sites, model={"kind": "mrf"}, **short)).summary["notes"]
+        assert [text for text in named if text.startswith("c: " + words)]
+    else:
+        named = fedkern.run(job(tmp_path, "a,b,y", sites, **short)).summary["notes"]
+        (note,) = (text for text in named if words in text)
+        assert note.startswith("y has ")
+        assert 'family = "bernoulli"' in note
+    sites[0][0, 2] = 0.5
+    assert words not in str(fedkern.run(job(tmp_path, "a,b,y", sites, **short)).summary["notes"])
+
+
+@pytest.mark.parametrize("law", ["laplace", "uniform", "normal"])
+@pytest.mark.parametrize(
+    "sections", [{}, {"model": {"centre": "sample"}}, {"output": {"largest": 3}}], ids=["mean", "drawn", "streams"]
+)
+def test_errors_that_are_not_laplace_are_named(tmp_path: Path, law: str, sections: dict[str, Any]) -> None:
+    random, B = np.random.default_rng(6), np.array([[1.0, 0.0, 0.0], [-0.6, 1.0, 0.0], [0.0, 0.4, 1.0]])
+    sites = [getattr(random, law)(size=(300, 3)) @ np.linalg.inv(B).T + 5.0 for _ in range(2)]
+    short: dict[str, Any] = {"job": {"method": "sparse", "rounds": 150}, "algorithm": {"burn_in": 50, "chains": 2}, **sections}
+    short["model"] = {"kind": "sem"} | sections.get("model", {})
+    found = checked_and_run(job(tmp_path, "a,b,c", sites, **short), tmp_path / "out", wanted=("ErrorShape",))
+    notes = [text for text in found.summary["notes"] if "not Laplace" in text]
+    assert len(notes) == (law != "laplace")
+
+
+def test_the_ratio_of_laplace_errors_and_its_error() -> None:
+    random = np.random.default_rng(0)
+    ratios = error_shape.ratio(random.laplace(size=(4000, 400)))
+    assert ratios.mean() == pytest.approx(error_shape.LAPLACE, abs=0.002)
+    assert ratios.std() * 20 == pytest.approx(error_shape.SPREAD, rel=0.1)
+    assert error_shape.ratio(random.uniform(-1, 1, size=100_000)) == pytest.approx(np.sqrt(3) / 2, rel=1e-2)
+    told = [error_shape.ErrorShape(0, n, np.array(both)) for n, both in ((1000, [0.70, 0.8]), (10, [0.9, 0.3]))]
+    assert [j for j, _ in error_shape.departures(told)] == [1]
+    state, _ = error_shape.start(2)
+    with pytest.raises(RemoteFault, match=r"client 0: ErrorShape\.ratio must be from 0 to 1"):
+        error_shape.server_receive(state, 0, error_shape.ErrorShape(0, 5, np.array([1.2])))
