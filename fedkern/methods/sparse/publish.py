@@ -366,9 +366,10 @@ def not_laplace(model: SparseModel, found: Sequence[tuple[int, float]]) -> list[
     which = ", ".join(f"{model.nodes[j]} ({value:.2f})" for j, value in found[:6])
     more = f" and {len(found) - 6} more" if len(found) > 6 else ""
     return [
-        f"errors of {which}{more} are not Laplace: their mean size over their root mean square, in brackets, would be "
-        ".71 (it is .80 of normal and .87 of uniform errors). The law of the errors is all that tells which way an effect goes: do not trust "
-        'directions or PIPs of these equations; model.kind = "mrf" tells which variables are connected, without directions'
+        f"errors of {which}{more} are not Laplace: their mean size over their root mean square, in brackets, would be .71 "
+        "(it is .80 of normal and .87 of uniform errors). The law of the errors is all that tells which way an effect goes: do "
+        'not trust directions or PIPs of these equations; model.kind = "mrf" tells which variables are connected, without '
+        "directions"
     ]
 
 

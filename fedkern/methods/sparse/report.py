@@ -131,13 +131,8 @@ def _mixing(summary: Record) -> str:
     s = summary["sampler"]
     text = f"{s['chains']} chains, {s['kept']:,} kept draws of each after {s['burn_in']:,} rounds of burn-in. "
     if "rhat" in s:
-        good = real(s["rhat"]) < 1.01
-        text += f"Largest R-hat {real(s['rhat']):.3f}, smallest effective sample size {real(s['ess']):,.0f} ({s['slowest']}): "
-        text += "the chains agree." if good else "the chains do not agree yet; "
-        if "by_mode" in summary:
-            text += "they are in different modes."
-        elif not good:
-            text += "run more rounds before these numbers are used."
+        text += f"Largest R-hat {real(s['rhat']):.3f}, smallest effective sample size {real(s['ess']):,.0f} ({s['slowest']}). "
+        text += f"The verdict: {summary['verdict']}."
     else:
         text += "R-hat and effective sample sizes need ArviZ."
     counted = {"scales_clipped": "scales clipped", "qr_fallbacks": "Cholesky factors that failed"}
