@@ -55,11 +55,15 @@ def _of(name: str, values: Array, table: Table) -> Iterator[str]:
 
 def robust(values: Array) -> tuple[float, float]:
     """Median, and a standard deviation that a few values cannot move; 0 where there are no more than two different ones."""
-    different, count = np.unique(values, return_counts=True)
-    if len(different) <= 2:
+    if not len(values):
         return 0.0, 0.0
     centre = float(np.median(values))
     sd = NORMAL * float(np.median(np.abs(values - centre)))
+    if sd > 0 and len(np.unique(values[:100])) > 2:  # as of most columns, which then need not be sorted
+        return centre, sd
+    different, count = np.unique(values, return_counts=True)
+    if len(different) <= 2:
+        return 0.0, 0.0
     if sd > 0:
         return centre, sd
     others = values[values != different[np.argmax(count)]]

@@ -193,7 +193,8 @@ def disclosure(model: SparseModel) -> str:
         moments = "cross-products of every two columns about their means" if model.second_moments else "every column's variance"
         text += f"; {moments} and the numbers of rows, once"
     if model.exchanges_scales and _further_runs(model).get(LEFT_OUT):
-        text += "; all clients are told the scales without each of them, from which one client's variances can be bounded"
+        what = "scales and the pooled second moments" if model.second_moments else "scales"
+        text += f"; all clients are told the {what} without each of them, from which one client's own can be bounded"
     text += "; whether each column has one value, two or more, once"
     if a.statistics == "local":
         text += "; how often every client clipped a scale, had no Cholesky factor, and drew in data space, once"
