@@ -44,6 +44,7 @@ Columns = Annotated[NDArray[np.float64], "w"]
 Square = Annotated[NDArray[np.float64], "w w"]
 
 SMALLEST_EIGENVALUE = 1e-6  # of the correlations of Psi
+FARTHEST = 1e10  # of a client's standard deviation over the scale: beyond, its chains lose their digits
 APART = 25.0  # times one of two variances: then the scale is that of the smaller
 
 
@@ -251,6 +252,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if state.scales is None:
         moments = all_of(replies, ColumnMoments)
         scales, kept = common_scales(state.names, moments), tuple[str, ...]()
+        _refuse_farthest(state, moments, scales)
         if state.without:
             scales, kept = _scales_of(state.names, scales, [m for k, m in enumerate(moments) if k not in state.without])
         rows = tuple(int(m.degrees.max(initial=0)) + 1 for m in moments)
@@ -268,6 +270,18 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
             raise
         psi, state = _psi(state, replies, [True] * everyone), replace(state, kept=(*state.kept, "Psi"))
     return replace(state, psi=psi), once.ask(everyone, Psi(1, psi))
+
+
+def _refuse_farthest(state: Server, moments: Sequence[ColumnMoments], scales: Array) -> None:
+    """JobError where a client's column would be so large in the common unit that its chains would be rounding alone."""
+    for client, told in zip(state.clients, moments):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            spread = np.sqrt(told.squares / told.degrees) / scales
+        for name in (name for name, value in zip(state.names, spread) if value > FARTHEST):
+            raise JobError(
+                f"client {client!r}: {name} varies more than {FARTHEST:.0g} times as much there as at the sites' median: correct "
+                "the cells (rows.json in its own folder names those that are far away), or put the column into data.ignore"
+            )
 
 
 def _psi(state: Server, replies: PersistentMap[int, Any], here: Sequence[bool]) -> Array:

@@ -385,3 +385,13 @@ def test_the_ratio_of_laplace_errors_and_its_error() -> None:
     state, _ = error_shape.start(2)
     with pytest.raises(RemoteFault, match=r"client 0: ErrorShape\.ratio must be from 0 to 1"):
         error_shape.server_receive(state, 0, error_shape.ErrorShape(0, 5, np.array([1.2])))
+
+
+def test_a_cell_that_is_out_of_all_proportion_is_refused_by_client_and_column(tmp_path: Path) -> None:
+    sites = federation(silent=())
+    sites[1][4, 0] = 1e100
+    with pytest.raises(JobError, match=r"client 's2': column 'a' varies more than 1e\+10 times as much there") as caught:
+        fedkern.run(job(tmp_path, "a,b,y", sites), out=tmp_path / "out")
+    assert "1e+100" not in str(caught.value)
+    (line,) = (line for line in own(tmp_path / "out", "s2", "rows.json")["notes"] if "robust" in line)
+    assert line.startswith("line 6, column 'a': 1e+100 is ")
