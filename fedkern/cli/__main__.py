@@ -166,6 +166,7 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("folder", metavar="DIR")
     report.add_argument("--table", choices=("csv", "text"), help="print the table of parameters and contrasts instead of a page")
     report.add_argument("--raw", action="store_true", help=f"with --table csv: {RAW}")
+    report.add_argument("--graph", choices=("graphml", "csv"), help="print the chosen edges of a graph (sparse: mrf, sem)")
     report.add_argument("--exp", action="store_true", help="with --table: odds or rate ratios")
     report.add_argument(
         "--level", action="append", default=[], metavar="COLUMN=LEVEL", dest="levels", help="with --table: compare levels with it"
@@ -328,6 +329,8 @@ def _report(options: argparse.Namespace) -> int:
 
     if options.reference:
         return tables.against(options)
+    if options.graph:
+        return tables.graph(options)
     if options.table:
         return tables.parameters(options)
     page = report.write(Path(options.folder))

@@ -1,4 +1,4 @@
-"""`fedkern report DIR --table` or `--reference`, and `fedkern predict`: tables of a finished run."""
+"""`fedkern report DIR --table`, `--graph` or `--reference`, and `fedkern predict`: tables of a finished run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..jobs.files import write_atomically, writing
 from ..jobs.load import tables_of
 from ..printing import printable, several
 from ..results import against as comparison
-from ..results import stored
+from ..results import graph_files, stored
 from ..results.released import Drawing
 
 LINE = "{:<{width}}"
@@ -59,6 +59,16 @@ def against(options: argparse.Namespace) -> int:
         return _print_csv(comparison.HEAD, rows, options)
     _print([comparison.HEAD, *([cell if isinstance(cell, str) else f"{cell:.4g}" for cell in row] for row in rows)])
     print(several(f"{result.summary['verdict']}\n{page}"))
+    return 0
+
+
+def graph(options: argparse.Namespace) -> int:
+    """Prints the chosen edges of a graph: as GraphML, or as csv."""
+    summary = load(options.folder).summary
+    if options.graph == "csv":
+        print(_csv(graph_files.HEAD, graph_files.edges(summary)), end="")
+        return 0
+    print(graph_files.graphml(summary).decode(), end="")
     return 0
 
 

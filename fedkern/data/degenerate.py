@@ -15,7 +15,7 @@ from scipy.linalg import lstsq, qr
 from ..algorithms.exchanges.column_notes import Degenerate
 from ..models.encoding import Column, Encoding
 
-__all__ = ["Degenerate", "degenerate"]
+__all__ = ["Degenerate", "degenerate", "numeric_places"]
 
 Array = NDArray[np.float64]
 
@@ -62,6 +62,11 @@ def degenerate(X: NDArray[Any], encoding: Encoding, *, intercept: bool = True) -
             follows[names[j]] = tuple(dict.fromkeys([*follows.get(names[j], ()), *from_names]))
     several = bool((count > 1).any())
     return Degenerate(tuple(constant), tuple(coarse), follows, (several, several and collinear is not None))
+
+
+def numeric_places(encoding: Encoding) -> list[tuple[str, int]]:
+    """Each numeric column with the place of its coefficient."""
+    return [(column.name, int(at[0])) for column, at in _columns(encoding) if column.levels is None]
 
 
 def _columns(encoding: Encoding) -> Iterator[tuple[Column, NDArray[np.int64]]]:

@@ -22,6 +22,11 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def number(value: Any) -> Any:
+    """A number as it was before `plain` made it a text; anything else as it is."""
+    return float(value) if value in ("inf", "-inf", "nan") else value
+
+
 def real(value: Any) -> float:
     """A number of what `plain` has made; nan where there is none."""
     return float(value) if value not in ("", None) else math.nan

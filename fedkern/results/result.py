@@ -47,9 +47,12 @@ class Result:
     def parameters(self) -> dict[str, dict[str, float]]:
         """Name -> mean, sd, q05, q95; of a sampler also rhat, ess, pip, as far as they apply.
 
-        Where chains of a sem disagree, all but rhat and ess are "nan"; `summary["by_mode"]` has those of each mode.
+        Numbers only, as `summary` has texts for those that are not finite. Where chains of a sem disagree, all but rhat and ess
+        are nan; `summary["by_mode"]` has those of each mode.
         """
-        return dict(self.summary["parameters"])
+        return {
+            name: {key: plain.number(value) for key, value in row.items()} for name, row in self.summary["parameters"].items()
+        }
 
     @property
     def metrics(self) -> dict[str, float]:

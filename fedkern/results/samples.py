@@ -19,6 +19,7 @@ Row = dict[str, float]
 
 # What convergence is judged on, and its name. R-hat and ESS use ranks: those of tau^2 are those of log tau.
 JUDGED = {"theta": "theta", "tau_sq": "log_tau", "inclusion": "inclusion", "eta": "log_eta", "rho": "logit_rho"}
+PRINTED = {"average": "average", "by_rows": "average_by_rows", "between": "between_sd"}  # and judged too, where they are known
 OWN = ("theta", "inclusion", "average")  # whose R-hats mark a coefficient
 DERIVED = ("average", "by_rows", "between", "new_site")  # what follows from the kept quantities of a round, where it is known
 NAMES = {"by_rows": "average_by_rows", "between": "between_sd", "new_site": "new_site"}  # in summary.json
@@ -45,6 +46,7 @@ class Samples:
     c0 : ratio of the variances of spike and slab
     negligible : where the job fixes the spike, two of its standard deviations; c0 is not used then
     delta : what counts as a large average, and as a site that differs
+    told : (sites, P) of which coefficients each site's rows tell something, in the order of `sites`; None: of all
     """
 
     names: tuple[str, ...]
@@ -64,6 +66,7 @@ class Samples:
     between: Array | None = None
     new_site: Array | None = None
     delta: float = LARGE
+    told: NDArray[np.bool_] | None = None
 
     @property
     def pip(self) -> Array:
@@ -99,7 +102,11 @@ class Samples:
         """R-hat and ESS of each of `arrays`, by name; empty without ArviZ. Both use ranks: those of tau^2 are log tau's."""
         derived = {"by_rows": self.by_rows, "between": self.between}
         every = self.arrays | {name: draws for name, draws in derived.items() if draws is not None}
-        return {name: mixing.rhat_ess(draws) for name, draws in every.items()} if diagnostics.available() else {}
+        if not diagnostics.available():
+            return {}
+        found = {name: mixing.rhat_ess(draws) for name, draws in every.items()}
+        unknown = {} if self.told is None else unprinted(self.told, list(self.sites))
+        return {name: but(both, unknown[name]) if name in unknown else both for name, both in found.items()}
 
     @property
     def rhat(self) -> Array | None:
@@ -113,8 +120,10 @@ class Samples:
         return mixing.mean_error(self.inclusion) if diagnostics.available() else None
 
     def slowest(self) -> tuple[float, float, str] | None:
-        """Largest R-hat, smallest ESS, and whose it is, over theta, log tau, q, log eta and logit rho; None without ArviZ."""
-        mixing = {name: self.mixing[name] for name in JUDGED if name in self.mixing}
+        """Largest R-hat, smallest ESS, and whose it is, over all that is printed: theta, log tau, q, log eta, logit rho,
+        what is over sites, and sites' own coefficients; None without ArviZ."""
+        names = JUDGED | PRINTED | {f"theta@{client}": f"theta@{client}" for client in self.sites}
+        mixing = {name: self.mixing[name] for name in names if name in self.mixing}
         judged = {name: both for name, both in mixing.items() if np.isfinite(both[1]).any()}
         if not judged:
             return None
@@ -122,7 +131,7 @@ class Samples:
         ess = judged[name][1]
         rhat = max(float(np.nanmax(rhats)) for rhats, _ in judged.values())
         which = f"[{self._labels(len(ess))[int(np.nanargmin(ess))]}]" if len(ess) > 1 else ""
-        return rhat, float(np.nanmin(ess)), JUDGED[name] + which
+        return rhat, float(np.nanmin(ess)), f"theta{which}{name[5:]}" if name.startswith("theta@") else names[name] + which
 
     @property
     def mean(self) -> Array:
@@ -143,13 +152,16 @@ class Samples:
 
             theta[age], theta_std[age] : the data's and the model's scale, the latter where they differ (so for all that follow).
                 On the standardised one `pip`, with `pip_rhat` and `pip_ess` of q, and `pip_mcse`, its Monte-Carlo standard error
-            average[age] : (1/M) sum_k theta_k, with `p_positive`, and `p_large` = P(|average| > delta standardised)
+            average[age] : (1/M) sum_k theta_k, with `p_positive`, and `p_large` = P(|average| > delta standardised). This and the
+                next two are over the sites whose rows tell something of age, with `sites`, their number, where they are not all;
+                what would be over no site (`between_sd`: over one) is left out
             average_by_rows[age] : sum_k n_k theta_k / sum_k n_k, with `p_positive`
             between_sd[age] : standard deviation of the M sites' theta_k
             tau[age], eta, rho : standardised scale; "eta[HER2]" where there are several
             negligible : 2 sqrt(c0 eta), below which effects count as zero, standardised scale
-            theta[age]@clinic-b : a client's own, with `p_deviates` = P(|theta_k - theta| > delta standardised), and, of more than
-                two, `contrast` to the average of the others, its mean, and `p_differs` = P(|contrast| > delta)
+            theta[age]@clinic-b : a client's own, if its rows tell something of it, with `p_deviates` = P(|theta_k - theta| >
+                delta standardised), and, of more than two, `contrast` to the median of the others, its mean, and `p_differs` =
+                P(|contrast| > delta)
         """
         with_pip = [{"pip": float(pip)} for pip in self.pip]
         judged = self.mixing.get("inclusion", ()) if self.pip_error is None else (*self.mixing["inclusion"], self.pip_error)
@@ -160,25 +172,42 @@ class Samples:
         if self.average is not None:
             positive, large = _mean(self.average > 0), _mean(np.abs(self.average) > self.delta)
             signs = [{"p_positive": float(a), "p_large": float(b)} for a, b in zip(positive, large)]
-            out |= self._scaled("average", "", signs)
+            out |= self._over_sites("average", signs)
         if self.by_rows is not None:
-            out |= self._scaled("average_by_rows", "", [{"p_positive": float(p)} for p in _mean(self.by_rows > 0)])
+            out |= self._over_sites("average_by_rows", [{"p_positive": float(p)} for p in _mean(self.by_rows > 0)])
         if self.between is not None:
-            out |= self._scaled("between_sd", "", [{}] * len(self.names))
+            out |= self._over_sites("between_sd", [{}] * len(self.names), least=2)
         out |= _named("tau", self.names, _rows(np.sqrt(self.tau_sq), self.mixing.get("tau_sq")))
         spike = self.mixing.get("eta") if self.negligible is None else None
         of_eta, of_rho = (self.eta, self.mixing.get("eta")), (self.rho, self.mixing.get("rho"))
         for name, (draws, mixed) in (("eta", of_eta), ("rho", of_rho), ("negligible", (self._negligible(), spike))):
             labels = [""] if draws.shape[-1] == 1 else self._labels(draws.shape[-1])
             out |= _named(name, labels, _rows(draws, mixed))
-        for client, draws in self.sites.items():
+        contrasts = self._contrasts() if len(self.sites) > 2 else {}  # of two, a contrast would name both
+        for k, (client, draws) in enumerate(self.sites.items()):
             deviates = [{"p_deviates": float(p)} for p in _mean(np.abs(draws - self.theta) > self.delta)]
-            if len(self.sites) > 2:  # of two, a contrast would name both
-                contrast = self._contrast(draws)
-                differs = zip(_mean(contrast).tolist(), _mean(np.abs(contrast) > self.delta).tolist())
-                deviates = [row | {"contrast": mean, "p_differs": p} for row, (mean, p) in zip(deviates, differs)]
-            out |= self._scaled("theta", f"@{client}", deviates)
+            deviates = [row | contrasts.get((k, j), {}) for j, row in enumerate(deviates)]
+            rows = self._scaled("theta", f"@{client}", deviates)
+            here = None if self.told is None else self.told[k]
+            out |= rows if here is None else self._only(rows, f"@{client}", here)
         return out
+
+    def _over_sites(self, name: str, extra: Sequence[Row], least: int = 1) -> dict[str, Row]:
+        """`_scaled` of what is over the sites that tell something of a coefficient, if there are so many."""
+        if self.told is None or self.told.all():
+            return self._scaled(name, "", extra)
+        count = self.told.sum(axis=0)
+        rows = self._only(self._scaled(name, "", extra), "", count >= least)
+        for j, label in enumerate(self.names):
+            for scale in (name, f"{name}_std"):
+                if count[j] < len(self.told) and f"{scale}[{label}]" in rows:
+                    rows[f"{scale}[{label}]"]["sites"] = int(count[j])
+        return rows
+
+    def _only(self, rows: Mapping[str, Row], after: str, which: NDArray[np.bool_]) -> dict[str, Row]:
+        """The rows of some coefficients."""
+        gone = tuple(f"[{name}]{after}" for name, there in zip(self.names, which) if not there)
+        return {name: row for name, row in rows.items() if name[name.index("[") :] not in gone}
 
     def new_sites(self) -> dict[str, Row]:
         """theta[age], theta_std[age] as in `parameters`, of a site that is not among these: `centre`, quantiles and `p_positive`.
@@ -195,11 +224,24 @@ class Samples:
             out[name] = {"centre": theta[name]["mean"], **known}
         return out
 
-    def _contrast(self, own: Array) -> Array:
-        """(c, t, P) a site's coefficients less the average of all others'."""
-        every = np.sum(list(self.sites.values()), axis=0)
-        contrast: Array = own - (every - own) / (len(self.sites) - 1)
-        return contrast
+    def _contrasts(self) -> dict[tuple[int, int], Row]:
+        """(site, coefficient) -> `contrast` and `p_differs`: its own less the median of the others that tell something of it.
+
+        The median, for one site that is far away would make each of the others differ from the mean of their rest.
+        """
+        every, out = list(self.sites.values()), dict[tuple[int, int], Row]()
+        for j in range(len(self.names)):
+            here = [k for k in range(len(every)) if self.told is None or self.told[k, j]]
+            if len(here) < 3:
+                continue
+            own = np.stack([every[k][..., j] for k in here])
+            order = np.argsort(own, axis=0, kind="stable")
+            ordered, rank = np.take_along_axis(own, order, axis=0), np.argsort(order, axis=0)
+            for k, values, at in zip(here, own, rank):
+                middle = [np.where(at <= q, ordered[q + 1], ordered[q]) for q in ((len(here) - 2) // 2, (len(here) - 1) // 2)]
+                contrast = values - (middle[0] + middle[1]) / 2
+                out[k, j] = {"contrast": float(contrast.mean()), "p_differs": float(np.mean(np.abs(contrast) > self.delta))}
+        return out
 
     @property
     def sampled(self) -> bool:
@@ -267,6 +309,19 @@ def _named(name: str, labels: Sequence[str], rows: Sequence[Row], after: str = "
 def _mean(draws: NDArray[np.bool_] | Array) -> Array:
     mean: Array = draws.mean(axis=(0, 1), dtype=np.float64)
     return mean
+
+
+def unprinted(told: NDArray[np.bool_], sites: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
+    """By name of the draws, (P,) what is no number of a result, since too few sites tell something of it; see `Samples.told`."""
+    count = told.sum(axis=0)
+    over = {"average": count < 1, "by_rows": count < 1, "between": count < 2}
+    return over | {f"theta@{client}": ~own for client, own in zip(sites, told)}
+
+
+def but(both: tuple[Array, Array], which: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """R-hat and ESS (P,) without those of some."""
+    rhat, ess = (np.where(which, np.nan, values) for values in both)
+    return rhat, ess
 
 
 def _rows(draws: Array, mixed: tuple[Array, Array] | None) -> list[Row]:

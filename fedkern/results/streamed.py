@@ -79,8 +79,9 @@ class Streamed:
         return self.streams["inclusion"].mean_error
 
     def slowest(self) -> tuple[float, float, str] | None:
-        """Largest R-hat, smallest ESS, and whose it is, over theta, log tau, q, log eta and logit rho."""
-        judged = {name: self.mixing[name] for name in JUDGED if name in self.mixing and np.isfinite(self.mixing[name][1]).any()}
+        """Largest R-hat, smallest ESS, and whose it is, over theta, log tau, q, log eta, logit rho and the site average."""
+        names = (*JUDGED, "average")
+        judged = {name: self.mixing[name] for name in names if name in self.mixing and np.isfinite(self.mixing[name][1]).any()}
         if not judged:
             return None
         name = min(judged, key=lambda name: float(np.nanmin(judged[name][1])))

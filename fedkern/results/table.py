@@ -108,13 +108,14 @@ def contrasts(
 ) -> Iterator[Row]:
     """Each level of a categorical column less the reference level, over all sites and of each."""
     sites = dict.fromkeys(parted(name, summary["clients"])[1] for name in summary["parameters"])
+    silent: Mapping[str, Sequence[str]] = summary.get("tells_nothing", {})
     blank = {name for name, row in summary["parameters"].items() if math.isnan(real(row.get("mean")))}
     for column, those in levels.items():
         base = reference.get(column, those[0])
         for site in ("", *(site for site in sites if site)):
             for level in those:
                 names = [f"theta[{column}={one}]" for one in (level, base)]
-                if level == base or blank & set(names):
+                if level == base or blank & set(names) or {f"theta[{name}]" for name in silent.get(site, ())} & set(names):
                     continue
                 both = difference(*(posterior.marginal(name, site) for name in names))
                 if both is None:

@@ -1,4 +1,4 @@
-"""One scale for all clients, from sums; what imputation and splines need. Source: sparse.md, sections 5, 7, 11.
+"""One scale for all clients, from their variances; what imputation and splines need. Source: sparse.md, sections 5, 7, 11.
 
 | leg | a client sends | all get |
 |---|---|---|
@@ -6,14 +6,14 @@
 | second moments, for splines | centred cross-products, and their rows | their pooled ratio, Psi |
 | completed moments, where values may be missing | covariance of its columns by EM (`models.incomplete`), rows | Psi |
 
-What comes is added in client order.
+What comes is used in client order. A model without some clients has the scales, and the Psi, of the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,8 @@ Columns = Annotated[NDArray[np.float64], "w"]
 Square = Annotated[NDArray[np.float64], "w w"]
 
 SMALLEST_EIGENVALUE = 1e-6  # of the correlations of Psi
+FARTHEST = 1e10  # of a client's standard deviation over the scale: beyond, its chains lose their digits
+APART = 25.0  # times one of two variances: then the scale is that of the smaller
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ class Client:
 class Server:
     """`names` of the columns, as all parties may read them; `second`: whether there is a second leg; `imputes`: whether it is
     that of completed moments. `rows` of each client, known after the first leg: some column has a value in each of them. `sites`
-    are these moments, at the end."""
+    are these moments, at the end, and `moments` the first ones. `without`: clients that scales and Psi are not of; what cannot be
+    known without them (`kept`: columns' names, and "Psi") is that of all."""
 
     names: tuple[str, ...]
     clients: tuple[str, ...]
@@ -136,16 +139,23 @@ class Server:
     rows: tuple[int, ...] = ()
     imputes: bool = False
     sites: tuple[Completed, ...] = ()
+    moments: tuple[ColumnMoments, ...] = ()
+    without: frozenset[int] = frozenset()
+    kept: tuple[str, ...] = ()
 
 
-def start(names: tuple[str, ...], clients: tuple[str, ...], second: bool) -> tuple[Server, ServerEffects]:
+def start(
+    names: tuple[str, ...], clients: tuple[str, ...], second: bool, without: frozenset[int] = frozenset()
+) -> tuple[Server, ServerEffects]:
     """The first state, and the first questions."""
-    return Server(names, clients, second), once.ask(len(clients), AskMoments(0))
+    return Server(names, clients, second, without=without), once.ask(len(clients), AskMoments(0))
 
 
-def imputing(names: tuple[str, ...], clients: tuple[str, ...], scales: Array | None) -> tuple[Server, ServerEffects]:
+def imputing(
+    names: tuple[str, ...], clients: tuple[str, ...], scales: Array | None, without: frozenset[int] = frozenset()
+) -> tuple[Server, ServerEffects]:
     """The same where values may be missing; with the scales of the job file, if it has them."""
-    state = Server(names, clients, second=True, scales=scales, imputes=True)
+    state = Server(names, clients, second=True, scales=scales, imputes=True, without=without)
     return state, once.ask(len(clients), AskMoments(0) if scales is None else Scaling(0, 1, scales))
 
 
@@ -241,15 +251,44 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     replies, everyone, state = state.replies, len(state.clients), replace(state, replies=PersistentMap())
     if state.scales is None:
         moments = all_of(replies, ColumnMoments)
-        scales, rows = pooled_scales(state.names, moments), tuple(int(m.degrees.max(initial=0)) + 1 for m in moments)
-        return replace(state, scales=scales, rows=rows), once.ask(everyone, Scaling(0, int(state.second), scales))
+        scales, kept = common_scales(state.names, moments), tuple[str, ...]()
+        _refuse_farthest(state, moments, scales)
+        if state.without:
+            scales, kept = _scales_of(state.names, scales, [m for k, m in enumerate(moments) if k not in state.without])
+        rows = tuple(int(m.degrees.max(initial=0)) + 1 for m in moments)
+        state = replace(state, scales=scales, rows=rows, moments=tuple(moments), kept=kept)
+        return state, once.ask(everyone, Scaling(0, int(state.second), scales))
     if state.imputes:
         sites = tuple(map(_site, all_of(replies, CompletedMoments)))
         rows = tuple(site.rows for site in sites)
-        state, psi = replace(state, sites=sites, rows=rows), completed_psi(state.names, sites)
-    else:
-        psi = pooled_psi(state.names, all_of(replies, SecondMoments))
+        state = replace(state, sites=sites, rows=rows)
+    here = [k not in state.without for k in range(everyone)]
+    try:
+        psi = _psi(state, replies, here)
+    except JobError:
+        if all(here):
+            raise
+        psi, state = _psi(state, replies, [True] * everyone), replace(state, kept=(*state.kept, "Psi"))
     return replace(state, psi=psi), once.ask(everyone, Psi(1, psi))
+
+
+def _refuse_farthest(state: Server, moments: Sequence[ColumnMoments], scales: Array) -> None:
+    """JobError where a client's column would be so large in the common unit that its chains would be rounding alone."""
+    for client, told in zip(state.clients, moments):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            spread = np.sqrt(told.squares / told.degrees) / scales
+        for name in (name for name, value in zip(state.names, spread) if value > FARTHEST):
+            raise JobError(
+                f"client {client!r}: {name} varies more than {FARTHEST:.0g} times as much there as at the sites' median: correct "
+                "the cells (rows.json in its own folder names those that are far away), or put the column into data.ignore"
+            )
+
+
+def _psi(state: Server, replies: PersistentMap[int, Any], here: Sequence[bool]) -> Array:
+    """Psi of some clients."""
+    if state.imputes:
+        return completed_psi(state.names, [site for site, there in zip(state.sites, here) if there])
+    return pooled_psi(state.names, [told for told, there in zip(all_of(replies, SecondMoments), here) if there])
 
 
 def _sound(sender: int, told: CompletedMoments) -> None:
@@ -267,16 +306,48 @@ def _site(told: CompletedMoments) -> Completed:
     return Completed(unknown, told.covariance, told.together, told.rows, told.incomplete, settled=True)
 
 
-def pooled_scales(names: tuple[str, ...], replies: list[ColumnMoments]) -> Array:
-    """(w,) standard deviations within sites."""
-    squares = np.sum([r.squares for r in replies], axis=0)
-    degrees = np.sum([r.degrees for r in replies], axis=0)
-    for name, square, degree in zip(names, squares, degrees):
-        if not degree > 0:
+def common_scales(names: tuple[str, ...], replies: Sequence[ColumnMoments]) -> Array:
+    """(w,) standard deviations within sites, such that no single site decides: `common_variance` of each column.
+
+    Raises
+    ------
+    JobError
+        A column that has fewer than two values, or one value, at each client.
+    """
+    squares, degrees = (np.array([getattr(r, name) for r in replies]) for name in ("squares", "degrees"))
+    for name, square, degree in zip(names, squares.T, degrees.T):
+        if not (degree > 0).any():
             raise JobError(f"{name} has fewer than two values at every client: nothing can be learnt; put it into data.ignore")
-        if not square > 0:
+        if not (square > 0).any():
             raise JobError(f"{name} is constant at every client: nothing can be learnt from it; put it into data.ignore")
-    return np.asarray(np.sqrt(squares / degrees))
+    return np.sqrt([common_variance(square, degree) for square, degree in zip(squares.T, degrees.T)])
+
+
+def common_variance(squares: Array, degrees: Array) -> float:
+    """One variance of sites with these sums of squares and degrees of freedom (m,), of those where the column varies.
+
+    The median of their variances, weighted by degrees of freedom: with one cell a hundred times too large a pooled variance is
+    that cell's, and all effects of all sites are then small in its units. Of two sites the pooled variance, or the smaller one if
+    they are more than 25-fold apart.
+    """
+    varies = (squares > 0) & (degrees > 0)
+    own, weight = squares[varies] / degrees[varies], degrees[varies]
+    if len(own) <= 2:
+        return float(own.min() if own.max() > APART * own.min() else (own * weight).sum() / weight.sum())
+    order = np.argsort(own, kind="stable")
+    own, up_to = own[order], np.cumsum(weight[order])
+    first, last = (int(np.searchsorted(up_to, up_to[-1] / 2, side=side)) for side in ("left", "right"))
+    return float((own[first] + own[last]) / 2)
+
+
+def _scales_of(names: tuple[str, ...], every: Array, replies: Sequence[ColumnMoments]) -> tuple[Array, tuple[str, ...]]:
+    """The scales of some clients; of a column that does not vary at any of them that of all, with its name."""
+    known = np.array([any(r.squares[j] > 0 for r in replies) for j in range(len(names))], dtype=bool)
+    here = [j for j, there in enumerate(known) if there]
+    part = [ColumnMoments(0, r.degrees[here], r.squares[here]) for r in replies]
+    scales = every.copy()
+    scales[here] = common_scales(tuple(names[j] for j in here), part)
+    return scales, tuple(name for name, there in zip(names, known) if not there)
 
 
 def pooled_psi(names: tuple[str, ...], replies: list[SecondMoments]) -> Array:

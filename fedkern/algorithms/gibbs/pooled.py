@@ -36,6 +36,7 @@ class Server:
     judge: gibbs.Judge | None = None
     trace: Any = None
     without: frozenset[int] = frozenset()
+    told: NDArray[np.bool_] | None = None
     received: Mapping[int, Statistics] = field(default_factory=dict)
     sampled: gibbs.Server | None = None
     round: int = 0
@@ -93,7 +94,7 @@ def sample(state: Server) -> gibbs.Server:
     clients = {k: gibbs.client(str(k), k, unkept, _site(state, statistics)) for k, statistics in sorted(state.received.items())}
     server, effects = gibbs.start(settings, state.n_clients, state.judge, state.trace, state.without)
     rows = tuple(statistics.rows for _, statistics in sorted(state.received.items()))
-    server = replace(server, rows=rows)
+    server = replace(server, rows=rows, told=state.told)
     held = exchange.Held.of([_site(state, state.received[k]).factor for k in server.active], settings.layout)
     pairs = held.pairs(settings.layout) if settings.exchange else []
     while effects:

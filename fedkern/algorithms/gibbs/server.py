@@ -54,6 +54,7 @@ class Server:
     at_hand : a move's terms where the clients' statistics are at the server, one regression after the other; None: messages
         have them
     rows : each client's number of rows, where they are known: weights of an average
+    told : (M, P) of which coefficients each client's rows tell something; None: of all
     bound : the call of its sweeps
     """
 
@@ -76,6 +77,7 @@ class Server:
     ladder: tempering.Ladder | None = None
     at_hand: Terms | None = None
     rows: tuple[int, ...] = ()
+    told: NDArray[np.bool_] | None = None
     bound: Bound[shrinkage.ServerSweeps] = field(default_factory=Bound)
 
     @property
@@ -297,10 +299,15 @@ def _kept(state: Server, draws: Mapping[str, Array]) -> dict[str, Array]:
     here = draws.get("deviation")
     if here is None:
         return kept
+    whole = isinstance(state.trace, Trace)  # streams have no place for these
+    if state.told is not None and not state.told[state.active].all():
+        kept |= _of_those_that_tell(state, flat(theta), flat(here), whole)
+        if settings.share_local:
+            kept["sites"] = np.moveaxis(flat(theta[:, np.newaxis] + here), 1, 2)  # (t, c, m, n)
+        return kept
     t, m = here.shape[:2]
     mean = np.add.reduce(here, axis=1) / m
     kept["average"] = flat(theta + mean)
-    whole = isinstance(state.trace, Trace)  # streams have no place for these
     if whole and m > 1:
         away = here - mean[:, np.newaxis]
         away *= away
@@ -311,6 +318,34 @@ def _kept(state: Server, draws: Mapping[str, Array]) -> dict[str, Array]:
         kept["by_rows"] = flat(theta + by_rows.reshape(mean.shape))
     if settings.share_local:
         kept["sites"] = np.moveaxis(flat(theta[:, np.newaxis] + here), 1, 2)  # (t, c, m, n)
+    return kept
+
+
+def _of_those_that_tell(state: Server, theta: Array, here: Array, whole: bool) -> dict[str, Array]:
+    """What is kept of several sites, each coefficient's of those alone whose rows tell something of it.
+
+    The others' coefficients have their prior, whose tails have no mean: neither would an average with them. Where nobody tells
+    anything they are all that there is.
+
+    Parameters
+    ----------
+    theta, here : (t, c, n), and the deviations (t, m, c, n)
+    """
+    assert state.told is not None
+    told = state.told[state.active]
+    told = np.where(told.any(axis=0), told, True)[:, np.newaxis]  # (m, 1, n)
+    count = told.sum(axis=0)
+    mean = np.where(told, here, 0.0).sum(axis=1) / count
+    kept = {"average": theta + mean}
+    if whole and len(told) > 1:
+        away = np.where(told, here - mean[:, np.newaxis], 0.0)
+        alone = count < 2
+        between = np.sqrt((away * away).sum(axis=1) / np.where(alone, 1, count - 1))
+        kept["between"] = np.where(alone, np.nan, between)
+    if whole and state.rows:
+        rows = np.array([state.rows[k] for k in state.active], float)[:, np.newaxis, np.newaxis]
+        weights = np.where(told, rows, 0.0)
+        kept["by_rows"] = theta + (np.where(told, here, 0.0) * weights).sum(axis=1) / weights.sum(axis=0)
     return kept
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from ...jobs.keys import (
@@ -33,7 +33,9 @@ class ModelSection(Section):
     family: families.OfSparse = key("gaussian", help="of a regression's response", meant=families.MEANT)
     intercept: bool = key(True, help="of every client, integrated out (bernoulli: drawn); a graph without: columns as they are")
     centre: Literal["mean", "sample"] = key("mean", help="mrf, sem: of columns, their own means or locations that are drawn")
-    scale: Literal["pooled", "given", "none"] = key("pooled", help="columns by pooled moments, by [data.columns], or not at all")
+    scale: Literal["pooled", "given", "none"] = key(
+        "pooled", help="columns by the median of the sites' variances, by [data.columns], or not at all"
+    )
     always: list[str] = key([], help="regression: columns that are always included (adjusters)")
     c0: float | None = key(None, gt=0, lt=1, help="variance of the spike over that of the slab; default 0.01")
     negligible: Positive | None = key(None, help="instead of c0: effects below this (standardised) belong to the spike")
@@ -47,8 +49,8 @@ class ModelSection(Section):
     s_lambda: Positive = key(1.0, help="scale of the half-Cauchy prior of a client's own deviations")
     s_tau: Positive = key(1.0, help="scale of the half-Cauchy prior of all clients' deviations")
     rho: Literal["own", "shared"] = key("own", help="mrf: of each regression, or one for all")
-    slab: Positive | None = key(
-        None, help="regularised horseshoe: largest deviations are about this large (Nishimura and Suchard)"
+    slab: float | None = key(
+        None, gt=0, help="regularised horseshoe: largest deviations are about this; default 2.5 for a binary response; inf: none"
     )
     missing: Literal["refuse", "impute"] = key("refuse", help="empty cells of a covariate: a fault, or drawn by the model")
     splines: dict[str, list[float]] = key({}, help="regression: column -> at least 3 knots of a natural cubic spline, data scale")
@@ -117,6 +119,8 @@ class Config(JobConfig):
         return True
 
 
+SLAB = 2.5  # of a binary response: where a covariate separates its values at a site, nothing else bounds that site's coefficient
+
 # docs/methods/sparse.md, sections 5 and 6.
 BASE: Tables = {
     "job": {"rounds": 2500},
@@ -139,11 +143,20 @@ def filled(raw: Raw) -> dict[str, Any]:
     if not isinstance(job, dict) or not isinstance(algorithm, dict):
         return out
     lay_until(raw, out, 20_000)
+    model = out["model"]
+    if isinstance(model, dict) and _binary(model) and model.get("slab") is None:
+        model["slab"] = SLAB
     rounds = job["rounds"] if isinstance(job["rounds"], int) and job["rounds"] > 0 else 2500
     algorithm.setdefault("burn_in", min(500, rounds // 5))
     several = algorithm.get("aggregate", "locals") == "locals" and algorithm.get("scales", "exact") == "exact"
     algorithm.setdefault("server_sweeps", 5 if several else 1)
     return out
+
+
+def _binary(model: Mapping[str, Any]) -> bool:
+    """Whether the job file's response has two values."""
+    family = FAMILIES.get(str(model.get("family")))
+    return model.get("kind", "regression") == "regression" and family is not None and family.domain is BINARY
 
 
 def conflicts(config: Config) -> Iterator[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges.scales import centred
+from ...algorithms.exchanges.values import counted
 from ...algorithms.gibbs.settings import Layout, Prior, Settings
 from ...algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, Site, StructuralEquations
 from ...data.design import Design
@@ -184,7 +185,7 @@ class SparseModel:
             rate_sigma=model.b_sigma,
             scale_lambda=model.s_lambda,
             scale_tau=model.s_tau,
-            slab=model.slab or math.inf,
+            slab=math.inf if model.slab is None else model.slab,
             shared_rho=model.rho == "shared",
         )
         moves = vars(moving.of(self.config, self.size))
@@ -239,6 +240,54 @@ class SparseModel:
         alike = np.abs(unit.T @ unit) > 1 - 1e-12
         pairs = [(i, j) for i, j in zip(*np.nonzero(np.triu(alike, 1))) if not constant[i] and not constant[j]]
         return notes + [f"{names[i]} and {names[j]} are the same here up to a factor: their PIPs are shared" for i, j in pairs]
+
+    def counted(self, columns: Columns) -> Array:
+        """(w,) how many different values each of a client's scaled columns has, 3 for more than two."""
+        return counted(columns.values[:, : len(self.scaled)])
+
+    def told(self, values: Array) -> NDArray[np.bool_]:
+        """(..., P) of which coefficients rows tell something whose columns have so many different `values` (..., w)."""
+        varies = values > 1
+        if not self.is_graph:
+            return varies[..., : self.coefficients.size]
+        both = varies[..., :, None] & varies[..., None, :]
+        return np.asarray(both[..., ~np.eye(len(self.nodes), dtype=bool)])
+
+    def two_valued(self, values: Array) -> list[str]:
+        """Notes for the server on a response, or nodes, that the model takes for continuous and that have two values at most."""
+        two = [name for name, own in zip(self.scaled, values.T) if own.max(initial=0) == 2]
+        if self.is_graph:
+            which = ", ".join(two[:6]) + (f" and {len(two) - 6} more" if len(two) > 6 else "")
+            text = (
+                f"{which}: no more than two different values at any client, and every equation takes its variable for continuous"
+            )
+            return [
+                f"{text}: effects on it are differences of probabilities at best; put it into data.ignore, or read it so"
+            ] * bool(two)
+        response = str(self.encoding.response)
+        if not self.scales_response or response not in two[-1:]:
+            return []
+        impute = "; missing values of covariates are then for the clients to fill" if self.imputes else ""
+        return [
+            f'{response} has no more than two different values at any client, and family = "gaussian" takes it for continuous: '
+            f'a yes/no response is family = "bernoulli", with data.positive where it is a text{impute}'
+        ]
+
+    def refuse_constants(self, values: Array) -> None:
+        """JobError where a client's column of structural equations has one value: the posterior would be improper.
+
+        Nothing bounds the effects of such a column there, and |det B|^n grows faster with them than any tail of the prior falls.
+        """
+        if self.config.model.kind != "sem":
+            return
+        for client, own in zip(self.names, values):
+            constant = [self.public(name) for name, n in zip(self.nodes, own) if n < 2]
+            if constant:
+                which = ", ".join(constant[:6]) + (f" and {len(constant) - 6} more" if len(constant) > 6 else "")
+                raise JobError(
+                    f"client {client!r}: {which} has one value there, and structural equations with it have no posterior "
+                    "(it cannot be normalised); put the column into data.ignore, or remove the client from data.clients"
+                )
 
     def gaps(self, columns: Columns) -> list[str]:
         """Notes for the client on what is missing in its rows."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.exchanges.error_shape import ratio
 from ...algorithms.exchanges.loo_sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...jobs.run import Run
@@ -57,11 +58,38 @@ def summary(model: SparseModel, own: Own) -> Record:
             modes = [{"chains": list(g.chains), "moved": g.moved, "parameters": rows} for g, rows in zip(groups, numbers)]
             note = f"the chains disagree here ({chains.counted(groups)}): numbers are given for each mode"
             out |= {"parameters": chains.blank(out["parameters"]), "by_mode": modes, "notes": [note]}
+    if silent := _silent(model, own):
+        which = ", ".join(silent[:6]) + (f" and {len(silent) - 6} more" if len(silent) > 6 else "")
+        note = (
+            f"this client's rows tell nothing of {which}: what stands here is its prior, given what other clients' rows tell; "
+            "it has neither a mean nor an sd, and neither has the intercept"
+        )
+        out["notes"] = [*out.get("notes", []), note]
     return out
+
+
+def _silent(model: SparseModel, own: Own) -> list[str]:
+    """The coefficients of which the client's rows tell nothing."""
+    told = model.told(model.counted(own.columns))
+    return [name for name, there in zip(model.effects, told) if not there]
+
+
+def _without_moments(rows: dict[str, dict[str, float]], names: list[str]) -> dict[str, dict[str, float]]:
+    """Rows of what has its prior alone, whose tails have no mean; the intercept takes them up."""
+    gone = {*(f"theta[{name}]" for name in names), "intercept"} if names else set()
+    numbers = ("mean", "sd")
+    return {
+        name: {key: value for key, value in row.items() if name not in gone or key not in numbers} for name, row in rows.items()
+    }
 
 
 def _parameters(model: SparseModel, own: Own, only: list[int] | None) -> dict[str, dict[str, float]]:
     """By name, of all chains or of some."""
+    return _without_moments(_described_all(model, own, only), _silent(model, own))
+
+
+def _described_all(model: SparseModel, own: Own, only: list[int] | None) -> dict[str, dict[str, float]]:
+    """The same, with means and sds of everything."""
     client, scales = own.client, own.scales
     delta, factors, names = model.config.output.delta, model.factors(scales), model.effects
     if isinstance(client.trace, Streams):
@@ -117,6 +145,23 @@ def _intercept(model: SparseModel, own: Own) -> Array:
         return np.asarray(centre + client.trace["alpha"][..., 0] * scales[w])
     z = rng.normal(centre.size, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(centre.shape)
     return np.asarray(centre + z * np.sqrt(client.trace["sigma_sq"][..., 0] / len(own.columns.values)) * scales[w])
+
+
+def error_ratio(model: SparseModel, own: Own) -> Array:
+    """(p,) mean size over root mean square of the residuals of each structural equation, at the means of each chain's draws.
+
+    Of each chain, for chains may be in different modes; their mean over the chains.
+    """
+    trace, values = own.client.trace, own.columns.values / own.scales
+    about = values - values.mean(axis=0) if model.config.model.intercept else values
+    means = {
+        name: trace.streams[name].centre if isinstance(trace, Streams) else trace[name].mean(axis=1)
+        for name in ("theta", "location")
+        if name in (trace.streams if isinstance(trace, Streams) else trace.names())
+    }
+    B = np.eye(len(model.nodes)) - selection.matrix(means["theta"], len(model.nodes))
+    centre = means.get("location", np.zeros((len(B), len(model.nodes))))
+    return np.asarray(np.mean([ratio(b @ (about - at).T) for b, at in zip(B, centre)], axis=0))
 
 
 def left_out(model: SparseModel, own: Own) -> LooSums | None:

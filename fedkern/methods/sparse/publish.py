@@ -71,7 +71,9 @@ def further(model: SparseModel, server: gibbs.Server, scales: Array) -> dict[str
     if isinstance(released, Samples):
         released = replace(released, sites={}, by_rows=None, between=None)  # nobody asks how those have mixed
     slowest, error, names = released.slowest(), released.pip_error, model.effects
-    content: dict[str, Any] = {"pip": named(names, pip(model, server)), "theta_std": named(names, means(model, server))}
+    standard = means(model, server)
+    content: dict[str, Any] = {"pip": named(names, pip(model, server)), "theta_std": named(names, standard)}
+    content["theta"] = named(names, standard * model.factors(scales))
     content |= {} if error is None else {"pip_mcse": named(names, error)}
     content |= {} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]}
     judged = _verdict(model, released, _groups(model, server.trace))
@@ -99,7 +101,8 @@ def posterior(model: SparseModel, server: gibbs.Server, scales: Array) -> Sample
         here = [name for k, name in enumerate(model.names) if k not in server.lost]
         sites = {name: np.ascontiguousarray(trace["sites"][:, :, i]) for i, name in enumerate(here)}
     about |= {name: trace[name] if name in trace.names() else None for name in ("average", "by_rows", "between")}
-    return Samples(**draws, **about, sites=sites, delta=config.output.delta)
+    told = None if server.told is None else server.told[[k for k in range(len(model.names)) if k not in server.lost]]
+    return Samples(**draws, **about, sites=sites, delta=config.output.delta, told=told)
 
 
 def new_site(model: SparseModel, released: Samples) -> Array:
@@ -139,7 +142,7 @@ def released(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples
 
 def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Samples | Streamed) -> Fit:
     """What the server has at the end, but for further runs: here the chains are judged."""
-    groups = _groups(model, server.trace)
+    groups, silent = _groups(model, server.trace), tells_nothing(model, server)
     more = _by_mode(model, released, groups) if groups else _selected(model, released)
     if isinstance(released, Samples) and model.config.model.kind == "sem":
         modes = selection.modes(released)
@@ -157,8 +160,13 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
         chains=model.config.algorithm.chains,
         draws=server.trace.count,
         encoding=model.encoding.to_dict() | {"scales": named(model.scaled, scales)},
-        notes=[*_notes(model, server), *([_disagreement(model, groups)] if groups else [])],
-        more={"sampler": sampler(model, server, released), **more},
+        notes=[
+            *_silent(model, server),
+            *_unbounded(model, released),
+            *_notes(model, server),
+            *([_disagreement(model, groups)] if groups else []),
+        ],
+        more={"sampler": sampler(model, server, released), **more, **({"tells_nothing": silent} if silent else {})},
     )
 
 
@@ -329,6 +337,53 @@ def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> Re
         correlation, clipped = released.partial_correlation()
         out |= {"partial_correlation": correlation.tolist(), "clipped": clipped}
     return out
+
+
+def tells_nothing(model: SparseModel, server: gibbs.Server) -> dict[str, list[str]]:
+    """Client -> coefficients of which its rows tell nothing: it has one value there, or none."""
+    if server.told is None:
+        return {}
+    names = {k: name for k, name in enumerate(model.names) if k not in server.lost and not server.told[k].all()}
+    return {name: [model.effects[j] for j in np.flatnonzero(~server.told[k])] for k, name in names.items()}
+
+
+def _silent(model: SparseModel, server: gibbs.Server) -> list[str]:
+    """Which averages are over fewer sites than there are."""
+    lines: list[str] = []
+    for client, names in tells_nothing(model, server).items():
+        which = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        lines.append(
+            f"{client} has one value or none of what tells of {which}: its own coefficient there has its prior, which has no "
+            "mean, and site averages and between_sd are over the other sites"
+        )
+    return lines
+
+
+def not_laplace(model: SparseModel, found: Sequence[tuple[int, float]]) -> list[str]:
+    """That errors of structural equations have another law than the model's, which alone tells directions."""
+    if not found:
+        return []
+    which = ", ".join(f"{model.nodes[j]} ({value:.2f})" for j, value in found[:6])
+    more = f" and {len(found) - 6} more" if len(found) > 6 else ""
+    return [
+        f"errors of {which}{more} are not Laplace: their mean size over their root mean square, in brackets, would be .71 "
+        "(it is .80 of normal and .87 of uniform errors). The law of the errors is all that tells which way an effect goes: do "
+        'not trust directions or PIPs of these equations; model.kind = "mrf" tells which variables are connected, without '
+        "directions"
+    ]
+
+
+def _unbounded(model: SparseModel, released: Samples | Streamed) -> list[str]:
+    """That a slab would bound sites' coefficients, where there is none and averages of these have not mixed."""
+    rhat = released.mixing.get("average", (np.zeros(0),))[0]
+    if np.isfinite(model.settings.prior.slab) or model.config.model.kind == "sem" or not (rhat > verdict.RHAT).any():
+        return []
+    slow = [name for name, value in zip(model.effects, rhat.tolist()) if value > verdict.RHAT]
+    which = ", ".join(slow[:6]) + (f" and {len(slow) - 6} more" if len(slow) > 6 else "")
+    return [
+        f"site averages of {which} have an R-hat above {verdict.RHAT:g}, and no slab bounds a site's coefficients, whose prior "
+        "has no mean: set model.slab (2.5), or run more rounds"
+    ]
 
 
 def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:

@@ -131,13 +131,8 @@ def _mixing(summary: Record) -> str:
     s = summary["sampler"]
     text = f"{s['chains']} chains, {s['kept']:,} kept draws of each after {s['burn_in']:,} rounds of burn-in. "
     if "rhat" in s:
-        good = real(s["rhat"]) < 1.01
-        text += f"Largest R-hat {real(s['rhat']):.3f}, smallest effective sample size {real(s['ess']):,.0f} ({s['slowest']}): "
-        text += "the chains agree." if good else "the chains do not agree yet; "
-        if "by_mode" in summary:
-            text += "they are in different modes."
-        elif not good:
-            text += "run more rounds before these numbers are used."
+        text += f"Largest R-hat {real(s['rhat']):.3f}, smallest effective sample size {real(s['ess']):,.0f} ({s['slowest']}). "
+        text += f"The verdict: {summary['verdict']}."
     else:
         text += "R-hat and effective sample sizes need ArviZ."
     counted = {"scales_clipped": "scales clipped", "qr_fallbacks": "Cholesky factors that failed"}
@@ -197,7 +192,7 @@ def _deviating(summary: Record) -> str:
         unsure += [row["coefficient"]] if doubt else []
         name = f"{row['coefficient']}{MARK if doubt else ''}"
         rows.append([str(row["client"]), name, _cell(row.get("p_differs")), *numbers])
-    heads = ["client", "coefficient", "P(differs from the others)", "P(from theta)", "less the others' average", "its own mean"]
+    heads = ["client", "coefficient", "P(differs from the others)", "P(from theta)", "less the others' median", "its own mean"]
     if not rows:
         return ""
     text = f"By more than {number(summary['selection']['delta'])} standardised units."
@@ -252,8 +247,16 @@ def _left_out(summary: Record) -> str:
     names.sort(key=lambda name: -max(abs(real(one["theta_std"][name])) for one in runs.values()))
     each, rows = list(runs.values()), []
     for name in names[:MOST]:
-        cells = [f"{number(real(one['theta_std'][name]))} ({real(one['pip'][name]):.2f}){_star(name, one)}" for one in each]
+        cells = [
+            f"{number(real(one.get('theta', one['theta_std'])[name]))} ({real(one['pip'][name]):.2f}){_star(name, one)}"
+            for one in each
+        ]
         rows.append([name, *cells])
     heads = ["", *(f"without {client}" for client in runs)]
     numbers = table(heads, rows + _judged(each))
-    return section("Without one client", "theta, standardised, and PIP.", numbers, _legend(_unsure(each)))
+    return section(
+        "Without one client",
+        "theta, on the data's scale, and PIP; scales are those of the clients that are left.",
+        numbers,
+        _legend(_unsure(each)),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core.messages import ServerEffects
-from ...algorithms.exchanges import counts, loo_sums
+from ...algorithms.core.rounds import in_order
+from ...algorithms.exchanges import counts, error_shape, loo_sums
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
+from ...algorithms.exchanges import values as column_values
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.settings import Prior
 from ...algorithms.gibbs.sites import MarkovRandomField, Regression, Site
-from ...data import lacking
+from ...data import far, lacking
 from ...data.degenerate import Degenerate, degenerate
 from ...data.design import encode
 from ...data.table import Table
@@ -29,7 +31,7 @@ from ...jobs.stage import Stage
 from ...jobs.watch import Line
 from ...results import diagnostics, meta, mixing, samples, streamed
 from ...results.plain import Record
-from . import own, publish, stages
+from . import own, publish, stages, units
 from .keys import Config
 from .model import OTHER_PRIORS, Columns, Scales, SparseModel
 from .streams import Streams
@@ -43,9 +45,11 @@ class Data:
 
     Attributes
     ----------
-    model, scales : the same everywhere
+    model : the same everywhere
+    scales : those of all clients, which are the same everywhere too, or of the clients of a further run
     columns, sites : of the clients that live here: as they came, and their parts of the model
     imputed : client -> its rows and what they lack, at the server's place, where values may be missing
+    values : (M, w) how many different ones each client's columns have, 3 for more, where the server's draws are made
     """
 
     model: SparseModel
@@ -53,6 +57,12 @@ class Data:
     sites: Mapping[int, Site]
     scales: Scales
     imputed: Record
+    values: Array | None = None
+
+    @property
+    def told(self) -> NDArray[np.bool_] | None:
+        """(M, P) of which coefficients each client's rows tell something."""
+        return None if self.values is None else self.model.told(self.values)
 
 
 @dataclass(frozen=True)
@@ -90,12 +100,26 @@ def fit(run: Run[Config]) -> Fit | None:
     left_out = _left_out(run, model, rows)
     if config.algorithm.statistics == "local":
         server = _counted(run, server, clients)
+    if model.config.model.kind == "sem":
+        run.hooks.notes += _shape(run, model, rows)
     others = _others(run, data) | ({"meta": fits} if fits else {}) | ({"imputed": data.imputed} if data.imputed else {})
     if server is None or released is None or kept is None:
         return None
     with judging(run, kept):
         fitted = replace(publish.with_others(publish.fit(model, server, data.scales.each, released), others), kept=kept)
     return fitted if left_out is None else publish.with_sums(fitted, left_out, run.names)
+
+
+def _shape(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> list[str]:
+    """A note at the server's place where the errors of structural equations are not Laplace; none elsewhere."""
+    clients = {
+        k: error_shape.Client(len(one.columns.values), own.error_ratio(model, one))
+        if one.client.trace.count
+        else error_shape.Client(0, np.full(len(model.nodes), error_shape.LAPLACE))
+        for k, one in rows.items()
+    }
+    server, _ = run.exchange(stages.shaped(model), lambda: error_shape.start(len(run.names)), clients)
+    return [] if server is None else publish.not_laplace(model, error_shape.departures(list(in_order(server.replies))))
 
 
 def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> loo_sums.Server | None:
@@ -119,6 +143,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
             columns[k] = model.columns(design, run.names[k])
             degenerates[k] = degenerate(design.X[~np.isnan(design.y)], model.encoding)
             notes = [f"{name} is not in this file: every value of it is drawn by the model" for name in absent]
+            notes += far.notes(table, design, model.encoding)
             notes += [*design.notes, *model.constants(columns[k].values), *replace(degenerates[k], constant=()).lines()]
         rows = len(columns[k].values)
         if len(design.y) > rows:
@@ -126,28 +151,61 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
         notes += model.gaps(columns[k])
         run.note_rows(k, notes, design.faults)
     run.hooks.notes += column_notes.exchanged(run, degenerates)
-    scales, imputed = _scales(run, model, columns)
+    values = _values(run, model, columns)
+    if values is not None:
+        run.hooks.notes += model.two_valued(values)
+    scales, asked = _scales(run, model, columns)
+    imputed = {} if asked is None else publish.imputed(model, asked.sites)
+    if asked is not None and asked.moments and values is not None:
+        run.hooks.notes += units.notes(model, asked.moments, values)
     sites = {k: model.site(own, scales, run.threads, run.used.home) for k, own in columns.items()}
-    return Data(model, columns, sites, scales, imputed)
+    return Data(model, columns, sites, scales, imputed, values)
 
 
-def _scales(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> tuple[Scales, Record]:
-    """Scales, of the job file or over all clients, and what these lack (at the server's place)."""
+def _values(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> Array | None:
+    """(M, w) how many different values each client's columns have; None where no draw of the server is made."""
+    clients = {k: column_values.Client(model.counted(own)) for k, own in columns.items()}
+    stage = stages.valued(model)
+    tell = column_values.AllValues in stage.protocol.to_client
+    server, clients = run.exchange(stage, lambda: column_values.start(model.names, tell=tell), clients)
+    if server is not None and server.every is not None:
+        model.refuse_constants(server.every)
+    return next((party.every for party in (server, *clients.values()) if party is not None and party.every is not None), None)
+
+
+def _scales(
+    run: Run[Config], model: SparseModel, columns: Mapping[int, Columns], variant: Variant | None = None
+) -> tuple[Scales, scaling.Server | None]:
+    """Scales, of the job file or over all clients (or those of a further run), and the server's state with what they came of."""
     known = None if model.config.model.scale == "pooled" else model.known_scales()
     if known is not None and not model.exchanges_scales:
-        return Scales(known), {}
+        return Scales(known), None
+    name, without = (
+        ("", frozenset[int]()) if variant is None else (f"scaling{variant.name.removeprefix('gibbs')}", variant.without)
+    )
     w, second = len(model.scaled), model.second_moments
     clients = {k: scaling.Client(c.values[:, :w], second, completed=c.completed, known=known) for k, c in columns.items()}
     public = tuple(map(model.public, model.scaled))
 
     def start() -> tuple[scaling.Server, ServerEffects]:
-        return scaling.imputing(public, model.names, known) if model.imputes else scaling.start(public, model.names, second)
+        if model.imputes:
+            return scaling.imputing(public, model.names, known, without)
+        return scaling.start(public, model.names, second, without)
 
-    server, clients = run.exchange(stages.scaled(model), start, clients)
+    server, clients = run.exchange(stages.scaled(model).named(name), start, clients)
     agreed = anyone(server, clients)
     assert agreed.scales is not None
     rows = () if server is None else server.rows
-    return Scales(agreed.scales, agreed.psi, rows), {} if server is None else publish.imputed(model, server.sites)
+    return Scales(agreed.scales, agreed.psi, rows), server
+
+
+def _without(run: Run[Config], data: Data, variant: Variant) -> tuple[Data, Sequence[str]]:
+    """The same clients at the scales, and the Psi, of a further run's own; what had to stay that of all (at the server)."""
+    if not data.model.exchanges_scales:
+        return data, ()
+    scales, asked = _scales(run, data.model, data.columns, variant)
+    sites = {k: data.model.site(own, scales, run.threads, run.used.home) for k, own in data.columns.items()}
+    return replace(data, scales=scales, sites=sites), () if asked is None else asked.kept
 
 
 def _site_fits(run: Run[Config], data: Data) -> Record | None:
@@ -168,17 +226,23 @@ def _line(server: gibbs.Server | gibbs_pooled.Server, due: bool) -> Line | None:
     return Line({"kept": server.trace.count, "metrics": metrics}, f"about {included:.1f} included")
 
 
-def _judge(config: Config) -> gibbs.Judge | None:
-    """Whether the slowest of theta, log tau, q, log eta and logit rho has converged, as `until` wants it."""
-    until = config.algorithm.until
+def _judge(data: Data) -> gibbs.Judge | None:
+    """Whether the slowest of all that is printed has converged, as `until` wants it: what `slowest` of the result judges."""
+    until, told = data.model.config.algorithm.until, data.told
     if until is None:
         return None
 
     def judge(trace: Any) -> bool:
         if isinstance(trace, Streams):
-            mixed = [trace.streams[name].rhat_ess() for name in streamed.JUDGED]
+            mixed = [trace.streams[name].rhat_ess() for name in (*streamed.JUDGED, "average") if name in trace.streams]
         else:
-            mixed = [mixing.rhat_ess(trace[name]) for name in samples.JUDGED]
+            kept = {name: trace[name] for name in (*samples.JUDGED, *samples.PRINTED) if name in trace.names()}
+            if "sites" in trace.names():
+                kept |= {f"theta@{i}": own for i, own in enumerate(np.moveaxis(trace["sites"], 2, 0))}
+            found, unknown = {name: mixing.rhat_ess(draws) for name, draws in kept.items()}, dict[str, NDArray[np.bool_]]()
+            if told is not None and len(told) == sum(name.startswith("theta@") for name in kept):  # nobody is lost
+                unknown = samples.unprinted(told, [str(i) for i in range(len(told))])
+            mixed = [samples.but(both, unknown[name]) if name in unknown else both for name, both in found.items()]
         rhat = max(float(np.nanmax(r, initial=1.0)) for r, _ in mixed)
         ess = min(float(np.nanmin(e, initial=np.inf)) for _, e in mixed)
         return rhat <= until.rhat and ess >= until.ess
@@ -210,19 +274,21 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
     """One run of the sampler: the server's last state, None elsewhere, and the clients', as far as they sample."""
     model, stage = data.model, stages.sampled(data.model)
     settings = replace(model.settings, n_threads=run.threads, prior=variant.prior or model.settings.prior)
-    judge, n = _judge(model.config), len(model.names)
+    judge, n = _judge(data), len(model.names)
     if model.config.algorithm.statistics == "pooled":
 
         def asked() -> tuple[gibbs_pooled.Server, ServerEffects]:
             trace = _trace(model, client=False)
-            return gibbs_pooled.start(gibbs_pooled.Server(settings, model.config.model.kind, n, judge, trace, variant.without))
+            at = gibbs_pooled.Server(settings, model.config.model.kind, n, judge, trace, variant.without, data.told)
+            return gibbs_pooled.start(at)
 
         server, _ = run.exchange(stage, asked, {k: _statistics(data, k) for k in data.sites})
         return None if server is None else server.sampled, {}
 
     def start() -> tuple[gibbs.Server, ServerEffects]:
         server, questions = gibbs.start(settings, n, judge, _trace(model, client=False), variant.without)
-        return replace(server, rows=() if stage.allgather else data.scales.rows), questions  # clients have not been told them
+        rows = () if stage.allgather else data.scales.rows  # clients have not been told them
+        return replace(server, rows=rows, told=data.told), questions
 
     clients = {k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True)) for k, site in data.sites.items()}
     return run.exchange(stage.named(variant.name), start, clients)
@@ -254,14 +320,16 @@ def _others(run: Run[Config], data: Data) -> dict[str, Any]:
             server, _ = sampled(run, data, Variant(f"gibbs-{number}", prior))
             if server is not None:
                 row = publish.further(model, server, data.scales.each)
-                del row["theta_std"]
+                del row["theta_std"], row["theta"]
                 rows.append({"s_tau": s_tau, "c0": c0, **row})
         runs["sensitivity"] = rows
     if wanted.leave_one_out and len(model.names) > 1:
         left = {}
         for k, name in enumerate(model.names):
-            server, _ = sampled(run, data, Variant(f"gibbs-without-{k}", without=frozenset({k})))
+            variant = Variant(f"gibbs-without-{k}", without=frozenset({k}))
+            others, kept = _without(run, data, variant)
+            server, _ = sampled(run, others, variant)
             if server is not None:
-                left[name] = publish.further(model, server, data.scales.each)
+                left[name] = publish.further(model, server, others.scales.each) | ({"scales_of_all": list(kept)} if kept else {})
         runs["leave_one_out"] = left
     return runs

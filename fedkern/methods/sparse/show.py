@@ -109,7 +109,7 @@ def _effects(parameters: Mapping[str, Mapping[str, float]], unsure: Collection[s
 
 def _deviating(rows: list[Record], delta: float) -> Iterator[str]:
     if rows:
-        whom = "the other sites' average" if "p_differs" in rows[0] else "the global value"
+        whom = "the other sites' median" if "p_differs" in rows[0] else "the global value"
         yield f"sites that differ from {whom} by more than {delta:g} (standardised):"
     for row in rows[:SHOWN]:
         mark = MARK if is_doubtful(real(row.get("rhat"))) else ""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ...algorithms.exchanges import column_notes, counts, loo_sums
+import numpy as np
+
+from ...algorithms.exchanges import column_notes, counts, error_shape, loo_sums
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
+from ...algorithms.exchanges import values as column_values
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.messages import MOVES, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
@@ -22,11 +25,13 @@ from . import moving
 from .keys import Config, ModelSection
 from .model import OTHER_PRIORS, SparseModel
 
+LEFT_OUT = "without one of the clients (output.leave_one_out)"
 STREAMED = 500, 120  # numbers for each chain and coefficient of a graph, at the server and at a client: what its streams keep
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
 MAY_SEND = (
     *agreement.PROTOCOL.to_server,
     *column_notes.PROTOCOL.to_server,
+    *column_values.PROTOCOL.to_server,
     *scaling.protocol(second=True).to_server,
     *scaling.imputing_protocol(known=True).to_server,
     *site_fits.PROTOCOL.to_server,
@@ -37,6 +42,7 @@ MAY_SEND = (
     *gibbs_pooled.PROTOCOL.to_server,
     *loo_sums.PROTOCOL.to_server,
     *counts.PROTOCOL.to_server,
+    *error_shape.PROTOCOL.to_server,
 )
 
 
@@ -52,14 +58,27 @@ def stages(model: SparseModel) -> list[Stage]:
     fits = [fitted(model)] if config.output.site_fits else []
     counted = [Stage.of(counts)] if config.algorithm.statistics == "local" else []
     sums = [Stage.of(loo_sums)] if config.output.loo else []
-    return [Stage.of(column_notes), *scales, *fits, sampled(model), *sums, *counted]
+    shape = [shaped(model)] if config.model.kind == "sem" else []
+    return [Stage.of(column_notes), valued(model), *scales, *fits, sampled(model), *sums, *counted, *shape]
+
+
+def valued(model: SparseModel) -> Stage:
+    """How many different values each client's columns have."""
+    tell = model.config.algorithm.topology == "allgather"
+    return Stage(column_values.protocol(tell=tell), {"w": len(model.scaled), "m": len(model.names)})
+
+
+def shaped(model: SparseModel) -> Stage:
+    """How the residuals of structural equations are distributed."""
+    return Stage(error_shape.PROTOCOL, {"w": len(model.nodes)})
 
 
 def scaled(model: SparseModel) -> Stage:
     """The scales of the columns over all clients, and what they have in common."""
     known = model.config.model.scale != "pooled"
     protocol = scaling.imputing_protocol(known=known) if model.imputes else scaling.protocol(second=model.second_moments)
-    return Stage(protocol, {"w": len(model.scaled)})
+    again = _further_runs(model).get(LEFT_OUT, 0)
+    return Stage(protocol, {"w": len(model.scaled)}, runs=1 + again)
 
 
 def fitted(model: SparseModel) -> Stage:
@@ -114,7 +133,9 @@ def _lines(model: SparseModel) -> Iterator[str]:
     m, a = config.model, config.algorithm
     yield f"job      sparse, {m.kind}, rounds = {config.job.rounds} ({a.burn_in} of them burn-in), seed {config.job.seed}"
     spike = f"spike sd {m.negligible / 2:g}" if m.negligible else f"c0 {s.prior.c0:g} (of variances)"
-    yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}{_centre(m)}" + (f", slab {m.slab:g}" if m.slab else "")
+    yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}{_centre(m)}" + (
+        f", slab {m.slab:g}" if np.isfinite(s.prior.slab) else ""
+    )
     yield f"sampler  {s.chains} chains, {s.local_sweeps} local and {s.server_sweeps} server sweeps a round"
     yield f"         {s.scales} scales, {s.order} sweep, " + (
         f"moves: {moving.of(config, model.size).words(model.size)}" if s.moves or s.exchange else "no moves"
@@ -149,7 +170,7 @@ def _further_runs(model: SparseModel) -> dict[str, int]:
     output, n = model.config.output, len(model.names)
     runs = {"under other priors (output.sensitivity)": len(OTHER_PRIORS)} if output.sensitivity else {}
     if output.leave_one_out and n > 1:
-        runs["without one of the clients (output.leave_one_out)"] = n
+        runs[LEFT_OUT] = n
     return runs
 
 
@@ -177,8 +198,16 @@ def disclosure(model: SparseModel) -> str:
     elif model.config.model.scale == "pooled":
         moments = "cross-products of every two columns about their means" if model.second_moments else "every column's variance"
         text += f"; {moments} and the numbers of rows, once"
+    if model.exchanges_scales and _further_runs(model).get(LEFT_OUT):
+        what = "scales and the pooled second moments" if model.second_moments else "scales"
+        text += f"; all clients are told the {what} without each of them, from which one client's own can be bounded"
+    text += "; whether each column has one value, two or more, once"
     if a.statistics == "local":
         text += "; how often every client clipped a scale, had no Cholesky factor, and drew in data space, once"
+    if model.config.model.kind == "sem":
+        text += (
+            "; of every equation the mean size of a client's residuals over their root mean square, and its number of rows, once"
+        )
     if model.config.output.site_fits:
         text += "; least-squares estimates of every client and their errors, once"
     if model.config.output.loo:

@@ -33,6 +33,7 @@ def summary(kind: str, **changes: Any) -> dict[str, Any]:
     level = {"fdr": 0.1, "delta": 0.2, "members": [], "text": selection.explained(names, draws.pip, np.ones(p))}
     mixed = {"chains": 2, "kept": 40, "burn_in": 10, "rhat": 1.2, "ess": 55.0, "slowest": "theta[age]", "scales_clipped": 3}
     content: dict[str, Any] = {"stop": "converged", "rounds": 50, "parameters": parameters, "sampler": mixed, "selection": level}
+    content["verdict"] = "not converged: R-hat at most 1.2000 (wanted 1.01)"
     content |= {"metrics": {}, "privacy": {}, "deviating": selection.deviating(parameters)}
     if kind != "regression":
         pip = selection.gamma_table(draws).tolist()
@@ -56,7 +57,7 @@ def test_a_regression_s_report() -> None:
         "<h2>Effects</h2>",
         "Selection: 1 of 3 in the slab at a false discovery rate of 0.1",
         "Largest R-hat 1.200, smallest effective sample size 55 (theta[age])",
-        "the chains do not agree yet",
+        "The verdict: not converged: R-hat at most 1.2000 (wanted 1.01).",
         "3 scales clipped",
         "<b>1.200</b><span>Largest R-hat</span>",
         "<b>55</b><span>Smallest ESS</span>",
@@ -96,8 +97,8 @@ def test_what_a_run_did_not_ask_for_has_no_section(missing: str) -> None:
 
 def test_chains_that_agree_and_runs_without_arviz() -> None:
     content = summary("regression")
-    content["sampler"]["rhat"] = 1.004
-    assert "the chains agree" in page(RunFiles("a run", content), report)
+    content["verdict"] = "converged: R-hat at most 1.0090 (wanted 1.01), ESS at least 55 (wanted 50; tau)"
+    assert f"The verdict: {content['verdict']}." in page(RunFiles("a run", content), report)
     for key in ("rhat", "ess", "slowest"):
         del content["sampler"][key]
     assert "need ArviZ" in page(RunFiles("a run", content), report)

@@ -25,7 +25,7 @@ NODES = ("a", "b", "c")
 EFFECTS = np.array([[0.0, 0.66, 0.0], [0.38, 0.0, 0.0], [0.5, 0.0, 0.0]])  # a and b are a cycle; so are they with 1/.38 and 1/.66
 # Of data and chains: with one of these, a single one of eight chains stays in the other mode. Which one depends on the machine:
 # the last digits of NumPy's products differ between processors, and chains make differences grow.
-SEEDS = (5, 14, 33, *range(1, 200))
+SEEDS = (33, 69, 57, *range(1, 200))
 
 
 def job(folder: Path, seed: int, **sections: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def stuck(tmp_path_factory: pytest.TempPathFactory) -> Told:
         found = told(tmp_path_factory.mktemp("stuck"), seed)
         means = np.sort(average(found).mean(axis=1))
         own = json.loads((found.folder / "client-site-0" / "posterior.json").read_text())
-        if (means[:7] < 0.6).all() and means[7] > 1.5 and len(own.get("by_mode", ())) == 2:
+        if (means[:7] < 0.7).all() and means[7] > 1.5 and len(own.get("by_mode", ())) == 2:
             return found
     pytest.fail("no seed has a single chain in the other mode: has the sampler changed?")
 
@@ -103,7 +103,7 @@ def written(row: dict[str, float], style: str) -> str:
 
 def test_the_data_are_such_that_one_of_eight_chains_is_stuck(stuck: Told) -> None:
     means = average(stuck).mean(axis=1)
-    assert (means[stuck.rest] < 0.6).all()
+    assert (means[stuck.rest] < 0.7).all()
     assert means[stuck.alone] > 1.5
 
 
@@ -191,7 +191,7 @@ def test_chains_that_agree_have_ordinary_numbers_and_no_note(agreeing: Told) -> 
     assert "by_mode" not in summary
     own = numbers(average(agreeing))
     assert {key: agreeing.result.parameters["average_std[b -> a]"][key] for key in own} == pytest.approx(own)
-    assert own["mean"] < 0.6
+    assert own["mean"] < 0.7
     assert {"pip", "edges", "either"} <= summary["graph"].keys()
     assert written(own, ".3f") in agreeing.printed
     assert f"{own['mean']:.6f}"[:-1] in json.dumps(summary)

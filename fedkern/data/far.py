@@ -1,0 +1,71 @@
+"""Cells that are far away from all others of their column: for the holder of the rows alone.
+
+Far is more than 20 standard deviations from the median. The standard deviation is that of the median absolute deviation, which no
+few cells can move; where more than half of the cells are one value it is that of the other cells in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..models.encoding import Encoding
+from .degenerate import numeric_places
+from .design import Design
+from .table import Table
+
+Array = NDArray[np.float64]
+
+FAR = 20.0  # robust standard deviations
+LISTED = 10  # cells of a column
+NORMAL = 1.482602218505602  # standard deviation of a normal variable over its median absolute deviation
+
+
+def notes(table: Table, design: Design, encoding: Encoding) -> list[str]:
+    """Lines for rows.json: each cell with its place in the file.
+
+    Parameters
+    ----------
+    table, design : a party's rows, and their arrays in the same order
+    encoding : of the columns; categorical ones are left out
+    """
+    columns = [(name, np.asarray(design.X[:, j], np.float64)) for name, j in numeric_places(encoding)]
+    if encoding.response is not None:
+        columns.append((str(encoding.response), design.y))
+    return [line for name, values in columns for line in _of(name, values, table)]
+
+
+def _of(name: str, values: Array, table: Table) -> Iterator[str]:
+    centre, sd = robust(values[np.isfinite(values)])
+    if not sd > 0:
+        return
+    with np.errstate(invalid="ignore"):
+        away = np.abs(values - centre) / sd
+        rows = np.flatnonzero(away > FAR)
+    for row in rows[:LISTED]:
+        yield (
+            f"{table.place(row)}, column {name!r}: {values[row]:.6g} is {away[row]:.3g} robust standard deviations away from the "
+            "median: is the cell wrong, or in another unit?"
+        )
+    if len(rows) > LISTED:
+        yield f"column {name!r}: {len(rows) - LISTED} more cells are that far away"
+
+
+def robust(values: Array) -> tuple[float, float]:
+    """Median, and a standard deviation that a few values cannot move; 0 where there are no more than two different ones."""
+    if not len(values):
+        return 0.0, 0.0
+    centre = float(np.median(values))
+    sd = NORMAL * float(np.median(np.abs(values - centre)))
+    if sd > 0 and len(np.unique(values[:100])) > 2:  # as of most columns, which then need not be sorted
+        return centre, sd
+    different, count = np.unique(values, return_counts=True)
+    if len(different) <= 2:
+        return 0.0, 0.0
+    if sd > 0:
+        return centre, sd
+    others = values[values != different[np.argmax(count)]]
+    sd = NORMAL * float(np.median(np.abs(others - np.median(others))))
+    return centre, sd if sd > 0 else float(others.std())
