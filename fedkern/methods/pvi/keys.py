@@ -34,6 +34,7 @@ from ...privacy.certificate import WITH_NOISE
 from ...sections import remedy
 
 SHARDED = ("local-averaging", "virtual-clients")
+MOST_FULL = 300  # coefficients up to which "auto" is a full covariance, and X'WX is asked for
 ONE_SHOT = ("bcm-same", "bcm-split")
 
 # sampling -> the keys that it needs; it may have no other
@@ -52,7 +53,9 @@ ACCOUNTANT = {"poisson-truncated": "pld", "without-replacement": "rdp"}
 class ModelSection(incomplete.ModelSection):
     kind: Literal["glm"] = key("glm", help="generalised linear model")
     family: families.OfPvi = key("bernoulli", help="of the response, with its canonical link", meant=families.MEANT)
-    covariance: Literal["diagonal", "full"] = key("diagonal", help="of the Gaussian posterior")
+    covariance: Literal["auto", "diagonal", "full"] = key(
+        help=f'of the Gaussian posterior; "auto": full up to {MOST_FULL} coefficients; default: "auto" if open, else "diagonal"'
+    )
     prior_precision: float = key(1.0, ge=1e-10, le=1e10, help="of every coefficient", remedy="1 / sd^2 of its prior")
     intercept: bool = key(True, help="add a column of ones")
     scale: Positive = key(1.0, help="standard deviation of a gaussian response" + families.given_scales("pvi"))
@@ -166,6 +169,10 @@ class Config(JobConfig):
     def least_updates(self) -> int:
         return max(self.algorithm.min_updates, super().least_updates)
 
+    def told_of(self, coefficients: int) -> bool:
+        given = self.model.covariance
+        return self.privacy is None and (given == "full" or (given == "auto" and 1 < coefficients <= MOST_FULL))
+
     def of_posterior(self, steps: int) -> dict[str, str | float]:
         """How far q's sites have gone, 1 - (1 - damping)^updates; or that the posterior contains the noise."""
         a = self.algorithm
@@ -196,15 +203,21 @@ BASE: Tables = {
         "average": "none",
     },
 }
-OPEN: Tables = {"algorithm": {"optimiser": "exact", "damping_form": "natural"}, "output": {"reweigh": True}}
+OPEN: Tables = {
+    "model": {"covariance": "auto"},
+    "algorithm": {"optimiser": "exact", "damping_form": "natural"},
+    "output": {"reweigh": True},
+}
 # pvi.md, sections 8 and 13: under natural damping noise in log sigma inflates the precision; the second half's mean is free.
 PRIVATE: Tables = {
     "job": {"rounds": "budget"},
     "data": {"standardise": "public"},
+    "model": {"covariance": "diagonal"},
     "algorithm": {"optimiser": "adagrad", "damping_form": "moment", "damping": 0.1, "average": "half"},
     "output": {"reweigh": False},
 }
 SHARDS: Tables = {"algorithm": {"optimiser": "adagrad"}, "privacy": {"sampling": "shards"}}
+MEAN_FIELD: Tables = {"model": {"covariance": "diagonal"}}  # what has no other form, and what was published
 GLOBAL_VI: Tables = {"algorithm": {"optimiser": "adagrad", "local_steps": 1, "learning_rate": 0.05, "damping": 1.0}}
 ONE_ROUND: Tables = {"job": {"rounds": 1}, "algorithm": {"schedule": "synchronous", "damping": 1.0}}
 BUILTIN: Tables = {"data": {"standardise": "public"}}
@@ -242,7 +255,9 @@ def filled(raw: Raw) -> dict[str, Any]:
     layers = [BASE, PRIVATE] if private else [BASE, FEW, OPEN]
     builtin = table(raw, "data").get("builtin")
     layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
-    layers += [SHARDS] * (variant in SHARDED)
+    of_draws = table(raw, "algorithm").get("estimator") in ("weight-mc", "activation-mc")
+    mean_field = of_draws or variant == "global-vi" or table(raw, "model").get("preset") == "paper"
+    layers += [MEAN_FIELD] * mean_field + [SHARDS] * (variant in SHARDED)
     layers += [GLOBAL_VI] * (variant == "global-vi") + [ONE_ROUND] * (variant in ONE_SHOT)
     if table(raw, "model").get("preset") == "paper":
         layers += [PAPER, PAPER_PRIVATE if private else PAPER_OPEN]
@@ -277,8 +292,8 @@ def conflicts(config: Config) -> Iterator[str]:
         yield f'algorithm.shards is for {" and ".join(SHARDED)}; variant is "{algorithm.variant}"'
     if algorithm.client_weights and algorithm.schedule != "random":
         yield f'algorithm.client_weights are for schedule = "random"; schedule is "{algorithm.schedule}"'
-    if config.model.covariance == "full" and algorithm.variant == "global-vi":
-        yield 'model.covariance = "full" does not exist with variant = "global-vi"; take "diagonal"'
+    if (covariance := config.model.covariance) != "diagonal" and algorithm.variant == "global-vi":
+        yield f'model.covariance = "{covariance}" does not exist with variant = "global-vi"; take "diagonal"'
     if algorithm.variant == "global-vi" and algorithm.optimiser == "exact":
         yield 'algorithm.optimiser = "exact" does not exist with variant = "global-vi"; take adagrad, adam or sgd'
     if algorithm.variant in ONE_SHOT and (algorithm.schedule, algorithm.damping, config.job.rounds) != ("synchronous", 1.0, 1):
@@ -318,8 +333,8 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
         yield "algorithm.batch is for jobs that are not private; privacy.sampling_rate says how rows enter a step"
     if algorithm.variant in ONE_SHOT:
         yield f'algorithm.variant = "{algorithm.variant}" has no private form; take "pvi", or leave out [privacy]'
-    if config.model.covariance == "full":
-        yield 'model.covariance = "full" has no private form; take "diagonal"'
+    if (covariance := config.model.covariance) != "diagonal":
+        yield f'model.covariance = "{covariance}" has no private form; take "diagonal"'
     if privacy.unit == "example":
         if algorithm.estimator in ("stl", "total"):
             yield f'algorithm.estimator = "{algorithm.estimator}" has no clipped form; take analytic'

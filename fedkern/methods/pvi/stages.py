@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...algorithms.exchanges import arrival as arrivals
 from ...algorithms.exchanges import certificates, column_notes, loo_sums, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
@@ -14,6 +15,7 @@ from ...jobs import few, incomplete, memory, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
+from . import arrival
 from .keys import Config
 from .model import Model
 
@@ -24,6 +26,7 @@ MAY_SEND = (
     *exchange.PROTOCOL.to_server,
     *pvi.PROTOCOL.to_server,
     *global_vi.protocol(private=False).to_server,
+    *arrivals.PROTOCOL.to_server,
     *terms.OF_Q.to_server,
     *loo_sums.PROTOCOL.to_server,
     *noise_aware.PROTOCOL.to_server,
@@ -43,7 +46,9 @@ def stages(model: Model) -> list[Stage]:
     sums = [noisy_sums(model)] if model.with_noise else []
     before = [*incomplete.stages(model.config), *notes]
     output = model.config.output
-    after = ([weighed(model)] if output.reweigh else []) + ([left_out()] if output.loo else [])
+    judged = arrival.stage(model)
+    after = [] if judged is None else [judged]
+    after += ([weighed(model)] if output.reweigh else []) + ([left_out()] if output.loo else [])
     return [*before, trained(model), *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
 
 
@@ -105,16 +110,16 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     a, m, d = config.algorithm, config.model, model.encoding.size
     schedule = "synchronous" if model.by_client else a.schedule
     yield f"job      {config.job.method}, variant {a.variant}, {schedule}, rounds = {config.job.rounds}, seed {config.job.seed}"
-    yield f"model    {m.family}, {m.covariance} covariance, prior precision {m.prior_precision:g}"
+    yield f"model    {m.family}, {model.covariance} covariance, prior precision {m.prior_precision:g}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
     yield f"columns  {d} coefficients{more}; response {model.encoding.response}"
-    yield from few.rotation(config, d)
+    yield from few.curvature(config, d)
 
 
 def _memory(model: Model) -> tuple[float, float]:
     """Bytes at the server and at a client, of a model's precision matrices."""
-    if model.config.model.covariance != "full":
+    if model.covariance != "full":
         return 0.0, 0.0
     d2 = float(model.encoding.size) ** 2
     return memory.NUMBER * d2 * (8 + 2 * len(model.names)), memory.NUMBER * d2 * 8
