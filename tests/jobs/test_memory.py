@@ -31,6 +31,7 @@ def tables(folder: Path, p: int, rows: int, kind: str) -> dict[str, Any]:
         files.append(str(path))
     data: dict[str, Any] = {"clients": files, "response": "y"}
     if kind == "full":
+        data["least_rows"] = 19  # of fewer than two a coefficient
         return {"job": {"rounds": 2}, "data": data, "model": {"covariance": "full"}}
     if kind in ("mrf", "sem"):
         del data["response"]

@@ -255,7 +255,8 @@ def filled(raw: Raw) -> dict[str, Any]:
     layers = [BASE, PRIVATE] if private else [BASE, FEW, OPEN]
     builtin = table(raw, "data").get("builtin")
     layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
-    of_draws = table(raw, "algorithm").get("estimator") in ("weight-mc", "activation-mc")
+    # Draws of the weights shake a Cholesky factor until it diverges, and two estimators have no other form.
+    of_draws = table(raw, "algorithm").get("estimator", "analytic") != "analytic"
     mean_field = of_draws or variant == "global-vi" or table(raw, "model").get("preset") == "paper"
     layers += [MEAN_FIELD] * mean_field + [SHARDS] * (variant in SHARDED)
     layers += [GLOBAL_VI] * (variant == "global-vi") + [ONE_ROUND] * (variant in ONE_SHOT)
