@@ -110,7 +110,7 @@ class TestTheLine:
             with pytest.raises(JobError, match="client 'a' has too few rows for a full covariance"):
                 computed(path, full)
             few = computed(path, full, "data.least_rows=19")
-            assert "its rows and labels (SiteDelta)" in few
+            assert "its rows and labels (SiteDelta, LogTermsOf)" in few
             assert "(Slope)" in few
         told = computed(path, "model.covariance=diagonal")
         assert "no row in any way that was tried" in told

@@ -69,6 +69,11 @@ class Arrived:
         return bool(self.away.max() <= AWAY and self.width.min() >= WIDTH and self.width.max() <= 1 / WIDTH)
 
 
+def _unknown(why: str) -> Arrived:
+    nothing = np.zeros(0)
+    return Arrived(nothing, nothing, nothing, why)
+
+
 def stage(model: Model) -> Stage | None:
     """The exchange; None in a private job, and where there are too many coefficients."""
     d = model.encoding.size
@@ -84,7 +89,7 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
     asked = stage(model)
     if asked is None:
         why = f"it has {model.encoding.size} coefficients, and X'WX is asked for up to {keys.MOST_FULL}"
-        return Arrived(*[np.zeros(0)] * 3, why)
+        return _unknown(why)
     question = None
     if server is not None and not server.lost:
         q = pvi.released(server)
@@ -114,16 +119,14 @@ def _counting(rows: Rows) -> int:
 
 def _found(model: Model, q: Gaussian, told: arrival.Server) -> Arrived:
     names = model.names
-    nothing = [np.zeros(0)] * 3
     if not told.asks or told.lost:
-        return Arrived(*nothing, "a client was lost before it was asked for its gradient")
+        return _unknown("a client was lost before it was asked for its gradient")
     if told.dropped:
         k, why = min(told.dropped.items())
-        return Arrived(*nothing, f"client {names[k]!r} is not in it, for {why}")
+        return _unknown(f"client {names[k]!r} is not in it, for {why}")
     if told.silent:
         k = min(told.silent)
-        return Arrived(
-            *nothing,
+        return _unknown(
             f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than two a "
             "coefficient are wanted), without which nobody knows how wide the posterior of all rows is",
         )
@@ -137,7 +140,7 @@ def _found(model: Model, q: Gaussian, told: arrival.Server) -> Arrived:
     except np.linalg.LinAlgError:
         exact = np.full(d, np.nan)
     if not np.isfinite(exact).all():
-        return Arrived(*nothing, "the curvature of all rows is no precision of a posterior")
+        return _unknown("the curvature of all rows is no precision of a posterior")
     return Arrived(covariance @ (gradient + prior.h - at_prior * q.mean), exact, q.sd)
 
 
