@@ -9,13 +9,14 @@ already, or the job lowers the least number of rows. Source: docs/concepts/conve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.expfam import Gaussian, unpack
 from ..core import once
 from ..core.messages import (
     FEWER,
@@ -30,11 +31,55 @@ from ..core.messages import (
     Tells,
 )
 from ..core.persistent import PersistentMap, PersistentSet
-from ..core.rounds import in_order
 
 Array = NDArray[np.float64]
 
 LARGEST = 1e100  # of a number: products of two are finite
+AWAY = 0.1  # sds that q's mean may be off, in its own and in exact ones
+WIDTH = 0.9  # of exact standard deviations, that q's must have, and 1 / WIDTH the most
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far q is from the posterior of all rows: (d,) what its mean lacks, by Newton; sds by the curvature of all rows; q's."""
+
+    step: Array
+    exact: Array
+    own: Array
+
+    @property
+    def away(self) -> Array:
+        """(d,) in the smaller sd."""
+        found: Array = np.abs(self.step) / np.minimum(self.exact, self.own)
+        return found
+
+    @property
+    def width(self) -> Array:
+        """(d,) q's sds over the exact ones."""
+        found: Array = self.own / self.exact
+        return found
+
+    @property
+    def there(self) -> bool:
+        """Whether there is nothing to be gained."""
+        return bool(self.away.max() <= AWAY and self.width.min() >= WIDTH and self.width.max() <= 1 / WIDTH)
+
+
+def newton(prior: Gaussian, q: Gaussian, told: Mapping[int, Slope]) -> Step | None:
+    """From what all clients have told, added in their order; None where that is no curvature of a posterior."""
+    d, one = q.d, [told[k] for k in sorted(told)]
+    gradient, packed = (np.sum([getattr(each, name) for each in one], axis=0) for name in ("gradient", "curvature"))
+    P = prior.P if prior.diagonal else np.diag(prior.P)
+    A = np.diag(P) + (packed[:, np.newaxis] if d == 1 else unpack(packed, d))
+    try:
+        covariance = np.linalg.inv(A)
+        with np.errstate(invalid="ignore"):
+            exact = np.sqrt(np.diag(covariance))
+    except np.linalg.LinAlgError:
+        return None
+    if not np.isfinite(exact).all():
+        return None
+    return Step(covariance @ (gradient + prior.h - P * q.mean), exact, q.sd)
 
 
 @dataclass(frozen=True)
@@ -81,12 +126,6 @@ class Server:
         """Whether everybody was asked, and has told its numbers."""
         return self.asks and len(self.replies) == self.n_clients
 
-    @property
-    def total(self) -> tuple[Array, Array]:
-        """Gradient and packed curvature of all rows, added in the clients' order."""
-        told = in_order(self.replies)
-        return np.sum([one.gradient for one in told], axis=0), np.sum([one.curvature for one in told], axis=0)
-
 
 def start(n_clients: int, question: AskSlope | None) -> tuple[Server, ServerEffects]:
     """Asks everybody, or nobody."""
@@ -102,13 +141,29 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """The numbers, or zeros where nothing may be told."""
     if not isinstance(event, AskSlope):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    if state.slope is None:
-        d = len(event.h)
-        return state, [Slope(event.round, 0, np.zeros(d), np.zeros(d * (d + 1) // 2))]
-    gradient, curvature = state.slope(event)
-    if not all(np.abs(numbers).max(initial=0) <= LARGEST for numbers in (gradient, curvature)):  # NaN is not
-        gradient, curvature = np.full_like(gradient, 2 * LARGEST), curvature * 0.0
-    return state, [Slope(event.round, 1, gradient, curvature)]
+    return state, [answer(event, state.slope)]
+
+
+def answer(asked: AskSlope, slope: Callable[[AskSlope], tuple[Array, Array]] | None) -> Slope:
+    """What a client says; nothing, in so many zeros, where it has no `slope`."""
+    if slope is None:
+        d = len(asked.h)
+        return Slope(asked.round, 0, np.zeros(d), np.zeros(d * (d + 1) // 2))
+    gradient, curvature = slope(asked)
+    if not _bounded(gradient, curvature):
+        gradient, curvature = np.full_like(gradient, 2 * LARGEST), np.zeros_like(curvature)
+    return Slope(asked.round, 1, gradient, curvature)
+
+
+def possible(told: Slope) -> bool:
+    """Whether rows can have such numbers."""
+    d = np.arange(len(told.gradient))
+    diagonal = told.curvature[d * (d + 3) // 2]
+    return told.told == 1 and _bounded(told.gradient, told.curvature) and bool((diagonal >= 0).all())
+
+
+def _bounded(*numbers: Array) -> bool:
+    return all(np.abs(one).max(initial=0) <= LARGEST for one in numbers)  # NaN is not
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
@@ -120,10 +175,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
     if event.told == 0:
         return replace(state, silent=state.silent | {sender}), []
-    d = len(event.gradient)
-    diagonal = event.curvature[np.arange(d) * (np.arange(d) + 3) // 2]
-    large = not all(np.abs(numbers).max(initial=0) <= LARGEST for numbers in (event.gradient, event.curvature))
-    if event.told != 1 or large or (diagonal < 0).any():
+    if not possible(event):
         return replace(state, dropped=state.dropped.plus(sender, "its gradient or its X'WX is none that rows can have")), []
     return once.with_reply(state, sender, event), []
 

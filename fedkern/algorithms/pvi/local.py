@@ -443,9 +443,9 @@ def exact(
 
 
 def slope(rows: Rows, s: Settings, q: Gaussian, n_threads: int = 1) -> tuple[Vector, Vector]:
-    """Gradient in the mean of q of sum_i E[l_i], (d,), and X'WX, its curvature (d, d), W of -E[l''_i]."""
+    """Gradient in the mean of q of sum_i E[l_i], (d,), and X'WX, its curvature, packed, W of -E[l''_i]."""
     _, r, k = _expectations(rows, s, q.mean, q.P, n_threads)
-    return _transposed(rows.X, r), _curvature(rows.X, -k)
+    return _transposed(rows.X, r), _curvature(rows.X, -k)[np.tril_indices(q.d)]
 
 
 CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges import arrival
+from ...algorithms.exchanges.arrival import AWAY, WIDTH
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import slope
 from ...errors import owned
@@ -29,49 +30,13 @@ from .model import Model, Server
 
 Array = NDArray[np.float64]
 
-AWAY = 0.1  # sds that q's mean may be off, in its own and in exact ones
-WIDTH = 0.9  # of exact standard deviations, that q's must have, and 1 / WIDTH the most
-
 
 @dataclass(frozen=True)
 class Arrived:
-    """How far q is from the posterior of all rows.
+    """How far q is from the posterior of all rows: a step, or `why` that is not known."""
 
-    Attributes
-    ----------
-    step : (d,) what its mean lacks
-    exact, own : (d,) standard deviations, by the curvature of all rows, and q's
-    why : what keeps this from being known; the arrays are empty then
-    """
-
-    step: Array
-    exact: Array
-    own: Array
+    step: arrival.Step | None
     why: str = ""
-
-    @property
-    def away(self) -> Array:
-        """(d,) in the smaller sd."""
-        found: Array = np.abs(self.step) / np.minimum(self.exact, self.own)
-        return found
-
-    @property
-    def width(self) -> Array:
-        """(d,) q's sds over the exact ones."""
-        found: Array = self.own / self.exact
-        return found
-
-    @property
-    def there(self) -> bool:
-        """Whether it is known, and there is nothing to be gained."""
-        if self.why:
-            return False
-        return bool(self.away.max() <= AWAY and self.width.min() >= WIDTH and self.width.max() <= 1 / WIDTH)
-
-
-def _unknown(why: str) -> Arrived:
-    nothing = np.zeros(0)
-    return Arrived(nothing, nothing, nothing, why)
 
 
 def stage(model: Model) -> Stage | None:
@@ -89,7 +54,7 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
     asked = stage(model)
     if asked is None:
         why = f"it has {model.encoding.size} coefficients, and X'WX is asked for up to {keys.MOST_FULL}"
-        return _unknown(why)
+        return Arrived(None, why)
     question = None
     if server is not None and not server.lost:
         q = pvi.released(server)
@@ -103,10 +68,8 @@ def client(run: Run[Config], model: Model, k: int, rows: Rows) -> arrival.Client
     """A client that tells its gradient and X'WX, or nothing where it has too few rows."""
 
     def answer(asked: arrival.AskSlope) -> tuple[Array, Array]:
-        q = Gaussian(asked.h, unpack(asked.P, model.encoding.size))
         with owned(k):
-            gradient, curvature = slope(rows, model.settings, q, run.threads)
-        return gradient, curvature[np.tril_indices(len(curvature))]
+            return slope(rows, model.settings, Gaussian(asked.h, unpack(asked.P, model.encoding.size)), run.threads)
 
     # With a full covariance its sites have told X'WX, and it was counted before they left.
     tells = model.covariance == "full" or few.may_tell_curvature(run.config, _counting(rows), model.encoding.size)
@@ -120,37 +83,29 @@ def _counting(rows: Rows) -> int:
 def _found(model: Model, q: Gaussian, told: arrival.Server) -> Arrived:
     names = model.names
     if not told.asks or told.lost:
-        return _unknown("a client was lost before it was asked for its gradient")
+        return Arrived(None, "a client was lost before it was asked for its gradient")
     if told.dropped:
         k, why = min(told.dropped.items())
-        return _unknown(f"client {names[k]!r} is not in it, for {why}")
+        return Arrived(None, f"client {names[k]!r} is not in it, for {why}")
     if told.silent:
         k = min(told.silent)
-        return _unknown(
+        return Arrived(
+            None,
             f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than two a "
             "coefficient are wanted), without which nobody knows how wide the posterior of all rows is",
         )
-    gradient, packed = told.total
-    d, prior = model.encoding.size, model.prior
-    at_prior = prior.P if prior.diagonal else np.diag(prior.P)
-    A = (np.diag(packed) if d == 1 else unpack(packed, d)) + np.diag(at_prior)
-    try:
-        covariance = np.linalg.inv(A)
-        exact = np.sqrt(np.diag(covariance))
-    except np.linalg.LinAlgError:
-        exact = np.full(d, np.nan)
-    if not np.isfinite(exact).all():
-        return _unknown("the curvature of all rows is no precision of a posterior")
-    return Arrived(covariance @ (gradient + prior.h - at_prior * q.mean), exact, q.sd)
+    step = arrival.newton(model.prior, q, told.replies)
+    return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior")
 
 
 def judged(model: Model, found: Arrived | None) -> Verdict | None:
     """What is said first of an open job's q; None in a private one."""
     if found is None:
         return None
-    if found.why:
+    step = found.step
+    if step is None:
         return not_judged(found.why)
-    names, away, width = model.encoding.names, found.away, found.width
+    names, away, width = model.encoding.names, step.away, step.width
     worst, narrow, wide = int(np.argmax(away)), int(np.argmin(width)), int(np.argmax(width))
     at = f"{names[worst]} is {away[worst]:.2g} sd from where the posterior of all rows has it (wanted {AWAY:g})"
     correlated = ""
