@@ -71,13 +71,15 @@ def client(run: Run[Config], model: Model, k: int, rows: Rows) -> arrival.Client
         with owned(k):
             return slope(rows, model.settings, Gaussian(asked.h, unpack(asked.P, model.encoding.size)), run.threads)
 
-    # With a full covariance its sites have told X'WX, and it was counted before they left.
-    tells = model.covariance == "full" or few.may_tell_curvature(run.config, _counting(rows), model.encoding.size)
-    return arrival.Client(answer if tells else None)
+    return arrival.Client(answer if tells(run, model, rows) else None)
 
 
-def _counting(rows: Rows) -> int:
-    return len(rows) if rows.weights is None else int((rows.weights != 0).sum())
+def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
+    """Whether a client of an open job may tell its X'WX. With a full covariance its sites tell it, and it was counted before."""
+    if model.privacy is not None:
+        return False
+    counting = len(rows) if rows.weights is None else int((rows.weights != 0).sum())
+    return model.covariance == "full" or few.may_tell_curvature(run.config, counting, model.encoding.size)
 
 
 def _found(model: Model, q: Gaussian, told: arrival.Server) -> Arrived:

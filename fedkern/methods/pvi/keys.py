@@ -23,6 +23,7 @@ from ...jobs.keys import (
     Tables,
     counts_nobody,
     key,
+    lay_until,
     unbounded,
 )
 from ...jobs.load import layered, table
@@ -34,6 +35,7 @@ from ...privacy.certificate import WITH_NOISE
 from ...sections import remedy
 
 SHARDED = ("local-averaging", "virtual-clients")
+MOST_ROUNDS = 200  # of rounds = "until"
 MOST_FULL = 300  # coefficients up to which "auto" is a full covariance, and X'WX is asked for
 ONE_SHOT = ("bcm-same", "bcm-split")
 
@@ -65,6 +67,12 @@ class ModelSection(incomplete.ModelSection):
 Variant = Literal["pvi", "local-averaging", "virtual-clients", "global-vi", "bcm-same", "bcm-split"]
 
 
+class UntilSection(Section):
+    """When rounds may end: when q is where the posterior of all rows is."""
+
+    max_rounds: Count = key(MOST_ROUNDS, help='rounds after which it stops anyway, where job.rounds is "until"')
+
+
 class AlgorithmSection(Section):
     variant: Variant = key(help="of partitioned variational inference")
     schedule: Literal["sequential", "synchronous", "random", "asynchronous"] = key(help="who works when")
@@ -85,6 +93,9 @@ class AlgorithmSection(Section):
     min_updates: int = key(0, ge=0, help="updates, over all clients, that a job must reach for its result to count")
     sites: Literal["own", "averaged"] = key("own", help='privacy.unit = "client": who keeps what of the noisy sum')
     max_staleness: Count | None = key(None, help="asynchronous: updates after which an answer is too old; default 4 x clients")
+    until: UntilSection | None = key(
+        None, help='end when q is where the posterior of all rows is, asked after 3, 6, 12, .. rounds; job.rounds = "until"'
+    )
     checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
 
     def damping_of(self, n_clients: int) -> float:
@@ -263,6 +274,7 @@ def filled(raw: Raw) -> dict[str, Any]:
     if table(raw, "model").get("preset") == "paper":
         layers += [PAPER, PAPER_PRIVATE if private else PAPER_OPEN]
     out = layered(raw, layers)
+    lay_until(raw, out, MOST_ROUNDS)
     settings = out["algorithm"]
     if isinstance(settings, dict) and isinstance(settings.get("optimiser"), str):
         settings.setdefault("learning_rate", LEARNING_RATE.get(settings["optimiser"], 0.5))
@@ -283,6 +295,12 @@ def conflicts(config: Config) -> Iterator[str]:
     if "scale" not in config.model.model_fields_set and family.lacks_scale("unknown"):
         yield family.scale_is_missing
     sharded = algorithm.variant in SHARDED
+    can = privacy is None and algorithm.variant == "pvi" and algorithm.schedule != "asynchronous"
+    if algorithm.until is not None and not can:
+        yield (
+            'job.rounds = "until" (algorithm.until) is for open jobs with variant = "pvi" and a schedule other than '
+            '"asynchronous": give a number of job.rounds'
+        )
     if privacy is None and algorithm.posterior is not None:
         yield f'algorithm.posterior = "{algorithm.posterior}" is for private jobs: leave it out, or give a [privacy] section'
     if sharded and algorithm.shards is None:

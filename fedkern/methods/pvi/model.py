@@ -75,6 +75,7 @@ class Model:
             damping=a.damping_of(n),
             shards=a.shards or 1,
             by_client=config.unit == "client",
+            until=a.until is not None and self.encoding.size <= MOST_FULL,
         )
 
     @property
@@ -131,7 +132,11 @@ class Model:
         if self.by_client:
             return client_level.protocol(averaged_sites=self.config.algorithm.sites == "averaged")
         private = self.privacy is not None
-        return global_vi.protocol(private=private) if self.one_posterior else pvi.protocol(private=private)
+        return (
+            global_vi.protocol(private=private)
+            if self.one_posterior
+            else pvi.protocol(private=private, until=self.settings.until)
+        )
 
     def start(self) -> tuple[Server, ServerEffects]:
         """The server's machine with its first messages; where whole clients are protected, its account must be open."""

@@ -10,6 +10,7 @@ from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.pvi import global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
+from ...algorithms.pvi.settings import looks
 from ...data.design import check_header, describe
 from ...jobs import few, incomplete, memory, wire
 from ...jobs.check import Check, OwnFile, Said
@@ -56,8 +57,9 @@ def trained(model: Model) -> Stage:
     """The rounds."""
     settings = model.settings
     by_chance = settings.schedule in ("random", "asynchronous") and not model.by_client
-    sizes = settings.sizes(model.encoding.size)
-    late = {}
+    d = model.encoding.size
+    sizes = settings.sizes(d) | ({"t": d * (d + 1) // 2} if settings.until else {})
+    late = dict.fromkeys((arrivals.AskSlope, arrivals.Slope), len(looks(settings.rounds or 0))) if settings.until else {}
     if settings.schedule == "asynchronous" and settings.rounds:  # when the rounds end, clients are still at work
         late = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + 1)
     return Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance)
@@ -109,12 +111,20 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     config = model.config
     a, m, d = config.algorithm, config.model, model.encoding.size
     schedule = "synchronous" if model.by_client else a.schedule
-    yield f"job      {config.job.method}, variant {a.variant}, {schedule}, rounds = {config.job.rounds}, seed {config.job.seed}"
+    yield f"job      {config.job.method}, variant {a.variant}, {schedule}, {_rounds(model)}, seed {config.job.seed}"
     yield f"model    {m.family}, {model.covariance} covariance, prior precision {m.prior_precision:g}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
     yield f"columns  {d} coefficients{more}; response {model.encoding.response}"
     yield from few.curvature(config, d)
+
+
+def _rounds(model: Model) -> str:
+    s, rounds = model.settings, model.config.job.rounds
+    if not s.until:
+        return f"rounds = {rounds}"
+    at = ", ".join(map(str, looks(s.rounds or 0)))
+    return f"rounds until q is where the posterior of all rows is, at most {rounds} (asked after {at})"
 
 
 def _memory(model: Model) -> tuple[float, float]:

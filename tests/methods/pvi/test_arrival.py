@@ -213,3 +213,33 @@ def test_a_private_job_is_asked_nothing(tmp_path: Path) -> None:
     text = "\n".join(fedkern.check(tables))
     assert "diagonal covariance" in text
     assert "Slope" not in text
+
+
+UNTIL = {"rounds": "until"}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rounds"), [("sequential", 3), ("synchronous", 12), ("random", 3)], ids=["sequential", "synchronous", "random"]
+)
+def test_rounds_end_when_q_has_arrived(schedule: str, rounds: int, tmp_path: Path) -> None:
+    """And not before: q is then where a job of that many rounds leaves it, which says "settled" too."""
+    tables = job(tmp_path, sites(), job=UNTIL, algorithm={"schedule": schedule})
+    found = checked_and_run(tables, tmp_path / "out")
+    assert (found.stop, found.summary["converged"]) == ("settled", "settled")
+    assert found.summary["rounds"] == rounds
+    given = fedkern.run(job(tmp_path, sites(), job={"rounds": rounds}, algorithm={"schedule": schedule}))
+    assert given.summary["parameters"] == found.summary["parameters"]
+    if rounds > 3:
+        before = fedkern.run(job(tmp_path, sites(), job={"rounds": rounds // 2}, algorithm={"schedule": schedule}))
+        assert before.summary["converged"] is False
+
+
+def test_where_it_does_not_arrive_the_last_round_ends_it(tmp_path: Path) -> None:
+    tables = job(tmp_path, sites(), job=UNTIL, algorithm={"until": {"max_rounds": 7}}, model={"covariance": "diagonal"})
+    found = fedkern.run(tables)
+    assert (found.stop, found.summary["rounds"], found.summary["converged"]) == ("rounds", 7, False)
+
+
+def test_a_private_job_has_no_until(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="is for open jobs with variant"):
+        fedkern.check(job(tmp_path, sites(), job=UNTIL, algorithm={"variant": "global-vi"}))
