@@ -274,8 +274,11 @@ def filled(raw: Raw) -> dict[str, Any]:
     if table(raw, "model").get("preset") == "paper":
         layers += [PAPER, PAPER_PRIVATE if private else PAPER_OPEN]
     out = layered(raw, layers)
-    lay_until(raw, out, MOST_ROUNDS)
     settings = out["algorithm"]
+    asks = not private and variant == "pvi" and table(out, "algorithm").get("schedule") != "asynchronous"
+    if isinstance(settings, dict) and asks and "rounds" not in table(out, "job"):
+        settings.setdefault("until", {})
+    lay_until(raw, out, MOST_ROUNDS)
     if isinstance(settings, dict) and isinstance(settings.get("optimiser"), str):
         settings.setdefault("learning_rate", LEARNING_RATE.get(settings["optimiser"], 0.5))
     terms = out.get("privacy")

@@ -15,8 +15,12 @@ from scipy.special import expit
 import fedkern
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
 from fedkern.algorithms.exchanges import arrival
-from fedkern.errors import JobError
+from fedkern.algorithms.pvi import machine
+from fedkern.algorithms.pvi.settings import Settings
+from fedkern.errors import JobError, LostPeer
+from fedkern.models.expfam import Gaussian
 from fedkern.results.result import Result
+from support import interrupted
 from support.wires import checked_and_run
 
 SITES, ROWS = 8, 100
@@ -243,3 +247,43 @@ def test_where_it_does_not_arrive_the_last_round_ends_it(tmp_path: Path) -> None
 def test_a_private_job_has_no_until(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="is for open jobs with variant"):
         fedkern.check(job(tmp_path, sites(), job=UNTIL, algorithm={"variant": "global-vi"}))
+
+
+EIGHT = '[data]\nclients = ["s*.csv"]\nresponse = "y"\n[algorithm]\nschedule = "synchronous"\n'
+
+
+@pytest.mark.parametrize("how", ["stop", "crash"])
+@pytest.mark.parametrize("after", [24, 25, 30, 60])
+def test_a_resumed_run_ends_where_the_uninterrupted_one_does(how: str, after: int, tmp_path: Path) -> None:
+    """Interrupted at the question of round 3, before its first answer or after some, or between two questions."""
+    job(tmp_path, sites())
+    path = tmp_path / "job.toml"
+    path.write_text(EIGHT)
+    whole = interrupted.run(path, tmp_path / "whole")
+    with pytest.raises((LostPeer, interrupted.Crash)):
+        interrupted.run(path, tmp_path / "out", **{how: after})
+    again = interrupted.run(path, tmp_path / "out", resume=True)
+    assert (again.stop, again.summary["rounds"]) == ("settled", 12)
+    assert again.summary["digest"] == whole.summary["digest"]
+
+
+def test_a_client_that_is_lost_while_it_is_asked_ends_no_job() -> None:
+    settings = Settings(rounds=7, until=True, schedule="synchronous", optimiser="exact")
+    prior = Gaussian(np.zeros(2), np.ones(2))
+    state, effects = machine.start(settings, prior, 2)
+    for _ in range(3):
+        for k, question in effects:
+            if isinstance(question, machine.QUpdate):
+                delta = machine.SiteDelta(question.round, question.version, 0, np.ones(2), np.ones(2))
+                state, effects = machine.server_receive(state, k, delta)
+    assert [type(question) for _, question in effects if not isinstance(question, machine.SiteApplied)] == [arrival.AskSlope] * 2
+    with pytest.raises(RemoteFault, match="it was not asked of it"):
+        machine.server_receive(state, 0, arrival.Slope(1, 1, np.zeros(2), np.ones(3)))
+    told = arrival.Slope(3, 1, np.zeros(2), np.array([1.0, 0.0, 1.0]))
+    state, effects = machine.server_receive(state, 0, told)
+    assert effects == []
+    saved = machine.save(state)
+    assert machine.load(machine.start(settings, prior, 2)[0], saved).looked == 3
+    state, effects = machine.server_receive(state, 1, ClientLost(1))
+    assert state.stop is None
+    assert [(k, type(question)) for k, question in effects] == [(0, machine.QUpdate)], "one that is left goes on"
