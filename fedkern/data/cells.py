@@ -67,7 +67,6 @@ def too_far(offset: NDArray[np.float64], link: str) -> NDArray[np.bool_]:
     return np.asarray(np.isfinite(offset) & (np.abs(offset) > MOST_OFF) & (link != "identity"), np.bool_)
 
 
-
 def plain(value: Any) -> str:
     """A typed value as a person would write it as a category: 3 rather than 3.0; missing is empty."""
     if value is None or value != value:

@@ -8,7 +8,7 @@ is told.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -109,6 +109,17 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
         called = ", ".join(told(name, table.names, known) for name in tiny)
         raise OwnFault(f"{begin}: values of {called} are {what}", f"{begin}: values of {', '.join(map(repr, tiny))} are {what}")
     return Summary(names, tuple(kinds_found), levels, labels, values if spec.standardise == "exchange" else None)
+
+
+def column_of(spec: Spec, table: Table, name: str) -> Column:
+    """A column as far as it is public, and else as this file has it."""
+    cells = table.columns[name]
+    declared = spec.columns.get(name) or Column(name, cells.kind() if isinstance(cells, Text) and not spec.private else "numeric")
+    if declared.kind == "categorical":
+        if declared.levels is None and isinstance(cells, Text):
+            return replace(declared, levels=tuple(sorted(set(cells.levels) - {""})))
+        return declared
+    return declared if declared.center is not None else replace(declared, center=0.0, scale=1.0)
 
 
 def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection[str]) -> list[tuple[str, str]]:

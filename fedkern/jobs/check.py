@@ -15,10 +15,10 @@ from typing import Any, Generic, NamedTuple
 from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.columns import Summary
 from ..data.degenerate import Degenerate, degenerate
-from ..data.design import check_header, describe, encode
+from ..data.design import check_header, column_of, describe, encode
 from ..data.faults import who
-from ..data.table import Table, Text
-from ..models.encoding import Column, Encoding, Spec
+from ..data.table import Table
+from ..models.encoding import Encoding, Spec
 from ..privacy.plan import Plan
 from . import column_notes
 from .devices import Load
@@ -120,14 +120,3 @@ def public(spec: Spec) -> Spec:
 
 def _kind(spec: Spec, name: str) -> str:
     return spec.columns[name].kind if name in spec.columns else "numeric"
-
-
-def column_of(spec: Spec, table: Table, name: str) -> Column:
-    """A column as far as it is public, and else as this file has it."""
-    cells = table.columns[name]
-    declared = spec.columns.get(name) or Column(name, cells.kind() if isinstance(cells, Text) and not spec.private else "numeric")
-    if declared.kind == "categorical":
-        if declared.levels is None and isinstance(cells, Text):
-            return replace(declared, levels=tuple(sorted(set(cells.levels) - {""})))
-        return declared
-    return declared if declared.center is not None else replace(declared, center=0.0, scale=1.0)

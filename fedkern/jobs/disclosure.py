@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..algorithms.core.messages import FEW, FEW_OR_FULL, FEWER, NOISED, ONE_OR_TWO, TWO, Message, Tells, schema
 from ..algorithms.exchanges.columns import NAMES, SchemaReply
 from ..models.encoding import Spec
+from .few import may_tell_curvature
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .stage import Stage
 
@@ -60,7 +61,10 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
         return
     least = config.data.least_rows if isinstance(config.data, FewSection) else None
     every = {kind: one for kind, one in told.items() if one.where not in (*MOST, FEWER) or least is None}
-    few = {kind: one for kind, one in told.items() if kind not in every and least is not None and _still(kind, one, kinds, least)}
+    few: dict[type[Message], Tells] = {}
+    if least is not None:
+        beside = {kind: one for kind, one in told.items() if kind not in every}
+        few = {kind: one for kind, one in beside.items() if _still(config, kind, one, kinds[kind], least)}
     parts = [*_grouped(every)]
     if least is not None:
         still = {kind: one._replace(where=one.where if one.where == FEWER else "") for kind, one in few.items()}
@@ -69,13 +73,15 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
     yield f"computed  {who} can compute {'; '.join(parts)} ({PAGE})"
 
 
-def _still(kind: type[Message], told: Tells, kinds: Mapping[type[Message], Mapping[str, int]], least: int) -> bool:
+def _still(config: JobConfig, kind: type[Message], told: Tells, sizes: Mapping[str, int], least: int) -> bool:
     """Whether it is so of a client with the fewest rows."""
+    if told.where == FEWER and "d" in sizes:  # of the coefficients, and not of a packed matrix of theirs
+        return may_tell_curvature(config, least, sizes["d"]) and least <= 1 + sizes["d"]
     if told.where == FEWER:
-        return least <= 1 + max(kinds[kind][symbol] for field in schema(kind).values() for symbol in field.shape[-1:])
-    sizes = kinds[kind]
-    full = told.where == FEW_OR_FULL and sizes["p"] > sizes["d"]  # more numbers than a diagonal: its eigenvectors are told
-    return least <= max(MOST[told.where], sizes["d"] if full else 0)
+        return least <= 1 + max(sizes[symbol] for field in schema(kind).values() for symbol in field.shape[-1:])
+    if told.where == FEW_OR_FULL and sizes["p"] > sizes["d"]:  # more numbers than a diagonal: its eigenvectors are told
+        return may_tell_curvature(config, least, sizes["d"]) and least <= max(MOST[told.where], sizes["d"])
+    return least <= MOST[told.where]
 
 
 def _grouped(told: Mapping[type[Message], Tells]) -> Iterator[str]:

@@ -11,13 +11,13 @@ from threadpoolctl import threadpool_limits
 from ..algorithms.core.messages import SERVER
 from ..algorithms.exchanges import column_notes
 from ..data import table
-from ..data.design import check_header, encode
+from ..data.design import check_header, column_of, encode
 from ..data.dialect import Dialect
 from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
 from . import devices, few, holders, incomplete, wire
-from .check import Check, OwnFile, Said, column_of, own_columns
+from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes

@@ -17,16 +17,20 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.cells import MISSING, Text
+from ..data.design import column_of
 from ..data.header import check_header
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
 from ..models.encoding import Spec
 from ..privacy.binding import Binding, bind
+from ..privacy.disclosure import LEAST_OF_LEVEL
 from ..privacy.policy import DataSet, Policy
 from ..transports.place import Place
 from . import holders
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .parties import Parties
+
+A_COEFFICIENT = 2  # rows: with no more than one, X'WX is the rows up to a rotation, and full sites are these themselves
 
 
 class Few(NamedTuple):
@@ -74,6 +78,11 @@ def lines(config: JobConfig) -> list[str]:
     return [f"least    {asked} rows of each client; one that has fewer {ends}"]
 
 
+def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> bool:
+    """Whether a client with so many rows may tell X'WX: more than two rows a coefficient, unless the job lowers what it asks."""
+    return n_rows > A_COEFFICIENT * coefficients or lowered(config) is not None
+
+
 def counted(table: Table, spec: Spec) -> int:
     """The rows of which an open job learns: those with a response, and a weight above zero. (What cannot be read is a fault.)"""
     there = np.ones(table.n_rows, dtype=bool)
@@ -95,7 +104,7 @@ def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: It
     asked, policies = holders.least(config), tuple(policies)
     least = holders.least(config, policies)
     if asked is None or least is None or (n := counted(table, spec)) >= least:
-        return None
+        return None if least is None else _for_curvature(config, table, spec, client)
     whose = "this job" if least == asked else "its holder"
     key = "data.least_rows" if least == asked else "[disclosure] least_rows of its policy"
     gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and _leaves_out(config) else ""
@@ -106,6 +115,28 @@ def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: It
     return Few(f"client {client!r} has fewer rows than {whose} asks for", own)
 
 
+def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str) -> Few | None:
+    """Whether a client has too few rows for what every client of the job tells of X'WX; of one that has enough for all else."""
+    p, n = _coefficients(table, spec), counted(table, spec)
+    if not config.told_of(p) or may_tell_curvature(config, n, p):
+        return None
+    remedies = 'take model.covariance = "diagonal" or fewer columns, or pool it with another site\'s rows'
+    told = f"client {client!r} has too few rows for a full covariance, at most {A_COEFFICIENT} a coefficient"
+    own = (
+        f"client {client!r}, {table.source}: {n} rows that count and {p} coefficients by its columns and levels; more than "
+        f"{A_COEFFICIENT * p} rows are asked for, since the sites of a full covariance tell fewer"
+    )
+    return Few(f"{told}: {remedies}", f"{own}: {remedies}")
+
+
+def _coefficients(table: Table, spec: Spec) -> int:
+    """Of the model that this file's own columns and levels make. (Of an undeclared column, levels in few rows are a fault.)"""
+    columns = tuple(column_of(spec, table, name) for name in spec.covariates(table.names))
+    most = table.n_rows // LEAST_OF_LEVEL
+    found = (1 if c.levels is None else len(c.levels) if c.name in spec.columns else min(len(c.levels), most) for c in columns)
+    return spec.intercept + sum(found)
+
+
 def local(config: JobConfig, table: Table, spec: Spec, client: str, data: DataSet) -> list[str]:
     """For the holder of a file: whether its rows are too few; nothing in a private job."""
     try:
@@ -114,6 +145,16 @@ def local(config: JobConfig, table: Table, spec: Spec, client: str, data: DataSe
         policies = ()
     few = found(config, table, spec, client, policies)
     return [] if few is None else [f"  too few {few.own}"]
+
+
+def curvature(config: JobConfig, p: int) -> list[str]:
+    """What `fedkern check` says of a job whose model has so many coefficients, where its messages tell X'WX of each client."""
+    if not config.told_of(p):
+        return rotation(config, p)
+    said = ["curvature a client's full site is X'WX of its rows, and its labels"]
+    if lowered(config) is not None:
+        return [f"{said[0]}: with no more rows than coefficients, and not a few more, all rows", *rotation(config, p)]
+    return [f"{said[0]}; one with at most {A_COEFFICIENT * p:,} rows, {A_COEFFICIENT} a coefficient, is none of this job"]
 
 
 def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:

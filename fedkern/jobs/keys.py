@@ -271,6 +271,10 @@ class JobConfig(Section):
         """Whether `output.draws` and `output.chains` say what is drawn from a fitted posterior, once it is known."""
         return False
 
+    def told_of(self, coefficients: int) -> bool:
+        """Whether what every client sends tells X'WX of so many coefficients: clients with few rows are then none of this job."""
+        return False
+
     def of_posterior(self, steps: int) -> dict[str, str | float]:
         """What a certificate says of the posterior in this job's own words, after so many accounted steps."""
         return {}

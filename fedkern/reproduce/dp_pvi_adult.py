@@ -174,6 +174,7 @@ def job(cell: Cell) -> Tables:
     tables: dict[str, Json] = {
         "job": {"method": "pvi", "seed": cell.seed, "rounds": method.rounds},
         "data": {"builtin": "adult", "preprocess": "paper", "split": {"clients": CLIENTS, "rho": rho, "kappa": kappa}},
+        "model": {"covariance": "diagonal"},
         "algorithm": algorithm,
     }
     if clients:

@@ -21,6 +21,7 @@ STOPS = {
     "rounds": ("finished", "good"),
     "updates": ("finished", "good"),
     "converged": ("converged", "good"),
+    "settled": ("settled", "good"),
     "budget": ("privacy budget spent", "good"),
     "lost": ("clients lost", "bad"),
     None: ("interrupted", "bad"),

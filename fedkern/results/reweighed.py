@@ -19,6 +19,8 @@ from . import psis
 Array = NDArray[np.float64]
 
 MEAN, SD = 0.1, 0.05  # sds by which a mean, and parts by which an sd may be off
+EQUAL = 1e-6  # nats within which all ratios are one: q is then the posterior
+CLOSE = 0.01  # nats, at most, where ratios are rounded: they move no mean by more sds
 SIGHT = 0.5  # of these, the largest standard error with which that can be seen
 
 
@@ -33,6 +35,7 @@ class Reweighed:
     mean, sd : (P,) the posterior's mean less q's, in sds of q; its sd over q's, less 1
     mean_error, sd_error : (P,) their standard errors
     draws : that have weights
+    exact : all weights are equal, but for rounding: q is the posterior, and there is no tail to have a shape
     """
 
     names: tuple[str, ...]
@@ -42,6 +45,7 @@ class Reweighed:
     mean_error: Array
     sd_error: Array
     draws: int
+    exact: bool = False
 
     @property
     def limit(self) -> float:
@@ -58,7 +62,7 @@ class Reweighed:
     @property
     def reliable(self) -> bool:
         """Whether weighted means mean something."""
-        return bool(self.k_hat < self.limit)
+        return self.exact or bool(self.k_hat < self.limit)
 
     @property
     def agrees(self) -> bool:
@@ -75,12 +79,15 @@ class Reweighed:
         """For summary.json."""
         columns = {"mean": self.mean, "mean_error": self.mean_error, "sd": self.sd, "sd_error": self.sd_error}
         rows = {name: {key: float(x[k]) for key, x in columns.items()} for k, name in enumerate(self.names)}
-        worth = {"k_hat": self.k_hat, "draws": self.draws, "limit": self.limit}
+        worth: dict[str, Any] = {"k_hat": self.k_hat, "draws": self.draws, "limit": self.limit}
+        worth |= {"exact": True} if self.exact else {}
         return {**worth, "agrees": self.agrees, "moves": rows if self.reliable else {}}
 
     @property
     def words(self) -> str:
         """What the verdict has of it."""
+        if self.exact:
+            return f"weights of {self.draws} draws are all equal"
         if not self.reliable:
             return f"its weights have k-hat {self.k_hat:.2f} (wanted below {self.limit:.2g} with {self.draws} draws)"
         k = self.worst
@@ -90,15 +97,18 @@ class Reweighed:
         return f"{tail}, by its weights {self.names[k]} is off most, {mean}, {sd}"
 
 
-def reweighed(names: Sequence[str], draws: Array, log_ratios: Array) -> Reweighed:
+def reweighed(names: Sequence[str], draws: Array, log_ratios: Array, rounding: float = 0.0) -> Reweighed:
     """From draws (S, P) of q and log p - log q (S,) at them, but for a constant.
 
-    A ratio that is not finite makes k-hat infinite.
+    A ratio that is not finite makes k-hat infinite. `rounding`: by how much rounding alone may let ratios differ.
     """
     m, sd = draws.mean(axis=0), draws.std(axis=0)
     nothing = np.full(draws.shape[1], np.inf)
     if not np.isfinite(log_ratios).all():
         return Reweighed(tuple(names), np.inf, nothing, nothing, nothing, nothing, len(draws))
+    if np.ptp(log_ratios) <= max(EQUAL, min(rounding, CLOSE)):
+        zero = np.zeros(draws.shape[1])
+        return Reweighed(tuple(names), 0.0, zero, zero, zero, zero, len(draws), exact=True)
     log_weights, k_hat = psis.smoothed(log_ratios)
     S, w, z = len(draws), np.exp(log_weights)[:, np.newaxis], (draws - m) / sd
     mean = (w * z).sum(axis=0)

@@ -48,6 +48,7 @@ test = "test.csv"
 ignore = [{ignore}]
 [model]
 family = "{family}"
+covariance = "diagonal"
 [algorithm]
 local_steps = 3
 [output]

@@ -265,10 +265,14 @@ def test_all_faults_are_reported_at_once() -> None:
 def test_defaults_of_an_open_and_of_a_private_job() -> None:
     open_job, private = parse(OPEN), parse(PRIVATE)
     assert open_job.privacy is None
-    assert (open_job.job.rounds, open_job.algorithm.optimiser, open_job.algorithm.average) == (100, "exact", "none")
+    assert (open_job.job.rounds, open_job.algorithm.optimiser, open_job.algorithm.average) == (200, "exact", "none")
+    assert (open_job.model.covariance, open_job.algorithm.until is not None) == ("auto", True)
     assert open_job.data.standardise == "exchange"
     assert (private.job.rounds, private.algorithm.optimiser, private.algorithm.average) == ("budget", "adagrad", "half")
     assert (private.algorithm.damping, private.algorithm.damping_form, private.algorithm.learning_rate) == (0.1, "moment", 0.5)
+    assert (private.model.covariance, private.algorithm.until) == ("diagonal", None)
+    for lengths in ({"job.rounds": 7}, {"algorithm.schedule": "asynchronous"}, {"algorithm.variant": "bcm-same"}):
+        assert parse(changed(OPEN, lengths)).algorithm.until is None
     assert private.data.standardise == "public"
     assert private.privacy is not None
     assert (private.privacy.noise_source, private.privacy.sampling, private.privacy.accountant) == ("secure", "poisson", "pld")

@@ -79,11 +79,11 @@ def job_of(folder: Path, kind: str) -> Path:
 @pytest.mark.parametrize(
     ("algorithm", "model", "launched"),
     [
-        (ADAM, {}, "example_rows"),
+        (ADAM, {"covariance": "diagonal"}, "example_rows"),
         (ADAM | {"batch": 0.5, "estimator": "weight-mc", "draws": 2}, {}, "example_rows"),
         (ADAM | {"estimator": "stl", "batch": 0.5}, {}, "loglik_rows"),
         (ADAM | {"variant": "global-vi"}, {}, "example_rows"),
-        ({"optimiser": "exact"}, {}, "expectations"),
+        ({"optimiser": "exact"}, {"covariance": "diagonal"}, "expectations"),
         ({"optimiser": "exact"}, {"covariance": "full"}, "expectations"),
         (ADAM | {"estimator": "stl", "batch": 0.5}, {"covariance": "full"}, "loglik_rows"),
     ],
@@ -171,7 +171,7 @@ def said(path: Path, **sections: Any) -> str:
 
 
 def test_check_says_where_each_kernel_runs_and_what_a_rank_needs(tmp_path: Path, card: hosted.Card) -> None:
-    text = said(job_of(tmp_path, PVI), algorithm=ADAM | {"batch": 0.25})
+    text = said(job_of(tmp_path, PVI), algorithm=ADAM | {"batch": 0.25}, model={"covariance": "diagonal"})
     assert "device   glm.clipped_grad_sum  on the card\n" in text
     assert "\n         optim.adam            on the host: of the posterior's numbers, which are few\n" in text
     # two columns, the intercept, and the response

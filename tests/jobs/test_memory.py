@@ -32,6 +32,7 @@ def tables(folder: Path, p: int, rows: int, kind: str) -> dict[str, Any]:
         files.append(str(path))
     data: dict[str, Any] = {"clients": files, "response": "y", **few.ANY}
     if kind == "full":
+        data["least_rows"] = 19  # of fewer than two a coefficient
         return {"job": {"rounds": 2}, "data": data, "model": {"covariance": "full"}}
     if kind in ("mrf", "sem"):
         del data["response"]

@@ -16,6 +16,7 @@ from fedkern.algorithms.core.messages import KINDS, Message, Protocol, Tells
 from fedkern.algorithms.soul.messages import Predicted
 from fedkern.api import checked, perform
 from fedkern.data.simulate.federations import Settings, simulate
+from fedkern.errors import JobError
 from fedkern.jobs.disclosure import tells
 from fedkern.jobs.keys import LEAST_ROWS
 from fedkern.jobs.run import Output
@@ -96,7 +97,8 @@ class TestTheLine:
         assert "each column's values (SchemaReply), its rows and labels (SiteDelta)" in told
 
     def test_of_a_full_covariance(self, tmp_path: Path) -> None:
-        """With no more rows than coefficients the first sites are all rows, however many these are."""
+        """With no more rows than coefficients the first sites are all rows, however many these are: such a client is no part of a
+        job that does not lower its least number of rows."""
         columns = ", ".join(f"x{j}" for j in range(LEAST_ROWS)).replace(" ", "")
         for k, name in enumerate("ab"):
             cells = np.random.default_rng(k).normal(size=(LEAST_ROWS, LEAST_ROWS))
@@ -104,8 +106,15 @@ class TestTheLine:
             (tmp_path / f"{name}.csv").write_text("\n".join([f"{columns},y", *rows]) + "\n")
         path = tmp_path / "job.toml"
         path.write_text('[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n')
-        assert "its rows and labels (SiteDelta)" in computed(path, "model.covariance=full")
-        assert "no row in any way that was tried" in computed(path)
+        for full in ("model.covariance=full", "model.covariance=auto"):
+            with pytest.raises(JobError, match="client 'a' has too few rows for a full covariance"):
+                computed(path, full)
+            few = computed(path, full, "data.least_rows=19")
+            assert "its rows and labels (SiteDelta, LogTermsOf)" in few
+            assert "(Slope)" in few
+        told = computed(path, "model.covariance=diagonal")
+        assert "no row in any way that was tried" in told
+        assert "Slope" not in told
 
     def test_of_columns_that_are_not_standardised(self, tmp_path: Path) -> None:
         path = federation(tmp_path, "pvi")

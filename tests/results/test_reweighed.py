@@ -72,3 +72,24 @@ def test_what_moves_is_not_judged_by_weights():
     moving = Verdict(False, "it moves", "a")
     assert with_weights(moving, found()) is moving
     assert with_weights(Verdict("settled", "x"), None).converged == "settled"
+
+
+@pytest.mark.parametrize(("differ", "rounding", "exact"), [(0.0, 0, True), (1e-7, 0, True), (1e-5, 0, False), (2e-3, 3e-3, True)])
+def test_where_all_ratios_are_one_q_is_the_posterior(differ: float, rounding: float, exact: bool) -> None:
+    """A tail of equal weights has no shape: k-hat was infinite where q is exact."""
+    random = np.random.default_rng(0)
+    draws = random.normal(size=(200, 2))
+    found = reweighed(("a", "b"), draws, 7.0 + differ * random.uniform(size=200), rounding)
+    assert found.exact == exact
+    assert found.agrees
+    assert ("exact" in found.content) == exact
+    if exact:
+        assert found.content["k_hat"] == 0
+        assert found.content["moves"]["a"] == {"mean": 0, "mean_error": 0, "sd": 0, "sd_error": 0}
+
+
+def test_rounding_never_hides_what_is_off() -> None:
+    """Of a thousand clients, whose rounding could add up to a nat, ratios that differ by a tenth are weighed."""
+    random = np.random.default_rng(0)
+    draws = random.normal(size=(200, 2))
+    assert not reweighed(("a", "b"), draws, 0.1 * draws[:, 0], rounding=1.0).exact

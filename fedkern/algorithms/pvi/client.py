@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ...errors import NumericalError
 from ...models.expfam import Gaussian, floored, pack, packed_size, unpack
 from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Event, Refused, RemoteFault, Saved, array, evolve
+from ..exchanges.arrival import AskSlope, answer
 from . import local, shards
 from .messages import LARGEST, QUpdate, SiteApplied, SiteDelta
 from .noise_aware import Sums
@@ -83,6 +84,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         if state.local.mechanism is None:
             return _update(state, event, state.local.settings.local_steps)
         return replace(state, asked=event), [Charge(_charge(state), event.round)]
+    if isinstance(event, AskSlope) and state.local.settings.until and not state.outstanding:
+        return state, [answer(event, state.local.slope if state.local.tells else None)]
     if isinstance(event, Charged) and state.asked:
         return _update(replace(state, asked=None), state.asked, event.steps)
     if isinstance(event, ChargeFailed) and state.asked:

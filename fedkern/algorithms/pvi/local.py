@@ -19,11 +19,12 @@ from ...kernels import glm, homes, rng
 from ...kernels.bound import Bound
 from ...kernels.homes import on_host
 from ...models import dense
-from ...models.expfam import Gaussian
+from ...models.expfam import Gaussian, unpack
 from ...models.glm import Rows
 from ...privacy.accountant import LEAST_CLIP, Mechanism
 from ...privacy.noise import Source
 from ..core.optim import OPTIMISERS
+from ..exchanges.arrival import AskSlope
 from .noise_aware import Design
 from .settings import SHARDED, Settings
 
@@ -45,6 +46,7 @@ class Local:
     row_ids : (n,) 64-bit hashes of the rows' ids, for shards
     n_threads : of the kernels; no result depends on it
     design : of a job whose posterior is to contain the noise: what is kept of the noisy gradients
+    tells : whether the client has rows enough to tell X'WX
     sums : the kernel's call over these rows, with this clip, which all steps share
     """
 
@@ -56,7 +58,12 @@ class Local:
     row_ids: NDArray[np.uint64] | None = None
     n_threads: int = 1
     design: Design | None = None
+    tells: bool = False
     sums: Bound[glm.ClippedSums] = field(default_factory=Bound, init=False, repr=False, compare=False)
+
+    def slope(self, asked: AskSlope) -> tuple[Vector, Vector]:
+        """Gradient and curvature at a q: see `slope`."""
+        return slope(self.rows, self.settings, Gaussian(asked.h, unpack(asked.P, len(asked.h))), self.n_threads)
 
     def __post_init__(self) -> None:
         """Refuses what would read rows without the clip and the noise that are being paid for."""
@@ -440,6 +447,12 @@ def exact(
     if decrement > NEAR or away > NEAR:
         raise NumericalError(f"the exact local optimiser has not converged in {max_iterations} steps: {EXTREME}")
     return Gaussian(P * mu if P.ndim == 1 else P @ mu, P)
+
+
+def slope(rows: Rows, s: Settings, q: Gaussian, n_threads: int = 1) -> tuple[Vector, Vector]:
+    """Gradient in the mean of q of sum_i E[l_i], (d,), and X'WX, its curvature, packed, W of -E[l''_i]."""
+    _, r, k = _expectations(rows, s, q.mean, q.P, n_threads)
+    return _transposed(rows.X, r), _curvature(rows.X, -k)[np.tril_indices(q.d)]
 
 
 CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole

@@ -12,6 +12,7 @@ numbers alone decide, so the order of arrival can't change a bit of it. Source: 
 | Charged | optimises | SiteDelta |
 | ChargeFailed | nothing, for good | Refused |
 | SiteApplied | adds alpha x delta to its site | |
+| AskSlope, `rounds = "until"` | its gradient and X'WX at that q | Slope |
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ..core.messages import Protocol, Refused, Saved
+from ..exchanges.arrival import AskSlope, Slope
 from .client import Client, client, client_receive
 from .client import load as load_client
 from .client import save as save_client
@@ -53,6 +55,8 @@ PROTOCOL: Protocol[Server, Client] = Protocol(
 )
 
 
-def protocol(*, private: bool) -> Protocol[Server, Client]:
+def protocol(*, private: bool, until: bool = False) -> Protocol[Server, Client]:
     """The protocol with only the messages that a job can send: without a budget nobody refuses."""
+    if until:
+        return replace(PROTOCOL, to_client=(*PROTOCOL.to_client, AskSlope), to_server=(SiteDelta, Slope))
     return PROTOCOL if private else replace(PROTOCOL, to_server=(SiteDelta,))

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from ...kernels import rng
 from ...models.expfam import Gaussian, keeps_proper, pack, packed_size, unpack
 from ..core.averaging import Trajectory
-from ..core.messages import SERVER, ClientLost, Event, Refused, RemoteFault, Saved, ServerEffects, array, evolve
+from ..core.messages import SERVER, ClientLost, Event, Refused, RemoteFault, Saved, ServerEffects, array, evolve, number
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import active, flags, members, to_each
+from ..exchanges.arrival import AskSlope, Slope, newton, possible
 from .messages import LARGEST, QUpdate, SiteApplied, SiteDelta
 from .settings import Settings
 from .sites import Sites
@@ -73,6 +74,9 @@ class Server:
     refused, capped, lost : clients that will not be asked again, and why
     halvings, rejected : how often the guard on q halved alpha; deltas it refused altogether
     trajectory : see `point_of`
+    looked : rounds after which clients were last asked how far q is from the posterior of all rows
+    owing, slopes : those that have not answered that yet; the answers
+    arrived : whether q is there
     """
 
     settings: Settings
@@ -95,6 +99,10 @@ class Server:
     lost: PersistentSet[int] = field(default_factory=PersistentSet)
     halvings: int = 0
     rejected: int = 0
+    looked: int = 0
+    owing: PersistentSet[int] = field(default_factory=PersistentSet)
+    slopes: PersistentMap[int, Slope] = field(default_factory=PersistentMap)
+    arrived: bool = False
 
     @property
     def site_h(self) -> Vector:
@@ -121,7 +129,9 @@ class Server:
 
     @property
     def stop(self) -> str | None:
-        """See `Settings.stop`: without any client that could be asked."""
+        """See `Settings.stop`: without any client that could be asked; or q is where it should be."""
+        if self.arrived:
+            return "settled"
         nobody = not self.n_active
         return self.settings.stop(self.round, budget=nobody and bool(self.refused or self.capped), lost=nobody)
 
@@ -136,7 +146,7 @@ def start(settings: Settings, prior: Gaussian, n_clients: int) -> tuple[Server, 
 
 
 def finished(state: Server) -> bool:
-    return state.stop is not None and not state.waiting
+    return state.stop is not None and not state.waiting and not state.owing
 
 
 class Averaged(Protocol):
@@ -211,9 +221,13 @@ def of_point(point: Vector) -> Gaussian:
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """One answer, or the loss of a client: its last site stays in q for good, and the job goes on without it."""
+    if isinstance(event, Slope):
+        return _told(state, sender, event)
     if isinstance(event, ClientLost):
         state = _gone(state, event.client, "lost")
         sender = event.client
+        if event.client in state.owing:
+            return _heard(state, sender)
     else:
         if not isinstance(event, SiteDelta | Refused):
             raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer of a client")
@@ -234,6 +248,25 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         effects += applied
     state, asked = _ask(state, [sender])
     return state, effects + asked
+
+
+def _told(state: Server, sender: int, event: Slope) -> tuple[Server, ServerEffects]:
+    """One client's part of the answer to how far q is."""
+    if sender not in state.owing or event.round != state.round:
+        raise RemoteFault(f"client {sender}: Slope in round {state.round}, but it was not asked of it")
+    if event.told == 0 or not possible(event):
+        return _heard(state, sender)
+    return _heard(evolve(state, slopes=state.slopes.plus(sender, event)), sender)
+
+
+def _heard(state: Server, sender: int) -> tuple[Server, ServerEffects]:
+    """The next questions, once everybody has said how far q is: none if it is there. What not all have told is not known."""
+    state = evolve(state, owing=state.owing - {sender})
+    if state.owing:
+        return state, []
+    told = dict(state.slopes.items())
+    step = newton(state.prior, released(state), told) if len(told) == state.n_clients else None
+    return _ask(evolve(state, slopes=PersistentMap(), arrived=step is not None and step.there), [sender])
 
 
 def _gone(state: Server, client: int, why: str) -> Server:
@@ -297,7 +330,7 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
     don't wait for each other).
     """
     schedule = state.settings.schedule
-    if state.waiting and schedule != "asynchronous":
+    if state.owing or (state.waiting and schedule != "asynchronous"):
         return state, []
     if schedule == "sequential":
         client = _next(state, state.next)
@@ -309,6 +342,10 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
         state = evolve(state, round=state.round + 1, in_round=0)
     if state.stop:
         return state, []
+    if state.round > state.looked and state.settings.looks(state.round):
+        q, those = released(state), [k for k in range(state.n_clients) if k not in state.lost]
+        state = evolve(state, looked=state.round, owing=PersistentSet(those))
+        return state, to_each(those, AskSlope(state.round, q.h, pack(q.P)))
     if schedule == "sequential":
         return _question(evolve(state, next=state.next + 1), [state.next])
     if schedule == "random":
@@ -355,6 +392,8 @@ def save(state: Server) -> Saved:
         "updates": state.updates.astype(float),
         "flags": flags(state.n_clients, state.refused, state.capped, state.lost, range(state.next, state.n_clients)),
     }
+    if state.settings.until:
+        saved |= {"looked": state.looked, "owing": np.array(sorted(state.owing), float)}
     return saved | state.trajectory.save()
 
 
@@ -362,6 +401,7 @@ def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     refused, capped, lost, queue = members(array(saved, "flags"))
     updates = array(saved, "updates").astype(np.int64)
+    until = fresh.settings.until
     sites = Sites.of(fresh.prior, array(saved, "site_h"), array(saved, "site_P"), updates)
     return evolve(
         fresh,
@@ -377,4 +417,6 @@ def load(fresh: Server, saved: Saved) -> Server:
         trajectory=Trajectory.load(saved),
         waiting=PersistentMap((k, int(v)) for k, v in enumerate(array(saved, "waiting")) if v >= 0),
         pending=PersistentMap(),
+        looked=number(saved, "looked") if until else 0,
+        owing=PersistentSet(int(k) for k in array(saved, "owing")) if until else PersistentSet(),
     )

@@ -31,6 +31,7 @@ class Settings:
     max_staleness : updates after which an asynchronous answer is too old; None for 4 x clients
     seed : of the keyed random streams
     by_client : whole clients are protected: one whose optimiser fails answers with no change
+    until : rounds end when q is where the posterior of all rows is, asked after 3, 6, 12, 24, .. of them
 
     Source: docs/methods/pvi.md, sections 5, 8, 9 and 12.
     """
@@ -57,6 +58,11 @@ class Settings:
     max_staleness: int | None = None
     seed: int = 0
     by_client: bool = False
+    until: bool = False
+
+    def looks(self, round: int) -> bool:
+        """Whether clients are asked after so many rounds how far q is from the posterior of all rows."""
+        return self.until and round in looks(self.rounds or 0)
 
     def stop(self, round: int, *, budget: bool, lost: bool) -> str | None:
         """Why no more is asked: all rounds are done, a budget (or the public cap) is spent, clients are lost; None: go on."""
@@ -67,3 +73,15 @@ class Settings:
     def sizes(self, d: int) -> dict[str, int]:
         """Lengths of the messages' arrays: d coefficients, p numbers of a packed precision."""
         return {"d": d, "p": d if self.covariance == "diagonal" else d * (d + 1) // 2}
+
+
+FIRST_LOOK = 3  # rounds, and then after twice as many each time
+
+
+def looks(most: int) -> tuple[int, ...]:
+    """After how many rounds a job of at most so many asks how far q is; not after the last, which is asked in any case."""
+    found, at = [], FIRST_LOOK
+    while at < most:
+        found.append(at)
+        at *= 2
+    return tuple(found)

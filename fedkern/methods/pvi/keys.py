@@ -23,6 +23,7 @@ from ...jobs.keys import (
     Tables,
     counts_nobody,
     key,
+    lay_until,
     unbounded,
 )
 from ...jobs.load import layered, table
@@ -34,6 +35,8 @@ from ...privacy.certificate import WITH_NOISE
 from ...sections import remedy
 
 SHARDED = ("local-averaging", "virtual-clients")
+MOST_ROUNDS = 200  # of rounds = "until"
+MOST_FULL = 300  # coefficients up to which "auto" is a full covariance, and X'WX is asked for
 ONE_SHOT = ("bcm-same", "bcm-split")
 
 # sampling -> the keys that it needs; it may have no other
@@ -52,7 +55,9 @@ ACCOUNTANT = {"poisson-truncated": "pld", "without-replacement": "rdp"}
 class ModelSection(incomplete.ModelSection):
     kind: Literal["glm"] = key("glm", help="generalised linear model")
     family: families.OfPvi = key("bernoulli", help="of the response, with its canonical link", meant=families.MEANT)
-    covariance: Literal["diagonal", "full"] = key("diagonal", help="of the Gaussian posterior")
+    covariance: Literal["auto", "diagonal", "full"] = key(
+        help=f'of the Gaussian posterior; "auto": full up to {MOST_FULL} coefficients; default: "auto" if open, else "diagonal"'
+    )
     prior_precision: float = key(1.0, ge=1e-10, le=1e10, help="of every coefficient", remedy="1 / sd^2 of its prior")
     intercept: bool = key(True, help="add a column of ones")
     scale: Positive = key(1.0, help="standard deviation of a gaussian response" + families.given_scales("pvi"))
@@ -60,6 +65,12 @@ class ModelSection(incomplete.ModelSection):
 
 
 Variant = Literal["pvi", "local-averaging", "virtual-clients", "global-vi", "bcm-same", "bcm-split"]
+
+
+class UntilSection(Section):
+    """When rounds may end: when q is where the posterior of all rows is."""
+
+    max_rounds: Count = key(MOST_ROUNDS, help='rounds after which it stops anyway, where job.rounds is "until"')
 
 
 class AlgorithmSection(Section):
@@ -82,6 +93,9 @@ class AlgorithmSection(Section):
     min_updates: int = key(0, ge=0, help="updates, over all clients, that a job must reach for its result to count")
     sites: Literal["own", "averaged"] = key("own", help='privacy.unit = "client": who keeps what of the noisy sum')
     max_staleness: Count | None = key(None, help="asynchronous: updates after which an answer is too old; default 4 x clients")
+    until: UntilSection | None = key(
+        None, help='end when q is where the posterior of all rows is, asked after 3, 6, 12, .. rounds; job.rounds = "until"'
+    )
     checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
 
     def damping_of(self, n_clients: int) -> float:
@@ -166,6 +180,10 @@ class Config(JobConfig):
     def least_updates(self) -> int:
         return max(self.algorithm.min_updates, super().least_updates)
 
+    def told_of(self, coefficients: int) -> bool:
+        given = self.model.covariance
+        return self.privacy is None and (given == "full" or (given == "auto" and 1 < coefficients <= MOST_FULL))
+
     def of_posterior(self, steps: int) -> dict[str, str | float]:
         """How far q's sites have gone, 1 - (1 - damping)^updates; or that the posterior contains the noise."""
         a = self.algorithm
@@ -196,15 +214,21 @@ BASE: Tables = {
         "average": "none",
     },
 }
-OPEN: Tables = {"algorithm": {"optimiser": "exact", "damping_form": "natural"}, "output": {"reweigh": True}}
+OPEN: Tables = {
+    "model": {"covariance": "auto"},
+    "algorithm": {"optimiser": "exact", "damping_form": "natural"},
+    "output": {"reweigh": True},
+}
 # pvi.md, sections 8 and 13: under natural damping noise in log sigma inflates the precision; the second half's mean is free.
 PRIVATE: Tables = {
     "job": {"rounds": "budget"},
     "data": {"standardise": "public"},
+    "model": {"covariance": "diagonal"},
     "algorithm": {"optimiser": "adagrad", "damping_form": "moment", "damping": 0.1, "average": "half"},
     "output": {"reweigh": False},
 }
 SHARDS: Tables = {"algorithm": {"optimiser": "adagrad"}, "privacy": {"sampling": "shards"}}
+MEAN_FIELD: Tables = {"model": {"covariance": "diagonal"}}  # what has no other form, and what was published
 GLOBAL_VI: Tables = {"algorithm": {"optimiser": "adagrad", "local_steps": 1, "learning_rate": 0.05, "damping": 1.0}}
 ONE_ROUND: Tables = {"job": {"rounds": 1}, "algorithm": {"schedule": "synchronous", "damping": 1.0}}
 BUILTIN: Tables = {"data": {"standardise": "public"}}
@@ -242,12 +266,19 @@ def filled(raw: Raw) -> dict[str, Any]:
     layers = [BASE, PRIVATE] if private else [BASE, FEW, OPEN]
     builtin = table(raw, "data").get("builtin")
     layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
-    layers += [SHARDS] * (variant in SHARDED)
+    # Draws of the weights shake a Cholesky factor until it diverges, and two estimators have no other form.
+    of_draws = table(raw, "algorithm").get("estimator", "analytic") != "analytic"
+    mean_field = of_draws or variant == "global-vi" or table(raw, "model").get("preset") == "paper"
+    layers += [MEAN_FIELD] * mean_field + [SHARDS] * (variant in SHARDED)
     layers += [GLOBAL_VI] * (variant == "global-vi") + [ONE_ROUND] * (variant in ONE_SHOT)
     if table(raw, "model").get("preset") == "paper":
         layers += [PAPER, PAPER_PRIVATE if private else PAPER_OPEN]
     out = layered(raw, layers)
     settings = out["algorithm"]
+    asks = not private and variant == "pvi" and table(out, "algorithm").get("schedule") != "asynchronous"
+    if isinstance(settings, dict) and asks and "rounds" not in table(out, "job"):
+        settings.setdefault("until", {})
+    lay_until(raw, out, MOST_ROUNDS)
     if isinstance(settings, dict) and isinstance(settings.get("optimiser"), str):
         settings.setdefault("learning_rate", LEARNING_RATE.get(settings["optimiser"], 0.5))
     terms = out.get("privacy")
@@ -267,6 +298,12 @@ def conflicts(config: Config) -> Iterator[str]:
     if "scale" not in config.model.model_fields_set and family.lacks_scale("unknown"):
         yield family.scale_is_missing
     sharded = algorithm.variant in SHARDED
+    can = privacy is None and algorithm.variant == "pvi" and algorithm.schedule != "asynchronous"
+    if algorithm.until is not None and not can:
+        yield (
+            'job.rounds = "until" (algorithm.until) is for open jobs with variant = "pvi" and a schedule other than '
+            '"asynchronous": give a number of job.rounds'
+        )
     if privacy is None and algorithm.posterior is not None:
         yield f'algorithm.posterior = "{algorithm.posterior}" is for private jobs: leave it out, or give a [privacy] section'
     if sharded and algorithm.shards is None:
@@ -277,8 +314,8 @@ def conflicts(config: Config) -> Iterator[str]:
         yield f'algorithm.shards is for {" and ".join(SHARDED)}; variant is "{algorithm.variant}"'
     if algorithm.client_weights and algorithm.schedule != "random":
         yield f'algorithm.client_weights are for schedule = "random"; schedule is "{algorithm.schedule}"'
-    if config.model.covariance == "full" and algorithm.variant == "global-vi":
-        yield 'model.covariance = "full" does not exist with variant = "global-vi"; take "diagonal"'
+    if (covariance := config.model.covariance) != "diagonal" and algorithm.variant == "global-vi":
+        yield f'model.covariance = "{covariance}" does not exist with variant = "global-vi"; take "diagonal"'
     if algorithm.variant == "global-vi" and algorithm.optimiser == "exact":
         yield 'algorithm.optimiser = "exact" does not exist with variant = "global-vi"; take adagrad, adam or sgd'
     if algorithm.variant in ONE_SHOT and (algorithm.schedule, algorithm.damping, config.job.rounds) != ("synchronous", 1.0, 1):
@@ -318,8 +355,8 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
         yield "algorithm.batch is for jobs that are not private; privacy.sampling_rate says how rows enter a step"
     if algorithm.variant in ONE_SHOT:
         yield f'algorithm.variant = "{algorithm.variant}" has no private form; take "pvi", or leave out [privacy]'
-    if config.model.covariance == "full":
-        yield 'model.covariance = "full" has no private form; take "diagonal"'
+    if (covariance := config.model.covariance) != "diagonal":
+        yield f'model.covariance = "{covariance}" has no private form; take "diagonal"'
     if privacy.unit == "example":
         if algorithm.estimator in ("stl", "total"):
             yield f'algorithm.estimator = "{algorithm.estimator}" has no clipped form; take analytic'

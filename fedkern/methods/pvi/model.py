@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.exchanges import terms
@@ -21,7 +21,7 @@ from ...models.glm import prior
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
 from . import budget
-from .keys import Config, PrivacySection
+from .keys import MOST_FULL, Config, PrivacySection
 
 FEWEST = 4_096  # rows of a batch that a card is worth
 Server = pvi.Server | global_vi.Server | client_level.Server
@@ -45,9 +45,17 @@ class Model:
         self.encoding.check_references({name: column.reference for name, column in self.config.data.columns.items()})
 
     @property
+    def covariance(self) -> Literal["diagonal", "full"]:
+        """Of q: "auto" is full up to so many coefficients (of one, both forms are the same numbers)."""
+        given = self.config.model.covariance
+        if given != "auto":
+            return given
+        return "full" if 1 < self.encoding.size <= MOST_FULL else "diagonal"
+
+    @property
     def prior(self) -> Gaussian:
         """Of all coefficients, in the form of the posterior."""
-        return prior(self.encoding.size, self.config.model.prior_precision, self.config.model.covariance)
+        return prior(self.encoding.size, self.config.model.prior_precision, self.covariance)
 
     @property
     def settings(self) -> Settings:
@@ -60,12 +68,14 @@ class Model:
             config.job,
             config.model,
             a,
+            covariance=self.covariance,
             rounds=config.job.rounds if isinstance(config.job.rounds, int) else None,
             client_weights=weights,
             batch_rate=a.batch,
             damping=a.damping_of(n),
             shards=a.shards or 1,
             by_client=config.unit == "client",
+            until=a.until is not None and self.encoding.size <= MOST_FULL,
         )
 
     @property
@@ -122,7 +132,11 @@ class Model:
         if self.by_client:
             return client_level.protocol(averaged_sites=self.config.algorithm.sites == "averaged")
         private = self.privacy is not None
-        return global_vi.protocol(private=private) if self.one_posterior else pvi.protocol(private=private)
+        return (
+            global_vi.protocol(private=private)
+            if self.one_posterior
+            else pvi.protocol(private=private, until=self.settings.until)
+        )
 
     def start(self) -> tuple[Server, ServerEffects]:
         """The server's machine with its first messages; where whole clients are protected, its account must be open."""
@@ -146,8 +160,8 @@ class Model:
     @property
     def load(self) -> Load:
         """What a client asks of a card."""
-        a, m = self.config.algorithm, self.config.model
-        full = m.covariance == "full"
+        a = self.config.algorithm
+        full = self.covariance == "full"
         if a.optimiser == "exact":
             kernels = ["glm.expectations_full" if full else "glm.expectations"]
         elif full:

@@ -18,6 +18,7 @@ from ...models.glm import Rows, metrics, tested
 from ...results.gaussian import Posterior
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
+from .arrival import Arrived, judged
 from .budget import steps_of_an_update
 from .keys import ONE_SHOT
 from .model import Model, Server
@@ -32,12 +33,14 @@ class Checked:
     weights : by importance weights
     content, notes : for summary.json: `loo`, where the job asks for it
     spread : the residuals' standard deviation in a linear job
+    arrived : how far q is from the posterior of all rows; None in a private job
     """
 
     weights: Reweighed | None = None
     content: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
     spread: float | None = None
+    arrived: Arrived | None = None
 
     @property
     def more(self) -> dict[str, Any]:
@@ -83,7 +86,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         arrays=_arrays(server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
-        verdict=_of_noise(model, estimate) if model.with_noise else _verdict(model, server, ended.checked.spread),
+        verdict=_of_noise(model, estimate) if model.with_noise else _verdict(model, server, ended.checked),
         clients={name: {"updates": int(updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
         chains=config.output.chains,
         draws=config.output.draws,
@@ -94,10 +97,16 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     )
 
 
-def _verdict(model: Model, server: Server, spread: float | None) -> Verdict:
-    """Whether q still moves, and whether its updates are far enough: from released numbers alone. In an open linear job also
-    whether the residuals' `spread` is what the job says."""
-    return _of_scale(model.config.model.scale, spread) or _of_movement(model, server)
+def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
+    """In an open job how far q is from the posterior of all rows, and in a linear one also whether the residuals' spread is what
+    the job says; else whether q still moves, and whether its updates are far enough, from released numbers alone."""
+    of_scale, arrived = _of_scale(model.config.model.scale, checked.spread), judged(model, checked.arrived)
+    if of_scale is not None:
+        return of_scale
+    if arrived is None or arrived.converged == "not judged":
+        moved = _of_movement(model, server)
+        return moved if arrived is None or moved.converged is False else arrived
+    return arrived
 
 
 def _of_movement(model: Model, server: Server) -> Verdict:

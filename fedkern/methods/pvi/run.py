@@ -21,7 +21,7 @@ from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
 from ...models.glm import Rows, metrics
 from ...results.plain import Record
-from . import own, publish, weights
+from . import arrival, own, publish, weights
 from .keys import Config
 from .model import Client, Model, Server
 from .stages import noisy_sums, trained
@@ -49,7 +49,9 @@ def fit(run: Run[Config]) -> Fit | None:
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))
     told = _noisy_sums(run, model, server, clients)
-    checked = weights.exchanged(run, model, server, {k: _rows(design) for k, design in designs.items()})
+    rows = {k: _rows(design) for k, design in designs.items()}
+    arrived = arrival.exchanged(run, model, server, rows)
+    checked = replace(weights.exchanged(run, model, server, rows), arrived=arrived)
     certificates = _certified(run, model)
     if server is None:
         return None
@@ -95,6 +97,7 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
             noise = {"mechanism": plan.mechanism, "source": model.source(k)}
             run.hooks.open_budget(k, plan)
             noise["design"] = model.design(model.names[k])
+        noise["tells"] = arrival.tells(run, model, _rows(design))
         local = Local(_rows(design).at(run.used.home), model.settings, k, row_ids=design.row_ids, n_threads=run.threads, **noise)
         clients[k] = model.client(k, local)
     return clients
@@ -114,9 +117,7 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
     return line
 
 
-def _noisy_sums(
-    run: Run[Config], model: Model, ended: Server | None, clients: Mapping[int, Client]
-) -> noise_aware.Server | None:
+def _noisy_sums(run: Run[Config], model: Model, ended: Server | None, clients: Mapping[int, Client]) -> noise_aware.Server | None:
     """What each client's noisy gradients add up to; at the server only, and None where nothing is made of them."""
     if not model.with_noise:
         return None

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...algorithms.exchanges import arrival as arrivals
 from ...algorithms.exchanges import certificates, column_notes, loo_sums, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.pvi import global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
+from ...algorithms.pvi.settings import looks
 from ...data.design import check_header, describe
 from ...jobs import few, incomplete, memory, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
 from ...privacy.plan import Plan
-from . import budget
+from . import arrival, budget
 from .keys import Config
 from .model import Model
 
@@ -26,6 +28,7 @@ MAY_SEND = (
     *exchange.PROTOCOL.to_server,
     *pvi.PROTOCOL.to_server,
     *global_vi.protocol(private=False).to_server,
+    *arrivals.PROTOCOL.to_server,
     *terms.OF_Q.to_server,
     *loo_sums.PROTOCOL.to_server,
     *noise_aware.PROTOCOL.to_server,
@@ -45,7 +48,9 @@ def stages(model: Model) -> list[Stage]:
     sums = [noisy_sums(model)] if model.with_noise else []
     before = [*incomplete.stages(model.config), *notes]
     output = model.config.output
-    after = ([weighed(model)] if output.reweigh else []) + ([left_out()] if output.loo else [])
+    judged = arrival.stage(model)
+    after = [] if judged is None else [judged]
+    after += ([weighed(model)] if output.reweigh else []) + ([left_out()] if output.loo else [])
     return [*before, trained(model), *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
 
 
@@ -53,8 +58,9 @@ def trained(model: Model) -> Stage:
     """The rounds."""
     settings = model.settings
     by_chance = settings.schedule in ("random", "asynchronous") and not model.by_client
-    sizes = settings.sizes(model.encoding.size)
-    late = {}
+    d = model.encoding.size
+    sizes = settings.sizes(d) | ({"t": d * (d + 1) // 2} if settings.until else {})
+    late = dict.fromkeys((arrivals.AskSlope, arrivals.Slope), len(looks(settings.rounds or 0))) if settings.until else {}
     if settings.schedule == "asynchronous" and settings.rounds:  # when the rounds end, clients are still at work
         late = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + 1)
     return Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance)
@@ -113,17 +119,25 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     config = model.config
     a, m, d = config.algorithm, config.model, model.encoding.size
     schedule = "synchronous" if model.by_client else a.schedule
-    yield f"job      {config.job.method}, variant {a.variant}, {schedule}, rounds = {config.job.rounds}, seed {config.job.seed}"
-    yield f"model    {m.family}, {m.covariance} covariance, prior precision {m.prior_precision:g}"
+    yield f"job      {config.job.method}, variant {a.variant}, {schedule}, {_rounds(model)}, seed {config.job.seed}"
+    yield f"model    {m.family}, {model.covariance} covariance, prior precision {m.prior_precision:g}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
     yield f"columns  {d} coefficients{more}; response {model.encoding.response}"
-    yield from few.rotation(config, d)
+    yield from few.curvature(config, d)
+
+
+def _rounds(model: Model) -> str:
+    s, rounds = model.settings, model.config.job.rounds
+    if not s.until:
+        return f"rounds = {rounds}"
+    at = ", ".join(map(str, looks(s.rounds or 0)))
+    return f"rounds until q is where the posterior of all rows is, at most {rounds} (asked after {at})"
 
 
 def _memory(model: Model) -> tuple[float, float]:
     """Bytes at the server and at a client, of a model's precision matrices."""
-    if model.config.model.covariance != "full":
+    if model.covariance != "full":
         return 0.0, 0.0
     d2 = float(model.encoding.size) ** 2
     return memory.NUMBER * d2 * (8 + 2 * len(model.names)), memory.NUMBER * d2 * 8

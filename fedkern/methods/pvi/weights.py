@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...algorithms.core.messages import Message
 from ...algorithms.core.rounds import in_order, summed
 from ...algorithms.exchanges import loo_sums, terms
+from ...algorithms.exchanges.rounding import DIGITS
 from ...algorithms.pvi import machine as pvi
 from ...errors import owned
 from ...jobs.run import Run
@@ -54,8 +55,9 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         q, prior = pvi.released(server), model.prior
         theta = _shared(model, q)
         ratios = summed(in_order(told.replies)) + prior.log_density(theta) - q.log_density(theta)
+        rounding = len(run.names) * 10.0**-DIGITS  # of the answers
         suffix = "_std" if model.encoding.standardised else ""
-        found = reweighed([label(name, suffix) for name in model.encoding.names], theta, ratios)
+        found = reweighed([label(name, suffix) for name in model.encoding.names], theta, ratios, rounding)
         spread = _spread(model, q, theta, float(np.mean(summed(in_order(told.replies)))))
     if not run.config.output.loo:
         return Checked(found, None, tuple(notes), spread)

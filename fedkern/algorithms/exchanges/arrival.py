@@ -1,0 +1,183 @@
+"""After an open partitioned job: is its q where the posterior of all rows is, with the width that this has?
+
+That q moves no more is no proof: damped rounds of many clients move by little however far they are from the end. Each client
+sends the gradient, in the mean, of its expected log-likelihood at the released q, and X'WX, its curvature; with the prior's these
+are a Newton step, whose length says how far away q is, and standard deviations. X'WX of few rows is these rows up to a rotation:
+a client with no more than twice as many rows as there are coefficients does not tell its own, unless its sites have told it
+already, or the job lowers the least number of rows. Source: docs/concepts/convergence.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...models.expfam import Gaussian, unpack
+from ..core import once
+from ..core.messages import (
+    FEWER,
+    LIKELIHOOD,
+    ROTATED,
+    ClientEffects,
+    ClientLost,
+    Event,
+    Message,
+    RemoteFault,
+    ServerEffects,
+    Tells,
+)
+from ..core.persistent import PersistentMap, PersistentSet
+
+Array = NDArray[np.float64]
+
+LARGEST = 1e100  # of a number: products of two are finite
+AWAY = 0.1  # sds that q's mean may be off, in its own and in exact ones
+WIDTH = 0.9  # of exact standard deviations, that q's must have, and 1 / WIDTH the most
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far q is from the posterior of all rows: (d,) what its mean lacks, by Newton; sds by the curvature of all rows; q's."""
+
+    step: Array
+    exact: Array
+    own: Array
+
+    @property
+    def away(self) -> Array:
+        """(d,) in the smaller sd."""
+        found: Array = np.abs(self.step) / np.minimum(self.exact, self.own)
+        return found
+
+    @property
+    def width(self) -> Array:
+        """(d,) q's sds over the exact ones."""
+        found: Array = self.own / self.exact
+        return found
+
+    @property
+    def there(self) -> bool:
+        """Whether there is nothing to be gained."""
+        return bool(self.away.max() <= AWAY and self.width.min() >= WIDTH and self.width.max() <= 1 / WIDTH)
+
+
+def newton(prior: Gaussian, q: Gaussian, told: Mapping[int, Slope]) -> Step | None:
+    """From what all clients have told, added in their order; None where that is no curvature of a posterior."""
+    d, one = q.d, [told[k] for k in sorted(told)]
+    gradient, packed = (np.sum([getattr(each, name) for each in one], axis=0) for name in ("gradient", "curvature"))
+    P = prior.P if prior.diagonal else np.diag(prior.P)
+    A = np.diag(P) + (packed[:, np.newaxis] if d == 1 else unpack(packed, d))
+    try:
+        covariance = np.linalg.inv(A)
+        with np.errstate(invalid="ignore"):
+            exact = np.sqrt(np.diag(covariance))
+    except np.linalg.LinAlgError:
+        return None
+    if not np.isfinite(exact).all():
+        return None
+    return Step(covariance @ (gradient + prior.h - P * q.mean), exact, q.sd)
+
+
+@dataclass(frozen=True)
+class AskSlope(Message, kind=190):
+    """Server to client: at this q, shift and packed precision."""
+
+    round: int
+    h: Annotated[Array, "d"]
+    P: Annotated[Array, "p"]
+
+
+@dataclass(frozen=True)
+class Slope(Message, kind=191, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
+    """Client to server: gradient of its expected log-likelihood in q's mean, and X'WX, the lower triangle row by row; all numbers
+    are 0, and `told` is, where it has too few rows for that."""
+
+    round: int
+    told: int
+    gradient: Annotated[Array, "d"]
+    curvature: Annotated[Array, "t"]
+
+
+@dataclass(frozen=True)
+class Client:
+    """`slope` computes gradient and packed curvature at a q; None where it tells nothing."""
+
+    slope: Callable[[AskSlope], tuple[Array, Array]] | None
+
+
+@dataclass(frozen=True)
+class Server:
+    """`asks` is False where a client is lost already; `silent`: those that told nothing; `dropped`: client -> why its numbers are
+    nobody's."""
+
+    n_clients: int
+    asks: bool
+    replies: PersistentMap[int, Slope] = field(default_factory=PersistentMap)
+    silent: PersistentSet[int] = field(default_factory=PersistentSet)
+    lost: PersistentSet[int] = field(default_factory=PersistentSet)
+    dropped: PersistentMap[int, str] = field(default_factory=PersistentMap)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everybody was asked, and has told its numbers."""
+        return self.asks and len(self.replies) == self.n_clients
+
+
+def start(n_clients: int, question: AskSlope | None) -> tuple[Server, ServerEffects]:
+    """Asks everybody, or nobody."""
+    return Server(n_clients, question is not None), [] if question is None else once.ask(n_clients, question)
+
+
+def finished(state: Server) -> bool:
+    """Whether everybody who still lives has answered."""
+    return not state.asks or once.heard_of_all({*state.replies, *state.silent}, state.lost, state.n_clients, state.dropped)
+
+
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
+    """The numbers, or zeros where nothing may be told."""
+    if not isinstance(event, AskSlope):
+        raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    return state, [answer(event, state.slope)]
+
+
+def answer(asked: AskSlope, slope: Callable[[AskSlope], tuple[Array, Array]] | None) -> Slope:
+    """What a client says; nothing, in so many zeros, where it has no `slope`."""
+    if slope is None:
+        d = len(asked.h)
+        return Slope(asked.round, 0, np.zeros(d), np.zeros(d * (d + 1) // 2))
+    gradient, curvature = slope(asked)
+    if not _bounded(gradient, curvature):
+        gradient, curvature = np.full_like(gradient, 2 * LARGEST), np.zeros_like(curvature)
+    return Slope(asked.round, 1, gradient, curvature)
+
+
+def possible(told: Slope) -> bool:
+    """Whether rows can have such numbers."""
+    d = np.arange(len(told.gradient))
+    diagonal = told.curvature[d * (d + 3) // 2]
+    return told.told == 1 and _bounded(told.gradient, told.curvature) and bool((diagonal >= 0).all())
+
+
+def _bounded(*numbers: Array) -> bool:
+    return all(np.abs(one).max(initial=0) <= LARGEST for one in numbers)  # NaN is not
+
+
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """One client's numbers, or its loss. The fit is done: numbers that cannot be end no job, which then judges nothing."""
+    if isinstance(event, ClientLost):
+        return replace(state, lost=state.lost | {event.client}), []
+    known = (state.replies, state.silent, state.dropped)
+    if not isinstance(event, Slope) or any(sender in those for those in known):
+        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+    if event.told == 0:
+        return replace(state, silent=state.silent | {sender}), []
+    if not possible(event):
+        return replace(state, dropped=state.dropped.plus(sender, "its gradient or its X'WX is none that rows can have")), []
+    return once.with_reply(state, sender, event), []
+
+
+PROTOCOL = once.protocol("arrival", (AskSlope,), (Slope,), server_receive, client_receive, finished)

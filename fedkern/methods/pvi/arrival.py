@@ -1,0 +1,144 @@
+"""Whether the released q of an open job is where the posterior of all rows is, and as wide: a Newton step, and its curvature.
+
+With g the gradient of sum E_q[l] - KL(q || prior) in q's mean and A = prior precision + X'WX its curvature, A^-1 g is how far
+away the end is, to first order; and the standard deviations at the end are the roots of A^-1's diagonal. Those of a diagonal q
+are 1 / sqrt(A_dd), whatever its columns have to do with each other. Source: docs/concepts/convergence.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.exchanges import arrival
+from ...algorithms.exchanges.arrival import AWAY, WIDTH
+from ...algorithms.pvi import machine as pvi
+from ...algorithms.pvi.local import slope
+from ...errors import owned
+from ...jobs import few
+from ...jobs.run import Run
+from ...jobs.stage import Stage
+from ...models.expfam import Gaussian, pack, unpack
+from ...models.glm import Rows
+from ...results.verdict import Verdict, not_judged
+from . import keys
+from .keys import Config
+from .model import Model, Server
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """How far q is from the posterior of all rows: a step, or `why` that is not known."""
+
+    step: arrival.Step | None
+    why: str = ""
+
+
+def stage(model: Model) -> Stage | None:
+    """The exchange; None in a private job, and where there are too many coefficients."""
+    d = model.encoding.size
+    if model.privacy is not None or d > keys.MOST_FULL:
+        return None
+    return Stage(arrival.PROTOCOL, {**model.settings.sizes(d), "t": d * (d + 1) // 2})
+
+
+def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Arrived | None:
+    """What is found, at the server's place; None elsewhere, and in a private job."""
+    if model.privacy is not None:
+        return None
+    asked = stage(model)
+    if asked is None:
+        why = f"it has {model.encoding.size} coefficients, and X'WX is asked for up to {keys.MOST_FULL}"
+        return Arrived(None, why)
+    question = None
+    if server is not None and not server.lost:
+        q = pvi.released(server)
+        question = arrival.AskSlope(0, q.h, pack(q.P))
+    clients = {k: client(run, model, k, own) for k, own in rows.items()}
+    told, _ = run.exchange(asked, lambda: arrival.start(len(run.names), question), clients)
+    return None if told is None or server is None else _found(model, pvi.released(server), told)
+
+
+def client(run: Run[Config], model: Model, k: int, rows: Rows) -> arrival.Client:
+    """A client that tells its gradient and X'WX, or nothing where it has too few rows."""
+
+    def answer(asked: arrival.AskSlope) -> tuple[Array, Array]:
+        with owned(k):
+            return slope(rows, model.settings, Gaussian(asked.h, unpack(asked.P, model.encoding.size)), run.threads)
+
+    return arrival.Client(answer if tells(run, model, rows) else None)
+
+
+def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
+    """Whether a client of an open job may tell its X'WX. With a full covariance its sites tell it, and it was counted before."""
+    if model.privacy is not None:
+        return False
+    counting = len(rows) if rows.weights is None else int((rows.weights != 0).sum())
+    return model.covariance == "full" or few.may_tell_curvature(run.config, counting, model.encoding.size)
+
+
+def _found(model: Model, q: Gaussian, told: arrival.Server) -> Arrived:
+    names = model.names
+    if not told.asks or told.lost:
+        return Arrived(None, "a client was lost before it was asked for its gradient")
+    if told.dropped:
+        k, why = min(told.dropped.items())
+        return Arrived(None, f"client {names[k]!r} is not in it, for {why}")
+    if told.silent:
+        k = min(told.silent)
+        return Arrived(
+            None,
+            f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than two a "
+            "coefficient are wanted), without which nobody knows how wide the posterior of all rows is",
+        )
+    step = arrival.newton(model.prior, q, told.replies)
+    return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior")
+
+
+def judged(model: Model, found: Arrived | None) -> Verdict | None:
+    """What is said first of an open job's q; None in a private one."""
+    if found is None:
+        return None
+    step = found.step
+    if step is None:
+        return not_judged(found.why)
+    names, away, width = model.encoding.names, step.away, step.width
+    worst, narrow, wide = int(np.argmax(away)), int(np.argmin(width)), int(np.argmax(width))
+    at = f"{names[worst]} is {away[worst]:.2g} sd from where the posterior of all rows has it (wanted {AWAY:g})"
+    correlated = ""
+    if width[narrow] < WIDTH and model.covariance == "diagonal":
+        correlated = (
+            f"standard deviations are at least {1 / width[narrow]:.2g} times too narrow (columns are correlated), that of "
+            f"{names[narrow]} most; {_remedy_of_width(model)}"
+        )
+    if away[worst] > AWAY:
+        return Verdict(False, f"{at}; {correlated or _remedy(model)}", names[worst])
+    if correlated:
+        return Verdict(False, correlated, names[narrow])
+    if width[narrow] < WIDTH or width[wide] > 1 / WIDTH:
+        off = narrow if width[narrow] < WIDTH else wide
+        why = f"the sd of {names[off]} is {width[off]:.2f} times that of the posterior of all rows"
+        return Verdict(False, f"{why} (wanted {WIDTH:g} to {1 / WIDTH:.2f}); {_remedy(model)}", names[off])
+    return Verdict("settled", f"{at}, sds are {width[narrow]:.2f} to {width[wide]:.2f} times its own", names[worst])
+
+
+def _remedy_of_width(model: Model) -> str:
+    full = 'take model.covariance = "full"'
+    if model.one_posterior:
+        return f'{full} with algorithm.variant = "pvi"'
+    return full
+
+
+def _remedy(model: Model) -> str:
+    """What brings q nearer."""
+    a = model.config.algorithm
+    if a.variant in keys.ONE_SHOT:
+        return f'"{a.variant}" only combines posteriors: take algorithm.variant = "pvi"'
+    if a.optimiser != "exact" and a.variant != "global-vi":
+        return 'give it more job.rounds, or algorithm.optimiser = "exact"'
+    return "give it more job.rounds"

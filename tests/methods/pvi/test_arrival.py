@@ -1,0 +1,289 @@
+"""The first line of an open job says whether q is where the posterior of all rows is, and not whether it stands still."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+import fedkern
+from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.exchanges import arrival
+from fedkern.algorithms.pvi import machine
+from fedkern.algorithms.pvi.settings import Settings
+from fedkern.errors import JobError, LostPeer
+from fedkern.models.expfam import Gaussian
+from fedkern.results.result import Result
+from support import interrupted
+from support.wires import checked_and_run
+
+SITES, ROWS = 8, 100
+
+
+def sites(m: int = SITES, n: int = ROWS) -> list[pd.DataFrame]:
+    """Age and its square, which hang together at .99, as in any study."""
+    random = np.random.default_rng(3)
+    found = []
+    for _ in range(m):
+        age = random.uniform(30, 80, n)
+        y = random.random(n) < expit(-4 + 0.1 * (age - 30) - 0.0008 * (age - 30) ** 2)
+        found.append(pd.DataFrame({"age": age, "square": age**2, "y": y.astype(int)}))
+    return found
+
+
+def job(folder: Path, frames: list[pd.DataFrame], **sections: Any) -> dict[str, Any]:
+    for k, frame in enumerate(frames):
+        frame.to_csv(folder / f"s{k}.csv", index=False)
+    tables: dict[str, Any] = {"job": {"method": "pvi", "seed": 4}, "output": {"reweigh": False}}
+    tables["data"] = {"clients": [str(folder / f"s{k}.csv") for k in range(len(frames))], "response": "y"}
+    return {**tables, **{name: {**tables.get(name, {}), **keys} for name, keys in sections.items()}}
+
+
+def exact(frames: list[pd.DataFrame], result: Result) -> tuple[np.ndarray, np.ndarray]:
+    """Mode and curvature's sds of all rows together, on the model's scale, by SciPy."""
+    pooled = pd.concat(frames)
+    columns = {c["name"]: c for c in result.summary["encoding"]["columns"]}
+    X = np.column_stack([np.ones(len(pooled))] + [(pooled[n] - c["center"]) / c["scale"] for n, c in columns.items()])
+    y = pooled["y"].to_numpy()
+
+    def bound(theta: np.ndarray) -> float:
+        eta = X @ theta
+        return float(np.logaddexp(0, eta).sum() - y @ eta + theta @ theta / 2)
+
+    mode = minimize(bound, np.zeros(3), method="BFGS", options={"gtol": 1e-9}).x
+    p = expit(X @ mode)
+    return mode, np.sqrt(np.diag(np.linalg.inv(X.T @ ((p * (1 - p))[:, None] * X) + np.eye(3))))
+
+
+@pytest.mark.parametrize("rounds", [20, 100, pytest.param(400, marks=pytest.mark.nightly)])
+def test_eight_sites_that_stand_still_far_from_the_end(rounds: int, tmp_path: Path) -> None:
+    """It moves by a few hundredths of its sd, and its mean is more than a whole exact sd off."""
+    frames = sites()
+    found = fedkern.run(
+        job(
+            tmp_path,
+            frames,
+            job={"rounds": rounds},
+            model={"covariance": "diagonal"},
+            algorithm={"schedule": "synchronous"},
+        )
+    )
+    summary = found.summary
+    assert summary["converged"] is False
+    mode, sd = exact(frames, found)
+    q = found.posterior.q  # type: ignore[union-attr]
+    off = np.abs(q.mean - mode) / np.minimum(sd, q.sd)
+    assert off.max() > 0.5
+    said = float(summary["verdict"].split(" is ")[1].split(" sd ")[0])
+    assert said == pytest.approx(off.max(), rel=0.15), "a mode is not quite a mean"
+    assert "times too narrow (columns are correlated)" in summary["verdict"]
+    narrow = float(summary["verdict"].split("at least ")[1].split(" times")[0])
+    assert narrow == pytest.approx((sd / q.sd).max(), rel=0.05)
+
+
+def test_what_changes_nothing_gives_the_posterior_of_all_rows(tmp_path: Path) -> None:
+    frames = sites()
+    found = fedkern.run(job(tmp_path, frames, job={"rounds": 8}))
+    assert found.summary["converged"] == "settled"
+    mode, sd = exact(frames, found)
+    q = found.posterior.q  # type: ignore[union-attr]
+    assert not q.diagonal
+    assert (np.abs(q.mean - mode) < 0.15 * sd).all(), "a mode is not quite a mean"
+    np.testing.assert_allclose(q.sd, sd, rtol=0.05)
+
+
+def test_a_diagonal_q_of_correlated_columns_says_so_and_names_the_remedy(tmp_path: Path) -> None:
+    found = fedkern.run(job(tmp_path, sites(), job={"rounds": 30}, model={"covariance": "diagonal"}))
+    verdict = found.summary["verdict"]
+    assert verdict.startswith("not converged: standard deviations are at least 5.8 times too narrow (columns are correlated)")
+    assert 'take model.covariance = "full"' in verdict
+    ended = fedkern.run(job(tmp_path, sites(), job={"rounds": 30}, model={"covariance": "full"}))
+    assert ended.summary["converged"] == "settled"
+
+
+def test_columns_that_are_not_correlated_need_no_more_than_a_diagonal(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    frames = [pd.DataFrame({"a": random.normal(size=80), "y": random.integers(0, 2, 80)}) for _ in range(2)]
+    found = fedkern.run(job(tmp_path, frames, model={"covariance": "diagonal"}))
+    assert found.summary["converged"] == "settled"
+
+
+def small(folder: Path, n: int, **sections: Any) -> dict[str, Any]:
+    """Ten columns, eleven coefficients; one client with n rows beside two of a hundred."""
+    random = np.random.default_rng(1)
+    frames = []
+    for rows in (100, n, 100):
+        X = random.normal(size=(rows, 10))
+        frames.append(pd.DataFrame(X, columns=[f"x{j}" for j in range(10)]).assign(y=np.arange(rows) % 2))
+    return job(folder, frames, **sections)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_client_with_two_rows_a_coefficient_is_refused_where_sites_are_full(check: bool, tmp_path: Path) -> None:
+    """Its first sites would be its rows; what leaves it before is nothing."""
+    act = fedkern.check if check else fedkern.run
+    with pytest.raises(JobError) as fault:
+        act(small(tmp_path, 22))
+    told = str(fault.value)
+    assert "client 's1' has too few rows for a full covariance, at most 2 a coefficient" in told
+    assert 'take model.covariance = "diagonal" or fewer columns, or pool it with another site' in told
+    assert " 22 " not in told.split("s1.csv")[0], "others do not read how many it has"
+    act(small(tmp_path, 23))
+
+
+def test_the_refusals_remedies_work(tmp_path: Path) -> None:
+    fedkern.run(small(tmp_path, 22, data={"ignore": ["x9"]}))
+    left = fedkern.run(small(tmp_path, 22, data={"small": "leave-out"}))
+    assert [*left.summary["clients"]] == ["s0", "s2"]
+    lowered = fedkern.run(small(tmp_path, 22, data={"least_rows": 19}))
+    assert lowered.summary["converged"] == "settled"
+    found = fedkern.run(small(tmp_path, 22, model={"covariance": "diagonal"}))
+    assert found.summary["converged"] == "not judged"
+    assert "client 's1' has too few rows to tell X'WX of 11 coefficients" in found.summary["verdict"]
+
+
+def test_levels_count_as_coefficients(tmp_path: Path) -> None:
+    """An intercept, a slope and eight levels are ten coefficients, of which the declared ones need not be in a file."""
+    random = np.random.default_rng(1)
+
+    def site(n: int) -> pd.DataFrame:
+        ward = [f"w{j % 4}" for j in range(n)]
+        return pd.DataFrame({"ward": ward, "x": random.normal(size=n), "y": random.integers(0, 2, n)})
+
+    declared = {"columns": {"ward": {"levels": [f"w{j}" for j in range(8)]}}}
+    with pytest.raises(JobError, match="client 's1' has too few rows for a full covariance"):
+        fedkern.check(job(tmp_path, [site(200), site(20)], data=declared))
+    fedkern.check(job(tmp_path, [site(200), site(21)], data=declared))
+    fedkern.check(job(tmp_path, [site(200), site(20)]))
+
+
+def test_a_client_that_may_not_tell_sends_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[arrival.Slope] = []
+    kept = arrival.client_receive
+
+    def receive(state: Any, event: Any) -> Any:
+        state, effects = kept(state, event)
+        sent.extend(effects)
+        return state, effects
+
+    monkeypatch.setattr(arrival, "PROTOCOL", replace(arrival.PROTOCOL, client_receive=receive))
+    fedkern.run(small(tmp_path, 22, model={"covariance": "diagonal"}))
+    assert [one.told for one in sent] == [1, 0, 1]
+    assert not sent[1].gradient.any()
+    assert not sent[1].curvature.any()
+    assert sent[0].curvature.any()
+
+
+def test_check_says_the_rule_and_lists_the_exchange(tmp_path: Path) -> None:
+    text = "\n".join(fedkern.check(small(tmp_path, 30)))
+    assert "full covariance" in text
+    assert "a client's full site is X'WX of its rows, and its labels; one with at most 22 rows" in text
+    assert "Slope" in text
+    checked_and_run(small(tmp_path, 30), tmp_path / "out")
+    assert "Slope" in "\n".join(fedkern.check(small(tmp_path, 30, model={"covariance": "diagonal"})))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (arrival.Slope(0, 2, np.zeros(1), np.ones(1)), "none that rows can have"),
+        (arrival.Slope(0, 1, np.full(1, np.nan), np.ones(1)), "none that rows can have"),
+        (arrival.Slope(0, 1, np.zeros(1), -np.ones(1)), "none that rows can have"),
+    ],
+)
+def test_numbers_that_cannot_be_end_no_job(wrong: arrival.Slope, why: str) -> None:
+    state, effects = arrival.start(2, arrival.AskSlope(0, np.zeros(1), np.ones(1)))
+    assert len(effects) == 2
+    state, _ = arrival.server_receive(state, 0, wrong)
+    assert why in state.dropped[0]
+    state, _ = arrival.server_receive(state, 1, ClientLost(1))
+    assert arrival.finished(state)
+    assert not state.complete
+    with pytest.raises(RemoteFault):
+        arrival.server_receive(state, 0, wrong)
+
+
+def test_a_private_job_is_asked_nothing(tmp_path: Path) -> None:
+    privacy = {"epsilon": 8.0, "delta": 1e-5, "clip": 2.0, "noise_multiplier": 2.0, "sampling_rate": 0.5, "noise_source": "keyed"}
+    columns = {f"x{j}": {"center": 0.0, "scale": 1.0} for j in range(10)}
+    tables = small(tmp_path, 22, privacy=privacy, data={"columns": columns}, job={"rounds": 1})
+    del tables["output"]
+    text = "\n".join(fedkern.check(tables))
+    assert "diagonal covariance" in text
+    assert "Slope" not in text
+
+
+UNTIL = {"rounds": "until"}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rounds"), [("sequential", 3), ("synchronous", 12), ("random", 3)], ids=["sequential", "synchronous", "random"]
+)
+def test_rounds_end_when_q_has_arrived(schedule: str, rounds: int, tmp_path: Path) -> None:
+    """And not before: q is then where a job of that many rounds leaves it, which says "settled" too."""
+    tables = job(tmp_path, sites(), job=UNTIL, algorithm={"schedule": schedule})
+    found = checked_and_run(tables, tmp_path / "out")
+    assert (found.stop, found.summary["converged"]) == ("settled", "settled")
+    assert found.summary["rounds"] == rounds
+    given = fedkern.run(job(tmp_path, sites(), job={"rounds": rounds}, algorithm={"schedule": schedule}))
+    assert given.summary["parameters"] == found.summary["parameters"]
+    if rounds > 3:
+        before = fedkern.run(job(tmp_path, sites(), job={"rounds": rounds // 2}, algorithm={"schedule": schedule}))
+        assert before.summary["converged"] is False
+
+
+def test_where_it_does_not_arrive_the_last_round_ends_it(tmp_path: Path) -> None:
+    tables = job(tmp_path, sites(), job=UNTIL, algorithm={"until": {"max_rounds": 7}}, model={"covariance": "diagonal"})
+    found = fedkern.run(tables)
+    assert (found.stop, found.summary["rounds"], found.summary["converged"]) == ("rounds", 7, False)
+
+
+def test_a_private_job_has_no_until(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="is for open jobs with variant"):
+        fedkern.check(job(tmp_path, sites(), job=UNTIL, algorithm={"variant": "global-vi"}))
+
+
+EIGHT = '[data]\nclients = ["s*.csv"]\nresponse = "y"\n[algorithm]\nschedule = "synchronous"\n'
+
+
+@pytest.mark.parametrize("how", ["stop", "crash"])
+@pytest.mark.parametrize("after", [24, 25, 30, 60])
+def test_a_resumed_run_ends_where_the_uninterrupted_one_does(how: str, after: int, tmp_path: Path) -> None:
+    """Interrupted at the question of round 3, before its first answer or after some, or between two questions."""
+    job(tmp_path, sites())
+    path = tmp_path / "job.toml"
+    path.write_text(EIGHT)
+    whole = interrupted.run(path, tmp_path / "whole")
+    with pytest.raises((LostPeer, interrupted.Crash)):
+        interrupted.run(path, tmp_path / "out", **{how: after})
+    again = interrupted.run(path, tmp_path / "out", resume=True)
+    assert (again.stop, again.summary["rounds"]) == ("settled", 12)
+    assert again.summary["digest"] == whole.summary["digest"]
+
+
+def test_a_client_that_is_lost_while_it_is_asked_ends_no_job() -> None:
+    settings = Settings(rounds=7, until=True, schedule="synchronous", optimiser="exact")
+    prior = Gaussian(np.zeros(2), np.ones(2))
+    state, effects = machine.start(settings, prior, 2)
+    for _ in range(3):
+        for k, question in effects:
+            if isinstance(question, machine.QUpdate):
+                delta = machine.SiteDelta(question.round, question.version, 0, np.ones(2), np.ones(2))
+                state, effects = machine.server_receive(state, k, delta)
+    assert [type(question) for _, question in effects if not isinstance(question, machine.SiteApplied)] == [arrival.AskSlope] * 2
+    with pytest.raises(RemoteFault, match="it was not asked of it"):
+        machine.server_receive(state, 0, arrival.Slope(1, 1, np.zeros(2), np.ones(3)))
+    told = arrival.Slope(3, 1, np.zeros(2), np.array([1.0, 0.0, 1.0]))
+    state, effects = machine.server_receive(state, 0, told)
+    assert effects == []
+    saved = machine.save(state)
+    assert machine.load(machine.start(settings, prior, 2)[0], saved).looked == 3
+    state, effects = machine.server_receive(state, 1, ClientLost(1))
+    assert state.stop is None
+    assert [(k, type(question)) for k, question in effects] == [(0, machine.QUpdate)], "one that is left goes on"
