@@ -8,14 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..algorithms.core.messages import FEW, FEW_OR_FULL, FEWER, NOISED, ONE_OR_TWO, TWO, Message, Tells, schema
+from ..algorithms.core.messages import (
+    FEW,
+    FEW_AREAS,
+    FEW_OR_FULL,
+    FEW_OR_SUMS,
+    FEWER,
+    NOISED,
+    ONE_OR_TWO,
+    TWO,
+    Message,
+    Tells,
+    schema,
+)
 from ..algorithms.exchanges.columns import NAMES, SchemaReply
 from ..models.encoding import Spec
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .stage import Stage
 
 PAGE = "docs/concepts/disclosure.md"
-MOST = {ONE_OR_TWO: 2, TWO: 2, FEW: LEAST_ROWS - 1, FEW_OR_FULL: LEAST_ROWS - 1}  # rows up to which it is so
+# Rows up to which it is so.
+MOST = {ONE_OR_TWO: 2, TWO: 2, FEW_AREAS: 2, FEW: LEAST_ROWS - 1, FEW_OR_FULL: LEAST_ROWS - 1, FEW_OR_SUMS: LEAST_ROWS - 1}
 
 
 def tells(kind: type[Message], spec: Spec) -> Tells:
@@ -75,6 +88,7 @@ def _still(kind: type[Message], told: Tells, kinds: Mapping[type[Message], Mappi
         return least <= 1 + max(kinds[kind][symbol] for field in schema(kind).values() for symbol in field.shape[-1:])
     sizes = kinds[kind]
     full = told.where == FEW_OR_FULL and sizes["p"] > sizes["d"]  # more numbers than a diagonal: its eigenvectors are told
+    full = full or told.where == FEW_OR_SUMS  # round for round another square of X
     return least <= max(MOST[told.where], sizes["d"] if full else 0)
 
 

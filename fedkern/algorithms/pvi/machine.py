@@ -23,14 +23,14 @@ from ..core.messages import Protocol, Refused, Saved
 from .client import Client, client, client_receive
 from .client import load as load_client
 from .client import save as save_client
-from .messages import QUpdate, SiteApplied, SiteDelta
+from .messages import QUpdate, ScaledQUpdate, ScaledSiteDelta, SiteApplied, SiteDelta
 from .server import Server, finished, moved, released, server_receive, start
 from .server import load as load_server
 from .server import save as save_server
 from .settings import Settings
 
 __all__ = [
-    "PROTOCOL", "Client", "QUpdate", "Refused", "Server", "Settings", "SiteApplied", "SiteDelta", "client", "client_receive",
+    "PROTOCOL", "SCALED", "Client", "QUpdate", "Refused", "Server", "Settings", "SiteApplied", "SiteDelta", "client", "client_receive",
     "finished", "load", "moved", "protocol", "released", "save", "server_receive", "start",
 ]  # fmt: skip
 
@@ -53,6 +53,12 @@ PROTOCOL: Protocol[Server, Client] = Protocol(
 )
 
 
-def protocol(*, private: bool) -> Protocol[Server, Client]:
+# Of a job that learns its scale.
+SCALED: Protocol[Server, Client] = replace(PROTOCOL, to_client=(ScaledQUpdate, SiteApplied), to_server=(ScaledSiteDelta,))
+
+
+def protocol(*, private: bool, learn_scale: bool = False) -> Protocol[Server, Client]:
     """The protocol with only the messages that a job can send: without a budget nobody refuses."""
+    if learn_scale:
+        return SCALED
     return PROTOCOL if private else replace(PROTOCOL, to_server=(SiteDelta,))

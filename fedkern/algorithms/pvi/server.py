@@ -18,6 +18,7 @@ from ..core.averaging import Trajectory
 from ..core.messages import SERVER, ClientLost, Event, Refused, RemoteFault, Saved, ServerEffects, array, evolve
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import active, flags, members, to_each
+from . import scale
 from .messages import LARGEST, QUpdate, SiteApplied, SiteDelta
 from .settings import Settings
 from .sites import Sites
@@ -73,6 +74,7 @@ class Server:
     refused, capped, lost : clients that will not be asked again, and why
     halvings, rejected : how often the guard on q halved alpha; deltas it refused altogether
     trajectory : see `point_of`
+    residuals : client -> what it said last of its residuals, in a job that learns its scale
     """
 
     settings: Settings
@@ -95,6 +97,7 @@ class Server:
     lost: PersistentSet[int] = field(default_factory=PersistentSet)
     halvings: int = 0
     rejected: int = 0
+    residuals: PersistentMap[int, scale.Residuals] = field(default_factory=PersistentMap)
 
     @property
     def site_h(self) -> Vector:
@@ -226,6 +229,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     effects: ServerEffects = []
     if isinstance(event, SiteDelta):
         _check(state, sender, event)
+        state = evolve(state, residuals=scale.heard(state.residuals, sender, event, state.settings))
         state, effects = _take(state, sender, event)
     state = evolve(state, waiting=state.waiting.minus(sender))
     if state.settings.schedule == "synchronous" and not state.waiting and state.pending:
@@ -274,7 +278,7 @@ def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[
     d = state.prior.d
     dP = unpack(np.sum([deltas[k][1] for k in clients], axis=0), d)
     alpha = 1.0
-    while alpha >= SMALLEST_ALPHA and not keeps_proper(state.q.P, dP, alpha):
+    while alpha >= SMALLEST_ALPHA and not keeps_proper(state.q.P, dP / state.sites.variance, alpha):
         alpha /= 2
     state = evolve(state, in_round=state.in_round + len(clients), halvings=state.halvings + int(-np.log2(alpha)))
     weight = alpha if alpha >= SMALLEST_ALPHA else 0.0
@@ -296,7 +300,7 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
     """The next questions of the schedule; none while an answer is awaited (but asynchronous clients, of whom these are `free`,
     don't wait for each other).
     """
-    schedule = state.settings.schedule
+    schedule, before = state.settings.schedule, state.round
     if state.waiting and schedule != "asynchronous":
         return state, []
     if schedule == "sequential":
@@ -307,6 +311,8 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
         state = evolve(state, next=state.n_clients if client is None else client)
     elif state.in_round >= (1 if schedule == "synchronous" else state.n_clients):
         state = evolve(state, round=state.round + 1, in_round=0)
+    if state.round > before and state.residuals:
+        state = _rescaled(state)
     if state.stop:
         return state, []
     if schedule == "sequential":
@@ -315,6 +321,12 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
         state, client = _draw(state)
         return _question(state, [client])
     return _question(state, state.active if schedule == "synchronous" else [k for k in free if state.is_active(k)])
+
+
+def _rescaled(state: Server) -> Server:
+    """After a round: with the residual variance that its residuals say (docs/methods/pvi.md, section 2.1)."""
+    sites = state.sites.at(scale.learnt(state.residuals, state.sites.variance))
+    return evolve(state, sites=sites, q=sites.product())
 
 
 def _next(state: Server, first: int) -> int | None:
@@ -339,7 +351,8 @@ def _question(state: Server, clients: Iterable[int]) -> tuple[Server, ServerEffe
     waiting = state.waiting
     for k in clients:
         waiting = waiting.plus(k, state.version)
-    return evolve(state, waiting=waiting), to_each(clients, QUpdate(state.round, state.version, h / share, P / share))
+    question = QUpdate(state.round, state.version, h / share, P / share)
+    return evolve(state, waiting=waiting), to_each(clients, scale.asked(question, state.settings, state.sites.variance))
 
 
 _COUNTS = ("round", "version", "in_round", "drawn", "halvings", "rejected")
@@ -350,23 +363,25 @@ def save(state: Server) -> Saved:
     saved: Saved = {name: getattr(state, name) for name in _COUNTS}
     saved["waiting"] = np.array([state.waiting.get(k, -1) for k in range(state.n_clients)], float)
     saved |= {
-        "site_h": state.site_h,
-        "site_P": state.site_P,
+        "site_h": state.sites.at_unit.h,
+        "site_P": state.sites.at_unit.P,
         "updates": state.updates.astype(float),
         "flags": flags(state.n_clients, state.refused, state.capped, state.lost, range(state.next, state.n_clients)),
     }
-    return saved | state.trajectory.save()
+    return saved | state.trajectory.save() | scale.save(state.residuals, state.sites, state.settings)
 
 
 def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     refused, capped, lost, queue = members(array(saved, "flags"))
     updates = array(saved, "updates").astype(np.int64)
-    sites = Sites.of(fresh.prior, array(saved, "site_h"), array(saved, "site_P"), updates)
+    residuals, variance = scale.load(saved, fresh.settings)
+    sites = Sites.of(fresh.prior, array(saved, "site_h"), array(saved, "site_P"), updates, variance)
     return evolve(
         fresh,
         **{name: saved[name] for name in _COUNTS},
         sites=sites,
+        residuals=residuals,
         q=sites.product(),
         n_active=fresh.n_clients - len(refused | capped | lost),
         refused=PersistentSet(refused),

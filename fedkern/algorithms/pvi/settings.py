@@ -30,6 +30,7 @@ class Settings:
     updates_per_client : public cap on one client's updates; None for no cap
     max_staleness : updates after which an asynchronous answer is too old; None for 4 x clients
     seed : of the keyed random streams
+    learn_scale : of a Gaussian response: the server learns the residual variance (section 2.1), and says it with each question
     by_client : whole clients are protected: one whose optimiser fails answers with no change
 
     Source: docs/methods/pvi.md, sections 5, 8, 9 and 12.
@@ -57,6 +58,7 @@ class Settings:
     max_staleness: int | None = None
     seed: int = 0
     by_client: bool = False
+    learn_scale: bool = False
 
     def stop(self, round: int, *, budget: bool, lost: bool) -> str | None:
         """Why no more is asked: all rounds are done, a budget (or the public cap) is spent, clients are lost; None: go on."""

@@ -55,7 +55,17 @@ class ModelSection(incomplete.ModelSection):
     covariance: Literal["diagonal", "full"] = key("diagonal", help="of the Gaussian posterior")
     prior_precision: float = key(1.0, ge=1e-10, le=1e10, help="of every coefficient", remedy="1 / sd^2 of its prior")
     intercept: bool = key(True, help="add a column of ones")
-    scale: Positive = key(1.0, help="standard deviation of a gaussian response" + families.given_scales("pvi"))
+    intercept_sd: Positive | None = key(
+        None, help="of the intercept's prior, of a gaussian response in its standard deviations; default: 5 if open, else that of all"
+    )
+    intercept_centre: float | None = key(
+        None, help="of the intercept's prior, in the data's units; default: the response's pooled level if open, else 0"
+    )
+    scale: Positive | Literal["learn"] = key(
+        1.0,
+        help='standard deviation of a gaussian response, in the data\'s units; "learn", the default if open and variant = "pvi", '
+        "finds it" + families.given_scales("pvi"),
+    )
     preset: Literal["paper"] | None = key(None, help="a published configuration, whose values the file may override")
 
 
@@ -196,7 +206,12 @@ BASE: Tables = {
         "average": "none",
     },
 }
-OPEN: Tables = {"algorithm": {"optimiser": "exact", "damping_form": "natural"}, "output": {"reweigh": True}}
+OPEN: Tables = {
+    "model": {"intercept_sd": 5.0},
+    "algorithm": {"optimiser": "exact", "damping_form": "natural"},
+    "output": {"reweigh": True},
+}
+LEARNT: Tables = {"model": {"scale": "learn"}}
 # pvi.md, sections 8 and 13: under natural damping noise in log sigma inflates the precision; the second half's mean is free.
 PRIVATE: Tables = {
     "job": {"rounds": "budget"},
@@ -242,6 +257,7 @@ def filled(raw: Raw) -> dict[str, Any]:
     layers = [BASE, PRIVATE] if private else [BASE, FEW, OPEN]
     builtin = table(raw, "data").get("builtin")
     layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
+    layers += [LEARNT] * (not private and variant == "pvi" and table(raw, "model").get("family") == "gaussian")
     layers += [SHARDS] * (variant in SHARDED)
     layers += [GLOBAL_VI] * (variant == "global-vi") + [ONE_ROUND] * (variant in ONE_SHOT)
     if table(raw, "model").get("preset") == "paper":
@@ -266,6 +282,9 @@ def conflicts(config: Config) -> Iterator[str]:
     algorithm, privacy, family = config.algorithm, config.privacy, FAMILIES[config.model.family]
     if "scale" not in config.model.model_fields_set and family.lacks_scale("unknown"):
         yield family.scale_is_missing
+    yield from _scale(config)
+    if not config.model.intercept and config.model.intercept_centre is not None:
+        yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
     sharded = algorithm.variant in SHARDED
     if privacy is None and algorithm.posterior is not None:
         yield f'algorithm.posterior = "{algorithm.posterior}" is for private jobs: leave it out, or give a [privacy] section'
@@ -294,6 +313,19 @@ def conflicts(config: Config) -> Iterator[str]:
         yield 'job.rounds = "budget" is for private jobs; give a number, or a [privacy] section'
     if algorithm.optimiser == "exact" and algorithm.batch < 1:
         yield f'algorithm.batch = {algorithm.batch:g}: optimiser = "exact" uses all rows; leave batch out'
+
+
+def _scale(config: Config) -> Iterator[str]:
+    """Where a scale cannot be learnt."""
+    if config.model.scale != "learn":
+        return
+    what = 'model.scale = "learn"'
+    if config.model.family != "gaussian":
+        yield f'{what} is for family = "gaussian", not "{config.model.family}"; give a number, or leave it out'
+    if config.privacy is not None:
+        yield f"{what} has no private form: give a number that is public"
+    elif config.algorithm.variant != "pvi":
+        yield f'{what} needs rounds of variant = "pvi", not "{config.algorithm.variant}"; give the standard deviation of the errors'
 
 
 def _data(config: Config) -> Iterator[str]:

@@ -20,7 +20,7 @@ from ...models.expfam import Gaussian
 from ...models.glm import prior
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
-from . import budget
+from . import budget, response
 from .keys import Config, PrivacySection
 
 FEWEST = 4_096  # rows of a batch that a card is worth
@@ -35,11 +35,13 @@ class Model:
     Attributes
     ----------
     config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
+    response : its units, once they are known
     """
 
     config: Config
     names: tuple[str, ...]
     encoding: Encoding
+    response: response.Response = response.Response()
 
     def __post_init__(self) -> None:
         self.encoding.check_references({name: column.reference for name, column in self.config.data.columns.items()})
@@ -47,7 +49,7 @@ class Model:
     @property
     def prior(self) -> Gaussian:
         """Of all coefficients, in the form of the posterior."""
-        return prior(self.encoding.size, self.config.model.prior_precision, self.config.model.covariance)
+        return response.prior(self, prior(self.encoding.size, self.config.model.prior_precision, self.config.model.covariance))
 
     @property
     def settings(self) -> Settings:
@@ -60,6 +62,8 @@ class Model:
             config.job,
             config.model,
             a,
+            scale=response.model_scale(self),
+            learn_scale=config.model.scale == response.LEARNT,
             rounds=config.job.rounds if isinstance(config.job.rounds, int) else None,
             client_weights=weights,
             batch_rate=a.batch,
@@ -67,6 +71,11 @@ class Model:
             shards=a.shards or 1,
             by_client=config.unit == "client",
         )
+
+    @property
+    def scale(self) -> float:
+        """Of the response, in the data's units; a learnt one once it is told."""
+        return response.data_scale(self, self.response.variance)
 
     @property
     def privacy(self) -> PrivacySection | None:
@@ -122,7 +131,8 @@ class Model:
         if self.by_client:
             return client_level.protocol(averaged_sites=self.config.algorithm.sites == "averaged")
         private = self.privacy is not None
-        return global_vi.protocol(private=private) if self.one_posterior else pvi.protocol(private=private)
+        learns = self.config.model.scale == response.LEARNT
+        return global_vi.protocol(private=private) if self.one_posterior else pvi.protocol(private=private, learn_scale=learns)
 
     def start(self) -> tuple[Server, ServerEffects]:
         """The server's machine with its first messages; where whole clients are protected, its account must be open."""

@@ -18,6 +18,7 @@ from ...models.glm import Rows, metrics, tested
 from ...results.gaussian import Posterior
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
+from . import pull
 from .budget import steps_of_an_update
 from .keys import ONE_SHOT
 from .model import Model, Server
@@ -50,7 +51,6 @@ MEAN, SD = 0.1, 0.05  # by how many sds a mean may move that has settled, and by
 FAR_ENOUGH = 0.95  # of the way that updates lead q
 ASTRAY = 3.0  # sds from where the last steps were: beyond it a line is not trusted
 DOUBTFUL = 0.5  # relative standard error of a curvature
-FAR = 10.0  # standard deviations of the prior
 # A clip that cuts about 1 % of a logistic job's rows, in lengths of a row whose columns have standard deviation 1 (measured.md).
 SPARING_CLIP = 1.1
 WIDE = 1.25  # times `model.scale`: residuals beyond it make intervals too narrow, below 1 / 1.25 too wide
@@ -77,7 +77,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     config, encoding, server, updates = model.config, model.encoding, ended.server, ended.server.updates
     estimate, without = _estimate(model, ended)
     q = pvi.released(server) if estimate is None else estimate.q
-    found = {} if test is None else {"test": tested(q, test, config.model.family, config.model.scale)}
+    found = {} if test is None else {"test": tested(q, test, config.model.family, model.scale)}
     return Fit(
         posterior=Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None),
         arrays=_arrays(server, q),
@@ -88,7 +88,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         chains=config.output.chains,
         draws=config.output.draws,
         encoding=encoding.to_dict(),
-        metrics={} if test is None else metrics(q, test, config.model.family, config.model.scale),
+        metrics={} if test is None else metrics(q, test, config.model.family, model.scale),
         notes=[*_remarks(model, server, q), *_of_estimate(model, estimate, without), *ended.checked.notes],
         more={**ended.checked.more, **found},
     )
@@ -97,7 +97,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
 def _verdict(model: Model, server: Server, spread: float | None) -> Verdict:
     """Whether q still moves, and whether its updates are far enough: from released numbers alone. In an open linear job also
     whether the residuals' `spread` is what the job says."""
-    return _of_scale(model.config.model.scale, spread) or _of_movement(model, server)
+    return _of_scale(model.scale, spread) or _of_movement(model, server)
 
 
 def _of_movement(model: Model, server: Server) -> Verdict:
@@ -199,14 +199,7 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     notes = [f"{', '.join(without)}: not in the result, for no update of theirs fits their budgets"] if without else []
     if model.privacy is not None:  # there noise alone can carry them away
         return notes
-    precision = model.config.model.prior_precision
-    away = np.abs(q.mean) * math.sqrt(precision)
-    if far := [f"{name} ({by:.3g})" for name, by in zip(model.encoding.names, away) if by > FAR]:
-        notes.append(
-            f"so many standard deviations of their prior from zero: {', '.join(far)}. The prior pulls at them; lower "
-            f"model.prior_precision = {precision:g}, or give the columns or the response in larger units"
-        )
-    return notes
+    return notes + pull.notes(model.encoding.names, q, model.prior, model.config.model, model.encoding.intercept)
 
 
 def _arrays(server: Server, q: Gaussian) -> dict[str, NDArray[np.float64]]:

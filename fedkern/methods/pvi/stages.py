@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...algorithms.exchanges import certificates, column_notes, loo_sums, terms
+from ...algorithms.exchanges import certificates, column_notes, level, loo_sums, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.pvi import global_vi, noise_aware
@@ -14,6 +14,7 @@ from ...jobs import few, incomplete, memory, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
+from . import response
 from .keys import Config
 from .model import Model
 
@@ -22,7 +23,9 @@ MAY_SEND = (
     *agreement.PROTOCOL.to_server,
     *column_notes.PROTOCOL.to_server,
     *exchange.PROTOCOL.to_server,
+    *level.PROTOCOL.to_server,
     *pvi.PROTOCOL.to_server,
+    *pvi.SCALED.to_server,
     *global_vi.protocol(private=False).to_server,
     *terms.OF_Q.to_server,
     *loo_sums.PROTOCOL.to_server,
@@ -41,10 +44,11 @@ def stages(model: Model) -> list[Stage]:
     open_job = model.privacy is None
     notes = [Stage.of(column_notes)] if open_job else []
     sums = [noisy_sums(model)] if model.with_noise else []
-    before = [*incomplete.stages(model.config), *notes]
+    before = [*incomplete.stages(model.config), *notes, *response.stages(model.config)]
     output = model.config.output
+    told = response.after(model.config)
     after = ([weighed(model)] if output.reweigh else []) + ([left_out()] if output.loo else [])
-    return [*before, trained(model), *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
+    return [*before, trained(model), *told, *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
 
 
 def trained(model: Model) -> Stage:
@@ -105,7 +109,7 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     a, m, d = config.algorithm, config.model, model.encoding.size
     schedule = "synchronous" if model.by_client else a.schedule
     yield f"job      {config.job.method}, variant {a.variant}, {schedule}, rounds = {config.job.rounds}, seed {config.job.seed}"
-    yield f"model    {m.family}, {m.covariance} covariance, prior precision {m.prior_precision:g}"
+    yield f"model    {m.family}, {m.covariance} covariance, {response.words(config)}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
     yield f"columns  {d} coefficients{more}; response {model.encoding.response}"
