@@ -93,7 +93,7 @@ class TestTheLine:
         assert f"of a client with 3 rows, {FEWEST}: its rows and labels (SiteDelta, LogTermsOf)" in told
         assert "each column's values (SchemaReply)" not in told
         told = computed(path, "data.least_rows=1", "output.reweigh=false")
-        assert "each column's values (SchemaReply), its rows and labels (SiteDelta)" in told
+        assert "each column's values (SchemaReply), its response (LevelSums), its rows and labels (SiteDelta)" in told
 
     def test_of_a_full_covariance(self, tmp_path: Path) -> None:
         """With no more rows than coefficients the first sites are all rows, however many these are."""

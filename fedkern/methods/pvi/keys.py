@@ -55,11 +55,18 @@ class ModelSection(incomplete.ModelSection):
     covariance: Literal["diagonal", "full"] = key("diagonal", help="of the Gaussian posterior")
     prior_precision: float = key(1.0, ge=1e-10, le=1e10, help="of every coefficient", remedy="1 / sd^2 of its prior")
     intercept: bool = key(True, help="add a column of ones")
-    intercept_sd: Positive | None = key(
-        None, help="of the intercept's prior, of a gaussian response in its standard deviations; default: 5 if open, else that of all"
+    intercept_sd: float | None = key(
+        None,
+        ge=1e-5,
+        le=1e5,
+        help="of the intercept's prior, of a gaussian response of an open job in its standard deviations; default: 5 if open (1 with "
+        "an optimiser that takes steps), else that of all coefficients",
     )
     intercept_centre: float | None = key(
-        None, help="of the intercept's prior, in the data's units; default: the response's pooled level if open, else 0"
+        None,
+        ge=-1e100,
+        le=1e100,
+        help="of the intercept's prior, in the data's units; default: the response's pooled level if open, else 0",
     )
     scale: Positive | Literal["learn"] = key(
         1.0,
@@ -206,11 +213,7 @@ BASE: Tables = {
         "average": "none",
     },
 }
-OPEN: Tables = {
-    "model": {"intercept_sd": 5.0},
-    "algorithm": {"optimiser": "exact", "damping_form": "natural"},
-    "output": {"reweigh": True},
-}
+OPEN: Tables = {"algorithm": {"optimiser": "exact", "damping_form": "natural"}, "output": {"reweigh": True}}
 LEARNT: Tables = {"model": {"scale": "learn"}}
 # pvi.md, sections 8 and 13: under natural damping noise in log sigma inflates the precision; the second half's mean is free.
 PRIVATE: Tables = {
@@ -233,6 +236,8 @@ PAPER_PRIVATE: Tables = {
     "job": {"rounds": 1000},
     "privacy": {"noise_multiplier": 5.0, "clip": 1.5, "accountant": "rdp"},
 }
+# Of the intercept's prior, at which q begins: with a wide one steps of a fixed length go slowly where E exp(a) is large.
+WIDE, NARROW = 5.0, 1.0
 LEARNING_RATE = {"adagrad": 0.5, "adam": 0.05, "sgd": 0.001, "exact": 1.0}
 
 
@@ -266,6 +271,9 @@ def filled(raw: Raw) -> dict[str, Any]:
     settings = out["algorithm"]
     if isinstance(settings, dict) and isinstance(settings.get("optimiser"), str):
         settings.setdefault("learning_rate", LEARNING_RATE.get(settings["optimiser"], 0.5))
+    if not private and isinstance(out["model"], dict):
+        exact = table(out, "algorithm").get("optimiser") == "exact"
+        out["model"].setdefault("intercept_sd", WIDE if exact else NARROW)
     terms = out.get("privacy")
     if isinstance(terms, dict):
         if "noise_multiplier" in table(raw, "privacy") or "calibrate" not in terms:

@@ -97,7 +97,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
 def _verdict(model: Model, server: Server, spread: float | None) -> Verdict:
     """Whether q still moves, and whether its updates are far enough: from released numbers alone. In an open linear job also
     whether the residuals' `spread` is what the job says."""
-    return _of_scale(model.scale, spread) or _of_movement(model, server)
+    return _of_scale(model, spread) or _of_movement(model, server)
 
 
 def _of_movement(model: Model, server: Server) -> Verdict:
@@ -118,14 +118,18 @@ def _of_movement(model: Model, server: Server) -> Verdict:
     return Verdict("settled" if settled else False, why, name)
 
 
-def _of_scale(scale: float, spread: float | None) -> Verdict | None:
+def _of_scale(model: Model, spread: float | None) -> Verdict | None:
     """A linear fit whose residuals are not of the size that the job says has wrong intervals, however well it has settled."""
+    scale = model.scale
     if spread is None or 1 / WIDE <= spread / scale <= WIDE:
         return None
     by = spread / scale
     wrong = f"{by:.3g} times too narrow" if by > 1 else f"{1 / by:.3g} times too wide"
     said = f"residuals have a standard deviation of about {spread:.3g}, and model.scale says {scale:g}"
-    return Verdict(False, f"{said}: intervals are about {wrong}; set model.scale = {spread:.3g}")
+    if model.config.model.scale == "learn":
+        return Verdict(False, f"{said.replace('says', 'has learnt')}: intervals are about {wrong}; raise job.rounds")
+    remedy = '"learn"' if model.config.algorithm.variant == "pvi" else f"{spread:.3g}"
+    return Verdict(False, f"{said}: intervals are about {wrong}; set model.scale = {remedy}")
 
 
 LACKING = "no client's noisy sums are enough for a posterior that contains the noise: this one does not"

@@ -76,16 +76,16 @@ def _spread(model: Model, q: Gaussian, theta: Array, mean: float) -> float | Non
     m = model.config.model
     if m.family != "gaussian" or not model.encoding.intercept:
         return None
-    scale, prior = model.scale, model.prior.P
-    own = prior[0, 0] if prior.ndim == 2 else prior[0]
-    n = (float(q.P[0, 0] if q.P.ndim == 2 else q.P[0]) - float(own)) * scale**2
+    scale, of_rows = model.scale, q.P - model.prior.P
+    n = float(of_rows[0, 0] if of_rows.ndim == 2 else of_rows[0]) * scale**2
     if n < 2 * model.encoding.size:
         return None
-    # What the draws' own spread adds: one a coefficient on average, and of few draws what these have.
+    # What the draws' own spread adds: one a coefficient that rows determine, on average, and of few draws what these have.
     away = theta - q.mean
-    drawn = float(((away * q.P if q.P.ndim == 1 else away @ q.P) * away).sum(axis=1).mean())
+    drawn = float(((away * of_rows if of_rows.ndim == 1 else away @ of_rows) * away).sum(axis=1).mean())
+    used = float((of_rows / q.P).sum() if of_rows.ndim == 1 else np.trace(np.linalg.solve(q.P, of_rows)))
     deviance = -2 * mean - n * math.log(2 * math.pi * scale**2) - drawn
-    return scale * math.sqrt(max(deviance, 0.0) / n)
+    return scale * math.sqrt(max(deviance, 0.0) / (n - used))
 
 
 def _q(model: Model, asked: Message | None) -> Gaussian | None:
