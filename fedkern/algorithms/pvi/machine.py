@@ -30,7 +30,8 @@ from .server import save as save_server
 from .settings import Settings
 
 __all__ = [
-    "PROTOCOL", "SCALED", "Client", "QUpdate", "Refused", "Server", "Settings", "SiteApplied", "SiteDelta", "client", "client_receive",
+    "PROTOCOL", "SCALED", "Client", "QUpdate",
+    "Refused", "Server", "Settings", "SiteApplied", "SiteDelta", "client", "client_receive",
     "finished", "load", "moved", "protocol", "released", "save", "server_receive", "start",
 ]  # fmt: skip
 

@@ -53,7 +53,9 @@ def at(local: Local, event: QUpdate) -> tuple[Local, float]:
 
 def asked(question: QUpdate, s: Settings, variance: float) -> QUpdate:
     """The question, with the variance where it is learnt."""
-    return ScaledQUpdate(*vars(question).values(), variance) if s.learn_scale else question
+    if not s.learn_scale:
+        return question
+    return ScaledQUpdate(question.round, question.version, question.h, question.P, variance)
 
 
 def answered(delta: SiteDelta, question: QUpdate, local: Local) -> SiteDelta:
@@ -61,7 +63,8 @@ def answered(delta: SiteDelta, question: QUpdate, local: Local) -> SiteDelta:
     if not isinstance(question, ScaledQUpdate):
         return delta
     q = Gaussian(question.h, unpack(question.P, len(question.h)))
-    return ScaledSiteDelta(*vars(delta).values(), *residual_sums(local.rows, q, question.variance))
+    sums = residual_sums(local.rows, q, question.variance)
+    return ScaledSiteDelta(delta.round, delta.version, delta.delta_id, delta.dh, delta.dP, *sums)
 
 
 def residual_sums(rows: Rows, q: Gaussian, variance: float) -> tuple[float, float, float]:
@@ -80,9 +83,7 @@ def residual_sums(rows: Rows, q: Gaussian, variance: float) -> tuple[float, floa
     return misfit, spread / variance, weight
 
 
-def heard(
-    residuals: PersistentMap[int, Residuals], sender: int, event: SiteDelta, s: Settings
-) -> PersistentMap[int, Residuals]:
+def heard(residuals: PersistentMap[int, Residuals], sender: int, event: SiteDelta, s: Settings) -> PersistentMap[int, Residuals]:
     """With what a client has said of its residuals."""
     if isinstance(event, ScaledSiteDelta) != s.learn_scale:
         raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer in this job")

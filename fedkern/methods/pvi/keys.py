@@ -59,8 +59,8 @@ class ModelSection(incomplete.ModelSection):
         None,
         ge=1e-5,
         le=1e5,
-        help="of the intercept's prior, of a gaussian response of an open job in its standard deviations; default: 5 if open (1 with "
-        "an optimiser that takes steps), else that of all coefficients",
+        help="of the intercept's prior, of a gaussian response of an open job in its standard deviations; default: 5 if open (1 "
+        "with an optimiser that takes steps), else that of all coefficients",
     )
     intercept_centre: float | None = key(
         None,
@@ -333,7 +333,7 @@ def _scale(config: Config) -> Iterator[str]:
     if config.privacy is not None:
         yield f"{what} has no private form: give a number that is public"
     elif config.algorithm.variant != "pvi":
-        yield f'{what} needs rounds of variant = "pvi", not "{config.algorithm.variant}"; give the standard deviation of the errors'
+        yield f'{what} needs variant = "pvi", not "{config.algorithm.variant}"; give the standard deviation of the errors'
 
 
 def _data(config: Config) -> Iterator[str]:

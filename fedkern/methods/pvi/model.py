@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
@@ -41,7 +41,7 @@ class Model:
     config: Config
     names: tuple[str, ...]
     encoding: Encoding
-    response: response.Response = response.Response()
+    response: response.Response = field(default_factory=response.Response)
 
     def __post_init__(self) -> None:
         self.encoding.check_references({name: column.reference for name, column in self.config.data.columns.items()})

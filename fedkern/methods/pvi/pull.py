@@ -52,7 +52,8 @@ def _advice(of_slopes: float, of_intercept: float, m: ModelSection, intercept: b
     if worst > AIM:
         yield f"lower model.prior_precision = {m.prior_precision:g} to {max(_down(m.prior_precision * AIM / worst), 1e-10):g}"
     if intercept and not shared and of_intercept > AIM and m.intercept_sd is not None:
-        yield f"raise model.intercept_sd = {m.intercept_sd:g} to {1 / _down(1 / (m.intercept_sd * (of_intercept / AIM) ** 0.5)):.2g}"
+        wider = 1 / _down(1 / (m.intercept_sd * (of_intercept / AIM) ** 0.5))
+        yield f"raise model.intercept_sd = {m.intercept_sd:g} to {wider:.2g}"
 
 
 def _down(value: float) -> float:

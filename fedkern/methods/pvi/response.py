@@ -1,38 +1,36 @@
 """The units of an open job's response, and the prior of its intercept (docs/methods/pvi.md, sections 1 and 2.1).
 
 An open job asks its clients once for the pooled level of the response on the link scale (`algorithms.exchanges.level`). The
-intercept's prior is N(level, intercept_sd^2). A Gaussian response is also fitted in units of its own, (y - level) / scale: so that
-another unit of it changes nothing but the unit of what is found. What is said of the fit is in the data's units again (`ended`).
+intercept's prior is N(level, intercept_sd^2). A Gaussian response is also fitted in units of its own, (y - level) / scale, so
+that another unit of it changes nothing but the unit of what is found. What is said of the fit is in the data's units (`ended`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core.averaging import Trajectory
 from ...algorithms.exchanges import level
-from ...algorithms.pvi import global_vi, scale
+from ...algorithms.pvi import client_level, global_vi, scale
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.sites import Sites
 from ...jobs.run import Run
 from ...jobs.stage import Stage
+from ...models.encoding import Encoding
 from ...models.expfam import Gaussian, pack, unpack
 from ...models.glm import Rows
 from ...models.spatial.site import Rows as Responses
 from ...models.spatial.units import Units
 from .keys import Config
 
-if TYPE_CHECKING:
-    from .model import Model, Server
-
 Vector = NDArray[np.float64]
-S = TypeVar("S")
+Server: TypeAlias = pvi.Server | global_vi.Server | client_level.Server
 LEARNT = "learn"
 
 
@@ -47,9 +45,20 @@ class Response:
     ended : the rounds are over: what is said is in the data's units
     """
 
-    units: Units = Units()
+    units: Units = field(default_factory=Units)
     variance: float | None = None
     ended: bool = False
+
+
+class Known(Protocol):
+    """What a model says of itself."""
+
+    @property
+    def config(self) -> Config: ...
+    @property
+    def encoding(self) -> Encoding: ...
+    @property
+    def response(self) -> Response: ...
 
 
 def measured(config: Config) -> bool:
@@ -88,7 +97,7 @@ def words(config: Config) -> str:
     return said
 
 
-def exchanged(run: Run[Config], model: Model, rows: Mapping[int, Rows]) -> Response:
+def exchanged(run: Run[Config], rows: Mapping[int, Rows]) -> Response:
     """The units, the same at every place."""
     config = run.config
     if not asks(config):
@@ -118,7 +127,7 @@ def standardised(rows: Rows, response: Response, config: Config) -> Rows:
     return replace(rows, y=y / response.units.scale, offset=None)
 
 
-def prior(model: Model, plain: Gaussian) -> Gaussian:
+def prior(model: Known, plain: Gaussian) -> Gaussian:
     """`plain`, with that of the intercept; in the data's units once the rounds are over."""
     config, response = model.config, model.response
     m, units = config.model, response.units
@@ -142,7 +151,7 @@ def _intercept_sd(config: Config) -> float:
     return 1 / math.sqrt(config.model.prior_precision) if sd is None else sd
 
 
-def model_scale(model: Model) -> float:
+def model_scale(model: Known) -> float:
     """What the machines begin with: a given scale in the model's units; of one that is learnt the response's own."""
     given, response = model.config.model.scale, model.response
     if response.ended:
@@ -152,7 +161,7 @@ def model_scale(model: Model) -> float:
     return given / response.units.scale if measured(model.config) else given
 
 
-def data_scale(model: Model, variance: float | None) -> float:
+def data_scale(model: Known, variance: float | None) -> float:
     """The scale in the data's units, where that of a learnt one is `variance` in the model's."""
     given = model.config.model.scale
     if isinstance(given, float):
@@ -168,7 +177,7 @@ def variance_of(server: Server) -> float:
 # From the model's units to the data's --------------------
 
 
-def _centre(model: Model) -> Vector:
+def _centre(model: Known) -> Vector:
     """theta = centre + scale x theta of the model."""
     centre = np.zeros(model.encoding.size)
     if model.encoding.intercept:
@@ -176,7 +185,7 @@ def _centre(model: Model) -> Vector:
     return centre
 
 
-def natural(q: Gaussian, model: Model) -> Gaussian:
+def natural(q: Gaussian, model: Known) -> Gaussian:
     """A Gaussian, or a factor of one, of the model's units in the data's."""
     if not measured(model.config):
         return q
@@ -185,8 +194,8 @@ def natural(q: Gaussian, model: Model) -> Gaussian:
     return Gaussian(q.h / s + (P * centre if P.ndim == 1 else P @ centre), P)
 
 
-def ended(run: Run[Config], model: Model, server: Server | None) -> tuple[Server | None, Model]:
-    """After the rounds: all parties know the scale, and the server's state and the model are in the data's units."""
+def ended(run: Run[Config], model: Known, server: Server | None) -> tuple[Server | None, Response]:
+    """After the rounds: all parties know the scale, and the server's state is in the data's units."""
     variance = None
     if run.config.model.scale == LEARNT:
         told = {k: scale.Told() for k in run.mine}
@@ -196,13 +205,13 @@ def ended(run: Run[Config], model: Model, server: Server | None) -> tuple[Server
         )
         known = [one.variance for one in (at_server, *clients.values()) if one is not None and one.variance is not None]
         variance = known[0] if known else None
-    model = replace(model, response=replace(model.response, variance=variance, ended=True))
+    known_now = replace(model.response, variance=variance, ended=True)
     if server is None or not measured(run.config):
-        return server, model
-    return _in_data_units(server, model), model
+        return server, known_now
+    return _in_data_units(server, model), known_now
 
 
-def _in_data_units(server: Server, model: Model) -> Server:
+def _in_data_units(server: Server, model: Known) -> Server:
     """The server's last state: prior, sites, q and trajectory."""
     prior, s, centre, d = natural(server.prior, model), model.response.units.scale, _centre(model), model.encoding.size
     of_points = not (model.config.algorithm.average == "half" and server.q.P.ndim == 2)

@@ -42,14 +42,15 @@ def fit(run: Run[Config]) -> Fit | None:
     if model.privacy is None:
         run.hooks.notes += column_notes.exchanged(run, degenerates)
     test = _test_rows(run.parties, model) if run.place.is_server else None
-    model = replace(model, response=response.exchanged(run, model, {k: _rows(design) for k, design in designs.items()}))
+    model = replace(model, response=response.exchanged(run, {k: _rows(design) for k, design in designs.items()}))
     clients = _clients(run, model, designs)
     if model.by_client and run.place.is_server:
         run.hooks.open_budget(SERVER, model.plan("the federation"))
     server, clients = run.saying(_lines(model, test)).exchange(trained(model), model.start, clients)
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))
-    server, model = response.ended(run, model, server)
+    server, ended = response.ended(run, model, server)
+    model = replace(model, response=ended)
     told = _noisy_sums(run, model, server, clients)
     checked = weights.exchanged(run, model, server, {k: _rows(design) for k, design in designs.items()})
     certificates = _certified(run, model)
