@@ -30,6 +30,7 @@ from .messages import LearntVariance, QUpdate, ScaledQUpdate, ScaledSiteDelta, S
 from .settings import Settings
 from .sites import Sites
 
+MOST = 1e30  # of a sum; q may begin at a wide prior
 LEAST = 1e-12  # of the response's variance, about: what is below is rounding
 DIMS: dict[str, int] = {}
 
@@ -89,8 +90,9 @@ def heard(residuals: PersistentMap[int, Residuals], sender: int, event: SiteDelt
         raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer in this job")
     if not isinstance(event, ScaledSiteDelta):
         return residuals
-    if min(event.misfit, event.used, event.weight) < 0:
-        said = f"{event.misfit:g}, {event.used:g} and {event.weight:g}"
+    told = (event.misfit, event.used, event.weight)
+    if not (min(told) >= 0 and max(told) <= MOST):
+        said = ", ".join(f"{number:g}" for number in told)
         raise RemoteFault(f"client {sender}: ScaledSiteDelta: sums of squares and weights of {said} cannot be")
     return residuals.plus(sender, Residuals(event.misfit, event.used, event.weight))
 

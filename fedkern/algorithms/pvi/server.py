@@ -311,7 +311,7 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
         state = evolve(state, next=state.n_clients if client is None else client)
     elif state.in_round >= (1 if schedule == "synchronous" else state.n_clients):
         state = evolve(state, round=state.round + 1, in_round=0)
-    if state.round > before and state.residuals:
+    if state.round > max(before, 1) and state.residuals:  # after the first round, they may be of the prior
         state = _rescaled(state)
     if state.stop:
         return state, []

@@ -18,7 +18,7 @@ from ...models.glm import Rows, metrics, tested
 from ...results.gaussian import Posterior
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
-from . import pull
+from . import pull, response
 from .budget import steps_of_an_update
 from .keys import ONE_SHOT
 from .model import Model, Server
@@ -89,7 +89,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         draws=config.output.draws,
         encoding=encoding.to_dict(),
         metrics={} if test is None else metrics(q, test, config.model.family, model.scale),
-        notes=[*_remarks(model, server, q), *_of_estimate(model, estimate, without), *ended.checked.notes],
+        notes=[*_remarks(model, server, q), *response.notes(model.response, encoding), *_of_estimate(model, estimate, without), *ended.checked.notes],
         more={**ended.checked.more, **found},
     )
 
@@ -121,9 +121,9 @@ def _of_movement(model: Model, server: Server) -> Verdict:
 def _of_scale(model: Model, spread: float | None) -> Verdict | None:
     """A linear fit whose residuals are not of the size that the job says has wrong intervals, however well it has settled."""
     scale = model.scale
-    if spread is None or 1 / WIDE <= spread / scale <= WIDE:
+    if spread is None or response.exact(model.response) or 1 / WIDE <= spread / scale <= WIDE:
         return None
-    by = spread / scale
+    by = max(spread / scale, 1e-300)
     wrong = f"{by:.3g} times too narrow" if by > 1 else f"{1 / by:.3g} times too wide"
     said = f"residuals have a standard deviation of about {spread:.3g}, and model.scale says {scale:g}"
     if model.config.model.scale == "learn":

@@ -174,6 +174,18 @@ def variance_of(server: Server) -> float:
     return server.sites.variance if isinstance(server, pvi.Server) else 1.0
 
 
+def exact(response: Response) -> bool:
+    """Whether a learnt scale is no larger than what rounding leaves."""
+    return response.variance is not None and response.variance <= scale.LEAST
+
+
+def notes(response: Response, encoding: Encoding) -> list[str]:
+    """That a response is no measurement."""
+    if not exact(response):
+        return []
+    return [f"column {encoding.response!r} is a linear function of the others, up to rounding: leave out those it was computed from"]
+
+
 # From the model's units to the data's --------------------
 
 

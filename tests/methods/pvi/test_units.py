@@ -13,9 +13,15 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import fedkern
-from fedkern.errors import JobError
+from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.core.persistent import PersistentMap
+from fedkern.algorithms.pvi import scale
+from fedkern.algorithms.pvi.messages import ScaledSiteDelta, SiteDelta
+from fedkern.algorithms.pvi.settings import Settings
+from fedkern.errors import JobError, LostPeer
 from fedkern.methods import parse
 from fedkern.methods.pvi.predict import predicted
+from support.interrupted import run
 from support.wires import checked_and_run
 
 Array = np.ndarray[Any, Any]
@@ -78,6 +84,56 @@ def test_the_learnt_scale_is_the_maximiser_of_the_pooled_marginal_likelihood(alg
         assert result.summary["parameters"][name]["sd"] == pytest.approx(own, rel=1e-3)
     assert result.converged == "settled"
     assert result.summary["notes"] == []
+
+
+def test_of_a_mean_field_q_it_is_that_of_the_bound() -> None:
+    """n scale^2 = sum of squares about q's mean + what q's spread adds."""
+    result = fitted(covariance="diagonal", rounds=40)
+    X, y = (np.concatenate([part[i] for part in CLIENTS.values()]) for i in (0, 1))
+    X = np.column_stack([np.ones(len(y)), (X - X.mean(0)) / X.std(0)])
+    q = result.posterior.q
+    expected = np.mean((y - X @ q.mean) ** 2 + X**2 @ q.sd**2)
+    assert result.summary["scale"] == pytest.approx(np.sqrt(expected), rel=1e-4)
+
+
+def written(folder: Any) -> Any:
+    """A job file."""
+    (folder / "clients").mkdir(parents=True)
+    for name, (X, y) in CLIENTS.items():
+        path = folder / "clients" / f"{name}.csv"
+        np.savetxt(path, np.column_stack([X, y]), delimiter=",", header="x1,x2,x3,y", comments="")
+    text = '[job]\nrounds = 9\n[data]\nclients = ["clients/*.csv"]\nresponse = "y"\n[model]\nfamily = "gaussian"\n'
+    (folder / "job.toml").write_text(text)
+    return folder / "job.toml"
+
+
+def test_a_run_that_is_interrupted_learns_the_same_scale(tmp_path: Any) -> None:
+    path = written(tmp_path)
+    with pytest.raises(LostPeer, match="stopped by SIGTERM"):
+        run(path, tmp_path / "out", stop=13)
+    result, whole = run(path, tmp_path / "out", resume=True), run(path, None)
+    assert result.digest == whole.digest
+    assert result.summary["scale"] == whole.summary["scale"]
+
+
+def test_sums_that_cannot_be_name_their_client() -> None:
+    s = Settings(family="gaussian", learn_scale=True)
+    wrong = [(-1.0, 0.0, 1.0), (1.0, -1.0, 1.0), (1.0, 1.0, -1.0), (1e31, 1.0, 1.0), (1.0, 1e300, 1.0)]
+    for sums in wrong:
+        delta = ScaledSiteDelta(0, 0, 0, np.zeros(1), np.zeros(1), *sums)
+        with pytest.raises(RemoteFault, match=r"client 4: ScaledSiteDelta: sums of squares and weights of"):
+            scale.heard(PersistentMap(), 4, delta, s)
+    with pytest.raises(RemoteFault, match="client 4: SiteDelta is no answer in this job"):
+        scale.heard(PersistentMap(), 4, SiteDelta(0, 0, 0, np.zeros(1), np.zeros(1)), s)
+
+
+def test_where_rows_are_exact_the_scale_ends_at_what_digits_hold() -> None:
+    data = {name: (X, X @ [2.0, 0.4, -3.0]) for name, (X, _) in CLIENTS.items()}
+    result = fitted(data, rounds=30)
+    assert 0 < result.summary["scale"] < 1e-4
+    assert any("is a linear function of the others" in note for note in result.summary["notes"])
+    for name, value in zip(("theta[x1]", "theta[x2]", "theta[x3]"), (2.0, 0.4, -3.0)):
+        assert result.summary["parameters"][name]["mean"] == pytest.approx(value, rel=1e-4)
 
 
 def test_weights_are_rows_that_come_more_than_once() -> None:
@@ -151,13 +207,8 @@ def test_predictions_and_test_rows_are_in_the_datas_units() -> None:
     assert found.scores["log_likelihood"] == pytest.approx(expected, rel=1e-9)
 
 
-def test_check_lists_what_is_asked_and_a_checkpoint_holds_the_scale(tmp_path: Any) -> None:
-    paths = []
-    for name, (X, y) in CLIENTS.items():
-        paths.append(str(tmp_path / f"{name}.csv"))
-        np.savetxt(paths[-1], np.column_stack([X, y]), delimiter=",", header="x1,x2,x3,y", comments="")
-    tables = {"job": {"method": "pvi", "rounds": 4}, "data": {"clients": paths, "response": "y"}}
-    checked_and_run({**tables, "model": {"family": "gaussian"}}, tmp_path / "checked")
+def test_check_lists_what_is_asked(tmp_path: Any) -> None:
+    checked_and_run(written(tmp_path), tmp_path / "checked", wanted=("LevelSums", "ScaledSiteDelta"))
 
 
 # --- the intercept
