@@ -28,7 +28,6 @@ from ..core.persistent import PersistentMap
 from .local import Local
 from .messages import LearntVariance, QUpdate, ScaledQUpdate, ScaledSiteDelta, SiteDelta
 from .settings import Settings
-from .sites import Sites
 
 MOST = 1e30  # of a sum; q may begin at a wide prior
 LEAST = 1e-12  # of the response's variance, about: what is below is rounding
@@ -107,22 +106,22 @@ def learnt(residuals: Mapping[int, Residuals], variance: float) -> float:
     return max(found, LEAST)
 
 
-def save(residuals: Mapping[int, Residuals], sites: Sites, s: Settings) -> Saved:
+def save(residuals: Mapping[int, Residuals], variance: float, rescaled: float, s: Settings) -> Saved:
     """For a checkpoint; nothing where no variance is learnt."""
     if not s.learn_scale:
         return {}
     table = np.array([(k, *residuals[k]) for k in sorted(residuals)], float).reshape(-1, 4)
-    return {"scale.variance": sites.variance, "scale.residuals": table}
+    return {"scale.variance": variance, "scale.rescaled": rescaled, "scale.residuals": table}
 
 
-def load(saved: Saved, s: Settings) -> tuple[PersistentMap[int, Residuals], float]:
+def load(saved: Saved, s: Settings) -> tuple[PersistentMap[int, Residuals], float, float]:
     """The inverse of `save`."""
     if not s.learn_scale:
-        return PersistentMap(), 1.0
-    rows, variance = array(saved, "scale.residuals").tolist(), saved["scale.variance"]
-    if not isinstance(variance, float):
-        raise ValueError("saved 'scale.variance': needs a number")
-    return PersistentMap((int(k), Residuals(*sums)) for k, *sums in rows), variance
+        return PersistentMap(), 1.0, 1.0
+    rows, variance, rescaled = array(saved, "scale.residuals").tolist(), saved["scale.variance"], saved["scale.rescaled"]
+    if not (isinstance(variance, float) and isinstance(rescaled, float)):
+        raise ValueError("saved 'scale.variance' and 'scale.rescaled': need numbers")
+    return PersistentMap((int(k), Residuals(*sums)) for k, *sums in rows), variance, rescaled
 
 
 # After the rounds --------------------

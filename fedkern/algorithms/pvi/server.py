@@ -75,6 +75,7 @@ class Server:
     halvings, rejected : how often the guard on q halved alpha; deltas it refused altogether
     trajectory : see `point_of`
     residuals : client -> what it said last of its residuals, in a job that learns its scale
+    rescaled : by what the last round has multiplied that scale
     """
 
     settings: Settings
@@ -98,6 +99,7 @@ class Server:
     halvings: int = 0
     rejected: int = 0
     residuals: PersistentMap[int, scale.Residuals] = field(default_factory=PersistentMap)
+    rescaled: float = 1.0
 
     @property
     def site_h(self) -> Vector:
@@ -325,8 +327,9 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
 
 def _rescaled(state: Server) -> Server:
     """After a round: with the residual variance that its residuals say (docs/methods/pvi.md, section 2.1)."""
-    sites = state.sites.at(scale.learnt(state.residuals, state.sites.variance))
-    return evolve(state, sites=sites, q=sites.product())
+    before = state.sites.variance
+    sites = state.sites.at(scale.learnt(state.residuals, before))
+    return evolve(state, sites=sites, q=sites.product(), rescaled=float(np.sqrt(sites.variance / before)))
 
 
 def _next(state: Server, first: int) -> int | None:
@@ -368,20 +371,21 @@ def save(state: Server) -> Saved:
         "updates": state.updates.astype(float),
         "flags": flags(state.n_clients, state.refused, state.capped, state.lost, range(state.next, state.n_clients)),
     }
-    return saved | state.trajectory.save() | scale.save(state.residuals, state.sites, state.settings)
+    return saved | state.trajectory.save() | scale.save(state.residuals, state.sites.variance, state.rescaled, state.settings)
 
 
 def load(fresh: Server, saved: Saved) -> Server:
     """A fresh state as it was when it was saved."""
     refused, capped, lost, queue = members(array(saved, "flags"))
     updates = array(saved, "updates").astype(np.int64)
-    residuals, variance = scale.load(saved, fresh.settings)
+    residuals, variance, rescaled = scale.load(saved, fresh.settings)
     sites = Sites.of(fresh.prior, array(saved, "site_h"), array(saved, "site_P"), updates, variance)
     return evolve(
         fresh,
         **{name: saved[name] for name in _COUNTS},
         sites=sites,
         residuals=residuals,
+        rescaled=rescaled,
         q=sites.product(),
         n_active=fresh.n_clients - len(refused | capped | lost),
         refused=PersistentSet(refused),

@@ -89,7 +89,12 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         draws=config.output.draws,
         encoding=encoding.to_dict(),
         metrics={} if test is None else metrics(q, test, config.model.family, model.scale),
-        notes=[*_remarks(model, server, q), *response.notes(model.response, encoding), *_of_estimate(model, estimate, without), *ended.checked.notes],
+        notes=[
+            *_remarks(model, server, q),
+            *response.notes(model.response, encoding),
+            *_of_estimate(model, estimate, without),
+            *ended.checked.notes,
+        ],
         more={**ended.checked.more, **found},
     )
 
@@ -97,7 +102,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
 def _verdict(model: Model, server: Server, spread: float | None) -> Verdict:
     """Whether q still moves, and whether its updates are far enough: from released numbers alone. In an open linear job also
     whether the residuals' `spread` is what the job says."""
-    return _of_scale(model, spread) or _of_movement(model, server)
+    return _of_scale(model, spread) or _of_learning(model, server) or _of_movement(model, server)
 
 
 def _of_movement(model: Model, server: Server) -> Verdict:
@@ -127,9 +132,21 @@ def _of_scale(model: Model, spread: float | None) -> Verdict | None:
     wrong = f"{by:.3g} times too narrow" if by > 1 else f"{1 / by:.3g} times too wide"
     said = f"residuals have a standard deviation of about {spread:.3g}, and model.scale says {scale:g}"
     if model.config.model.scale == "learn":
-        return Verdict(False, f"{said.replace('says', 'has learnt')}: intervals are about {wrong}; raise job.rounds")
+        learnt = said.replace("says", "has learnt")
+        return Verdict(False, f"{learnt}: intervals are about {wrong}; raise job.rounds = {model.config.job.rounds}")
     remedy = '"learn"' if model.config.algorithm.variant == "pvi" else f"{spread:.3g}"
     return Verdict(False, f"{said}: intervals are about {wrong}; set model.scale = {remedy}")
+
+
+def _of_learning(model: Model, server: Server) -> Verdict | None:
+    """A learnt scale that still moves takes all intervals with it."""
+    if model.response.variance is None or not isinstance(server, pvi.Server) or response.exact(model.response):
+        return None
+    by = abs(server.rescaled - 1) / model.settings.damping
+    if server.round > 1 and by <= SD:
+        return None
+    moved = f"moved by {by:.1%} (wanted {SD:.0%})" if server.round > 1 else "is learnt from the second round on"
+    return Verdict(False, f"the standard deviation of the errors {moved}: raise job.rounds = {server.round}")
 
 
 LACKING = "no client's noisy sums are enough for a posterior that contains the noise: this one does not"

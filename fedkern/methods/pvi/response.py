@@ -86,14 +86,14 @@ def words(config: Config) -> str:
     """What `check` says of the priors and the scale."""
     m = config.model
     said = f"prior precision {m.prior_precision:g}"
-    unit = " standard deviations of the response" if measured(config) else ""
+    if config.privacy is not None:
+        return said
+    if m.intercept:
+        centre = "the response's pooled level" if m.intercept_centre is None else f"{m.intercept_centre:g}"
+        said += f", intercept's prior about {centre} with sd {_intercept_sd(config):g}"
     if measured(config):
-        said += " (in standard deviations of the response)"
-    if m.intercept and config.privacy is None:
-        centre = "the pooled level of the response" if m.intercept_centre is None else f"{m.intercept_centre:g}"
-        said += f", intercept about {centre} with sd {_intercept_sd(config):g}{unit}"
-    if m.family == "gaussian" and config.privacy is None:
-        said += ", scale learnt" if m.scale == LEARNT else f", scale {m.scale:g} in the data's units"
+        said += "; units of the prior: standard deviations of the response; "
+        said += "scale learnt" if m.scale == LEARNT else f"scale {m.scale:g} in the data's units"
     return said
 
 
@@ -183,7 +183,7 @@ def notes(response: Response, encoding: Encoding) -> list[str]:
     """That a response is no measurement."""
     if not exact(response):
         return []
-    return [f"column {encoding.response!r} is a linear function of the others, up to rounding: leave out those it was computed from"]
+    return [f"column {encoding.response!r} is a linear function of the others, up to rounding: ignore what it was computed from"]
 
 
 # From the model's units to the data's --------------------

@@ -5,6 +5,7 @@ References are written for themselves: iterated weighted least squares, and the 
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -21,6 +22,7 @@ from fedkern.algorithms.pvi.settings import Settings
 from fedkern.errors import JobError, LostPeer
 from fedkern.methods import parse
 from fedkern.methods.pvi.predict import predicted
+from support.command import mpirun
 from support.interrupted import run
 from support.wires import checked_and_run
 
@@ -114,6 +116,40 @@ def test_a_run_that_is_interrupted_learns_the_same_scale(tmp_path: Any) -> None:
     result, whole = run(path, tmp_path / "out", resume=True), run(path, None)
     assert result.digest == whole.digest
     assert result.summary["scale"] == whole.summary["scale"]
+
+
+def test_ranks_learn_the_same_scale(tmp_path: Any) -> None:
+    path = written(tmp_path)
+    path.write_text(path.read_text() + '[algorithm]\nschedule = "synchronous"\n')
+    ended = mpirun(3, "run", path, "--out", tmp_path / "out")
+    assert ended.code == 0, ended.err
+    summary, alone = json.loads((tmp_path / "out" / "summary.json").read_text()), run(path, None)
+    assert (summary["digest"], summary["scale"]) == (alone.digest, alone.summary["scale"])
+
+
+@pytest.mark.parametrize("share", [0.0, 9.0])
+def test_a_scale_that_is_not_learnt_yet_wants_more_rounds(share: float) -> None:
+    data = {name: (X, share * X @ [2.0, 0.4, -3.0] + y / (1 + share)) for name, (X, y) in CLIENTS.items()}
+    result, rounds = fitted(data, rounds=1), 1
+    assert result.converged is False
+    assert "raise job.rounds" in result.summary["verdict"]
+    while result.converged is False and rounds < 8:
+        rounds += 1
+        result = fitted(data, rounds=rounds)
+    assert result.converged == "settled"
+    assert result.summary["scale"] == pytest.approx(type_two(data)[0], rel=0.02)
+
+
+def test_what_is_said_of_a_response_without_a_spread_helps() -> None:
+    constant = {name: (X, np.full(len(X), 5.0)) for name, (X, _) in CLIENTS.items()}
+    with pytest.raises(JobError, match=r"responses have one value.* subtract a constant, or give model.scale"):
+        fitted(constant)
+    assert fitted(constant, scale=0.3).summary["parameters"]["intercept_std"]["mean"] == pytest.approx(5.0)
+    digits = {name: (X, 1e16 + np.round(y)) for name, (X, y) in CLIENTS.items()}
+    with pytest.raises(JobError, match="subtract a constant"):
+        fitted(digits)
+    fewer = fitted({name: (X, y - 1e16) for name, (X, y) in digits.items()})
+    assert fewer.summary["scale"] == pytest.approx(type_two()[0], rel=0.05)
 
 
 def test_sums_that_cannot_be_name_their_client() -> None:
@@ -264,7 +300,11 @@ def test_without_any_event_the_result_says_that_the_prior_decides() -> None:
     X, _ = counted("bernoulli", 300, 0.0)
     result = fitted(shared(X, np.zeros(300)), family="bernoulli")
     assert any("every response of every client is 0" in note for note in result.summary["notes"])
-    assert any("the prior moves these" in note and "intercept" in note for note in result.summary["notes"])
+    (note,) = (note for note in result.summary["notes"] if "the prior moves these" in note)
+    assert "intercept (" in note
+    assert "raise model.intercept_sd = 5 to " in note
+    wider = fitted(shared(X, np.zeros(300)), family="bernoulli", intercept_sd=10.0)
+    assert any("what is still named then is what the rows alone do not tell" in note for note in wider.summary["notes"])
 
 
 def test_offsets_and_weights_move_the_level() -> None:
