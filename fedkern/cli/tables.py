@@ -66,8 +66,7 @@ def graph(options: argparse.Namespace) -> int:
     """Prints the chosen edges of a graph: as GraphML, or as csv."""
     summary = load(options.folder).summary
     if options.graph == "csv":
-        print(_csv(graph_files.HEAD, graph_files.edges(summary)), end="")
-        return 0
+        return _print_csv(graph_files.HEAD, graph_files.edges(summary), options)
     print(graph_files.graphml(summary).decode(), end="")
     return 0
 

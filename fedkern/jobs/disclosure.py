@@ -8,7 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..algorithms.core.messages import FEW, FEW_OR_FULL, FEWER, NOISED, ONE_OR_TWO, TWO, Message, Tells, schema
+from ..algorithms.core.messages import (
+    FEW,
+    FEW_AREAS,
+    FEW_OR_FULL,
+    FEW_OR_SUMS,
+    FEWER,
+    NOISED,
+    ONE_OR_TWO,
+    TWO,
+    Message,
+    Tells,
+    schema,
+)
 from ..algorithms.exchanges.columns import NAMES, SchemaReply
 from ..models.encoding import Spec
 from .few import may_tell_curvature
@@ -16,7 +28,8 @@ from .keys import LEAST_ROWS, FewSection, JobConfig
 from .stage import Stage
 
 PAGE = "docs/concepts/disclosure.md"
-MOST = {ONE_OR_TWO: 2, TWO: 2, FEW: LEAST_ROWS - 1, FEW_OR_FULL: LEAST_ROWS - 1}  # rows up to which it is so
+# Rows up to which it is so.
+MOST = {ONE_OR_TWO: 2, TWO: 2, FEW_AREAS: 2, FEW: LEAST_ROWS - 1, FEW_OR_FULL: LEAST_ROWS - 1, FEW_OR_SUMS: LEAST_ROWS - 1}
 
 
 def tells(kind: type[Message], spec: Spec) -> Tells:
@@ -79,9 +92,10 @@ def _still(config: JobConfig, kind: type[Message], told: Tells, sizes: Mapping[s
         return may_tell_curvature(config, least, sizes["d"]) and least <= 1 + sizes["d"]
     if told.where == FEWER:
         return least <= 1 + max(sizes[symbol] for field in schema(kind).values() for symbol in field.shape[-1:])
-    if told.where == FEW_OR_FULL and sizes["p"] > sizes["d"]:  # more numbers than a diagonal: its eigenvectors are told
+    if told.where in (FEW_OR_FULL, FEW_OR_SUMS) and sizes["p"] > sizes["d"]:  # more than a diagonal: its eigenvectors are told
         return may_tell_curvature(config, least, sizes["d"]) and least <= max(MOST[told.where], sizes["d"])
-    return least <= MOST[told.where]
+    # Round for round another square of X is told.
+    return least <= max(MOST[told.where], sizes["d"] if told.where == FEW_OR_SUMS else 0)
 
 
 def _grouped(told: Mapping[type[Message], Tells]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from BLAS (`record.py --write` tries it with another of its kernels).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -49,12 +50,13 @@ ignore = [{ignore}]
 [model]
 family = "{family}"
 covariance = "diagonal"
-[algorithm]
+{prior}[algorithm]
 local_steps = 3
 [output]
 draws = 20
 chains = 2
 """
+PLAIN = "intercept_sd = 1.0\nintercept_centre = 0.0\n"  # of open jobs; the linear one has their defaults
 CLIENTS = ("ada", "bo", "cy")
 RESPONSES = {"bernoulli": "sick", "poisson": "visits", "gaussian": "pressure"}
 
@@ -84,11 +86,12 @@ def pvi(folder: Path) -> None:
     for family, response in RESPONSES.items():
         ignore = ", ".join(f'"{name}"' for name in ("w", *RESPONSES.values()) if name != response)
         positive = 'positive = "yes"' if family == "bernoulli" else ""
-        text = PVI.format(response=response, positive=positive, family=family, ignore=ignore)
-        (folder / f"{family}.toml").write_text(text)
-        (folder / f"private-{family}.toml").write_text(text + DECLARED + TERMS)
+        text = partial(PVI.format, response=response, positive=positive, family=family, ignore=ignore)
+        (folder / f"{family}.toml").write_text(text(prior="" if family == "gaussian" else PLAIN))
+        (folder / f"private-{family}.toml").write_text(text(prior="") + DECLARED + TERMS)
     (folder / "breast-cancer.toml").write_text(
-        '[job]\nseed = 2\nrounds = 2\n[data]\nbuiltin = "breast-cancer"\nsplit = {clients = 3}\n[output]\ndraws = 20\n'
+        '[job]\nseed = 2\nrounds = 2\n[data]\nbuiltin = "breast-cancer"\nsplit = {clients = 3}\n'
+        f"[model]\n{PLAIN}[output]\ndraws = 20\n"
     )
 
 

@@ -94,7 +94,7 @@ class TestTheLine:
         assert f"of a client with 3 rows, {FEWEST}: its rows and labels (SiteDelta, LogTermsOf)" in told
         assert "each column's values (SchemaReply)" not in told
         told = computed(path, "data.least_rows=1", "output.reweigh=false")
-        assert "each column's values (SchemaReply), its rows and labels (SiteDelta)" in told
+        assert "each column's values (SchemaReply), its response (LevelSums), its rows and labels (SiteDelta)" in told
 
     def test_of_a_full_covariance(self, tmp_path: Path) -> None:
         """With no more rows than coefficients the first sites are all rows, however many these are: such a client is no part of a
@@ -155,7 +155,7 @@ class TestTheLine:
     def test_of_a_map(self, tmp_path: Path) -> None:
         told = computed(federation(tmp_path, "sigma"))
         assert 'of a client whose map and offsets are known (kind = "within"): the response of every area (GlobalGradient' in told
-        assert "of a client with one area: its response (LevelSums)" in told
+        assert "of a client with one or two areas or rows: its response (LevelSums)" in told
         assert "fewest" not in told, "it counts no rows"
 
 

@@ -23,6 +23,7 @@ from fedkern.methods.sparse import own
 from fedkern.results import loo, psis
 from fedkern.results.gaussian import Posterior
 from fedkern.results.result import Result
+from support.priors import plain
 from support.wires import checked_and_run
 
 N = 300
@@ -115,7 +116,8 @@ def on_data(posterior: Posterior, draws: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("family", ["bernoulli", "poisson", "gaussian"])
 def test_k_hat_is_that_of_the_pooled_rows(family: str, tmp_path: Path) -> None:
     frame = rows(family)
-    result = fedkern.run(job(tmp_path, frame, model={"family": family}))
+    model = {"family": family, "covariance": "full", **plain(family, frame["y"])}
+    result = fedkern.run(job(tmp_path, frame, model=model))
     assert isinstance(result.posterior, Posterior)
     q = result.posterior.q
     draws = result.posterior.draws(FEW, seed=4, chain=1001)
@@ -198,7 +200,8 @@ def compare(found: dict[str, Any], pooled: Any) -> None:
 @pytest.mark.parametrize("family", ["bernoulli", "poisson", "gaussian"])
 def test_leave_one_out_of_pvi_is_that_of_the_pooled_rows(family: str, tmp_path: Path) -> None:
     frame = rows(family)
-    result = fedkern.run(job(tmp_path, frame, model={"family": family}, output={"loo": True, "draws": 300, "chains": 3}))
+    model = {"family": family, **plain(family, frame["y"])}
+    result = fedkern.run(job(tmp_path, frame, model=model, output={"loo": True, "draws": 300, "chains": 3}))
     draws = result.to_arviz()["posterior"]
     theta = np.concatenate([draws["intercept"].values[..., None], draws["theta"].values], axis=-1)
     pooled = log_likelihood(frame, family, theta.reshape(-1, 3)).reshape(3, 300, N)

@@ -55,7 +55,10 @@ def test_sums_over_one_row_are_the_row() -> None:
     assert isinstance(delta, SiteDelta)
     seen = curious.logistic(tape, 0)
     np.testing.assert_allclose(delta.dh / delta.dh[0], [1, *((row - seen.centre) / seen.scale)[0]])  # dh = y x
-    assert delta.dh[0] == pytest.approx(y[0])
+    pooled = np.concatenate([y, more["b"][1]])
+    assert delta.dh[0] == pytest.approx((y[0] - pooled.mean()) / pooled.std())  # in the response's units, which all are told
+    n, total = (getattr(tape.of(0, LevelSums)[0], name) for name in ("first", "second"))
+    assert (n, total) == (1, pytest.approx(y[0]))
 
 
 def test_the_count_of_a_client_with_one_area_is_in_its_sums(tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ ONE_OR_TWO = "with one or two rows"
 TWO = "with two rows"
 FEW = "with few rows"
 FEW_OR_FULL = "with few rows; of a full covariance with no more rows than coefficients"
+FEW_AREAS = "with one or two areas or rows"
+FEW_OR_SUMS = "with few rows; with no more rows than coefficients"
 FEWER = "with no more rows than coefficients + 1"
 KNOWN = 'whose map and offsets are known (kind = "within")'
 

@@ -1,4 +1,5 @@
-"""Before a spatial job: what are the units of the response? Two sums of each client; then all know the level and the scale.
+"""Before a spatial job or an open regression: what are the units of the response? Two sums of each client; then all know the
+level and the scale.
 
 | leg | a client sends | all get |
 |---|---|---|
@@ -17,9 +18,9 @@ import numpy as np
 from ...errors import JobError
 from ...kernels.families import FAMILIES
 from ...models.spatial.site import Rows
-from ...models.spatial.units import Units, pooled_level, spread, sums
+from ...models.spatial.units import Array, Units, pooled_level, spread, sums
 from ..core import once
-from ..core.messages import SUM, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
+from ..core.messages import FEW_AREAS, SUM, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 
@@ -37,7 +38,7 @@ class AskLevel(Message, kind=140):
 
 
 @dataclass(frozen=True)
-class LevelSums(Message, kind=141, tells=Tells(SUM, "its response", "with one area")):
+class LevelSums(Message, kind=141, tells=Tells(SUM, "its response", FEW_AREAS)):
     """Client to server: two numbers, whatever the number of rows."""
 
     round: int
@@ -82,12 +83,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Client:
-    """A client's responses; after the last leg `units`."""
+    """A client's responses, with case weights where there are some; after the last leg `units`."""
 
     name: str
     settings: Settings
     rows: Rows = field(repr=False)
     units: Units | None = None
+    weights: Array | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         return replace(state, units=Units(event.level, event.scale)), []
     if not isinstance(event, AskLevel):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    pair = sums(state.settings.family, state.rows, event.centre if event.round == SPREAD else None)
+    pair = sums(state.settings.family, state.rows, event.centre if event.round == SPREAD else None, state.weights)
     most = MOST if state.settings.measured else np.inf
     if not np.isfinite(pair).all() or np.abs(state.rows.y - state.rows.offset).max(initial=0.0) > most:
         raise JobError(

@@ -15,7 +15,7 @@ from ...errors import NumericalError
 from ...models.expfam import Gaussian, floored, pack, packed_size, unpack
 from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Event, Refused, RemoteFault, Saved, array, evolve
 from ..exchanges.arrival import AskSlope, answer
-from . import local, shards
+from . import local, scale, shards
 from .messages import LARGEST, QUpdate, SiteApplied, SiteDelta
 from .noise_aware import Sums
 from .settings import SHARDED
@@ -35,7 +35,7 @@ class Client:
     ----------
     name, local, prior_P : its name; rows, settings, mechanism and noise source; (d,) precisions of the prior, for the
         cavity's floor
-    site_h, site_P : (d,) and (p,) its own site
+    site_h, site_P : (d,) and (p,) its own site, where the scale is learnt in units of 1 / variance
     optimiser : the local optimiser's state; None before the first update
     shards : of local averaging and virtual clients; None otherwise
     step : its own count of local steps since the job began, never reset
@@ -108,7 +108,8 @@ def _charge(state: Client) -> int:
 
 
 def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEffects]:
-    s, d = state.local.settings, len(event.h)
+    context, variance = scale.at(state.local, event)
+    s, d = context.settings, len(event.h)
     q = Gaussian(event.h, unpack(event.P, d))
     if state.local.source is not None:
         state.local.source.rekey()
@@ -120,18 +121,18 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
         state = replace(state, shards=divided, step=state.step + s.local_steps, failed=state.failed + moved.failed)
         after: Vector | None = moved.deltas
     else:
-        Pc, floors = floored(unpack(event.P - state.site_P, d), CAVITY_FLOOR * state.prior_P)
+        Pc, floors = floored(unpack(event.P - state.site_P / variance, d), CAVITY_FLOOR * state.prior_P)
         kept = state.optimiser if s.optimiser_state == "keep" else None
-        cavity = Gaussian(event.h - state.site_h, Pc)
+        cavity = Gaussian(event.h - state.site_h / variance, Pc)
         seen: local.Seen | None = [] if state.sums is not None else None
         try:
             if s.by_client:
-                new, optimiser = local.attempt(state.local, q, cavity, kept, steps, state.step)
+                new, optimiser = local.attempt(context, q, cavity, kept, steps, state.step)
             else:
-                new, optimiser = local.optimise(state.local, q, cavity, kept, steps, state.step, seen)
+                new, optimiser = local.optimise(context, q, cavity, kept, steps, state.step, seen)
         except NumericalError as error:
             raise NumericalError(f"client {state.name!r}: round {event.round}: {error}") from None
-        dh, dP = damped(q, new, s.damping, s.damping_form)
+        dh, dP = (change * variance for change in damped(q, new, s.damping, s.damping_form))
         if state.local.mechanism is None and not s.by_client and not max(np.abs(dh).max(), np.abs(dP).max()) <= LARGEST:
             why = local.EXTREME if s.optimiser == "exact" else local.diverges(s)
             what = f"client {state.name!r}: round {event.round}: its change of the site has numbers beyond {LARGEST:g}"
@@ -141,7 +142,7 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
         floors, failed = state.floors + floors, state.failed + (new is q)
         state = replace(state, optimiser=optimiser, step=state.step + steps, floors=floors, failed=failed)
         after = None
-    delta = SiteDelta(event.round, event.version, state.updates, dh, dP)
+    delta = scale.answered(SiteDelta(event.round, event.version, state.updates, dh, dP), event, context)
     return replace(state, updates=state.updates + 1, outstanding=(dh, dP, after)), [delta]
 
 

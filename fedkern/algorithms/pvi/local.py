@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ...errors import NumericalError
 from ...kernels import glm, homes, rng
 from ...kernels.bound import Bound
+from ...kernels.families import FAMILIES
 from ...kernels.homes import on_host
 from ...models import dense
 from ...models.expfam import Gaussian, unpack
@@ -410,6 +411,12 @@ def exact(
     diagonal = cavity.diagonal
     value, r, k = _expectations(rows, s, mu, P, n_threads)
     F = value - _cross(mu, P, cavity)
+    if not (np.isfinite(F) and np.abs(k).max(initial=0.0) < LARGEST):  # q is a wide prior: E exp(a) is no number there
+        information = FAMILIES[s.family].information(on_host(rows.y), on_host(rows.y) * 0.0, s.scale, None)
+        more = _curvature(rows.X, rows.home.put(information) * (1.0 if rows.weights is None else rows.weights))
+        P = P + (np.diag(more) if diagonal else more)
+        value, r, k = _expectations(rows, s, mu, P, n_threads)
+        F = value - _cross(mu, P, cavity)
     relaxation, before = 1.0, None
     nearest, best, since = np.inf, (mu, P, np.inf, np.inf), 0
     for _ in range(max_iterations):

@@ -25,14 +25,15 @@ from ..exchanges.arrival import AskSlope, Slope
 from .client import Client, client, client_receive
 from .client import load as load_client
 from .client import save as save_client
-from .messages import QUpdate, SiteApplied, SiteDelta
+from .messages import QUpdate, ScaledQUpdate, ScaledSiteDelta, SiteApplied, SiteDelta
 from .server import Server, finished, moved, released, server_receive, start
 from .server import load as load_server
 from .server import save as save_server
 from .settings import Settings
 
 __all__ = [
-    "PROTOCOL", "Client", "QUpdate", "Refused", "Server", "Settings", "SiteApplied", "SiteDelta", "client", "client_receive",
+    "PROTOCOL", "SCALED", "Client", "QUpdate",
+    "Refused", "Server", "Settings", "SiteApplied", "SiteDelta", "client", "client_receive",
     "finished", "load", "moved", "protocol", "released", "save", "server_receive", "start",
 ]  # fmt: skip
 
@@ -55,8 +56,15 @@ PROTOCOL: Protocol[Server, Client] = Protocol(
 )
 
 
-def protocol(*, private: bool, until: bool = False) -> Protocol[Server, Client]:
+# Of a job that learns its scale.
+SCALED: Protocol[Server, Client] = replace(PROTOCOL, to_client=(ScaledQUpdate, SiteApplied), to_server=(ScaledSiteDelta,))
+
+
+def protocol(*, private: bool, until: bool = False, learn_scale: bool = False) -> Protocol[Server, Client]:
     """The protocol with only the messages that a job can send: without a budget nobody refuses."""
-    if until:
-        return replace(PROTOCOL, to_client=(*PROTOCOL.to_client, AskSlope), to_server=(SiteDelta, Slope))
-    return PROTOCOL if private else replace(PROTOCOL, to_server=(SiteDelta,))
+    if not (until or learn_scale):
+        return PROTOCOL if private else replace(PROTOCOL, to_server=(SiteDelta,))
+    rounds = SCALED if learn_scale else replace(PROTOCOL, to_server=(SiteDelta,))
+    if not until:
+        return rounds
+    return replace(rounds, to_client=(*rounds.to_client, AskSlope), to_server=(*rounds.to_server, Slope))

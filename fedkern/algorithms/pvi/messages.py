@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import FEW, FEW_OR_FULL, LABELLED, LIKELIHOOD, NOISED, Message, Tells
+from ..core.messages import FEW, FEW_OR_FULL, FEW_OR_SUMS, LABELLED, LIKELIHOOD, NOISED, Message, Tells
 
 Shift = Annotated[NDArray[np.float64], "d"]
 Precision = Annotated[NDArray[np.float64], "p"]
@@ -40,6 +40,31 @@ class SiteDelta(Message, kind=11, tells=Tells(LIKELIHOOD, LABELLED, FEW_OR_FULL,
     delta_id: int
     dh: Shift
     dP: Precision
+
+
+@dataclass(frozen=True)
+class ScaledQUpdate(QUpdate, kind=17):
+    """Server to client, of a job that learns its scale: q, and the residual variance at which it is."""
+
+    variance: float
+
+
+@dataclass(frozen=True)
+class ScaledSiteDelta(SiteDelta, kind=18, tells=Tells(LIKELIHOOD, LABELLED, FEW_OR_SUMS)):
+    """Client to server, of a job that learns its scale: the change in units of 1 / variance, and of its residuals under the q of
+    the question the sum of squares about the mean, what q's own spread adds to it over the variance, and the sum of the weights.
+    """
+
+    misfit: float
+    used: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class LearntVariance(Message, kind=19):
+    """Server to client, after the rounds: the residual variance that was learnt."""
+
+    variance: float
 
 
 @dataclass(frozen=True)

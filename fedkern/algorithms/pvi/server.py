@@ -6,7 +6,7 @@ Source: docs/methods/pvi.md, sections 1, 8 and 9.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, final
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..core.messages import SERVER, ClientLost, Event, Refused, RemoteFault, Sav
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import active, flags, members, to_each
 from ..exchanges.arrival import AskSlope, Slope, newton, possible
+from . import scale
 from .messages import LARGEST, QUpdate, SiteApplied, SiteDelta
 from .settings import Settings
 from .sites import Sites
@@ -77,6 +78,8 @@ class Server:
     looked : rounds after which clients were last asked how far q is from the posterior of all rows
     owing, slopes : those that have not answered that yet; the answers
     arrived : whether q is there
+    residuals : client -> what it said last of its residuals, in a job that learns its scale
+    rescaled : by what the last round has multiplied that scale
     """
 
     settings: Settings
@@ -103,6 +106,8 @@ class Server:
     owing: PersistentSet[int] = field(default_factory=PersistentSet)
     slopes: PersistentMap[int, Slope] = field(default_factory=PersistentMap)
     arrived: bool = False
+    residuals: PersistentMap[int, scale.Residuals] = field(default_factory=PersistentMap)
+    rescaled: float = 1.0
 
     @property
     def site_h(self) -> Vector:
@@ -240,6 +245,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     effects: ServerEffects = []
     if isinstance(event, SiteDelta):
         _check(state, sender, event)
+        state = evolve(state, residuals=scale.heard(state.residuals, sender, event, state.settings))
         state, effects = _take(state, sender, event)
     state = evolve(state, waiting=state.waiting.minus(sender))
     if state.settings.schedule == "synchronous" and not state.waiting and state.pending:
@@ -264,9 +270,17 @@ def _heard(state: Server, sender: int) -> tuple[Server, ServerEffects]:
     state = evolve(state, owing=state.owing - {sender})
     if state.owing:
         return state, []
-    told = dict(state.slopes.items())
+    told = {k: _at_variance(slope, state.sites.variance) for k, slope in state.slopes.items()}
     step = newton(state.prior, released(state), told) if len(told) == state.n_clients else None
-    return _ask(evolve(state, slopes=PersistentMap(), arrived=step is not None and step.there), [sender])
+    there = step is not None and step.there and scale.still(state.rescaled, state.settings)
+    return _ask(evolve(state, slopes=PersistentMap(), arrived=there), [sender])
+
+
+def _at_variance(told: Slope, variance: float) -> Slope:
+    """A client's gradient and curvature at a learnt variance: it has told them at 1."""
+    if variance == 1:
+        return told
+    return replace(told, gradient=told.gradient / variance, curvature=told.curvature / variance)
 
 
 def _gone(state: Server, client: int, why: str) -> Server:
@@ -307,7 +321,7 @@ def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[
     d = state.prior.d
     dP = unpack(np.sum([deltas[k][1] for k in clients], axis=0), d)
     alpha = 1.0
-    while alpha >= SMALLEST_ALPHA and not keeps_proper(state.q.P, dP, alpha):
+    while alpha >= SMALLEST_ALPHA and not keeps_proper(state.q.P, dP / state.sites.variance, alpha):
         alpha /= 2
     state = evolve(state, in_round=state.in_round + len(clients), halvings=state.halvings + int(-np.log2(alpha)))
     weight = alpha if alpha >= SMALLEST_ALPHA else 0.0
@@ -329,7 +343,7 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
     """The next questions of the schedule; none while an answer is awaited (but asynchronous clients, of whom these are `free`,
     don't wait for each other).
     """
-    schedule = state.settings.schedule
+    schedule, before = state.settings.schedule, state.round
     if state.owing or (state.waiting and schedule != "asynchronous"):
         return state, []
     if schedule == "sequential":
@@ -340,6 +354,8 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
         state = evolve(state, next=state.n_clients if client is None else client)
     elif state.in_round >= (1 if schedule == "synchronous" else state.n_clients):
         state = evolve(state, round=state.round + 1, in_round=0)
+    if state.round > max(before, 1) and state.residuals:  # after the first round, they may be of the prior
+        state = _rescaled(state)
     if state.stop:
         return state, []
     if state.round > state.looked and state.settings.looks(state.round):
@@ -352,6 +368,13 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
         state, client = _draw(state)
         return _question(state, [client])
     return _question(state, state.active if schedule == "synchronous" else [k for k in free if state.is_active(k)])
+
+
+def _rescaled(state: Server) -> Server:
+    """After a round: with the residual variance that its residuals say (docs/methods/pvi.md, section 2.1)."""
+    before = state.sites.variance
+    sites = state.sites.at(scale.learnt(state.residuals, before))
+    return evolve(state, sites=sites, q=sites.product(), rescaled=float(np.sqrt(sites.variance / before)))
 
 
 def _next(state: Server, first: int) -> int | None:
@@ -376,7 +399,8 @@ def _question(state: Server, clients: Iterable[int]) -> tuple[Server, ServerEffe
     waiting = state.waiting
     for k in clients:
         waiting = waiting.plus(k, state.version)
-    return evolve(state, waiting=waiting), to_each(clients, QUpdate(state.round, state.version, h / share, P / share))
+    question = QUpdate(state.round, state.version, h / share, P / share)
+    return evolve(state, waiting=waiting), to_each(clients, scale.asked(question, state.settings, state.sites.variance))
 
 
 _COUNTS = ("round", "version", "in_round", "drawn", "halvings", "rejected")
@@ -387,11 +411,12 @@ def save(state: Server) -> Saved:
     saved: Saved = {name: getattr(state, name) for name in _COUNTS}
     saved["waiting"] = np.array([state.waiting.get(k, -1) for k in range(state.n_clients)], float)
     saved |= {
-        "site_h": state.site_h,
-        "site_P": state.site_P,
+        "site_h": state.sites.at_unit.h,
+        "site_P": state.sites.at_unit.P,
         "updates": state.updates.astype(float),
         "flags": flags(state.n_clients, state.refused, state.capped, state.lost, range(state.next, state.n_clients)),
     }
+    saved |= scale.save(state.residuals, state.sites.variance, state.rescaled, state.settings)
     if state.settings.until:
         saved |= {"looked": state.looked, "owing": np.array(sorted(state.owing), float)}
     return saved | state.trajectory.save()
@@ -402,11 +427,14 @@ def load(fresh: Server, saved: Saved) -> Server:
     refused, capped, lost, queue = members(array(saved, "flags"))
     updates = array(saved, "updates").astype(np.int64)
     until = fresh.settings.until
-    sites = Sites.of(fresh.prior, array(saved, "site_h"), array(saved, "site_P"), updates)
+    residuals, variance, rescaled = scale.load(saved, fresh.settings)
+    sites = Sites.of(fresh.prior, array(saved, "site_h"), array(saved, "site_P"), updates, variance)
     return evolve(
         fresh,
         **{name: saved[name] for name in _COUNTS},
         sites=sites,
+        residuals=residuals,
+        rescaled=rescaled,
         q=sites.product(),
         n_active=fresh.n_clients - len(refused | capped | lost),
         refused=PersistentSet(refused),

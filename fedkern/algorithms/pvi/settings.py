@@ -30,6 +30,7 @@ class Settings:
     updates_per_client : public cap on one client's updates; None for no cap
     max_staleness : updates after which an asynchronous answer is too old; None for 4 x clients
     seed : of the keyed random streams
+    learn_scale : of a Gaussian response: the server learns the residual variance (section 2.1), and says it with each question
     by_client : whole clients are protected: one whose optimiser fails answers with no change
     until : rounds end when q is where the posterior of all rows is, asked after 3, 6, 12, 24, .. of them
 
@@ -59,6 +60,7 @@ class Settings:
     seed: int = 0
     by_client: bool = False
     until: bool = False
+    learn_scale: bool = False
 
     def looks(self, round: int) -> bool:
         """Whether clients are asked after so many rounds how far q is from the posterior of all rows."""

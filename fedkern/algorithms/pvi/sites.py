@@ -30,6 +30,8 @@ class Sites:
     blocks : (clients of the block, d + p) their sites; a precision may be negative
     counts : (clients of the block,) applied updates of each
     sums : (blocks, d + p) of each block, the first with the prior
+    variance : the residual variance of a job that learns it, else 1. Blocks and sums are in units of 1 / variance: a linear
+        likelihood's site is then the same whatever the variance, and only the prior moves against it
     """
 
     prior: Vector
@@ -37,14 +39,15 @@ class Sites:
     blocks: tuple[Vector, ...]
     counts: tuple[NDArray[np.int64], ...]
     sums: Vector
+    variance: float = 1.0
 
     @classmethod
-    def of(cls, prior: Gaussian, site_h: Vector, site_P: Vector, updates: NDArray[np.int64]) -> Sites:
-        """Of (M, d) and (M, p) sites, and the (M,) updates that made them."""
+    def of(cls, prior: Gaussian, site_h: Vector, site_P: Vector, updates: NDArray[np.int64], variance: float = 1.0) -> Sites:
+        """Of (M, d) and (M, p) sites, in units of 1 / variance, and the (M,) updates that made them."""
         own = np.concatenate([prior.h, pack(prior.P)])
         all_of_them, edges = np.concatenate([site_h, site_P], axis=1), range(BLOCK, len(site_h), BLOCK)
         blocks, counts = np.split(all_of_them, edges), np.split(updates, edges)
-        new = cls(own, prior.d, tuple(blocks), tuple(counts), np.empty((len(blocks), len(own))))
+        new = cls(own, prior.d, tuple(blocks), tuple(counts), np.empty((len(blocks), len(own))), variance)
         for i, block in enumerate(blocks):
             new.sums[i] = new._sum(i, block)
         return new
@@ -52,12 +55,12 @@ class Sites:
     @property
     def h(self) -> Vector:
         """(M, d)."""
-        return np.concatenate(self.blocks)[:, : self.d]
+        return np.concatenate(self.blocks)[:, : self.d] / self.variance
 
     @property
     def P(self) -> Vector:
         """(M, p)."""
-        return np.concatenate(self.blocks)[:, self.d :]
+        return np.concatenate(self.blocks)[:, self.d :] / self.variance
 
     @property
     def updates(self) -> NDArray[np.int64]:
@@ -70,8 +73,19 @@ class Sites:
 
     def product(self) -> Gaussian:
         """The prior times all sites."""
-        total = self.sums[0] if len(self.sums) == 1 else _added(self.sums)
-        return Gaussian(total[: self.d].copy(), unpack(total[self.d :].copy(), self.d))
+        total = (self.sums[0] if len(self.sums) == 1 else _added(self.sums)) / self.variance
+        return Gaussian(total[: self.d], unpack(total[self.d :], self.d))
+
+    @property
+    def at_unit(self) -> Sites:
+        """Whose sites are told in the units in which they are kept."""
+        return replace(self, variance=1.0)
+
+    def at(self, variance: float) -> Sites:
+        """With another residual variance."""
+        moved = replace(self, variance=variance, sums=self.sums.copy())
+        moved.sums[0] = moved._sum(0, moved.blocks[0])
+        return moved
 
     def moved(self, deltas: Mapping[int, tuple[Vector, Vector]], alpha: float) -> Sites:
         """With alpha times these added, as one update of each of these clients."""
@@ -89,7 +103,7 @@ class Sites:
         return replace(self, blocks=tuple(blocks), counts=tuple(counts), sums=sums)
 
     def _sum(self, i: int, block: Vector) -> Vector:
-        return _added(np.concatenate([self.prior[None], block])) if i == 0 else _added(block)
+        return _added(np.concatenate([self.prior[None] * self.variance, block])) if i == 0 else _added(block)
 
 
 def _added(rows: Vector) -> Vector:

@@ -60,7 +60,24 @@ class ModelSection(incomplete.ModelSection):
     )
     prior_precision: float = key(1.0, ge=1e-10, le=1e10, help="of every coefficient", remedy="1 / sd^2 of its prior")
     intercept: bool = key(True, help="add a column of ones")
-    scale: Positive = key(1.0, help="standard deviation of a gaussian response" + families.given_scales("pvi"))
+    intercept_sd: float | None = key(
+        None,
+        ge=1e-5,
+        le=1e5,
+        help="of the intercept's prior, of a gaussian response of an open job in its standard deviations; default: 5 if open (1 "
+        "with an optimiser that takes steps), else that of all coefficients",
+    )
+    intercept_centre: float | None = key(
+        None,
+        ge=-1e100,
+        le=1e100,
+        help="of the intercept's prior, in the data's units; default: the response's pooled level if open, else 0",
+    )
+    scale: Positive | Literal["learn"] = key(
+        1.0,
+        help='standard deviation of a gaussian response, in the data\'s units; "learn", the default if open and variant = "pvi", '
+        "finds it" + families.given_scales("pvi"),
+    )
     preset: Literal["paper"] | None = key(None, help="a published configuration, whose values the file may override")
 
 
@@ -219,6 +236,7 @@ OPEN: Tables = {
     "algorithm": {"optimiser": "exact", "damping_form": "natural"},
     "output": {"reweigh": True},
 }
+LEARNT: Tables = {"model": {"scale": "learn"}}
 # pvi.md, sections 8 and 13: under natural damping noise in log sigma inflates the precision; the second half's mean is free.
 PRIVATE: Tables = {
     "job": {"rounds": "budget"},
@@ -242,6 +260,8 @@ PAPER_PRIVATE: Tables = {
     "job": {"rounds": 1000},
     "privacy": {"noise_multiplier": 5.0, "clip": 1.5, "accountant": "rdp"},
 }
+# Of the intercept's prior, at which q begins: with a wide one steps of a fixed length go slowly where E exp(a) is large.
+WIDE, NARROW = 5.0, 1.0
 LEARNING_RATE = {"adagrad": 0.5, "adam": 0.05, "sgd": 0.001, "exact": 1.0}
 
 
@@ -266,6 +286,7 @@ def filled(raw: Raw) -> dict[str, Any]:
     layers = [BASE, PRIVATE] if private else [BASE, FEW, OPEN]
     builtin = table(raw, "data").get("builtin")
     layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
+    layers += [LEARNT] * (not private and variant == "pvi" and table(raw, "model").get("family") == "gaussian")
     # Draws of the weights shake a Cholesky factor until it diverges, and two estimators have no other form.
     of_draws = table(raw, "algorithm").get("estimator", "analytic") != "analytic"
     mean_field = of_draws or variant == "global-vi" or table(raw, "model").get("preset") == "paper"
@@ -281,6 +302,9 @@ def filled(raw: Raw) -> dict[str, Any]:
     lay_until(raw, out, MOST_ROUNDS)
     if isinstance(settings, dict) and isinstance(settings.get("optimiser"), str):
         settings.setdefault("learning_rate", LEARNING_RATE.get(settings["optimiser"], 0.5))
+    if not private and isinstance(out["model"], dict):
+        exact = table(out, "algorithm").get("optimiser") == "exact"
+        out["model"].setdefault("intercept_sd", WIDE if exact else NARROW)
     terms = out.get("privacy")
     if isinstance(terms, dict):
         if "noise_multiplier" in table(raw, "privacy") or "calibrate" not in terms:
@@ -297,6 +321,9 @@ def conflicts(config: Config) -> Iterator[str]:
     algorithm, privacy, family = config.algorithm, config.privacy, FAMILIES[config.model.family]
     if "scale" not in config.model.model_fields_set and family.lacks_scale("unknown"):
         yield family.scale_is_missing
+    yield from _scale(config)
+    if not config.model.intercept and config.model.intercept_centre is not None:
+        yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
     sharded = algorithm.variant in SHARDED
     can = privacy is None and algorithm.variant == "pvi" and algorithm.schedule != "asynchronous"
     if algorithm.until is not None and not can:
@@ -331,6 +358,19 @@ def conflicts(config: Config) -> Iterator[str]:
         yield 'job.rounds = "budget" is for private jobs; give a number, or a [privacy] section'
     if algorithm.optimiser == "exact" and algorithm.batch < 1:
         yield f'algorithm.batch = {algorithm.batch:g}: optimiser = "exact" uses all rows; leave batch out'
+
+
+def _scale(config: Config) -> Iterator[str]:
+    """Where a scale cannot be learnt."""
+    if config.model.scale != "learn":
+        return
+    what = 'model.scale = "learn"'
+    if config.model.family != "gaussian":
+        yield f'{what} is for family = "gaussian", not "{config.model.family}"; give a number, or leave it out'
+    if config.privacy is not None:
+        yield f"{what} has no private form: give a number that is public"
+    elif config.algorithm.variant != "pvi":
+        yield f'{what} needs variant = "pvi", not "{config.algorithm.variant}"; give the standard deviation of the errors'
 
 
 def _data(config: Config) -> Iterator[str]:

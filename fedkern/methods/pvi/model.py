@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
@@ -20,7 +20,7 @@ from ...models.expfam import Gaussian
 from ...models.glm import prior
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
-from . import budget
+from . import budget, response
 from .keys import MOST_FULL, Config, PrivacySection
 
 FEWEST = 4_096  # rows of a batch that a card is worth
@@ -35,11 +35,13 @@ class Model:
     Attributes
     ----------
     config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
+    response : its units, once they are known
     """
 
     config: Config
     names: tuple[str, ...]
     encoding: Encoding
+    response: response.Response = field(default_factory=response.Response)
 
     def __post_init__(self) -> None:
         self.encoding.check_references({name: column.reference for name, column in self.config.data.columns.items()})
@@ -55,7 +57,7 @@ class Model:
     @property
     def prior(self) -> Gaussian:
         """Of all coefficients, in the form of the posterior."""
-        return prior(self.encoding.size, self.config.model.prior_precision, self.covariance)
+        return response.prior(self, prior(self.encoding.size, self.config.model.prior_precision, self.covariance))
 
     @property
     def settings(self) -> Settings:
@@ -69,6 +71,8 @@ class Model:
             config.model,
             a,
             covariance=self.covariance,
+            scale=response.model_scale(self),
+            learn_scale=config.model.scale == response.LEARNT,
             rounds=config.job.rounds if isinstance(config.job.rounds, int) else None,
             client_weights=weights,
             batch_rate=a.batch,
@@ -77,6 +81,11 @@ class Model:
             by_client=config.unit == "client",
             until=a.until is not None and self.encoding.size <= MOST_FULL,
         )
+
+    @property
+    def scale(self) -> float:
+        """Of the response, in the data's units; a learnt one once it is told."""
+        return response.data_scale(self, self.response.variance)
 
     @property
     def privacy(self) -> PrivacySection | None:
@@ -132,11 +141,9 @@ class Model:
         if self.by_client:
             return client_level.protocol(averaged_sites=self.config.algorithm.sites == "averaged")
         private = self.privacy is not None
-        return (
-            global_vi.protocol(private=private)
-            if self.one_posterior
-            else pvi.protocol(private=private, until=self.settings.until)
-        )
+        if self.one_posterior:
+            return global_vi.protocol(private=private)
+        return pvi.protocol(private=private, until=self.settings.until, learn_scale=self.settings.learn_scale)
 
     def start(self) -> tuple[Server, ServerEffects]:
         """The server's machine with its first messages; where whole clients are protected, its account must be open."""

@@ -44,7 +44,8 @@ def predicted(result: Result, rows: Any) -> Prediction:
     if not known or encoding.weight not in read.names:  # a mean needs none, and scores are then those of rows that count alike
         encoding = replace(encoding, weight=None)
     design = encode(read, replace(encoding, row_id=None))
-    own, family, scale = Rows(design.X, design.y, design.offset, design.weights), str(model["family"]), float(model["scale"])
+    scale = result.summary.get("scale", model["scale"])  # a learnt one is a result
+    own, family, scale = Rows(design.X, design.y, design.offset, design.weights), str(model["family"]), float(scale)
     mean, sd = np.asarray(design.X @ q.mean), np.sqrt(q.variance_of(np.asarray(design.X, np.float64)))
     mean = mean if design.offset is None else mean + design.offset
     of = FAMILIES[family].mean

@@ -18,6 +18,7 @@ from ...models.glm import Rows, metrics, tested
 from ...results.gaussian import Posterior
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
+from . import pull, response
 from .arrival import Arrived, judged
 from .budget import steps_of_an_update
 from .keys import ONE_SHOT
@@ -53,7 +54,6 @@ MEAN, SD = 0.1, 0.05  # by how many sds a mean may move that has settled, and by
 FAR_ENOUGH = 0.95  # of the way that updates lead q
 ASTRAY = 3.0  # sds from where the last steps were: beyond it a line is not trusted
 DOUBTFUL = 0.5  # relative standard error of a curvature
-FAR = 10.0  # standard deviations of the prior
 # A clip that cuts about 1 % of a logistic job's rows, in lengths of a row whose columns have standard deviation 1 (measured.md).
 SPARING_CLIP = 1.1
 WIDE = 1.25  # times `model.scale`: residuals beyond it make intervals too narrow, below 1 / 1.25 too wide
@@ -80,7 +80,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     config, encoding, server, updates = model.config, model.encoding, ended.server, ended.server.updates
     estimate, without = _estimate(model, ended)
     q = pvi.released(server) if estimate is None else estimate.q
-    found = {} if test is None else {"test": tested(q, test, config.model.family, config.model.scale)}
+    found = {} if test is None else {"test": tested(q, test, config.model.family, model.scale)}
     return Fit(
         posterior=Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None),
         arrays=_arrays(server, q),
@@ -91,8 +91,13 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         chains=config.output.chains,
         draws=config.output.draws,
         encoding=encoding.to_dict(),
-        metrics={} if test is None else metrics(q, test, config.model.family, config.model.scale),
-        notes=[*_remarks(model, server, q), *_of_estimate(model, estimate, without), *ended.checked.notes],
+        metrics={} if test is None else metrics(q, test, config.model.family, model.scale),
+        notes=[
+            *_remarks(model, server, q),
+            *response.notes(model.response, encoding),
+            *_of_estimate(model, estimate, without),
+            *ended.checked.notes,
+        ],
         more={**ended.checked.more, **found},
     )
 
@@ -100,9 +105,9 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
 def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
     """In an open job how far q is from the posterior of all rows, and in a linear one also whether the residuals' spread is what
     the job says; else whether q still moves, and whether its updates are far enough, from released numbers alone."""
-    of_scale, arrived = _of_scale(model.config.model.scale, checked.spread), judged(model, checked.arrived)
-    if of_scale is not None:
+    if (of_scale := _of_scale(model, checked.spread) or _of_learning(model, server)) is not None:
         return of_scale
+    arrived = judged(model, checked.arrived)
     if arrived is None or arrived.converged == "not judged":
         moved = _of_movement(model, server)
         return moved if arrived is None or moved.converged is False else arrived
@@ -127,14 +132,30 @@ def _of_movement(model: Model, server: Server) -> Verdict:
     return Verdict("settled" if settled else False, why, name)
 
 
-def _of_scale(scale: float, spread: float | None) -> Verdict | None:
+def _of_scale(model: Model, spread: float | None) -> Verdict | None:
     """A linear fit whose residuals are not of the size that the job says has wrong intervals, however well it has settled."""
-    if spread is None or 1 / WIDE <= spread / scale <= WIDE:
+    scale = model.scale
+    if spread is None or response.exact(model.response) or 1 / WIDE <= spread / scale <= WIDE:
         return None
-    by = spread / scale
+    by = max(spread / scale, 1e-300)
     wrong = f"{by:.3g} times too narrow" if by > 1 else f"{1 / by:.3g} times too wide"
     said = f"residuals have a standard deviation of about {spread:.3g}, and model.scale says {scale:g}"
-    return Verdict(False, f"{said}: intervals are about {wrong}; set model.scale = {spread:.3g}")
+    if model.config.model.scale == "learn":
+        learnt = said.replace("says", "has learnt")
+        return Verdict(False, f"{learnt}: intervals are about {wrong}; raise job.rounds = {model.config.job.rounds}")
+    remedy = '"learn"' if model.config.algorithm.variant == "pvi" else f"{spread:.3g}"
+    return Verdict(False, f"{said}: intervals are about {wrong}; set model.scale = {remedy}")
+
+
+def _of_learning(model: Model, server: Server) -> Verdict | None:
+    """A learnt scale that still moves takes all intervals with it."""
+    if model.response.variance is None or not isinstance(server, pvi.Server) or response.exact(model.response):
+        return None
+    by = abs(server.rescaled - 1) / model.settings.damping
+    if server.round > 1 and by <= SD:
+        return None
+    moved = f"moved by {by:.1%} (wanted {SD:.0%})" if server.round > 1 else "is learnt from the second round on"
+    return Verdict(False, f"the standard deviation of the errors {moved}: raise job.rounds = {server.round}")
 
 
 LACKING = "no client's noisy sums are enough for a posterior that contains the noise: this one does not"
@@ -208,14 +229,7 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     notes = [f"{', '.join(without)}: not in the result, for no update of theirs fits their budgets"] if without else []
     if model.privacy is not None:  # there noise alone can carry them away
         return notes
-    precision = model.config.model.prior_precision
-    away = np.abs(q.mean) * math.sqrt(precision)
-    if far := [f"{name} ({by:.3g})" for name, by in zip(model.encoding.names, away) if by > FAR]:
-        notes.append(
-            f"so many standard deviations of their prior from zero: {', '.join(far)}. The prior pulls at them; lower "
-            f"model.prior_precision = {precision:g}, or give the columns or the response in larger units"
-        )
-    return notes
+    return notes + pull.notes(model.encoding.names, q, model.prior, model.config.model, model.encoding.intercept)
 
 
 def _arrays(server: Server, q: Gaussian) -> dict[str, NDArray[np.float64]]:

@@ -21,7 +21,7 @@ from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
 from ...models.glm import Rows, metrics
 from ...results.plain import Record
-from . import arrival, own, publish, weights
+from . import arrival, own, publish, response, weights
 from .keys import Config
 from .model import Client, Model, Server
 from .stages import noisy_sums, trained
@@ -42,12 +42,15 @@ def fit(run: Run[Config]) -> Fit | None:
     if model.privacy is None:
         run.hooks.notes += column_notes.exchanged(run, degenerates)
     test = _test_rows(run.parties, model) if run.place.is_server else None
+    model = replace(model, response=response.exchanged(run, {k: _rows(design) for k, design in designs.items()}))
     clients = _clients(run, model, designs)
     if model.by_client and run.place.is_server:
         run.hooks.open_budget(SERVER, model.plan("the federation"))
     server, clients = run.saying(_lines(model, test)).exchange(trained(model), model.start, clients)
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))
+    server, ended = response.ended(run, model, server)
+    model = replace(model, response=ended)
     told = _noisy_sums(run, model, server, clients)
     rows = {k: _rows(design) for k, design in designs.items()}
     arrived = arrival.exchanged(run, model, server, rows)
@@ -55,7 +58,9 @@ def fit(run: Run[Config]) -> Fit | None:
     certificates = _certified(run, model)
     if server is None:
         return None
-    more = {"incomplete": counted} if counted else {}
+    more: dict[str, Any] = {"incomplete": counted} if counted else {}
+    if model.response.variance is not None:
+        more["scale"] = model.scale
     fitted = publish.fit(model, publish.Ended(server, told, checked), test)
     return replace(fitted, privacy=certificates, more={**fitted.more, **more})
 
@@ -98,7 +103,8 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
             run.hooks.open_budget(k, plan)
             noise["design"] = model.design(model.names[k])
         noise["tells"] = arrival.tells(run, model, _rows(design))
-        local = Local(_rows(design).at(run.used.home), model.settings, k, row_ids=design.row_ids, n_threads=run.threads, **noise)
+        rows = response.standardised(_rows(design), model.response, model.config)
+        local = Local(rows.at(run.used.home), model.settings, k, row_ids=design.row_ids, n_threads=run.threads, **noise)
         clients[k] = model.client(k, local)
     return clients
 
@@ -110,7 +116,9 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
     def line(server: Server, due: bool) -> Line:
         content: dict[str, Any] = {"updates": int(sum(server.updates))}
         if test is not None and due:
-            content["metrics"] = dict(metrics(pvi.released(server), test, settings.family, settings.scale))
+            q = response.natural(pvi.released(server), model)
+            scale = response.data_scale(model, response.variance_of(server))
+            content["metrics"] = dict(metrics(q, test, settings.family, scale))
         words = ", ".join(f"{name} {value:.4g}" for name, value in content.get("metrics", {}).items())
         return Line(content, words)
 

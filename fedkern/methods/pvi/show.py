@@ -28,6 +28,8 @@ def lines(content: Record, why: str) -> Iterator[str]:
     if "loo" in content:
         found = content["loo"]
         yield f"rows without themselves: elpd {found['elpd']:.1f} (standard error {found['se']:.1f}), p_loo {found['p_loo']:.1f}"
+    if "scale" in content:
+        yield f"standard deviation of the errors, learnt: {real(content['scale']):.4g}"
     yield ""
     yield from _coefficients(content["parameters"])
     yield ""

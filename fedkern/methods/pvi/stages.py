@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import arrival as arrivals
-from ...algorithms.exchanges import certificates, column_notes, loo_sums, terms
+from ...algorithms.exchanges import certificates, column_notes, level, loo_sums, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.pvi import global_vi, noise_aware
@@ -17,7 +17,7 @@ from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
 from ...privacy.plan import Plan
-from . import arrival, budget
+from . import arrival, budget, response
 from .keys import Config
 from .model import Model
 
@@ -26,7 +26,9 @@ MAY_SEND = (
     *agreement.PROTOCOL.to_server,
     *column_notes.PROTOCOL.to_server,
     *exchange.PROTOCOL.to_server,
+    *level.PROTOCOL.to_server,
     *pvi.PROTOCOL.to_server,
+    *pvi.SCALED.to_server,
     *global_vi.protocol(private=False).to_server,
     *arrivals.PROTOCOL.to_server,
     *terms.OF_Q.to_server,
@@ -46,12 +48,12 @@ def stages(model: Model) -> list[Stage]:
     open_job = model.privacy is None
     notes = [Stage.of(column_notes)] if open_job else []
     sums = [noisy_sums(model)] if model.with_noise else []
-    before = [*incomplete.stages(model.config), *notes]
+    before = [*incomplete.stages(model.config), *notes, *response.stages(model.config)]
     output = model.config.output
-    judged = arrival.stage(model)
+    told, judged = response.after(model.config), arrival.stage(model)
     after = [] if judged is None else [judged]
     after += ([weighed(model)] if output.reweigh else []) + ([left_out()] if output.loo else [])
-    return [*before, trained(model), *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
+    return [*before, trained(model), *told, *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
 
 
 def trained(model: Model) -> Stage:
@@ -120,7 +122,7 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     a, m, d = config.algorithm, config.model, model.encoding.size
     schedule = "synchronous" if model.by_client else a.schedule
     yield f"job      {config.job.method}, variant {a.variant}, {schedule}, {_rounds(model)}, seed {config.job.seed}"
-    yield f"model    {m.family}, {model.covariance} covariance, prior precision {m.prior_precision:g}"
+    yield f"model    {m.family}, {model.covariance} covariance, {response.words(config)}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
     yield f"columns  {d} coefficients{more}; response {model.encoding.response}"

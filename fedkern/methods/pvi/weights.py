@@ -78,14 +78,16 @@ def _spread(model: Model, q: Gaussian, theta: Array, mean: float) -> float | Non
     m = model.config.model
     if m.family != "gaussian" or not model.encoding.intercept:
         return None
-    n = (float(q.P[0, 0] if q.P.ndim == 2 else q.P[0]) - m.prior_precision) * m.scale**2
+    scale, of_rows = model.scale, q.P - model.prior.P
+    n = float(of_rows[0, 0] if of_rows.ndim == 2 else of_rows[0]) * scale**2
     if n < 2 * model.encoding.size:
         return None
-    # What the draws' own spread adds: one a coefficient on average, and of few draws what these have.
+    # What the draws' own spread adds: one a coefficient that rows determine, on average, and of few draws what these have.
     away = theta - q.mean
-    own = float(((away * q.P if q.P.ndim == 1 else away @ q.P) * away).sum(axis=1).mean())
-    deviance = -2 * mean - n * math.log(2 * math.pi * m.scale**2) - own
-    return m.scale * math.sqrt(max(deviance, 0.0) / n)
+    drawn = float(((away * of_rows if of_rows.ndim == 1 else away @ of_rows) * away).sum(axis=1).mean())
+    used = float((of_rows / q.P).sum() if of_rows.ndim == 1 else np.trace(np.linalg.solve(q.P, of_rows)))
+    deviance = -2 * mean - n * math.log(2 * math.pi * scale**2) - drawn
+    return scale * math.sqrt(max(deviance, 0.0) / (n - used))
 
 
 def _q(model: Model, asked: Message | None) -> Gaussian | None:
@@ -112,7 +114,7 @@ def _answer(model: Model, rows: Rows, client: int, asked: Message) -> Array:
     if not model.weighed_draws:  # it is told q for its leave-one-out sums
         return np.zeros(0)
     with owned(client):
-        return total_log_likelihood(rows, _shared(model, q), model.config.model.family, model.config.model.scale)
+        return total_log_likelihood(rows, _shared(model, q), model.config.model.family, model.scale)
 
 
 def _sums(model: Model, rows: Rows, asked: Message | None, client: int) -> loo_sums.LooSums | None:
@@ -122,6 +124,6 @@ def _sums(model: Model, rows: Rows, asked: Message | None, client: int) -> loo_s
         return None
     drawn = _posterior(model, q)
     theta = np.concatenate([drawn.draws(output.draws, seed=model.config.job.seed, chain=c) for c in range(output.chains)])
-    family, scale = model.config.model.family, model.config.model.scale
+    family, scale = model.config.model.family, model.scale
     with owned(client):
         return loo.sums(len(rows), lambda at: log_likelihood(rows.take(np.arange(at.start, at.stop)), theta, family, scale))

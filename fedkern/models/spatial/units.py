@@ -77,7 +77,7 @@ def _rounded(values: Array, power: int) -> Array:
     return np.asarray(np.ldexp(np.rint(np.ldexp(values, -power)), power))
 
 
-def sums(family: str, rows: Rows, centre: float | None = None) -> tuple[float, float]:
+def sums(family: str, rows: Rows, centre: float | None = None, weights: Array | None = None) -> tuple[float, float]:
     """The two numbers of a client's responses from which all parties know the level.
 
     ========== ===================== ===========================
@@ -89,17 +89,20 @@ def sums(family: str, rows: Rows, centre: float | None = None) -> tuple[float, f
     ========== ===================== ===========================
 
     Of a Gaussian response, when its `centre` is known, sum and sum of squares of y - offset - centre: from the squares
-    themselves a large mean would take all digits.
+    themselves a large mean would take all digits. Case `weights` (n,) multiply every term, and a 1 in the number.
     """
     y, offset, link = rows.y, rows.offset, FAMILIES[family].link
+    w = 1.0 if weights is None else weights
     with np.errstate(over="ignore", invalid="ignore"):
         if link == "log":
-            return float(y.sum()), float(np.exp(offset).sum())
+            return float((w * y).sum()), float((w * np.exp(offset)).sum())
         if link == "identity":
             about = y - offset - (centre or 0.0)
-            return (float(len(y)), float(about.sum())) if centre is None else (float(about.sum()), float((about**2).sum()))
+            n = float(len(y)) if weights is None else float(weights.sum())
+            first, second = float((w * about).sum()), float((w * about**2).sum())
+            return (n, first) if centre is None else (first, second)
         failures = (1.0 if rows.trials is None else rows.trials) - y
-        return float(y.sum()), float((failures * np.exp(offset))[failures > 0].sum())
+        return float((w * y).sum()), float((w * failures * np.exp(offset))[failures > 0].sum())
 
 
 def pooled_level(family: str, told: Sequence[tuple[float, float]]) -> float | None:

@@ -25,17 +25,21 @@ def fitted(sd: float, covariance: str, **model: Any) -> Any:
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize("sd", [468.0, 5.0, 0.2])
 def test_residuals_of_another_size_are_named_with_the_scale_to_set(sd: float, covariance: str) -> None:
-    result = fitted(sd, covariance)
+    result = fitted(sd, covariance, scale=1.0)
     assert result.converged is False
-    said = float(result.summary["verdict"].split("set model.scale = ")[1])
+    assert result.summary["verdict"].endswith('set model.scale = "learn"')
+    said = float(result.summary["verdict"].split("standard deviation of about ")[1].split(",")[0])
     pooled = np.concatenate([rows(120, 1, sd)[0], rows(60, 2, sd)[0]]), np.concatenate([rows(120, 1, sd)[1], rows(60, 2, sd)[1]])
     X = np.column_stack([np.ones(180), pooled[0]])
     residuals = pooled[1] - X @ np.linalg.lstsq(X, pooled[1], rcond=None)[0]
     assert said == pytest.approx(residuals.std(), rel=0.03)
     again = fitted(sd, covariance, scale=said)
     assert "model.scale" not in again.summary["verdict"]
+    learnt = fitted(sd, covariance)
+    assert learnt.summary["scale"] == pytest.approx(said, rel=0.03)
+    assert "model.scale" not in learnt.summary["verdict"]
 
 
 def test_the_right_scale_and_other_families_have_nothing_to_say() -> None:
-    assert fitted(1.0, "full").converged == "settled"
-    assert "model.scale" not in fitted(1.0, "diagonal").summary["verdict"]
+    assert fitted(1.0, "full", scale=1.0).converged == "settled"
+    assert "model.scale" not in fitted(1.0, "diagonal", scale=1.0).summary["verdict"]

@@ -1,0 +1,164 @@
+"""The residual variance of a linear job, learnt by the server while q is (docs/methods/pvi.md, section 2.1).
+
+With each change of its site a client says three numbers of its residuals under the q that it was asked to improve: the weighted
+sum of squares about q's mean, what q's own spread adds to it in units of the variance (the number of coefficients that its rows
+determine), and the sum of the rows' weights. After a round the server sets
+
+    variance = sum misfit / (sum weight - sum used)
+
+and moves q to it: sites are kept in units of 1 / variance, and stay; only the prior moves against them. After the last round all
+are told the variance, in an exchange of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ...kernels.homes import on_host
+from ...models.expfam import Gaussian, unpack
+from ...models.glm import BLOCK, Rows
+from ..core import once
+from ..core.messages import ClientEffects, Event, Protocol, RemoteFault, Saved, ServerEffects, array
+from ..core.persistent import PersistentMap
+from .local import Local
+from .messages import LearntVariance, QUpdate, ScaledQUpdate, ScaledSiteDelta, SiteDelta
+from .settings import Settings
+
+MOST = 1e30  # of a sum; q may begin at a wide prior
+LEAST = 1e-12  # of the response's variance, about: what is below is rounding
+STILL = 0.01  # of itself, by which an undamped round may move a learnt standard deviation that has settled
+DIMS: dict[str, int] = {}
+
+
+class Residuals(NamedTuple):
+    """What a client said last."""
+
+    misfit: float
+    used: float
+    weight: float
+
+
+def at(local: Local, event: QUpdate) -> tuple[Local, float]:
+    """A client's context at the variance of a question, and that; 1 where none is learnt."""
+    if not isinstance(event, ScaledQUpdate):
+        return local, 1.0
+    if not 0 < event.variance < math.inf:
+        raise RemoteFault(f"server: ScaledQUpdate.variance is {event.variance}, expected a positive number")
+    return replace(local, settings=replace(local.settings, scale=math.sqrt(event.variance))), event.variance
+
+
+def asked(question: QUpdate, s: Settings, variance: float) -> QUpdate:
+    """The question, with the variance where it is learnt."""
+    if not s.learn_scale:
+        return question
+    return ScaledQUpdate(question.round, question.version, question.h, question.P, variance)
+
+
+def answered(delta: SiteDelta, question: QUpdate, local: Local) -> SiteDelta:
+    """The answer, with sums of the residuals where the variance is learnt."""
+    if not isinstance(question, ScaledQUpdate):
+        return delta
+    q = Gaussian(question.h, unpack(question.P, len(question.h)))
+    sums = residual_sums(local.rows, q, question.variance)
+    return ScaledSiteDelta(delta.round, delta.version, delta.delta_id, delta.dh, delta.dP, *sums)
+
+
+def residual_sums(rows: Rows, q: Gaussian, variance: float) -> tuple[float, float, float]:
+    """sum w (y - x'mu - offset)^2, sum w x'Cov x / variance, sum w."""
+    home, misfit, spread, weight = rows.home, 0.0, 0.0, 0.0
+    xp = home.xp
+    mean, factor = home.all(q.mean, q.sd**2 if q.diagonal else q.scale_tril)
+    for begin in range(0, len(rows), BLOCK):
+        part = slice(begin, begin + BLOCK)
+        X = xp.asarray(rows.X[part], np.float64)
+        residual = rows.y[part] - X @ mean - (0.0 if rows.offset is None else rows.offset[part])
+        w = xp.ones(len(X)) if rows.weights is None else rows.weights[part]
+        own = (X * X) @ factor if q.diagonal else ((X @ factor) ** 2).sum(axis=1)
+        one, two, three = (float(on_host(total)) for total in (w @ residual**2, w @ own, w.sum()))
+        misfit, spread, weight = misfit + one, spread + two, weight + three
+    return misfit, spread / variance, weight
+
+
+def heard(residuals: PersistentMap[int, Residuals], sender: int, event: SiteDelta, s: Settings) -> PersistentMap[int, Residuals]:
+    """With what a client has said of its residuals."""
+    if isinstance(event, ScaledSiteDelta) != s.learn_scale:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer in this job")
+    if not isinstance(event, ScaledSiteDelta):
+        return residuals
+    told = (event.misfit, event.used, event.weight)
+    if not (min(told) >= 0 and max(told) <= MOST):
+        said = ", ".join(f"{number:g}" for number in told)
+        raise RemoteFault(f"client {sender}: ScaledSiteDelta: sums of squares and weights of {said} cannot be")
+    return residuals.plus(sender, Residuals(event.misfit, event.used, event.weight))
+
+
+def learnt(residuals: Mapping[int, Residuals], variance: float) -> float:
+    """The next variance. Where coefficients use more than half of the rows the plain step of EM, which has the same fixed point,
+    needs no more than they have, and goes slowly."""
+    misfit, used, n = (sum(residuals[k][i] for k in sorted(residuals)) for i in range(3))
+    if not n:
+        return variance
+    found = misfit / (n - used) if 2 * used < n else (misfit + variance * used) / n
+    return max(found, LEAST)
+
+
+def still(rescaled: float, s: Settings) -> bool:
+    """Whether a learnt standard deviation moves no more, by the factor of the last round."""
+    return not s.learn_scale or abs(rescaled - 1) <= STILL * s.damping
+
+
+def save(residuals: Mapping[int, Residuals], variance: float, rescaled: float, s: Settings) -> Saved:
+    """For a checkpoint; nothing where no variance is learnt."""
+    if not s.learn_scale:
+        return {}
+    table = np.array([(k, *residuals[k]) for k in sorted(residuals)], float).reshape(-1, 4)
+    return {"scale.variance": variance, "scale.rescaled": rescaled, "scale.residuals": table}
+
+
+def load(saved: Saved, s: Settings) -> tuple[PersistentMap[int, Residuals], float, float]:
+    """The inverse of `save`."""
+    if not s.learn_scale:
+        return PersistentMap(), 1.0, 1.0
+    rows, variance, rescaled = array(saved, "scale.residuals").tolist(), saved["scale.variance"], saved["scale.rescaled"]
+    if not (isinstance(variance, float) and isinstance(rescaled, float)):
+        raise ValueError("saved 'scale.variance' and 'scale.rescaled': need numbers")
+    return PersistentMap((int(k), Residuals(*sums)) for k, *sums in rows), variance, rescaled
+
+
+# After the rounds --------------------
+
+
+@dataclass(frozen=True)
+class Told:
+    """The variance, where it is known: at the server from the start, at a client once it is told."""
+
+    variance: float | None = None
+
+
+def tell(n_clients: int, variance: float) -> tuple[Told, ServerEffects]:
+    """To every client; nobody answers."""
+    return Told(variance), once.ask(n_clients, LearntVariance(variance))
+
+
+def client_receive(state: Told, event: Event) -> tuple[Told, ClientEffects]:
+    """Keeps it."""
+    if not isinstance(event, LearntVariance) or not 0 < event.variance < math.inf:
+        raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    return Told(event.variance), []
+
+
+def server_receive(state: Told, sender: int, event: Event) -> tuple[Told, ServerEffects]:
+    """Nothing is asked; who is lost by now needs to know nothing."""
+    return state, []
+
+
+def finished(state: Told) -> bool:
+    return state.variance is not None
+
+
+PROTOCOL: Protocol[Told, Told] = once.protocol("variance", (LearntVariance,), (), server_receive, client_receive, finished)
