@@ -57,7 +57,7 @@ def lines(config: JobConfig, n_clients: int, stages: Sequence[Stage], spec: Spec
             about = [disclosure.what(kind, config, spec)] if up else []
             rows.append((kind.__name__, *about, _fields(kind, dims), f"{longest:,}", WHEN.get(kind, "")))
             listed.append(kind)
-        yield from laid_out(("message", *["what it is"] * up, "fields", "bytes", ""), rows)
+        yield from laid_out(("message", *["what it is"] * up, "fields", "bytes", ""), [*dict.fromkeys(rows)])
         if up:
             yield from disclosure.lines(config, stages, spec)
     yield "each rank with clients, in an MPI job, besides"
