@@ -243,7 +243,8 @@ def filled(raw: Raw) -> dict[str, Any]:
         model.setdefault("rho", 0.5)
     algorithm.setdefault("covariance", "diagonal" if private else "auto")
     algorithm.setdefault("cool_down", 0.0 if private else 0.5)
-    if "rho" not in model and "rounds" not in table(raw, "job") and "until" not in algorithm and algorithm["cool_down"] not in (0, 1):
+    given = "rounds" in table(raw, "job") or "until" in algorithm
+    if "rho" not in model and not given and algorithm["cool_down"] not in (0, 1):
         algorithm["until"] = {}  # how many rounds it takes depends on the rho that is worked out
         lay_until(raw, out, MOST_ROUNDS)
     if private and isinstance(out["data"], dict):

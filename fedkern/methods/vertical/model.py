@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,8 +22,8 @@ from .undivided import Undivided
 
 # docs/methods/vertical.md, section 3: at best q is the best product over clients.
 PRODUCT = (
-    "the posterior is a product over clients: where columns of different clients are correlated standard deviations are too small "
-    "(at a correlation of 0.7 about 0.6 to 0.7 of the right ones), and no message shows it"
+    "the posterior is a product over clients: where columns of different clients are correlated standard deviations are too "
+    "small (at a correlation of 0.7 about 0.6 to 0.7 of the right ones), and no message shows it"
 )
 
 Array = NDArray[np.float64]
@@ -44,6 +44,7 @@ class VerticalModel:
     n_rows : N, training rows
     n_test : rows that are kept for testing
     worked_out : rho, once the server has told it, where the job file does not
+    factor : what clients' parts are multiplied by where they are published, which the server tells beside that rho
     """
 
     config: Config
@@ -51,6 +52,7 @@ class VerticalModel:
     n_rows: int
     n_test: int = 0
     worked_out: float | None = None
+    factor: float = 1.0
 
     @property
     def power(self) -> bool:
@@ -85,23 +87,28 @@ class VerticalModel:
 
     @property
     def corrected(self) -> bool:
-        """Whether what is published is the undivided model's as far as that is known: not with noise, and not of a mode of z."""
+        """Whether what is published is the undivided model's, nearly: not with noise, and not of a mode of z."""
         return self.watched
 
     @property
-    def factor(self) -> float:
-        """What intercept and clients' parts are multiplied by where they are published. With an offset, which has no factor,
-        this is no scale."""
-        logistic = self.works_out and self.likelihood.record.link == "logit" and self.config.data.offset is None
-        return 1 / undivided.enlarged(self.added) if logistic else 1.0
+    def rescaled(self) -> bool:
+        """Whether logistic slopes are published in another size. (With an offset, which has no factor, this is no scale.)"""
+        return self.works_out and self.likelihood.record.link == "logit" and self.config.data.offset is None
+
+    def knowing(self, y: Array) -> VerticalModel:
+        """With the rho that follows from the responses of the training rows, and the factor that goes with it."""
+        told = replace(self, worked_out=undivided.worked_out(self.link(y), len(self.names)))
+        return replace(told, factor=1 / undivided.enlarged(told.added, float(np.mean(y)))) if self.rescaled else told
 
     def undivided(self, y: Array) -> Undivided:
         """From this posterior to that of the undivided model; `y` of the training rows."""
         if not self.corrected:
             return Undivided()
         if self.likelihood.record.link == "log":
-            return Undivided(shift=undivided.lowered(self.added, 1 / self.link(y)))
-        return Undivided(factor=self.factor, extra=self.added if self.works_out and self.likelihood.dispersed else 0.0)
+            return Undivided(low=undivided.lowered(self.added, 1 / self.link(y)))
+        if self.rescaled:
+            return Undivided(spread=self.added, factor=self.factor)
+        return Undivided(extra=self.added if self.works_out and self.likelihood.dispersed else 0.0)
 
     def about_rho(self) -> str:
         """What is true of the means at this rho."""
@@ -111,8 +118,11 @@ class VerticalModel:
             taken = ", which is added again" if self.corrected else ""
             return f"{begin}: auxiliary variables bring {low}{taken}; slopes are those of counts that vary more by it"
         if link == "logit":
-            large = f"intercept and slopes about {undivided.enlarged(v) - 1:.1%} larger than in the undivided model"
-            return f"{begin}: auxiliary variables make {large}" + (", which is taken back" if self.factor != 1 else "")
+            most = f"up to {undivided.enlarged(v, 0.5) - 1:.1%} (less where events are rare)"
+            share = most if self.factor == 1 else f"about {1 / self.factor - 1:.1%}"
+            large = f"slopes {share} larger than in the undivided model"
+            shift = f"and the intercept up to {v / 2:.2g} farther from 0"
+            return f"{begin}: auxiliary variables make {large}, {shift}" + ("; both are taken back" if self.factor != 1 else "")
         return f"{begin}: means are those of a regression whose error variance is larger by {v:.3g}" + (
             " where model.scale is given; where it is not, sigma has this variance in it" if self.works_out else ""
         )
@@ -188,7 +198,7 @@ class VerticalModel:
     @cached_property
     def auxiliary(self) -> Auxiliary:
         """The family of the auxiliary variables."""
-        m, a = self.config.model, self.config.algorithm
+        a = self.config.algorithm
         inputs: tuple[str, ...] = ()
         if a.auxiliary == "amortised":
             inputs_of = {"paper": (), "recommended": ("residual",), "complete": ("centre", "residual")}
@@ -223,8 +233,7 @@ class VerticalModel:
         return Shared(self.likelihood, n, J, c.model.intercept, path=path, power_rho=power_rho)
 
     def link(self, y: Array) -> float:
-        """A row's variance on the link scale; of a Gaussian response whose scale is not known, a part of its variance stands for it
-        where rho is worked out from it."""
+        """A row's variance on the link scale; where rho is worked out for an unknown scale, a part of the response's variance."""
         if self.works_out and self.likelihood.dispersed:
             return undivided.RESIDUAL * float(np.var(y))
         return self.likelihood.link_variance(y)
@@ -248,8 +257,8 @@ class VerticalModel:
             )
         if (share := self.kept(y)) < 0.5:
             out.append(
-                f"rho = {self.rho:.3g} keeps {share:.1%} of the information of a row; lower model.rho for a posterior like that of "
-                "the undivided model"
+                f"rho = {self.rho:.3g} keeps {share:.1%} of the information of a row; lower model.rho for a posterior like that "
+                "of the undivided model"
             )
         link = float(np.sqrt(self.likelihood.link_variance(y)))
         if self.config.algorithm.auxiliary == "mean-field" and self.config.algorithm.inference == "sfvi" and self.rho < link / 3:
@@ -257,7 +266,7 @@ class VerticalModel:
             exact = link**2 + self.rho**2 * ((J - 1) ** 2 / J if self.power else J)
             own = 1 / (self.rho**-2 + (1 / (J * link**2) if self.power else 0.0))
             out.append(
-                f"mean-field auxiliary variables with rho = {self.rho:g}: where rows decide, posterior standard deviations come out "
-                f'at about {np.sqrt(own / exact):.2f} of what they should be; take auxiliary = "amortised", or a larger rho'
+                f"mean-field auxiliary variables with rho = {self.rho:g}: where rows decide, posterior standard deviations come "
+                f'out at about {np.sqrt(own / exact):.2f} of what they should be; take auxiliary = "amortised", or a larger rho'
             )
         return out

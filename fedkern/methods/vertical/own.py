@@ -42,7 +42,7 @@ def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
         if not model.network:
             content = {**convergence.own(client.windows.movement, _unknowns(model, client, columns)), **content}
             notes = [*([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
-            content |= {"note": "; ".join(notes), "rho": model.rho}
+            content |= {"note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
     run.hooks.write_own(client.index, "posterior.json", {**common, **content})
 
 

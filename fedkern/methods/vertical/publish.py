@@ -27,6 +27,7 @@ from .rows import Rows
 from .undivided import Undivided
 
 Array = NDArray[np.float64]
+AS_IT_IS = Undivided()
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Fitted:
     filled: missing.Server | None = None
     movement: Movement | None = None
     settled: Mapping[str, bool | None] = field(default_factory=dict)
-    undivided: Undivided = Undivided()
+    undivided: Undivided = AS_IT_IS
 
 
 def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
@@ -82,10 +83,10 @@ def _published(names: Sequence[str], to: Undivided, mean: Array, sd: Array) -> t
     mean, sd = mean.copy(), sd.copy()
     for k, name in enumerate(names):
         if name == "intercept":
-            mean[k], sd[k] = to.factor * (mean[k] + to.shift), to.factor * sd[k]
+            mean[k], slope = to.intercept(float(mean[k]))
         else:
             mean[k], slope = to.log_scale(float(mean[k]))
-            sd[k] *= slope
+        sd[k] *= slope
     return mean, sd
 
 
@@ -182,10 +183,10 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
     J, rho = len(model.names), 0.0 if model.network else model.rho
     y, offset = rows.server.of(rows.predicted)
     (b, spread), tested, known = fitted.intercept, slice(len(rows.test)), np.zeros(len(y)) if offset is None else offset
-    spread *= to.factor**2
+    corrected, slope = to.intercept(b)
     mean, variance = (x.sum(axis=0) for x in (predicted.mean, predicted.variance))
-    augmented = mean / to.factor + (b + known), variance / to.factor**2 + spread / to.factor**2
-    shift = to.factor * (b + to.shift) + known
+    augmented = mean / to.factor + (b + known), variance / to.factor**2 + spread
+    shift, spread = corrected + known, spread * slope**2
     mean, variance = mean + shift, variance + spread
 
     def scores(m: Array, v: Array, log_scale: float = w) -> dict[str, float]:
@@ -212,7 +213,8 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
             mean_here, variance_here = (np.delete(x, k, axis=0).sum(axis=0) for x in (predicted.mean, predicted.variance))
             ways |= {"columns": (mean_here + part, variance_here + left)}
         filled = {way: (m + shift, v + spread) for way, (m, v) in ways.items()}
-        filled["conditional"] = (filled["conditional"][0] - to.shift / J, filled["conditional"][1])  # rho^2 of one is in its variance
+        m, v = filled["conditional"]  # whose variance has one rho^2 in it
+        filled["conditional"] = m - to.low / J, v
         best = "conditional" if fitted.filled is None else "columns"
         table[f"predicted_without_{name}"] = predictive.predicted(likelihood, *filled[best]).tolist()
         without[name] = {way: scores(m, v) for way, (m, v) in filled.items()} if len(rows.test) else {}

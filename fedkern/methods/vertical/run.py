@@ -40,7 +40,6 @@ from .rows import (
     server_rows,
     unknown,
 )
-from .undivided import worked_out
 
 Client = vertical.Client | soul.Client
 
@@ -190,10 +189,12 @@ def _worked_out(run: Run[Config], model: VerticalModel, rows: Rows) -> VerticalM
 
     def start() -> tuple[auxiliary.Server, ServerEffects]:
         assert rows.server is not None
-        return auxiliary.start(len(model.names), worked_out(model.link(rows.server.y[rows.train]), len(model.names)))
+        known = model.knowing(rows.server.y[rows.train])
+        return auxiliary.start(len(model.names), known.rho, known.factor)
 
     server, clients = run.exchange(Stage.of(auxiliary), start, {k: auxiliary.Client(run.names[k]) for k in rows.columns})
-    return replace(model, worked_out=server.rho if server is not None else next(iter(clients.values())).rho)
+    told = anyone(server, clients)
+    return replace(model, worked_out=told.rho, factor=told.factor)
 
 
 def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertical.Server | None, dict[int, vertical.Client]]:

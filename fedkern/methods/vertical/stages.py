@@ -65,7 +65,7 @@ MAY_SEND = (
 RHO_TELLS = {
     "log": "tells the mean of the response",
     "identity": "tells the variance of the response where model.scale is not given",
-    "logit": "follows from their number",
+    "logit": "follows from their number, and a factor, which tells the mean of the response",
 }
 
 
@@ -187,8 +187,8 @@ def _lines(model: VerticalModel) -> Iterator[str]:
     yield f"response {c.data.response}, " + ("used at every client" if model.shared else "used at the server alone")
     if model.works_out:
         yield (
-            f"rho      the server works it out so that a row keeps {KEPT:.0%} of its information (between {LEAST:g} and {MOST:g}), "
-            "and tells it before the first round"
+            f"rho      the server works it out so that a row keeps {KEPT:.0%} of its information ({LEAST:g} to {MOST:g}) and "
+            "tells it before the first round"
         )
     elif not model.network:
         J = len(model.names)
