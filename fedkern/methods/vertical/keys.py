@@ -93,7 +93,11 @@ class ModelSection(incomplete.ModelSection):
     )
     augmentation: Literal["augmented", "power"] = key("augmented", help="auxiliary variables alone, or power likelihoods")
     family: families.OfVertical = key("bernoulli", help="of the response, with its canonical link", meant=families.MEANT)
-    rho: Positive = key(0.5, help="standard deviation of the auxiliary variables about the clients' parts")
+    rho: Positive | None = key(
+        None,
+        help="standard deviation of the auxiliary variables about the clients' parts; default of open amortised jobs: worked out "
+        "from the response, so that 95 % of a row's information is kept; of all others 0.5",
+    )
     scale: Annotated[float | str, BeforeValidator(_scale)] = key(
         "unknown", help="standard deviation of a gaussian response" + families.given_scales("vertical")
     )
@@ -235,8 +239,14 @@ def filled(raw: Raw) -> dict[str, Any]:
     algorithm.setdefault("response", "shared" if power else "server")
     soul = algorithm.get("inference") == "soul"
     algorithm.setdefault("auxiliary", "mean-field" if soul or private else "amortised")
+    if private or soul or algorithm["auxiliary"] != "amortised" or model.get("kind") == "network":
+        model.setdefault("rho", 0.5)
     algorithm.setdefault("covariance", "diagonal" if private else "auto")
     algorithm.setdefault("cool_down", 0.0 if private else 0.5)
+    given = "rounds" in table(raw, "job") or "until" in algorithm
+    if "rho" not in model and not given and algorithm["cool_down"] not in (0, 1):
+        algorithm["until"] = {}  # how many rounds it takes depends on the rho that is worked out
+        lay_until(raw, out, MOST_ROUNDS)
     if private and isinstance(out["data"], dict):
         out["data"].setdefault("standardise", "public")
     if isinstance(out["output"], dict):
@@ -340,7 +350,7 @@ def _model(config: Config) -> Iterator[str]:
     model, a = config.model, config.algorithm
     if FAMILIES[model.family].lacks_scale(model.scale):
         yield FAMILIES[model.family].scale_is_missing
-    if not 1e-6 < model.rho < 1e6:
+    if model.rho is not None and not 1e-6 < model.rho < 1e6:
         yield f"model.rho = {model.rho:g}: wanted above 1e-6 and below 1e6; it is a standard deviation on the link scale"
     if model.kind == "network" and model.augmentation == "power":
         yield 'model.kind = "network" has no auxiliary variables, so no augmentation = "power"; leave it out'

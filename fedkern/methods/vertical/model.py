@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,13 +15,15 @@ from ...jobs.keys import settings_of
 from ...models.likelihood import Likelihood
 from ...models.split.predictors import Linear, Multilevel, Network, Predictor
 from ...models.split.site import Auxiliary, Shared, Site
+from . import undivided
 from .keys import Config
 from .rows import Columns
+from .undivided import Undivided
 
 # docs/methods/vertical.md, section 3: at best q is the best product over clients.
 PRODUCT = (
-    "the posterior is a product over clients: means are right, but where columns of different clients are correlated standard "
-    "deviations are too small (at a correlation of 0.7 about 0.6 to 0.7 of the right ones), and no message shows it"
+    "the posterior is a product over clients: where columns of different clients are correlated standard deviations are too "
+    "small (at a correlation of 0.7 about 0.6 to 0.7 of the right ones), and no message shows it"
 )
 
 Array = NDArray[np.float64]
@@ -41,12 +43,16 @@ class VerticalModel:
     names : of the clients
     n_rows : N, training rows
     n_test : rows that are kept for testing
+    worked_out : rho, once the server has told it, where the job file does not
+    factor : what clients' parts are multiplied by where they are published, which the server tells beside that rho
     """
 
     config: Config
     names: tuple[str, ...]
     n_rows: int
     n_test: int = 0
+    worked_out: float | None = None
+    factor: float = 1.0
 
     @property
     def power(self) -> bool:
@@ -57,6 +63,69 @@ class VerticalModel:
     def network(self) -> bool:
         """Whether it is the plain split network, without auxiliary variables."""
         return self.config.model.kind == "network"
+
+    @property
+    def works_out(self) -> bool:
+        """Whether the server works out rho."""
+        return self.config.model.rho is None
+
+    @property
+    def rho(self) -> float:
+        """Standard deviation of the auxiliary variables."""
+        rho = self.config.model.rho if self.worked_out is None else self.worked_out
+        if rho is None:
+            raise RuntimeError("rho is not known before the server has worked it out")
+        return rho
+
+    @property
+    def added(self) -> float:
+        """The variance that the auxiliary variables add to a row's predictor, to first order (sections 3 and 11)."""
+        J = len(self.names)
+        if self.likelihood.record.link == "identity":
+            return self.rho**2 * ((J - 1) ** 2 / J if self.power else J)
+        return self.rho**2 * (J - 1 if self.power else J)
+
+    @property
+    def corrected(self) -> bool:
+        """Whether what is published is the undivided model's, nearly: not with noise, and not of a mode of z."""
+        return self.watched
+
+    @property
+    def rescaled(self) -> bool:
+        """Whether logistic slopes are published in another size. (With an offset, which has no factor, this is no scale.)"""
+        return self.works_out and self.likelihood.record.link == "logit" and self.config.data.offset is None
+
+    def knowing(self, y: Array) -> VerticalModel:
+        """With the rho that follows from the responses of the training rows, and the factor that goes with it."""
+        told = replace(self, worked_out=undivided.worked_out(self.link(y), len(self.names)))
+        return replace(told, factor=1 / undivided.enlarged(told.added, float(np.mean(y)))) if self.rescaled else told
+
+    def undivided(self, y: Array) -> Undivided:
+        """From this posterior to that of the undivided model; `y` of the training rows."""
+        if not self.corrected:
+            return Undivided()
+        if self.likelihood.record.link == "log":
+            return Undivided(low=undivided.lowered(self.added, 1 / self.link(y)))
+        if self.rescaled:
+            return Undivided(spread=self.added, factor=self.factor)
+        return Undivided(extra=self.added if self.works_out and self.likelihood.dispersed else 0.0)
+
+    def about_rho(self) -> str:
+        """What is true of the means at this rho."""
+        v, link, begin = self.added, self.likelihood.record.link, f"rho = {self.rho:.3g}"
+        if link == "log":
+            low = f"an intercept too low by {v / 2:.2g} (less where counts are large)"
+            taken = ", which is added again" if self.corrected else ""
+            return f"{begin}: auxiliary variables bring {low}{taken}; slopes are those of counts that vary more by it"
+        if link == "logit":
+            most = f"up to {undivided.enlarged(v, 0.5) - 1:.1%} (less where events are rare)"
+            share = most if self.factor == 1 else f"about {1 / self.factor - 1:.1%}"
+            large = f"slopes {share} larger than in the undivided model"
+            shift = f"and the intercept up to {v / 2:.2g} farther from 0"
+            return f"{begin}: auxiliary variables make {large}, {shift}" + ("; both are taken back" if self.factor != 1 else "")
+        return f"{begin}: means are those of a regression whose error variance is larger by {v:.3g}" + (
+            " where model.scale is given; where it is not, sigma has this variance in it" if self.works_out else ""
+        )
 
     @property
     def bound_every(self) -> int:
@@ -119,7 +188,7 @@ class VerticalModel:
             a,
             n_rows=self.n_rows,
             n_clients=len(self.names),
-            rho=c.model.rho,
+            rho=self.rho,
             model=c.model.augmentation,
             langevin_steps=a.moves,
             keep=c.output.draws,
@@ -129,13 +198,13 @@ class VerticalModel:
     @cached_property
     def auxiliary(self) -> Auxiliary:
         """The family of the auxiliary variables."""
-        m, a = self.config.model, self.config.algorithm
+        a = self.config.algorithm
         inputs: tuple[str, ...] = ()
         if a.auxiliary == "amortised":
             inputs_of = {"paper": (), "recommended": ("residual",), "complete": ("centre", "residual")}
             inputs = (*(("response",) if self.power else ()), *inputs_of[a.inputs])
         kind = "none" if self.network else a.auxiliary
-        return Auxiliary(kind, m.rho, tuple(a.network), inputs)
+        return Auxiliary(kind, self.rho, tuple(a.network), inputs)
 
     def predictor(self, client: int, columns: Columns, rows: Index) -> Predictor:
         """A client's part of the linear predictor at some of its rows."""
@@ -159,20 +228,25 @@ class VerticalModel:
     def server(self) -> Shared:
         """What the server computes."""
         c = self.config
-        power_rho = c.model.rho if self.power and self.likelihood.dispersed else None
+        power_rho = self.rho if self.power and self.likelihood.dispersed else None
         n, J, path = self.n_rows, len(self.names), c.algorithm.estimator == "stl"
         return Shared(self.likelihood, n, J, c.model.intercept, path=path, power_rho=power_rho)
 
+    def link(self, y: Array) -> float:
+        """A row's variance on the link scale; where rho is worked out for an unknown scale, a part of the response's variance."""
+        if self.works_out and self.likelihood.dispersed:
+            return undivided.RESIDUAL * float(np.var(y))
+        return self.likelihood.link_variance(y)
+
     def kept(self, y: Array) -> float:
         """The share of a row's information about the predictor that the auxiliary variables leave (vertical.md, section 11)."""
-        link = self.likelihood.link_variance(y)
-        rho, J = self.config.model.rho, len(self.names)
+        link = self.link(y)
+        rho, J = self.rho, len(self.names)
         lost = rho**2 * ((J - 1) ** 2 / J if self.power else J)
         return 1.0 if self.network else link / (link + lost)
 
     def warnings(self, y: Array) -> list[str]:
         """What a user of this rho should know (sections 3 and 11)."""
-        m = self.config.model
         out: list[str] = []
         if self.network:
             return out
@@ -183,16 +257,16 @@ class VerticalModel:
             )
         if (share := self.kept(y)) < 0.5:
             out.append(
-                f"rho = {m.rho:g} keeps {share:.1%} of the information of a row; lower model.rho for a posterior like that of "
-                "the undivided model"
+                f"rho = {self.rho:.3g} keeps {share:.1%} of the information of a row; lower model.rho for a posterior like that "
+                "of the undivided model"
             )
         link = float(np.sqrt(self.likelihood.link_variance(y)))
-        if self.config.algorithm.auxiliary == "mean-field" and self.config.algorithm.inference == "sfvi" and m.rho < link / 3:
+        if self.config.algorithm.auxiliary == "mean-field" and self.config.algorithm.inference == "sfvi" and self.rho < link / 3:
             J = len(self.names)
-            exact = link**2 + m.rho**2 * ((J - 1) ** 2 / J if self.power else J)
-            own = 1 / (m.rho**-2 + (1 / (J * link**2) if self.power else 0.0))
+            exact = link**2 + self.rho**2 * ((J - 1) ** 2 / J if self.power else J)
+            own = 1 / (self.rho**-2 + (1 / (J * link**2) if self.power else 0.0))
             out.append(
-                f"mean-field auxiliary variables with rho = {m.rho:g}: where rows decide, posterior standard deviations come out "
-                f'at about {np.sqrt(own / exact):.2f} of what they should be; take auxiliary = "amortised", or a larger rho'
+                f"mean-field auxiliary variables with rho = {self.rho:g}: where rows decide, posterior standard deviations come "
+                f'out at about {np.sqrt(own / exact):.2f} of what they should be; take auxiliary = "amortised", or a larger rho'
             )
         return out

@@ -41,7 +41,8 @@ def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
         content = {**_posterior(model, client, columns), **_contrasts(model, client, columns)}
         if not model.network:
             content = {**convergence.own(client.windows.movement, _unknowns(model, client, columns)), **content}
-            content |= {"note": PRODUCT} if len(model.names) > 1 else {}
+            notes = [*([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
+            content |= {"note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
     run.hooks.write_own(client.index, "posterior.json", {**common, **content})
 
 
@@ -70,10 +71,12 @@ def _posterior(model: VerticalModel, client: vertical.Client, columns: Columns) 
         labels = tuple(f"w[{q + 1}]" for q in range(model.config.model.features))
         spread = np.zeros(len(part)) if site.point else site.block.sd(part)
         network = {"sizes": list(site.predictor.sizes), "weights": parameters[site.parts["phi"]].tolist()}  # type: ignore[attr-defined]
-        return {"parameters": _normal(labels, part[: len(labels)], spread), "network": network}
+        f = model.factor
+        return {"parameters": _normal(labels, f * part[: len(labels)], f * spread), "network": network}
     if isinstance(site.predictor, Multilevel):
         return {"parameters": _multilevel(model, client, columns)}
-    return {"parameters": slopes(columns, part[: len(columns.encoding.names)], site.block.sd(part))}
+    f = model.factor
+    return {"parameters": slopes(columns, f * part[: len(columns.encoding.names)], f * site.block.sd(part))}
 
 
 def _contrasts(model: VerticalModel, client: vertical.Client, columns: Columns) -> Record:
@@ -84,7 +87,7 @@ def _contrasts(model: VerticalModel, client: vertical.Client, columns: Columns) 
     declared = model.config.data.columns
     references = {name: column.reference for name, column in declared.items()}
     part, rows = client.released[site.parts["theta"]], dict[str, dict[str, float]]()
-    scale = site.block.scale(part)
+    part, scale = model.factor * part, model.factor * site.block.scale(part)
     for column in columns.encoding.columns:
         base = references.get(column.name) or (column.levels or ("",))[0]
         for level in column.levels or ():
@@ -120,7 +123,7 @@ def _normal(labels: tuple[str, ...], mean: Array, sd: Array) -> dict[str, dict[s
 
 def _multilevel(model: VerticalModel, client: vertical.Client, columns: Columns) -> dict[str, dict[str, float]]:
     """mu, sigma and the slopes of each level, by draws; on the data's scale."""
-    site, factors = client.site, _factors(columns)
+    site, factors = client.site, model.factor * _factors(columns)
     predictor = site.predictor
     assert isinstance(predictor, Multilevel)
     d = predictor.n_theta

@@ -24,8 +24,10 @@ from ...results.plain import Record
 from ...results.verdict import Verdict, not_judged, of_movement, with_clients
 from .model import PRODUCT, VerticalModel
 from .rows import Rows
+from .undivided import Undivided
 
 Array = NDArray[np.float64]
+AS_IT_IS = Undivided()
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Fitted:
     ----------
     posterior : of the intercept and log sigma, as far as they have one
     intercept : mean and variance
+    undivided : from them to those of the undivided model; of what is published, not of `arrays`
     log_scale : of a gaussian response
     arrays : what the digest is of
     more : for summary.json
@@ -56,9 +59,10 @@ class Fitted:
     filled: missing.Server | None = None
     movement: Movement | None = None
     settled: Mapping[str, bool | None] = field(default_factory=dict)
+    undivided: Undivided = AS_IT_IS
 
 
-def fitted(server: vertical.Server) -> Fitted:
+def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     """Of a variational fit."""
     shared = server.shared
     names = (*(("intercept",) if shared.intercept else ()), *(("log_sigma",) if shared.likelihood.dispersed else ()))
@@ -67,10 +71,23 @@ def fitted(server: vertical.Server) -> Fitted:
     spread = float(sd[0]) ** 2 if shared.intercept and server.settings.model != "none" else 0.0
     bound = server.last_fifth.moments
     more = {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
+    arrays = {"shared": server.released, "Z": server.Z} | ({"rho": np.array([model.rho])} if model.works_out else {})
+    movement, to = server.windows.movement, Undivided() if server.y is None else model.undivided(server.y)
+    mean, sd = _published(names, to, mean, sd)
     posterior = Posterior(names, Gaussian(sd**-2.0 * mean, sd**-2.0))
-    arrays = {"shared": server.released, "Z": server.Z}
-    movement = server.windows.movement
-    return Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, movement=movement)
+    return Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, movement=movement, undivided=to)
+
+
+def _published(names: Sequence[str], to: Undivided, mean: Array, sd: Array) -> tuple[Array, Array]:
+    """Means and sds of intercept and log sigma as they are published."""
+    mean, sd = mean.copy(), sd.copy()
+    for k, name in enumerate(names):
+        if name == "intercept":
+            mean[k], slope = to.intercept(float(mean[k]))
+        else:
+            mean[k], slope = to.log_scale(float(mean[k]))
+        sd[k] *= slope
+    return mean, sd
 
 
 def measured(server: vertical.Server) -> Mapping[str, float]:
@@ -129,7 +146,7 @@ def _inference(model: VerticalModel) -> dict[str, Any]:
     about: dict[str, Any] = {"kind": m.kind, "family": m.family, "rows": model.n_rows}
     if model.network:
         return about
-    return about | {"augmentation": m.augmentation, "rho": m.rho, "inference": a.inference, "auxiliary": a.auxiliary}
+    return about | {"augmentation": m.augmentation, "rho": model.rho, "inference": a.inference, "auxiliary": a.auxiliary}
 
 
 def _about(model: VerticalModel) -> list[str]:
@@ -139,6 +156,8 @@ def _about(model: VerticalModel) -> list[str]:
     notes = ["each client's coefficients are in its own folder: they have no message"]
     if model.config.algorithm.inference == "sfvi" and len(model.names) > 1:
         notes.append(PRODUCT)
+    if model.config.algorithm.inference == "sfvi":
+        notes.append(model.about_rho())
     if model.config.privacy is not None:
         notes.append("each client's noise protects its own columns, one row's values at a time; nothing protects the response")
     if model.config.algorithm.inference == "soul":
@@ -159,40 +178,50 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
     predicted = fitted.predicted
     assert rows.server is not None
     assert predicted is not None
-    likelihood, w, wanted = model.likelihood, fitted.log_scale, model.config.output
-    J, rho = len(model.names), 0.0 if model.network else model.config.model.rho
+    likelihood, wanted, to = model.likelihood, model.config.output, fitted.undivided
+    w = to.log_scale(fitted.log_scale)[0]
+    J, rho = len(model.names), 0.0 if model.network else model.rho
     y, offset = rows.server.of(rows.predicted)
-    (b, spread), tested = fitted.intercept, slice(len(rows.test))
-    shift = b + (np.zeros(len(y)) if offset is None else offset)
-    mean, variance = predicted.mean.sum(axis=0) + shift, predicted.variance.sum(axis=0) + spread
+    (b, spread), tested, known = fitted.intercept, slice(len(rows.test)), np.zeros(len(y)) if offset is None else offset
+    corrected, slope = to.intercept(b)
+    mean, variance = (x.sum(axis=0) for x in (predicted.mean, predicted.variance))
+    augmented = mean / to.factor + (b + known), variance / to.factor**2 + spread
+    shift, spread = corrected + known, spread * slope**2
+    mean, variance = mean + shift, variance + spread
 
-    def scores(m: Array, v: Array) -> dict[str, float]:
-        return predictive.scores(likelihood, y[tested], m[tested], v[tested], w)
+    def scores(m: Array, v: Array, log_scale: float = w) -> dict[str, float]:
+        return predictive.scores(likelihood, y[tested], m[tested], v[tested], log_scale)
 
-    under = {rule: predictive.spread(rule, variance, J, rho) for rule in predictive.RULES}
-    p = predictive.predicted(likelihood, mean, under[wanted.rule])
+    def ruled(rule: str) -> tuple[Array, Array, float]:
+        m, v, scale = (*augmented, fitted.log_scale) if rule == "augmented" else (mean, variance, w)
+        return m, predictive.spread(rule, v, J, rho), scale
+
+    under = {rule: ruled(rule) for rule in predictive.RULES}
+    p = predictive.predicted(likelihood, *under[wanted.rule][:2])
     table: dict[str, Sequence[Any]] = {
         model.config.data.id: [rows.ids[row] for row in rows.predicted] if rows.ids else [],
         model.config.data.response: ["" if np.isnan(value) else f"{value:g}" for value in y],
         "predicted": p.tolist(),
-        "predictor_mean": mean.tolist(),
-        "predictor_sd": np.sqrt(under[wanted.rule]).tolist(),
+        "predictor_mean": under[wanted.rule][0].tolist(),
+        "predictor_sd": np.sqrt(under[wanted.rule][1]).tolist(),
     }
     without = {}
     for k, name in enumerate(model.names if wanted.missing_party else ()):
-        ways = dict(predictive.without(k, predicted.mean, predicted.variance, predicted.moments(), rho))
+        ways = dict(predictive.without(k, predicted.mean, predicted.variance, predicted.moments(), to.factor * rho))
         if fitted.filled is not None:
             part, left = fitted.filled.missing(k)
             mean_here, variance_here = (np.delete(x, k, axis=0).sum(axis=0) for x in (predicted.mean, predicted.variance))
             ways |= {"columns": (mean_here + part, variance_here + left)}
         filled = {way: (m + shift, v + spread) for way, (m, v) in ways.items()}
+        m, v = filled["conditional"]  # whose variance has one rho^2 in it
+        filled["conditional"] = m - to.low / J, v
         best = "conditional" if fitted.filled is None else "columns"
         table[f"predicted_without_{name}"] = predictive.predicted(likelihood, *filled[best]).tolist()
         without[name] = {way: scores(m, v) for way, (m, v) in filled.items()} if len(rows.test) else {}
     if not len(rows.test):
         return {}, table
     out: dict[str, Any] = {"rule": wanted.rule, "rows": len(rows.test)}
-    out["rules"] = {rule: scores(mean, v) for rule, v in under.items()}
+    out["rules"] = {rule: scores(*moments) for rule, moments in under.items()}
     if likelihood.record.domain in (BINARY, REAL) and likelihood.record.predictive is not None:
         out["guess"] = on_average(Tested(y[tested, None], y[tested]), likelihood.record.name, 0.0)
     if likelihood.record.domain is BINARY:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from ...algorithms.core.messages import SERVER, RemoteFault, ServerEffects
-from ...algorithms.exchanges import missing, predictions, response
+from ...algorithms.exchanges import auxiliary, missing, predictions, response
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
@@ -79,6 +79,7 @@ def fit(run: Run[Config]) -> Fit | None:
     counted = incomplete.exchanged(run, at.tables)
     run.hooks.notes += incomplete.notes(config, counted)
     rows = _rows(run, model, at)
+    model = _worked_out(run, model, rows)
     fitted: publish.Fitted | None
     clients: Mapping[int, Client]
     if config.algorithm.inference == "soul":
@@ -90,7 +91,7 @@ def fit(run: Run[Config]) -> Fit | None:
         if model.watched:
             movements = {k: client.windows.movement for k, client in clients.items() if isinstance(client, vertical.Client)}
             settled = convergence.exchanged(run, movements)
-        fitted = None if server is None else replace(publish.fitted(server), settled=settled)
+        fitted = None if server is None else replace(publish.fitted(server, model), settled=settled)
     for k, client in clients.items():
         own.write(run, model, own.Own(client, rows.columns[k]))
     predicted, filled = None, None
@@ -181,6 +182,21 @@ def _responded(run: Run[Config], model: VerticalModel, at: Aligned) -> ServerRow
     return ServerRows(server.y, None)
 
 
+def _worked_out(run: Run[Config], model: VerticalModel, rows: Rows) -> VerticalModel:
+    """The model with rho, which the server works out from the response where the job file does not give it."""
+    if not model.works_out:
+        return model
+
+    def start() -> tuple[auxiliary.Server, ServerEffects]:
+        assert rows.server is not None
+        known = model.knowing(rows.server.y[rows.train])
+        return auxiliary.start(len(model.names), known.rho, known.factor)
+
+    server, clients = run.exchange(Stage.of(auxiliary), start, {k: auxiliary.Client(run.names[k]) for k in rows.columns})
+    told = anyone(server, clients)
+    return replace(model, worked_out=told.rho, factor=told.factor)
+
+
 def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertical.Server | None, dict[int, vertical.Client]]:
     """The last states of this place's parties."""
     settings, names = model.settings, model.names
@@ -214,8 +230,9 @@ def _prepared(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -
             continue
         normals = rng.normal(DRAWS * predictor.n_theta, key=rng.key(model.config.job.seed, "posterior"), client=k)
         mean, variance = client.site.predicted(client.released, predictor, normals.reshape(DRAWS, -1))
-        z = client.site.mean_z(client.released, client.extra) if model.config.output.missing_party else None
-        prepared[k] = predictions.Client(mean, variance, z)
+        f = model.factor
+        z = f * client.site.mean_z(client.released, client.extra) if model.config.output.missing_party else None
+        prepared[k] = predictions.Client(f * mean, f**2 * variance, z)
     return prepared
 
 
@@ -227,6 +244,7 @@ def _columns(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) ->
         predictor, X = model.predictor(k, rows.columns[k], rows.train), rows.columns[k].X
         normals = rng.normal(DRAWS * predictor.n_theta, key=rng.key(model.config.job.seed, "posterior"), client=k)
         g, variance = client.site.predicted(client.released, predictor, normals.reshape(DRAWS, -1))
+        g, variance = model.factor * g, model.factor**2 * variance
         centre = X[rows.train].mean(axis=0)
         out[k] = missing.Client(X[rows.train] - centre, X[rows.predicted] - centre, g, float(variance.mean()))
     return out

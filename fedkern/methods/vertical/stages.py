@@ -9,7 +9,7 @@ import numpy as np
 
 from ...algorithms.core import until
 from ...algorithms.core.messages import Refused
-from ...algorithms.exchanges import certificates, column_notes, missing, predictions, response, settled
+from ...algorithms.exchanges import auxiliary, certificates, column_notes, missing, predictions, response, settled
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.soul import machine as soul
@@ -39,6 +39,7 @@ from .rows import (
     spec_of,
     unknown,
 )
+from .undivided import KEPT, LEAST, MOST
 
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
 MAY_SEND = (
@@ -61,6 +62,14 @@ MAY_SEND = (
 )
 
 
+# What of the response can be computed from a rho that was worked out.
+RHO_TELLS = {
+    "log": "tells the mean of the response",
+    "identity": "tells the variance of the response where model.scale is not given",
+    "logit": "follows from their number, and a factor, which tells the mean of the response",
+}
+
+
 def opening(config: Config) -> list[Stage]:
     """What the parties exchange before the model is known: the digests of their rows' ids."""
     return [Stage.of(alignment)]
@@ -74,7 +83,7 @@ def stages(model: VerticalModel) -> list[Stage]:
     spent = [] if open_job else [Stage.of(certificates)]
     bits = [Stage.of(settled)] if model.watched else []
     filled = [filled_in(model)] if by_columns(model) else []
-    before = [*incomplete.stages(model.config), *responses, *notes]
+    before = [*incomplete.stages(model.config), *responses, *notes, *([Stage.of(auxiliary)] if model.works_out else [])]
     return [*before, trained(model), *bits, *spent, *([predicted(model)] if model.n_test else []), *filled]
 
 
@@ -178,23 +187,29 @@ def _lines(model: VerticalModel) -> Iterator[str]:
         yield f"model    {m.family}, split network {'-'.join(map(str, m.hidden))}-{m.features}, point estimates"
     else:
         intercept = "an intercept at the server" if m.intercept else "no intercept"
-        yield f"model    {m.family}, {m.augmentation} model, rho {m.rho:g}, {intercept}"
+        rho = "rho worked out from the response" if model.works_out else f"rho {model.rho:g}"
+        yield f"model    {m.family}, {m.augmentation} model, {rho}, {intercept}"
         covariance = f"full covariance up to {FULL} coefficients" if a.covariance == "auto" else f"{a.covariance} covariance"
         q = f"{a.auxiliary} auxiliary variables, {covariance}" if a.inference == "sfvi" else "Langevin, a mode of z"
         yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield f"rows     {model.n_rows} train, {model.n_test} are predicted (kept for testing, or without a response)"
     yield f"response {c.data.response}, " + ("used at every client" if model.shared else "used at the server alone")
-    if not model.network:
+    if model.works_out:
+        yield (
+            f"rho      the server works it out so that a row keeps {KEPT:.0%} of its information ({LEAST:g} to {MOST:g}) and "
+            "tells it before the first round"
+        )
+    elif not model.network:
         J = len(model.names)
         family = model.likelihood.record
         factor = f"{(J - 1) ** 2 / J:g}" if model.power else f"{J}"
         yield (
-            f"information  of a row that is kept: v / (v + {factor} rho^2) = v / (v + {float(factor) * m.rho**2:.4g}), "
+            f"information  of a row that is kept: v / (v + {factor} rho^2) = v / (v + {float(factor) * model.rho**2:.4g}), "
             f"v = {family.variance_words}"
         )
         if family.least_variance:
-            yield f"             at least {family.least_variance / (family.least_variance + float(factor) * m.rho**2):.1%}"
+            yield f"             at least {family.least_variance / (family.least_variance + float(factor) * model.rho**2):.1%}"
     yield ""
     yield from _privacy(model)
     yield f"disclosure  {disclosure(model)}"
@@ -237,6 +252,8 @@ def disclosure(model: VerticalModel) -> str:
     if by_columns(model):
         texts.append("each client's fitted part of every training row, and what its columns explain of the others' parts")
     down = "" if model.shared else f"; clients see slopes {model.likelihood.record.slope_words}"
+    if model.works_out:
+        down += f"; clients are told rho, which {RHO_TELLS[model.likelihood.record.link]}"
     if by_columns(model):
         down += '; each client learns the others\' fitted part of every training row (output.missing_party = "columns")'
     return f"the server sees {', '.join(texts)}" + down

@@ -1,0 +1,69 @@
+"""The server works out how far auxiliary variables may be from the clients' parts, and tells it before the first is drawn.
+
+It follows from the response, which the clients may not have. Nothing is answered. Source: docs/methods/vertical.md, section 11.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..core import once
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+
+DIMS: dict[str, int] = {}
+
+
+@dataclass(frozen=True)
+class AuxiliarySd(Message, kind=76):
+    """Server to client: rho, the standard deviation of z about g; what the client's coefficients are multiplied by at the end."""
+
+    round: int
+    rho: float
+    factor: float
+
+
+@dataclass(frozen=True)
+class Client:
+    """`rho` and `factor` once they are known."""
+
+    name: str
+    rho: float | None = None
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """What it has told."""
+
+    rho: float
+    factor: float
+
+    @property
+    def round(self) -> int:
+        return 0
+
+
+def start(n_clients: int, rho: float, factor: float) -> tuple[Server, ServerEffects]:
+    """Tells everybody."""
+    return Server(rho, factor), once.ask(n_clients, AuxiliarySd(0, rho, factor))
+
+
+def finished(state: Server) -> bool:
+    return True
+
+
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+
+
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
+    if not isinstance(event, AuxiliarySd) or state.rho is not None:
+        raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    if not (np.isfinite(event.rho) and event.rho > 0 and 0 < event.factor <= 1):
+        raise RemoteFault(f"server: AuxiliarySd of {event.rho:g} and {event.factor:g} cannot be")
+    return replace(state, rho=event.rho, factor=event.factor), []
+
+
+PROTOCOL = once.protocol("auxiliary-sd", (AuxiliarySd,), (), server_receive, client_receive, finished)
