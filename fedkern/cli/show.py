@@ -6,18 +6,10 @@ from collections.abc import Iterator
 
 from ..methods import named
 from ..results.result import Result
-
-WHY = {
-    "rounds": "all rounds are done",
-    "converged": "R-hat and ESS are as wanted",
-    "settled": "all unknowns have settled",
-    "budget": "the privacy budgets are spent",
-    "updates": "all clients have made their updates",
-    "lost": "no client is left",
-}
+from ..results.verdict import ending
 
 
 def lines(result: Result) -> Iterator[str]:
     """Whether the result has converged, why the run ended, and what its method has to say."""
     yield result.summary["verdict"]
-    yield from named(result.summary["method"]).show.lines(result.summary, WHY[result.stop])
+    yield from named(result.summary["method"]).show.lines(result.summary, ending(result.stop).clause)

@@ -12,20 +12,12 @@ from ..privacy.certificate import WITH_NOISE
 from . import plots
 from .page import details, document, figure, markup, number, paragraph, piece, section, table
 from .plain import Record, real
+from .verdict import ending
 
 Tile = tuple[str, str]  # words, and the number above them
 Areas = Mapping[str, Sequence[Mapping[str, str]]]  # client -> rows of its areas.csv
 Shapes = Mapping[str, Mapping[str, Sequence[plots.Part]]]  # client -> area -> its parts, as in areas.geojson
 
-STOPS = {
-    "rounds": ("finished", "good"),
-    "updates": ("finished", "good"),
-    "converged": ("converged", "good"),
-    "settled": ("settled", "good"),
-    "budget": ("privacy budget spent", "good"),
-    "lost": ("clients lost", "bad"),
-    None: ("interrupted", "bad"),
-}
 # The columns of the certificate table, where a certificate has them.
 CERTIFICATE = {
     "epsilon": "ε spent",
@@ -132,7 +124,7 @@ def against_guessing(log_likelihood: float, guess: float | None) -> str:
 
 def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
     summary, last = run.summary, run.lines[-1] if run.lines else {}
-    word, mood = STOPS.get(summary.get("stop"), (str(summary.get("stop")), "bad"))
+    ended = ending(summary.get("stop"))
     algorithm, model = run.job.get("algorithm", {}), run.job.get("model", {})
     labels = [algorithm.get("variant"), *(model.get(key) for key in ("kind", "family", "covariance")), algorithm.get("schedule")]
     certificates = summary.get("privacy", {}).values()
@@ -148,8 +140,8 @@ def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
     if sent := sum(way["to_server"]["bytes"] for way in summary.get("wire", {}).values()):
         tiles.append(("Sent by clients", _bytes(sent)))
     return {
-        "word": "a client's own areas" if run.own else word,
-        "mood": "good" if run.own else mood,
+        "word": "a client's own areas" if run.own else ended.label,
+        "mood": "good" if run.own else ended.mood,
         "verdict": summary.get("verdict"),
         "doubt": summary.get("converged") is False,
         "labels": [word for word in labels if word],

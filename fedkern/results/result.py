@@ -77,7 +77,7 @@ class Result:
 
     @property
     def stop(self) -> str:
-        """Why the job ended: "rounds", "converged", "budget", "updates" or "lost"."""
+        """Why the rounds ended: "rounds", "updates", "converged", "settled", "budget" or "lost"."""
         return str(self.summary["stop"])
 
     def rows(self, *, exp: bool = False, reference: Mapping[str, str] | None = None) -> list[table.Row]:

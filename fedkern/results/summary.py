@@ -54,8 +54,7 @@ class Outcome:
 
     Attributes
     ----------
-    stop : "rounds", "converged", "budget" (spent by all clients), "updates" (all clients have made as many as the job allows) or
-        "lost"
+    stop : a word of `STOPS` in `fedkern/results/verdict.py`
     rounds : that were finished
     verdict : whether the result has converged
     clients : name -> {"updates": applied updates, "status": "finished", "budget spent" or "lost"}; where whole clients are

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,26 @@ ESS = 100  # and the least ESS, for each chain
 MARK = "*"  # after the name of what must not be read as if its chains agreed
 LEGEND = f"{MARK} R-hat above {MARKED:g}: chains do not agree about it yet"
 HEADS = {True: "converged", False: "not converged", "settled": "settled", "not judged": "convergence not judged"}
+
+
+class Ending(NamedTuple):
+    """Why rounds ended: a clause for the terminal, a label for the report's page, and whether that is "good" or "bad"."""
+
+    clause: str
+    label: str
+    mood: Literal["good", "bad"]
+
+
+# `stop` of summary.json. Whether the result is right is another question, and the verdict's.
+STOPS = {
+    "rounds": Ending("all rounds are done", "finished", "good"),
+    "updates": Ending("all clients have made their updates", "finished", "good"),
+    "converged": Ending("R-hat and ESS are as wanted", "converged", "good"),
+    "settled": Ending("all unknowns have settled", "settled", "good"),
+    "budget": Ending("the privacy budgets are spent", "privacy budget spent", "good"),
+    "lost": Ending("no client is left", "clients lost", "bad"),
+}
+INTERRUPTED = Ending("the run did not finish", "interrupted", "bad")
 
 
 @dataclass(frozen=True)
@@ -47,6 +67,11 @@ class Verdict:
     def content(self) -> dict[str, bool | str]:
         """What summary.json has of it."""
         return {"converged": self.converged, "verdict": self.text, "worst": self.worst}
+
+
+def ending(stop: str | None) -> Ending:
+    """What is said of `stop`, in the report and in the terminal; None: there is no summary."""
+    return INTERRUPTED if stop is None else STOPS.get(stop) or Ending(stop, stop, "bad")
 
 
 def not_judged(why: str) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import runpy
@@ -13,16 +14,18 @@ from typing import Any
 
 import pytest
 
+import fedkern
 from fedkern import kernels, reproduce
 from fedkern.cli.__main__ import EXIT_CODES, parser
 from fedkern.jobs.site import SiteFile
-from fedkern.methods import load, parse
+from fedkern.methods import load, named, parse
 from fedkern.methods.pvi.keys import Config
 from fedkern.methods.reference import text
 from fedkern.methods.sigma.prior import keys as prior_config
 from fedkern.methods.sigma.prior import reference as prior_reference
 from fedkern.methods.sigma.prior.keys import PriorConfig
 from fedkern.privacy.policy import read_policies
+from fedkern.results import report
 from support.mpirun import environment
 
 ROOT = Path(__file__).parents[2]
@@ -144,6 +147,20 @@ def test_the_walks_of_the_documents_end_with_a_posterior(name: str, tmp_path: Pa
                 ended = subprocess.run([sys.executable, "-P", "-m", *words], capture_output=True, text=True, check=False)
                 assert ended.returncode == 0, f"{command}\n{ended.stdout}\n{ended.stderr}"
     assert list(Path("runs").glob("*/report.html")) or Path("odds.png").stat().st_size > 5000
+    results = [fedkern.load(path.parent) for path in Path("runs").glob("*/summary.json")]
+    results += [value for value in names.values() if isinstance(value, fedkern.Result)]
+    assert results
+    for result in results:
+        ends_well(result)
+
+
+def ends_well(result: fedkern.Result) -> None:
+    """What a reader who typed a page's lines sees first. (A private result may say why it is not judged.)"""
+    assert result.converged in (True, "settled", *(["not judged"] if result.privacy else [])), result.summary["verdict"]
+    text = report.page(report.RunFiles("run", result.summary, result.job), named(result.summary["method"]).report)
+    assert "<i class=good>" in text
+    assert "Worse than guessing" not in text
+    assert result.summary["verdict"] in html.unescape(text)
 
 
 @pytest.mark.parametrize("name", [name for name in with_blocks("python") if name not in WALKS])

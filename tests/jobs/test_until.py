@@ -17,6 +17,7 @@ from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.core.windows import STRETCHES
 from fedkern.algorithms.sfvi.settings import Settings
 from fedkern.api import checked, perform
+from fedkern.cli import report, show
 from fedkern.data.columns import Columns
 from fedkern.errors import JobError, LostPeer
 from fedkern.jobs import keeping
@@ -111,6 +112,8 @@ def test_it_ends_early_and_its_bits_are_those_of_a_job_of_that_length(settled, t
     path, out, result = settled[kind]
     assert result.converged == "settled"
     assert result.summary["stop"] == "settled"
+    assert "<i class=good>settled</i>" in report.write(out).read_text(encoding="utf-8")
+    assert any(line.startswith("all unknowns have settled: ") for line in show.lines(result))
     assert result.summary["rounds"] in until.lengths(50_000)[:5]
     sent = ledger(out)
     assert 1 <= sent.count("Moving") <= 5

@@ -12,7 +12,7 @@ from ...results.page import details, figure, number, paragraph, section, table
 from ...results.plain import Record, real
 from ...results.report import RunFiles, Tile
 from ...results.selection import Edge
-from ...results.verdict import LEGEND, MARK, is_doubtful, marked
+from ...results.verdict import HEADS, LEGEND, MARK, is_doubtful, marked
 
 MOST = 60  # rows of a table
 MOST_EDGES = 120  # of a drawn graph
@@ -231,11 +231,10 @@ def _judged(runs: Sequence[Record]) -> list[list[str]]:
     """Rows that say how further runs have mixed."""
     if not any("rhat" in one for one in runs):
         return []
-    words = {True: "yes", False: "no"}
     return [
         ["R-hat, largest", *(_cell(one.get("rhat")) for one in runs)],
         ["ESS, smallest", *(_cell(one.get("ess")) for one in runs)],
-        ["converged", *(words.get(one.get("converged", ""), "not judged") for one in runs)],
+        ["verdict", *(HEADS[one.get("converged", "not judged")] for one in runs)],
     ]
 
 

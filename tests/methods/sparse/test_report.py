@@ -110,7 +110,7 @@ def test_marks_stand_where_chains_do_not_agree() -> None:
         run |= {"rhat": 1.2, "ess": 20.0, "converged": False, "unsettled": ["bp"]}
     text = page(RunFiles("a run", content), report)
     assert "age*" in text
-    assert "<td>no</td>" in text
+    assert "<td>not converged</td>" in text
     assert "*</td>" in text[text.index("Under other priors") :]
     assert "R-hat above 1.05: chains do not agree about it yet" in text
     graph = summary("mrf")
