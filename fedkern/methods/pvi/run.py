@@ -21,7 +21,7 @@ from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
 from ...models.glm import Rows, metrics
 from ...results.plain import Record
-from . import own, publish, weights
+from . import dispersion, own, publish, weights
 from .keys import Config
 from .model import Client, Model, Server
 from .stages import noisy_sums, trained
@@ -49,7 +49,9 @@ def fit(run: Run[Config]) -> Fit | None:
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))
     told = _noisy_sums(run, model, server, clients)
-    checked = weights.exchanged(run, model, server, {k: _rows(design) for k, design in designs.items()})
+    rows = {k: _rows(design) for k, design in designs.items()}
+    checked = weights.exchanged(run, model, server, rows)
+    checked = replace(checked, dispersed=dispersion.exchanged(run, model, server, rows))
     certificates = _certified(run, model)
     if server is None:
         return None

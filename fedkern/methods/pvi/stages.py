@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...algorithms.exchanges import certificates, column_notes, loo_sums, terms
+from ...algorithms.exchanges import certificates, column_notes, loo_sums, pearson, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.pvi import global_vi, noise_aware
@@ -15,7 +15,7 @@ from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
 from ...privacy.plan import Plan
-from . import budget
+from . import budget, dispersion
 from .keys import Config
 from .model import Model
 
@@ -28,6 +28,7 @@ MAY_SEND = (
     *global_vi.protocol(private=False).to_server,
     *terms.OF_Q.to_server,
     *loo_sums.PROTOCOL.to_server,
+    *pearson.PROTOCOL.to_server,
     *noise_aware.PROTOCOL.to_server,
     *certificates.PROTOCOL.to_server,
 )
@@ -46,6 +47,7 @@ def stages(model: Model) -> list[Stage]:
     before = [*incomplete.stages(model.config), *notes]
     output = model.config.output
     after = ([weighed(model)] if output.reweigh else []) + ([left_out()] if output.loo else [])
+    after += dispersion.stages(model)
     return [*before, trained(model), *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
 
 
