@@ -19,6 +19,7 @@ from ...results import dispersion
 from ...results.gaussian import Posterior
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
+from . import differences
 from .budget import steps_of_an_update
 from .dispersion import Found
 from .keys import ONE_SHOT
@@ -84,6 +85,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     q = pvi.released(server) if estimate is None else estimate.q
     own = _of_noise(model, estimate) if model.with_noise else _verdict(model, server, ended.checked.spread)
     varied = ended.checked.dispersed
+    differ = differences.compared(model, server, own, varied)
     found = {} if test is None else {"test": tested(q, test, config.model.family, config.model.scale)}
     return Fit(
         posterior=Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None),
@@ -102,8 +104,9 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
             *ended.checked.notes,
             *varied.notes,
             *dispersion.notes(own, varied.ratio),
+            *differences.notes(model, differ),
         ],
-        more={**ended.checked.more, **found},
+        more={**ended.checked.more, **found, **({} if differ is None else {"heterogeneity": differ.content})},
     )
 
 

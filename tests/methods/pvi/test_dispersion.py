@@ -196,11 +196,11 @@ def test_weights_that_make_many_rows_of_each_are_named(family: str) -> None:
 def test_check_lists_the_sums_of_open_jobs_alone(tmp_path: Path) -> None:
     for name in ("open", "private"):
         (tmp_path / name).mkdir()
-    job = tmp_path / input_cases.METHODS["pvi"](tmp_path / "open").job
+    job = tmp_path / "open" / input_cases.METHODS["pvi"](tmp_path / "open").job
     text = "\n".join(checked(InProcess(), *load(job, sets=["model.family=poisson"])) or [])
     assert "PearsonSums" in text
     assert "PearsonSums" not in "\n".join(checked(InProcess(), *load(job)) or []), "labels have no variance of their own"
-    job = tmp_path / input_cases.METHODS["private"](tmp_path / "private").job
+    job = tmp_path / "private" / input_cases.METHODS["private"](tmp_path / "private").job
     assert "PearsonSums" not in "\n".join(checked(InProcess(), *load(job, sets=["model.family=poisson"])) or [])
 
 
