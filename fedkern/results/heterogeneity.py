@@ -1,8 +1,8 @@
 """Whether sites differ by more than chance: Cochran's Q, from the sites of a partitioned fit with full covariance.
 
 A site N(h, P) is what its rows say about the coefficients, near the pooled posterior. What they say of a combination that they do
-not determine (a column that is constant there) is nothing: P has no rank in it, and Q no degree of freedom. Of sites with shifts h_k
-and precisions P_k
+not determine (a column that is constant there) is nothing: P has no rank in it, and Q no degree of freedom. Of sites with shifts
+h_k and precisions P_k
 
     Q = sum_k h_k' P_k^- h_k - (sum_k h_k)' (sum_k P_k)^- (sum_k h_k),    df = sum_k rank P_k - rank sum_k P_k .
 
@@ -50,8 +50,15 @@ class Test(NamedTuple):
 
 @dataclass(frozen=True)
 class Heterogeneity:
-    """`slopes` together, each site with an intercept of its own; the `intercept`, where slopes are in common (None: there is none);
-    `single` coefficients, each among all others of its site's own, and `differ`, the names of those that Holm's rule finds."""
+    """All tests.
+
+    Attributes
+    ----------
+    slopes : together, each site with an intercept of its own
+    intercept : where slopes are in common; None: there is none
+    single : coefficients, each among all others of its site's own
+    differ : names of those that Holm's rule finds
+    """
 
     slopes: Test
     intercept: Test | None
@@ -80,8 +87,8 @@ class Heterogeneity:
             said.append(f"most in {first}" + (f" and {more} more" if more > 0 else ""))
         if said:
             yield (
-                f"sites differ by more than chance {', '.join(said)}: one coefficient for all is no site's, and its interval says "
-                f"nothing of how they differ; {'; '.join(remedies)}"
+                f"sites differ by more than chance {', '.join(said)}: one coefficient for all is no site's, and its interval "
+                f"says nothing of how they differ; {'; '.join(remedies)}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Whether the sites of an open job with full covariance differ by more than chance: from what the server has, with no new message.
+"""Whether the sites of an open job with full covariance differ by more than chance: from what the server has, without a message.
 
 Source: docs/concepts/convergence.md, "Sites that differ".
 """
@@ -40,4 +40,4 @@ def notes(model: Model, found: heterogeneity.Heterogeneity | None) -> list[str]:
     return list(found.notes(INTERCEPTS, slopes))
 
 
-INTERCEPTS = "a column of each client's file that holds its name gives each an intercept"
+INTERCEPTS = "set model.site_intercepts = true, which gives each client an intercept of its own"

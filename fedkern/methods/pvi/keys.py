@@ -55,6 +55,9 @@ class ModelSection(incomplete.ModelSection):
     covariance: Literal["diagonal", "full"] = key("diagonal", help="of the Gaussian posterior")
     prior_precision: float = key(1.0, ge=1e-10, le=1e10, help="of every coefficient", remedy="1 / sd^2 of its prior")
     intercept: bool = key(True, help="add a column of ones")
+    site_intercepts: bool = key(
+        False, help="add a coefficient for each client's name, to the intercept; rows of other sites have none; open jobs"
+    )
     scale: Positive = key(1.0, help="standard deviation of a gaussian response" + families.given_scales("pvi"))
     preset: Literal["paper"] | None = key(None, help="a published configuration, whose values the file may override")
 
@@ -266,6 +269,8 @@ def conflicts(config: Config) -> Iterator[str]:
     algorithm, privacy, family = config.algorithm, config.privacy, FAMILIES[config.model.family]
     if "scale" not in config.model.model_fields_set and family.lacks_scale("unknown"):
         yield family.scale_is_missing
+    if config.model.site_intercepts and not config.model.intercept:
+        yield "model.site_intercepts are differences from an intercept, and model.intercept = false; remove one of them"
     sharded = algorithm.variant in SHARDED
     if privacy is None and algorithm.posterior is not None:
         yield f'algorithm.posterior = "{algorithm.posterior}" is for private jobs: leave it out, or give a [privacy] section'
@@ -310,6 +315,8 @@ def _data(config: Config) -> Iterator[str]:
 
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     algorithm = config.algorithm
+    if config.model.site_intercepts:
+        yield "model.site_intercepts = true has no private form; leave it out"
     yield from counts_nobody(config.data)
     for name in ("reweigh", "loo"):
         if getattr(config.output, name):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
@@ -42,6 +42,8 @@ class Model:
     encoding: Encoding
 
     def __post_init__(self) -> None:
+        if self.config.model.site_intercepts:
+            object.__setattr__(self, "encoding", replace(self.encoding, clients=self.names))
         self.encoding.check_references({name: column.reference for name, column in self.config.data.columns.items()})
 
     @property

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import chi2
 
 import fedkern
+from fedkern.errors import JobError
 from fedkern.results import heterogeneity
 
 NAMES = ("a", "b", "c", "d")
@@ -19,7 +20,7 @@ def simpson(apart: float, seed: int = 1, rows: int = 150) -> dict[str, pd.DataFr
     """Sites whose x and y move against each other between them, and with each other in each."""
     random, frames = np.random.default_rng(seed), {}
     for k, name in enumerate(NAMES):
-        x, z = random.normal(size=(2, rows)) + [[apart * (k - 1.5)], [0.0]]
+        x, z = random.normal(size=(2, rows)) + np.array([[apart * (k - 1.5)], [0.0]])
         y = 0.55 * (x - apart * (k - 1.5)) - apart * 0.8 * (k - 1.5) + random.normal(size=rows)
         frames[name] = pd.DataFrame({"x": x, "z": z, "y": y})
     return frames
@@ -48,12 +49,31 @@ def test_sites_whose_level_differs_are_named() -> None:
     assert result.summary["heterogeneity"]["intercept"]["p"] < 1e-12
 
 
+def test_sites_with_intercepts_of_their_own_are_right() -> None:
+    """The remedy of the note: within each site the slope is .55."""
+    data = simpson(1.0)
+    result = fitted(data, model={"site_intercepts": True})
+    x, pooled = result.parameters["theta[x]"], pd.concat([frame.assign(site=name) for name, frame in data.items()])
+    X = np.column_stack([pooled["x"], pooled["z"], pd.get_dummies(pooled["site"]).to_numpy(float)])
+    b = np.linalg.lstsq(X, pooled["y"], rcond=None)[0]
+    assert x["mean"] == pytest.approx(b[0], abs=0.1 * x["sd"])
+    assert result.converged == "settled"
+    assert said(result) == []
+    effects = [result.parameters["intercept"]["mean"] + result.parameters[f"theta[client={name}]"]["mean"] for name in NAMES]
+    np.testing.assert_allclose(effects, b[2:], atol=0.01)
+    new = pd.DataFrame({"x": [0.0], "z": [0.0]})
+    assert result.predict(new)["mean"][0] == pytest.approx(result.parameters["intercept"]["mean"], abs=1e-9)
+    with pytest.raises(JobError, match="site_intercepts"):
+        fitted(data, model={"site_intercepts": True, "intercept": False})
+
+
 def test_a_slope_that_differs_is_named() -> None:
     data = simpson(0.0)
     data["b"]["y"] += 0.8 * data["b"]["z"]
     result = fitted(data)
     (note,) = said(result)
-    assert "in their slopes" in note and "most in z (" in note and 'job.method = "sparse"' in note
+    for words in ("in their slopes", "most in z (", 'job.method = "sparse"'):
+        assert words in note
     assert "intercepts" not in note
     assert result.summary["heterogeneity"]["differ"] == ["z"]
 
@@ -92,11 +112,12 @@ def rss(X: Any, y: Any) -> float:
 
 @pytest.mark.parametrize(("lacking", "levels"), [(False, False), (True, False), (False, True), (True, True)])
 def test_q_is_that_of_nested_least_squares(lacking: bool, levels: bool) -> None:
-    """With known variance Q is a difference of residual sums of squares: of models with and without coefficients of the sites' own."""
+    """With known variance Q is a difference of residual sums of squares: with and without coefficients of the sites' own."""
     h, P, rows = sites(3, lacking=lacking, levels=levels)
     names = ["intercept", "x", "z", "u", *(f"g={j}" for j in range(3) if levels)]
     found = heterogeneity.compared(names, True, h, P)
-    assert found is not None and found.intercept is not None
+    assert found is not None
+    assert found.intercept is not None
     y, X = np.concatenate([y for _, y in rows]), np.concatenate([X for X, _ in rows])
     site = np.repeat(np.eye(4), 60, axis=0)
     common, free = rss(X, y), sum(rss(*one) for one in rows)
@@ -127,7 +148,7 @@ def test_chance_is_rarely_named() -> None:
     joint, any_of_them = 0, 0
     for seed in range(300):
         found = heterogeneity.compared(["intercept", "x", "z", "u"], True, *sites(seed)[:2])
-        assert found is not None and found.intercept is not None
+        assert found is not None
         joint += found.slopes.p < 0.1
         any_of_them += bool(list(found.notes("", "")))
     assert 15 <= joint <= 48
