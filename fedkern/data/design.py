@@ -210,7 +210,7 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
     missing
         Whether an empty numeric cell, or one of the response, is NaN and no fault.
     client
-        For the texts of errors.
+        For the texts of errors, and for a coefficient of its own.
 
     Returns
     -------
@@ -231,6 +231,8 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
     y, offset, weights = _roles(table, encoding, marks, missing)
     with np.errstate(all="ignore"):
         X = _matrix(table, encoding, marks, missing)
+    if encoding.clients:
+        X[:, encoding.size - len(encoding.clients) :] = [name == client for name in encoding.clients]
     if not private:
         _mark_offset(offset, encoding, marks)
         marks.refuse(client, encoding.needed)
@@ -263,6 +265,7 @@ def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fals
     """X; bad cells are marked, and what stands in their place does not matter."""
     names = tuple(column.name for column in encoding.columns)
     unchanged = not encoding.intercept and not encoding.standardised and all(column.levels is None for column in encoding.columns)
+    unchanged = unchanged and not encoding.clients
     if (
         unchanged
         and not missing

@@ -205,7 +205,8 @@ class Spec:
 
 @dataclass(frozen=True)
 class Encoding:
-    """The agreed map from columns to coefficients. Every column is complete. `labels`: the response's texts; () for any."""
+    """The agreed map from columns to coefficients. Every column is complete. `labels`: the response's texts; () for any.
+    `clients`: those that have a coefficient of their own, after all columns; rows of others have 0 there."""
 
     columns: tuple[Column, ...]
     response: str | None
@@ -216,6 +217,7 @@ class Encoding:
     weight: str | None = None
     row_id: str | None = None
     intercept: bool = True
+    clients: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for column in self.columns:
@@ -237,7 +239,7 @@ class Encoding:
         names = [INTERCEPT] if self.intercept else []
         for column in self.columns:
             names += [column.name] if column.levels is None else [f"{column.name}={level}" for level in column.levels]
-        return tuple(names)
+        return (*names, *(f"client={name}" for name in self.clients))
 
     def check_references(self, references: Mapping[str, str | None]) -> None:
         """JobError unless each is a level of its column, where that has some; None is none. `references`: column -> level."""
@@ -253,12 +255,13 @@ class Encoding:
         squares = [1.0] if self.intercept else []
         for column in self.columns:
             squares += [1.0] if column.levels is None else [1 / len(column.levels)] * len(column.levels)
-        return np.array(squares)
+        return np.array(squares + [1 / len(self.clients)] * len(self.clients))
 
     @property
     def size(self) -> int:
         """d, the number of coefficients."""
-        return self.intercept + sum(1 if column.levels is None else len(column.levels) for column in self.columns)
+        own = sum(1 if column.levels is None else len(column.levels) for column in self.columns)
+        return self.intercept + own + len(self.clients)
 
     @property
     def texts(self) -> frozenset[str]:
@@ -304,7 +307,8 @@ class Encoding:
         for column in self.columns:
             rest = {"center": column.center, "scale": column.scale} if column.levels is None else {"levels": list(column.levels)}
             columns.append({"name": column.name} | rest)
-        return plain | {"labels": list(self.labels), "columns": columns}
+        clients = {"clients": list(self.clients)} if self.clients else {}
+        return plain | {"labels": list(self.labels), "columns": columns} | clients
 
     def to_json(self) -> bytes:
         """Exact: `Encoding.from_json(e.to_json()) == e`."""
@@ -331,7 +335,8 @@ class Encoding:
                 raise TypeError(f"a text has another type in {roles}")
             if not all(math.isfinite(c.center) and c.scale > 0 for c in columns if c.center is not None and c.scale is not None):
                 raise TypeError("center must be finite and scale > 0")
-            return cls(columns, labels=tuple(map(str, plain["labels"])), **roles)
+            clients = tuple(map(str, plain.get("clients", ())))
+            return cls(columns, labels=tuple(map(str, plain["labels"])), clients=clients, **roles)
         except (KeyError, TypeError, JobError) as fault:
             raise ValueError(f"not an encoding: {fault}") from fault
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..kernels import glm as kernels
 from ..kernels import homes
-from ..kernels.families import BINARY, FAMILIES
+from ..kernels.families import BINARY, COUNTS, FAMILIES
 from ..kernels.homes import Home, on_host
 from .expfam import Gaussian
 
@@ -115,6 +115,33 @@ def total_log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 
     for at in range(0, len(rows), FEW):
         total += log_likelihood(rows.take(np.arange(at, min(at + FEW, len(rows)))), theta, family, scale).sum(axis=1)
     return total
+
+
+def pearson_sums(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> tuple[int, float, float, float, float, float]:
+    """How responses vary about their means at theta (d,), by what the family says; block by block, for X may be a memory map.
+
+    Returns
+    -------
+    rows that have a weight; the mean of these; sum of y where it is a count; with weights of mean 1, of (y - mu)^2 / V, of the
+    variance that this has where the model is right (with squared weights) and, of counts, of mu^2 / V. Sums are 0 in families
+    without a variance of their own.
+    """
+    record, counts = FAMILIES[family], FAMILIES[family].domain is COUNTS
+    there = np.flatnonzero(np.ones(len(rows)) if rows.weights is None else rows.weights)
+    weight = 1.0 if rows.weights is None else float(rows.weights[there].mean()) if len(there) else 0.0
+    total = np.zeros(4)
+    for at in range(0, len(there) if record.moments is not None else 0, BLOCK):
+        some = rows.take(there[at : at + BLOCK])
+        eta = np.asarray(some.X, np.float64) @ theta
+        mean = record.mean(eta if some.offset is None else eta + some.offset)
+        mean = np.maximum(mean, 1e-30) if counts else mean
+        assert record.moments is not None
+        variance, noise = record.moments(mean, scale)
+        w = np.ones(len(some)) if some.weights is None else some.weights / weight
+        parts = some.y * counts, w * (some.y - mean) ** 2 / variance, w**2 * noise, w * mean**2 / variance * counts
+        total += [part.sum() for part in parts]
+    events, misfit, noisy, slope = total.tolist()
+    return len(there), weight, events, misfit, noisy, slope
 
 
 def on_average(rows: Rows, family: str, scale: float = 1.0) -> float:

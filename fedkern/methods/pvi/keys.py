@@ -60,6 +60,9 @@ class ModelSection(incomplete.ModelSection):
     )
     prior_precision: float = key(1.0, ge=1e-10, le=1e10, help="of every coefficient", remedy="1 / sd^2 of its prior")
     intercept: bool = key(True, help="add a column of ones")
+    site_intercepts: bool = key(
+        False, help="add a coefficient for each client's name, to the intercept; rows of other sites have none; open jobs"
+    )
     intercept_sd: float | None = key(
         None,
         ge=1e-5,
@@ -324,6 +327,8 @@ def conflicts(config: Config) -> Iterator[str]:
     yield from _scale(config)
     if not config.model.intercept and config.model.intercept_centre is not None:
         yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
+    if config.model.site_intercepts and not config.model.intercept:
+        yield "model.site_intercepts are differences from an intercept, and model.intercept = false; remove one of them"
     sharded = algorithm.variant in SHARDED
     can = privacy is None and algorithm.variant == "pvi" and algorithm.schedule != "asynchronous"
     if algorithm.until is not None and not can:
@@ -387,6 +392,8 @@ def _data(config: Config) -> Iterator[str]:
 
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     algorithm = config.algorithm
+    if config.model.site_intercepts:
+        yield "model.site_intercepts = true has no private form; leave it out"
     yield from counts_nobody(config.data)
     for name in ("reweigh", "loo"):
         if getattr(config.output, name):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
@@ -44,6 +44,8 @@ class Model:
     response: response.Response = field(default_factory=response.Response)
 
     def __post_init__(self) -> None:
+        if self.config.model.site_intercepts:
+            object.__setattr__(self, "encoding", replace(self.encoding, clients=self.names))
         self.encoding.check_references({name: column.reference for name, column in self.config.data.columns.items()})
 
     @property

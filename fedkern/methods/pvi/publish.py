@@ -15,12 +15,14 @@ from ...algorithms.pvi import noise_aware
 from ...jobs.publish import Fit
 from ...models.expfam import Gaussian
 from ...models.glm import Rows, metrics, tested
+from ...results import dispersion
 from ...results.gaussian import Posterior
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
-from . import pull, response
+from . import differences, pull, response
 from .arrival import Arrived, judged
 from .budget import steps_of_an_update
+from .dispersion import Found
 from .keys import ONE_SHOT
 from .model import Model, Server
 
@@ -35,6 +37,7 @@ class Checked:
     content, notes : for summary.json: `loo`, where the job asks for it
     spread : the residuals' standard deviation in a linear job
     arrived : how far q is from the posterior of all rows; None in a private job
+    dispersed : whether responses vary as the model says
     """
 
     weights: Reweighed | None = None
@@ -42,11 +45,13 @@ class Checked:
     notes: tuple[str, ...] = ()
     spread: float | None = None
     arrived: Arrived | None = None
+    dispersed: Found = field(default_factory=Found)
 
     @property
     def more(self) -> dict[str, Any]:
         """For summary.json."""
         found = {} if self.weights is None else {"weights": self.weights.content}
+        found |= {} if self.dispersed.ratio is None else {"dispersion": self.dispersed.ratio.content}
         return found | ({"loo": self.content} if self.content else {})
 
 
@@ -80,13 +85,16 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     config, encoding, server, updates = model.config, model.encoding, ended.server, ended.server.updates
     estimate, without = _estimate(model, ended)
     q = pvi.released(server) if estimate is None else estimate.q
+    own = _of_noise(model, estimate) if model.with_noise else _verdict(model, server, ended.checked)
+    varied = ended.checked.dispersed
+    differ = differences.compared(model, server, own, varied)
     found = {} if test is None else {"test": tested(q, test, config.model.family, model.scale)}
     return Fit(
         posterior=Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None),
         arrays=_arrays(server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
-        verdict=_of_noise(model, estimate) if model.with_noise else _verdict(model, server, ended.checked),
+        verdict=dispersion.judged(own, varied.ratio),
         clients={name: {"updates": int(updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
         chains=config.output.chains,
         draws=config.output.draws,
@@ -97,8 +105,11 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
             *response.notes(model.response, encoding),
             *_of_estimate(model, estimate, without),
             *ended.checked.notes,
+            *varied.notes,
+            *dispersion.notes(own, varied.ratio),
+            *differences.notes(model, differ),
         ],
-        more={**ended.checked.more, **found},
+        more={**ended.checked.more, **found, **({} if differ is None else {"heterogeneity": differ.content})},
     )
 
 

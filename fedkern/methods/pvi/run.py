@@ -21,7 +21,7 @@ from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
 from ...models.glm import Rows, metrics
 from ...results.plain import Record
-from . import arrival, own, publish, response, weights
+from . import arrival, dispersion, own, publish, response, weights
 from .keys import Config
 from .model import Client, Model, Server
 from .stages import noisy_sums, trained
@@ -55,6 +55,7 @@ def fit(run: Run[Config]) -> Fit | None:
     rows = {k: _rows(design) for k, design in designs.items()}
     arrived = arrival.exchanged(run, model, server, rows)
     checked = replace(weights.exchanged(run, model, server, rows), arrived=arrived)
+    checked = replace(checked, dispersed=dispersion.exchanged(run, model, server, rows))
     certificates = _certified(run, model)
     if server is None:
         return None

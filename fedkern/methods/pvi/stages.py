@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import arrival as arrivals
-from ...algorithms.exchanges import certificates, column_notes, level, loo_sums, terms
+from ...algorithms.exchanges import certificates, column_notes, level, loo_sums, pearson, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.pvi import global_vi, noise_aware
@@ -17,7 +17,7 @@ from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
 from ...privacy.plan import Plan
-from . import arrival, budget, response
+from . import arrival, budget, dispersion, response
 from .keys import Config
 from .model import Model
 
@@ -33,6 +33,7 @@ MAY_SEND = (
     *arrivals.PROTOCOL.to_server,
     *terms.OF_Q.to_server,
     *loo_sums.PROTOCOL.to_server,
+    *pearson.PROTOCOL.to_server,
     *noise_aware.PROTOCOL.to_server,
     *certificates.PROTOCOL.to_server,
 )
@@ -53,6 +54,7 @@ def stages(model: Model) -> list[Stage]:
     told, judged = response.after(model.config), arrival.stage(model)
     after = [] if judged is None else [judged]
     after += ([weighed(model)] if output.reweigh else []) + ([left_out()] if output.loo else [])
+    after += dispersion.stages(model)
     return [*before, trained(model), *told, *sums, *after, *([] if open_job or model.by_client else [Stage.of(certificates)])]
 
 

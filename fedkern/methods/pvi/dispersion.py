@@ -1,0 +1,76 @@
+"""Whether responses vary as an open job's model says: clients' Pearson sums at the released q's mean.
+
+Source: docs/concepts/convergence.md, "Counts that vary more".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.core.rounds import in_order
+from ...algorithms.exchanges import pearson
+from ...algorithms.pvi import machine as pvi
+from ...errors import owned
+from ...jobs.run import Run
+from ...jobs.stage import Stage
+from ...kernels.families import FAMILIES
+from ...models.glm import Rows, pearson_sums
+from ...results import dispersion
+from .keys import Config
+from .model import Model, Server
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Found:
+    """`ratio` is None where the family has none, or nobody was asked; `notes` are of clients and of weights."""
+
+    ratio: dispersion.Dispersion | None = None
+    notes: tuple[str, ...] = ()
+
+
+def asks(config: Config) -> bool:
+    """Whether clients are asked: in open jobs whose responses have a variance of their own, or whose rows have weights."""
+    return config.privacy is None and (FAMILIES[config.model.family].moments is not None or config.data.weight is not None)
+
+
+def stages(model: Model) -> list[Stage]:
+    """After the rounds."""
+    return [Stage(pearson.PROTOCOL, {"d": model.encoding.size})] if asks(model.config) else []
+
+
+def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Found:
+    """What is found, at the server's place; nothing elsewhere."""
+    if not asks(run.config):
+        return Found()
+    q = None if server is None or server.lost else pvi.released(server)
+    clients = {k: pearson.Client(partial(_sums, model, own, k)) for k, own in rows.items()}
+    mean = None if q is None else q.mean
+    told, _ = run.exchange(stages(model)[0], lambda: pearson.start(len(run.names), mean), clients)
+    if told is None or q is None:
+        return Found()
+    notes = [f"client {run.names[k]!r} is not in the dispersion, for {why}" for k, why in sorted(told.dropped.items())]
+    named = {run.names[k]: told.replies[k] for k in sorted(told.replies)}
+    notes += dispersion.weighty(named, run.config.data.weight)
+    if FAMILIES[run.config.model.family].moments is None:
+        return Found(None, tuple(notes))
+    P = model.prior.P
+    used = float(np.clip(1 - (P if P.ndim == 1 else np.diag(P)) * q.sd**2, 0, 1).sum())
+    return Found(dispersion.pooled(run.config.model.family, scale_of(model), in_order(told.replies), used), tuple(notes))
+
+
+def scale_of(model: Model) -> float:
+    """Of the response, in the units of its column."""
+    return model.scale
+
+
+def _sums(model: Model, rows: Rows, client: int, mean: Array) -> pearson.PearsonSums:
+    with owned(client):
+        n, *sums = pearson_sums(rows, mean, model.config.model.family, scale_of(model))
+    return pearson.PearsonSums(0, n, *sums)

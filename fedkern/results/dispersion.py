@@ -1,0 +1,137 @@
+"""Whether responses vary as the model says, from clients' Pearson sums; and what to do where they do not.
+
+Where they vary more, intervals are too narrow however well a fit has settled. Source: docs/concepts/convergence.md, "Counts that
+vary more".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..algorithms.exchanges.pearson import PearsonSums
+from ..kernels.families import COUNTS, FAMILIES
+from .verdict import Verdict
+
+ERRORS = 3.0  # standard errors that the ratio must be off before it counts
+OFF = 0.15  # and by how much
+FEW = 50  # events: with fewer the ratio tells nothing
+LEAST = 1e-3  # of `excess`: a negative binomial with less is a Poisson's
+HEAVY = 2.0  # times the rows: weights that sum to more make many rows of each
+
+
+@dataclass(frozen=True)
+class Dispersion:
+    """Of all rows together.
+
+    Attributes
+    ----------
+    family, scale : as the job has them
+    ratio, error : of the variance of the responses to what the model says, and its standard error where the model is right
+    events : sum of the counts
+    excess : a of a variance mu + a mu^2 at which the ratio would be 1; of counts
+    """
+
+    family: str
+    scale: float
+    ratio: float
+    error: float
+    events: float
+    excess: float
+
+    @property
+    def counts(self) -> bool:
+        """Whether the response is counted, and has events."""
+        return FAMILIES[self.family].domain is COUNTS
+
+    @property
+    def few(self) -> bool:
+        """Whether there are too few events to tell."""
+        return self.counts and self.events < FEW
+
+    @property
+    def off(self) -> bool:
+        """Whether counts vary otherwise than the model says. Of a linear model that is `model.scale`'s affair."""
+        return self.counts and not self.few and abs(self.ratio - 1) > max(ERRORS * self.error, OFF)
+
+    @property
+    def content(self) -> dict[str, float]:
+        """For summary.json."""
+        own = {"ratio": self.ratio, "error": self.error}
+        return own | {"events": self.events} if self.counts else own
+
+    @property
+    def words(self) -> str:
+        """The ratio and its error."""
+        number = f"{self.ratio:.3g} ± {self.error:.2g} times"
+        if not self.counts:
+            return f"the residuals' variance is {number} that of the model"
+        return f"counts vary {number} as much as a {self.family} model says"
+
+    @property
+    def remedy(self) -> str:
+        """By name."""
+        if self.excess > LEAST:
+            right = f"model.scale = {1 / self.excess:.2g}"
+            return right if self.family == "negative-binomial" else f'model.family = "negative-binomial" with {right}'
+        return 'model.family = "poisson" (without model.scale)' if self.family == "negative-binomial" else ""
+
+    @property
+    def wrong(self) -> str:
+        """What is said first where it is off."""
+        by = math.sqrt(max(self.ratio, 1e-12))
+        said = f"intervals are about {by:.2g} times too narrow" if by > 1 else f"intervals are about {1 / by:.2g} times too wide"
+        return f"{self.words}: {said}; " + (f"set {self.remedy}" if self.remedy else "no family here varies less than Poisson's")
+
+
+def pooled(family: str, scale: float, told: Sequence[PearsonSums], used: float) -> Dispersion | None:
+    """Of all clients' sums, in their order; None where rows are no more than the coefficients that they determine, `used`."""
+    told = [one for one in told if one.weight > 0]
+    rows = sum(one.rows for one in told)
+    left = math.fsum(one.weight * one.rows for one in told) * (1 - used / max(rows, 1))
+    if not left > 0:
+        return None
+    misfit, slope = (math.fsum(one.weight * getattr(one, name) for one in told) for name in ("misfit", "slope"))
+    noise = math.fsum(one.weight * (one.weight * one.noise) for one in told)
+    now = 1 / scale if family == "negative-binomial" else 0.0
+    excess = now + (misfit - left) / slope if slope > 0 else 0.0
+    return Dispersion(family, scale, misfit / left, math.sqrt(noise) / left, math.fsum(one.events for one in told), excess)
+
+
+def judged(own: Verdict, found: Dispersion | None) -> Verdict:
+    """The verdict of a fit with what its responses say: `false` where they vary otherwise, else with the ratio."""
+    if found is None or own.converged is False:
+        return own
+    if found.off:
+        return Verdict(False, found.wrong)
+    return own if found.few else replace(own, why=f"{own.why}; {found.words}")
+
+
+def notes(own: Verdict, found: Dispersion | None) -> Iterator[str]:
+    """What a reader should know of it beside the verdict."""
+    if found is None:
+        return
+    if found.few:
+        yield (
+            f"{found.events:g} events are too few (below {FEW}) to tell whether counts vary more than a {found.family} model "
+            "says; where they do, intervals are too narrow"
+        )
+    if found.off and own.converged is False:
+        yield found.wrong
+
+
+def weighty(told: Mapping[str, PearsonSums], column: str | None) -> Iterator[str]:
+    """Of clients whose weights sum to far more than their rows."""
+    heavy = {name: one.weight for name, one in told.items() if one.rows and one.weight > HEAVY}
+    if heavy and column is not None:
+        those = ", ".join(f"{name} {by:.3g} times" for name, by in heavy.items())
+        yield (
+            f"weights of column {column!r} sum to far more than the rows: {those}. Intervals are those of so many more rows, "
+            f"which is right where a row stands for so many equal ones; else divide {column!r} by its mean, {_by(heavy)}"
+        )
+
+
+def _by(heavy: Mapping[str, float]) -> str:
+    least, most = min(heavy.values()), max(heavy.values())
+    return f"about {most:.3g}" if most < 1.1 * least else f"{least:.3g} to {most:.3g} by client"

@@ -1,0 +1,231 @@
+"""Counts that vary more than their model says have intervals that are too narrow: the first line says so, and how to mend it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedkern
+from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.exchanges import pearson
+from fedkern.api import checked
+from fedkern.methods import load
+from fedkern.models.glm import Rows, pearson_sums
+from fedkern.results import dispersion
+from fedkern.transports.inprocess import InProcess
+from support import input_cases
+
+NAMES = ("a", "b", "c")
+
+
+def counts(r: float, seed: int = 3, rows: int = 300, level: float = 0.8) -> dict[str, pd.DataFrame]:
+    """Of three clients; negative binomial, or Poisson where r is infinite."""
+    random = np.random.default_rng(seed)
+    frames = {}
+    for name in NAMES:
+        x, z = random.normal(size=(2, rows))
+        mean = np.exp(level + 0.4 * x - 0.2 * z)
+        frailty = random.gamma(r, 1 / r, rows) if r < 1e6 else 1.0
+        frames[name] = pd.DataFrame({"x": x, "z": z, "y": random.poisson(mean * frailty)})
+    return frames
+
+
+def fitted(data: Any, weight: str | None = None, **model: Any) -> Any:
+    tables: dict[str, Any] = {"job": {"method": "pvi", "rounds": 8, "seed": 1}, "data": {"response": "y"}}
+    tables["data"] |= {"weight": weight} if weight else {}
+    tables["model"] = {"family": "poisson", "covariance": "full", **model}
+    return fedkern.run(tables, data=data)
+
+
+def followed(verdict: str) -> dict[str, Any]:
+    """What the line's remedy says, as keys of [model]."""
+    (remedy,) = re.findall(r"; set (model\..*)$", verdict)
+    family, scale = re.search(r'model\.family = "([a-z-]+)"', remedy), re.search(r"model\.scale = (\S+)", remedy)
+    return ({"family": family[1]} if family else {}) | ({"scale": float(scale[1])} if scale else {})
+
+
+@pytest.mark.parametrize("r", [3.0, 1.0, 0.3])
+def test_counts_that_vary_more_are_false_and_the_remedy_ends_well(r: float) -> None:
+    data = counts(r)
+    result = fitted(data)
+    assert result.converged is False
+    assert "as much as a poisson model says: intervals are about" in result.summary["verdict"]
+    assert "too narrow" in result.summary["verdict"]
+    model = followed(result.summary["verdict"])
+    assert model["family"] == "negative-binomial"
+    assert model["scale"] == pytest.approx(r, rel=0.35)
+    again = fitted(data, **model)
+    assert again.converged == "settled", again.summary["verdict"]
+    found = again.summary["dispersion"]
+    assert abs(found["ratio"] - 1) < 3 * found["error"]
+    x = again.parameters["theta[x]"]
+    assert x["sd"] > 1.15 * result.parameters["theta[x]"]["sd"]
+    assert abs(x["mean"] - 0.4) < 3 * x["sd"]
+
+
+@pytest.mark.parametrize(("r", "scale"), [(0.5, 5.0), (3.0, 0.5), (np.inf, 1.0)])
+def test_a_negative_binomial_of_another_scale(r: float, scale: float) -> None:
+    data = counts(r, seed=8)
+    result = fitted(data, family="negative-binomial", scale=scale)
+    assert result.converged is False
+    model = {"family": "negative-binomial"} | followed(result.summary["verdict"])
+    if r == np.inf:
+        assert model["family"] == "poisson" or model["scale"] > 20
+    else:
+        assert model["scale"] == pytest.approx(r, rel=0.35)
+    assert fitted(data, **model).converged == "settled"
+
+
+def test_poisson_counts_pass_with_their_ratio() -> None:
+    result = fitted(counts(np.inf))
+    assert result.converged == "settled"
+    passed = r"; counts vary (1\.\d+|0\.9\d+|1) ± 0\.0\d+ times as much as a poisson model says$"
+    assert re.search(passed, result.summary["verdict"])
+
+
+def test_few_events_are_no_proof_and_a_note_says_so() -> None:
+    result = fitted(counts(np.inf, rows=300, level=-4.0))
+    assert 0 < result.summary["dispersion"]["events"] < 50
+    assert result.converged is not False
+    assert any("events are too few (below 50) to tell whether counts vary more" in note for note in result.summary["notes"])
+
+
+def test_limits_let_true_poisson_jobs_pass() -> None:
+    """Of 400 with 50 to 200 events each; fixed limits of .7 and 1.3 would refuse many of them."""
+    random, off, outside = np.random.default_rng(0), 0, 0
+    for _ in range(400):
+        n = 2000
+        mean = np.exp(random.normal(size=n) * 0.7)
+        mean *= random.uniform(50, 200) / mean.sum()
+        rows = Rows(np.log(mean)[:, None], random.poisson(mean) * 1.0)
+        found = dispersion.pooled("poisson", 1.0, [pearson.PearsonSums(0, *pearson_sums(rows, np.ones(1), "poisson"))], 0.0)
+        assert found is not None
+        off += found.off
+        outside += not 0.7 < found.ratio < 1.3
+    assert off <= 8
+    assert outside > 4 * off
+
+
+def test_sums_of_clients_are_those_of_all_rows() -> None:
+    random = np.random.default_rng(5)
+    X, theta = random.normal(size=(90, 3)), np.array([0.3, -0.2, 0.1])
+    offset, weights = random.normal(size=90) * 0.3, random.uniform(0.001, 0.004, size=90)
+    weights[::7] = 0.0
+    mu = np.exp(X @ theta + offset)
+    y, r, used = random.poisson(mu) * 1.0, 2.5, 3.0
+    told = []
+    for part in (slice(0, 20), slice(20, 90)):
+        client = pearson.Client(
+            lambda at, part=part: pearson.PearsonSums(  # type: ignore[misc]
+                0, *pearson_sums(Rows(X[part], y[part], offset[part], weights[part]), at, "negative-binomial", r)
+            )
+        )
+        told.append(pearson.client_receive(client, pearson.AskPearson(0, theta))[1][0])
+    found = dispersion.pooled("negative-binomial", r, told, used)
+    V = mu + mu**2 / r
+    left = weights.sum() * (1 - used / (weights > 0).sum())
+    assert found is not None
+    misfit = (weights * (y - mu) ** 2 / V).sum()
+    assert found.ratio == pytest.approx(misfit / left, rel=1e-4)
+    assert found.error == pytest.approx(np.sqrt((weights**2 * (2 + 6 / r + 1 / V)).sum()) / left, rel=1e-4)
+    assert found.excess == pytest.approx(1 / r + (misfit - left) / (weights * mu**2 / V).sum(), abs=1e-3)
+    assert found.events == y[weights > 0].sum()
+
+
+@pytest.mark.parametrize(("family", "r"), [("poisson", 1e9), ("negative-binomial", 0.7)])
+def test_the_error_is_that_of_the_ratio(family: str, r: float) -> None:
+    random, ratios, errors = np.random.default_rng(1), list[float](), list[float]()
+    for _ in range(300):
+        mean = np.exp(random.normal(size=200) * 0.5)
+        y = random.poisson(mean * random.gamma(r, 1 / r, 200)) * 1.0
+        sums = pearson_sums(Rows(np.log(mean)[:, None], y), np.ones(1), family, r)
+        found = dispersion.pooled(family, r, [pearson.PearsonSums(0, *sums)], 0.0)
+        assert found is not None
+        ratios.append(found.ratio)
+        errors.append(found.error)
+    assert np.mean(ratios) == pytest.approx(1, abs=0.02)
+    assert np.std(ratios) == pytest.approx(np.mean(errors), rel=0.15)
+
+
+# Linear models, and weights --------------------
+
+
+def linear(sd: float = 1.0, seed: int = 2) -> dict[str, pd.DataFrame]:
+    random = np.random.default_rng(seed)
+    frames = {}
+    for name in NAMES:
+        x = random.normal(size=100)
+        frames[name] = pd.DataFrame({"x": x, "y": 2 * x + sd * random.normal(size=100), "w": 1.0, "label": (x > 0.3) * 1})
+    return frames
+
+
+def test_a_linear_job_tells_the_ratio_when_it_passes() -> None:
+    data = linear()
+    result = fitted(data, family="gaussian", scale=1.0)
+    assert result.converged == "settled"
+    assert re.search(r"; the residuals' variance is \S+ ± 0.08\d* times that of the model$", result.summary["verdict"])
+    pooled = pd.concat(data.values())
+    X = np.column_stack([np.ones(300), pooled["x"]])
+    residuals = pooled["y"] - X @ np.linalg.lstsq(X, pooled["y"], rcond=None)[0]
+    assert result.summary["dispersion"]["ratio"] == pytest.approx((residuals**2).sum() / 298, rel=1e-3)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+def test_weights_that_make_many_rows_of_each_are_named(family: str) -> None:
+    data = linear()
+    if family == "bernoulli":
+        data = {name: frame.assign(y=frame["label"]) for name, frame in data.items()}
+    data["b"]["w"] = np.linspace(20, 60, 100)
+    note = "weights of column 'w' sum to far more than the rows: b 40 times"
+    said = [line for line in fitted(data, "w", family=family).summary["notes"] if note in line]
+    assert len(said) == 1
+    assert "divide 'w' by its mean, about 40" in said[0]
+    data["b"]["w"] /= 40
+    assert not any("weights of column" in line for line in fitted(data, "w", family=family).summary["notes"])
+
+
+# What is sent --------------------
+
+
+def test_check_lists_the_sums_of_open_jobs_alone(tmp_path: Path) -> None:
+    for name in ("open", "private"):
+        (tmp_path / name).mkdir()
+    job = tmp_path / "open" / input_cases.METHODS["pvi"](tmp_path / "open").job
+    text = "\n".join(checked(InProcess(), *load(job, sets=["model.family=poisson"])) or [])
+    assert "PearsonSums" in text
+    assert "PearsonSums" not in "\n".join(checked(InProcess(), *load(job)) or []), "labels have no variance of their own"
+    job = tmp_path / "private" / input_cases.METHODS["private"](tmp_path / "private").job
+    assert "PearsonSums" not in "\n".join(checked(InProcess(), *load(job, sets=["model.family=poisson"])) or [])
+
+
+HONEST = pearson.PearsonSums(0, 9, 1.0, 12.0, 8.5, 20.0, 11.0)
+
+
+def test_a_client_with_few_rows_answers_with_zeros() -> None:
+    for few in (replace(HONEST, rows=n) for n in (0, 1, 4)):
+        client = pearson.Client(lambda at, few=few: few)  # type: ignore[misc]
+        assert pearson.client_receive(client, pearson.AskPearson(0, np.zeros(1)))[1] == [pearson.NOBODY]
+    assert dispersion.pooled("poisson", 1.0, [pearson.NOBODY, pearson.NOBODY], 1.0) is None
+
+
+def test_sums_that_cannot_be_are_left_out() -> None:
+    for name in ("rows", "weight", "events", "misfit", "noise", "slope"):
+        for x in (-1, 3, 2**62) if name == "rows" else (-1e300, -1.0, 1e300):
+            server, _ = pearson.start(3, np.zeros(2))
+            for k, sums in enumerate((HONEST, replace(HONEST, **{name: x}))):
+                server, _ = pearson.server_receive(server, k, sums)
+            assert list(server.dropped) == [1]
+            server, _ = pearson.server_receive(server, 2, ClientLost(2))
+            assert pearson.finished(server)
+            with pytest.raises(RemoteFault, match="client 0"):
+                pearson.server_receive(server, 0, HONEST)
+    large = replace(HONEST, rows=10**15, weight=1e100, events=1e100, misfit=1e100, noise=1e100, slope=1e100)
+    for told in ([large] * 3, [HONEST, replace(large, weight=1e-300)], [replace(HONEST, misfit=0.0, noise=0.0, slope=0.0)]):
+        found = dispersion.pooled("poisson", 1.0, told, 3.0)
+        assert found is None or (np.isfinite([found.ratio, found.error, found.excess]).all() and found.wrong)
