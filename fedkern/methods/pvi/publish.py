@@ -18,6 +18,7 @@ from ...models.glm import Rows, metrics, tested
 from ...results.gaussian import Posterior
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
+from . import linearised
 from .budget import steps_of_an_update
 from .keys import ONE_SHOT
 from .model import Model, Server
@@ -135,8 +136,8 @@ def _of_noise(model: Model, estimate: noise_aware.Estimate | None) -> Verdict:
     """Whether the noisy sums were near enough to the estimate, and curvature is known well enough."""
     if estimate is None:
         return Verdict(False, LACKING)
-    if cut := _cutting(model):
-        return Verdict("not judged", cut)
+    if why := "; ".join(filter(None, (_cutting(model), linearised.doubt(model, estimate)))):
+        return Verdict("not judged", why)
     ask = np.maximum(estimate.moved / ASTRAY, estimate.curvature_error / DOUBTFUL)
     worst = int(np.argmax(ask))
     away, error = float(estimate.moved[worst]), float(estimate.curvature_error[worst])
