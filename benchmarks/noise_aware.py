@@ -1,6 +1,7 @@
 """How often intervals of private partitioned jobs hold the truth: q, and the posterior that contains the noise.
 
-    python benchmarks/noise_aware.py [--federations 100] [--epsilon 0.5 1 4] [--updates 10 27 100 400] [--family ...] [--clips | --columns]
+    python benchmarks/noise_aware.py [--federations 100] [--epsilon 0.5 1 4] [--updates 10 27 100 400] [--family ...]
+                                  [--clips] [--columns]
 
 Each federation has four clients of 2,000 rows with the same true coefficients, two of whose five columns have correlation .5; an
 update has 25 steps at a sampling rate of .05, delta is 1e-5. Noise is keyed, and as large as the epsilon wants. A line for each

@@ -195,8 +195,10 @@ def judged(rows, settings, m, model, updates=8):
 
 
 def check_nothing_visible_changes():
-    """Control flow, kinds, shapes and counts of what a client sends, over all pairs: equal, finite, and no exception; and so is the
-    verdict of a job whose file says that its columns are skewed."""
+    """Control flow, kinds, shapes and counts of what a client sends, over all pairs: equal, finite, and no exception.
+
+    So is the verdict of a noise-aware job whose file says that a column is skewed.
+    """
     m, settings = mechanism("poisson", sampling_rate=0.5), Settings(family="bernoulli", optimiser="adagrad", local_steps=3)
     transcripts = [transcript(rows, settings, m) for pair in neighbours() for rows in pair]
     assert all(t == transcripts[0] for t in transcripts)

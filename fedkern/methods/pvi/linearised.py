@@ -1,4 +1,4 @@
-"""Where a noise-aware logistic posterior cannot be judged: its gradients are taken as lines, which holds about a normal predictor.
+"""Where a noise-aware logistic posterior cannot be judged: its gradients count as lines, as about a normal predictor.
 
 All of it follows from the job file, and from an estimate that was made of sums which had been charged: no row is asked anything.
 Source: docs/methods/pvi.md, section 16.
@@ -43,8 +43,8 @@ def of_columns(model: Model) -> str:
         return ""
     named = ", ".join(said[:NAMED]) + (f" and {len(said) - NAMED} more" if len(said) > NAMED else "")
     return (
-        f"the noise-aware posterior of a logistic job is made for columns that are near normal, with mean 0 and standard deviation 1 "
-        f"by their center and scale, and these are not: {named}; its intervals may be too narrow, and off"
+        "the noise-aware posterior of a logistic job is made for columns that are near normal, with mean 0 and standard "
+        f"deviation 1 by their center and scale, and these may not be: {named}; its intervals may be too narrow, and off"
     )
 
 
@@ -61,8 +61,8 @@ def of_events(model: Model, estimate: noise_aware.Estimate) -> str:
     if share >= FEWEST:
         return ""
     return (
-        f"by the intercept's interval as few as {share:.2g} of the outcomes may be the rarer one (wanted {FEWEST:g}); below that the "
-        "noise-aware posterior of a logistic job may have intervals that are too narrow, and off"
+        f"by the intercept's interval as few as {share:.2g} of the outcomes may be the rarer one (wanted {FEWEST:g}): "
+        "there the noise-aware posterior of a logistic job may have intervals that are too narrow, and off"
     )
 
 
