@@ -9,7 +9,15 @@ import pandas as pd
 import pytest
 
 import fedkern
+from fedkern.algorithms.pvi.noise_aware import Estimate
 from fedkern.errors import JobError
+from fedkern.jobs import incomplete
+from fedkern.methods import load
+from fedkern.methods.pvi import linearised
+from fedkern.methods.pvi.keys import Config
+from fedkern.methods.pvi.model import Model
+from fedkern.models.encoding import Column, Encoding
+from fedkern.models.expfam import Gaussian
 
 Columns = dict[str, dict[str, Any]]
 TERMS = {"epsilon": 4.0, "delta": 1e-4, "clip": 9.0, "noise_multiplier": 2.0, "sampling_rate": 0.2, "accountant": "rdp"}
@@ -90,3 +98,28 @@ def test_the_shape_of_a_column_is_read_by_noise_aware_jobs_alone() -> None:
     del job["algorithm"]["posterior"]
     with pytest.raises(JobError, match=r"data\.columns\.x2\.shape is read with algorithm\.posterior = .noise-aware. alone"):
         fedkern.run(job, data={"a": rows(200, 0, normal, 0.0)})
+
+
+def known(columns: Columns, **changes: Any) -> Model:
+    """What all parties know of the job, before any row is read."""
+    job = tables(columns, clients=["a.csv"]) | {name: table for name, table in changes.items() if name != "data"}
+    job["data"] |= changes.get("data", {})
+    config, _ = load(job)
+    assert isinstance(config, Config)
+    names = [*config.data.columns, *incomplete.marks(config)]
+    return Model(config, ("a",), Encoding(tuple(Column(name, "numeric", None, 0.0, 1.0) for name in names), "y"))
+
+
+def test_offsets_and_marks_of_missing_cells_are_not_judged() -> None:
+    assert linearised.of_columns(known({"x2": NORMAL})) == ""
+    assert "effort (an offset)" in linearised.of_columns(known({"x2": NORMAL}, data={"offset": "effort"}))
+    marked = linearised.of_columns(known({"x2": NORMAL}, model={"missing": "indicator"}))
+    assert "x1[missing] (it marks missing cells), x2[missing] (it marks missing cells)" in marked
+
+
+@pytest.mark.parametrize(
+    ("intercept", "sd", "judged"), [(-1.0, 0.1, True), (-3.0, 0.1, False), (3.0, 0.1, False), (-1.0, 1.5, False)]
+)
+def test_the_interval_of_the_intercept_says_whether_outcomes_may_be_rare(intercept: float, sd: float, judged: bool) -> None:
+    estimate = Estimate(Gaussian.from_moments(np.array([intercept, 0, 0]), np.diag([sd**2, 1, 1])), np.zeros(3), np.zeros(3))
+    assert (linearised.of_events(known({"x2": NORMAL}), estimate) == "") is judged
