@@ -1,11 +1,13 @@
 """How often intervals of private partitioned jobs hold the truth: q, and the posterior that contains the noise.
 
-    python benchmarks/noise_aware.py [--federations 100] [--epsilon 0.5 1 4] [--updates 10 27 100 400] [--family ...] [--clips]
+    python benchmarks/noise_aware.py [--federations 100] [--epsilon 0.5 1 4] [--updates 10 27 100 400] [--family ...]
+                                  [--clips] [--columns]
 
 Each federation has four clients of 2,000 rows with the same true coefficients, two of whose five columns have correlation .5; an
 update has 25 steps at a sampling rate of .05, delta is 1e-5. Noise is keyed, and as large as the epsilon wants. A line for each
 cell: the share of 90 % intervals that hold the truth, root-mean-square errors of the means, and the mean standard deviation over
-that error. `--clips` prints instead what a clip does that cuts rows. Source: docs/methods/pvi.md, section 16.
+that error. `--clips` prints instead what a clip does that cuts rows, `--columns` what columns do that are not normal, and rare
+outcomes. Source: docs/methods/pvi.md, section 16.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from __future__ import annotations
 import argparse
 from collections import deque
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import expit, ndtri
 
 from fedkern.algorithms.core.messages import Charge, Charged
@@ -36,6 +40,10 @@ STEPS, RATE, DELTA = 25, 0.05, 1e-5
 INSIDE = float(ndtri(0.95))
 
 
+Columns = Literal["normal", "binary-50", "binary-30", "binary-10", "exponential", "mixed", "uniform-bounds", "normal-bounds"]
+SHARES = {"binary-50": 0.5, "binary-30": 0.3, "binary-10": 0.1, "mixed": 0.1}  # of ones in a binary column
+
+
 @dataclass(frozen=True)
 class Cell:
     """A kind of federation.
@@ -45,6 +53,8 @@ class Cell:
     family, epsilon, updates, clip : of the job
     noise_multiplier : that spends the epsilon
     clients, rows : of a federation, and of each client
+    columns : what the first column is, standardised exactly in the population; "mixed": a rare binary one, and an exponential one
+    events : the share of ones that the intercept is set for; 0 for the truth's own
     """
 
     family: str
@@ -54,6 +64,8 @@ class Cell:
     noise_multiplier: float = 0.0
     clients: int = 4
     rows: int = 2000
+    columns: Columns = "normal"
+    events: float = 0.0
 
     def calibrated(self) -> Cell:
         """With the noise that spends the epsilon."""
@@ -66,6 +78,21 @@ class Cell:
         return Mechanism(sampling="poisson", noise_multiplier=noise, sampling_rate=RATE, secure=secure, **size)
 
     @property
+    def truth(self) -> Vector:
+        """The coefficients; the intercept is that for which a normal predictor has so many events."""
+        if not self.events:
+            return TRUTH
+        slopes = TRUTH[1:]
+        variance = float(slopes @ slopes + slopes[0] * slopes[1])  # two columns have correlation .5
+        nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+
+        def excess(intercept: float) -> float:
+            mean = weights @ expit(intercept + np.sqrt(variance) * nodes) / weights.sum()
+            return float(mean - self.events)
+
+        return np.append(brentq(excess, -20, 20), slopes)
+
+    @property
     def mechanism(self) -> Mechanism:
         """With keyed noise."""
         return self._mechanism(secure=False)
@@ -76,10 +103,25 @@ def rows(cell: Cell, rng: np.random.Generator) -> Rows:
     X = rng.standard_normal((cell.rows, len(TRUTH)))
     X[:, 0] = 1
     X[:, 2] = 0.5 * X[:, 1] + np.sqrt(0.75) * X[:, 2]
-    activation = X @ TRUTH
+    if cell.columns != "normal":
+        _other_columns(cell.columns, X, rng)
+    activation = X @ cell.truth
     if cell.family == "gaussian":
         return Rows(X, activation + rng.standard_normal(cell.rows))
     return Rows(X, (rng.random(cell.rows) < expit(activation)).astype(float))
+
+
+def _other_columns(columns: Columns, X: Vector, rng: np.random.Generator) -> None:
+    """Puts what is not normal into X; bounds map a column to [-1, 1], as `lower` and `upper` of a job file do."""
+    if columns in SHARES:
+        share = SHARES[columns]
+        X[:, 1] = ((rng.random(len(X)) < share) - share) / np.sqrt(share * (1 - share))
+    if columns in ("exponential", "mixed"):
+        X[:, 1 if columns == "exponential" else 3] = rng.exponential(size=len(X)) - 1
+    if columns == "uniform-bounds":
+        X[:, 1] = rng.uniform(-1, 1, len(X))
+    if columns == "normal-bounds":  # bounds three standard deviations away
+        X[:, 1] = np.clip(X[:, 1] / 3, -1, 1)
 
 
 @dataclass(frozen=True)
@@ -128,12 +170,19 @@ def _cut(cell: Cell, part: Rows, mean: Vector) -> float:
 
 @dataclass(frozen=True)
 class Measured:
-    """Of a cell: coverage of 90 % intervals, rms error of the means, mean sd over it, of q and of the noise-aware posterior."""
+    """Of a cell: coverage of 90 % intervals, rms error of the means, mean sd over it, of q and of the noise-aware posterior.
+
+    Attributes
+    ----------
+    cut : the share of rows that the clip cuts at q's mean
+    each : coverage of each coefficient by the noise-aware posterior
+    """
 
     coverage: tuple[float, float]
     error: tuple[float, float]
     ratio: tuple[float, float]
     cut: float
+    each: list[float]
 
 
 def measured(cell: Cell, federations: int) -> Measured:
@@ -141,14 +190,15 @@ def measured(cell: Cell, federations: int) -> Measured:
     all_fitted = [fitted(cell, seed) for seed in range(federations)]
     coverage, error, ratio = [], [], []
     for posteriors in ([one.q for one in all_fitted], [one.estimate.q for one in all_fitted]):
-        off = np.array([q.mean - TRUTH for q in posteriors])
+        off = np.array([q.mean - cell.truth for q in posteriors])
         sd = np.array([q.sd for q in posteriors])
         rms = float(np.sqrt((off**2).mean()))
-        coverage.append(float((np.abs(off) <= INSIDE * sd).mean()))
+        inside = (np.abs(off) <= INSIDE * sd).mean(axis=0)
+        coverage.append(float(inside.mean()))
         error.append(rms)
         ratio.append(float(sd.mean()) / rms)
     cut = float(np.mean([one.cut for one in all_fitted]))
-    return Measured((coverage[0], coverage[1]), (error[0], error[1]), (ratio[0], ratio[1]), cut)
+    return Measured((coverage[0], coverage[1]), (error[0], error[1]), (ratio[0], ratio[1]), cut, inside.tolist())
 
 
 def line(cell: Cell, found: Measured) -> str:
@@ -164,6 +214,27 @@ COLUMNS += ("rms error, q", "noise-aware", "ratio", "sd / rms error, q", "noise-
 HEAD = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}"
 
 
+COLUMNS_TOO = ("family", "clip", "columns", "events", "rows cut", "coverage", "of each coefficient", "sd / rms error")
+HEAD_OF_COLUMNS = f"| {' | '.join(COLUMNS_TOO)} |\n|{' --- |' * len(COLUMNS_TOO)}"
+
+
+def unlike_normal() -> list[Cell]:
+    """Cells whose columns are not normal, or whose outcomes are rare, at epsilon 1 and 27 updates; the first is the reference."""
+    kinds = get_args(Columns)
+    logistic = [Cell("bernoulli", 1.0, 27, CLIP["bernoulli"], columns=kind) for kind in kinds]
+    wide = [Cell("bernoulli", 1.0, 27, 2 * CLIP["bernoulli"], columns=kind) for kind in ("binary-10", "exponential", "mixed")]
+    rare = [Cell("bernoulli", 1.0, 27, CLIP["bernoulli"], events=share) for share in (0.5, 0.2, 0.1, 0.05, 0.025)]
+    linear = [Cell("gaussian", 1.0, 27, CLIP["gaussian"], columns=kind) for kind in ("binary-10", "exponential", "mixed")]
+    return [*logistic, *rare, *wide, *linear]
+
+
+def line_of_columns(cell: Cell, found: Measured) -> str:
+    """A row of the table of columns that are not normal; coverage is that of the noise-aware posterior."""
+    each = " ".join(f"{share:.2f}" for share in found.each)
+    job = f"| {cell.family} | {cell.clip:g} | {cell.columns} | {f'{cell.events:.1%}' if cell.events else ''} | {found.cut:.1%} "
+    return f"{job}| {found.coverage[1]:.2f} | {each} | {found.ratio[1]:.2f} |"
+
+
 def main() -> None:
     """Prints the table, a row when it is known."""
     parser = argparse.ArgumentParser()
@@ -172,7 +243,13 @@ def main() -> None:
     parser.add_argument("--updates", type=int, nargs="+", default=[10, 27, 100, 400])
     parser.add_argument("--family", nargs="+", default=["bernoulli", "gaussian"])
     parser.add_argument("--clips", action="store_true")
+    parser.add_argument("--columns", action="store_true", help="binary, exponential and bounded columns, and rare outcomes")
     given = parser.parse_args()
+    if given.columns:
+        print(HEAD_OF_COLUMNS, flush=True)
+        for cell in map(Cell.calibrated, unlike_normal()):
+            print(line_of_columns(cell, measured(cell, given.federations)), flush=True)
+        return
     print(HEAD, flush=True)
     if given.clips:
         cells = [Cell("bernoulli", 1.0, 27, clip) for clip in (2.5, 2.0, 1.5, 1.0, 0.7)]

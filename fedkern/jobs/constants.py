@@ -24,7 +24,7 @@ def undeclared(
     standardise : by it or not; "exchange" is a fault of its own
     roles : columns that are no covariates
     """
-    said = {name: section.model_dump(exclude_none=True, exclude={"reference"}) for name, section in columns.items()}
+    said = {name: section.encoded for name, section in columns.items()}
     try:
         declared = {name: Column.declared(name, keys) for name, keys in said.items() if name not in roles}
     except JobError as fault:

@@ -41,7 +41,7 @@ def centers(config: JobConfig) -> dict[str, float]:
     """The columns that are filled and marked, and what fills each: those that the job file declares as numeric."""
     if of(config) != "indicator":
         return {}
-    said = {name: c.model_dump(exclude_none=True, exclude={"reference"}) for name, c in _columns(config)}
+    said = {name: c.encoded for name, c in _columns(config)}
     declared = {name: Column.declared(name, keys) for name, keys in said.items()}
     return {name: column.center or 0.0 for name, column in declared.items() if column.kind == "numeric"}
 

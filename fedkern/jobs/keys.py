@@ -90,6 +90,11 @@ class ColumnSection(Section):
     lower: Finite | None = key(None, help="with upper, instead of center and scale: the bounds become -1 and 1")
     upper: Finite | None = key(None, help="with lower")
 
+    @property
+    def encoded(self) -> dict[str, Any]:
+        """What `Column.declared` reads: neither the reference, which is for tables, nor what only one method has."""
+        return self.model_dump(exclude_none=True, include=ColumnSection.model_fields.keys() - {"reference"})
+
 
 def _delimiter(value: Any) -> Any:
     if value is None or (isinstance(value, str) and len(value) == 1 and value not in '"\n\r.' and not value.isalnum()):

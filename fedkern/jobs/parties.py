@@ -87,7 +87,7 @@ def there(parties: Parties, **named: Iterable[str]) -> Parties:
 def declared(config: JobConfig, data: DataSection) -> dict[str, Column]:
     """What the job file says of columns."""
     tables = data.columns.items()
-    said = {name: section.model_dump(exclude_none=True, exclude={"reference"}) for name, section in tables}
+    said = {name: section.encoded for name, section in tables}
     for name, section in tables:
         if section.reference is not None:
             said[name].setdefault("kind", "categorical")

@@ -15,17 +15,21 @@ import pytest
 from scipy import stats
 
 from fedkern.algorithms.core.messages import Charge, Charged
-from fedkern.algorithms.pvi import client_level
+from fedkern.algorithms.pvi import client_level, noise_aware
 from fedkern.algorithms.pvi import local as local_steps
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local, gradient_of
 from fedkern.algorithms.pvi.settings import SHARDED, Settings
 from fedkern.kernels import glm
+from fedkern.methods import load
+from fedkern.methods.pvi import linearised, publish
+from fedkern.methods.pvi.model import Model
+from fedkern.models.encoding import Column, Encoding
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows, prior
 from fedkern.privacy import noise
 from fedkern.privacy.accountant import LEAST_CLIP, Mechanism
-from fedkern.privacy.noise import SecureSource
+from fedkern.privacy.noise import KeyedSource, SecureSource
 
 D, CLIP, SIGMA = 5, 1.5, 3.0
 MU, OMEGA = np.linspace(-0.5, 0.5, D), np.linspace(-1, 0.5, D)
@@ -159,11 +163,50 @@ def transcript(rows, settings, m=None, *, updates=2):
     return sent, client.step
 
 
+def noise_aware_model(**columns):
+    """A job whose posterior contains the noise, as all parties know it: from its file alone."""
+    said = {f"x{k}": {"kind": "numeric", "center": 0.0, "scale": 1.0} for k in range(1, D)} | columns
+    config, _ = load(
+        {
+            "job": {"method": "pvi", "rounds": 12},
+            "data": {"clients": ["c.csv"], "response": "y", "standardise": "public", "columns": said},
+            "privacy": {"epsilon": 4.0, "delta": 1e-4, "clip": 9.0, "noise_multiplier": SIGMA, "sampling_rate": 0.5},
+            "algorithm": {"posterior": "noise-aware"},
+        }
+    )
+    return Model(config, ("c",), Encoding(tuple(Column(name, "numeric", None, 0.0, 1.0) for name in said), "y"))
+
+
+def judged(rows, settings, m, model, updates=8):
+    """Shapes and counts of a client's noisy sums, and the verdict of the posterior that is made of them."""
+    design = noise_aware.Design(settings.family, np.ones(D), updates)
+    client = pvi.client("c", Local(rows, settings, 0, m, KeyedSource(7, 0), design=design), prior(D))
+    for k in range(updates):
+        client, effects = pvi.client_receive(client, pvi.QUpdate(k, k, np.full(D, 0.1 * k), np.full(D, 1.0 + k)))
+        client, _ = pvi.client_receive(client, Charged(effects[0].steps))
+        client, _ = pvi.client_receive(client, pvi.SiteApplied(k, 0.5))
+    _, (sent,) = noise_aware.client_receive(noise_aware.Client(client.sums), noise_aware.AskSums(0))
+    told = {0: (client.sums, noise_aware.Noise((m.sigma * m.clip / m.rate) ** 2, (1 - m.rate) / m.rate))}
+    estimate, without = noise_aware.posterior_of(design, prior(D), told)
+    assert without == {}
+    assert all(np.isfinite(v).all() for v in vars(sent).values())
+    verdict = publish._of_noise(model, estimate)
+    return {name: np.shape(v) for name, v in vars(sent).items()}, sent.early, sent.late, verdict
+
+
 def check_nothing_visible_changes():
-    """Control flow, kinds, shapes and counts of what a client sends, over all pairs: equal, finite, and no exception."""
+    """Control flow, kinds, shapes and counts of what a client sends, over all pairs: equal, finite, and no exception.
+
+    So is the verdict of a noise-aware job whose file says that a column is skewed.
+    """
     m, settings = mechanism("poisson", sampling_rate=0.5), Settings(family="bernoulli", optimiser="adagrad", local_steps=3)
     transcripts = [transcript(rows, settings, m) for pair in neighbours() for rows in pair]
     assert all(t == transcripts[0] for t in transcripts)
+    model = noise_aware_model(x2={"kind": "numeric", "center": 0.0, "scale": 1.0, "shape": "skewed"})
+    keyed = replace(m, secure=False)
+    verdicts = [judged(rows, settings, keyed, model) for pair in neighbours()[::5] for rows in pair]
+    assert verdicts[0][-1].converged == "not judged"
+    assert all(v == verdicts[0] for v in verdicts)
 
 
 def check_kl_is_outside():
@@ -365,6 +408,18 @@ def kl_inside_the_clip(patch):
     patch.setattr(local_steps._KlGradient, "__call__", add)
 
 
+def verdict_of_rows(patch):
+    """The server's sentence says something of the rows, which it must not have."""
+    real, seen = pvi.client, [0]
+
+    def client(name, local, prior):
+        seen[0] = len(local.rows)
+        return real(name, local, prior)
+
+    patch.setattr(pvi, "client", client)
+    patch.setattr(linearised, "of_columns", lambda model: f"{seen[0]} rows")
+
+
 FAULTS = [
     (no_clip, check_sensitivity),
     (clip_on_blocks_separately, check_sensitivity),
@@ -377,6 +432,7 @@ FAULTS = [
     (reused_noise, check_transcript),
     (seed_from_the_job, check_source),
     (kl_inside_the_clip, check_kl_is_outside),
+    (verdict_of_rows, check_nothing_visible_changes),
 ]
 
 

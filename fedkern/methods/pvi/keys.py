@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from ...errors import JobError
-from ...jobs import incomplete
+from ...jobs import incomplete, keys
 from ...jobs.constants import undeclared
 from ...jobs.keys import (
     FEW,
     Chains,
     CommonOutputSection,
     Count,
-    DataSection,
     Draws,
     JobConfig,
     Positive,
@@ -50,6 +49,16 @@ SAMPLING: dict[str, set[str]] = {
 OF_NOISE_AWARE = ("bernoulli", "gaussian")
 # the one accountant that knows a sampling, where there is only one
 ACCOUNTANT = {"poisson-truncated": "pld", "without-replacement": "rdp"}
+
+
+class ColumnSection(keys.ColumnSection):
+    shape: Literal["skewed"] | None = key(
+        None, help='posterior = "noise-aware": a column that is far from normal, such as counts, costs or hormones'
+    )
+
+
+class DataSection(keys.DataSection):
+    columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")  # type: ignore[assignment]
 
 
 class ModelSection(incomplete.ModelSection):
@@ -336,6 +345,8 @@ def conflicts(config: Config) -> Iterator[str]:
             'job.rounds = "until" (algorithm.until) is for open jobs with variant = "pvi" and a schedule other than '
             '"asynchronous": give a number of job.rounds'
         )
+    if shaped := sorted(name for name, column in config.data.columns.items() if column.shape) if not algorithm.posterior else []:
+        yield f'data.columns.{shaped[0]}.shape is read with algorithm.posterior = "noise-aware" alone; remove it'
     if privacy is None and algorithm.posterior is not None:
         yield f'algorithm.posterior = "{algorithm.posterior}" is for private jobs: leave it out, or give a [privacy] section'
     if sharded and algorithm.shards is None:

@@ -71,6 +71,6 @@ def _centers(result: Result, encoding: Encoding) -> dict[str, float]:
     found, names = {}, {column.name for column in encoding.columns}
     for name, keys in (result.job["data"].get("columns") or {}).items():
         if incomplete.marked(name) in names:
-            said = {key: value for key, value in keys.items() if value is not None and key != "reference"}
+            said = {key: value for key, value in keys.items() if value is not None and key not in ("reference", "shape")}
             found[name] = Column.declared(name, said).center or 0.0
     return found

@@ -19,7 +19,7 @@ from ...results import dispersion
 from ...results.gaussian import Posterior
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
-from . import differences, pull, response
+from . import differences, linearised, pull, response
 from .arrival import Arrived, judged
 from .budget import steps_of_an_update
 from .dispersion import Found
@@ -176,8 +176,8 @@ def _of_noise(model: Model, estimate: noise_aware.Estimate | None) -> Verdict:
     """Whether the noisy sums were near enough to the estimate, and curvature is known well enough."""
     if estimate is None:
         return Verdict(False, LACKING)
-    if cut := _cutting(model):
-        return Verdict("not judged", cut)
+    if why := "; ".join(filter(None, (_cutting(model), linearised.doubt(model, estimate)))):
+        return Verdict("not judged", why)
     ask = np.maximum(estimate.moved / ASTRAY, estimate.curvature_error / DOUBTFUL)
     worst = int(np.argmax(ask))
     away, error = float(estimate.moved[worst]), float(estimate.curvature_error[worst])

@@ -1,0 +1,125 @@
+"""Noise-aware posteriors of logistic jobs whose columns or outcomes are not what they are made for: "not judged", and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedkern
+from fedkern.algorithms.pvi.noise_aware import Estimate
+from fedkern.errors import JobError
+from fedkern.jobs import incomplete
+from fedkern.methods import load
+from fedkern.methods.pvi import linearised
+from fedkern.methods.pvi.keys import Config
+from fedkern.methods.pvi.model import Model
+from fedkern.models.encoding import Column, Encoding
+from fedkern.models.expfam import Gaussian
+
+Columns = dict[str, dict[str, Any]]
+TERMS = {"epsilon": 4.0, "delta": 1e-4, "clip": 9.0, "noise_multiplier": 2.0, "sampling_rate": 0.2, "accountant": "rdp"}
+NORMAL = {"kind": "numeric", "center": 0.0, "scale": 1.0}
+
+
+def tables(columns: Columns, **data: Any) -> dict[str, Any]:
+    """A private job whose clip cuts next to no row."""
+    return {
+        "job": {"method": "pvi", "rounds": 12},
+        "data": {"response": "y", "standardise": "public", "columns": {"x1": NORMAL, **columns}} | data,
+        "privacy": TERMS,
+        "algorithm": {"posterior": "noise-aware", "local_steps": 5},
+    }
+
+
+def rows(n: int, seed: int, column: Any, intercept: float) -> pd.DataFrame:
+    """Two columns and outcomes."""
+    random = np.random.default_rng(seed)
+    x, z = random.standard_normal(n), column(random, n)
+    slope = 0.5 if z.dtype.kind == "f" else 0.0
+    chance = 1 / (1 + np.exp(-(intercept + x + slope * (z if slope else 0))))
+    return pd.DataFrame({"x1": x, "x2": z, "y": (random.random(n) < chance).astype(float)})
+
+
+def normal(random: np.random.Generator, n: int) -> Any:
+    return random.standard_normal(n)
+
+
+def ran(columns: Columns, column: Any = normal, intercept: float = 0.0, **changes: Any) -> Any:
+    """The result of two clients."""
+    job = tables(columns) | changes
+    return fedkern.run(job, data={name: rows(1500, seed, column, intercept) for seed, name in enumerate("ab")})
+
+
+def sexes(random: np.random.Generator, n: int) -> Any:
+    return np.where(random.random(n) < 0.1, "f", "m")
+
+
+DECLARED = {
+    "categorical": ({"levels": ["f", "m"]}, sexes, "x2 (categorical)"),
+    "skewed": (NORMAL | {"shape": "skewed"}, normal, 'x2 (shape = "skewed")'),
+    "bounds": ({"lower": -3.0, "upper": 3.0}, normal, "x2 (by lower and upper"),
+    "a rare 0/1 column": ({"center": 0.1, "scale": 0.3}, normal, "x2 (center and scale are those of a 0/1 column with 10%"),
+    "a rare 0/1 column, from above": ({"center": 0.9, "scale": 0.3}, normal, "those of a 0/1 column with 10%"),
+}
+
+
+@pytest.mark.parametrize("what", DECLARED)
+def test_a_column_that_is_declared_as_far_from_normal_is_not_judged(what: str) -> None:
+    said, column, why = DECLARED[what]
+    result = ran({"x2": said}, column)
+    assert result.converged == "not judged"
+    assert why in result.summary["verdict"]
+    assert "x1" not in result.summary["verdict"]
+
+
+def test_normal_columns_and_common_outcomes_are_judged_and_so_is_a_balanced_binary_column() -> None:
+    assert ran({"x2": NORMAL}).converged != "not judged"
+    assert ran({"x2": {"center": 0.4, "scale": 0.49}}).converged != "not judged"
+
+
+def test_a_linear_job_is_judged_whatever_its_columns_are() -> None:
+    result = ran({"x2": NORMAL | {"shape": "skewed"}}, model={"family": "gaussian", "scale": 0.4})
+    assert result.converged in ("settled", False)
+    assert "near normal" not in result.summary["verdict"]
+
+
+@pytest.mark.parametrize("intercept", [-4.5, 4.5])
+def test_rare_outcomes_are_not_judged_on_either_side(intercept: float) -> None:
+    result = ran({"x2": NORMAL}, intercept=intercept)
+    assert result.converged == "not judged"
+    assert "of the outcomes may be the rarer one (wanted" in result.summary["verdict"]
+
+
+def test_the_shape_of_a_column_is_read_by_noise_aware_jobs_alone() -> None:
+    job = tables({"x2": NORMAL | {"shape": "skewed"}})
+    del job["algorithm"]["posterior"]
+    with pytest.raises(JobError, match=r"data\.columns\.x2\.shape is read with algorithm\.posterior = .noise-aware. alone"):
+        fedkern.run(job, data={"a": rows(200, 0, normal, 0.0)})
+
+
+def known(columns: Columns, **changes: Any) -> Model:
+    """What all parties know of the job, before any row is read."""
+    job = tables(columns, clients=["a.csv"]) | {name: table for name, table in changes.items() if name != "data"}
+    job["data"] |= changes.get("data", {})
+    config, _ = load(job)
+    assert isinstance(config, Config)
+    names = [*config.data.columns, *incomplete.marks(config)]
+    return Model(config, ("a",), Encoding(tuple(Column(name, "numeric", None, 0.0, 1.0) for name in names), "y"))
+
+
+def test_offsets_and_marks_of_missing_cells_are_not_judged() -> None:
+    assert linearised.of_columns(known({"x2": NORMAL})) == ""
+    assert "effort (an offset)" in linearised.of_columns(known({"x2": NORMAL}, data={"offset": "effort"}))
+    marked = linearised.of_columns(known({"x2": NORMAL}, model={"missing": "indicator"}))
+    assert "x1[missing] (it marks missing cells), x2[missing] (it marks missing cells)" in marked
+
+
+@pytest.mark.parametrize(
+    ("intercept", "sd", "judged"), [(-1.0, 0.1, True), (-3.0, 0.1, False), (3.0, 0.1, False), (-1.0, 1.5, False)]
+)
+def test_the_interval_of_the_intercept_says_whether_outcomes_may_be_rare(intercept: float, sd: float, judged: bool) -> None:
+    estimate = Estimate(Gaussian.from_moments(np.array([intercept, 0, 0]), np.diag([sd**2, 1, 1])), np.zeros(3), np.zeros(3))
+    assert (linearised.of_events(known({"x2": NORMAL}), estimate) == "") is judged
