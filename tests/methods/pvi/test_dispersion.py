@@ -153,6 +153,19 @@ def test_the_error_is_that_of_the_ratio(family: str, r: float) -> None:
     assert np.std(ratios) == pytest.approx(np.mean(errors), rel=0.15)
 
 
+def test_counts_of_sites_that_differ_ask_for_their_intercepts_first() -> None:
+    data = counts(np.inf)
+    for name, level in zip(NAMES, (0.4, 1.0, 2.5)):
+        data[name]["y"] = np.random.default_rng(7).poisson(level * np.exp(0.5 * data[name]["x"]))
+    result = fitted(data)
+    assert result.converged is False
+    remedy = "sites differ (a note says how): set model.site_intercepts = true, and where it is still so"
+    assert remedy in result.summary["verdict"]
+    again = fitted(data, site_intercepts=True)
+    assert again.converged == "settled"
+    assert not any("sites differ" in note for note in again.summary["notes"])
+
+
 # Linear models, and weights --------------------
 
 
@@ -186,6 +199,9 @@ def test_weights_that_make_many_rows_of_each_are_named(family: str) -> None:
     said = [line for line in fitted(data, "w", family=family).summary["notes"] if note in line]
     assert len(said) == 1
     assert "divide 'w' by its mean, about 40" in said[0]
+    if family == "gaussian":
+        heavy = {name: frame.assign(w=40.0) for name, frame in linear().items()}
+        assert not any("sites differ" in line for line in fitted(heavy, "w", family=family).summary["notes"])
     data["b"]["w"] /= 40
     assert not any("weights of column" in line for line in fitted(data, "w", family=family).summary["notes"])
 
@@ -228,4 +244,4 @@ def test_sums_that_cannot_be_are_left_out() -> None:
     large = replace(HONEST, rows=10**15, weight=1e100, events=1e100, misfit=1e100, noise=1e100, slope=1e100)
     for told in ([large] * 3, [HONEST, replace(large, weight=1e-300)], [replace(HONEST, misfit=0.0, noise=0.0, slope=0.0)]):
         found = dispersion.pooled("poisson", 1.0, told, 3.0)
-        assert found is None or (np.isfinite([found.ratio, found.error, found.excess]).all() and found.wrong)
+        assert found is None or (np.isfinite([found.ratio, found.error, found.excess]).all() and found.wrong())
