@@ -103,7 +103,7 @@ def test_limits_let_true_poisson_jobs_pass() -> None:
         n = 2000
         mean = np.exp(random.normal(size=n) * 0.7)
         mean *= random.uniform(50, 200) / mean.sum()
-        rows = Rows(np.log(mean)[:, None], random.poisson(mean) * 1.0)
+        rows = Rows(np.log(mean)[:, None], random.poisson(mean).astype(np.float64))
         found = dispersion.pooled("poisson", 1.0, [pearson.PearsonSums(0, *pearson_sums(rows, np.ones(1), "poisson"))], 0.0)
         assert found is not None
         off += found.off
@@ -119,7 +119,7 @@ def test_sums_of_clients_are_those_of_all_rows() -> None:
     weights[::7] = 0.0
     mu = np.exp(X @ theta + offset)
     y, r, used = random.poisson(mu) * 1.0, 2.5, 3.0
-    told = []
+    told: list[Any] = []
     for part in (slice(0, 20), slice(20, 90)):
         client = pearson.Client(
             lambda at, part=part: pearson.PearsonSums(  # type: ignore[misc]
@@ -143,7 +143,7 @@ def test_the_error_is_that_of_the_ratio(family: str, r: float) -> None:
     random, ratios, errors = np.random.default_rng(1), list[float](), list[float]()
     for _ in range(300):
         mean = np.exp(random.normal(size=200) * 0.5)
-        y = random.poisson(mean * random.gamma(r, 1 / r, 200)) * 1.0
+        y = random.poisson(mean * random.gamma(r, 1 / r, 200)).astype(np.float64)
         sums = pearson_sums(Rows(np.log(mean)[:, None], y), np.ones(1), family, r)
         found = dispersion.pooled(family, r, [pearson.PearsonSums(0, *sums)], 0.0)
         assert found is not None
@@ -234,7 +234,7 @@ def test_sums_that_cannot_be_are_left_out() -> None:
     for name in ("rows", "weight", "events", "misfit", "noise", "slope"):
         for x in (-1, 3, 2**62) if name == "rows" else (-1e300, -1.0, 1e300):
             server, _ = pearson.start(3, np.zeros(2))
-            for k, sums in enumerate((HONEST, replace(HONEST, **{name: x}))):
+            for k, sums in enumerate((HONEST, replace(HONEST, **dict[str, Any]({name: x})))):
                 server, _ = pearson.server_receive(server, k, sums)
             assert list(server.dropped) == [1]
             server, _ = pearson.server_receive(server, 2, ClientLost(2))
