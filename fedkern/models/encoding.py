@@ -255,7 +255,7 @@ class Encoding:
         squares = [1.0] if self.intercept else []
         for column in self.columns:
             squares += [1.0] if column.levels is None else [1 / len(column.levels)] * len(column.levels)
-        return np.array(squares + [1 / len(self.clients)] * len(self.clients))
+        return np.array([*squares, *(1 / len(self.clients) for _ in self.clients)])
 
     @property
     def size(self) -> int:

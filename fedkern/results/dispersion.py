@@ -77,11 +77,12 @@ class Dispersion:
             return right if self.family == "negative-binomial" else f'model.family = "negative-binomial" with {right}'
         return 'model.family = "poisson" (without model.scale)' if self.family == "negative-binomial" else ""
 
-    @property
-    def wrong(self) -> str:
-        """What is said first where it is off."""
+    def wrong(self, first: str = "") -> str:
+        """What is said first where it is off; `first`: what is to be set before, if anything."""
         by = math.sqrt(max(self.ratio, 1e-12))
         said = f"intervals are about {by:.2g} times too narrow" if by > 1 else f"intervals are about {1 / by:.2g} times too wide"
+        if first and self.ratio > 1:
+            return f"{self.words}: {said}; sites differ (a note says how): set {first}, and where it is still so {self.remedy}"
         return f"{self.words}: {said}; " + (f"set {self.remedy}" if self.remedy else "no family here varies less than Poisson's")
 
 
@@ -99,12 +100,13 @@ def pooled(family: str, scale: float, told: Sequence[PearsonSums], used: float) 
     return Dispersion(family, scale, misfit / left, math.sqrt(noise) / left, math.fsum(one.events for one in told), excess)
 
 
-def judged(own: Verdict, found: Dispersion | None) -> Verdict:
-    """The verdict of a fit with what its responses say: `false` where they vary otherwise, else with the ratio."""
+def judged(own: Verdict, found: Dispersion | None, first: str = "") -> Verdict:
+    """The verdict of a fit with what its responses say: `false` where they vary otherwise, else with the ratio. `first`: what is
+    to be set before another family is."""
     if found is None or own.converged is False:
         return own
     if found.off:
-        return Verdict(False, found.wrong)
+        return Verdict(False, found.wrong(first))
     return own if found.few else replace(own, why=f"{own.why}; {found.words}")
 
 
@@ -118,7 +120,7 @@ def notes(own: Verdict, found: Dispersion | None) -> Iterator[str]:
             "says; where they do, intervals are too narrow"
         )
     if found.off and own.converged is False:
-        yield found.wrong
+        yield found.wrong()
 
 
 def weighty(told: Mapping[str, PearsonSums], column: str | None) -> Iterator[str]:

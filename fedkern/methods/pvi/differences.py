@@ -26,9 +26,9 @@ def compared(model: Model, server: Server, own: Verdict, varied: Found) -> heter
     there = [k for k in range(len(model.names)) if server.updates[k] and k not in server.lost and k not in server.refused]
     if len(there) < 2:
         return None
-    encoding, ratio = model.encoding, varied.ratio.ratio if varied.ratio is not None and varied.ratio.off else 1.0
+    encoding = model.encoding
     P = np.stack([unpack(server.site_P[k], encoding.size) for k in there])
-    return heterogeneity.compared(encoding.names, encoding.intercept, server.site_h[there], P, max(ratio, 1.0))
+    return heterogeneity.compared(encoding.names, encoding.intercept, server.site_h[there], P, varied.inflated)
 
 
 def notes(model: Model, found: heterogeneity.Heterogeneity | None) -> list[str]:
@@ -40,4 +40,11 @@ def notes(model: Model, found: heterogeneity.Heterogeneity | None) -> list[str]:
     return list(found.notes(INTERCEPTS, slopes))
 
 
-INTERCEPTS = "set model.site_intercepts = true, which gives each client an intercept of its own"
+SET = "model.site_intercepts = true"
+INTERCEPTS = f"set {SET}, which gives each client an intercept of its own"
+
+
+def first(found: heterogeneity.Heterogeneity | None) -> str:
+    """What is to be set before counts are said to vary more: levels that differ make them do so."""
+    differ = found is not None and found.intercept is not None and found.intercept.p < heterogeneity.ALPHA
+    return SET if differ else ""

@@ -29,10 +29,19 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Found:
-    """`ratio` is None where the family has none, or nobody was asked; `notes` are of clients and of weights."""
+    """`ratio` is None where the family has none, or nobody was asked; `notes` are of clients and of weights; `weight` is the mean
+    of all weights."""
 
     ratio: dispersion.Dispersion | None = None
     notes: tuple[str, ...] = ()
+    weight: float = 1.0
+
+    @property
+    def inflated(self) -> float:
+        """By how much differences between sites look larger than they are: counts that vary more, weights that make many rows
+        of each."""
+        ratio = self.ratio.ratio if self.ratio is not None and self.ratio.off else 1.0
+        return max(ratio, 1.0) * (self.weight if self.weight > dispersion.HEAVY else 1.0)
 
 
 def asks(config: Config) -> bool:
@@ -58,11 +67,12 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
     notes = [f"client {run.names[k]!r} is not in the dispersion, for {why}" for k, why in sorted(told.dropped.items())]
     named = {run.names[k]: told.replies[k] for k in sorted(told.replies)}
     notes += dispersion.weighty(named, run.config.data.weight)
+    weight = sum(one.rows * one.weight for one in named.values()) / max(sum(one.rows for one in named.values()), 1)
     if FAMILIES[run.config.model.family].moments is None:
-        return Found(None, tuple(notes))
+        return Found(None, tuple(notes), weight)
     P = model.prior.P
     used = float(np.clip(1 - (P if P.ndim == 1 else np.diag(P)) * q.sd**2, 0, 1).sum())
-    return Found(dispersion.pooled(run.config.model.family, scale_of(model), in_order(told.replies), used), tuple(notes))
+    return Found(dispersion.pooled(run.config.model.family, scale_of(model), in_order(told.replies), used), tuple(notes), weight)
 
 
 def scale_of(model: Model) -> float:

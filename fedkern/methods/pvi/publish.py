@@ -94,7 +94,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         arrays=_arrays(server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
-        verdict=dispersion.judged(own, varied.ratio),
+        verdict=dispersion.judged(own, varied.ratio, differences.first(differ)),
         clients={name: {"updates": int(updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
         chains=config.output.chains,
         draws=config.output.draws,

@@ -103,7 +103,7 @@ def test_limits_let_true_poisson_jobs_pass() -> None:
         n = 2000
         mean = np.exp(random.normal(size=n) * 0.7)
         mean *= random.uniform(50, 200) / mean.sum()
-        rows = Rows(np.log(mean)[:, None], random.poisson(mean) * 1.0)
+        rows = Rows(np.log(mean)[:, None], random.poisson(mean).astype(np.float64))
         found = dispersion.pooled("poisson", 1.0, [pearson.PearsonSums(0, *pearson_sums(rows, np.ones(1), "poisson"))], 0.0)
         assert found is not None
         off += found.off
@@ -119,7 +119,7 @@ def test_sums_of_clients_are_those_of_all_rows() -> None:
     weights[::7] = 0.0
     mu = np.exp(X @ theta + offset)
     y, r, used = random.poisson(mu) * 1.0, 2.5, 3.0
-    told = []
+    told: list[Any] = []
     for part in (slice(0, 20), slice(20, 90)):
         client = pearson.Client(
             lambda at, part=part: pearson.PearsonSums(  # type: ignore[misc]
@@ -143,7 +143,7 @@ def test_the_error_is_that_of_the_ratio(family: str, r: float) -> None:
     random, ratios, errors = np.random.default_rng(1), list[float](), list[float]()
     for _ in range(300):
         mean = np.exp(random.normal(size=200) * 0.5)
-        y = random.poisson(mean * random.gamma(r, 1 / r, 200)) * 1.0
+        y = random.poisson(mean * random.gamma(r, 1 / r, 200)).astype(np.float64)
         sums = pearson_sums(Rows(np.log(mean)[:, None], y), np.ones(1), family, r)
         found = dispersion.pooled(family, r, [pearson.PearsonSums(0, *sums)], 0.0)
         assert found is not None
@@ -151,6 +151,19 @@ def test_the_error_is_that_of_the_ratio(family: str, r: float) -> None:
         errors.append(found.error)
     assert np.mean(ratios) == pytest.approx(1, abs=0.02)
     assert np.std(ratios) == pytest.approx(np.mean(errors), rel=0.15)
+
+
+def test_counts_of_sites_that_differ_ask_for_their_intercepts_first() -> None:
+    data = counts(np.inf)
+    for name, level in zip(NAMES, (0.4, 1.0, 2.5)):
+        data[name]["y"] = np.random.default_rng(7).poisson(level * np.exp(0.5 * data[name]["x"]))
+    result = fitted(data)
+    assert result.converged is False
+    remedy = "sites differ (a note says how): set model.site_intercepts = true, and where it is still so"
+    assert remedy in result.summary["verdict"]
+    again = fitted(data, site_intercepts=True)
+    assert again.converged == "settled"
+    assert not any("sites differ" in note for note in again.summary["notes"])
 
 
 # Linear models, and weights --------------------
@@ -186,6 +199,9 @@ def test_weights_that_make_many_rows_of_each_are_named(family: str) -> None:
     said = [line for line in fitted(data, "w", family=family).summary["notes"] if note in line]
     assert len(said) == 1
     assert "divide 'w' by its mean, about 40" in said[0]
+    if family == "gaussian":
+        heavy = {name: frame.assign(w=40.0) for name, frame in linear().items()}
+        assert not any("sites differ" in line for line in fitted(heavy, "w", family=family).summary["notes"])
     data["b"]["w"] /= 40
     assert not any("weights of column" in line for line in fitted(data, "w", family=family).summary["notes"])
 
@@ -218,7 +234,7 @@ def test_sums_that_cannot_be_are_left_out() -> None:
     for name in ("rows", "weight", "events", "misfit", "noise", "slope"):
         for x in (-1, 3, 2**62) if name == "rows" else (-1e300, -1.0, 1e300):
             server, _ = pearson.start(3, np.zeros(2))
-            for k, sums in enumerate((HONEST, replace(HONEST, **{name: x}))):
+            for k, sums in enumerate((HONEST, replace(HONEST, **dict[str, Any]({name: x})))):
                 server, _ = pearson.server_receive(server, k, sums)
             assert list(server.dropped) == [1]
             server, _ = pearson.server_receive(server, 2, ClientLost(2))
@@ -228,4 +244,4 @@ def test_sums_that_cannot_be_are_left_out() -> None:
     large = replace(HONEST, rows=10**15, weight=1e100, events=1e100, misfit=1e100, noise=1e100, slope=1e100)
     for told in ([large] * 3, [HONEST, replace(large, weight=1e-300)], [replace(HONEST, misfit=0.0, noise=0.0, slope=0.0)]):
         found = dispersion.pooled("poisson", 1.0, told, 3.0)
-        assert found is None or (np.isfinite([found.ratio, found.error, found.excess]).all() and found.wrong)
+        assert found is None or (np.isfinite([found.ratio, found.error, found.excess]).all() and found.wrong())
