@@ -21,6 +21,7 @@ from fedkern.errors import JobError, LostPeer
 from fedkern.models.expfam import Gaussian
 from fedkern.results.result import Result
 from support import interrupted
+from support.priors import PLAIN
 from support.wires import checked_and_run
 
 SITES, ROWS = 8, 100
@@ -40,7 +41,7 @@ def sites(m: int = SITES, n: int = ROWS) -> list[pd.DataFrame]:
 def job(folder: Path, frames: list[pd.DataFrame], **sections: Any) -> dict[str, Any]:
     for k, frame in enumerate(frames):
         frame.to_csv(folder / f"s{k}.csv", index=False)
-    tables: dict[str, Any] = {"job": {"method": "pvi", "seed": 4}, "output": {"reweigh": False}}
+    tables: dict[str, Any] = {"job": {"method": "pvi", "seed": 4}, "model": PLAIN, "output": {"reweigh": False}}
     tables["data"] = {"clients": [str(folder / f"s{k}.csv") for k in range(len(frames))], "response": "y"}
     return {**tables, **{name: {**tables.get(name, {}), **keys} for name, keys in sections.items()}}
 
@@ -249,7 +250,16 @@ def test_a_private_job_has_no_until(tmp_path: Path) -> None:
         fedkern.check(job(tmp_path, sites(), job=UNTIL, algorithm={"variant": "global-vi"}))
 
 
-EIGHT = '[data]\nclients = ["s*.csv"]\nresponse = "y"\n[algorithm]\nschedule = "synchronous"\n'
+EIGHT = """
+[data]
+clients = ["s*.csv"]
+response = "y"
+[model]
+intercept_sd = 1.0
+intercept_centre = 0.0
+[algorithm]
+schedule = "synchronous"
+"""
 
 
 @pytest.mark.parametrize("how", ["stop", "crash"])
