@@ -82,7 +82,7 @@ def test_eight_sites_that_stand_still_far_from_the_end(rounds: int, tmp_path: Pa
     off = np.abs(q.mean - mode) / np.minimum(sd, q.sd)
     assert off.max() > 0.5
     said = float(summary["verdict"].split(" is ")[1].split(" sd ")[0])
-    assert said == pytest.approx(off.max(), rel=0.15), "a mode is not quite a mean"
+    assert said == pytest.approx(off.max(), abs=0.2), "a mode is not quite a mean"
     assert "times too narrow (columns are correlated)" in summary["verdict"]
     narrow = float(summary["verdict"].split("at least ")[1].split(" times")[0])
     assert narrow == pytest.approx((sd / q.sd).max(), rel=0.05)
