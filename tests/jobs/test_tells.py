@@ -88,7 +88,7 @@ class TestTheLine:
     def test_of_few_rows(self, tmp_path: Path) -> None:
         path = federation(tmp_path, "pvi")
         told = computed(path)
-        assert f"of a client with {LEAST_ROWS} rows, {FEWEST}: no row in any way that was tried, which is no guarantee" in told
+        assert f"of a client with {LEAST_ROWS} rows, {FEWEST}: no row of measurements in any way that was tried" in told
         told = computed(path, "data.least_rows=3")
         assert f"of a client with 3 rows, {FEWEST}: its rows and labels (SiteDelta, LogTermsOf)" in told
         assert "each column's values (SchemaReply)" not in told
@@ -105,7 +105,7 @@ class TestTheLine:
         path = tmp_path / "job.toml"
         path.write_text('[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n')
         assert "its rows and labels (SiteDelta)" in computed(path, "model.covariance=full")
-        assert "no row in any way that was tried" in computed(path)
+        assert "no row of measurements in any way that was tried" in computed(path)
 
     def test_of_columns_that_are_not_standardised(self, tmp_path: Path) -> None:
         path = federation(tmp_path, "pvi")
