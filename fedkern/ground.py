@@ -195,11 +195,14 @@ class Ground:
         if self._file is None:
             if make is not None and not self.path.is_dir():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                with suppress(FileExistsError):
+                try:
                     self.path.mkdir(make)
                     if make == OWN_FOLDER:
                         with suppress(OSError):
                             os.chmod(self.path, make)  # whatever the umask
+                except FileExistsError:
+                    if not self.path.is_dir():  # nor made by another meanwhile: a file, or a link to what is not there
+                        raise
             self._file = os.open(self.path, _FOLDER)
         if not os.fstat(self._file).st_nlink:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))

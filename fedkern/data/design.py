@@ -30,6 +30,8 @@ __all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_hea
 
 _Values = NDArray[np.float64]
 
+INFINITE = "correct or remove the row; an infinite number is no missing cell"
+
 
 @dataclass(frozen=True)
 class Design:
@@ -318,7 +320,8 @@ def _mark_matrix(table: Table, marks: Marks, block: int = 16384) -> None:
     for begin in range(0, len(matrix), block):
         part = np.asarray(matrix[begin : begin + block])
         for found, reason, remedy in (
-            (~np.isfinite(part), "is not finite", f"correct or remove the row ({NO_VALUE})"),
+            (np.isnan(part), "is not finite", f"correct or remove the row ({NO_VALUE})"),
+            (np.isinf(part), "is not finite", INFINITE),
             (too_large(part), "is too large", TOO_LARGE),
         ):
             for j in np.flatnonzero(found.any(axis=0)):
@@ -348,7 +351,8 @@ def _numeric(table: Table, name: str, marks: Marks, missing: bool = False) -> ND
             empty[:] = False
     elif missing:
         empty = np.isnan(values)
-    marks.mark(~np.isfinite(values) & ~empty, name, "is not finite", f"correct or remove the row ({NO_VALUE})")
+    marks.mark(np.isnan(values) & ~empty, name, "is not finite", f"correct or remove the row ({NO_VALUE})")
+    marks.mark(np.isinf(values), name, "is not finite", INFINITE)
     marks.mark(too_large(values), name, "is too large", TOO_LARGE)
     return values
 

@@ -69,7 +69,7 @@ def mark(held: Any) -> str | None:
         if (frame := _frame(held, "")) is None:
             return marks.of_rows(table(held, "", response=marks.RESPONSE))
         names = _names(frame, "")
-        columns = {name: _column(frame[given], name, "", keep=False, known=True) for name, given in names.items()}
+        columns = {name: _column(frame[:, at], name, "", keep=False, known=True) for name, at in names.items()}
         return marks.of_rows(Table("", tuple(names), columns, len(frame)))
     except JobError:  # reading the rows says so
         return None

@@ -27,6 +27,9 @@ from .few import may_tell_curvature
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .stage import Stage
 
+NOTHING = (
+    "no row of measurements in any way that was tried, which is no guarantee; rows of a few columns of whole numbers it can"
+)
 PAGE = "docs/concepts/disclosure.md"
 # Rows up to which it is so.
 MOST = {ONE_OR_TWO: 2, TWO: 2, FEW_AREAS: 2, FEW: LEAST_ROWS - 1, FEW_OR_FULL: LEAST_ROWS - 1, FEW_OR_SUMS: LEAST_ROWS - 1}
@@ -81,7 +84,7 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
     parts = [*_grouped(every)]
     if least is not None:
         still = {kind: one._replace(where=one.where if one.where == FEWER else "") for kind, one in few.items()}
-        words = ", ".join(_computed(still)) or "no row in any way that was tried, which is no guarantee"
+        words = ", ".join(_computed(still)) or NOTHING
         parts.append(f"of a client with {least} rows, the fewest that this job takes (data.least_rows): {words}")
     yield f"computed  {who} can compute {'; '.join(parts)} ({PAGE})"
 

@@ -84,7 +84,9 @@ def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> boo
 
 
 def counted(table: Table, spec: Spec) -> int:
-    """The rows of which an open job learns: those with a response, and a weight above zero. (What cannot be read is a fault.)"""
+    """The rows of which an open job learns: those with a response; of weighted ones the effective number, (sum w)^2 / sum w^2,
+    for a row that weighs nearly all is nearly alone. (What cannot be read is a fault.)
+    """
     there = np.ones(table.n_rows, dtype=bool)
     cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight))
     if isinstance(cells, Text):
@@ -94,7 +96,12 @@ def counted(table: Table, spec: Spec) -> int:
         there &= ~np.isnan(np.asarray(cells, np.float64))
     if weight is not None:
         values = weight.numbers() if isinstance(weight, Text) else np.asarray(weight, np.float64)
-        there &= values != 0
+        there[[*table.broken]] = True
+        weights = np.nan_to_num(np.abs(values[there & (values != 0)]), posinf=0.0)
+        if len(weights):
+            weights = weights / max(float(weights.max()), 1e-300)
+            return int(weights.sum() ** 2 / (weights**2).sum() + 1e-9)
+        return 0
     there[[*table.broken]] = True
     return int(there.sum())
 
@@ -103,16 +110,16 @@ def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: It
     """Whether a client has too few rows for the job or for its own policies."""
     asked, policies = holders.least(config), tuple(policies)
     least = holders.least(config, policies)
-    if asked is None or least is None or (n := counted(table, spec)) >= least:
+    if asked is None or least is None or (n := int(counted(table, spec) * _batch(config) + 1e-9)) >= least:
         return None if least is None else _for_curvature(config, table, spec, client)
-    whose = "this job" if least == asked else "its holder"
     key = "data.least_rows" if least == asked else "[disclosure] least_rows of its policy"
     gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and _leaves_out(config) else ""
+    gone += f", in a batch ({config.algorithm.batch:g} of all)" if _batch(config) < 1 else ""  # type: ignore[attr-defined]
     own = (
         f"client {client!r}, {table.source}: {n} rows that count{gone}; {least} are asked for ({key}), since what is sent "
         "of fewer may tell them: pool them with another site's, or take part in private jobs only"
     )
-    return Few(f"client {client!r} has fewer rows than {whose} asks for", own)
+    return Few(f"client {client!r} has fewer rows than this job, or its holder, asks for", own)
 
 
 def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str) -> Few | None:
@@ -177,6 +184,11 @@ def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
     if whole:
         return [f'{begin}: with model.covariance = "full"', "         what it sends tells its rows, all of them"]
     return [f"{begin}: X'X is its rows up to a rotation,", "         and what it sends tells X'X"]
+
+
+def _batch(config: JobConfig) -> float:
+    """The share of its rows of which a client's message is made, on average."""
+    return float(getattr(getattr(config, "algorithm", None), "batch", 1.0))
 
 
 def _leaves_out(config: JobConfig) -> bool:

@@ -75,7 +75,7 @@ def test_the_posterior_of_the_run_is_that_of_its_draws(fedkern: Any, job: Any) -
     fedkern("run", job(OPEN), "--out", "out", "--quiet", "--set", "output.draws=5000")
     summary = json.loads(Path("out/summary.json").read_text())
     with xarray.open_dataset("out/posterior.nc", group="posterior", engine="h5netcdf") as draws:
-        column = draws["theta"].sel(column="worst radius").values
+        column = draws["theta"].sel(slope="worst radius").values
     expected = summary["parameters"]["theta[worst radius]"]
     assert abs(column.mean() - expected["mean"]) < 4.5 * expected["sd"] / np.sqrt(column.size)
     assert column.std() == pytest.approx(expected["sd"], rel=0.05)

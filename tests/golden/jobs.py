@@ -284,6 +284,7 @@ JOBS: dict[str, tuple[str, ...]] = {
         "algorithm.estimator=stl",
         "algorithm.draws=2",
         "algorithm.batch=0.5",
+        "data.least_rows=15",
         "algorithm.updates_per_client=2",
     ),
     "pvi-global-vi": ("pvi/bernoulli", "algorithm.variant=global-vi", "job.rounds=12"),

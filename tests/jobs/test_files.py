@@ -364,15 +364,24 @@ def test_a_limit_of_file_sizes_is_not_called_a_full_disk(tmp_path):
     assert all("ulimit -f" in line for line in lines[:-1])
 
 
+def refuse_to_remove(monkeypatch, number):
+    """No file is removed any more but the temporary ones, whose names are gone already once they are in their place."""
+    real = os.unlink
+
+    def unlink(path, *, dir_fd=None):
+        if not os.fspath(path).endswith(".part"):
+            raise OSError(number, os.strerror(number), path)
+        real(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+
+
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
 @pytest.mark.parametrize("private", [False, True])
 def test_old_files_that_cannot_be_removed_are_said_once_and_the_run_goes_on(
     tmp_path, monkeypatch, capsys, whole, number, private
 ):
-    def refuse(path, missing_ok=False):
-        raise OSError(number, os.strerror(number), str(path))
-
-    monkeypatch.setattr(Path, "unlink", refuse)
+    refuse_to_remove(monkeypatch, number)
     assert result(Run(tmp_path, private=private).go()) == whole[0]
     told = capsys.readouterr().err.splitlines()
     folders = [Path(line.split()[1]).parent for line in told]
@@ -386,11 +395,7 @@ def test_what_must_be_gone_before_a_run_goes_on_is_an_error_with_its_file(tmp_pa
         Run(tmp_path, fatal=12).go()
     newer = tmp_path / "checkpoint" / f"{toy.PROTOCOL.name}-000099.ckpt"
     newer.write_bytes(b"")
-
-    def refuse(path, missing_ok=False):
-        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-
-    monkeypatch.setattr(Path, "unlink", refuse)
+    refuse_to_remove(monkeypatch, errno.EIO)
     with pytest.raises(JobError, match=r"cannot write .*000099.ckpt: Input/output error"):
         Run(tmp_path).go(resume=True)
 

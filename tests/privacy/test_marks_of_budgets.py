@@ -18,6 +18,7 @@ from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.binding import Account
 from fedkern.privacy.budget import Books, Holder
 from fedkern.privacy.remembered import _check
+from support import apart
 
 Charge = namedtuple("Charge", "steps round")
 M = Mechanism(sampling="poisson", sampling_rate=0.05, noise_multiplier=3.0, clip=1.0, dimension=20)
@@ -183,7 +184,7 @@ def test_where_no_mark_can_be_kept(tmp_path: Path) -> None:
 
 def child(world: World, job: str, charges: int, calls: int, told: Path) -> int:
     """A process that charges, and is killed before a call of the operating system; it says in a file what was granted to it."""
-    if pid := os.fork():
+    if pid := apart.fork():
         return pid
     left = [calls]
 

@@ -207,7 +207,8 @@ def momentum_of_unclipped_gradients(patch):
     real = local._private_sums
 
     def sums(own, mechanism, fixed):
-        private, plain, momentum = real(own, mechanism, fixed), local._open_sums(own, fixed), [0.0]
+        silent = replace(own, settings=replace(own.settings, by_client=True))  # gradients that are not finite do not end it
+        private, plain, momentum = real(own, mechanism, fixed), local._open_sums(silent, fixed), [0.0]
 
         def gradient(mu, omega, step):
             momentum[0] = 0.9 * momentum[0] + 0.1 * plain(mu, omega, step)

@@ -23,6 +23,7 @@ from fedkern.models.encoding import Encoding
 from fedkern.models.split.site import Site
 from fedkern.reproduce import common, vertical, vertical_heart, vertical_logistic, vertical_poisson
 from fedkern.reproduce.vertical_heart import FOLDS, MODELS, Cell, Fits
+from support import few
 
 STORED = common.references("vertical")
 heart = pytest.mark.skipif(
@@ -45,7 +46,7 @@ def tables(kind: str, **algorithm: Any) -> dict[str, Any]:
 
 def small(kind: str, **algorithm: Any) -> tuple[VerticalModel, list[Site], Any]:
     data, job = columns(), {"method": "vertical", "seed": 4, "rounds": 9}
-    where = {"clients": ["a.csv", "b.csv"], "server": "server.csv", "id": "id", "response": "y"}
+    where = {"clients": ["a.csv", "b.csv"], "server": "server.csv", "id": "id", "response": "y", **few.ANY}
     config = parse({"job": job, "data": where, **tables(kind, **algorithm)})
     assert isinstance(config, VerticalConfig)
     model = VerticalModel(config, tuple(vertical.names(data)), data.n_rows)
@@ -78,7 +79,7 @@ def test_a_fit_that_is_looked_at_is_the_job_that_runs(kind: str, tmp_path: Path)
     same = data.rows(order)
     sites = [model.site(k, Held(Encoding((), None), x, None), np.arange(data.n_rows)) for k, x in enumerate(same.X)]
     _, clients = last((model, sites, same), marks=(3,))
-    fedkern.run(vertical.job(tmp_path, data, 4, 9, **tables(kind)), out=tmp_path / "run")
+    fedkern.run(vertical.job(tmp_path, data, 4, 9, **tables(kind)), out=tmp_path / "run", data=few.ANY)
     for k, name in enumerate(model.names):
         own = json.loads((tmp_path / "run" / f"client-{name}" / "posterior.json").read_text())
         part = clients[k].parameters[sites[k].parts["phi"]]

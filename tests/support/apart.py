@@ -7,6 +7,7 @@ import select
 import signal
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,15 @@ class Ended:
 Call = tuple[str, Callable[[], Any]]  # what it is, and the call
 
 
+def fork() -> int:
+    """As `os.fork`, for a child that ends by `os._exit` and does not use JAX.
+
+    JAX warns of every fork of a process that has loaded it, as one that has run its oracles has."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+        return os.fork()
+
+
 def each_apart(calls: Sequence[Call], seconds: float, before: Callable[[], None] = lambda: None) -> Iterator[Ended]:
     """Makes the calls one after the other in a forked process; after one that ends it or takes longer, in another.
 
@@ -44,7 +54,7 @@ def each_apart(calls: Sequence[Call], seconds: float, before: Callable[[], None]
     at = 0
     while at < len(calls):
         read, write = os.pipe()
-        pid = os.fork()
+        pid = fork()
         if pid == 0:
             os.close(read)
             _work(calls, at, write, before)

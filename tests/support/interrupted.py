@@ -19,6 +19,7 @@ from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.transports.driver import Kept, Received
 from fedkern.transports.inprocess import InProcess
+from support import few
 from support import sigma_artifacts as artifacts
 
 PVI = """
@@ -83,13 +84,13 @@ def job(folder: Path, kind: str) -> Path:
             path.write_text(PVI + (TERMS if kind == "private" else ""))
         case "sparse":
             simulate("sparse", folder, SIZE)
-            text = path.read_text().replace("rounds = 2500", "rounds = 60")
+            text = few.lowered(path.read_text()).replace("rounds = 2500", "rounds = 60")
             path.write_text(text.replace("chains = 4", "chains = 2\nburn_in = 20"))
         case "vertical" | "vertical-private":
             simulate("vertical", folder, SIZE)
-            text = path.read_text().replace("rounds = 5000", "rounds = 30")
+            text = few.lowered(path.read_text()).replace("rounds = 5000", "rounds = 30")
             if kind == "vertical-private":
-                text = text.replace("holdout = 0.2\n", "").replace('auxiliary = "amortised"\n', "") + VERTICAL_TERMS
+                text = text.replace(few.LINE, "").replace("holdout = 0.2\n", "").replace('auxiliary = "amortised"\n', "") + VERTICAL_TERMS
             path.write_text(text)
         case "sigma" | "hmc":
             artifacts.written(folder / "prior")

@@ -88,12 +88,12 @@ class Reading:
         return begin(self.name, self.table.source)
 
     def refuse(self, bad: NDArray[np.bool_], column: str, remedy: str) -> None:
-        """The column, which the job file names, and how many rows; to its holder also which, and what stands there."""
+        """The column, which the job file names; to its holder also which rows, how many, and what stands there."""
         if bad.any():
             n, table = int(bad.sum()), self.table
             listed = [f"{table.place(row)}, column {column!r}: {table.text(column, row)!r} {remedy}" for row in _first(bad)]
             others = f" ({n - 1} more rows)" if n > 1 else ""
-            text = f"{self.who}: {'1 row' if n == 1 else f'{n} rows'} cannot be used: column {column!r} {remedy}; {HINT}"
+            text = f"{self.who}: rows cannot be used: column {column!r} {remedy}; {HINT}"
             raise OwnFault(text, "\n  ".join([f"{self.who}, {table.source}, {listed[0]}{others}", *listed[1:]]))
 
     def numbers(self, name: str) -> Array:

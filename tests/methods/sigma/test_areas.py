@@ -214,7 +214,7 @@ def test_an_area_of_another_client_is_no_area_of_this_one(tmp_path: Path) -> Non
     path = job(tmp_path)
     row = (tmp_path / "rows" / "north.csv").read_text().splitlines()[1]
     lines(tmp_path, "east", lambda t: [*t, row])
-    with pytest.raises(OwnFault, match=r"client 'east', east\.csv: 1 row cannot be used: column 'district' is no area of this"):
+    with pytest.raises(OwnFault, match=r"client 'east', east\.csv: rows cannot be used: column 'district' is no area of this"):
         fedkern.run(path, out=tmp_path / "out")
 
 

@@ -265,7 +265,7 @@ def test_one_row_needs_a_model_without_intercept(tmp_path: Path) -> None:
 
 
 def test_no_rows_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="client 'site-1' has fewer rows than this job asks for"):
+    with pytest.raises(JobError, match="client 'site-1' has fewer rows than this job, or its holder, asks for"):
         fedkern.run(federation(tmp_path, rows(30), rows(0)))
 
 
