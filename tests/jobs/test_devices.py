@@ -171,7 +171,8 @@ def said(path: Path, **sections: Any) -> str:
 
 
 def test_check_says_where_each_kernel_runs_and_what_a_rank_needs(tmp_path: Path, card: hosted.Card) -> None:
-    text = said(job_of(tmp_path, PVI), algorithm=ADAM | {"batch": 0.25}, model={"covariance": "diagonal"}, data={"least_rows": 1})
+    diagonal = {"model": {"covariance": "diagonal"}, "data": {"least_rows": 1}}
+    text = said(job_of(tmp_path, PVI), algorithm=ADAM | {"batch": 0.25}, **diagonal)
     assert "device   glm.clipped_grad_sum  on the card\n" in text
     assert "\n         optim.adam            on the host: of the posterior's numbers, which are few\n" in text
     # two columns, the intercept, and the response
