@@ -90,7 +90,9 @@ def job(folder: Path, kind: str) -> Path:
             simulate("vertical", folder, SIZE)
             text = few.lowered(path.read_text()).replace("rounds = 5000", "rounds = 30")
             if kind == "vertical-private":
-                text = text.replace(few.LINE, "").replace("holdout = 0.2\n", "").replace('auxiliary = "amortised"\n', "") + VERTICAL_TERMS
+                for line in (few.LINE, "holdout = 0.2\n", 'auxiliary = "amortised"\n'):
+                    text = text.replace(line, "")
+                text += VERTICAL_TERMS
             path.write_text(text)
         case "sigma" | "hmc":
             artifacts.written(folder / "prior")
