@@ -45,11 +45,11 @@ def test_a_run_leaves_what_the_interface_promises(fedkern: Any, job: Any) -> Non
     assert (ended.code, ended.err) == (0, "")
     folder = Path("out")
     summary = json.loads((folder / "summary.json").read_text())
-    assert summary.keys() == KEYS | {"weights"}
+    assert summary.keys() == KEYS | {"weights", "heterogeneity"}
     assert (summary["method"], summary["claim"], summary["stop"], summary["rounds"]) == ("pvi", "federated", "rounds", 3)
     judged = (summary["converged"], summary["verdict"], summary["worst"])
     assert judged[0] in ("settled", False)  # three rounds of an exact optimiser, each client once in each
-    assert judged[1].startswith(f"{'settled' if judged[0] else 'not converged'}: {judged[2]} moved by ")
+    assert judged[1].startswith(f"{'settled' if judged[0] else 'not converged'}: {judged[2]} is ")
     assert ended.out.splitlines()[0] == summary["verdict"]
     assert set(summary["parameters"]["theta[mean radius]"]) == {"mean", "sd", "q05", "q95"}
     assert {"intercept", "intercept_std", "theta_std[mean radius]"} <= summary["parameters"].keys()
@@ -158,7 +158,7 @@ def test_a_coefficient_far_from_its_prior_is_named(fedkern: Any, tmp_path: Path)
         tables: dict[str, Any] = {"data": data, "model": {"family": "gaussian"}}
         tables["model"] |= {"scale": 1.0, "prior_precision": 1.0 if name == "far" else 1e-10}
         notes = package.run(tables, job={"rounds": 2}).summary["notes"]
-        assert (name == "far") == any("standard deviations of their prior from zero: intercept" in note for note in notes)
+        assert (name == "far") == any("the prior moves these by so many" in note for note in notes)
 
 
 def test_a_budget_outlives_the_job(fedkern: Any, job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 from support.command import OPEN, PRIVATE, mpirun
 
-SYNCHRONOUS = OPEN.replace("clients = 3", "clients = 10") + '[algorithm]\nschedule = "synchronous"\n'
+DIAGONAL = '[model]\ncovariance = "diagonal"\n'
+SYNCHRONOUS = OPEN.replace("clients = 3", "clients = 10") + DIAGONAL + '[algorithm]\nschedule = "synchronous"\n'
 
 
 @pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4, 11))])

@@ -21,6 +21,7 @@ from fedkern.algorithms.exchanges.level import LevelSums
 from fedkern.algorithms.exchanges.terms import LogTermsOf
 from fedkern.algorithms.gibbs.messages import Statistics
 from fedkern.algorithms.pvi.messages import SiteDelta
+from fedkern.errors import JobError
 from fedkern.jobs.keys import LEAST_ROWS
 from support import curious, curious_jobs
 
@@ -94,7 +95,7 @@ def test_draws_of_a_site_are_its_second_moments(n: int) -> None:
 
 def test_draws_of_a_logistic_site_are_equations_in_its_rows() -> None:
     """None of its random numbers is its own: rows explain its draws to the last digits, and others do not."""
-    tape, rows = curious_jobs.sparse(6, model={"family": "bernoulli"})
+    tape, rows = curious_jobs.sparse(6, model={"family": "bernoulli", "slab": float("inf")})
     X, y = rows[:, :-1], rows[:, -1]
     X = (X - X.mean(axis=0)) / curious.scales(tape, 0)[: X.shape[1]]
     other = y.copy()
@@ -150,8 +151,12 @@ def test_sites_of_many_synchronous_rounds_are_rows_and_labels() -> None:
 
 
 def test_no_least_number_helps_a_full_covariance_of_as_many_coefficients() -> None:
-    """Where a client has no more rows than the model has coefficients, its first two sites are its rows."""
-    tape, rows = curious_jobs.logistic(LEAST_ROWS, LEAST_ROWS, others=(100, 100), model={"covariance": "full"}, job={"rounds": 3})
+    """Where a client has no more rows than the model has coefficients, its first two sites are its rows: such a job is refused,
+    unless it lowers the number."""
+    job: dict[str, Any] = {"others": (100, 100), "model": {"covariance": "full"}, "job": {"rounds": 3}}
+    with pytest.raises(JobError, match="rows are asked for, since the sites of a full covariance tell fewer"):
+        curious_jobs.logistic(LEAST_ROWS, LEAST_ROWS, **job)
+    tape, rows = curious_jobs.logistic(LEAST_ROWS, LEAST_ROWS, data={"least_rows": 1}, **job)
     seen = curious.logistic(tape, 0)
     guess = curious.by_eigenvectors(seen)
     assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == LEAST_ROWS

@@ -40,6 +40,7 @@ def columns() -> Columns:
 
 def tables(kind: str, **algorithm: Any) -> dict[str, Any]:
     model = {"kind": "network" if kind == "none" else "bayes-network", "hidden": [3], "weight_sd": math.inf}
+    model |= {} if kind == "none" else {"rho": 0.5}
     algorithm = {"average": "none", "cool_down": 0.0} | algorithm | ({} if kind == "none" else {"auxiliary": kind})
     return {"model": model, "algorithm": algorithm}
 

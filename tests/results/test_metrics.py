@@ -138,7 +138,10 @@ def test_of_a_vertical_job(family: str, tmp_path: Path) -> None:
     told = result.summary["prediction"]
     assert told["rows"] == len(rows) == 48
     assert result.metrics == told["rules"]["posterior"]
-    for rule, variance in {"posterior": sd**2, "plug-in": 0 * sd, "augmented": sd**2 + PARTIES * RHO**2}.items():
+    rules = {"posterior": sd**2, "plug-in": 0 * sd, "augmented": sd**2 + PARTIES * RHO**2}
+    if family in ("poisson", "negative-binomial"):  # the augmented model has an intercept of its own, which is not published
+        del rules["augmented"]
+    for rule, variance in rules.items():
         p, density = averaged(family, y, mean, np.sqrt(variance), scale)
         wanted = of_predictions(family, y, p, density) | {"log_likelihood": density.mean()}
         if family == "gaussian":
