@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc
 from numpy.typing import NDArray
+from scipy.special import chdtrc
 
 Array = NDArray[np.float64]
 
