@@ -29,9 +29,7 @@ MARK = "FEDKERN_TEST_KILLS"
 KINDS = ("client", "server", "launcher", "batch", "ctrl-c", "stop")
 MOMENTS = ("start", "rounds", "write")
 STOPPED = 2.0  # seconds
-LONGEST = (
-    120.0  # that a process may be late, or a job take for its end: the machine may be busy, and nobody waits longer than needed
-)
+LONGEST = 120.0  # seconds that a process may be late, or a job take for its end, on a busy machine
 CODES = {"client": {3}, "server": {3}, "launcher": {3, -signal.SIGKILL}, "batch": {3}, "ctrl-c": {3}, "stop": {0}}
 
 
