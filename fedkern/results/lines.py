@@ -1,9 +1,9 @@
 """How wide the posterior of one unknown is where it is no normal one: by its log-density at points of a line.
 
 Near q = N(m, C) the mean of all unknowns, given that unknown j lies t of its standard deviations from m_j, is m + t C_j / sd_j.
-Along that line log p + t^2 / 2 is flat where p is q. A monotone spline through a few of its values gives a density of t by quadrature, as
-the approximation of Tierney and Kadane (1986) does, with the width of the others, given j, taken for constant. Source:
-docs/concepts/convergence.md, "Where the posterior is no normal one".
+Along that line log p + t^2 / 2 is flat where p is q. A monotone spline through a few of its values gives a density of t by
+quadrature, as the approximation of Tierney and Kadane (1986) does, with the width of the others, given j, taken for constant.
+Source: docs/concepts/convergence.md, "Where the posterior is no normal one".
 """
 
 from __future__ import annotations

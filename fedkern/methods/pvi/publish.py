@@ -91,12 +91,11 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     own = _of_noise(model, estimate) if model.with_noise else _verdict(model, server, ended.checked)
     varied = ended.checked.dispersed
     differ = differences.compared(model, server, own, varied)
-    found = {} if test is None else {"test": tested(q, test, config.model.family, model.scale)}
+    found: dict[str, Any] = {} if test is None else {"test": tested(q, test, config.model.family, model.scale)}
     posterior = Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None)
-    of_lines = {} if ended.checked.lines is None else _of_lines(ended.checked.lines, posterior)
-    if of_lines and own.converged == "settled":
-        own = _not_normal(ended.checked.lines, of_lines)
-        found |= {"lines": of_lines}
+    if own.converged == "settled" and (along := ended.checked.lines) is not None and len(along.off):
+        intervals = _of_lines(along, posterior)
+        own, found = _not_normal(along, intervals), {**found, "lines": intervals}
     return Fit(
         posterior=posterior,
         arrays=_arrays(server, q),
