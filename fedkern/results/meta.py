@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
+NEAR = 0.05  # sds of a column that a site lacks, for each sd of one that it has
 STEPS = 200  # of Newton's method: a dozen do
 
 
@@ -42,6 +43,14 @@ class Combined:
         student = scipy.special.stdtrit(np.maximum(self.sites - 1.0, 1.0), tail)
         quantile = np.where(self.sites > 1, student, scipy.special.ndtri(tail))
         return self.mean - quantile * self.se, self.mean + quantile * self.se
+
+    @property
+    def p_values(self) -> Array:
+        """(P,) two-sided, of an average of 0, by the same distributions as the interval; NaN where no site has an estimate."""
+        ratio = np.abs(self.mean) / self.se
+        student = scipy.special.stdtr(np.maximum(self.sites - 1.0, 1.0), -ratio)
+        found: Array = 2 * np.where(self.sites > 1, student, scipy.special.ndtr(-ratio))
+        return found
 
 
 def combine(estimates: ArrayLike, errors: ArrayLike) -> Combined:
@@ -85,6 +94,29 @@ def combine(estimates: ArrayLike, errors: ArrayLike) -> Combined:
         i_sq = np.where(q > 0, np.maximum(0.0, 1 - (m - 1) / q), 0.0)
     mean, error, q, i_sq = (np.where(m > 0, x, np.nan) for x in (mean, error, q, i_sq))
     return Combined(mean, error, tau_sq, q, i_sq, m)
+
+
+def biased(psi: ArrayLike, there: ArrayLike) -> NDArray[np.bool_]:
+    """Whose slopes a site's own least squares gets wrong because it has not measured another column that goes with them.
+
+    A regression without column a moves the slope of b by a's times the slope of b in the regression of a on what is there.
+
+    Parameters
+    ----------
+    psi : (w, w) covariance of the columns, positive definite
+    there : (w,) which of them the site has
+
+    Returns
+    -------
+    (w,) columns that it has, and that tell more than `NEAR` standard deviations of one that it lacks
+    """
+    known, covariance = np.asarray(there, dtype=bool), np.asarray(psi, dtype=np.float64)
+    sds = np.sqrt(np.diag(covariance))
+    correlation, out = covariance / np.outer(sds, sds), np.zeros(len(sds), dtype=bool)
+    if known.any() and not known.all():
+        slopes = np.linalg.solve(correlation[np.ix_(known, known)], correlation[np.ix_(known, ~known)])
+        out[known] = np.abs(slopes).max(axis=1) > NEAR
+    return out
 
 
 def _average(values: Array, weight: Array, tau_sq: Array) -> tuple[Array, Array, Array]:

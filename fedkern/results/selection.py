@@ -17,6 +17,7 @@ Rule = Literal["or", "and"]
 LARGE = 0.2  # standardised units: what counts as a large average, and as a site that differs, unless a job says another
 DEVIATING = ("p_differs", "contrast", "p_deviates", "mean", "q05", "q95", "rhat")  # of a client that differs
 ARROW = " -> "  # between the node that an edge comes from and the one that it points to
+MORE_POWER = "output.site_fits = true adds a meta-analysis, whose set asks only whether the average is 0"
 GAP = 0.15  # standardised units: what lies farther apart may be in different modes
 
 
@@ -77,6 +78,63 @@ def fdr_set(pip: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
     return chosen.reshape(probabilities.shape)
 
 
+def benjamini_hochberg(p_values: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
+    """The set of Benjamini and Hochberg (1995): all up to the largest k for which the k-th smallest p-value is <= alpha k / m.
+
+    Parameters
+    ----------
+    p_values : (m,) in [0, 1]; NaN is in no set, and not counted in m
+    alpha : in (0, 1), the bound on the expected share of false discoveries
+
+    Returns
+    -------
+    members (m,)
+    """
+    if not 0 < alpha < 1:
+        raise ValueError(f"selection.benjamini_hochberg: alpha must be in (0, 1), got {alpha}")
+    p = np.asarray(p_values, dtype=np.float64)
+    known = np.sort(p[~np.isnan(p)])
+    below = np.flatnonzero(known <= alpha * np.arange(1, len(known) + 1) / max(len(known), 1))
+    return np.asarray(p <= known[below[-1]] if len(below) else np.zeros(p.shape, dtype=bool))
+
+
+def groups(names: Sequence[str], effects: ArrayLike, inclusion: ArrayLike, least: float = 0.5) -> list[dict[str, Any]]:
+    """Coefficients that the rows can hardly tell apart, and the probability that one of each group at least is in the slab.
+
+    Where columns are collinear each PIP is small, though something among them surely has an effect. Draws of their coefficients
+    are correlated then. Given theta, eta and rho the indicators are independent: 1 - prod_j (1 - q_j), averaged over draws.
+
+    Parameters
+    ----------
+    names : of P coefficients
+    effects : (c, t, P) draws of site averages, or of theta where these are not known
+    inclusion : (c, t, P) q = P(gamma = 1 | rest); NaN for what is always included, which is in no group
+    least : smallest size of a correlation that joins two
+
+    Returns
+    -------
+    of each group `names`, `p_any`, and `largest`, the largest PIP of one alone; the surest first
+    """
+    flat = np.asarray(effects, dtype=np.float64).reshape(-1, len(names))
+    q = np.asarray(inclusion, dtype=np.float64).reshape(-1, len(names))
+    centred = flat - flat.mean(axis=0)
+    size = np.sqrt((centred**2).sum(axis=0))
+    free = np.flatnonzero((size > 0) & ~np.isnan(q).any(axis=0))
+    scaled = centred[:, free] / size[free]
+    joined = np.abs(scaled.T @ scaled) >= least
+    for _ in range(len(free).bit_length()):  # whatever a chain of pairs connects is one group
+        joined = joined @ joined
+    found = []
+    for first, row in enumerate(joined):
+        members = free[row]
+        if len(members) > 1 and row.argmax() == first:
+            own, any_of = q[:, members], 1 - np.prod(1 - q[:, members], axis=1)
+            found.append(
+                {"names": [names[j] for j in members], "p_any": float(any_of.mean()), "largest": float(own.mean(axis=0).max())}
+            )
+    return sorted(found, key=lambda group: -group["p_any"])
+
+
 def explained(
     names: Sequence[str],
     pip: ArrayLike,
@@ -84,6 +142,7 @@ def explained(
     alpha: float = 0.1,
     rhat: Array | None = None,
     delta: float = LARGE,
+    site_fits: bool | None = None,
 ) -> str:
     """One sentence about the FDR set, and, where it is empty, why that does not mean that there is nothing.
 
@@ -94,6 +153,7 @@ def explained(
     names, pip : (P,)
     average_large : (P,) P(|site average| > delta)
     rhat : (P,) their own R-hats: the sentence marks those above 1.05
+    site_fits : whether a meta-analysis was made beside; None: there is none for this model
     """
     unsure = doubtful(names, rhat)
     pips, large = np.asarray(pip, dtype=np.float64), np.asarray(average_large, dtype=np.float64)
@@ -115,7 +175,8 @@ def explained(
         "value is clearly larger than the spike, and few sites leave that uncertain even where their own values are sure"
     )
     sure = [name for name, probability in zip(names, large) if probability > 0.95]
-    return text + (f". The site average is larger than {delta:g} with probability > 0.95 for {', '.join(sure)}" if sure else "")
+    text += f". The site average is larger than {delta:g} with probability > 0.95 for {', '.join(sure)}" if sure else ""
+    return f"{text}. {MORE_POWER}" if site_fits is False else text
 
 
 def edge_names(nodes: Sequence[str]) -> tuple[str, ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import ndtri
 
-from fedkern.results.meta import combine, least_squares
+from fedkern.results.meta import biased, combine, least_squares
 
 
 def test_a_worked_example() -> None:
@@ -110,3 +111,24 @@ def test_a_site_that_lacks_a_column_or_rows() -> None:
     assert np.isnan(least_squares(x[:0], y[:0])[0]).all()
     twice = x[:, [0, 0]]
     assert np.isnan(least_squares(twice, y)[0]).all()
+
+
+def test_p_values_agree_with_the_interval() -> None:
+    """An interval of level 1 - p ends at 0; of one site by the normal law."""
+    found = combine([[0.3, 0.2], [0.5, np.nan], [0.1, np.nan]], [[0.1, 0.1], [0.2, np.nan], [0.05, np.nan]])
+    np.testing.assert_allclose(found.p_values[1], 2 * stats.norm.sf(2.0))
+    for j, p in enumerate(found.p_values):
+        np.testing.assert_allclose(found.interval(1 - p)[0][j], 0, atol=1e-12)
+
+
+def test_a_site_that_lacks_a_column_has_wrong_slopes_of_what_goes_with_it() -> None:
+    """b goes with a, c does not: without a the slope of b moves by a's effect, and that of c stays."""
+    random = np.random.default_rng(5)
+    X = random.multivariate_normal(np.zeros(3), [[1, 0.8, 0], [0.8, 1, 0], [0, 0, 1]], size=20_000) * [1.0, 30.0, 0.1]
+    y = X @ [1.0, 0.0, 2.0] + random.normal(size=len(X))
+    psi = np.cov(X.T)
+    slopes, errors = least_squares(np.column_stack([np.full(len(X), np.nan), X[:, 1:]]), y)
+    wrong = np.abs(slopes - [np.nan, 0, 2]) > 6 * errors
+    assert biased(psi, [False, True, True]).tolist() == wrong.tolist() == [False, True, False]
+    assert not biased(psi, [True, True, True]).any()
+    assert not biased(psi, [False, False, False]).any()

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fedkern.results import selection
 from fedkern.results.samples import Samples
@@ -48,6 +49,31 @@ def test_the_fdr_set_holds_what_it_promises_and_no_larger_prefix_does() -> None:
         assert k == 30 or np.mean(1 - order[: k + 1]) > alpha
 
 
+def test_the_set_of_benjamini_and_hochberg_is_that_of_scipy() -> None:
+    random = np.random.default_rng(2)
+    for _ in range(50):
+        p, alpha = random.beta(0.3, 1.0, size=20), random.uniform(0.02, 0.4)
+        assert selection.benjamini_hochberg(p, alpha).tolist() == (stats.false_discovery_control(p) <= alpha).tolist()
+    assert selection.benjamini_hochberg([0.04, np.nan, 0.6], 0.1).tolist() == [True, False, False]  # of two, not of three
+    assert selection.benjamini_hochberg([np.nan], 0.1).tolist() == [False]
+    assert selection.benjamini_hochberg([], 0.1).tolist() == []
+
+
+def test_one_of_several_collinear_columns_is_sure() -> None:
+    """Exactly one of a and b is in the slab in each draw, now this one and now that: P(a or b) is 1; c stands alone."""
+    random = np.random.default_rng(3)
+    which = random.random((2, 500)) < 0.5
+    effects = np.stack([1.0 * which, 1.0 * ~which, random.normal(size=which.shape), 2 * random.normal(size=which.shape)], axis=-1)
+    q = np.stack([1.0 * which, 1.0 * ~which, np.full(which.shape, 0.2), np.full(which.shape, 0.3)], axis=-1)
+    (only,) = selection.groups(["a", "b", "c", "d"], effects, q)
+    assert only["names"] == ["a", "b"]
+    assert only["p_any"] == 1
+    assert only["largest"] == pytest.approx(max(which.mean(), 1 - which.mean()))
+    assert selection.groups(["a", "b", "c", "d"], effects, np.where(np.arange(4) == 1, np.nan, q)) == []  # b is always included
+    chain = random.normal(size=(1, 4000, 3)) @ [[1, 0.8, 0.2], [0, 0.6, 1.0], [0, 0, 0.6]]  # a with b, b with c
+    assert [one["names"] for one in selection.groups(["a", "b", "c"], chain, np.zeros(chain.shape))] == [["a", "b", "c"]]
+
+
 def test_no_set_is_told_without_its_marks() -> None:
     names, rhat = ["age", "sex", "bp"], np.array([1.0, 1.2, 1.3])
     text = selection.explained(names, [0.98, 0.95, 0.2], [1, 1, 0], rhat=rhat)
@@ -67,6 +93,8 @@ def test_an_empty_set_is_explained() -> None:
     assert selection.explained(["age", "sex"], [0.98, 0.2], [1, 0]) == words
     assert "larger than 0.3 with" in selection.explained(["age", "sex"], [0.65, 0.2], [1.0, 0.3], delta=0.3)
     assert selection.explained([], [], []) == "there is no coefficient to select"
+    assert selection.explained(["age"], [0.65], [0.0], site_fits=False).endswith(selection.MORE_POWER)
+    assert selection.MORE_POWER not in selection.explained(["age"], [0.65], [0.0], site_fits=True)
 
 
 def test_edges_and_matrices_agree_about_their_order() -> None:

@@ -58,7 +58,7 @@ def launched(python, folder, ranks, befalls, *options):
 @pytest.mark.parametrize(
     ("befalls", "code", "said"),
     [
-        ("killed fedkern.errors", 3, ["not enough threads here", "fedkern: rank 1 di"]),  # "did not start" where nobody had seen it
+        ("killed fedkern.errors", 3, ["not enough threads here", "fedkern: rank 1 di"]),  # "did not start": never seen
         pytest.param("killed numpy", 3, ["not enough threads here", DIED], marks=pytest.mark.nightly),
         pytest.param("killed mpi4py.MPI", 3, [DIED], marks=pytest.mark.nightly),
         pytest.param("fails fedkern.errors", 3, ["ImportError: libnone.so", DIED], marks=pytest.mark.nightly),

@@ -20,6 +20,7 @@ from ...models.expfam import Gaussian
 from ...models.glm import prior
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
+from ...results import lines
 from . import budget, response
 from .keys import MOST_FULL, Config, PrivacySection
 
@@ -128,9 +129,19 @@ class Model:
         return noise_aware.Known.of(design, int(server.updates[client]), rejected, settings.local_steps, gradient)
 
     @property
-    def weighed_draws(self) -> int:
-        """At how many draws from q the clients of an open job tell their log-likelihood; 0 where weights would be of too few."""
+    def answers(self) -> int:
+        """At how many points the clients of an open job tell their log-likelihood; 0 where weights would be of too few draws."""
         return terms.allowed(self.config.data.least_rows or 0, len(self.encoding.columns))
+
+    @property
+    def lined(self) -> int:
+        """How many coefficients' lines are among these points: with more than half of them, weights would be of too few draws."""
+        return min(self.encoding.size, max(self.answers // 2 - 1, 0) // len(lines.AT))
+
+    @property
+    def weighed_draws(self) -> int:
+        """How many draws from q are."""
+        return self.answers - (1 + len(lines.AT) * self.lined if self.lined else 0)
 
     @property
     def one_posterior(self) -> bool:

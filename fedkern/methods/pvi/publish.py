@@ -17,6 +17,7 @@ from ...models.expfam import Gaussian
 from ...models.glm import Rows, metrics, tested
 from ...results import dispersion
 from ...results.gaussian import Posterior
+from ...results.lines import Lines
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
 from . import differences, linearised, pull, response
@@ -38,6 +39,7 @@ class Checked:
     spread : the residuals' standard deviation in a linear job
     arrived : how far q is from the posterior of all rows; None in a private job
     dispersed : whether responses vary as the model says
+    lines : how wide the posterior is along lines through q's mean
     """
 
     weights: Reweighed | None = None
@@ -46,6 +48,7 @@ class Checked:
     spread: float | None = None
     arrived: Arrived | None = None
     dispersed: Found = field(default_factory=Found)
+    lines: Lines | None = None
 
     @property
     def more(self) -> dict[str, Any]:
@@ -88,9 +91,13 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     own = _of_noise(model, estimate) if model.with_noise else _verdict(model, server, ended.checked)
     varied = ended.checked.dispersed
     differ = differences.compared(model, server, own, varied)
-    found = {} if test is None else {"test": tested(q, test, config.model.family, model.scale)}
+    found: dict[str, Any] = {} if test is None else {"test": tested(q, test, config.model.family, model.scale)}
+    posterior = Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None)
+    if own.converged == "settled" and (along := ended.checked.lines) is not None and len(along.off):
+        intervals = _of_lines(along, posterior)
+        own, found = _not_normal(along, intervals), {**found, "lines": intervals}
     return Fit(
-        posterior=Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None),
+        posterior=posterior,
         arrays=_arrays(server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
@@ -123,6 +130,30 @@ def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
         moved = _of_movement(model, server)
         return moved if arrived is None or moved.converged is False else arrived
     return arrived
+
+
+def _of_lines(found: Lines, posterior: Posterior) -> dict[str, dict[str, float]]:
+    """Widths and quantiles of the coefficients that are not as wide as q, by the names of `parameters`: slopes on both scales."""
+    rows = posterior.parameters()
+    content = found.content({name: (rows[name]["mean"], rows[name]["sd"]) for name in found.names})
+    for name in [name for name in content if name.startswith("theta_std[")]:
+        own = name.replace("_std", "", 1)
+        factor = rows[own]["sd"] / rows[name]["sd"]
+        content[own] = {key: value * factor for key, value in content[name].items()}
+    return content
+
+
+def _not_normal(found: Lines, content: Mapping[str, Mapping[str, float]]) -> Verdict:
+    """What is said first where the posterior is no normal one."""
+    name, by = found.names[found.worst], float(found.sd[found.worst])
+    own = content.get(name.replace("_std", "", 1), content[name])
+    others = f" and of {len(found.off) - 1} more" if len(found.off) > 1 else ""
+    return Verdict(
+        False,
+        f"the posterior of {name} is about {by:.2f} times as wide as q, which is normal: few rows or events tell of it. Take the "
+        f"90 % interval by its own log-density, {own['q05']:.3g} to {own['q95']:.3g} (lines in summary.json has it{others})",
+        name,
+    )
 
 
 def _of_movement(model: Model, server: Server) -> Verdict:

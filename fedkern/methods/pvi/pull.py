@@ -1,7 +1,8 @@
 """Where a prior decides: coefficients that it moves by more than a part of their own posterior standard deviation.
 
-Near the posterior the log-likelihood is a parabola; without the prior N(b0, 1 / P0) its top would lie by Cov P0 (b - b0) from the
-posterior's mean b. Under a diagonal q this is |b - b0| x prior precision x posterior variance.
+Near the posterior, with mean b and precision P, the log-likelihood is taken for a parabola of precision L = P - P0. Without the
+prior N(b0, 1 / P0) its top lies at b + L^-1 P0 (b - b0). (P^-1 in the place of L^-1 would be one step of Newton's towards it, far
+too short where the prior has much of the information.)
 """
 
 from __future__ import annotations
@@ -17,27 +18,38 @@ from .keys import ModelSection
 Vector = NDArray[np.float64]
 LIMIT = 0.25  # posterior standard deviations
 AIM = 0.1  # to which the advice would bring the largest; what is below is not worth a word
+LEAST = 1e-6  # of the posterior's precision: what rows tell less of has no top
+MOST = 100.0  # a number that is larger is not worth a digit
 
 
-def pulls(q: Gaussian, prior: Gaussian) -> Vector:
-    """(d, d) by how many of coefficient i's posterior standard deviations the prior of coefficient j moves i."""
-    own = np.diag(prior.P) if prior.P.ndim == 2 else prior.P
-    push = own * q.mean - prior.h  # both priors have independent coefficients
-    covariance = np.diag(1 / q.P) if q.diagonal else q.scale_tril @ q.scale_tril.T
-    return np.asarray(covariance * push / q.sd[:, None])
+def pulls(q: Gaussian, prior: Gaussian) -> tuple[Vector, Vector]:
+    """By how many standard deviations the prior of coefficient j moves i, each (d, d): as it is, in the posterior's standard
+    deviations, and what a far weaker prior of the same shape would do times how much weaker it is, in those of the rows alone.
+    """
+    own = np.diag(prior.P) if prior.P.ndim == 2 else prior.P  # all priors here have independent coefficients
+    whole = np.diag(q.P) if q.diagonal else q.P
+    of_rows, root = whole - np.diag(own), np.sqrt(np.diag(whole))
+    values, vectors = np.linalg.eigh(of_rows / np.outer(root, root))
+    values = np.maximum(values, LEAST)
+    covariance = (vectors / values) @ vectors.T / np.outer(root, root)
+    top = q.mean + covariance @ (own * q.mean - prior.h)
+    moves = covariance * (own * q.mean - prior.h) / q.sd[:, None]
+    weaker = covariance * (own * top - prior.h) / np.sqrt(np.diag(covariance))[:, None]
+    return moves, weaker
 
 
 def notes(names: Sequence[str], q: Gaussian, prior: Gaussian, m: ModelSection, intercept: bool) -> list[str]:
     """What a reader should know of it, and what to do; nothing where no coefficient is moved so far."""
-    each = pulls(q, prior)
+    each, weaker = pulls(q, prior)
     total = np.abs(each.sum(axis=1))
     moved = np.flatnonzero(total > LIMIT)
     if not moved.size:
         return []
-    listed = ", ".join(f"{names[i]} ({total[i]:.2g})" for i in moved[np.argsort(-total[moved], kind="stable")])
+    sizes = {int(i): f"{total[i]:.2g}" if total[i] < MOST else f"more than {MOST:g}" for i in moved}
+    listed = ", ".join(f"{names[i]} ({sizes[int(i)]})" for i in moved[np.argsort(-total[moved], kind="stable")])
     first = int(intercept)
-    of_slopes = float(np.abs(each[moved][:, first:].sum(axis=1)).max()) if len(names) > first else 0.0
-    of_intercept = float(np.abs(each[moved, 0]).max()) if intercept else 0.0
+    of_slopes = float(np.abs(weaker[moved][:, first:].sum(axis=1)).max()) if len(names) > first else 0.0
+    of_intercept = float(np.abs(weaker[moved, 0]).max()) if intercept else 0.0
     advice = " and ".join(_advice(of_slopes, of_intercept, m, intercept))
     return [
         f"the prior moves these by so many of their posterior standard deviations: {listed}. Where it is not meant to, {advice}; "

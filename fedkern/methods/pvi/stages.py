@@ -72,7 +72,7 @@ def trained(model: Model) -> Stage:
 
 def weighed(model: Model) -> Stage:
     """After the rounds of an open job: clients' log-likelihoods at draws from the released q."""
-    return Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), "draws": model.weighed_draws})
+    return Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), "draws": model.answers})
 
 
 def left_out() -> Stage:

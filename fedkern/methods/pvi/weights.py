@@ -22,7 +22,7 @@ from ...errors import owned
 from ...jobs.run import Run
 from ...models.expfam import Gaussian, pack, unpack
 from ...models.glm import Rows, log_likelihood, total_log_likelihood
-from ...results import loo
+from ...results import lines, loo
 from ...results.gaussian import Posterior, label
 from ...results.reweighed import reweighed
 from . import stages
@@ -45,31 +45,34 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         question = terms.AskTermsOf(0, q.h, pack(q.P))
     clients = {k: terms.Client(partial(_answer, model, own, k)) for k, own in rows.items()}
     told, clients = run.exchange(stages.weighed(model), lambda: terms.start_of(len(run.names), question), clients)
-    found, spread, notes = None, None, list[str]()
+    found, drawn, spread, notes = None, None, None, list[str]()
     if told is not None:
         notes = [f"no k-hat: client {run.names[k]!r} is not in it, for {why}" for k, why in sorted(told.dropped.items())]
-    if server is not None and told is not None and told.complete and not model.weighed_draws:
+    if server is not None and told is not None and told.complete and not model.answers:
         least = run.config.data.least_rows
         notes = [f"no k-hat: clients may have as few as {least} rows, of which so many numbers would tell too much"]
     elif server is not None and told is not None and told.complete:
         q, prior = pvi.released(server), model.prior
-        theta = _shared(model, q)
-        ratios = summed(in_order(told.replies)) + prior.log_density(theta) - q.log_density(theta)
+        points, likelihood = _shared(model, q), summed(in_order(told.replies))
+        theta, n = points[: model.weighed_draws], model.weighed_draws
+        posterior = likelihood + prior.log_density(points)
         rounding = len(run.names) * 10.0**-DIGITS  # of the answers
         suffix = "_std" if model.encoding.standardised else ""
-        found = reweighed([label(name, suffix) for name in model.encoding.names], theta, ratios, rounding)
-        spread = _spread(model, q, theta, float(np.mean(summed(in_order(told.replies)))))
+        labels = [label(name, suffix) for name in model.encoding.names]
+        found = reweighed(labels, theta, posterior[:n] - q.log_density(theta), rounding)
+        drawn = lines.lines([labels[j] for j in _lined(model, q)], posterior[n:]) if model.lined else None
+        spread = _spread(model, q, theta, float(np.mean(likelihood[:n])))
     if not run.config.output.loo:
-        return Checked(found, None, tuple(notes), spread)
+        return Checked(found, None, tuple(notes), spread, lines=drawn)
     own = {k: loo_sums.Client(_sums(model, rows[k], client.asked, k)) for k, client in clients.items()}
     asks = told is not None and told.asks
     asked, _ = run.exchange(stages.left_out(), lambda: loo_sums.start(len(run.names), asks), own)
     if asked is None:
-        return Checked(found, None, tuple(notes), spread)
+        return Checked(found, None, tuple(notes), spread, lines=drawn)
     if not asked.asks:
-        return Checked(found, None, (*notes, "no leave-one-out sums: a client was lost"), spread)
+        return Checked(found, None, (*notes, "no leave-one-out sums: a client was lost"), spread, lines=drawn)
     content = loo.summary(in_order(asked.replies))
-    return Checked(found, content, (*notes, *loo.notes(content, asked, run.names)), spread)
+    return Checked(found, content, (*notes, *loo.notes(content, asked, run.names)), spread, lines=drawn)
 
 
 def _spread(model: Model, q: Gaussian, theta: Array, mean: float) -> float | None:
@@ -103,15 +106,27 @@ def _posterior(model: Model, q: Gaussian) -> Posterior:
 
 
 def _shared(model: Model, q: Gaussian) -> Array:
-    """(draws, d) at which all clients are asked."""
-    return _posterior(model, q).draws(model.weighed_draws, seed=model.config.job.seed, chain=SHARED)
+    """(answers, d) at which all clients are asked: draws from q, and points on lines through its mean."""
+    drawn = _posterior(model, q).draws(model.weighed_draws, seed=model.config.job.seed, chain=SHARED)
+    if not model.lined:
+        return drawn
+    return np.concatenate([drawn, lines.points(q.mean, _covariance(q), _lined(model, q))])
+
+
+def _lined(model: Model, q: Gaussian) -> list[int]:
+    """Of which coefficients: those of which rows tell least, where not all can be."""
+    return sorted(np.argsort(-q.sd, kind="stable")[: model.lined].tolist())
+
+
+def _covariance(q: Gaussian) -> Array:
+    return np.diag(1 / q.P) if q.diagonal else np.asarray(q.scale_tril @ q.scale_tril.T)
 
 
 def _answer(model: Model, rows: Rows, client: int, asked: Message) -> Array:
     """A client's log-likelihoods."""
     q = _q(model, asked)
     assert q is not None
-    if not model.weighed_draws:  # it is told q for its leave-one-out sums
+    if not model.answers:  # it is told q for its leave-one-out sums
         return np.zeros(0)
     with owned(client):
         return total_log_likelihood(rows, _shared(model, q), model.config.model.family, model.scale)

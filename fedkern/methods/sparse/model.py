@@ -117,6 +117,11 @@ class SparseModel:
         """Whether every column is explained by the others."""
         return self.config.model.kind != "regression"
 
+    @property
+    def has_least_squares(self) -> bool:
+        """Whether a client can fit its rows alone by least squares."""
+        return not self.is_graph and FAMILIES[self.config.model.family].domain is not BINARY
+
     @cached_property
     def coefficients(self) -> sparse.Coefficients:
         """Of a regression."""

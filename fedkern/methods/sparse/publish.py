@@ -195,11 +195,24 @@ def imputed(model: SparseModel, sites: Sequence[Completed]) -> Record:
     }
 
 
-def combined(model: SparseModel, replies: Sequence[site_fits.SiteFit]) -> Record:
-    """The clients' own least-squares fits, and a random-effects meta-analysis of them."""
+def combined(
+    model: SparseModel, replies: Sequence[site_fits.SiteFit], psi: Array | None = None, cells: Mapping[str, Any] | None = None
+) -> Record:
+    """The clients' own least-squares fits, a random-effects meta-analysis of them, and what of it is surely not 0.
+
+    Parameters
+    ----------
+    psi, cells : where columns may be missing: (w, w) their covariance, and what `imputed` found. A slope that goes with a column
+        that its site lacks is left out: it would hold the other's effect
+    """
     b, se = (np.array([getattr(reply, name) for reply in replies]) for name in ("estimate", "error"))
-    both = meta.combine(np.where(se > 0, b, np.nan), np.where(se > 0, se, np.nan))
+    usable = se > 0
+    if psi is not None and cells is not None:
+        there = [[cells[client]["cells_imputed"][e] < cells[client]["rows"] for e in model.effects] for client in model.names]
+        usable &= ~np.array([meta.biased(psi, one) for one in there])
+    both = meta.combine(np.where(usable, b, np.nan), np.where(usable, se, np.nan))
     low, high = both.interval()
+    p_values, level = both.p_values, model.config.output.fdr
     rows = {
         name: {
             "mean": both.mean[j],
@@ -208,6 +221,7 @@ def combined(model: SparseModel, replies: Sequence[site_fits.SiteFit]) -> Record
             "q95": high[j],
             "between_sd": float(np.sqrt(both.tau_sq[j])),
             "i_sq": both.i_sq[j],
+            "p": p_values[j],
             "sites": int(both.sites[j]),
         }
         for j, name in enumerate(model.effects)
@@ -216,7 +230,20 @@ def combined(model: SparseModel, replies: Sequence[site_fits.SiteFit]) -> Record
         name: {e: {"estimate": b[k, j], "se": se[k, j]} for j, e in enumerate(model.effects) if se[k, j] > 0}
         for k, name in enumerate(model.names)
     }
-    return {"pooled": rows, "sites": sites}
+    members = [name for name, chosen in zip(model.effects, selection.benjamini_hochberg(p_values, level)) if chosen]
+    gone = (se > 0) & ~usable
+    content = {"pooled": rows, "sites": sites, "selection": {"fdr": level, "members": members}}
+    left = {client: [model.effects[j] for j in np.flatnonzero(row)] for client, row in zip(model.names, gone) if row.any()}
+    return content | ({"left_out": left} if left else {})
+
+
+def meta_notes(fits: Record) -> list[str]:
+    """Whose own slopes the meta-analysis leaves out."""
+    return [
+        f"meta-analysis: {client} lacks a column that goes with {', '.join(names)}: its own least squares there would hold the "
+        "other's effect, and are left out"
+        for client, names in fits.get("left_out", {}).items()
+    ]
 
 
 def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Streamed) -> Record:
@@ -244,7 +271,8 @@ def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, Any
     large = released.p_large(model.config.output.delta)
     average_large = np.zeros_like(pips) if large is None else large
     delta = model.config.output.delta
-    text = selection.explained(released.names, pips, average_large, level, released.rhat, delta)
+    fitted = model.config.output.site_fits if model.has_least_squares else None
+    text = selection.explained(released.names, pips, average_large, level, released.rhat, delta, fitted)
     out: dict[str, Any] = {"selection": {"fdr": level, "delta": delta, "members": members, "text": text}}
     out["unsettled"] = verdict.doubtful(released.names, released.rhat)
     if isinstance(released, Samples) and released.new_site is not None:
@@ -253,7 +281,19 @@ def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, Any
         out["deviating"] = selection.deviating(released.parameters())
     if model.is_graph:
         out["graph"] = _graph(model, released, level)
+    elif isinstance(released, Samples):
+        out["groups"] = _groups_of_columns(model, released)
     return out
+
+
+def _groups_of_columns(model: SparseModel, released: Samples) -> list[dict[str, Any]]:
+    """Collinear columns, and the probability that one at least of each group is in the slab; of a spline its linear column."""
+    indicators = model.settings.layout.indicators.ravel()
+    own, first = np.unique(indicators, return_index=True)
+    asked = first[own >= 0]
+    effects = released.theta if released.average is None else released.average
+    names = [released.names[j] for j in asked]
+    return selection.groups(names, effects[..., asked], released.inclusion[..., asked])
 
 
 def _groups(model: SparseModel, trace: Any) -> list[chains.Group]:

@@ -56,9 +56,13 @@ def tiles(run: RunFiles) -> list[Tile]:
 def _effects(summary: Record) -> str:
     parameters = summary["parameters"]
     text = f"Selection: {summary['selection']['text']}."
+    groups = [[", ".join(one["names"]), number(one["p_any"]), number(one["largest"])] for one in summary.get("groups", [])]
+    heads = ["hardly told apart", "P(one at least in the slab)", "largest PIP of one"]
+    collinear = table(heads, groups) if groups else ""
     drawn = graphs.effects(parameters, unsure=summary.get("unsettled", ()))
     sites = "Each site's coefficients by its own rows and, through the common part, the others'. Grey intervals hold zero."
-    return figure("Effects", drawn, text, _details(parameters)) + figure("Coefficients of sites", graphs.sites(parameters), sites)
+    effects = figure("Effects", drawn, text, collinear, _details(parameters))
+    return effects + figure("Coefficients of sites", graphs.sites(parameters), sites)
 
 
 def _details(parameters: Mapping[str, Record]) -> str:
@@ -200,13 +204,25 @@ def _deviating(summary: Record) -> str:
 
 
 def _meta(summary: Record) -> str:
-    pooled = summary.get("meta", {}).get("pooled", {})
-    keys = ("mean", "se", "q05", "q95", "between_sd", "i_sq")
-    rows = [[name, *(number(real(row[key])) for key in keys), str(row["sites"])] for name, row in pooled.items()]
+    """Beside the model's own answer, in one table: the two ask different things."""
+    found = summary.get("meta", {})
+    pooled = found.get("pooled", {})
+    keys, own = ("mean", "se", "q05", "q95", "p", "between_sd", "i_sq"), summary["parameters"]
+    chosen = [set(one["selection"]["members"]) if one else set() for one in (found, summary)]
+    rows = [
+        [
+            *(name, *(number(real(row[key])) for key in keys), str(row["sites"])),
+            *("yes" if name in one else "" for one in chosen),
+            _cell(own.get(f"theta_std[{name}]", own.get(f"theta[{name}]", {})).get("pip")),
+        ]
+        for name, row in pooled.items()
+    ]
+    level = number(summary["selection"]["fdr"])
     text = "Each client's least squares, combined by random effects: Paule and Mandel's variance between clients, "
-    text += "Hartung and Knapp's intervals; on the data's scale."
-    heads = ["coefficient", "mean", "standard error", "5 %", "95 %", "sd between clients", "I²", "clients"]
-    return section("Separate fits", text, table(heads, rows)) if rows else ""
+    text += f"Hartung and Knapp's intervals; on the data's scale. Its set is Benjamini and Hochberg's at {level}: averages that "
+    text += "are surely not 0. The model's set asks for more: values that are clearly larger than the spike."
+    heads = ["coefficient", "mean", "standard error", "5 %", "95 %", "p", "sd between clients", "I²", "clients"]
+    return section("Separate fits", text, table([*heads, "in its set", "in the model's", "PIP"], rows)) if rows else ""
 
 
 def _sensitivity(summary: Record) -> str:

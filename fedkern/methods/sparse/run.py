@@ -214,7 +214,12 @@ def _site_fits(run: Run[Config], data: Data) -> Record | None:
     each = {k: own.values for k, own in data.columns.items()}
     clients = {k: site_fits.Client(*meta.least_squares(v[:, :w], v[:, w])) for k, v in each.items()}
     server, _ = run.exchange(stages.fitted(model), lambda: site_fits.start(len(model.names)), clients)
-    return None if server is None else publish.combined(model, [server.replies[k] for k in range(len(model.names))])
+    if server is None:
+        return None
+    psi = data.scales.psi[:w, :w] if model.imputes and data.scales.psi is not None else None
+    found = publish.combined(model, list(in_order(server.replies)), psi, data.imputed)
+    run.hooks.notes += publish.meta_notes(found)
+    return found
 
 
 def _line(server: gibbs.Server | gibbs_pooled.Server, due: bool) -> Line | None:

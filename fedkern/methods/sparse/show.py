@@ -31,6 +31,12 @@ def lines(content: Record, why: str) -> Iterator[str]:
     if "loo" in content:
         found = content["loo"]
         yield f"rows without themselves: elpd {found['elpd']:.1f} (standard error {found['se']:.1f}), p_loo {found['p_loo']:.1f}"
+    if "meta" in content:
+        found = content["meta"]["selection"]
+        yield (
+            f"meta-analysis of the clients' own fits (Benjamini and Hochberg, {found['fdr']:g}): "
+            f"{', '.join(found['members'][:SHOWN]) or 'none'}"
+        )
     yield from _imputed(content.get("imputed", {}))
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all; no privacy is claimed, and rows can be told where they are few"
@@ -57,6 +63,11 @@ def _found(content: Record) -> Iterator[str]:
     members = [marked(name, unsure) for name in chosen["members"][:SHOWN]]
     yield f"in the slab (false discovery rate {chosen['fdr']:g}): {', '.join(members) or 'none'}"
     yield f"  {chosen['text']}"
+    for group in content.get("groups", [])[:SHOWN]:
+        yield (
+            f"  hardly told apart: {', '.join(group['names'])}: P(one of them at least in the slab) = {group['p_any']:.2f}, "
+            f"of one alone at most {group['largest']:.2f}"
+        )
     yield from _deviating(content.get("deviating", []), chosen["delta"])
     if unsure:
         yield LEGEND

@@ -360,6 +360,26 @@ def test_what_a_note_on_the_prior_advises_ends_in_the_answer_of_the_rows(family:
         assert result.summary["parameters"][name]["mean"] == pytest.approx(value, abs=0.3 * own)
 
 
+def test_the_prior_pulls_as_far_as_the_rows_alone_are_away() -> None:
+    """Of age and its square a weak prior has much of the information: one step of Newton's would say a sixth of it."""
+    random = np.random.default_rng(1)
+    age = random.normal(60, 12, 1200)
+    X = np.column_stack([age, age**2, random.normal(125, 10, 1200)])
+    y = (random.random(1200) < 1 / (1 + np.exp(2 - 0.004 * (age - 60) ** 2 + 0.5))).astype(float)
+    result = fitted(shared(X, y), family="bernoulli")
+    found = result.summary["parameters"]
+    flat, _ = least_squares((X - X.mean(axis=0)) / X.std(axis=0), y, "bernoulli")
+    (note,) = (note for note in result.summary["notes"] if "the prior moves these" in note)
+    said = {name: float(size) for name, size in re.findall(r"(theta\S*\[x\d\]|x\d) \(([\d.]+)\)", note)}
+    for name, value in (("x1", flat[1]), ("x2", flat[2])):
+        own = found[f"theta_std[{name}]"]
+        (size,) = (size for key, size in said.items() if name in key)
+        assert size == pytest.approx(abs(value - own["mean"]) / own["sd"], rel=0.15)
+    (precision,) = re.findall(r"model.prior_precision = 1 to ([.\de-]+)", note)
+    weaker = fitted(shared(X, y), family="bernoulli", prior_precision=float(precision))
+    assert "the prior moves" not in str(weaker.summary["notes"])
+
+
 def test_private_jobs_keep_their_prior() -> None:
     private = {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0, "noise_multiplier": 2.0, "sampling_rate": 0.1}
     kept: Any = parse({"data": {"builtin": "breast-cancer"}, "privacy": private})

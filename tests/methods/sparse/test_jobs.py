@@ -208,6 +208,9 @@ def test_other_priors_and_leaving_a_site_out(tmp_path: Path) -> None:
     meta = result.summary["meta"]
     assert meta["pooled"]["x1"]["sites"] == 3
     assert meta["sites"]["client-01"]["x1"]["se"] > 0
+    strongest = min(meta["pooled"], key=lambda name: meta["pooled"][name]["p"])
+    assert meta["selection"]["fdr"] == 0.1
+    assert set(meta["selection"]["members"]) >= ({strongest} if meta["pooled"][strongest]["p"] < 0.01 else set())
 
 
 def csv(path: Path, names: str, rows: Any) -> None:

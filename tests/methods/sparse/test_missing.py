@@ -169,3 +169,16 @@ def test_ranks_do_not_change_a_bit_where_values_are_missing(tmp_path: Path) -> N
     here = fedkern.run(tables)
     assert summary["digest"] == here.digest
     assert summary["imputed"] == here.summary["imputed"]
+
+
+def test_the_meta_analysis_leaves_out_the_slopes_of_a_site_that_lacks_a_column(tmp_path: Path) -> None:
+    """The site without a gives b the effect of a too (.7 + .5 x .6 = 1): the average without it is .7."""
+    tables = job(tmp_path / "data", lacking(sites(2000, 3), "a column at one site"), 12, missing="impute")
+    tables["algorithm"]["burn_in"] = 4
+    result = fedkern.run(tables, output={"site_fits": True})
+    found = result.summary["meta"]
+    assert found["sites"]["site-1"]["b"]["estimate"] == pytest.approx(1.0, abs=0.1)
+    assert found["pooled"]["b"]["mean"] == pytest.approx(0.7, abs=0.06)
+    assert found["pooled"]["b"]["sites"] == 2
+    assert found["left_out"] == {"site-1": ["b"]}
+    assert any("site-1 lacks a column that goes with b" in note for note in result.summary["notes"])
