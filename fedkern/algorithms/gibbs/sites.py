@@ -19,6 +19,7 @@ from ...kernels import homes, rng, sem, shrinkage
 from ...kernels.bound import Bound
 from ...kernels.homes import HOST, Home
 from . import locations
+from .covariates import Covariates
 from .settings import Settings
 
 Array = NDArray[np.float64]
@@ -403,46 +404,54 @@ class Logistic:
 
 @dataclass(frozen=True)
 class Imputed:
-    """A regression whose rows lack covariates (NaN in X), which are N(mean, psi) (section 11).
+    """A regression whose rows lack covariates (section 11).
 
     Attributes
     ----------
-    X, y : (n, p), (n,) about the site's centre where there is an intercept
-    psi : (p, p) covariance that all sites have in common
-    mean : (p,) of X; None is 0
+    covariates, y : rows, and (n,) the response, about the site's centre where there is an intercept
+    mean : (p,) where the mean of rows starts; None is 0
     """
 
-    X: Array
+    covariates: Covariates
     y: Array
-    psi: Array
     mean: Array | None = None
     intercept: bool = True
     n_threads: int = 1
     own: tuple[str, ...] = ("sigma_sq", "alpha")
 
     @cached_property
-    def _patterns(self) -> shrinkage.Patterns:
-        return shrinkage.missing_patterns(self.X, self.psi, self.mean)
+    def _none(self) -> shrinkage.Patterns:
+        """No gap: the kernel draws everything but values."""
+        return shrinkage.missing_patterns(np.zeros_like(self.covariates.X), self.covariates.common)
 
     def start(self, settings: Settings) -> State:
         c = settings.chains
-        filled = np.where(np.isnan(self.X), 0.0 if self.mean is None else self.mean, self.X)
+        rows = self.covariates.start(c, self.mean)
+        filled = rows["completed"][0]
         d = _apart(_ridge(filled.T @ filled, filled.T @ self.y), c)[:, None, :]
-        return {
+        return rows | {
             "deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((c, 1)), "alpha": np.zeros((c, 1)),
-            "completed": np.repeat(filled[None], c, axis=0),
         }  # fmt: skip
 
     def sweeps(
         self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
     ) -> tuple[State, Events]:
-        d, lambda_sq, sigma_sq, alpha, completed, events = shrinkage.imputed_sweeps(
-            self.X, self.y, self.psi, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0],
-            state["sigma_sq"][:, 0], state["alpha"][:, 0], state["completed"], slab=settings.prior.slab, patterns=self._patterns,
-            intercept=self.intercept, n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
-        )  # fmt: skip
-        one = {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq, "alpha": alpha}
-        return {name: value[:, None] for name, value in one.items()} | {"completed": completed}, events
+        state, events = dict(state), np.zeros((len(theta), 4), np.int64)
+        once: Scales = {**_horseshoe(settings), "n_sweeps": 1}
+        for step in range(counter["step"], counter["step"] + settings.local_sweeps):
+            at: Counter = {**counter, "step": step}
+            d, lambda_sq, sigma_sq, alpha, _, happened = shrinkage.imputed_sweeps(
+                self.covariates.X, self.y, self.covariates.common, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0],
+                state["lambda_sq"][:, 0], state["sigma_sq"][:, 0], state["alpha"][:, 0], state["completed"],
+                slab=settings.prior.slab, patterns=self._none, intercept=self.intercept, n_threads=self.n_threads,
+                **once, **_error(settings), **at,
+            )  # fmt: skip
+            one = {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq, "alpha": alpha}
+            state |= {name: value[:, None] for name, value in one.items()}
+            residual, variance = self.y - state["alpha"], np.broadcast_to(state["sigma_sq"], (len(theta), len(self.y)))
+            state |= self.covariates.drawn(state, theta[:, 0] + d, residual, variance, **at)
+            events += happened
+        return state, events
 
     def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
         """Given the completed rows and alpha."""

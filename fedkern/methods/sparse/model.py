@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges.scales import centred
 from ...algorithms.exchanges.values import counted
+from ...algorithms.gibbs.covariates import Covariates, rows_for_law
 from ...algorithms.gibbs.settings import Layout, Prior, Settings
 from ...algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, Site, StructuralEquations
 from ...data.design import Design
@@ -362,8 +363,9 @@ class SparseModel:
         values = (columns.values - means if intercept else columns.values) / agreed.each
         mean = None if intercept else means[:w] / agreed.each[:w]
         assert agreed.psi is not None
-        psi = agreed.psi[:w, :w]
-        return Imputed(values[:, :w], values[:, w], psi, mean, intercept=intercept, n_threads=n_threads)
+        X, alone = np.ascontiguousarray(values[:, :w]), len(self.names) == 1
+        covariates = Covariates(X, np.ascontiguousarray(agreed.psi[:w, :w]), 1.0 if alone else rows_for_law(X))
+        return Imputed(covariates, np.ascontiguousarray(values[:, w]), mean, intercept=intercept, n_threads=n_threads)
 
     def factors(self, scales: Array) -> Array:
         """(P,) from the standardised scale of a coefficient to the data's."""
