@@ -218,6 +218,67 @@ class Regression:
 
 
 @dataclass(frozen=True)
+class Student:
+    """A regression with Student's t for errors: e = sigma z / sqrt(w), z normal, w ~ Gamma(nu/2, nu/2) (section 11).
+
+    Given the rows' weights w it is the normal regression of weighted rows. Each sweep draws them anew from the residuals: nobody
+    keeps them.
+
+    Attributes
+    ----------
+    X, y : (n, p), (n,) rows, about the site's means where there is an intercept
+    degrees : nu
+    """
+
+    X: Array
+    y: Array
+    degrees: float
+    intercept: bool = True
+    n_threads: int = 1
+    own: tuple[str, ...] = ("sigma_sq", "alpha")
+
+    def start(self, settings: Settings) -> State:
+        c = settings.chains
+        d = _apart(_ridge(self.X.T @ self.X, self.X.T @ self.y), c)[:, None, :]
+        return {"deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((c, 1)), "alpha": np.zeros((c, 1))}
+
+    def sweeps(
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
+    ) -> tuple[State, Events]:
+        new, events = {name: value.copy() for name, value in state.items()}, np.zeros((len(theta), 4), np.int64)
+        once: Scales = {**_horseshoe(settings), "n_sweeps": 1}
+        each_y = np.broadcast_to(self.y, (len(theta), len(self.X)))
+        for step in range(counter["step"], counter["step"] + settings.local_sweeps):
+            at: Counter = {**counter, "step": step}
+            for c, (weights, y) in enumerate(zip(self.weights(new, theta, **at), each_y)):
+                share = weights / weights.sum() if self.intercept else np.zeros_like(weights)
+                middle, centre, root = share @ self.X, float(share @ y), np.sqrt(weights)
+                f = Factor.of(root[:, None] * (self.X - middle), root * (y - centre), intercept=False)
+                d, lambda_sq, sigma_sq, happened = shrinkage.local_sweeps(
+                    f.R, f.q, f.rss, f.n - self.intercept, theta[c], tau_sq[c], new["deviation"][c], new["lambda_sq"][c],
+                    new["sigma_sq"][c], draw=settings.draw, slab=settings.prior.slab, gram=f.gram, chain=c,
+                    n_threads=self.n_threads, **once, **_error(settings), **at,
+                )  # fmt: skip
+                new["deviation"][c], new["lambda_sq"][c], new["sigma_sq"][c] = d, lambda_sq, sigma_sq
+                events[c] += happened[0]
+                if self.intercept:  # integrated out above, but the next weights are drawn given it
+                    key = rng.key(at["seed"], "augmentation", (1 << 32) + c)
+                    z = float(rng.normal(1, key=key, client=at["client"], step=step)[0])
+                    sd = np.sqrt(float(sigma_sq[0]) / weights.sum())
+                    new["alpha"][c] = centre - middle @ (theta[c, 0] + d[0]) + sd * z
+        return new, events
+
+    def weights(self, state: Mapping[str, Array], theta: Array, **counter: Unpack[Counter]) -> Array:
+        """(c, n) weights of rows given their residuals r: Gamma((nu + 1)/2, rate (nu + r^2/sigma^2)/2)."""
+        slopes, nu = (theta + state["deviation"])[:, 0], self.degrees
+        square = (self.y - state["alpha"] - slopes @ self.X.T) ** 2 / state["sigma_sq"]
+        keys = [rng.key(counter["seed"], "augmentation", c) for c in range(len(theta))]
+        client, step = counter["client"], counter["step"]
+        drawn = [rng.gamma((nu + 1) / 2, n=len(self.X), key=key, client=client, step=step) for key in keys]
+        return np.stack(drawn) / ((nu + square) / 2)
+
+
+@dataclass(frozen=True)
 class MarkovRandomField:
     """p regressions, each column on all others, from one triangular factor of centred Y (section 8)."""
 

@@ -13,7 +13,16 @@ from ...algorithms.exchanges.scales import centred
 from ...algorithms.exchanges.values import counted
 from ...algorithms.gibbs.covariates import Covariates, rows_for_law
 from ...algorithms.gibbs.settings import Layout, Prior, Settings
-from ...algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, Site, StructuralEquations
+from ...algorithms.gibbs.sites import (
+    Factor,
+    Imputed,
+    Logistic,
+    MarkovRandomField,
+    Regression,
+    Site,
+    StructuralEquations,
+    Student,
+)
 from ...data.design import Design
 from ...errors import JobError, OwnFault
 from ...jobs.devices import Load
@@ -24,7 +33,7 @@ from ...models import sparse
 from ...models.encoding import Encoding
 from ...models.incomplete import Completed, completed
 from . import moving
-from .keys import Config
+from .keys import DEGREES, Config
 
 Array = NDArray[np.float64]
 FEWEST = 64  # regressions, or chains, at a time that a card is worth
@@ -147,6 +156,16 @@ class SparseModel:
             return self.nodes
         response = (str(self.encoding.response),) if self.scales_response else ()
         return self.coefficients.names + response
+
+    @property
+    def is_student(self) -> bool:
+        """Whether errors are Student's t."""
+        return self.config.model.errors == "student"
+
+    @property
+    def degrees(self) -> float:
+        """Of freedom of Student errors."""
+        return self.config.model.degrees or DEGREES
 
     @property
     def imputes(self) -> bool:
@@ -355,6 +374,9 @@ class SparseModel:
         if FAMILIES[model.family].domain is BINARY:
             # Once more, for far from zero the first mean is rounded, and the chains make the difference grow.
             return Logistic(centred(X) if model.intercept else X, y, intercept=model.intercept, n_threads=n_threads)
+        if self.is_student:
+            X, y = (centred(X), centred(y[:, None])[:, 0]) if model.intercept else (X, y)
+            return Student(np.ascontiguousarray(X), y / scales[w], self.degrees, model.intercept, n_threads)
         return Regression(Factor.of(X, y / scales[w], intercept=model.intercept), n_threads, home)
 
     def _imputed(self, columns: Columns, agreed: Scales, n_threads: int) -> Imputed:
