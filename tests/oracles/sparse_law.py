@@ -7,7 +7,10 @@ are missing: they are simulated given the values in the gaps.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
+from scipy.special import expit
 
 from fedkern.algorithms.gibbs import sites
 from fedkern.algorithms.gibbs.covariates import Covariates
@@ -75,7 +78,8 @@ class OwnLaw(Imputed):
         new, _ = self.site(k, y).sweeps(settings, own, state.theta[:, None], state.tau_sq[:, None], **at)
         completed = np.pad(new["completed"], ((0, 0), (0, max(self.n) - self.n[k]), (0, 0)))
         law = new["mean"], new["precision"]
-        return new["deviation"][:, 0], new["lambda_sq"][:, 0], new["sigma_sq"][:, 0], new["alpha"][:, 0], *law, completed
+        sigma_sq = new["sigma_sq"][:, 0]
+        return new["deviation"][:, 0], new["lambda_sq"][:, 0], sigma_sq, new["alpha"][:, 0], *law, completed
 
     def local_functions(self, state, data):
         log_sigma, precision = np.log(state.local[0]), state.local[3]
@@ -107,6 +111,62 @@ class OwnLaw(Imputed):
         }
 
 
+class OwnLawLogistic(OwnLaw):
+    """The same with 0 and 1 for responses, and intercepts from N(0, 10^2).
+
+    The mean of rows wanders off, and with it the law of y, which is compared with its own expectation only.
+    """
+
+    kind = sites.LogisticImputed
+
+    def prior_local(self, rng, n):
+        _, *rest = super().prior_local(rng, n)
+        rest[0] = 10.0 * rng.standard_normal((self.m, n)) * self.intercept
+        return tuple(rest)
+
+    def simulate(self, rng, state):
+        flat = replace(state, local=(np.zeros_like(state.local[0]), *state.local))
+        rows = [X for _, X in super().simulate(rng, flat)]
+        return [((rng.random(z.shape) < expit(z)) * 1.0, X) for z, X in zip(self.linear(state, rows), rows)]
+
+    def linear(self, state, rows):
+        pairs = zip(rows, state.coefficients(), state.local[0])
+        return [np.einsum("cnp,cp->cn", X, theta) + alpha[:, None] for X, theta, alpha in pairs]
+
+    def site(self, k, y):
+        return self.kind(Covariates(self.X[k], self.Psi, self.rows), y, intercept=self.intercept)
+
+    def client(self, k, state, data, number):
+        filled = (np.zeros_like(state.local[0]), *state.local)
+        d, lambda_sq, _, *rest = super().client(k, replace(state, local=filled), data, number)
+        return d, lambda_sq, *rest
+
+    def local_functions(self, state, data):
+        filled = replace(state, local=(np.ones_like(state.local[0]), *state.local))
+        every = super().local_functions(filled, data).items()
+        of_rows = {name: values for name, values in every if "sigma" not in name and "r^2" not in name and " r" not in name}
+        alpha, out = state.local[0], {"tanh theta_k": np.tanh(state.coefficients()).mean(axis=(0, 2))}
+        residual, rows = [], []
+        for k, (y, seen) in enumerate(data):
+            X = np.where(np.isnan(self.X[k]), state.local[3][k][:, : self.n[k]], seen)
+            z = np.einsum("cnp,cp->cn", X, state.coefficients()[k]) + alpha[k][:, None]
+            residual.append(y - expit(z))
+            rows.append(np.tanh(X - state.local[1][k][:, None]))
+        r, x = np.concatenate(residual, axis=1), np.concatenate(rows, axis=1)
+        return (
+            of_rows
+            | out
+            | {
+                "alpha": alpha.mean(axis=0) / 10,
+                "alpha^2": (alpha**2).mean(axis=0) / 100,
+                "residual": r.mean(axis=1),
+                "residual tanh x": (r[..., None] * x).mean(axis=(1, 2)),
+                "residual tanh x tanh theta_k": (r[:, : self.n[0], None] * x[:, : self.n[0]]).mean(axis=1)[:, 0]
+                * np.tanh(state.coefficients()[0][:, 0]),
+            }
+        )
+
+
 # ---- Planted faults.
 
 
@@ -131,3 +191,17 @@ class MeanKnown(OwnLaw):
     def client(self, k, state, data, number):
         *rest, _, precision, completed = super().client(k, state, data, number)
         return *rest, 0.5 * state.local[2][k] + 0.5 * completed[:, : self.n[k]].mean(axis=1), precision, completed
+
+
+@dataclass(frozen=True)
+class _ResponseIgnored(sites.LogisticImputed):
+    def sweeps(self, settings, state, theta, tau_sq, **counter):
+        """Values from the others of their row, without the response."""
+        new, events = super().sweeps(settings, state, theta, tau_sq, **counter)
+        c, n = len(theta), len(self.covariates.X)
+        none, huge = np.zeros((c, n)), np.full((c, n), 1e12)
+        return new | self.covariates.drawn(new, none[:, : theta.shape[2]], none, huge, **counter), events
+
+
+class LogisticResponseIgnored(OwnLawLogistic):
+    kind = _ResponseIgnored

@@ -10,7 +10,7 @@ import pytest
 
 from oracles.geweke import BOUND, ROUNDS, joint_test, worst
 from oracles.sparse_joint import Imputed, Logistic
-from oracles.sparse_law import FixedLaw, MeanKnown, OwnLaw, RowsTwice
+from oracles.sparse_law import FixedLaw, LogisticResponseIgnored, MeanKnown, OwnLaw, OwnLawLogistic, RowsTwice
 from oracles.sparse_student import StudentErrors, WeightsTooSmall
 
 SHORT = {"chains": 500, "steps": 60, "draws": 100_000}
@@ -90,17 +90,25 @@ def test_negative_control_imputation_that_ignores_the_response_is_seen(seed):
 
 # ---- Rows whose mean and covariance are drawn at each site.
 
-LAWS = {"law drawn": {}, "no intercept": {"intercept": False}, "two sweeps, slab": {"n_sweeps": 2, "slab": 0.7}}
+LAWS = {
+    "law drawn": (OwnLaw, {}),
+    "no intercept": (OwnLaw, {"intercept": False}),
+    "two sweeps, slab": (OwnLaw, {"n_sweeps": 2, "slab": 0.7}),
+    "logistic": (OwnLawLogistic, {}),
+    "logistic, two sweeps, no intercept": (OwnLawLogistic, {"n_sweeps": 2, "intercept": False}),
+}
 
 
-def test_rows_whose_law_is_drawn(seed):
-    z = joint_test(OwnLaw(), seed, rounds=2, **FEW)
+@pytest.mark.parametrize("model", [OwnLaw, OwnLawLogistic])
+def test_rows_whose_law_is_drawn(model, seed):
+    z = joint_test(model(), seed, rounds=2, **FEW)
     assert worst(z)[0] < BOUND, z
 
 
-def test_negative_control_a_law_with_the_prior_counted_twice_is_seen(seed):
-    z = joint_test(RowsTwice(), seed, rounds=2, **FEW)
-    assert worst(z)[0] > 2 * BOUND, z
+@pytest.mark.parametrize("fault", [RowsTwice, LogisticResponseIgnored])
+def test_negative_control_a_law_that_is_drawn_wrongly_is_seen(fault, seed):
+    z = joint_test(fault(), seed, rounds=2, **FEW)
+    assert worst(z)[0] > 1.5 * BOUND, z
 
 
 @pytest.mark.nightly
@@ -108,7 +116,8 @@ def test_negative_control_a_law_with_the_prior_counted_twice_is_seen(seed):
 @pytest.mark.parametrize("rounds", [1, 2])
 @pytest.mark.parametrize("name", LAWS)
 def test_rows_whose_law_is_drawn_closely(name, rounds, seed):
-    z = joint_test(OwnLaw(**LAWS[name]), seed, rounds=rounds, **SHORT)
+    model, options = LAWS[name]
+    z = joint_test(model(**options), seed, rounds=rounds, **SHORT)
     assert worst(z)[0] < BOUND, z
 
 

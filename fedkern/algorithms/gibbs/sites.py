@@ -454,13 +454,76 @@ class Logistic:
         """Given omega, drawn anew from the coefficients as they are, and alpha: H = X' Omega X, h = X'(y - 1/2 - omega z)."""
         d, alpha = state["deviation"][:, 0], state["alpha"][:, 0]
         z = (at.theta + d) @ self.X.T + alpha[:, None]
-        # Streams beside those of the sweeps' own omega, which are those of the chains' numbers.
-        keys = [rng.key(counter["seed"], "augmentation", (1 << 32) + c) for c in range(len(z))]
-        client, step = counter["client"], counter["step"]
-        omega = np.stack([rng.polya_gamma(row, key=key, client=client, step=step) for row, key in zip(z, keys)])
+        omega = _omega(z, OF_MOVES, **counter)
         X = self.X[:, at.columns]
         score = (self.y - 0.5 - omega * z) @ X
         return at.carried(np.matmul(X.T, omega[:, :, None] * X), score, d)
+
+
+@dataclass(frozen=True)
+class LogisticImputed:
+    """A logistic regression whose rows lack covariates (section 11): (y - 1/2) / omega is N(alpha + x theta_k, 1/omega).
+
+    Attributes are those of `Imputed`, but y is 0 or 1.
+    """
+
+    covariates: Covariates
+    y: Array
+    mean: Array | None = None
+    intercept: bool = True
+    n_threads: int = 1
+    own: tuple[str, ...] = ("alpha",)
+
+    def start(self, settings: Settings) -> State:
+        c, p = settings.chains, self.covariates.X.shape[1]
+        d = _off_zero(np.zeros((c, 1, p)))
+        own = {"deviation": d, "lambda_sq": np.ones_like(d), "alpha": np.zeros((c, 1))}
+        return own | self.covariates.start(c, self.mean)
+
+    def sweeps(
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
+    ) -> tuple[State, Events]:
+        c, n = len(theta), self.covariates.X.shape[0]
+        new, events = {name: value.copy() for name, value in state.items()}, np.zeros((c, 4), np.int64)
+        once: Scales = {**_horseshoe(settings), "n_sweeps": 1}
+        y = np.broadcast_to(self.y, (c, n))
+        for step in range(counter["step"], counter["step"] + settings.local_sweeps):
+            at: Counter = {**counter, "step": step}
+            for k in range(c):  # each chain has rows of its own
+                d, lambda_sq, alpha, happened = shrinkage.logistic_sweeps(
+                    new["completed"][k], y[k], theta[k], tau_sq[k], new["deviation"][k], new["lambda_sq"][k], new["alpha"][k],
+                    intercept=self.intercept, slab=settings.prior.slab, chain=k, n_threads=self.n_threads, **once, **at,
+                )  # fmt: skip
+                new["deviation"][k], new["lambda_sq"][k], new["alpha"][k] = d, lambda_sq, alpha
+                events[k] += happened[0]
+            slopes = (theta + new["deviation"])[:, 0]
+            omega = _omega(self._predictor(new, slopes), OF_VALUES, **at)
+            new |= self.covariates.drawn(new, slopes, (y - 0.5) / omega - new["alpha"], 1 / omega, **at)
+        return new, events
+
+    def _predictor(self, state: Mapping[str, Array], slopes: Array) -> Array:
+        """(c, n)."""
+        fitted: Array = np.matmul(state["completed"], slopes[:, :, None])[:, :, 0]
+        return fitted + state["alpha"]
+
+    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+        """Given the completed rows, and omega as a logistic site draws it."""
+        d = state["deviation"][:, 0]
+        z = self._predictor(state, at.theta + d)
+        omega, X = _omega(z, OF_MOVES, **counter), state["completed"][:, :, at.columns]
+        score = np.matmul((self.y - 0.5 - omega * z)[:, None, :], X)[:, 0]
+        return at.carried(np.matmul(X.swapaxes(1, 2), omega[:, :, None] * X), score, d)
+
+
+# Added to a chain's number: streams of omega beside those of the sweeps' own, which are those of the chains' numbers.
+OF_MOVES, OF_VALUES = 1 << 32, 2 << 32
+
+
+def _omega(z: Array, first: int, **counter: Unpack[Counter]) -> Array:
+    """(c, n) Polya-Gamma variables given the predictor z."""
+    keys = [rng.key(counter["seed"], "augmentation", first + c) for c in range(len(z))]
+    client, step = counter["client"], counter["step"]
+    return np.stack([rng.polya_gamma(row, key=key, client=client, step=step) for row, key in zip(z, keys)])
 
 
 @dataclass(frozen=True)

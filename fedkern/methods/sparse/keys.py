@@ -233,8 +233,6 @@ def _model(config: Config) -> Iterator[str]:
         yield 'model.slab does not exist with kind = "sem"; remove it'
     if model.rho == "shared" and model.kind != "mrf":
         yield 'model.rho = "shared" is for kind = "mrf"; remove it'
-    if not real and model.missing == "impute":
-        yield 'model.missing = "impute" needs family = "gaussian"'
     yield from _errors(config)
     if config.output.site_fits and (model.kind != "regression" or not real):
         yield 'output.site_fits are least-squares fits of kind = "regression" with family = "gaussian"; remove the key'

@@ -17,6 +17,7 @@ from ...algorithms.gibbs.sites import (
     Factor,
     Imputed,
     Logistic,
+    LogisticImputed,
     MarkovRandomField,
     Regression,
     Site,
@@ -245,7 +246,8 @@ class SparseModel:
                 f"client {client!r}: {which} has no value here, and model.intercept = false would need to know its mean; take "
                 "model.intercept = true, or put the column into data.ignore"
             )
-        return Columns(values, completed(values))
+        whole = completed(values)  # of the response too, on which may depend what is missing
+        return Columns(values, whole if self.scales_response else whole.without_last())
 
     def constants(self, values: Array) -> list[str]:
         """Notes for the client on columns that are constant, or twice the same, in its own rows."""
@@ -287,10 +289,9 @@ class SparseModel:
         response = str(self.encoding.response)
         if not self.scales_response or response not in two[-1:]:
             return []
-        impute = "; missing values of covariates are then for the clients to fill" if self.imputes else ""
         return [
             f'{response} has no more than two different values at any client, and family = "gaussian" takes it for continuous: '
-            f'a yes/no response is family = "bernoulli", with data.positive where it is a text{impute}'
+            f'a yes/no response is family = "bernoulli", with data.positive where it is a text'
         ]
 
     def refuse_constants(self, values: Array) -> None:
@@ -379,15 +380,18 @@ class SparseModel:
             return Student(np.ascontiguousarray(X), y / scales[w], self.degrees, model.intercept, n_threads)
         return Regression(Factor.of(X, y / scales[w], intercept=model.intercept), n_threads, home)
 
-    def _imputed(self, columns: Columns, agreed: Scales, n_threads: int) -> Imputed:
+    def _imputed(self, columns: Columns, agreed: Scales, n_threads: int) -> Imputed | LogisticImputed:
         """About the site's mean by EM where there is an intercept; without one that mean is the law's of what is missing."""
         w, intercept, means = self.coefficients.size, self.config.model.intercept, columns.means
-        values = (columns.values - means if intercept else columns.values) / agreed.each
+        own = columns.values[:, : len(means)]
+        values = (own - means if intercept else own) / agreed.each
         mean = None if intercept else means[:w] / agreed.each[:w]
         assert agreed.psi is not None
         X, alone = np.ascontiguousarray(values[:, :w]), len(self.names) == 1
         covariates = Covariates(X, np.ascontiguousarray(agreed.psi[:w, :w]), 1.0 if alone else rows_for_law(X))
-        return Imputed(covariates, np.ascontiguousarray(values[:, w]), mean, intercept=intercept, n_threads=n_threads)
+        if not self.scales_response:
+            return LogisticImputed(covariates, np.ascontiguousarray(columns.values[:, w]), mean, intercept, n_threads)
+        return Imputed(covariates, np.ascontiguousarray(values[:, w]), mean, intercept, n_threads)
 
     def factors(self, scales: Array) -> Array:
         """(P,) from the standardised scale of a coefficient to the data's."""
