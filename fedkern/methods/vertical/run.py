@@ -21,8 +21,7 @@ from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import measuring
-from ...kernels import rng
-from . import budget, langevin, own, publish, stages
+from . import budget, langevin, own, parts, publish, stages
 from .keys import Config
 from .model import VerticalModel
 from .rows import (
@@ -42,8 +41,6 @@ from .rows import (
 )
 
 Client = vertical.Client | soul.Client
-
-DRAWS = 400  # of coefficients, for predictions whose moments are not known exactly
 
 
 @dataclass(frozen=True)
@@ -228,11 +225,8 @@ def _prepared(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -
         if isinstance(client, soul.Client):
             prepared[k] = predictions.Client(*langevin.predicted(client, predictor))
             continue
-        normals = rng.normal(DRAWS * predictor.n_theta, key=rng.key(model.config.job.seed, "posterior"), client=k)
-        mean, variance = client.site.predicted(client.released, predictor, normals.reshape(DRAWS, -1))
-        f = model.factor
-        z = f * client.site.mean_z(client.released, client.extra) if model.config.output.missing_party else None
-        prepared[k] = predictions.Client(f * mean, f**2 * variance, z)
+        z = model.factor * client.site.mean_z(client.released, client.extra) if model.config.output.missing_party else None
+        prepared[k] = predictions.Client(*parts.moments(model, k, client, predictor), z)
     return prepared
 
 
@@ -242,9 +236,7 @@ def _columns(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) ->
     for k, client in clients.items():
         assert not isinstance(client, soul.Client)
         predictor, X = model.predictor(k, rows.columns[k], rows.train), rows.columns[k].X
-        normals = rng.normal(DRAWS * predictor.n_theta, key=rng.key(model.config.job.seed, "posterior"), client=k)
-        g, variance = client.site.predicted(client.released, predictor, normals.reshape(DRAWS, -1))
-        g, variance = model.factor * g, model.factor**2 * variance
+        g, variance = parts.moments(model, k, client, predictor)
         centre = X[rows.train].mean(axis=0)
         out[k] = missing.Client(X[rows.train] - centre, X[rows.predicted] - centre, g, float(variance.mean()))
     return out
