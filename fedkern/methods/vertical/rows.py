@@ -18,11 +18,11 @@ from ...data.faults import HINT, told, who
 from ...data.header import unfit
 from ...data.table import Table
 from ...errors import JobError, OwnFault, owned
-from ...jobs import incomplete
+from ...jobs import holders, incomplete
 from ...jobs.parties import Parties, from_files, named, there
 from ...kernels import rng
 from ...kernels.families import FAMILIES
-from ...privacy.policy import DataSet
+from ...privacy.policy import DataSet, Policy
 from .keys import Config
 
 Array = NDArray[np.float64]
@@ -160,6 +160,19 @@ def check_counts(config: Config, n_train: int, n_new: int) -> None:
     batch = config.algorithm.batch_size
     if batch is not None and batch > n_train:
         raise JobError(f"algorithm.batch_size = {batch}: there are {n_train} training rows; lower it, or leave it out")
+
+
+def check_common(config: Config, n_rows: int, policies: Mapping[int, Sequence[Policy]]) -> None:
+    """Whether enough rows are left where those that lack a cell at some party are left out; `policies` of the clients that live
+    here; JobError. How many there are is not said."""
+    if config.model.missing != "drop":
+        return
+    least = max([config.data.least_rows or 1, *(holders.least(config, own) or 1 for own in policies.values())])
+    if n_rows < least:
+        raise JobError(
+            'model.missing = "drop": fewer rows are complete at all parties than data.least_rows, or a holder\'s policy, asks for; '
+            'are the ids the same? Take "indicator", or give data.ignore the columns that are empty in many rows'
+        )
 
 
 def no_response(config: Config) -> JobError:
