@@ -55,7 +55,7 @@ def test_new_rows_are_numbers_of_those_that_stay() -> None:
         if new == [1]:
             assert a.client_receive(client, told)[0].kept == (1, 2)
         else:
-            with pytest.raises(RemoteFault, match="Aligned.new"):
+            with pytest.raises(RemoteFault, match=r"Aligned\.new"):
                 a.client_receive(client, told)
 
 

@@ -2,9 +2,9 @@
 
 A digest is BLAKE2b-128 of the id's text under a key from the job's seed: it keeps ids out of casual sight, not from somebody who
 can guess them and knows the job file. All parties must have the same set of ids; each puts its rows in the order of the digests,
-so files may be in any order. When they differ, every client is told which of its OWN digests others lack, and names these ids; or,
-where the job leaves out rows that lack a cell (`common`), all go on with the rows that everybody has. A party leaves out its own such
-rows before it tells any digest, so an incomplete row looks like an absent one, and nobody learns at which party it is.
+so files may be in any order. When they differ, every client is told which of its OWN digests others lack, and names these ids;
+or, where the job leaves out rows that lack a cell (`common`), all go on with the rows that everybody has. A party leaves out its
+own such rows before it tells any digest: an incomplete row looks like an absent one, and clients do not learn at which party.
 """
 
 from __future__ import annotations

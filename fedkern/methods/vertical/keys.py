@@ -340,13 +340,13 @@ def _data(config: Config) -> Iterator[str]:
     yield from faults_of_names(data.names, "data.names")
     if model.missing == "drop" and config.privacy is not None:
         yield (
-            'model.missing = "drop" is not for a private job with method = "vertical": all would leave out the same rows, so that '
-            'every party learns which rows may lack a cell; take "indicator", or remove these rows at all parties'
+            'model.missing = "drop" is not for a private job with method = "vertical": all would leave out the same rows, and '
+            'every party learn which rows may lack a cell; take "indicator", or remove these rows at all parties'
         )
     if model.missing == "drop" and config.algorithm.response == "shared":
         yield (
-            'model.missing = "drop" is not for algorithm.response = "shared", where parties compare the response before they know '
-            'which rows all have; take "indicator", or remove these rows at all parties'
+            'model.missing = "drop" is not for algorithm.response = "shared", where parties compare the response before they '
+            'know which rows all have; take "indicator", or remove these rows at all parties'
         )
     yield from incomplete.conflicts(config, {*roles, *data.ignore})
 

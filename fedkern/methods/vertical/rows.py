@@ -170,8 +170,8 @@ def check_common(config: Config, n_rows: int, policies: Mapping[int, Sequence[Po
     least = max([config.data.least_rows or 1, *(holders.least(config, own) or 1 for own in policies.values())])
     if n_rows < least:
         raise JobError(
-            'model.missing = "drop": fewer rows are complete at all parties than data.least_rows, or a holder\'s policy, asks for; '
-            'are the ids the same? Take "indicator", or give data.ignore the columns that are empty in many rows'
+            'model.missing = "drop": fewer rows are complete at all parties than data.least_rows, or a holder\'s policy, asks '
+            'for; are the ids the same? Take "indicator", or give data.ignore the columns that are empty in many rows'
         )
 
 
