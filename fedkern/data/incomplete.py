@@ -40,7 +40,7 @@ def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] =
         No row has all of its cells: the emptiest column is named. Of a `client` that is not said, for it counts rows: an open job
         refuses a client without any as one that has too few.
     """
-    used = {*spec.covariates(table.names), spec.response, spec.offset, spec.weight, *roles} & {*table.names}
+    used = {*spec.covariates(table.names), spec.response, spec.offset, spec.weight, spec.trials, *roles} & {*table.names}
     empty = {n: _empty(table.columns[n], _numeric(table.columns[n], n, spec)) for n in sorted(str(one) for one in used)}
     lacking = np.any([*empty.values(), np.zeros(table.n_rows, dtype=bool)], axis=0)
     lacking[[*table.broken]] = False
@@ -97,7 +97,7 @@ def _numeric(cells: Cells, name: str, spec: Spec) -> bool:
     """Whether words such as "NA" are empty cells of this column, and no levels of it."""
     if name == spec.response:
         return spec.positive is None
-    if name in (spec.offset, spec.weight) or not isinstance(cells, Text):
+    if name in (spec.offset, spec.weight, spec.trials) or not isinstance(cells, Text):
         return True
     declared = spec.columns.get(name)
     return (declared.kind if declared is not None else cells.kind()) == "numeric"

@@ -28,12 +28,14 @@ class Rows:
         number that is not finite counts as nothing in private jobs
     y : (n,) response: 0 or 1, counts, or real numbers
     offset, weights : (n,) or None
+    units : where weights are numbers of equal rows (successes and failures of trials), of how many rows of a file they are made
     """
 
     X: Vector
     y: Vector
     offset: Vector | None = None
     weights: Vector | None = None
+    units: int | None = None
 
     def __len__(self) -> int:
         return len(self.X)
@@ -45,7 +47,12 @@ class Rows:
 
     def at(self, home: Home) -> Rows:
         """The same rows there; copied, if that is elsewhere."""
-        return Rows(*home.all(self.X, self.y, self.offset, self.weights))
+        return Rows(*home.all(self.X, self.y, self.offset, self.weights), self.units)
+
+    @property
+    def counts(self) -> Vector | None:
+        """(n,) how many equal rows each stands for; None where each is one, whatever it weighs."""
+        return None if self.units is None else self.weights
 
     @property
     def finite(self) -> NDArray[np.bool_]:
@@ -95,9 +102,10 @@ def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0) -> dict[st
     p, y, record = predictive_mean(q, rows, family, scale), rows.y, FAMILIES[family]
     assert record.predictive is not None  # a record without it is refused where pvi takes the family
     density = record.predictive(y, p, lambda: q.variance_of(np.asarray(rows.X, np.float64)), scale)
-    log_likelihood = float(density.mean())
+    log_likelihood = float(np.average(density, weights=rows.counts))
     if record.domain is BINARY:
-        return {"accuracy": float(((p > 0.5) == (y > 0.5)).mean()), "log_likelihood": log_likelihood}
+        right = (p > 0.5) == (y > 0.5)
+        return {"accuracy": float(np.average(right, weights=rows.counts)), "log_likelihood": log_likelihood}
     return {"log_likelihood": log_likelihood, "rmse": float(np.sqrt(((y - p) ** 2).mean()))}
 
 
@@ -150,25 +158,32 @@ def on_average(rows: Rows, family: str, scale: float = 1.0) -> float:
     record, y = FAMILIES[family], rows.y
     assert record.predictive is not None
     exposure = np.ones(len(y)) if record.link != "log" or rows.offset is None else np.exp(rows.offset)
-    mean = exposure * y.sum() / exposure.sum()
+    mean = exposure * y.sum() / exposure.sum() if rows.counts is None else np.full(len(y), np.average(y, weights=rows.counts))
     if record.link == "log":
         mean = np.maximum(mean, 1e-10)
     spread = np.full(len(y), max(float(y.var()) - scale**2, 1e-12))
-    return float(record.predictive(y, mean, lambda: spread, scale).mean())
+    return float(np.average(record.predictive(y, mean, lambda: spread, scale), weights=rows.counts))
 
 
 def tested(q: Gaussian, rows: Rows, family: str, scale: float) -> dict[str, object]:
     """Number of test rows, `on_average` of them and, of a binary response, the bins of a calibration plot."""
-    found: dict[str, object] = {"rows": len(rows), "guess": on_average(rows, family, scale)}
+    n = len(rows) if rows.counts is None else int(rows.counts.sum())
+    found: dict[str, object] = {"rows": n, "guess": on_average(rows, family, scale)}
     if FAMILIES[family].domain is BINARY:
-        found["reliability"] = reliability(predictive_mean(q, rows, family, scale), rows.y)
+        found["reliability"] = reliability(predictive_mean(q, rows, family, scale), rows.y, counts=rows.counts)
     return found
 
 
-def reliability(p: Vector, y: Vector, bins: int = 10) -> list[dict[str, float]]:
-    """Predicted probabilities (n,) in tenths: rows, mean probability and observed frequency of each bin that has some."""
+def reliability(p: Vector, y: Vector, bins: int = 10, counts: Vector | None = None) -> list[dict[str, float]]:
+    """Predicted probabilities (n,) in tenths: rows, mean probability and observed frequency of each bin that has some. `counts`:
+    how many equal rows each stands for."""
     which = np.minimum((p * bins).astype(int), bins - 1)
+    n = np.ones(len(p)) if counts is None else counts
     return [
-        {"rows": int(here.sum()), "probability": float(p[here].mean()), "frequency": float(y[here].mean())}
+        {
+            "rows": int(n[here].sum()),
+            "probability": float(np.average(p[here], weights=None if counts is None else n[here])),
+            "frequency": float(np.average(y[here], weights=None if counts is None else n[here])),
+        }
         for here in (which == b for b in np.unique(which))
     ]

@@ -87,13 +87,15 @@ TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, devia
 
 @dataclass(frozen=True)
 class Summary:
-    """What a client may tell of its table, and `numeric` (n, p): the rows of its numeric columns, no field of a message."""
+    """What a client may tell of its table, and `numeric` (n, p): the rows of its numeric columns, no field of a message; nor is
+    `counts` (n,), how many trials a row has where the response is a number of successes: sums are those of so many rows."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
     numeric: NDArray[Any] | None = None
+    counts: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         except ValueError as fault:
             raise RemoteFault(f"server: Agreed.text: {fault}") from fault
         _compare(state.spec, state.summary, encoding)
-        return replace(state, encoding=encoding, summary=replace(state.summary, numeric=None)), []
+        return replace(state, encoding=encoding, summary=replace(state.summary, numeric=None, counts=None)), []
     summary = state.summary
     wanted = _wanted(state.spec, summary.names, summary.kinds)
     if event.round == COLUMNS:
@@ -213,7 +215,7 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
         if came != wanted:
             raise RemoteFault(f"server: Agreed.{what} is {came!r}, this client's job file says {wanted!r}")
 
-    for name in ("response", "family", "positive", "offset", "weight", "row_id", "intercept"):
+    for name in ("response", "family", "positive", "offset", "weight", "row_id", "intercept", "trials"):
         same(name, getattr(agreed, name), getattr(spec, name))
     own = sorted(zip(summary.names, summary.kinds))
     lacks = spec.missing and lacking.agrees(summary.names, summary.kinds, agreed)
@@ -275,7 +277,8 @@ def _description(state: Client, wanted: set[str]) -> dict[str, Any]:
         if summary.numeric is None:
             raise ValueError("agreement: a client that exchanges statistics needs its numeric columns")
         sums, _ = _moments(summary, np.zeros(summary.numeric.shape[1]))
-        out |= {"rows": len(summary.numeric), "sums": _finite(state, sums)}
+        n = len(summary.numeric) if summary.counts is None else int(summary.counts.sum())
+        out |= {"rows": n, "sums": _finite(state, sums)}
     return out
 
 
@@ -296,6 +299,11 @@ def _moments(summary: Summary, center: NDArray[np.float64], block: int = 4096) -
     with np.errstate(over="ignore", invalid="ignore"):
         for begin in range(0, len(x), block):
             part = x[begin : begin + block] - center
+            if summary.counts is not None:
+                own = summary.counts[begin : begin + block]
+                sums += own @ part
+                squares += np.einsum("i,ij,ij->j", own, part, part)
+                continue
             sums += part.sum(axis=0)
             squares += np.einsum("ij,ij->j", part, part)
     return sums, squares

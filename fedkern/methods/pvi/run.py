@@ -80,7 +80,7 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
 
 
 def _rows(design: Design) -> Rows:
-    return Rows(design.X, design.y, design.offset, design.weights)
+    return Rows(design.X, design.y, design.offset, design.weights, design.units)
 
 
 def _test_rows(parties: Parties, model: Model) -> Rows | None:

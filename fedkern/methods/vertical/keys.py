@@ -212,6 +212,8 @@ HEART_FAILURE: Tables = {"data": {"id": "id", "response": "HeartDisease"}}
 
 def refused(raw: Raw) -> Iterator[str]:
     """What other methods have and this one has not."""
+    if "trials" in table(raw, "data"):
+        yield 'data.trials is for method = "pvi" and "sigma": give each trial a row of its own, with a response of 0 or 1'
     if table(raw, "job").get("rounds") == "budget":
         yield 'job.rounds = "budget" does not exist with method = "vertical"; give a number'
     if "privacy" in raw and (table(raw, "job").get("rounds") == "until" or "until" in table(raw, "algorithm")):
