@@ -266,7 +266,7 @@ def _of_trials(design: Design) -> Design:
     return replace(
         design,
         X=design.X[rows],
-        y=1.0 - there % 2,
+        y=(1 - there % 2).astype(np.float64),
         offset=None if design.offset is None else design.offset[rows],
         weights=counts[there],
         row_ids=None if design.row_ids is None else design.row_ids[rows],

@@ -311,9 +311,9 @@ class Encoding:
         for column in self.columns:
             rest = {"center": column.center, "scale": column.scale} if column.levels is None else {"levels": list(column.levels)}
             columns.append({"name": column.name} | rest)
-        clients = {"clients": list(self.clients)} if self.clients else {}
-        clients |= {"trials": self.trials} if self.trials else {}
-        return plain | {"labels": list(self.labels), "columns": columns} | clients
+        more: dict[str, Any] = {"clients": list(self.clients)} if self.clients else {}
+        more |= {"trials": self.trials} if self.trials else {}
+        return plain | {"labels": list(self.labels), "columns": columns} | more
 
     def to_json(self) -> bytes:
         """Exact: `Encoding.from_json(e.to_json()) == e`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class Rows:
 
     def at(self, home: Home) -> Rows:
         """The same rows there; copied, if that is elsewhere."""
-        return Rows(*home.all(self.X, self.y, self.offset, self.weights), self.units)
+        return replace(Rows(*home.all(self.X, self.y, self.offset, self.weights)), units=self.units)
 
     @property
     def counts(self) -> Vector | None:

@@ -45,7 +45,7 @@ def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
             notes = [*([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
             content |= {"note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
     if model.config.privacy is None:
-        content |= {"part": parts.kept(model, client, columns)}
+        content = {**content, "part": parts.kept(model, client, columns)}
     run.hooks.write_own(client.index, "posterior.json", {**common, **content})
 
 
