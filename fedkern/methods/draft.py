@@ -398,8 +398,8 @@ def _table(path: Path, dialect: Dialect) -> Table:
         if found := re.fullmatch(r"has (\d+) cells, the header (\d+)", own):
             cells, head = found.groups()
             raise JobError(
-                f"init: {path.name}: the number of cells in the first line is {head}, and in every line below it {cells}: is it a "
-                "title? Remove what stands above the header"
+                f"init: {path.name}: the number of cells in the first line is {head}, and in every line below it {cells}: is it "
+                "a title? Remove what stands above the header"
             )
     if any(isinstance(column, Text) and name in column.levels for name, column in ((n, one.columns[n]) for n in names)):
         raise JobError(_no_header(path, "a name in it stands among the cells of its column, too"))
@@ -461,8 +461,8 @@ def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
             yield f"{column}: two values in each file, and not the same two in all; code it alike"
         if any(coded(own) for own in values):
             yield (
-                f"{column}: a few cells have a code as programs write for a missing value (-9, 99, 999, ..), far from all others; "
-                "if it is one, give it to [data.dialect] missing"
+                f"{column}: a few cells have a code as programs write for a missing value (-9, 99, 999, ..), far from all "
+                "others; if it is one, give it to [data.dialect] missing"
             )
 
 

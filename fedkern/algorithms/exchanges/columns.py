@@ -369,8 +369,8 @@ def _alike(state: Server, columns: Sequence[Column]) -> Iterator[str]:
             continue
         for same in spellings(column.levels):
             yield (
-                f"column {column.name!r}: the levels {', '.join(map(repr, same[:SHOWN]))} differ in capitals or blanks alone, and "
-                "are taken for different ones: write them alike in the files"
+                f"column {column.name!r}: the levels {', '.join(map(repr, same[:SHOWN]))} differ in capitals or blanks alone, "
+                "and are taken for different ones: write them alike in the files"
             )
 
 
