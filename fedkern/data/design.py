@@ -39,8 +39,8 @@ class Design:
 
     X (n, d) float64 (or the memory map itself, float64 or float32), y (n,), offset and weights (n,) or None, row_ids (n,) or
     None: 64-bit hashes of the row ids' texts. `notes` and `faults` stay with the client. `units`: where rows are successes of
-    trials, of how many rows of the file they are made: each of these is up to two, its successes and its failures, with their
-    numbers as weights.
+    trials, (n,) of which row of the file each is: such a row is up to two, its successes and its failures, with their numbers as
+    weights.
     """
 
     X: NDArray[Any]
@@ -50,7 +50,7 @@ class Design:
     row_ids: NDArray[np.uint64] | None = None
     faults: Faults = field(default_factory=Faults)
     notes: tuple[str, ...] = ()
-    units: int | None = None
+    units: NDArray[np.int64] | None = None
 
 
 def describe(table: Table, spec: Spec, client: str = "") -> Summary:
@@ -259,7 +259,6 @@ def _of_trials(design: Design) -> Design:
     """Successes and failures of each row as rows of their own, y = 1 and y = 0, weighted by how many they are; none of none."""
     successes, trials = design.y, design.weights
     assert trials is not None
-    n = len(successes)
     counts = np.column_stack([successes, trials - successes]).ravel()  # a row's two stand together
     there = np.flatnonzero(counts > 0)
     rows = there // 2
@@ -270,7 +269,7 @@ def _of_trials(design: Design) -> Design:
         offset=None if design.offset is None else design.offset[rows],
         weights=counts[there],
         row_ids=None if design.row_ids is None else design.row_ids[rows],
-        units=n,
+        units=rows.astype(np.int64),
     )
 
 

@@ -28,14 +28,14 @@ class Rows:
         number that is not finite counts as nothing in private jobs
     y : (n,) response: 0 or 1, counts, or real numbers
     offset, weights : (n,) or None
-    units : where weights are numbers of equal rows (successes and failures of trials), of how many rows of a file they are made
+    units : where weights are numbers of equal rows (successes and failures of trials), (n,) of which row of a file each is
     """
 
     X: Vector
     y: Vector
     offset: Vector | None = None
     weights: Vector | None = None
-    units: int | None = None
+    units: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.X)
@@ -53,6 +53,11 @@ class Rows:
     def counts(self) -> Vector | None:
         """(n,) how many equal rows each stands for; None where each is one, whatever it weighs."""
         return None if self.units is None else self.weights
+
+    @property
+    def n_units(self) -> int:
+        """Rows of the file."""
+        return len(self) if self.units is None else len(np.unique(self.units))
 
     @property
     def finite(self) -> NDArray[np.bool_]:
@@ -134,6 +139,8 @@ def pearson_sums(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> 
     variance that this has where the model is right (with squared weights) and, of counts, of mu^2 / V. Sums are 0 in families
     without a variance of their own.
     """
+    if rows.units is not None:
+        return _of_trials(rows, theta)
     record, counts = FAMILIES[family], FAMILIES[family].domain is COUNTS
     there = np.flatnonzero(np.ones(len(rows)) if rows.weights is None else rows.weights)
     weight = 1.0 if rows.weights is None else float(rows.weights[there].mean()) if len(there) else 0.0
@@ -150,6 +157,23 @@ def pearson_sums(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> 
         total += [part.sum() for part in parts]
     events, misfit, noisy, slope = total.tolist()
     return len(there), weight, events, misfit, noisy, slope
+
+
+def _of_trials(rows: Rows, theta: Vector) -> tuple[int, float, float, float, float, float]:
+    """`pearson_sums` of rows of the file with two trials or more: of one trial the mean decides the variance. Events are of the
+    rarer kind, of successes and failures."""
+    assert rows.units is not None
+    assert rows.weights is not None
+    _, first, unit = np.unique(rows.units, return_index=True, return_inverse=True)
+    n, s = (np.bincount(unit, weights=w) for w in (rows.weights, rows.weights * rows.y))
+    several = n > 1
+    first, n, s = first[several], n[several], s[several]
+    eta = np.asarray(rows.X[first], np.float64) @ theta
+    eta = eta if rows.offset is None else eta + rows.offset[first]
+    p = np.clip(FAMILIES["bernoulli"].mean(eta), 1e-12, 1 - 1e-12)
+    variance = n * p * (1 - p)
+    misfit, noise = (s - n * p) ** 2 / variance, 2 + 1 / variance - 6 / n
+    return len(n), 1.0, float(min(s.sum(), (n - s).sum())), float(misfit.sum()), float(noise.sum()), 0.0
 
 
 def on_average(rows: Rows, family: str, scale: float = 1.0) -> float:

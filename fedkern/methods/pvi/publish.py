@@ -102,7 +102,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         metrics={} if test is None else metrics(q, test, config.model.family, model.scale),
         notes=[
             *_remarks(model, server, q),
-            *([TRIALS] if config.data.trials else []),
+            *([TRIALS] if config.data.trials and varied.ratio is None else []),
             *response.notes(model.response, encoding),
             *_of_estimate(model, estimate, without),
             *ended.checked.notes,
