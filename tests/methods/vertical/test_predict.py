@@ -169,3 +169,23 @@ def test_a_private_job_keeps_no_parts(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="parts of new rows would leave the clients of a private vertical job without noise"):
         result.predict(path.parent / "server.csv")
     assert "part" not in json.loads((tmp_path / "out" / "client-client-01" / "posterior.json").read_text())
+
+
+def test_frames_with_labels_and_filled_cells(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    random, ids = np.random.default_rng(1), [f"p{k}" for k in range(60)]
+    a = pd.DataFrame({"id": ids, "x": random.normal(size=60), "sex": random.choice(["f", "m"], 60)})
+    b = pd.DataFrame({"id": ids, "z": random.normal(size=60)}).sample(frac=1, random_state=1)
+    b.iloc[:3, 1] = np.nan
+    server = pd.DataFrame({"id": ids, "y": random.choice(["yes", "no"], 60)})
+    data = {"id": "id", "response": "y", "positive": "yes", "columns": {"z": {"center": 0.0, "scale": 1.0}}}
+    job = {"job": {"method": "vertical", "rounds": 20}, "data": data, "model": {"missing": "indicator"}}
+    result = fedkern.run(job, data={"a": a, "b": b}, server=server, out=tmp_path / "out")
+    apart = result.prediction({"a": a, "b": b, "server": server})
+    whole = fedkern.load(tmp_path / "out").predict(a.merge(b, on="id"))
+    assert [*whole["id"]] == ids == [*apart.ids["id"]]
+    np.testing.assert_array_equal(whole["mean"], apart.mean)
+    y = (server["y"] == "yes").to_numpy()
+    assert apart.scores["brier"] == pytest.approx(((apart.mean - y) ** 2).mean())
+    with pytest.raises(JobError, match="the rows have no column 'y' to compare predictions with"):
+        result.scores(a.merge(b, on="id"))
