@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +73,15 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         return Found(None, tuple(notes), weight)
     P = model.prior.P
     used = float(np.clip(1 - (P if P.ndim == 1 else np.diag(P)) * q.sd**2, 0, 1).sum())
-    return Found(dispersion.pooled(run.config.model.family, scale_of(model), in_order(told.replies), used), tuple(notes), weight)
+    family, scale = run.config.model.family, scale_of(model)
+    return Found(dispersion.pooled(family, scale, in_order(told.replies), used, _learns(run.config)), tuple(notes), weight)
+
+
+def _learns(config: Config) -> Literal["", "can", "has"]:
+    """Whether this job can learn the r of a negative binomial, or has."""
+    if config.model.scale == "learn":
+        return "has"
+    return "can" if config.privacy is None and config.algorithm.variant == "pvi" else ""
 
 
 def scale_of(model: Model) -> float:
