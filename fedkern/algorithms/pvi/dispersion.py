@@ -32,7 +32,8 @@ Array = NDArray[np.float64]
 LEAST, MOST = 1e-3, 1e6  # of r
 MOST_TOLD = 1e30  # of a sum; q may begin at a wide prior
 STEP = 2.0  # in log r, of one round
-SURE = 0.5  # of a step in log r that ends near the top
+NEAR = 0.5  # a step in log r, or what a step leaves of 1 / r, by which it ends near the top
+SURE = 0.9  # in log r: near a Poisson every step is about 1; shorter ones end near the top
 LEAP = 4.0  # where the sums say that there is no dispersion at all
 TOLD_APART = 2.7  # of -curvature: 1 / r is then 1.6 of its standard errors from a Poisson's 0
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
@@ -71,18 +72,19 @@ class Learnt:
         return self.r >= MOST or -self.sums[1] < TOLD_APART
 
     def stepped(self) -> Learnt:
-        """After one Newton step in log r; where r should fall in 1 / r, if that is the longer one: from a Poisson (1 / r = 0) it
-        leads back without going too far. Where r should grow far, and in 1 / r no top of a parabola is in sight, a leap.
+        """After one Newton step in log r where that ends near; where r should fall else in 1 / r: from a Poisson (1 / r = 0) it
+        leads back without going too far. Where r should grow, and in 1 / r no top of a parabola is near, longer steps.
         """
         slope, curvature = self.sums
         inverse = 1 + slope / (slope + curvature) if slope + curvature < 0 else math.inf  # what a step in it makes of 1 / r
-        newton = abs(slope) / -curvature if curvature < 0 else math.inf
+        newton = abs(slope) / -curvature if curvature < 0 else math.inf if slope else 0.0
         if slope <= 0:
-            by = -min(max(math.log(inverse), newton if newton < STEP else 0.0), max(STEP, math.log(self.r)))
+            of_log = min(newton, 1.0) if newton < NEAR or self.r < 1 else 0.0
+            by = -max(min(math.log(inverse), max(STEP, math.log(self.r))), of_log)
         elif newton > SURE and (inverse <= 0 or (inverse == math.inf and self.r > 1)):
             by = LEAP
         else:
-            by = min(newton, STEP)
+            by = min(newton * (2.0 if inverse < NEAR else 1.0), STEP)
         return replace(self, r=float(np.clip(self.r * math.exp(by), LEAST, MOST)))
 
 

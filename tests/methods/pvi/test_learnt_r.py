@@ -249,6 +249,14 @@ def test_steps_arrive_wherever_they_begin(begin: float) -> None:
         assert learnt.r == pytest.approx(r, rel=0.3) if r < 1e6 else learnt.r > 10
 
 
+@pytest.mark.parametrize("seed", [119, 104])
+def test_steps_do_not_go_round(seed: int) -> None:
+    """Of the first of these r went from 1 to 60, back, and to 60 again for as long as there were rounds."""
+    result = fitted(counts(3.0, seed=seed, rows=120))
+    assert result.converged == "settled"
+    assert result.summary["rounds"] <= 24
+
+
 def test_a_scale_that_is_given_stays() -> None:
     result = fitted(counts(1.0), scale=2.0)
     assert "scale" not in result.summary
