@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ..algorithms.exchanges.pearson import PearsonSums
 from ..kernels.families import COUNTS, FAMILIES
@@ -17,7 +18,7 @@ from .verdict import Verdict
 ERRORS = 3.0  # standard errors that the ratio must be off before it counts
 OFF = 0.15  # and by how much
 FEW = 50  # events: with fewer the ratio tells nothing
-LEAST = 1e-3  # of `excess`: a negative binomial with less is a Poisson's
+LEAST = 1e-6  # of `excess`: a negative binomial with less is a Poisson's
 HEAVY = 2.0  # times the rows: weights that sum to more make many rows of each
 
 
@@ -31,6 +32,7 @@ class Dispersion:
     ratio, error : of the variance of the responses to what the model says, and its standard error where the model is right
     events : sum of the counts
     excess : a of a variance mu + a mu^2 at which the ratio would be 1; of counts
+    learns : whether the job can learn the r of a negative binomial, and (`scale`) has: "can", "has"; "" if it cannot
     """
 
     family: str
@@ -39,6 +41,7 @@ class Dispersion:
     error: float
     events: float
     excess: float
+    learns: Literal["", "can", "has"] = ""
 
     @property
     def counts(self) -> bool:
@@ -79,10 +82,15 @@ class Dispersion:
     @property
     def remedy(self) -> str:
         """By name."""
+        if self.family == "negative-binomial" and self.learns == "can":
+            return 'model.scale = "learn"'
         if self.excess > LEAST:
             right = f"model.scale = {1 / self.excess:.2g}"
-            return right if self.family == "negative-binomial" else f'model.family = "negative-binomial" with {right}'
-        return 'model.family = "poisson" (without model.scale)' if self.family == "negative-binomial" else ""
+            if self.family == "negative-binomial":
+                return right
+            return 'model.family = "negative-binomial"' + ("" if self.learns else f" with {right}")
+        poisson = self.family == "negative-binomial" and not self.learns
+        return 'model.family = "poisson" (without model.scale)' if poisson else ""
 
     def wrong(self, first: str = "") -> str:
         """What is said first where it is off; `first`: what is to be set before, if anything."""
@@ -95,8 +103,11 @@ class Dispersion:
         return f"{self.words}: {said}; " + (f"set {self.remedy}" if self.remedy else "no family here varies less than Poisson's")
 
 
-def pooled(family: str, scale: float, told: Sequence[PearsonSums], used: float) -> Dispersion | None:
-    """Of all clients' sums, in their order; None where rows are no more than the coefficients that they determine, `used`."""
+def pooled(
+    family: str, scale: float, told: Sequence[PearsonSums], used: float, learns: Literal["", "can", "has"] = ""
+) -> Dispersion | None:
+    """Of all clients' sums, in their order; None where rows are no more than the coefficients that they determine, `used`.
+    `learns`: see `Dispersion`."""
     told = [one for one in told if one.weight > 0]
     rows = sum(one.rows for one in told)
     left = math.fsum(one.weight * one.rows for one in told) * (1 - used / max(rows, 1))
@@ -106,7 +117,8 @@ def pooled(family: str, scale: float, told: Sequence[PearsonSums], used: float) 
     noise = math.fsum(one.weight * (one.weight * one.noise) for one in told)
     now = 1 / scale if family == "negative-binomial" else 0.0
     excess = now + (misfit - left) / slope if slope > 0 else 0.0
-    return Dispersion(family, scale, misfit / left, math.sqrt(noise) / left, math.fsum(one.events for one in told), excess)
+    events = math.fsum(one.events for one in told)
+    return Dispersion(family, scale, misfit / left, math.sqrt(noise) / left, events, excess, learns)
 
 
 def judged(own: Verdict, found: Dispersion | None, first: str = "") -> Verdict:

@@ -15,7 +15,7 @@ from ...errors import NumericalError
 from ...models.expfam import Gaussian, floored, pack, packed_size, unpack
 from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Event, Refused, RemoteFault, Saved, array, evolve
 from ..exchanges.arrival import AskSlope, answer
-from . import local, scale, shards
+from . import dispersion, local, scale, shards
 from .messages import LARGEST, QUpdate, SiteApplied, SiteDelta
 from .noise_aware import Sums
 from .settings import SHARDED
@@ -85,7 +85,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
             return _update(state, event, state.local.settings.local_steps)
         return replace(state, asked=event), [Charge(_charge(state), event.round)]
     if isinstance(event, AskSlope) and state.local.settings.until and not state.outstanding:
-        return state, [answer(event, state.local.slope if state.local.tells else None)]
+        context = dispersion.at(state.local, event)
+        return state, [answer(event, context.slope if context.tells else None)]
     if isinstance(event, Charged) and state.asked:
         return _update(replace(state, asked=None), state.asked, event.steps)
     if isinstance(event, ChargeFailed) and state.asked:
@@ -108,7 +109,7 @@ def _charge(state: Client) -> int:
 
 
 def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEffects]:
-    context, variance = scale.at(state.local, event)
+    context, variance = scale.at(dispersion.at(state.local, event), event)
     s, d = context.settings, len(event.h)
     q = Gaussian(event.h, unpack(event.P, d))
     if state.local.source is not None:
@@ -143,6 +144,7 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
         state = replace(state, optimiser=optimiser, step=state.step + steps, floors=floors, failed=failed)
         after = None
     delta = scale.answered(SiteDelta(event.round, event.version, state.updates, dh, dP), event, context)
+    delta = dispersion.answered(delta, event, context)
     return replace(state, updates=state.updates + 1, outstanding=(dh, dP, after)), [delta]
 
 

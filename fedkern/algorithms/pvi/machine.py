@@ -25,14 +25,14 @@ from ..exchanges.arrival import AskSlope, Slope
 from .client import Client, client, client_receive
 from .client import load as load_client
 from .client import save as save_client
-from .messages import QUpdate, ScaledQUpdate, ScaledSiteDelta, SiteApplied, SiteDelta
+from .messages import AskSlopeAt, CountsQUpdate, CountsSiteDelta, QUpdate, ScaledQUpdate, ScaledSiteDelta, SiteApplied, SiteDelta
 from .server import Server, finished, moved, released, server_receive, start
 from .server import load as load_server
 from .server import save as save_server
 from .settings import Settings
 
 __all__ = [
-    "PROTOCOL", "SCALED", "Client", "QUpdate",
+    "COUNTED", "PROTOCOL", "SCALED", "Client", "QUpdate",
     "Refused", "Server", "Settings", "SiteApplied", "SiteDelta", "client", "client_receive",
     "finished", "load", "moved", "protocol", "released", "save", "server_receive", "start",
 ]  # fmt: skip
@@ -56,15 +56,17 @@ PROTOCOL: Protocol[Server, Client] = Protocol(
 )
 
 
-# Of a job that learns its scale.
+# Of a job that learns its scale, and of one that learns the r of a negative binomial.
 SCALED: Protocol[Server, Client] = replace(PROTOCOL, to_client=(ScaledQUpdate, SiteApplied), to_server=(ScaledSiteDelta,))
+COUNTED: Protocol[Server, Client] = replace(PROTOCOL, to_client=(CountsQUpdate, SiteApplied), to_server=(CountsSiteDelta,))
 
 
-def protocol(*, private: bool, until: bool = False, learn_scale: bool = False) -> Protocol[Server, Client]:
-    """The protocol with only the messages that a job can send: without a budget nobody refuses."""
-    if not (until or learn_scale):
+def protocol(*, private: bool, until: bool = False, learns: str = "") -> Protocol[Server, Client]:
+    """The protocol with only the messages that a job can send: without a budget nobody refuses. `learns`: "variance" or "r"."""
+    if not (until or learns):
         return PROTOCOL if private else replace(PROTOCOL, to_server=(SiteDelta,))
-    rounds = SCALED if learn_scale else replace(PROTOCOL, to_server=(SiteDelta,))
+    rounds = {"variance": SCALED, "r": COUNTED}.get(learns, replace(PROTOCOL, to_server=(SiteDelta,)))
     if not until:
         return rounds
-    return replace(rounds, to_client=(*rounds.to_client, AskSlope), to_server=(*rounds.to_server, Slope))
+    asks = AskSlopeAt if learns == "r" else AskSlope
+    return replace(rounds, to_client=(*rounds.to_client, asks), to_server=(*rounds.to_server, Slope))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.messages import FEW, FEW_OR_FULL, FEW_OR_SUMS, LABELLED, LIKELIHOOD, NOISED, Message, Tells
+from ..exchanges.arrival import AskSlope
 
 Shift = Annotated[NDArray[np.float64], "d"]
 Precision = Annotated[NDArray[np.float64], "p"]
@@ -65,6 +66,37 @@ class LearntVariance(Message, kind=19):
     """Server to client, after the rounds: the residual variance that was learnt."""
 
     variance: float
+
+
+@dataclass(frozen=True)
+class CountsQUpdate(QUpdate, kind=22):
+    """Server to client, of a negative binomial job that learns r: q, and the r at which it is."""
+
+    r: float
+
+
+@dataclass(frozen=True)
+class CountsSiteDelta(SiteDelta, kind=23, tells=Tells(LIKELIHOOD, LABELLED, FEW_OR_SUMS)):
+    """Client to server, of a negative binomial job that learns r: the change, and the first and second derivative in log r of its
+    expected log-likelihood under the q and at the r of the question.
+    """
+
+    slope: float
+    curvature: float
+
+
+@dataclass(frozen=True)
+class LearntDispersion(Message, kind=24):
+    """Server to client, after the rounds: the r that was learnt."""
+
+    r: float
+
+
+@dataclass(frozen=True)
+class AskSlopeAt(AskSlope, kind=25):
+    """Server to client, of a negative binomial job that learns r: at this q, shift and packed precision, and at this r."""
+
+    r: float
 
 
 @dataclass(frozen=True)

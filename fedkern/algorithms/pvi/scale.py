@@ -26,7 +26,7 @@ from ..core import once
 from ..core.messages import ClientEffects, Event, Protocol, RemoteFault, Saved, ServerEffects, array
 from ..core.persistent import PersistentMap
 from .local import Local
-from .messages import LearntVariance, QUpdate, ScaledQUpdate, ScaledSiteDelta, SiteDelta
+from .messages import LearntDispersion, LearntVariance, QUpdate, ScaledQUpdate, ScaledSiteDelta, SiteDelta
 from .settings import Settings
 
 MOST = 1e30  # of a sum; q may begin at a wide prior
@@ -54,7 +54,7 @@ def at(local: Local, event: QUpdate) -> tuple[Local, float]:
 
 def asked(question: QUpdate, s: Settings, variance: float) -> QUpdate:
     """The question, with the variance where it is learnt."""
-    if not s.learn_scale:
+    if not s.learns_variance:
         return question
     return ScaledQUpdate(question.round, question.version, question.h, question.P, variance)
 
@@ -86,7 +86,7 @@ def residual_sums(rows: Rows, q: Gaussian, variance: float) -> tuple[float, floa
 
 def heard(residuals: PersistentMap[int, Residuals], sender: int, event: SiteDelta, s: Settings) -> PersistentMap[int, Residuals]:
     """With what a client has said of its residuals."""
-    if isinstance(event, ScaledSiteDelta) != s.learn_scale:
+    if isinstance(event, ScaledSiteDelta) != s.learns_variance:
         raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer in this job")
     if not isinstance(event, ScaledSiteDelta):
         return residuals
@@ -114,7 +114,7 @@ def still(rescaled: float, s: Settings) -> bool:
 
 def save(residuals: Mapping[int, Residuals], variance: float, rescaled: float, s: Settings) -> Saved:
     """For a checkpoint; nothing where no variance is learnt."""
-    if not s.learn_scale:
+    if not s.learns_variance:
         return {}
     table = np.array([(k, *residuals[k]) for k in sorted(residuals)], float).reshape(-1, 4)
     return {"scale.variance": variance, "scale.rescaled": rescaled, "scale.residuals": table}
@@ -122,7 +122,7 @@ def save(residuals: Mapping[int, Residuals], variance: float, rescaled: float, s
 
 def load(saved: Saved, s: Settings) -> tuple[PersistentMap[int, Residuals], float, float]:
     """The inverse of `save`."""
-    if not s.learn_scale:
+    if not s.learns_variance:
         return PersistentMap(), 1.0, 1.0
     rows, variance, rescaled = array(saved, "scale.residuals").tolist(), saved["scale.variance"], saved["scale.rescaled"]
     if not (isinstance(variance, float) and isinstance(rescaled, float)):
@@ -135,21 +135,28 @@ def load(saved: Saved, s: Settings) -> tuple[PersistentMap[int, Residuals], floa
 
 @dataclass(frozen=True)
 class Told:
-    """The variance, where it is known: at the server from the start, at a client once it is told."""
+    """What was learnt, where it is known: at the server from the start, at a client once it is told."""
 
-    variance: float | None = None
+    value: float | None = None
 
 
-def tell(n_clients: int, variance: float) -> tuple[Told, ServerEffects]:
+Learnt = LearntVariance | LearntDispersion
+
+
+def tell(n_clients: int, learnt: Learnt) -> tuple[Told, ServerEffects]:
     """To every client; nobody answers."""
-    return Told(variance), once.ask(n_clients, LearntVariance(variance))
+    return Told(_value(learnt)), once.ask(n_clients, learnt)
+
+
+def _value(learnt: Learnt) -> float:
+    return learnt.variance if isinstance(learnt, LearntVariance) else learnt.r
 
 
 def client_receive(state: Told, event: Event) -> tuple[Told, ClientEffects]:
     """Keeps it."""
-    if not isinstance(event, LearntVariance) or not 0 < event.variance < math.inf:
+    if not isinstance(event, Learnt) or not 0 < _value(event) < math.inf:
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    return Told(event.variance), []
+    return Told(_value(event)), []
 
 
 def server_receive(state: Told, sender: int, event: Event) -> tuple[Told, ServerEffects]:
@@ -158,7 +165,12 @@ def server_receive(state: Told, sender: int, event: Event) -> tuple[Told, Server
 
 
 def finished(state: Told) -> bool:
-    return state.variance is not None
+    return state.value is not None
 
 
-PROTOCOL: Protocol[Told, Told] = once.protocol("variance", (LearntVariance,), (), server_receive, client_receive, finished)
+def telling(name: str, kind: type[Learnt]) -> Protocol[Told, Told]:
+    """The exchange after the rounds."""
+    return once.protocol(name, (kind,), (), server_receive, client_receive, finished)
+
+
+PROTOCOL = telling("variance", LearntVariance)

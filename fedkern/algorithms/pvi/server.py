@@ -19,7 +19,7 @@ from ..core.messages import SERVER, ClientLost, Event, Refused, RemoteFault, Sav
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import active, flags, members, to_each
 from ..exchanges.arrival import AskSlope, Slope, newton, possible
-from . import scale
+from . import dispersion, scale
 from .messages import LARGEST, QUpdate, SiteApplied, SiteDelta
 from .settings import Settings
 from .sites import Sites
@@ -79,7 +79,8 @@ class Server:
     owing, slopes : those that have not answered that yet; the answers
     arrived : whether q is there
     residuals : client -> what it said last of its residuals, in a job that learns its scale
-    rescaled : by what the last round has multiplied that scale
+    counts : r, and what clients said last of it, in a job that learns the r of a negative binomial
+    rescaled : by what the last round has multiplied that scale; of r the most by which standard deviations may have changed
     """
 
     settings: Settings
@@ -107,6 +108,7 @@ class Server:
     slopes: PersistentMap[int, Slope] = field(default_factory=PersistentMap)
     arrived: bool = False
     residuals: PersistentMap[int, scale.Residuals] = field(default_factory=PersistentMap)
+    counts: dispersion.Learnt = field(default_factory=dispersion.Learnt)
     rescaled: float = 1.0
 
     @property
@@ -245,7 +247,9 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     effects: ServerEffects = []
     if isinstance(event, SiteDelta):
         _check(state, sender, event)
-        state = evolve(state, residuals=scale.heard(state.residuals, sender, event, state.settings))
+        s = state.settings
+        residuals, counts = scale.heard(state.residuals, sender, event, s), dispersion.heard(state.counts, sender, event, s)
+        state = evolve(state, residuals=residuals, counts=counts)
         state, effects = _take(state, sender, event)
     state = evolve(state, waiting=state.waiting.minus(sender))
     if state.settings.schedule == "synchronous" and not state.waiting and state.pending:
@@ -354,14 +358,15 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
         state = evolve(state, next=state.n_clients if client is None else client)
     elif state.in_round >= (1 if schedule == "synchronous" else state.n_clients):
         state = evolve(state, round=state.round + 1, in_round=0)
-    if state.round > max(before, 1) and state.residuals:  # after the first round, they may be of the prior
+    if state.round > max(before, 1) and (state.residuals or state.counts.told):  # after the first round, they may be of the prior
         state = _rescaled(state)
     if state.stop:
         return state, []
     if state.round > state.looked and state.settings.looks(state.round):
         q, those = released(state), [k for k in range(state.n_clients) if k not in state.lost]
         state = evolve(state, looked=state.round, owing=PersistentSet(those))
-        return state, to_each(those, AskSlope(state.round, q.h, pack(q.P)))
+        question = dispersion.looking(AskSlope(state.round, q.h, pack(q.P)), state.settings, state.counts)
+        return state, to_each(those, question)
     if schedule == "sequential":
         return _question(evolve(state, next=state.next + 1), [state.next])
     if schedule == "random":
@@ -371,7 +376,13 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
 
 
 def _rescaled(state: Server) -> Server:
-    """After a round: with the residual variance that its residuals say (docs/methods/pvi.md, section 2.1)."""
+    """After a round: with the residual variance that residuals say, or the r that counts do.
+
+    Source: docs/methods/pvi.md, sections 2.1 and 2.2.
+    """
+    if state.settings.learns_r:
+        counts = state.counts.stepped()
+        return evolve(state, counts=counts, rescaled=float(np.sqrt(state.counts.r / counts.r)))
     before = state.sites.variance
     sites = state.sites.at(scale.learnt(state.residuals, before))
     return evolve(state, sites=sites, q=sites.product(), rescaled=float(np.sqrt(sites.variance / before)))
@@ -396,11 +407,13 @@ def _question(state: Server, clients: Iterable[int]) -> tuple[Server, ServerEffe
     h, P = state.q.h, pack(state.q.P)
     split = state.settings.variant == "bcm-split"  # every client then fits with the prior's M-th part (pvi.md, section 13)
     share = state.n_clients if split else 1
-    waiting = state.waiting
+    waiting, clients = state.waiting, list(clients)
     for k in clients:
         waiting = waiting.plus(k, state.version)
     question = QUpdate(state.round, state.version, h / share, P / share)
-    return evolve(state, waiting=waiting), to_each(clients, scale.asked(question, state.settings, state.sites.variance))
+    question = scale.asked(question, state.settings, state.sites.variance)
+    question, counts = dispersion.asked(question, state.settings, state.counts, clients)
+    return evolve(state, waiting=waiting, counts=counts), to_each(clients, question)
 
 
 _COUNTS = ("round", "version", "in_round", "drawn", "halvings", "rejected")
@@ -417,6 +430,7 @@ def save(state: Server) -> Saved:
         "flags": flags(state.n_clients, state.refused, state.capped, state.lost, range(state.next, state.n_clients)),
     }
     saved |= scale.save(state.residuals, state.sites.variance, state.rescaled, state.settings)
+    saved |= dispersion.save(state.counts, state.rescaled, state.settings)
     if state.settings.until:
         saved |= {"looked": state.looked, "owing": np.array(sorted(state.owing), float)}
     return saved | state.trajectory.save()
@@ -428,12 +442,16 @@ def load(fresh: Server, saved: Saved) -> Server:
     updates = array(saved, "updates").astype(np.int64)
     until = fresh.settings.until
     residuals, variance, rescaled = scale.load(saved, fresh.settings)
+    counts = fresh.counts
+    if fresh.settings.learns_r:
+        counts, rescaled = dispersion.load(saved)
     sites = Sites.of(fresh.prior, array(saved, "site_h"), array(saved, "site_P"), updates, variance)
     return evolve(
         fresh,
         **{name: saved[name] for name in _COUNTS},
         sites=sites,
         residuals=residuals,
+        counts=counts,
         rescaled=rescaled,
         q=sites.product(),
         n_active=fresh.n_clients - len(refused | capped | lost),

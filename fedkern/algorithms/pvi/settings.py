@@ -30,7 +30,8 @@ class Settings:
     updates_per_client : public cap on one client's updates; None for no cap
     max_staleness : updates after which an asynchronous answer is too old; None for 4 x clients
     seed : of the keyed random streams
-    learn_scale : of a Gaussian response: the server learns the residual variance (section 2.1), and says it with each question
+    learn_scale : the server learns the dispersion, and says it with each question: of a Gaussian response the residual variance
+        (section 2.1), of a negative binomial one r (section 2.2)
     by_client : whole clients are protected: one whose optimiser fails answers with no change
     until : rounds end when q is where the posterior of all rows is, asked after 3, 6, 12, 24, .. of them
 
@@ -61,6 +62,16 @@ class Settings:
     by_client: bool = False
     until: bool = False
     learn_scale: bool = False
+
+    @property
+    def learns_variance(self) -> bool:
+        """Whether a residual variance is learnt."""
+        return self.learn_scale and self.family == "gaussian"
+
+    @property
+    def learns_r(self) -> bool:
+        """Whether r of a negative binomial is."""
+        return self.learn_scale and self.family == "negative-binomial"
 
     def looks(self, round: int) -> bool:
         """Whether clients are asked after so many rounds how far q is from the posterior of all rows."""

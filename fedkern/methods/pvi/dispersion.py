@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,11 +71,19 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
     notes += dispersion.weighty(named, run.config.data.weight)
     weight = sum(one.rows * one.weight for one in named.values()) / max(sum(one.rows for one in named.values()), 1)
     family = run.config.model.family if run.config.data.trials is None else "binomial"
-    if FAMILIES[family].moments is None and run.config.data.trials is None:
+    if run.config.data.trials is None and FAMILIES[family].moments is None:
         return Found(None, tuple(notes), weight)
     P = model.prior.P
     used = float(np.clip(1 - (P if P.ndim == 1 else np.diag(P)) * q.sd**2, 0, 1).sum())
-    return Found(dispersion.pooled(family, scale_of(model), in_order(told.replies), used), tuple(notes), weight)
+    learns = _learns(run.config)
+    return Found(dispersion.pooled(family, scale_of(model), in_order(told.replies), used, learns), tuple(notes), weight)
+
+
+def _learns(config: Config) -> Literal["", "can", "has"]:
+    """Whether this job can learn the r of a negative binomial, or has."""
+    if config.model.scale == "learn":
+        return "has"
+    return "can" if config.privacy is None and config.algorithm.variant == "pvi" else ""
 
 
 def scale_of(model: Model) -> float:

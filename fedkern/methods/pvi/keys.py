@@ -37,6 +37,7 @@ SHARDED = ("local-averaging", "virtual-clients")
 MOST_ROUNDS = 200  # of rounds = "until"
 MOST_FULL = 300  # coefficients up to which "auto" is a full covariance, and X'WX is asked for
 ONE_SHOT = ("bcm-same", "bcm-split")
+LEARNS = ("gaussian", "negative-binomial")  # families whose scale can be learnt
 
 # sampling -> the keys that it needs; it may have no other
 SAMPLING: dict[str, set[str]] = {
@@ -88,8 +89,8 @@ class ModelSection(incomplete.ModelSection):
     )
     scale: Positive | Literal["learn"] = key(
         1.0,
-        help='standard deviation of a gaussian response, in the data\'s units; "learn", the default if open and variant = "pvi", '
-        "finds it" + families.given_scales("pvi"),
+        help="standard deviation of a gaussian response, in the data's units; negative-binomial: r (variance = mean + mean^2 "
+        '/ r); "learn", the default of both if open and variant = "pvi", finds it; else r is to be given',
     )
     preset: Literal["paper"] | None = key(None, help="a published configuration, whose values the file may override")
 
@@ -299,7 +300,7 @@ def filled(raw: Raw) -> dict[str, Any]:
     layers = [BASE, PRIVATE] if private else [BASE, FEW, OPEN]
     builtin = table(raw, "data").get("builtin")
     layers += [BUILTIN] * (builtin is not None) + [ADULT] * (builtin == "adult")
-    layers += [LEARNT] * (not private and variant == "pvi" and table(raw, "model").get("family") == "gaussian")
+    layers += [LEARNT] * (not private and variant == "pvi" and table(raw, "model").get("family") in LEARNS)
     # Draws of the weights shake a Cholesky factor until it diverges, and two estimators have no other form.
     of_draws = table(raw, "algorithm").get("estimator", "analytic") != "analytic"
     mean_field = of_draws or variant == "global-vi" or table(raw, "model").get("preset") == "paper"
@@ -382,12 +383,13 @@ def _scale(config: Config) -> Iterator[str]:
     if config.model.scale != "learn":
         return
     what = 'model.scale = "learn"'
-    if config.model.family != "gaussian":
-        yield f'{what} is for family = "gaussian", not "{config.model.family}"; give a number, or leave it out'
+    if config.model.family not in LEARNS:
+        yield f'{what} is for family = {families.quoted(LEARNS)}, not "{config.model.family}"; give a number, or leave it out'
     if config.privacy is not None:
         yield f"{what} has no private form: give a number that is public"
     elif config.algorithm.variant != "pvi":
-        yield f'{what} needs variant = "pvi", not "{config.algorithm.variant}"; give the standard deviation of the errors'
+        which = "the standard deviation of the errors" if config.model.family == "gaussian" else "r"
+        yield f'{what} needs variant = "pvi", not "{config.algorithm.variant}"; give {which}'
 
 
 def _data(config: Config) -> Iterator[str]:

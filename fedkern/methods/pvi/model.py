@@ -88,7 +88,7 @@ class Model:
     @property
     def scale(self) -> float:
         """Of the response, in the data's units; a learnt one once it is told."""
-        return response.data_scale(self, self.response.variance)
+        return response.data_scale(self, self.response.variance, self.response.r)
 
     @property
     def privacy(self) -> PrivacySection | None:
@@ -156,7 +156,9 @@ class Model:
         private = self.privacy is not None
         if self.one_posterior:
             return global_vi.protocol(private=private)
-        return pvi.protocol(private=private, until=self.settings.until, learn_scale=self.settings.learn_scale)
+        s = self.settings
+        learns = "variance" if s.learns_variance else "r" if s.learns_r else ""
+        return pvi.protocol(private=private, until=s.until, learns=learns)
 
     def start(self) -> tuple[Server, ServerEffects]:
         """The server's machine with its first messages; where whole clients are protected, its account must be open."""

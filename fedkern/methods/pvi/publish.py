@@ -192,13 +192,16 @@ def _of_scale(model: Model, spread: float | None) -> Verdict | None:
 
 def _of_learning(model: Model, server: Server) -> Verdict | None:
     """A learnt scale that still moves takes all intervals with it."""
-    if model.response.variance is None or not isinstance(server, pvi.Server) or response.exact(model.response):
+    known = model.response
+    if (known.variance is None and known.r is None) or not isinstance(server, pvi.Server) or response.exact(known):
         return None
     by = abs(server.rescaled - 1) / model.settings.damping
     if server.round > 1 and by <= SD:
         return None
     moved = f"moved by {by:.1%} (wanted {SD:.0%})" if server.round > 1 else "is learnt from the second round on"
-    return Verdict(False, f"the standard deviation of the errors {moved}: raise job.rounds = {server.round}")
+    what = "the standard deviation of the errors" if known.r is None else "r (model.scale)"
+    moved = moved if known.r is None else moved.replace("moved", "moved standard deviations")
+    return Verdict(False, f"{what} {moved}: raise job.rounds = {server.round}")
 
 
 TRIALS = (
@@ -276,6 +279,11 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     notes = [f"{', '.join(without)}: not in the result, for no update of theirs fits their budgets"] if without else []
     if model.privacy is not None:  # there noise alone can carry them away
         return notes
+    if isinstance(server, pvi.Server) and model.response.r is not None and server.counts.poisson:
+        notes.append(
+            f"r = {model.response.r:.3g} (model.scale), which was learnt, cannot be told from a Poisson's, that is infinite: "
+            'model.family = "poisson" says the same'
+        )
     return notes + pull.notes(model.encoding.names, q, model.prior, model.config.model, model.encoding.intercept)
 
 

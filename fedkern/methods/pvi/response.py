@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from ...algorithms.core.averaging import Trajectory
 from ...algorithms.exchanges import level
-from ...algorithms.pvi import client_level, global_vi, scale
+from ...algorithms.pvi import client_level, dispersion, global_vi, scale
 from ...algorithms.pvi import machine as pvi
+from ...algorithms.pvi.messages import LearntDispersion, LearntVariance
 from ...algorithms.pvi.sites import Sites
 from ...jobs.run import Run
 from ...jobs.stage import Stage
@@ -42,11 +43,13 @@ class Response:
     ----------
     units : level and scale; those of the data where nothing was asked
     variance : the residual variance, once it is learnt and told, in `units`
+    r : of a negative binomial, once it is learnt and told
     ended : the rounds are over: what is said is in the data's units
     """
 
     units: Units = field(default_factory=Units)
     variance: float | None = None
+    r: float | None = None
     ended: bool = False
 
 
@@ -79,7 +82,9 @@ def stages(config: Config) -> list[Stage]:
 
 def after(config: Config) -> list[Stage]:
     """After them."""
-    return [Stage.of(scale)] if config.model.scale == LEARNT else []
+    if config.model.scale != LEARNT:
+        return []
+    return [Stage.of(scale) if measured(config) else Stage.of(dispersion)]
 
 
 def words(config: Config) -> str:
@@ -94,6 +99,8 @@ def words(config: Config) -> str:
     if measured(config):
         said += "; units of the prior: standard deviations of the response; "
         said += "scale learnt" if m.scale == LEARNT else f"scale {m.scale:g} in the data's units"
+    elif m.family == "negative-binomial":
+        said += "; r (model.scale) learnt" if m.scale == LEARNT else f"; r = {m.scale:g}"
     return said
 
 
@@ -103,7 +110,8 @@ def exchanged(run: Run[Config], rows: Mapping[int, Rows]) -> Response:
     if not asks(config):
         return Response()
     m = config.model
-    asked = level.Settings(m.family, config.data.response or "y", m.intercept, None if m.scale == LEARNT else float(m.scale))
+    given = float(m.scale) if isinstance(m.scale, float) else None
+    asked = level.Settings(m.family, config.data.response or "y", m.intercept, given)
     clients = {k: level.Client(run.names[k], asked, _responses(own), weights=own.weights) for k, own in rows.items()}
     server, clients = run.exchange(stages(config)[0], lambda: level.start(asked, run.names), clients)
     if server is not None and server.note:
@@ -155,23 +163,30 @@ def model_scale(model: Known) -> float:
     """What the machines begin with: a given scale in the model's units; of one that is learnt the response's own."""
     given, response = model.config.model.scale, model.response
     if response.ended:
-        return data_scale(model, response.variance)
+        return data_scale(model, response.variance, response.r)
     if not isinstance(given, float):
         return 1.0
     return given / response.units.scale if measured(model.config) else given
 
 
-def data_scale(model: Known, variance: float | None) -> float:
-    """The scale in the data's units, where that of a learnt one is `variance` in the model's."""
+def data_scale(model: Known, variance: float | None, r: float | None) -> float:
+    """The scale in the data's units, where that of a learnt one is `variance` in the model's, or `r`."""
     given = model.config.model.scale
     if isinstance(given, float):
         return given
+    if not measured(model.config):
+        return 1.0 if r is None else r
     return math.sqrt(1.0 if variance is None else variance) * model.response.units.scale
 
 
-def variance_of(server: Server) -> float:
-    """Of a running server: what it has learnt so far."""
-    return server.sites.variance if isinstance(server, pvi.Server) else 1.0
+def scale_so_far(model: Known, server: Server) -> float:
+    """In the data's units, as a running server has learnt it."""
+    return data_scale(model, *_so_far(server))
+
+
+def _so_far(server: Server | None) -> tuple[float, float]:
+    """Variance and r that a server has learnt; 1 where it learns none."""
+    return (server.sites.variance, server.counts.r) if isinstance(server, pvi.Server) else (1.0, 1.0)
 
 
 def exact(response: Response) -> bool:
@@ -180,7 +195,12 @@ def exact(response: Response) -> bool:
 
 
 def notes(response: Response, encoding: Encoding) -> list[str]:
-    """That a response is no measurement."""
+    """That a response is no measurement; or that all are 0, of which r tells nothing."""
+    if response.r is not None and response.r <= dispersion.LEAST:
+        return [
+            f"r (model.scale) ended at its least, {dispersion.LEAST:g}: nearly all counts are 0, and intervals are as wide as "
+            "priors; give model.scale"
+        ]
     if not exact(response):
         return []
     return [f"column {encoding.response!r} is a linear function of the others, up to rounding: ignore what it was computed from"]
@@ -208,16 +228,15 @@ def natural(q: Gaussian, model: Known) -> Gaussian:
 
 def ended(run: Run[Config], model: Known, server: Server | None) -> tuple[Server | None, Response]:
     """After the rounds: all parties know the scale, and the server's state is in the data's units."""
-    variance = None
+    known_now = replace(model.response, ended=True)
     if run.config.model.scale == LEARNT:
         told = {k: scale.Told() for k in run.mine}
-        learnt = None if server is None else variance_of(server)
-        at_server, clients = run.exchange(
-            after(run.config)[0], lambda: scale.tell(len(run.names), 1.0 if learnt is None else learnt), told
-        )
-        known = [one.variance for one in (at_server, *clients.values()) if one is not None and one.variance is not None]
-        variance = known[0] if known else None
-    known_now = replace(model.response, variance=variance, ended=True)
+        variance, r = _so_far(server)
+        learnt = LearntVariance(variance) if measured(run.config) else LearntDispersion(r)
+        at_server, clients = run.exchange(after(run.config)[0], lambda: scale.tell(len(run.names), learnt), told)
+        known = [one.value for one in (at_server, *clients.values()) if one is not None and one.value is not None]
+        value = known[0] if known else None
+        known_now = replace(known_now, variance=value) if measured(run.config) else replace(known_now, r=value)
     if server is None or not measured(run.config):
         return server, known_now
     return _in_data_units(server, model), known_now

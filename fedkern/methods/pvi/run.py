@@ -61,7 +61,7 @@ def fit(run: Run[Config]) -> Fit | None:
     if server is None:
         return None
     more: dict[str, Any] = {"incomplete": counted} if counted else {}
-    if model.response.variance is not None:
+    if model.response.variance is not None or model.response.r is not None:
         more["scale"] = model.scale
     fitted = publish.fit(model, publish.Ended(server, told, checked), test)
     return replace(fitted, privacy=certificates, more={**fitted.more, **more})
@@ -119,7 +119,7 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
         content: dict[str, Any] = {"updates": int(sum(server.updates))}
         if test is not None and due:
             q = response.natural(pvi.released(server), model)
-            scale = response.data_scale(model, response.variance_of(server))
+            scale = response.scale_so_far(model, server)
             content["metrics"] = dict(metrics(q, test, settings.family, scale))
         words = ", ".join(f"{name} {value:.4g}" for name, value in content.get("metrics", {}).items())
         return Line(content, words)

@@ -10,6 +10,7 @@ from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.pvi import global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
+from ...algorithms.pvi.messages import AskSlopeAt
 from ...algorithms.pvi.settings import looks
 from ...data.design import check_header, describe
 from ...jobs import few, incomplete, memory, wire
@@ -29,6 +30,7 @@ MAY_SEND = (
     *level.PROTOCOL.to_server,
     *pvi.PROTOCOL.to_server,
     *pvi.SCALED.to_server,
+    *pvi.COUNTED.to_server,
     *global_vi.protocol(private=False).to_server,
     *arrivals.PROTOCOL.to_server,
     *terms.OF_Q.to_server,
@@ -64,7 +66,8 @@ def trained(model: Model) -> Stage:
     by_chance = settings.schedule in ("random", "asynchronous") and not model.by_client
     d = model.encoding.size
     sizes = settings.sizes(d) | ({"t": d * (d + 1) // 2} if settings.until else {})
-    late = dict.fromkeys((arrivals.AskSlope, arrivals.Slope), len(looks(settings.rounds or 0))) if settings.until else {}
+    asked = (arrivals.AskSlope, AskSlopeAt, arrivals.Slope)
+    late = dict.fromkeys(asked, len(looks(settings.rounds or 0))) if settings.until else {}
     if settings.schedule == "asynchronous" and settings.rounds:  # when the rounds end, clients are still at work
         late = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + 1)
     return Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance)

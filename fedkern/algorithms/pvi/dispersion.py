@@ -1,0 +1,199 @@
+"""r of a negative binomial job, learnt by the server while q is (docs/methods/pvi.md, section 2.2).
+
+With each change of its site a client says the derivative and the curvature, in log r, of its expected log-likelihood under the q
+and at the r that it was asked at. After a round the server takes one Newton step of their sums, and says the r with its next
+questions: sites follow with their next updates. After the last round all are told r, in an exchange of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, polygamma, psi
+
+from ...kernels.homes import on_host
+from ...models.expfam import Gaussian, unpack
+from ...models.glm import BLOCK, Rows
+from ..core.messages import Protocol, RemoteFault, Saved, array
+from ..core.persistent import PersistentMap
+from ..exchanges.arrival import AskSlope
+from . import scale
+from .local import Local
+from .messages import AskSlopeAt, CountsQUpdate, CountsSiteDelta, LearntDispersion, QUpdate, SiteDelta
+from .settings import Settings
+
+Array = NDArray[np.float64]
+
+LEAST, MOST = 1e-3, 1e6  # of r
+MOST_TOLD = 1e30  # of a sum; q may begin at a wide prior
+STEP = 2.0  # in log r, of one round
+NEAR = 0.5  # a step in log r, or what a step leaves of 1 / r, by which it ends near the top
+SURE = 0.9  # in log r: near a Poisson every step is about 1; shorter ones end near the top
+LEAP = 4.0  # where the sums say that there is no dispersion at all
+TOLD_APART = 2.7  # of -curvature: 1 / r is then 1.6 of its standard errors from a Poisson's 0
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+SMALL = 0.01  # mean / r, below which differences of nearly equal numbers are series
+SERIES = np.array([(-1.0) ** (k - 1) * (k - 1) / k for k in range(9, 1, -1)])
+TABLE = 1 << 17  # counts up to which sums over 0 .. y - 1 are looked up
+
+
+class Told(NamedTuple):
+    """What a client said last: at which log r, derivative and curvature there."""
+
+    at: float
+    slope: float
+    curvature: float
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """At the server: r as it is now, client -> what it said last, and client -> the log r that it was asked at last."""
+
+    r: float = 1.0
+    told: PersistentMap[int, Told] = field(default_factory=PersistentMap)
+    at: PersistentMap[int, float] = field(default_factory=PersistentMap)
+
+    @property
+    def sums(self) -> tuple[float, float]:
+        """Derivative and curvature of all clients at this r; what was said at another is carried here by its own curvature."""
+        here, those = math.log(self.r), [self.told[k] for k in sorted(self.told)]
+        slope = math.fsum(one.slope + one.curvature * (here - one.at) for one in those)
+        return slope, math.fsum(one.curvature for one in those)
+
+    @property
+    def poisson(self) -> bool:
+        """Whether counts cannot be told from a Poisson's."""
+        return self.r >= MOST or -self.sums[1] < TOLD_APART
+
+    def stepped(self) -> Learnt:
+        """After one Newton step in log r where that ends near; where r should fall else in 1 / r: from a Poisson (1 / r = 0) it
+        leads back without going too far. Where r should grow, and in 1 / r no top of a parabola is near, longer steps.
+        """
+        slope, curvature = self.sums
+        inverse = 1 + slope / (slope + curvature) if slope + curvature < 0 else math.inf  # what a step in it makes of 1 / r
+        newton = abs(slope) / -curvature if curvature < 0 else math.inf if slope else 0.0
+        if slope <= 0:
+            of_log = min(newton, 1.0) if newton < NEAR or self.r < 1 else 0.0
+            by = -max(min(math.log(inverse), max(STEP, math.log(self.r))), of_log)
+        elif newton > SURE and (inverse <= 0 or (inverse == math.inf and self.r > 1)):
+            by = LEAP
+        else:
+            by = min(newton * (2.0 if inverse < NEAR else 1.0), STEP)
+        return replace(self, r=float(np.clip(self.r * math.exp(by), LEAST, MOST)))
+
+
+# At a client --------------------
+
+
+def at(local: Local, event: QUpdate | AskSlope) -> Local:
+    """A client's context at the r of a question; as it is where none is learnt."""
+    if not isinstance(event, CountsQUpdate | AskSlopeAt):
+        return local
+    if not 0 < event.r < math.inf:
+        raise RemoteFault(f"server: {type(event).__name__}.r is {event.r}, expected a positive number")
+    return replace(local, settings=replace(local.settings, scale=event.r))
+
+
+def answered(delta: SiteDelta, question: QUpdate, local: Local) -> SiteDelta:
+    """The answer, with sums where r is learnt."""
+    if not isinstance(question, CountsQUpdate):
+        return delta
+    q = Gaussian(question.h, unpack(question.P, len(question.h)))
+    return CountsSiteDelta(
+        delta.round, delta.version, delta.delta_id, delta.dh, delta.dP, *derivatives(local.rows, q, question.r)
+    )
+
+
+def derivatives(rows: Rows, q: Gaussian, r: float) -> tuple[float, float]:
+    """First and second derivative in log r of sum w E_q log p(y | r), the constants of y included.
+
+    With a row's predictor a, its mean mu = exp(a) and p = mu / (r + mu) the first is
+    r (p - log(1 + mu / r)) + y p - sum_j<y j / (r + j), a sum of what is small where r is large.
+    """
+    slope = curvature = 0.0
+    for begin in range(0, len(rows), BLOCK):
+        part = slice(begin, begin + BLOCK)
+        X, y = np.asarray(on_host(rows.X[part]), np.float64), on_host(rows.y[part])
+        mean = X @ q.mean + (0.0 if rows.offset is None else on_host(rows.offset[part]))
+        b = mean[:, None] + np.sqrt(q.variance_of(X))[:, None] * NODES - math.log(r)
+        p, z = expit(b), np.exp(np.minimum(b, math.log(SMALL)))
+        less = np.where(b < math.log(SMALL), np.polyval(SERIES, z) * z**2, p - np.logaddexp(0, b))
+        one, two = _of_counts(y, r)
+        w = 1.0 if rows.weights is None else on_host(rows.weights[part])
+        slope += float((w * ((r * less + y[:, None] * p) @ WEIGHTS - one)).sum())
+        curvature += float((w * ((r * (less + p * p) - y[:, None] * p * (1 - p)) @ WEIGHTS + two)).sum())
+    return slope, curvature
+
+
+def _of_counts(y: Array, r: float) -> tuple[Array, Array]:
+    """Sums over j = 0 .. y - 1 of j / (r + j) and r j / (r + j)^2."""
+    few = y <= TABLE
+    j = np.arange(y[few].max(initial=0))
+    tables = [np.concatenate([[0.0], np.cumsum(term)]) for term in (j / (r + j), r * j / (r + j) ** 2)]
+    one, two = (table[np.where(few, y, 0).astype(np.int64)] for table in tables)
+    if not few.all():
+        many = y[~few]
+        inverse = r * (psi(many + r) - psi(r))
+        one[~few] = many - inverse
+        two[~few] = inverse + r * r * (polygamma(1, many + r) - polygamma(1, r))
+    return one, two
+
+
+# At the server --------------------
+
+
+def asked(question: QUpdate, s: Settings, learnt: Learnt, clients: Iterable[int]) -> tuple[QUpdate, Learnt]:
+    """The question, with r where it is learnt, and that these clients are asked at it."""
+    if not s.learns_r:
+        return question, learnt
+    at = learnt.at
+    for k in clients:
+        at = at.plus(k, math.log(learnt.r))
+    return CountsQUpdate(question.round, question.version, question.h, question.P, learnt.r), replace(learnt, at=at)
+
+
+def looking(question: AskSlope, s: Settings, learnt: Learnt) -> AskSlope:
+    """The question how far q is, with r where it is learnt."""
+    return AskSlopeAt(question.round, question.h, question.P, learnt.r) if s.learns_r else question
+
+
+def heard(learnt: Learnt, sender: int, event: SiteDelta, s: Settings) -> Learnt:
+    """With what a client has said of r."""
+    if isinstance(event, CountsSiteDelta) != s.learns_r:
+        raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer in this job")
+    if not isinstance(event, CountsSiteDelta):
+        return learnt
+    if not max(abs(event.slope), abs(event.curvature)) <= MOST_TOLD:
+        raise RemoteFault(
+            f"client {sender}: CountsSiteDelta: derivatives of {event.slope:g} and {event.curvature:g} are too large to be any"
+        )
+    return replace(learnt, told=learnt.told.plus(sender, Told(learnt.at[sender], event.slope, event.curvature)))
+
+
+def save(learnt: Learnt, rescaled: float, s: Settings) -> Saved:
+    """For a checkpoint; nothing where no r is learnt."""
+    if not s.learns_r:
+        return {}
+    table = np.array([(k, *learnt.told[k]) for k in sorted(learnt.told)], float).reshape(-1, 4)
+    at = np.array([(k, learnt.at[k]) for k in sorted(learnt.at)], float).reshape(-1, 2)
+    return {"dispersion.r": learnt.r, "dispersion.rescaled": rescaled, "dispersion.told": table, "dispersion.at": at}
+
+
+def load(saved: Saved) -> tuple[Learnt, float]:
+    """The inverse of `save`, of a job that learns r."""
+    r, rescaled = saved["dispersion.r"], saved["dispersion.rescaled"]
+    if not (isinstance(r, float) and isinstance(rescaled, float)):
+        raise ValueError("saved 'dispersion.r' and 'dispersion.rescaled': need numbers")
+    told, at = (array(saved, f"dispersion.{name}").tolist() for name in ("told", "at"))
+    those = PersistentMap((int(k), Told(*said)) for k, *said in told)
+    return Learnt(r, those, PersistentMap((int(k), log_r) for k, log_r in at)), rescaled
+
+
+PROTOCOL: Protocol[scale.Told, scale.Told] = scale.telling("dispersion", LearntDispersion)
+DIMS: dict[str, int] = {}
