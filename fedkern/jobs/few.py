@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..data.cells import MISSING, Text
 from ..data.design import column_of
@@ -26,7 +27,7 @@ from ..privacy.binding import Binding, bind
 from ..privacy.disclosure import LEAST_OF_LEVEL
 from ..privacy.policy import DataSet, Policy
 from ..transports.place import Place
-from . import holders
+from . import alike, holders
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .parties import Parties
 
@@ -75,7 +76,10 @@ def lines(config: JobConfig) -> list[str]:
         return []
     assert isinstance(config.data, FewSection)
     ends = "is left out, by its name" if config.data.small == "leave-out" else "ends the job, before anything of its rows leaves"
-    return [f"least    {asked} rows of each client; one that has fewer {ends}"]
+    said = [f"least    {asked} rows of each client; one that has fewer {ends}"]
+    if few := alike.asked(config, getattr(config.model, "family", "gaussian"), asked):
+        said.append(f"alike    {few} rows must share a value that no other rows of a client have, else it counts as a client with too few")
+    return said
 
 
 def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> bool:
@@ -87,31 +91,45 @@ def counted(table: Table, spec: Spec) -> int:
     """The rows of which an open job learns: those with a response; of weighted ones the effective number, (sum w)^2 / sum w^2,
     for a row that weighs nearly all is nearly alone. (What cannot be read is a fault.)
     """
+    there, values = counting(table, spec), _weights(table, spec)
+    if values is None:
+        return int(there.sum())
+    weights = np.nan_to_num(np.abs(values[there]), posinf=0.0)
+    if not len(weights):
+        return 0
+    weights = weights / max(float(weights.max()), 1e-300)
+    return int(weights.sum() ** 2 / (weights**2).sum() + 1e-9)
+
+
+def counting(table: Table, spec: Spec) -> NDArray[np.bool_]:
+    """(n,) which rows have a response, and a weight that is not 0; what cannot be read at all does too."""
     there = np.ones(table.n_rows, dtype=bool)
-    cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight))
+    cells, weights = table.columns.get(spec.response) if spec.response else None, _weights(table, spec)
     if isinstance(cells, Text):
         words = MISSING if spec.positive is None else {""}
         there &= np.array([level.lower() not in words for level in cells.levels], dtype=bool)[cells.codes]
     elif cells is not None:
         there &= ~np.isnan(np.asarray(cells, np.float64))
-    if weight is not None:
-        values = weight.numbers() if isinstance(weight, Text) else np.asarray(weight, np.float64)
-        there[[*table.broken]] = True
-        weights = np.nan_to_num(np.abs(values[there & (values != 0)]), posinf=0.0)
-        if len(weights):
-            weights = weights / max(float(weights.max()), 1e-300)
-            return int(weights.sum() ** 2 / (weights**2).sum() + 1e-9)
-        return 0
     there[[*table.broken]] = True
-    return int(there.sum())
+    return there if weights is None else there & (weights != 0)
+
+
+def _weights(table: Table, spec: Spec) -> NDArray[np.float64] | None:
+    column = table.columns.get(spec.weight) if spec.weight else None
+    if column is None:
+        return None
+    return column.numbers() if isinstance(column, Text) else np.asarray(column, np.float64)
 
 
 def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
     """Whether a client has too few rows for the job or for its own policies."""
     asked, policies = holders.least(config), tuple(policies)
     least = holders.least(config, policies)
-    if asked is None or least is None or (n := int(counted(table, spec) * _batch(config) + 1e-9)) >= least:
-        return None if least is None else _for_curvature(config, table, spec, client)
+    if asked is None or least is None:
+        return None
+    if (n := int(counted(table, spec) * _batch(config) + 1e-9)) >= least:
+        few = _for_curvature(config, table, spec, client)
+        return few or _for_values(config, table, spec, client, least)
     key = "data.least_rows" if least == asked else "[disclosure] least_rows of its policy"
     gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and _leaves_out(config) else ""
     gone += f", in a batch ({config.algorithm.batch:g} of all)" if _batch(config) < 1 else ""  # type: ignore[attr-defined]
@@ -134,6 +152,12 @@ def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str) -> 
         f"{A_COEFFICIENT * p} rows are asked for, since the sites of a full covariance tell fewer"
     )
     return Few(f"{told}: {remedies}", f"{own}: {remedies}")
+
+
+def _for_values(config: JobConfig, table: Table, spec: Spec, client: str, least: int) -> Few | None:
+    """Whether too few of a client's rows share a value; of one that has enough rows."""
+    texts = alike.found(config, table, spec, least, counting(table, spec))
+    return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"client {client!r}, {table.source}: {texts[1]}")
 
 
 def _coefficients(table: Table, spec: Spec) -> int:
@@ -234,7 +258,7 @@ def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[in
             "no client is left: each has fewer rows than this job, or its holder, asks for (data.least_rows, data.small = "
             '"leave-out")'
         )
-    notes = tuple(f"left out: client {parties.names[k]!r} has fewer rows than this job, or its holder, asks for" for k in left)
+    notes = tuple(f"left out: client {parties.names[k]!r} has fewer rows, or alike ones, than are asked for" for k in left)
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own)
 
 

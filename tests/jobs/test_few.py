@@ -418,19 +418,70 @@ def test_clients_that_differ_by_more_than_two_tell_nothing(tmp_path: Path) -> No
     assert sorted(map(sorted, noted("4", "ace"))) == [["d", "e"], ["e"]]
 
 
-def test_levels_of_few_rows_are_refused(fedkern: Any, tmp_path: Path) -> None:
-    """One rule, for a column of any number of levels; others are not told how many."""
-    federation, seen = Federation(tmp_path), []
-    for rare in (1, 2, 3):
+class TestValuesThatFewRowsShare:
+    """Sums over all rows single them out, however many others there are; others are not told how many they are."""
+
+    def run(self, fedkern: Any, federation: Federation, cells: list[str], *more: str) -> Any:
+        for name in "abc":
+            path = federation.root / f"{name}.csv"
+            federation.rows(name, len(cells))
+            head, *rows = path.read_text().splitlines()
+            path.write_text("\n".join([f"{head},job", *(f"{row},{cell}" for row, cell in zip(rows, cells))]) + "\n")
+        return fedkern("run", federation.job, "--out", f"out-{len(list(federation.root.glob('out-*')))}", "--quiet", *more)
+
+    @pytest.mark.parametrize("value", ["rare", "1", "2.5"])
+    def test_one_rule_for_levels_and_numbers(self, fedkern: Any, tmp_path: Path, value: str) -> None:
+        federation, seen = Federation(tmp_path), []
+        for rare in (1, 9, 10):
+            others = ["left", "right"] * 20 if value == "rare" else ["0"] * 40
+            ended = self.run(fedkern, federation, [value] * rare + others)
+            assert ended.code == (0 if rare == 10 else 2), ended.err
+            seen.append(ended.err)
+        assert seen[0] == seen[1]
+        assert "client 'a': column no. 5 has a value in fewer than 10 of its rows, and what is sent tells these" in seen[0]
+        own = (Path("out-0") / "client-a" / "fault.txt").read_text()
+        assert "'job' has a value that 1 rows have and all others lack; 10 are asked for" in own
+
+    def test_every_remedy_ends_well(self, fedkern: Any, tmp_path: Path) -> None:
+        federation, cells = Federation(tmp_path), ["rare"] * 9 + ["left", "right"] * 20
+        assert "put the column into data.ignore, or pool the rows" in self.run(fedkern, federation, cells).err
+        assert self.run(fedkern, federation, cells, "--set", 'data.ignore=["id", "job"]').code == 0
+        assert self.run(fedkern, federation, ["left"] * 9 + ["left", "right"] * 20).code == 0
+        assert self.run(fedkern, federation, 2 * cells).code == 0
+        assert self.run(fedkern, federation, cells, "--set", "data.least_rows=18").code == 0
+
+    def test_pairs_of_columns_single_rows_out_too(self, fedkern: Any, tmp_path: Path) -> None:
+        """Whoever has complications has the disease: the difference of the two columns is 1 in the rows without."""
+        federation = Federation(tmp_path)
+        cells = [f"1,{int(i < 22)}" for i in range(25)] + ["0,0"] * 30
         for name in "abc":
             path = tmp_path / f"{name}.csv"
-            federation.rows(name, 40)
+            federation.rows(name, len(cells))
             head, *rows = path.read_text().splitlines()
-            kinds = ["rare"] * rare + ["left", "right"] * 20
-            path.write_text("\n".join([f"{head},job", *(f"{row},{kind}" for row, kind in zip(rows, kinds))]) + "\n")
-        ended = fedkern("run", federation.job, "--out", f"out-{rare}", "--quiet")
-        assert ended.code == (0 if rare == 3 else 2), ended.err
-        seen.append(ended.err)
-    assert seen[0] == seen[1]
-    assert "column no. 5 has a level in fewer than 3 rows; such levels may say who the rows are" in seen[0]
-    assert "has 3 levels, 1 of them in fewer than 3 rows" in (Path("out-1") / "client-a" / "fault.txt").read_text()
+            path.write_text("\n".join([f"{head},ill,worse", *(f"{row},{cell}" for row, cell in zip(rows, cells))]) + "\n")
+        ended = fedkern("run", federation.job, "--quiet")
+        assert ended.code == 2
+        assert "column no. 5 and column no. 6 have values together in fewer than 10 of its rows" in ended.err
+        assert fedkern("run", federation.job, "--quiet", "--set", 'data.ignore=["id", "worse"]').code == 0
+
+    def test_a_response_of_one_row_is_that_row(self, fedkern: Any, tmp_path: Path) -> None:
+        federation = Federation(tmp_path)
+        for events in (0, 1, 2, 3):
+            path = tmp_path / "b.csv"
+            federation.rows("b", 40)
+            head, *rows = path.read_text().splitlines()
+            path.write_text("\n".join([head, *(f"{row[:-1]}{int(i < events)}" for i, row in enumerate(rows))]) + "\n")
+            ended = fedkern("run", federation.job, "--quiet")
+            assert ended.code == (2 if events in (1, 2) else 0), ended.err
+            if events == 1:
+                assert "client 'b': column 'y' has a value in fewer than 3 of its rows" in ended.err
+
+    def test_a_client_can_be_left_out(self, fedkern: Any, tmp_path: Path) -> None:
+        federation = Federation(tmp_path, more='small = "leave-out"\n')
+        for name in "abc":
+            path = tmp_path / f"{name}.csv"
+            head, *rows = path.read_text().splitlines()
+            path.write_text("\n".join([f"{head},job", *(f"{row},{int(i < (3 if name == 'b' else 12))}" for i, row in enumerate(rows))]))
+        ended = fedkern("run", federation.job, "--out", "out")
+        assert ended.code == 0, ended.err
+        assert "left out: client 'b'" in ended.out
