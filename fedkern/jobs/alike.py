@@ -1,10 +1,12 @@
 """Values that few rows of a client share, in open jobs: decided where it lives, before anything of its rows leaves.
 
 What a client tells are sums over its rows of functions of them. A column that is 0 but in a few rows makes sums over these few
-alone, however many others there are: of one row the row. So a group of rows that a column singles out counts as a client of its own.
+alone, however many others there are: of one row the row. So rows that a column singles out count as a client of their own.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,27 +27,27 @@ def asked(config: JobConfig, family: str, least: int) -> int:
     if config.privacy is not None or not isinstance(config.data, DataSection):  # a vertical client tells a number for every row
         return 0
     # Linear sums have the same weights in every round: of two rows or more they are never more than their sums.
-    wanted = least // SHARE_OF_LEVEL
+    wanted = math.ceil(least // SHARE_OF_LEVEL / config.batch)
     return min(LEAST_OF_LEVEL, wanted) if FAMILIES[family].domain is REAL else wanted
 
 
-def found(config: JobConfig, table: Table, spec: Spec, least: int, there: NDArray[np.bool_]) -> tuple[str, str] | None:
+def found(
+    config: JobConfig, table: Table, spec: Spec, least: int, there: NDArray[np.bool_], *, covariates: bool = True
+) -> tuple[str, str] | None:
     """What others read, and the holder, of a value that too few of a client's rows have.
 
     Parameters
     ----------
     least : rows that the client must have, by the job and its holder's policies
     there : (n,) rows that count
+    covariates : whether they are looked at, or the response alone
     """
-    wanted, there = asked(config, spec.family, least), there.copy()
-    there[[*table.broken]] = False  # faults, of which another text is told, where they leave too few rows to compare
-    if np.count_nonzero(there) < SHARE_OF_LEVEL * wanted:
-        return None
-    columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
+    wanted = asked(config, spec.family, least)
+    columns = [column_of(spec, table, name) for name in spec.covariates(table.names) if covariates]
     one = rare(table, columns, wanted, there)
     if one is None and spec.response in table.columns and wanted:
         assert spec.response is not None
-        wanted = min(LEAST_OF_LEVEL, least // SHARE_OF_LEVEL)  # of x over the rows with this response a server has the sum, and no more
+        wanted = min(LEAST_OF_LEVEL, least // SHARE_OF_LEVEL)  # a server has the sum of x over the rows with this response
         kind = "numeric" if spec.positive is None else "categorical"
         one = rare(table, [Column(spec.response, kind)], wanted, there)
     return None if one is None else _words(one, table, spec, wanted)
