@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from fedkern.jobs.keys import LEAST_ROWS
-from support import curious, curious_jobs
+from fedkern.privacy.disclosure import COARSE_ROWS
+from support import curious, curious_jobs, curious_values
 
 SIZES = (1, 2, 3, 5, 7, 10, 12, 15, 20)
 FULL: dict[str, Any] = {"model": {"covariance": "full"}}
@@ -181,8 +182,44 @@ def maps(seconds: float) -> Iterator[str]:
             yield f"  gradients, only the sum of four clients', {rounds} rounds: {right} of 36, left {left:.1e}; {used:.1f} s"
 
 
+POSSIBLE = (  # whether of ages, columns of yes or no, sections of the job, rows
+    (True, 0, {}, (20, 50, 100, 200, 300, 500, 700, 1000, COARSE_ROWS)),
+    (True, 1, {}, (20, 100, 200, 300, 500, COARSE_ROWS)),
+    (True, 2, {}, (20, 100, 200)),
+    (False, 4, {}, (20, 1000, 5000)),
+    (False, 6, {}, (20, 1000, 5000)),
+    (True, 0, {"model": {"covariance": "diagonal"}}, (20, 100, 200, 500)),
+    (True, 0, {"model": {"family": "poisson"}}, (20, 50, 100, 200)),
+)
+
+
+def combinations() -> Iterator[str]:
+    """Covariates of few values: how often each combination of them occurs."""
+    yield "\nSiteDelta, Slope and sums, covariates of few values: frequencies of all possible rows, by LLL and nearest plane"
+    try:
+        import flint  # noqa: F401
+    except ImportError:
+        yield f"  left out: {curious_values.NEEDS}"
+        return
+    for ages, yes_no, sections, sizes in POSSIBLE:
+        model: dict[str, str] = sections.get("model", {})
+        possible = curious_jobs.possible_values(ages, yes_no)
+        words = " and ".join([*(["age"] if ages else []), *([f"{yes_no} of yes or no"] if yes_no else []), *model.values()])
+        for n in sizes:
+            right = []
+            for seed in range(2):
+                tape, rows = curious_jobs.few_values(n, ages, yes_no, seed, **sections)
+                told = curious_values.told(tape, 0, possible, model.get("family", "bernoulli"))
+                found = curious_values.frequencies(told)
+                right.append(bool((found.frequencies == curious_values.of_rows(rows.X, possible)).all()))
+            yield (
+                f"  {words}, {len(possible)} possible, n = {n:4}: all rows in {sum(right)} of {len(right)}; {found.bits:.0f} bits "
+                f"told, shortest {found.shortest:.3g} sds; {found.seconds:.1f} s"
+            )
+
+
 def main() -> None:
-    """All, or those that are named: one of LOGISTIC, sparse, maps, least, eigenvectors, determined."""
+    """All, or those that are named: one of LOGISTIC, sparse, maps, least, eigenvectors, determined, combinations."""
     options = argparse.ArgumentParser()
     options.add_argument("--seconds", type=float, default=60.0, help="of CPU for each case")
     options.add_argument("--only", nargs="*", default=[])
@@ -192,7 +229,7 @@ def main() -> None:
         flush=True,
     )
     parts: dict[str, Callable[[], Iterator[str]]] = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
-    parts |= {"least": lambda: least(o.seconds), "eigenvectors": eigenvectors, "determined": determined}
+    parts |= {"least": lambda: least(o.seconds), "eigenvectors": eigenvectors, "determined": determined, "combinations": combinations}
     if not o.only or set(o.only) & set(LOGISTIC):
         for line in logistic(o.seconds, [name for name in o.only if name in LOGISTIC]):
             print(line, flush=True)

@@ -20,9 +20,12 @@ from .table import Table
 Mask = NDArray[np.bool_]
 
 
+MARK = "[missing]"
+
+
 def marked(name: str) -> str:
     """The 0/1 column that says where another one has no value."""
-    return f"{name}[missing]"
+    return f"{name}{MARK}"
 
 
 def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] = ()) -> Table:

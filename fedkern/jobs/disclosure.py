@@ -23,13 +23,13 @@ from ..algorithms.core.messages import (
 )
 from ..algorithms.exchanges.columns import NAMES, SchemaReply
 from ..models.encoding import Spec
+from ..privacy.disclosure import COARSE
 from .few import may_tell_curvature
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .stage import Stage
 
-NOTHING = (
-    "no row of measurements in any way that was tried, which is no guarantee; rows of a few columns of whole numbers it can"
-)
+NOTHING = "no row in any way that was tried, which is no guarantee"
+COMBINATIONS = f"of a client with at most {COARSE:,} combinations of covariates: how often each occurs"
 PAGE = "docs/concepts/disclosure.md"
 # Rows up to which it is so.
 MOST = {ONE_OR_TWO: 2, TWO: 2, FEW_AREAS: 2, FEW: LEAST_ROWS - 1, FEW_OR_FULL: LEAST_ROWS - 1, FEW_OR_SUMS: LEAST_ROWS - 1}
@@ -81,7 +81,7 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
     if least is not None:
         beside = {kind: one for kind, one in told.items() if kind not in every}
         few = {kind: one for kind, one in beside.items() if _still(config, kind, one, kinds[kind], least)}
-    parts = [*_grouped(every)]
+    parts = [*_grouped(every), *([COMBINATIONS] if config.tells_combinations else [])]
     if least is not None:
         still = {kind: one._replace(where=one.where if one.where == FEWER else "") for kind, one in few.items()}
         words = ", ".join(_computed(still)) or NOTHING

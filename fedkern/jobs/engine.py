@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -15,13 +16,15 @@ from ..data.design import check_header, column_of, encode
 from ..data.dialect import Dialect
 from ..errors import JobError, owned
 from ..printing import printable
+from ..privacy.binding import Binding
 from ..results.result import Result
+from ..transports.place import Place
 from . import devices, few, holders, incomplete, wire
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes
-from .keys import C
+from .keys import C, JobConfig
 from .limits import instructions
 from .machine import cores
 from .method import Method
@@ -56,15 +59,15 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         if files is not None:
             files.own_ground(mine, resume=output.resume)
         hooks.permit(place, parties, quiet=output.quiet)
-        kept = few.kept(place, config, parties, hooks.bindings)
-        if len(kept.numbers) < parties.n_clients:
-            place.leave_out(kept.numbers, kept.parties.names)
+
+        def tell(kept: few.Kept) -> None:
+            nonlocal mine, files
             mine, files = place.mine(kept.parties.n_clients), _files(part, kept.parties, output)
             hooks.leave_out(kept, mine, files)
             if not mine and not place.is_server:
                 place.hooks = hooks
-                place.stand_by()
-        parties = kept.parties
+
+        parties = _without_small(place, config, parties, hooks.bindings, tell).parties
         if text := few.lowered(config):
             hooks.notes.append(text)
             if place.is_server and not output.quiet:
@@ -83,6 +86,23 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
             result = None if fit is None else publish(run, fit)
         LOG.info("finished%s", "" if result is None else f": {printable(result.summary['verdict'])}")
         return result
+
+
+def _without_small(
+    place: Place,
+    config: JobConfig,
+    parties: Parties,
+    bindings: Mapping[int, Binding],
+    tell: Callable[[few.Kept], None] = lambda kept: None,
+) -> few.Kept:
+    """Who goes on, where small clients are left out, which `tell` tells them; a place that has no client left only stands by."""
+    kept = few.kept(place, config, parties, bindings)
+    if len(kept.numbers) < parties.n_clients:
+        place.leave_out(kept.numbers, kept.parties.names)
+        tell(kept)
+        if not place.mine(kept.parties.n_clients) and not place.is_server:
+            place.stand_by()
+    return kept
 
 
 def _files(part: Part[C], parties: Parties, output: Output) -> RunFolder | None:
@@ -140,11 +160,7 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     agree(part, parties)
     server = [SERVER] if place.is_server else []
     bindings = holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])
-    kept = few.kept(place, config, parties, bindings)
-    if len(kept.numbers) < parties.n_clients:
-        place.leave_out(kept.numbers, kept.parties.names)
-        if not place.mine(kept.parties.n_clients) and not place.is_server:
-            place.stand_by()
+    kept = _without_small(place, config, parties, bindings)
     parties = kept.parties
     holders.permit_near(config, parties, {now: bindings[k] for now, k in enumerate(kept.numbers) if k in bindings})
     opening = tuple(method.stages.opening(config))

@@ -15,20 +15,24 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..data.cells import MISSING, Text
+from ..data.cells import MISSING, Cells, Text
+from ..data.combinations import Combinations, combinations
 from ..data.design import column_of
 from ..data.header import check_header
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
 from ..models.encoding import Spec
 from ..privacy.binding import Binding, bind
-from ..privacy.disclosure import LEAST_OF_LEVEL
+from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL
 from ..privacy.policy import DataSet, Policy
 from ..transports.place import Place
-from . import holders
+from . import alike, holders
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .parties import Parties
+
+Array = NDArray[np.float64]
 
 A_COEFFICIENT = 2  # rows: with no more than one, X'WX is the rows up to a rotation, and full sites are these themselves
 
@@ -75,7 +79,14 @@ def lines(config: JobConfig) -> list[str]:
         return []
     assert isinstance(config.data, FewSection)
     ends = "is left out, by its name" if config.data.small == "leave-out" else "ends the job, before anything of its rows leaves"
-    return [f"least    {asked} rows of each client; one that has fewer {ends}"]
+    said = [f"least    {asked} rows of each client; one that has fewer {ends}"]
+    if few := alike.asked(config, getattr(config.model, "family", "gaussian"), asked):
+        said.append(f"alike    {few} rows of a client share a value that its others lack, or it counts as small")
+    if config.tells_combinations:
+        said.append(f"values   of at most {COARSE:,} combinations of covariates, a client tells how often each occurs")
+        if lowered(config) is None:
+            said.append(f"         so each has {LEAST_OF_LEVEL} rows, or the client {COARSE_ROWS:,}; else it counts as small")
+    return said
 
 
 def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> bool:
@@ -88,7 +99,13 @@ def counted(table: Table, spec: Spec) -> int:
     for a row that weighs nearly all is nearly alone; of successes of trials likewise, by trials, so that a row is never more than
     one. (What cannot be read is a fault.)
     """
-    there = np.ones(table.n_rows, dtype=bool)
+    weights = _weights(table, spec)
+    return int(weights.sum() ** 2 / max((weights**2).sum(), 1e-300) + 1e-9)
+
+
+def _weights(table: Table, spec: Spec) -> Array:
+    """(n,) Of each row, at most 1; 0 where it does not count."""
+    there, weights = np.ones(table.n_rows, dtype=bool), np.ones(table.n_rows)
     cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight or spec.trials))
     if isinstance(cells, Text):
         words = MISSING if spec.positive is None else {""}
@@ -96,45 +113,83 @@ def counted(table: Table, spec: Spec) -> int:
     elif cells is not None:
         there &= ~np.isnan(np.asarray(cells, np.float64))
     if weight is not None:
-        values = weight.numbers() if isinstance(weight, Text) else np.asarray(weight, np.float64)
-        there[[*table.broken]] = True
-        weights = np.nan_to_num(np.abs(values[there & (values != 0)]), posinf=0.0)
-        if len(weights):
-            weights = weights / max(float(weights.max()), 1e-300)
-            return int(weights.sum() ** 2 / (weights**2).sum() + 1e-9)
-        return 0
+        weights = np.nan_to_num(np.abs(_numbers(weight)), posinf=0.0)
     there[[*table.broken]] = True
-    return int(there.sum())
+    weights = np.where(there, weights, 0.0)
+    return np.asarray(weights / max(weights.max(initial=0.0), 1e-300), np.float64)
+
+
+def _numbers(cells: Cells) -> Array:
+    return cells.numbers() if isinstance(cells, Text) else np.asarray(cells, np.float64)
 
 
 def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
     """Whether a client has too few rows for the job or for its own policies."""
-    asked, policies = holders.least(config), tuple(policies)
-    least = holders.least(config, policies)
-    if asked is None or least is None or (n := int(counted(table, spec) * _batch(config) + 1e-9)) >= least:
-        return None if least is None else _for_curvature(config, table, spec, client)
+    asked, least = holders.least(config), holders.least(config, tuple(policies))
+    if asked is None or least is None:
+        return None
+    n = int(counted(table, spec) * config.batch + 1e-9)
+    if n >= least:
+        there = _weights(table, spec) > 0
+        told = config.tells_combinations and lowered(config) is None
+        every = combinations(table, spec, there) if told else None
+        few = _for_curvature(config, table, spec, client, n)
+        if few or table.broken:  # rows that cannot be read end the job, with a text of their own
+            return few
+        few = _for_combinations(config, table, spec, client, n, every)
+        return few or _for_values(config, table, spec, client, least, there, every)
     key = "data.least_rows" if least == asked else "[disclosure] least_rows of its policy"
     gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and _leaves_out(config) else ""
-    gone += f", in a batch ({config.algorithm.batch:g} of all)" if _batch(config) < 1 else ""  # type: ignore[attr-defined]
     own = (
-        f"client {client!r}, {table.source}: {n} rows that count{gone}; {least} are asked for ({key}), since what is sent "
-        "of fewer may tell them: pool them with another site's, or take part in private jobs only"
+        f"client {client!r}, {table.source}: {n} rows that count{gone}{_in_a_batch(config)}; {least} are asked for ({key}), "
+        "since what is sent of fewer may tell them: pool them with another site's, or take part in private jobs only"
     )
     return Few(f"client {client!r} has fewer rows than this job, or its holder, asks for", own)
 
 
-def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str) -> Few | None:
-    """Whether a client has too few rows for what every client of the job tells of X'WX; of one that has enough for all else."""
-    p, n = _coefficients(table, spec), counted(table, spec)
+def _in_a_batch(config: JobConfig) -> str:
+    return f", in a batch ({config.batch:g} of all)" if config.batch < 1 else ""
+
+
+def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: int) -> Few | None:
+    """Whether a client has too few rows, of a message n, for what every client of the job tells of X'WX."""
+    p = _coefficients(table, spec)
     if not config.told_of(p) or may_tell_curvature(config, n, p):
         return None
     remedies = 'take model.covariance = "diagonal" or fewer columns, or pool it with another site\'s rows'
     told = f"client {client!r} has too few rows for a full covariance, at most {A_COEFFICIENT} a coefficient"
     own = (
-        f"client {client!r}, {table.source}: {n} rows that count and {p} coefficients by its columns and levels; more than "
-        f"{A_COEFFICIENT * p} rows are asked for, since the sites of a full covariance tell fewer"
+        f"client {client!r}, {table.source}: {n} rows that count{_in_a_batch(config)} and {p} coefficients by its columns and "
+        f"levels; more than {A_COEFFICIENT * p} rows are asked for, since the sites of a full covariance tell fewer"
     )
     return Few(f"{told}: {remedies}", f"{own}: {remedies}")
+
+
+def _for_values(
+    config: JobConfig, table: Table, spec: Spec, client: str, least: int, there: NDArray[np.bool_], every: Combinations | None
+) -> Few | None:
+    """Whether too few of a client's rows share a value: not of covariates, where each combination of theirs is in enough rows."""
+    covariates = every is None or bool((every.rows * config.batch < LEAST_OF_LEVEL).any())
+    texts = alike.found(config, table, spec, least, there, covariates=covariates)
+    return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"client {client!r}, {table.source}: {texts[1]}")
+
+
+def _for_combinations(
+    config: JobConfig, table: Table, spec: Spec, client: str, n: int, found: Combinations | None
+) -> Few | None:
+    """Whether a client's covariates take few different values, and somebody is nearly alone with some: what is sent tells it."""
+    if found is None or not (rare := int((found.rows * config.batch < LEAST_OF_LEVEL).sum())):
+        return None
+    enough = found.possible >= EQUATIONS * _coefficients(table, spec) ** 2
+    if enough and n >= COARSE_ROWS:
+        return None
+    remedies = "join values (ages in bands, rare levels), or pool it with another site's rows, or take part in private jobs only"
+    own = (
+        f"client {client!r}, {table.source}: its covariates can take {found.possible:,} combinations of values, and {rare:,} of "
+        f"those that occur are in fewer than {LEAST_OF_LEVEL} rows{_in_a_batch(config)}, while what is sent tells how often each "
+        f"occurs: {remedies}{f'; of {COARSE_ROWS:,} rows it does not' if enough else ''}"
+    )
+    return Few(f"client {client!r} has too few rows for covariates of few different values: {remedies}", own)
 
 
 def _coefficients(table: Table, spec: Spec) -> int:
@@ -187,11 +242,6 @@ def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
     return [f"{begin}: X'X is its rows up to a rotation,", "         and what it sends tells X'X"]
 
 
-def _batch(config: JobConfig) -> float:
-    """The share of its rows of which a client's message is made, on average."""
-    return float(getattr(getattr(config, "algorithm", None), "batch", 1.0))
-
-
 def _leaves_out(config: JobConfig) -> bool:
     return getattr(config.model, "missing", None) == "drop"
 
@@ -235,7 +285,7 @@ def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[in
             "no client is left: each has fewer rows than this job, or its holder, asks for (data.least_rows, data.small = "
             '"leave-out")'
         )
-    notes = tuple(f"left out: client {parties.names[k]!r} has fewer rows than this job, or its holder, asks for" for k in left)
+    notes = tuple(f"left out: client {parties.names[k]!r} has fewer rows, or alike ones, than are asked for" for k in left)
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own)
 
 

@@ -276,6 +276,16 @@ class JobConfig(Section):
         """Whether `output.draws` and `output.chains` say what is drawn from a fitted posterior, once it is known."""
         return False
 
+    @property
+    def batch(self) -> float:
+        """The share of its rows of which a client's message is made, on average."""
+        return 1.0
+
+    @property
+    def tells_combinations(self) -> bool:
+        """Whether what every client sends tells how often each combination of covariates occurs, where few can."""
+        return False
+
     def told_of(self, coefficients: int) -> bool:
         """Whether what every client sends tells X'WX of so many coefficients: clients with few rows are then none of this job."""
         return False

@@ -7,6 +7,12 @@ holders' policies (`[disclosure]`) may ask for more rows.
 from __future__ import annotations
 
 LEAST_ROWS = 20  # of a client: twice the most that was ever computed from what a job at the defaults sends
-LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has, of a column that the job file does not declare
+LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: of fewer a sum tells too much, and the level who they are
+SHARE_OF_LEVEL = 2  # and so many times fewer than `data.least_rows` where messages are nonlinear sums: 3 such rows were computed
 MOST_LEVELS = 50  # of such a column
 NEAR = 2  # clients by which two jobs differ at most whose difference tells something of these alone
+
+# Where covariates can take few combinations of values, what is sent tells how often each occurs (docs/concepts/disclosure.md).
+COARSE = 2_400  # combinations that are few: twice the most for which that was computed
+COARSE_ROWS = 2_000  # of a client: from so many on, other frequencies explain what is sent as well
+EQUATIONS = 10  # combinations a squared coefficient: with fewer, more numbers are sent than there are, and no rows suffice

@@ -9,10 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import fedkern as package
+from fedkern.data.table import Table
 from fedkern.errors import JobError
+from fedkern.jobs import few
 from fedkern.jobs.keys import LEAST_ROWS
+from fedkern.methods import parse
+from fedkern.models.encoding import Spec
 from support.command import mpirun_jobs
 
 ROWS = 'response = "y"\nignore = ["id"]\n'
@@ -97,7 +102,7 @@ def test_the_others_messages_are_the_same_whatever_a_left_out_client_has(fedkern
         assert ended.code == 0, ended.err
         summary = json.loads((out / "summary.json").read_text())
         assert [*summary["clients"]] == ["a", "c"]
-        assert any("left out: client 'b' has fewer rows than" in note for note in summary["notes"])
+        assert any("left out: client 'b' has fewer rows, or alike ones" in note for note in summary["notes"])
         assert f" {n} rows that count" in (out / "client-b" / "rows.json").read_text()
         assert f" {n} rows that count" in ended.err, "alone with its terminal the holder reads it there"
         ledgers = {path.name: path.read_bytes() for path in (out / "ledger").iterdir()}
@@ -418,19 +423,159 @@ def test_clients_that_differ_by_more_than_two_tell_nothing(tmp_path: Path) -> No
     assert sorted(map(sorted, noted("4", "ace"))) == [["d", "e"], ["e"]]
 
 
-def test_levels_of_few_rows_are_refused(fedkern: Any, tmp_path: Path) -> None:
-    """One rule, for a column of any number of levels; others are not told how many."""
-    federation, seen = Federation(tmp_path), []
-    for rare in (1, 2, 3):
+class TestValuesThatFewRowsShare:
+    """Sums over all rows single them out, however many others there are; others are not told how many they are."""
+
+    def run(self, fedkern: Any, federation: Federation, cells: list[str], *more: str) -> Any:
+        for name in "abc":
+            path = federation.root / f"{name}.csv"
+            federation.rows(name, len(cells))
+            head, *rows = path.read_text().splitlines()
+            path.write_text("\n".join([f"{head},job", *(f"{row},{cell}" for row, cell in zip(rows, cells))]) + "\n")
+        return fedkern("run", federation.job, "--out", f"out-{len(list(federation.root.glob('out-*')))}", "--quiet", *more)
+
+    @pytest.mark.parametrize("value", ["rare", "1", "2.5"])
+    def test_one_rule_for_levels_and_numbers(self, fedkern: Any, tmp_path: Path, value: str) -> None:
+        federation, seen = Federation(tmp_path), []
+        for rare in (1, 9, 10):
+            others = ["left", "right"] * 20 if value == "rare" else ["0"] * 40
+            ended = self.run(fedkern, federation, [value] * rare + others)
+            assert ended.code == (0 if rare == 10 else 2), ended.err
+            seen.append(ended.err)
+        assert seen[0] == seen[1]
+        assert "client 'a': column no. 5 has a value in fewer than 10 of its rows, and what is sent tells these" in seen[0]
+        own = (Path("out-0") / "client-a" / "fault.txt").read_text()
+        assert "'job' has a value that 1 rows have and all others lack; 10 are asked for" in own
+
+    def test_every_remedy_ends_well(self, fedkern: Any, tmp_path: Path) -> None:
+        federation, cells = Federation(tmp_path), ["rare"] * 9 + ["left", "right"] * 20
+        assert "put the column into data.ignore, or pool the rows" in self.run(fedkern, federation, cells).err
+        assert self.run(fedkern, federation, cells, "--set", 'data.ignore=["id", "job"]').code == 0
+        assert self.run(fedkern, federation, ["left"] * 9 + ["left", "right"] * 20).code == 0
+        assert self.run(fedkern, federation, 2 * cells).code == 0
+        assert self.run(fedkern, federation, cells, "--set", "data.least_rows=18").code == 0
+
+    def test_pairs_of_columns_single_rows_out_too(self, fedkern: Any, tmp_path: Path) -> None:
+        """Whoever has complications has the disease: the difference of the two columns is 1 in the rows without."""
+        federation = Federation(tmp_path)
+        cells = [f"1,{int(i < 22)}" for i in range(25)] + ["0,0"] * 30
         for name in "abc":
             path = tmp_path / f"{name}.csv"
-            federation.rows(name, 40)
+            federation.rows(name, len(cells))
             head, *rows = path.read_text().splitlines()
-            kinds = ["rare"] * rare + ["left", "right"] * 20
-            path.write_text("\n".join([f"{head},job", *(f"{row},{kind}" for row, kind in zip(rows, kinds))]) + "\n")
-        ended = fedkern("run", federation.job, "--out", f"out-{rare}", "--quiet")
-        assert ended.code == (0 if rare == 3 else 2), ended.err
-        seen.append(ended.err)
-    assert seen[0] == seen[1]
-    assert "column no. 5 has a level in fewer than 3 rows; such levels may say who the rows are" in seen[0]
-    assert "has 3 levels, 1 of them in fewer than 3 rows" in (Path("out-1") / "client-a" / "fault.txt").read_text()
+            path.write_text("\n".join([f"{head},ill,worse", *(f"{row},{cell}" for row, cell in zip(rows, cells))]) + "\n")
+        ended = fedkern("run", federation.job, "--quiet")
+        assert ended.code == 2
+        assert "column no. 5 and column no. 6 have values together in fewer than 10 of its rows" in ended.err
+        assert fedkern("run", federation.job, "--quiet", "--set", 'data.ignore=["id", "worse"]').code == 0
+
+    def test_a_response_of_one_row_is_that_row(self, fedkern: Any, tmp_path: Path) -> None:
+        federation = Federation(tmp_path)
+        for events in (0, 1, 2, 3):
+            path = tmp_path / "b.csv"
+            federation.rows("b", 40)
+            head, *rows = path.read_text().splitlines()
+            path.write_text("\n".join([head, *(f"{row[:-1]}{int(i < events)}" for i, row in enumerate(rows))]) + "\n")
+            ended = fedkern("run", federation.job, "--quiet")
+            assert ended.code == (2 if events in (1, 2) else 0), ended.err
+            if events == 1:
+                assert "client 'b': column 'y' has a value in fewer than 3 of its rows" in ended.err
+
+    def test_a_client_can_be_left_out(self, fedkern: Any, tmp_path: Path) -> None:
+        federation = Federation(tmp_path, more='small = "leave-out"\n')
+        for name in "abc":
+            path = tmp_path / f"{name}.csv"
+            head, *rows = path.read_text().splitlines()
+            ones = 3 if name == "b" else 12
+            path.write_text("\n".join([f"{head},job", *(f"{row},{int(i < ones)}" for i, row in enumerate(rows))]))
+        ended = fedkern("run", federation.job, "--out", "out")
+        assert ended.code == 0, ended.err
+        assert "left out: client 'b'" in ended.out
+
+
+
+# --- covariates of few values: what is sent tells how often each combination of them occurs
+
+RANDOM = np.random.default_rng(0)
+AGE = np.round(RANDOM.normal(60, 12, 3000)).clip(18, 90)
+YES = (RANDOM.random((3000, 12)) < 0.4).astype(float)
+NORMAL = RANDOM.normal(size=(3000, 2))
+OF_FEW = "client 'a' has too few rows for covariates of few different values: "
+COVARIATES: dict[str, tuple[NDArray[np.float64], bool]] = {  # of client a, and whether it takes part
+    "age": (AGE[:500, None], False),
+    "age in steps of a tenth": (AGE[:500, None] / 10 + 3, False),
+    "age and sex": (np.column_stack([AGE, YES[:, 0]])[:1000], False),
+    "age and sex, rows enough": (np.column_stack([AGE, YES[:, 0]])[:2000], True),
+    "age and sex, rows enough but one": (np.column_stack([AGE, YES[:, 0]])[:1999], False),
+    "age in bands": (10 * np.round(AGE[:300, None].clip(40, 80) / 10), True),
+    "yes or no": (YES[:300, :6], False),
+    "yes or no, more numbers than combinations": (YES[:2500, :8], False),
+    "yes or no, three of each": (np.repeat(YES[:10, :3], 3, axis=0), True),
+    "yes or no, two of one": (np.repeat(np.eye(4), [8, 8, 8, 2], axis=0), False),
+    "two values that are no whole numbers": (np.where(YES[:30, :2] > 0, np.pi, np.sqrt(2)), True),
+    "the same, of one alone": (np.where(np.arange(30)[:, None] == [3, 4], np.pi, np.sqrt(2)), False),
+    "age and a measurement": (np.column_stack([AGE[:40], NORMAL[:40, 0]]), True),
+    "measurements of three digits": (NORMAL[:40, :1].round(3) * 10, True),
+    "many columns": (YES[:60], True),
+}
+
+
+def taken(X: NDArray[np.float64], **sections: Any) -> few.Few | None:
+    """What a client with these covariates is told of a job."""
+    y, names = np.arange(len(X)) % 2.0, tuple(f"x{j}" for j in range(X.shape[1]))
+    table = Table("a.csv", (*names, "y"), dict(zip((*names, "y"), (*X.T, y))), len(X))
+    data = {"clients": ["a.csv"], "response": "y", **sections.pop("data", {})}
+    return few.found(parse({"data": data, **sections}), table, Spec("y"), "a")
+
+
+@pytest.mark.parametrize("name", COVARIATES)
+def test_covariates_of_few_values_have_three_rows_of_each_combination(name: str) -> None:
+    X, takes_part = COVARIATES[name]
+    found = taken(X)
+    assert (found is None) is takes_part
+    if found is not None:
+        assert found.told.startswith(OF_FEW)
+        assert str(len(X)) not in found.told
+        assert "in fewer than 3 rows" in found.own
+        assert ("of 2,000 rows it does not" in found.own) is (not name.startswith(("yes", "the same")))
+    assert taken(X, data={"least_rows": 1}) is None, "a job that lowers the number says so"
+    assert taken(X, model={"family": "gaussian"}) is None, "it tells of no more than two columns at once"
+    assert taken(X, job={"method": "sparse"}) is None
+
+
+def test_rows_count_as_a_batch_has_them() -> None:
+    """In each of the three rules."""
+    batch = {"optimiser": "adam", "batch": 0.5}
+    full = {"model": {"covariance": "full"}, "algorithm": batch}
+    for X, few_rows, enough in ((NORMAL, 39, 40), (RANDOM.normal(size=(100, 20)), 84, 86)):
+        found = taken(X[:few_rows], **full)
+        assert found is not None
+        assert "in a batch (0.5 of all)" in found.own
+        assert taken(X[:enough], **full) is None
+    X = np.repeat(YES[:10, :3], 5, axis=0)
+    assert taken(X) is None
+    found = taken(X, algorithm=batch)
+    assert found is not None
+    assert found.told.startswith(OF_FEW)
+
+
+def test_a_client_with_few_values_is_small_as_others_are(fedkern: Any, tmp_path: Path) -> None:
+    federation = Federation(tmp_path)
+    for name, n in (("a", 40), ("b", 60), ("c", 40)):
+        random = np.random.default_rng(3)
+        z = random.integers(2, size=n) if name == "b" else random.normal(size=n).round(3)
+        lines = [f"r{i},{random.integers(18, 90)},{z[i]},{i % 2}" for i in range(n)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["id,x,z,y", *lines]) + "\n")
+    told = OF_FEW.replace("'a'", "'b'")
+    for command in ("check", "run"):
+        ended = fedkern(command, federation.job)
+        assert ended.code == 2
+        assert told in ended.err
+    own = fedkern("check", federation.job, "--local", tmp_path / "b.csv")
+    assert own.code == 2
+    assert "combinations of values, and " in own.out
+    without = ("--set", 'data.small="leave-out"')
+    assert "of at most 2,400 combinations of covariates" in fedkern("check", federation.job, *without).out
+    ended = fedkern("run", federation.job, *without, "--out", "out")
+    assert ended.code == 0
+    assert any("left out: client 'b'" in note for note in json.loads(Path("out/summary.json").read_text())["notes"])

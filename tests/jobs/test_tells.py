@@ -89,7 +89,9 @@ class TestTheLine:
     def test_of_few_rows(self, tmp_path: Path) -> None:
         path = federation(tmp_path, "pvi")
         told = computed(path)
-        assert f"of a client with {LEAST_ROWS} rows, {FEWEST}: no row of measurements in any way that was tried" in told
+        assert "of a client with at most 2,400 combinations of covariates: how often each occurs; of a client" in told
+        assert "combinations" not in computed(path, "model.family=gaussian")
+        assert f"of a client with {LEAST_ROWS} rows, {FEWEST}: no row in any way that was tried" in told
         told = computed(path, "data.least_rows=3")
         assert f"of a client with 3 rows, {FEWEST}: its rows and labels (SiteDelta, LogTermsOf)" in told
         assert "each column's values (SchemaReply)" not in told
@@ -113,7 +115,7 @@ class TestTheLine:
             assert "its rows and labels (SiteDelta, LogTermsOf)" in few
             assert "(Slope)" in few
         told = computed(path, "model.covariance=diagonal")
-        assert "no row of measurements in any way that was tried" in told
+        assert "no row in any way that was tried" in told
         assert "Slope" not in told
 
     def test_of_columns_that_are_not_standardised(self, tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from fedkern.algorithms.gibbs.messages import Statistics
 from fedkern.algorithms.pvi.messages import SiteDelta
 from fedkern.errors import JobError
 from fedkern.jobs.keys import LEAST_ROWS
-from support import curious, curious_jobs
+from fedkern.privacy.disclosure import COARSE_ROWS
+from support import curious, curious_jobs, curious_values
 
 Array = NDArray[np.float64]
 
@@ -197,6 +198,44 @@ def test_only_what_the_equations_determine_is_named() -> None:
     guess = curious.solve(replace(seen, terms=seen.only(curious.Sums).terms), 5.0, np.random.default_rng(1))
     assert guess.misfit < curious.BELIEVED
     assert not guess.named.any()
+
+
+# --- covariates of few values
+
+
+@pytest.mark.parametrize(
+    ("ages", "yes_no", "n", "sections"),
+    [
+        (True, 0, 100, {}),
+        (False, 6, 300, {}),
+        pytest.param(True, 1, 200, {}, marks=pytest.mark.nightly),
+        pytest.param(True, 0, 300, {}, marks=pytest.mark.nightly),
+        pytest.param(True, 0, 20, {"model": {"family": "poisson"}}, marks=pytest.mark.nightly),
+        pytest.param(True, 0, 100, {"model": {"covariance": "diagonal"}}, marks=pytest.mark.nightly),
+    ],
+)
+def test_how_often_each_of_few_combinations_occurs_is_told(ages: bool, yes_no: int, n: int, sections: dict[str, Any]) -> None:
+    """Of any number of rows where sums outnumber combinations: so a job at the defaults refuses clients with rare ones."""
+    pytest.importorskip("flint", reason=curious_values.NEEDS)
+    tape, rows = curious_jobs.few_values(n, ages, yes_no, **sections)
+    possible = curious_jobs.possible_values(ages, yes_no)
+    told = curious_values.told(tape, 0, possible, sections.get("model", {}).get("family", "bernoulli"))
+    found = curious_values.frequencies(told)
+    np.testing.assert_array_equal(found.frequencies, curious_values.of_rows(rows.X, possible))
+    with pytest.raises(JobError, match=r"its covariates can take [0-9]+ combinations of values"):
+        curious_jobs.few_values(n, ages, yes_no, data={}, **sections)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("yes_no", [0, 1])
+def test_rows_enough_have_other_frequencies_too(yes_no: int) -> None:
+    """Which explain what is told: the truth is none that this attack finds."""
+    pytest.importorskip("flint", reason=curious_values.NEEDS)
+    tape, rows = curious_jobs.few_values(COARSE_ROWS, True, yes_no, data={})
+    possible = curious_jobs.possible_values(True, yes_no)
+    found = curious_values.frequencies(curious_values.told(tape, 0, possible))
+    assert found.shortest < 4
+    assert np.abs(found.frequencies - curious_values.of_rows(rows.X, possible)).sum() > 100
 
 
 # --- a map

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,13 @@ from numpy.typing import NDArray
 import fedkern
 from fedkern.data.artifact import WithinFile, read_own
 from fedkern.data.graph import grid, make_map
+from fedkern.jobs.keys import LEAST_ROWS
 from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse
 from fedkern.models.glm import Rows
+from fedkern.privacy.disclosure import COARSE_ROWS
 from fedkern.reproduce.sigma import write_map
 from support import curious
 
@@ -40,6 +43,30 @@ def logistic(n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60), 
     data = {"response": "y", **sections.pop("data", {})}
     with curious.Tape() as tape:
         fedkern.run({"job": {"method": "pvi", **sections.pop("job", {})}, "data": data, **sections}, data={"a": own, **more})
+    return tape, Rows(*own)
+
+
+AGES = np.arange(18.0, 91.0)
+
+
+def possible_values(ages: bool, yes_no: int) -> Array:
+    """(N, p) All rows of an age, or of none, and so many columns of yes or no."""
+    columns = [*([AGES] if ages else []), *(np.arange(2.0) for _ in range(yes_no))]
+    return np.array([*itertools.product(*columns)])
+
+
+def few_values(n: int, ages: bool, yes_no: int, seed: int = 0, **sections: Any) -> tuple[curious.Tape, Rows]:
+    """A default job but for `data.least_rows`: the first client has n rows of an age in years, or of none, and yes or no."""
+    random = np.random.default_rng(seed)
+
+    def rows(n: int) -> tuple[Array, Array]:
+        X = np.column_stack([random.normal(60, 15, n).round().clip(18, 90), random.random((n, yes_no)) < 0.4])[:, not ages :]
+        return X, (random.random(n) < 1 / (1 + np.exp(-(X[:, 0] - X[:, 0].mean()) / 20 - 0.3))).astype(float)
+
+    own, others = rows(n), {name: rows(COARSE_ROWS if ages else 100) for name in "bc"}
+    data = {"response": "y", **sections.pop("data", {"least_rows": min(n, LEAST_ROWS - 1)})}
+    with curious.Tape() as tape:
+        fedkern.run({"job": {"method": "pvi"}, "data": data, **sections}, data={"a": own, **others})
     return tape, Rows(*own)
 
 

@@ -285,7 +285,7 @@ def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Pa
         json.dumps({"simulated": shown, "parameters": dict(federation.truth)}, indent=2) + "\n", "utf-8"
     )
     few = kind != "sigma" and settings.rows < LEAST_ROWS
-    job = federation.job.replace("[data]\n", f"[data]\nleast_rows = {settings.rows}\n", 1) if few else federation.job
+    job = federation.job.replace("[data]\n", "[data]\nleast_rows = 1  # they are nobody's\n", 1) if few else federation.job
     (out / "job.toml").write_text(job, "utf-8")
     return out / "job.toml"
 

@@ -211,6 +211,14 @@ class Config(JobConfig):
     def least_updates(self) -> int:
         return max(self.algorithm.min_updates, super().least_updates)
 
+    @property
+    def batch(self) -> float:
+        return self.algorithm.batch
+
+    @property
+    def tells_combinations(self) -> bool:
+        return self.privacy is None and self.model.family != "gaussian"  # whose sums tell of no more than two columns at once
+
     def told_of(self, coefficients: int) -> bool:
         given = self.model.covariance
         return self.privacy is None and (given == "full" or (given == "auto" and 1 < coefficients <= MOST_FULL))
