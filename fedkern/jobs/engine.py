@@ -75,6 +75,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         place.hooks = hooks  # from here on they decide what others read of a fault
         hooks.say_lost()
         hooks.note_use()
+        parties = hooks.counting(parties)
         run = Run(part, parties, tuple(method.stages.opening(config)), hooks, output, method.stages.stages, used)
         LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
         with devices.guarded(used.home):

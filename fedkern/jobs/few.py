@@ -14,9 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
-from ..data.cells import MISSING, Text
 from ..data.design import column_of
 from ..data.header import check_header
 from ..data.table import Table
@@ -27,6 +24,7 @@ from ..privacy.disclosure import LEAST_OF_LEVEL
 from ..privacy.policy import DataSet, Policy
 from ..transports.place import Place
 from . import holders
+from .counting import counted
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .parties import Parties
 
@@ -81,29 +79,6 @@ def lines(config: JobConfig) -> list[str]:
 def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> bool:
     """Whether a client with so many rows may tell X'WX: more than two rows a coefficient, unless the job lowers what it asks."""
     return n_rows > A_COEFFICIENT * coefficients or lowered(config) is not None
-
-
-def counted(table: Table, spec: Spec) -> int:
-    """The rows of which an open job learns: those with a response; of weighted ones the effective number, (sum w)^2 / sum w^2,
-    for a row that weighs nearly all is nearly alone. (What cannot be read is a fault.)
-    """
-    there = np.ones(table.n_rows, dtype=bool)
-    cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight))
-    if isinstance(cells, Text):
-        words = MISSING if spec.positive is None else {""}
-        there &= np.array([level.lower() not in words for level in cells.levels], dtype=bool)[cells.codes]
-    elif cells is not None:
-        there &= ~np.isnan(np.asarray(cells, np.float64))
-    if weight is not None:
-        values = weight.numbers() if isinstance(weight, Text) else np.asarray(weight, np.float64)
-        there[[*table.broken]] = True
-        weights = np.nan_to_num(np.abs(values[there & (values != 0)]), posinf=0.0)
-        if len(weights):
-            weights = weights / max(float(weights.max()), 1e-300)
-            return int(weights.sum() ** 2 / (weights**2).sum() + 1e-9)
-        return 0
-    there[[*table.broken]] = True
-    return int(there.sum())
 
 
 def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:

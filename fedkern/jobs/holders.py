@@ -6,7 +6,7 @@ client's own folder, and to `fedkern check JOB --local FILE`. Other parties read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -14,15 +14,21 @@ from typing import Literal, NamedTuple
 
 from ..algorithms.core.messages import SERVER
 from ..data.dialect import Dialect
-from ..errors import HolderError, JobError
+from ..data.table import Table
+from ..errors import HolderError, JobError, owned
+from ..models.encoding import Spec
 from ..privacy.accountant import Mechanism
 from ..privacy.binding import Binding, account, bind, client_home
-from ..privacy.budget import Books, Total, allowed_by
+from ..privacy.budget import Books, Near, Total, allowed_by
+from ..privacy.disclosure import NEAR_ROWS
 from ..privacy.plan import Plan
 from ..privacy.policy import DataSet, Policy, Refusal, Use
+from ..privacy.sketch import Sketch
 from ..results.plain import Record
+from . import counting
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .parties import Parties, data_set, mark_of_rows
+from .secret import SECRET, secret
 
 FIND = "the holder sees its policies with: fedkern check JOB --local FILE"
 ACCOUNT = "federation"  # at the server, of jobs that protect clients
@@ -89,38 +95,57 @@ def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
     return None
 
 
-def differing(name: str, policies: Iterable[Policy], near: Iterable[tuple[str, Collection[str]]]) -> list[str]:
-    """What is said to a holder of earlier jobs on its data whose clients were the same but for one or two.
+def differing(name: str, policies: Iterable[Policy], near: Iterable[Near]) -> list[str]:
+    """What is said to a holder of earlier jobs on its data whose clients were the same but for one or two, or whose rows were the
+    same but for a few.
 
     Raises
     ------
     HolderError
-        A policy forbids such a job.
+        A policy forbids such a job. Others read one sentence, whichever it was: how its rows are read must not show.
     """
-    said = [
-        f"the clients of an earlier job on these data ({when}) were those of this one but for "
-        f"{' and '.join(map(repr, sorted(but)))}: what was told once in both tells, subtracted, what is theirs alone"
-        for when, but in near
-    ]
+    said = [f"{what}: what was told once in both tells, subtracted, what is theirs alone" for what in _little(near)]
     for policy in policies:
         if said and policy.differencing == "refuse":
             ask = (
-                "the clients are those of an earlier job on its data but for one or two, and what both are told tells what is "
-                "theirs alone; take the same clients as before, or ask the holder to allow it ([disclosure] differencing)"
+                "the clients are those of an earlier job on its data but for one or two, or the rows that count are the same but "
+                "for a few, and what both are told tells what is theirs alone; take the same clients and read their rows as before, "
+                "or ask the holder to allow it ([disclosure] differencing)"
             )
             raise refused(name, ask, f"{policy.file}: {'; '.join(said)}")
     return said
 
 
+def _little(near: Iterable[Near]) -> Iterator[str]:
+    """By what little earlier jobs differ from this one."""
+    for one in near:
+        earlier = f"an earlier job on these data ({one.when})"
+        if one.clients:
+            names = " and ".join(map(repr, sorted(one.clients)))
+            yield f"the clients of {earlier} were those of this one but for {names}"
+        if one.rows:
+            yield f"the rows that counted in {earlier} were those of this one but for fewer than {NEAR_ROWS}"
+
+
 def permit_near(config: JobConfig, parties: Parties, bindings: Mapping[int, Binding]) -> None:
-    """HolderError where a policy of one of these clients forbids an open job with clients so near those of an earlier one;
-    nothing is kept."""
+    """HolderError where a policy of one of these clients forbids an open job with clients, or rows, so near those of an earlier
+    one; nothing is kept."""
     for party, binding in bindings.items() if use_of(config) == "open" else ():
         if any(policy.differencing == "refuse" for policy in binding.policies) and (where := account(binding)) is not None:
-            books, others = Books(where), {name for name in parties.names if name != parties.names[party]}
-            books.look()
+            name, others = parties.names[party], {*parties.names} - {parties.names[party]}
+            books = Books(where)
             books.look(own=True)
-            differing(who(parties.names, party), binding.policies, books.near("", others))
+            differing(f"client {name!r}", binding.policies, books.near("", others))
+            with owned(party):
+                rows = parties.rows(party)
+            sketch = known_rows(books, rows, parties.spec_of(rows.names))
+            differing(f"client {name!r}", binding.policies, books.near("", others, sketch))
+
+
+def known_rows(books: Books, rows: Table, spec: Spec) -> Sketch | None:
+    """Of a client's rows; None where no earlier job can have one, for its holder has no secret yet."""
+    home = books.account.folder
+    return counting.sketch(rows, spec, secret(home, ground=books.account.ground)) if (home / SECRET).exists() else None
 
 
 def remembers(binding: Binding) -> bool:

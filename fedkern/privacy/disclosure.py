@@ -10,3 +10,4 @@ LEAST_ROWS = 20  # of a client: twice the most that was ever computed from what 
 LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has, of a column that the job file does not declare
 MOST_LEVELS = 50  # of such a column
 NEAR = 2  # clients by which two jobs differ at most whose difference tells something of these alone
+NEAR_ROWS = LEAST_ROWS  # by fewer rows of a client two jobs may not differ: their difference is a sum over these

@@ -408,7 +408,8 @@ def test_clients_that_differ_by_more_than_two_tell_nothing(tmp_path: Path) -> No
 
     def noted(job: str, others: str) -> list[set[str]]:
         found: list[set[str]] = []
-        Books(Account(tmp_path, "b")).note(job, "open", list(others), lambda near: found.extend(but for _, but in near))
+        books = Books(Account(tmp_path, "b"))
+        books.note(job, "open", list(others), allow=lambda near: found.extend({*one.clients} for one in near))
         return found
 
     assert noted("1", "acd") == []
