@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -15,6 +16,7 @@ from ..data.design import check_header, column_of, encode
 from ..data.dialect import Dialect
 from ..errors import JobError, owned
 from ..printing import printable
+from ..privacy.policy import Policy
 from ..results.result import Result
 from . import devices, few, holders, incomplete, wire
 from .check import Check, OwnFile, Said, own_columns
@@ -147,10 +149,15 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
         if not place.mine(kept.parties.n_clients) and not place.is_server:
             place.stand_by()
     parties = kept.parties
-    holders.permit_near(config, parties, {now: bindings[k] for now, k in enumerate(kept.numbers) if k in bindings})
+    bindings = {now: bindings[k] for now, k in [*enumerate(kept.numbers), *((k, k) for k in server)] if k in bindings}
+    holders.permit_accounts(config, parties, bindings, alone=place.size == 1)
     opening = tuple(method.stages.opening(config))
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
-    return method.stages.checked(Check(part, parties, (*opening, *notes))), parties, opening, kept.notes
+    said = method.stages.checked(Check(part, parties, (*opening, *notes)))
+    for party, binding in bindings.items() if said is not None and said.plans else ():
+        plan = said.plans.get("" if party == SERVER else parties.names[party]) or next(iter(said.plans.values()))
+        holders.check_mechanism(holders.who(parties.names, party), binding.policies, plan.mechanism)
+    return said, parties, opening, kept.notes
 
 
 def _written(parties: Parties, path: Path) -> Dialect | None:
@@ -180,16 +187,22 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     if mark := mark_of_rows(path, dialect):
         lines.append(f"  fingerprint {mark} (of its rows: for [data.{path.stem}] in policy.toml, if wanted)")
     own = OwnFile(config, part.folder, path, rows, spec, encoding)
-    lines += holders.local(config, parties, path, dialect, lambda client: method.stages.own_plan(own, client, parties.names))
-    little = few.local(config, rows, spec, *holders.of_file(parties, path, dialect))
-    lines += little
+    unfit = None if spec.private or not faults.rows else f"{faults.rows} rows have faults; correct them, or remove the rows"
+
+    def little(client: str, policies: Iterable[Policy]) -> str | None:
+        too_few = few.found(config, rows, spec, client, policies)
+        return None if too_few is None else f"too few rows: {too_few.own}"
+
+    plan = lambda client: method.stages.own_plan(own, client, parties.names)  # noqa: E731
+    said = holders.local(config, parties, path, rows, dialect, plan, little, unfit)
+    lines += said.lines
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
     notes = (*design.notes, *incomplete.own_notes(config, rows), *own_columns(spec, rows).lines())
     notes = (*notes, *few.private_notes(config, rows.n_rows))
     lines += [f"  note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
-    if (faults.rows or little) and not spec.private:
+    if not said.allowed:
         return JobError.exit_code
     method.stages.look_through(own)
     return 0

@@ -19,9 +19,9 @@ from ..data.header import check_header
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
 from ..models.encoding import Spec
-from ..privacy.binding import Binding, bind
+from ..privacy.binding import Binding
 from ..privacy.disclosure import LEAST_OF_LEVEL
-from ..privacy.policy import DataSet, Policy
+from ..privacy.policy import Policy
 from ..transports.place import Place
 from . import holders
 from .counting import counted
@@ -117,16 +117,6 @@ def _coefficients(table: Table, spec: Spec) -> int:
     most = table.n_rows // LEAST_OF_LEVEL
     found = (1 if c.levels is None else len(c.levels) if c.name in spec.columns else min(len(c.levels), most) for c in columns)
     return spec.intercept + sum(found)
-
-
-def local(config: JobConfig, table: Table, spec: Spec, client: str, data: DataSet) -> list[str]:
-    """For the holder of a file: whether its rows are too few; nothing in a private job."""
-    try:
-        policies = bind(client, data).policies
-    except JobError:
-        policies = ()
-    few = found(config, table, spec, client, policies)
-    return [] if few is None else [f"  too few {few.own}"]
 
 
 def curvature(config: JobConfig, p: int) -> list[str]:

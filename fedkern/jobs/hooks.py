@@ -19,7 +19,7 @@ from ..data.table import Table
 from ..errors import HolderError, JobError
 from ..ground import Ground
 from ..printing import printable
-from ..privacy.binding import Account, Binding, account, client_home
+from ..privacy.binding import Account, Binding
 from ..privacy.budget import Books, Holder, Near
 from ..privacy.chain import Mark
 from ..privacy.plan import Plan
@@ -174,7 +174,7 @@ class RunHooks(Keeper):
         use = holders.use_of(self.config)
         for party in self.clients:
             binding = self.bindings[party]
-            if use == "private" or not (binding.bound or (use == "open" and holders.remembers(binding))):
+            if use == "private" or not holders.needed(use, binding):
                 continue
             with self._between_holder_and_job(party):
                 books = Books(self._account(party))
@@ -350,11 +350,9 @@ class RunHooks(Keeper):
         """Where the holder's budget lies: with a policy that binds, else in its own folder where it has one, else in the run's,
         else nowhere that lasts."""
         binding, name = self.bindings[party], holders.ACCOUNT if party == SERVER else self.names[party]
-        if (found := account(binding)) is not None:
+        if (found := holders.standing(binding, name)) is not None:
             return found
-        if (home := client_home()) is not None:
-            folder, ground = home / name, Ground(home)
-        elif self.folder is not None:
+        if self.folder is not None:
             folder = self.folder.home(party)
             ground = self.folder.ground(folder)
         else:
