@@ -60,7 +60,8 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         hooks.permit(place, parties, quiet=output.quiet)
         kept = few.kept(place, config, parties, hooks.bindings)
         if len(kept.numbers) < parties.n_clients:
-            place.leave_out(kept.numbers, kept.parties.names)
+            hooks.tell_left_out(kept)
+            place.leave_out(few.somebody(kept).numbers, kept.parties.names)
             mine, files = place.mine(kept.parties.n_clients), _files(part, kept.parties, output)
             hooks.leave_out(kept, mine, files)
             if not mine and not place.is_server:
@@ -145,7 +146,7 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     bindings = holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])
     kept = few.kept(place, config, parties, bindings)
     if len(kept.numbers) < parties.n_clients:
-        place.leave_out(kept.numbers, kept.parties.names)
+        place.leave_out(few.somebody(kept).numbers, kept.parties.names)
         if not place.mine(kept.parties.n_clients) and not place.is_server:
             place.stand_by()
     parties = kept.parties

@@ -171,8 +171,6 @@ def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[in
     ------
     OwnFault
         A client has too few rows, and the job does not leave it out.
-    JobError
-        Nobody is left.
     """
     everybody = tuple(range(parties.n_clients))
     if holders.least(config) is None:
@@ -194,13 +192,18 @@ def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[in
             own[k] = few.own
     left = _joined(place, own) if leaves_out else []
     numbers = tuple(k for k in everybody if k not in left)
-    if not numbers:
-        raise JobError(
-            "no client is left: each has fewer rows than this job, or its holder, asks for (data.least_rows, data.small = "
-            '"leave-out")'
-        )
     notes = tuple(f"left out: client {parties.names[k]!r} has fewer rows than this job, or its holder, asks for" for k in left)
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own)
+
+
+def somebody(kept: Kept) -> Kept:
+    """The same; JobError where nobody is left."""
+    if not kept.numbers:
+        raise JobError(
+            "no client is left: each has fewer rows than this job, or its holder, asks for (data.least_rows, data.small = "
+            '"leave-out"); a holder reads how many in fault.txt of its own folder, or by fedkern check JOB --local FILE'
+        )
+    return kept
 
 
 def _joined(place: Place, own: Mapping[int, str]) -> list[int]:

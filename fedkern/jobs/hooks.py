@@ -128,8 +128,15 @@ class RunHooks(Keeper):
             if party != SERVER:
                 self._warnings[party] = holders.warnings(binding, partial(parties.fingerprint, party))
 
+    def tell_left_out(self, kept: few.Kept) -> None:
+        """Tells the holders of clients that have too few rows why the job goes on without them: in their own folders, as of any
+        fault of their rows, and at their terminal."""
+        for client, text in kept.own.items():
+            self.keep_fault(client, f"left out: {text}")
+            self._say(client, f"left out: {text}")
+
     def leave_out(self, kept: few.Kept, mine: Iterable[int], folder: RunFolder | None) -> None:
-        """Goes on without clients that have too few rows, which are told so; nothing but policies has been asked yet.
+        """Goes on without clients that have too few rows; nothing but policies has been asked yet.
 
         Parameters
         ----------
@@ -137,9 +144,6 @@ class RunHooks(Keeper):
         mine : of these, who lives here
         folder : of the run, for those that go on
         """
-        for client, text in kept.own.items():
-            self.write_own(client, "rows.json", {"notes": [f"left out: {text}"], "faults": {}}, sync=False)
-            self._say(client, f"left out: {text}")
         self.notes += kept.notes
         now = {before: number for number, before in enumerate(kept.numbers)}
         self.names, self.folder, self.wire = kept.parties.names, folder, Wire(kept.parties.names)

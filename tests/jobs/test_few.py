@@ -98,7 +98,8 @@ def test_the_others_messages_are_the_same_whatever_a_left_out_client_has(fedkern
         summary = json.loads((out / "summary.json").read_text())
         assert [*summary["clients"]] == ["a", "c"]
         assert any("left out: client 'b' has fewer rows than" in note for note in summary["notes"])
-        assert f" {n} rows that count" in (out / "client-b" / "rows.json").read_text()
+        assert f" {n} rows that count" in (out / "client-b" / "fault.txt").read_text()
+        assert [path.name for path in (out / "client-b").iterdir()] == ["fault.txt"], "as what a run may find there"
         assert f" {n} rows that count" in ended.err, "alone with its terminal the holder reads it there"
         ledgers = {path.name: path.read_bytes() for path in (out / "ledger").iterdir()}
         seen.append((summary["digest"], summary["notes"], ledgers, fedkern("check", federation.job).out))
@@ -139,7 +140,7 @@ def test_over_mpi(fedkern: Any, tmp_path: Path) -> None:
         summary = json.loads((tmp_path / name / "summary.json").read_text())
         assert [*summary["clients"]] == ["a", "c"]
         assert not (tmp_path / name / "ledger" / "b.jsonl").exists()
-        assert " 9 rows that count" in (tmp_path / name / "client-b" / "rows.json").read_text()
+        assert " 9 rows that count" in (tmp_path / name / "client-b" / "fault.txt").read_text()
         here = tmp_path / f"{name}-here"
         more = leave if method == "sparse" else leave[:3]
         assert fedkern("run", tmp_path / "of-9" / f"{method}.toml", "--out", here, *more).code == 0
@@ -172,7 +173,20 @@ def test_nobody_is_left(fedkern: Any, tmp_path: Path) -> None:
         ended = fedkern(command, federation.job)
         assert ended.code == 2
         assert "no client is left: each has fewer rows than this job, or its holder, asks for" in ended.err
+    for name in "abc":
+        assert " 40 rows that count; 1000 are asked for" in (tmp_path / "runs" / "job" / f"client-{name}" / "fault.txt").read_text()
     assert fedkern("run", federation.job, "--set", 'data.small="refuse"').code == 2
+
+
+def test_a_folder_in_which_a_client_was_left_out_is_taken_again(fedkern: Any, tmp_path: Path) -> None:
+    """Of a job that ended before it had begun: b's folder holds nothing but why it was left out."""
+    federation = Federation(tmp_path, more='small = "leave-out"\n')
+    federation.small(4)
+    federation.rows("c", 40, empty=1)
+    assert fedkern("run", federation.job, "--out", "out", "--quiet").code == 2
+    federation.rows("c", 40)
+    ended = fedkern("run", federation.job, "--out", "out", "--quiet")
+    assert ended.code == 0, ended.err
 
 
 @pytest.mark.parametrize("method", METHODS)
