@@ -125,8 +125,11 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     said, parties, opening, left = looked_at(method, part)
     if said is None:
         return None
+    n, here = parties.n_clients, [*part.place.mine(parties.n_clients), SERVER]
+    for party, binding in holders.permit_all(part.config, parties, here).items() if said.plans else ():
+        plan = said.plans.get("" if party == SERVER else parties.names[party]) or next(iter(said.plans.values()))
+        holders.check_mechanism(holders.who(parties.names, party), binding.policies, plan.mechanism)
     stages = (*opening, *method.stages.stages(said.model))
-    n = parties.n_clients
     most = max((plan.paid for plan in said.plans.values()), default=None)
     sent = wire.lines(part.config, n, stages, parties.spec, device=said.load is not None)
     listed = [*sent, *wire.totals(n, stages, parties.spec, most)]
@@ -154,11 +157,7 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     holders.permit_accounts(config, parties, bindings, alone=place.size == 1)
     opening = tuple(method.stages.opening(config))
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
-    said = method.stages.checked(Check(part, parties, (*opening, *notes)))
-    for party, binding in bindings.items() if said is not None and said.plans else ():
-        plan = said.plans.get("" if party == SERVER else parties.names[party]) or next(iter(said.plans.values()))
-        holders.check_mechanism(holders.who(parties.names, party), binding.policies, plan.mechanism)
-    return said, parties, opening, kept.notes
+    return method.stages.checked(Check(part, parties, (*opening, *notes))), parties, opening, kept.notes
 
 
 def _written(parties: Parties, path: Path) -> Dialect | None:
