@@ -174,7 +174,8 @@ def test_nobody_is_left(fedkern: Any, tmp_path: Path) -> None:
         assert ended.code == 2
         assert "no client is left: each has fewer rows than this job, or its holder, asks for" in ended.err
     for name in "abc":
-        assert " 40 rows that count; 1000 are asked for" in (tmp_path / "runs" / "job" / f"client-{name}" / "fault.txt").read_text()
+        own = tmp_path / "runs" / "job" / f"client-{name}" / "fault.txt"
+        assert " 40 rows that count; 1000 are asked for" in own.read_text()
     assert fedkern("run", federation.job, "--set", 'data.small="refuse"').code == 2
 
 
