@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 __version__ = "0.1.0"
 __all__ = ["Result", "check", "get_include", "kernels", "load", "run"]
@@ -14,7 +12,7 @@ __all__ = ["Result", "check", "get_include", "kernels", "load", "run"]
 _LAZY = {"run": "fedkern.api", "check": "fedkern.api", "load": "fedkern.api", "Result": "fedkern.results.result"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "kernels":
         return import_module("fedkern.kernels")
     if name in _LAZY:
@@ -24,6 +22,8 @@ def __getattr__(name: str) -> Any:
 
 def get_include() -> str:
     """Folder of the C++ headers: compile with `-I$(python -c 'import fedkern; print(fedkern.get_include())')`."""
+    from pathlib import Path  # here, for a command's first handlers wait for this module (`cli/early.py`)
+
     here = Path(__file__).parent
     packaged = here / "include"
     return str(packaged if packaged.is_dir() else here.parent / "csrc" / "include")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from . import early  # noqa: F401
+
+# isort: split
 import argparse
 import json
 import re

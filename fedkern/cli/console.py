@@ -52,6 +52,7 @@ def audit(options: argparse.Namespace) -> int:
     """Runs `fedkern audit`; 2 where something differs."""
     found = audits.audit(_opened(options))
     rows = {"parties": [vars(party) for party in found.parties], "notes": found.notes, "differences": found.differences}
+    rows |= {"adopted": found.adopted}
     _say(options, rows, found.lines())
     return JobError.exit_code if found.differences else 0
 

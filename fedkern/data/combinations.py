@@ -73,7 +73,7 @@ def _possible(values: Array) -> float:
         whole = np.rint(different / step)
         if np.abs(whole).max() > LARGEST:
             break
-        if np.abs(different / step - whole).max() <= SAME:
+        if len(np.unique(whole)) == len(different) and np.abs(different / step - whole).max() <= SAME:
             apart = np.gcd.reduce(np.diff(whole).astype(np.int64))
             return float(min(has, (whole[-1] - whole[0]) / apart + 1)) + missing
     return has + missing

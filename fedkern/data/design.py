@@ -53,11 +53,15 @@ class Design:
     units: NDArray[np.int64] | None = None
 
 
-def describe(table: Table, spec: Spec, client: str = "") -> Summary:
+def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = True) -> Summary:
     """What a client's part in the agreement works from: names, kinds, levels, and its numeric columns as one array.
 
     In a private job that is the names alone: kinds come from the job file. No row is looked at, not even the type in which a
     column is stored, for one cell may decide it.
+
+    Parameters
+    ----------
+    identifies : whether a column that names its rows is refused
 
     Raises
     ------
@@ -95,7 +99,7 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
                 _hot(cells, declared, marks)
                 continue
             levels[name] = tuple(sorted({*cells.levels}))
-            if declared is None:
+            if declared is None and identifies:
                 identifiers += _identifier(cells, name, table.names, known)
     labels: tuple[str, ...] = ()
     if spec.positive is not None and spec.response is not None and spec.declared_labels is None:

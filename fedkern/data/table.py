@@ -111,6 +111,16 @@ def load(path: str | Path, *, text: Collection[str] = (), response: str = "y", d
     return read(path, frozenset(text), response, dialect)
 
 
+def as_written(table: Table) -> list[bytes] | None:
+    """The line of each row, as it stands in the file however a job reads it; None of a table that was read from no text."""
+    path = Path(table.source)
+    if table.lines is None or not path.is_file():
+        return None
+    with _reading(path, "can't be read", READABLE):
+        lines = _lines_of(PLAIN.bytes_of(path)).split(b"\n")
+    return [lines[at - 1] if at <= len(lines) else b"" for at in table.lines]
+
+
 def header(path: str | Path, *, response: str = "y", dialect: Dialect = PLAIN) -> tuple[str, ...]:
     """Names of the columns, read without reading a row."""
     path = Path(path)

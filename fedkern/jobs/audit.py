@@ -58,11 +58,19 @@ class Party:
 
 @dataclass
 class Audit:
-    """The outcome: a run's files agree where there are no `differences`; `notes` say what could not be looked at."""
+    """The outcome: a run's files agree where there are no `differences`; `notes` say what could not be looked at.
+
+    Attributes
+    ----------
+    adopted : how many lines of which budgets count because their holders say so
+    alone : whose certificates were judged by their own numbers, for no budget is here
+    """
 
     parties: list[Party] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    adopted: list[str] = field(default_factory=list)
+    alone: list[str] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
         """In words."""
@@ -78,6 +86,10 @@ class Audit:
         many = len(self.differences)
         claims = any(p.claimed is not None for p in self.parties)
         good = "every certificate is what its ledger and its budget say" if claims else "what is here agrees; nothing is claimed"
+        if claims and self.alone:
+            good += f"; that of {', '.join(self.alone)} is judged by its own numbers, for its budget is not here"
+        if self.adopted:
+            good += f"; {' and '.join(self.adopted)} count because the holder has adopted them, and not because they fit"
         yield f"{many} difference{'s' if many > 1 else ''}: do not rely on this run's claims" if many else good
 
     def compare(self, what: str, here: Any, there: Any) -> None:
@@ -143,6 +155,8 @@ def _party(found: Audit, run: Opened, party: int, *, with_budget: bool) -> Party
             budget = run.budget(party)
             if budget is not None:
                 budget.require([stamp.budget for stamp in stamps] + ([ended["budget"]] if "budget" in ended else []))
+                if budget.adopted:
+                    found.adopted.append(f"the first {budget.adopted - 1} lines of {budget.path}")
         except (JobError, ValueError) as fault:
             found.differences.append(f"{name}: {fault}")
         else:
@@ -236,6 +250,7 @@ def _certificates(found: Audit, run: Opened, party: int, out: Party, budget: Led
     if budget is None:
         if content is not None:
             found.notes.append(f"{name}: its budget is not here; its certificate is judged by its own numbers")
+            found.alone.append(name)
             _alone(found, run, party, out, content)
         return
     parts = budget.of_job(run.job(party))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -16,15 +16,14 @@ from ..data.design import check_header, column_of, encode
 from ..data.dialect import Dialect
 from ..errors import JobError, owned
 from ..printing import printable
-from ..privacy.binding import Binding
+from ..privacy.policy import Policy
 from ..results.result import Result
-from ..transports.place import Place
 from . import devices, few, holders, incomplete, wire
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
 from .hooks import RunHooks
 from .identity import job_bytes
-from .keys import C, JobConfig
+from .keys import C
 from .limits import instructions
 from .machine import cores
 from .method import Method
@@ -59,15 +58,16 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         if files is not None:
             files.own_ground(mine, resume=output.resume)
         hooks.permit(place, parties, quiet=output.quiet)
-
-        def tell(kept: few.Kept) -> None:
-            nonlocal mine, files
+        kept = few.kept(place, config, parties, hooks.bindings)
+        if len(kept.numbers) < parties.n_clients:
+            hooks.tell_left_out(kept)
+            place.leave_out(few.somebody(kept).numbers, kept.parties.names)
             mine, files = place.mine(kept.parties.n_clients), _files(part, kept.parties, output)
             hooks.leave_out(kept, mine, files)
             if not mine and not place.is_server:
                 place.hooks = hooks
-
-        parties = _without_small(place, config, parties, hooks.bindings, tell).parties
+                place.stand_by()
+        parties = kept.parties
         if text := few.lowered(config):
             hooks.notes.append(text)
             if place.is_server and not output.quiet:
@@ -78,6 +78,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         place.hooks = hooks  # from here on they decide what others read of a fault
         hooks.say_lost()
         hooks.note_use()
+        parties = hooks.counting(parties)
         run = Run(part, parties, tuple(method.stages.opening(config)), hooks, output, method.stages.stages, used)
         LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
         with devices.guarded(used.home):
@@ -86,23 +87,6 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
             result = None if fit is None else publish(run, fit)
         LOG.info("finished%s", "" if result is None else f": {printable(result.summary['verdict'])}")
         return result
-
-
-def _without_small(
-    place: Place,
-    config: JobConfig,
-    parties: Parties,
-    bindings: Mapping[int, Binding],
-    tell: Callable[[few.Kept], None] = lambda kept: None,
-) -> few.Kept:
-    """Who goes on, where small clients are left out, which `tell` tells them; a place that has no client left only stands by."""
-    kept = few.kept(place, config, parties, bindings)
-    if len(kept.numbers) < parties.n_clients:
-        place.leave_out(kept.numbers, kept.parties.names)
-        tell(kept)
-        if not place.mine(kept.parties.n_clients) and not place.is_server:
-            place.stand_by()
-    return kept
 
 
 def _files(part: Part[C], parties: Parties, output: Output) -> RunFolder | None:
@@ -141,8 +125,11 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     said, parties, opening, left = looked_at(method, part)
     if said is None:
         return None
+    n, here = parties.n_clients, [*part.place.mine(parties.n_clients), SERVER]
+    for party, binding in holders.permit_all(part.config, parties, here).items() if said.plans else ():
+        plan = said.plans.get("" if party == SERVER else parties.names[party]) or next(iter(said.plans.values()))
+        holders.check_mechanism(holders.who(parties.names, party), binding.policies, plan.mechanism)
     stages = (*opening, *method.stages.stages(said.model))
-    n = parties.n_clients
     most = max((plan.paid for plan in said.plans.values()), default=None)
     sent = wire.lines(part.config, n, stages, parties.spec, device=said.load is not None)
     listed = [*sent, *wire.totals(n, stages, parties.spec, most)]
@@ -160,9 +147,14 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     agree(part, parties)
     server = [SERVER] if place.is_server else []
     bindings = holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])
-    kept = _without_small(place, config, parties, bindings)
+    kept = few.kept(place, config, parties, bindings)
+    if len(kept.numbers) < parties.n_clients:
+        place.leave_out(few.somebody(kept).numbers, kept.parties.names)
+        if not place.mine(kept.parties.n_clients) and not place.is_server:
+            place.stand_by()
     parties = kept.parties
-    holders.permit_near(config, parties, {now: bindings[k] for now, k in enumerate(kept.numbers) if k in bindings})
+    bindings = {now: bindings[k] for now, k in [*enumerate(kept.numbers), *((k, k) for k in server)] if k in bindings}
+    holders.permit_accounts(config, parties, bindings, alone=place.size == 1)
     opening = tuple(method.stages.opening(config))
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
     return method.stages.checked(Check(part, parties, (*opening, *notes))), parties, opening, kept.notes
@@ -195,16 +187,22 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     if mark := mark_of_rows(path, dialect):
         lines.append(f"  fingerprint {mark} (of its rows: for [data.{path.stem}] in policy.toml, if wanted)")
     own = OwnFile(config, part.folder, path, rows, spec, encoding)
-    lines += holders.local(config, parties, path, dialect, lambda client: method.stages.own_plan(own, client, parties.names))
-    little = few.local(config, rows, spec, *holders.of_file(parties, path, dialect))
-    lines += little
+    unfit = None if spec.private or not faults.rows else f"{faults.rows} rows have faults; correct them, or remove the rows"
+
+    def little(client: str, policies: Iterable[Policy]) -> str | None:
+        too_few = few.found(config, rows, spec, client, policies)
+        return None if too_few is None else f"too few rows: {too_few.own}"
+
+    plan = lambda client: method.stages.own_plan(own, client, parties.names)  # noqa: E731
+    said = holders.local(config, parties, path, rows, dialect, plan, little, unfit)
+    lines += said.lines
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
     notes = (*design.notes, *incomplete.own_notes(config, rows), *own_columns(spec, rows).lines())
     notes = (*notes, *few.private_notes(config, rows.n_rows))
     lines += [f"  note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
-    if (faults.rows or little) and not spec.private:
+    if not said.allowed:
         return JobError.exit_code
     method.stages.look_through(own)
     return 0

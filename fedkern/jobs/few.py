@@ -17,18 +17,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.cells import MISSING, Cells, Text
 from ..data.combinations import Combinations, combinations
-from ..data.design import column_of
+from ..data.design import column_of, describe
 from ..data.header import check_header
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
 from ..models.encoding import Spec
-from ..privacy.binding import Binding, bind
+from ..privacy.binding import Binding
 from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL
-from ..privacy.policy import DataSet, Policy
+from ..privacy.policy import Policy
 from ..transports.place import Place
 from . import alike, holders
+from .counting import counted, weights
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .parties import Parties
 
@@ -38,10 +38,12 @@ A_COEFFICIENT = 2  # rows: with no more than one, X'WX is the rows up to a rotat
 
 
 class Few(NamedTuple):
-    """A client that the job does not count with: what others read of it, and what is for its holder alone."""
+    """A client that the job does not count with: what others read of it, what is for its holder alone, and whether that is said
+    of the values in its rows, which may be faults."""
 
     told: str
     own: str
+    of_values: bool = False
 
 
 class Kept(NamedTuple):
@@ -94,35 +96,6 @@ def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> boo
     return n_rows > A_COEFFICIENT * coefficients or lowered(config) is not None
 
 
-def counted(table: Table, spec: Spec) -> int:
-    """The rows of which an open job learns: those with a response; of weighted ones the effective number, (sum w)^2 / sum w^2,
-    for a row that weighs nearly all is nearly alone; of successes of trials likewise, by trials, so that a row is never more than
-    one. (What cannot be read is a fault.)
-    """
-    weights = _weights(table, spec)
-    return int(weights.sum() ** 2 / max((weights**2).sum(), 1e-300) + 1e-9)
-
-
-def _weights(table: Table, spec: Spec) -> Array:
-    """(n,) Of each row, at most 1; 0 where it does not count."""
-    there, weights = np.ones(table.n_rows, dtype=bool), np.ones(table.n_rows)
-    cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight or spec.trials))
-    if isinstance(cells, Text):
-        words = MISSING if spec.positive is None else {""}
-        there &= np.array([level.lower() not in words for level in cells.levels], dtype=bool)[cells.codes]
-    elif cells is not None:
-        there &= ~np.isnan(np.asarray(cells, np.float64))
-    if weight is not None:
-        weights = np.nan_to_num(np.abs(_numbers(weight)), posinf=0.0)
-    there[[*table.broken]] = True
-    weights = np.where(there, weights, 0.0)
-    return np.asarray(weights / max(weights.max(initial=0.0), 1e-300), np.float64)
-
-
-def _numbers(cells: Cells) -> Array:
-    return cells.numbers() if isinstance(cells, Text) else np.asarray(cells, np.float64)
-
-
 def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
     """Whether a client has too few rows for the job or for its own policies."""
     asked, least = holders.least(config), holders.least(config, tuple(policies))
@@ -130,7 +103,7 @@ def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: It
         return None
     n = int(counted(table, spec) * config.batch + 1e-9)
     if n >= least:
-        there = _weights(table, spec) > 0
+        there = weights(table, spec) > 0
         told = config.tells_combinations and lowered(config) is None
         every = combinations(table, spec, there) if told else None
         few = _for_curvature(config, table, spec, client, n)
@@ -171,7 +144,8 @@ def _for_values(
     """Whether too few of a client's rows share a value: not of covariates, where each combination of theirs is in enough rows."""
     covariates = every is None or bool((every.rows * config.batch < LEAST_OF_LEVEL).any())
     texts = alike.found(config, table, spec, least, there, covariates=covariates)
-    return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"client {client!r}, {table.source}: {texts[1]}")
+    own = f"client {client!r}, {table.source}"
+    return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"{own}: {texts[1]}", of_values=True)
 
 
 def _for_combinations(
@@ -189,7 +163,7 @@ def _for_combinations(
         f"those that occur are in fewer than {LEAST_OF_LEVEL} rows{_in_a_batch(config)}, while what is sent tells how often each "
         f"occurs: {remedies}{f'; of {COARSE_ROWS:,} rows it does not' if enough else ''}"
     )
-    return Few(f"client {client!r} has too few rows for covariates of few different values: {remedies}", own)
+    return Few(f"client {client!r} has too few rows for covariates of few different values: {remedies}", own, of_values=True)
 
 
 def _coefficients(table: Table, spec: Spec) -> int:
@@ -198,16 +172,6 @@ def _coefficients(table: Table, spec: Spec) -> int:
     most = table.n_rows // LEAST_OF_LEVEL
     found = (1 if c.levels is None else len(c.levels) if c.name in spec.columns else min(len(c.levels), most) for c in columns)
     return spec.intercept + sum(found)
-
-
-def local(config: JobConfig, table: Table, spec: Spec, client: str, data: DataSet) -> list[str]:
-    """For the holder of a file: whether its rows are too few; nothing in a private job."""
-    try:
-        policies = bind(client, data).policies
-    except JobError:
-        policies = ()
-    few = found(config, table, spec, client, policies)
-    return [] if few is None else [f"  too few {few.own}"]
 
 
 def curvature(config: JobConfig, p: int) -> list[str]:
@@ -257,8 +221,6 @@ def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[in
     ------
     OwnFault
         A client has too few rows, and the job does not leave it out.
-    JobError
-        Nobody is left.
     """
     everybody = tuple(range(parties.n_clients))
     if holders.least(config) is None:
@@ -270,7 +232,10 @@ def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[in
             table, name = parties.rows(k), parties.names[k]
             if parties.specs is None:  # a column that is missing says nothing of rows, and is what to mend first
                 check_header(table.names, parties.spec, table.source, name)
-            few = found(config, table, parties.spec_of(table.names), name, bindings[k].policies)
+            spec = parties.spec_of(table.names)
+            few = found(config, table, spec, name, bindings[k].policies)
+            if few is not None and few.of_values:
+                describe(table, spec, name, identifies=False)  # a value that is a fault is told as one
             if few is not None and not leaves_out:
                 remedy = 'leave it out of data.clients (where clients have rows of their own also by data.small = "leave-out")'
                 raise OwnFault(f"{few.told}; {remedy}", few.own)
@@ -280,13 +245,18 @@ def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[in
             own[k] = few.own
     left = _joined(place, own) if leaves_out else []
     numbers = tuple(k for k in everybody if k not in left)
-    if not numbers:
-        raise JobError(
-            "no client is left: each has fewer rows than this job, or its holder, asks for (data.least_rows, data.small = "
-            '"leave-out")'
-        )
     notes = tuple(f"left out: client {parties.names[k]!r} has fewer rows, or alike ones, than are asked for" for k in left)
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own)
+
+
+def somebody(kept: Kept) -> Kept:
+    """The same; JobError where nobody is left."""
+    if not kept.numbers:
+        raise JobError(
+            "no client is left: each has fewer rows than this job, or its holder, asks for (data.least_rows, data.small = "
+            '"leave-out"); a holder reads how many in fault.txt of its own folder, or by fedkern check JOB --local FILE'
+        )
+    return kept
 
 
 def _joined(place: Place, own: Mapping[int, str]) -> list[int]:

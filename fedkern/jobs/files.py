@@ -34,6 +34,8 @@ from .stamp import Stamp
 
 MAGIC = b"fedkern checkpoint 2\n"
 DIGEST = 32
+RECORD = "job.json"  # in the folder of a run, and in each client's own, once a run has begun there
+DEEP = 3  # folders above a file of a run, of which one is one of these
 EARLY = {".lock", "holder.txt", "fault.txt"}  # what a client's own folder may hold before it is bound to a run
 
 
@@ -60,10 +62,9 @@ def unwritable(path: Path, error: OSError) -> JobError:
     remedy = "free some space there" if error.errno in FULL else "make it writable"
     if error.errno == errno.EFBIG:
         remedy = "raise this process's limit of a file's size (ulimit -f)"
-    return JobError(
-        f"cannot write {path}: {error.strerror or error}; {remedy} or choose another folder with --out. "
-        "Files written before are whole; --resume goes on from the last checkpoint"
-    )
+    begun = any(os.path.exists(folder / RECORD) for folder in [*path.absolute().parents][:DEEP])
+    before = ". Files written before are whole; --resume goes on from the last checkpoint" if begun else ""
+    return JobError(f"cannot write {path}: {error.strerror or error}; {remedy} or choose another folder with --out{before}")
 
 
 def no_folder(path: Path, error: OSError) -> str | None:
@@ -245,7 +246,7 @@ class RunFolder:
                 text = f"belongs to another user of this machine, and what lies there is to be the client's alone; {remedy}"
                 raise HolderError(f"{who}: {home} {text}", f"{who}: its own folder {text}")
             early = all(name in EARLY or (name.startswith(".") and name.endswith(".part")) for name in names)
-            if not early and not (resume or _of_a_run(home / "job.json")):
+            if not early and not (resume or _of_a_run(home / RECORD)):
                 text = f"was there before, and no run of fedkern has left it (its job.json would say so); {remedy}"
                 raise HolderError(f"{who}: {home} {text}", f"{who}: its own folder {text}")
 

@@ -6,7 +6,7 @@ client's own folder, and to `fedkern check JOB --local FILE`. Other parties read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -14,15 +14,22 @@ from typing import Literal, NamedTuple
 
 from ..algorithms.core.messages import SERVER
 from ..data.dialect import Dialect
-from ..errors import HolderError, JobError
+from ..data.table import Table
+from ..errors import HolderError, JobError, owned
+from ..ground import Ground
+from ..models.encoding import Spec
 from ..privacy.accountant import Mechanism
-from ..privacy.binding import Binding, account, bind, client_home
-from ..privacy.budget import Books, Total, allowed_by
+from ..privacy.binding import Account, Binding, account, bind, client_home
+from ..privacy.budget import Books, Near, Total, allowed_by
+from ..privacy.disclosure import NEAR_ROWS
 from ..privacy.plan import Plan
 from ..privacy.policy import DataSet, Policy, Refusal, Use
+from ..privacy.sketch import Sketch
 from ..results.plain import Record
+from . import counting
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .parties import Parties, data_set, mark_of_rows
+from .secret import SECRET, secret
 
 FIND = "the holder sees its policies with: fedkern check JOB --local FILE"
 ACCOUNT = "federation"  # at the server, of jobs that protect clients
@@ -89,43 +96,84 @@ def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
     return None
 
 
-def differing(name: str, policies: Iterable[Policy], near: Iterable[tuple[str, Collection[str]]]) -> list[str]:
-    """What is said to a holder of earlier jobs on its data whose clients were the same but for one or two.
+def differing(name: str, policies: Iterable[Policy], near: Iterable[Near]) -> list[str]:
+    """What is said to a holder of earlier jobs on its data whose clients were the same but for one or two, or whose rows were the
+    same but for a few.
 
     Raises
     ------
     HolderError
-        A policy forbids such a job.
+        A policy forbids such a job. Others read one sentence, whichever it was: how its rows are read must not show.
     """
-    said = [
-        f"the clients of an earlier job on these data ({when}) were those of this one but for "
-        f"{' and '.join(map(repr, sorted(but)))}: what was told once in both tells, subtracted, what is theirs alone"
-        for when, but in near
-    ]
+    said = [f"{what}: what was told once in both tells, subtracted, what is theirs alone" for what in _little(near)]
     for policy in policies:
         if said and policy.differencing == "refuse":
             ask = (
-                "the clients are those of an earlier job on its data but for one or two, and what both are told tells what is "
-                "theirs alone; take the same clients as before, or ask the holder to allow it ([disclosure] differencing)"
+                "the clients are those of an earlier job on its data but for one or two, or the rows that count are the same but "
+                "for a few, and what both are told tells what is theirs alone; take the same clients, read their rows as before, "
+                "or ask the holder to allow it ([disclosure] differencing)"
             )
             raise refused(name, ask, f"{policy.file}: {'; '.join(said)}")
     return said
 
 
-def permit_near(config: JobConfig, parties: Parties, bindings: Mapping[int, Binding]) -> None:
-    """HolderError where a policy of one of these clients forbids an open job with clients so near those of an earlier one;
-    nothing is kept."""
-    for party, binding in bindings.items() if use_of(config) == "open" else ():
-        if any(policy.differencing == "refuse" for policy in binding.policies) and (where := account(binding)) is not None:
-            books, others = Books(where), {name for name in parties.names if name != parties.names[party]}
-            books.look()
+def _little(near: Iterable[Near]) -> Iterator[str]:
+    """By what little earlier jobs differ from this one."""
+    for one in near:
+        earlier = f"an earlier job on these data ({one.when})"
+        if one.clients:
+            names = " and ".join(map(repr, sorted(one.clients)))
+            yield f"the clients of {earlier} were those of this one but for {names}"
+        if one.rows:
+            yield f"the rows that counted in {earlier} were those of this one but for fewer than {NEAR_ROWS}"
+
+
+def permit_accounts(config: JobConfig, parties: Parties, bindings: Mapping[int, Binding], *, alone: bool) -> None:
+    """HolderError where a run would refuse the account of one of these parties' data, or a policy forbids an open job that
+    differs by so little from an earlier one; nothing is kept.
+
+    Parameters
+    ----------
+    alone : whether all parties are this process, so that its terminal is the holder's
+    """
+    use = use_of(config)
+    for party, binding in bindings.items():
+        if not (use == "client-level" if party == SERVER else needed(use, binding)):
+            continue
+        name = who(parties.names, party)
+        try:
+            where = standing(binding, ACCOUNT if party == SERVER else parties.names[party])
+            if where is None:
+                continue
+            books = Books(where)
             books.look(own=True)
-            differing(who(parties.names, party), binding.policies, books.near("", others))
+        except JobError as fault:
+            error = unusable(name, fault, None)
+            raise error if alone else HolderError(f"{error.told}. ({FIND})", error.told, error.detail) from None
+        if use == "open" and any(policy.differencing == "refuse" for policy in binding.policies):
+            others = {*parties.names} - {parties.names[party]}
+            differing(name, binding.policies, books.near("", others))
+            with owned(party):
+                rows = parties.rows(party)
+            differing(name, binding.policies, books.near("", others, known_rows(books, rows, parties.spec_of(rows.names))))
 
 
-def remembers(binding: Binding) -> bool:
-    """Whether a holder has a place where it is kept which jobs its data were in."""
-    return binding.bound != () or client_home() is not None
+def standing(binding: Binding, name: str) -> Account | None:
+    """Where a party's account outlives the run: with a policy that binds, else in its own folder, where it has one."""
+    if (found := account(binding)) is not None or (home := client_home()) is None:
+        return found
+    return Account(home / name, (*binding.data.names, name)[0], ground=Ground(home))
+
+
+def needed(use: Use, binding: Binding) -> bool:
+    """Whether a run looks into a client's account in such a job."""
+    return use == "private" or binding.bound != () or (use == "open" and client_home() is not None)
+
+
+def known_rows(books: Books, rows: Table, spec: Spec) -> Sketch | None:
+    """Of a client's rows; None where no earlier job can have one, for its holder has no secret yet."""
+    home = books.account.folder
+    return counting.sketch(rows, spec, secret(home, ground=books.account.ground)) if (home / SECRET).exists() else None
 
 
 def _allowed(
@@ -227,48 +275,68 @@ def of_file(parties: Parties, path: Path, dialect: Dialect) -> tuple[str, DataSe
     return (mine[0] if mine else data.names[0]), data
 
 
+class Verdict(NamedTuple):
+    """What a holder is told of a job and its own file: lines, and whether the job would take the file."""
+
+    lines: list[str]
+    allowed: bool
+
+
 def local(
-    config: JobConfig, parties: Parties, path: Path, dialect: Dialect, plan: Callable[[str], Plan | None]
-) -> Iterator[str]:
-    """For the holder of a file: the policies that bind it, whether they allow the job, where its budget lies, what is spent.
+    config: JobConfig,
+    parties: Parties,
+    path: Path,
+    rows: Table,
+    dialect: Dialect,
+    plan: Callable[[str], Plan | None],
+    few: Callable[[str, Iterable[Policy]], str | None],
+    faults: str | None = None,
+) -> Verdict:
+    """For the holder of a file: the policies that bind it, whether the job would take it, where its budget lies, what is spent.
 
     Parameters
     ----------
+    rows : of the file
     plan : client -> what the job may spend of its budget; None where it takes nothing of it
+    few : client, its policies -> why its rows are too few, if they are
+    faults : what else would end the job
     """
     client, data = of_file(parties, path, dialect)
     try:
         binding = bind(client, data)
     except JobError as fault:
-        yield f"  policy  {fault}; until this is mended every job is refused"
-        return
-    for policy in binding.policies:
-        yield f"  policy  {described(policy)}"
-    yield from (f"  policy  {text}" for text in lost(binding))
+        return Verdict([f"  policy  {fault}; until this is mended every job is refused"], False)
+    lines = [f"  policy  {described(policy)}" for policy in binding.policies]
+    lines += [f"  policy  {text}" for text in lost(binding)]
     if not binding.bound:
         files = ", ".join(str(file.path) for _, file in binding.files)
-        yield "  policy  none names this file" + (f" ({files})" if files else "")
-    books, budget, broken = None, "", False
+        lines.append("  policy  none names this file" + (f" ({files})" if files else ""))
+    refusal = binding.refusal(use_of(config), source_of(config)) or _lowered(config, binding)
+    books, budget, broken = None, "", ""
     try:
-        where = account(binding)
-        if where is not None:
+        where = standing(binding, client)
+        if where is not None and (binding.bound or needed(use_of(config), binding)):
             books = Books(where)
             books.look(own=True)
             budget = f"{books.ledger.path}: {books.total(1e-5).text() if books.known() else 'no job yet'}"
     except (JobError, ValueError) as fault:
-        budget, broken = str(fault), True
-    if refusal := binding.refusal(use_of(config), source_of(config)) or _lowered(config, binding):
-        answer = f"refused: {refusal.detail}"
-    elif broken:
-        answer = "refused: the account of these data cannot be used"
-    else:
-        try:
-            answer = _answer(binding, books, plan(client) if client in parties.names else None)
-        except (JobError, ValueError) as fault:
-            answer = f"refused: {fault}"
-    yield f"  this job, as client {client!r}, is {answer}"
-    if budget:
-        yield f"  budget  {budget}"
+        budget, broken = str(fault), "the account of these data cannot be used"
+    no = (refusal.detail if refusal else None) or few(client, binding.policies) or broken
+    try:
+        if not no and books is not None and use_of(config) == "open":
+            others = {*parties.names} - {client}
+            sketch = known_rows(books, rows, parties.spec_of(rows.names))
+            lines += [f"  note: {text}" for text in differing(client, binding.policies, books.near("", others, sketch))]
+        answer = f"refused: {no}" if no else _answer(binding, books, plan(client) if client in parties.names else None)
+    except HolderError as fault:
+        answer = f"refused: {fault.detail}"
+    except (JobError, ValueError) as fault:
+        answer = f"refused: {fault}"
+    if faults and not answer.startswith("refused"):
+        answer = f"refused: {faults}"
+    lines.append(f"  this job, as client {client!r}, is {answer}")
+    lines += [f"  budget  {budget}"] if budget else []
+    return Verdict(lines, not answer.startswith("refused"))
 
 
 def _answer(binding: Binding, books: Books | None, plan: Plan | None) -> str:

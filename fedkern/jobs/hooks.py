@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,20 +13,22 @@ from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
-from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Release, Released
+from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Message, Release, Released
 from ..algorithms.exchanges import certificates
+from ..data.table import Table
 from ..errors import HolderError, JobError
 from ..ground import Ground
 from ..printing import printable
-from ..privacy.binding import Account, Binding, account, client_home
-from ..privacy.budget import Books, Holder
+from ..privacy.binding import Account, Binding
+from ..privacy.budget import Books, Holder, Near
 from ..privacy.chain import Mark
 from ..privacy.plan import Plan
+from ..privacy.sketch import Sketch
 from ..results.plain import Record
 from ..results.summary import Wire
+from ..transports.driver import Kept, Received
 from ..transports.place import Place
-from . import holders
-from .few import Kept
+from . import counting, few, holders
 from .files import RunFolder, write_atomically
 from .holders import Standing
 from .identity import Identity
@@ -33,6 +36,7 @@ from .keeping import Keeper
 from .keys import JobConfig
 from .ledger import Ledger, mark_of
 from .parties import Parties
+from .secret import secret
 from .watch import Watch
 
 NEW = (
@@ -59,6 +63,9 @@ class RunHooks(Keeper):
         self.watch: Watch[Any] | None = None
         self.seconds = 0.0
         self._warnings: dict[int, list[str]] = {}
+        self._told = set[tuple[int, str]]()  # warnings that were said
+        self._unnoted: dict[int, Books] = {}  # of open jobs of which nothing has left
+        self._rows: dict[int, Sketch] = {}  # that count, where they are kept and were read
         self._elsewhere: TemporaryDirectory[str] | None = None
         self._identity: Identity | None = None
 
@@ -121,8 +128,15 @@ class RunHooks(Keeper):
             if party != SERVER:
                 self._warnings[party] = holders.warnings(binding, partial(parties.fingerprint, party))
 
-    def leave_out(self, kept: Kept, mine: Iterable[int], folder: RunFolder | None) -> None:
-        """Goes on without clients that have too few rows, which are told so; nothing but policies has been asked yet.
+    def tell_left_out(self, kept: few.Kept) -> None:
+        """Tells the holders of clients that have too few rows why the job goes on without them: in their own folders, as of any
+        fault of their rows, and at their terminal."""
+        for client, text in kept.own.items():
+            self.keep_fault(client, f"left out: {text}")
+            self._say(client, f"left out: {text}")
+
+    def leave_out(self, kept: few.Kept, mine: Iterable[int], folder: RunFolder | None) -> None:
+        """Goes on without clients that have too few rows; nothing but policies has been asked yet.
 
         Parameters
         ----------
@@ -130,9 +144,6 @@ class RunHooks(Keeper):
         mine : of these, who lives here
         folder : of the run, for those that go on
         """
-        for client, text in kept.own.items():
-            self.write_own(client, "rows.json", {"notes": [f"left out: {text}"], "faults": {}}, sync=False)
-            self._say(client, f"left out: {text}")
         self.notes += kept.notes
         now = {before: number for number, before in enumerate(kept.numbers)}
         self.names, self.folder, self.wire = kept.parties.names, folder, Wire(kept.parties.names)
@@ -155,7 +166,9 @@ class RunHooks(Keeper):
                 said.add(text)
 
     def note_use(self) -> None:
-        """A line in the account of every client whose policy allows this job without one, and of an open job in every home.
+        """Looks into the account of every client whose policy allows this job without one, and for an open job into every home.
+
+        A job that protects clients gets its line there at once; an open one when something is about to leave (`sending`).
 
         Raises
         ------
@@ -165,18 +178,56 @@ class RunHooks(Keeper):
         use = holders.use_of(self.config)
         for party in self.clients:
             binding = self.bindings[party]
-            if use == "private" or not (binding.bound or (use == "open" and holders.remembers(binding))):
+            if use == "private" or not holders.needed(use, binding):
                 continue
-            others = [name for k, name in enumerate(self.names) if k != party]
             with self._between_holder_and_job(party):
                 books = Books(self._account(party))
-                books.note(self._job_name(party), use, others, partial(self._near, party))
+                if use == "open":
+                    books.look(own=True)
+                    self._near(party, books.near(self._job_name(party), self._others(party)))
+                    self._unnoted[party] = books
+                else:
+                    books.note(self._job_name(party), use)
             self._state(party, Standing(books))
 
-    def _near(self, party: int, near: list[tuple[str, set[str]]]) -> None:
-        """Warns the holder of earlier jobs whose clients were nearly those of this one, or refuses it."""
+    def counting(self, found: Parties) -> Parties:
+        """The same parties: of the rows of an open job that its holder remembers is kept which count, when they are read.
+
+        Raises
+        ------
+        HolderError
+            When rows are read: a policy forbids an open job whose rows are so near those of an earlier one.
+        """
+
+        def rows(party: int) -> Table:
+            table = found.rows(party)
+            if party in self._unnoted and party not in self._rows:
+                with self._between_holder_and_job(party):
+                    books = self._unnoted[party]
+                    key = secret(books.account.folder, ground=books.account.ground)
+                    self._rows[party] = sketch = counting.sketch(table, found.spec_of(table.names), key)
+                    self._near(party, books.near(self._job_name(party), self._others(party), sketch))
+                self._state(party, Standing(books))
+            return table
+
+        return replace(found, rows=rows) if self._unnoted else found
+
+    def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
+        if client in self._unnoted and type(message) not in (Received, Kept):
+            with self._between_holder_and_job(client):
+                job, others, allow = self._job_name(client), self._others(client), partial(self._near, client)
+                self._unnoted[client].note(job, "open", others, self._rows.get(client), allow)  # on the disk before a byte leaves
+            self._state(client, Standing(self._unnoted.pop(client)))
+        super().sending(client, message, n_bytes, charged)
+
+    def _others(self, party: int) -> list[str]:
+        return [name for k, name in enumerate(self.names) if k != party]
+
+    def _near(self, party: int, near: list[Near]) -> None:
+        """Warns the holder of earlier jobs of which this one differs by little, or refuses it."""
+        warnings = self._warnings.setdefault(party, [])
         said = holders.differing(holders.who(self.names, party), self.bindings[party].policies, near)
-        self._warnings.setdefault(party, []).extend(said)
+        warnings.extend(text for text in said if text not in warnings)
 
     def open_budget(self, party: int, plan: Plan) -> None:
         """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job."""
@@ -276,7 +327,9 @@ class RunHooks(Keeper):
         if account.new and not account.goes_on and account.books.account.policies:
             self._say(party, NEW)
         for warning in warnings:
-            self._say(party, warning)
+            if (party, warning) not in self._told:
+                self._told.add((party, warning))
+                self._say(party, warning)
 
     def _say(self, client: int, text: str) -> None:
         """To the holder, at its terminal. What ranks print comes together where the job was started, so they say nothing."""
@@ -301,11 +354,9 @@ class RunHooks(Keeper):
         """Where the holder's budget lies: with a policy that binds, else in its own folder where it has one, else in the run's,
         else nowhere that lasts."""
         binding, name = self.bindings[party], holders.ACCOUNT if party == SERVER else self.names[party]
-        if (found := account(binding)) is not None:
+        if (found := holders.standing(binding, name)) is not None:
             return found
-        if (home := client_home()) is not None:
-            folder, ground = home / name, Ground(home)
-        elif self.folder is not None:
+        if self.folder is not None:
             folder = self.folder.home(party)
             ground = self.folder.ground(folder)
         else:

@@ -273,14 +273,19 @@ class Keeper(Hooks):
         about = {party: whole} if party is not None else dict.fromkeys(self.clients, outline(error))
         try:
             for home, text in about.items():
-                content = text.encode("utf-8", "backslashreplace") + b"\n"
-                path = self.folder.home(home) / "fault.txt"
-                write_atomically(path, content, secret=True, ground=self.folder.ground(path))
+                self.keep_fault(home, text)
         except JobError:  # a full disk: the fault itself matters more
             return False
         if isinstance(error, OwnFault):
             error.kept = True
         return True
+
+    def keep_fault(self, party: int, text: str) -> None:
+        """fault.txt, in the party's own folder."""
+        if self.folder is not None:
+            path = self.folder.home(party) / "fault.txt"
+            content = text.encode("utf-8", "backslashreplace") + b"\n"
+            write_atomically(path, content, secret=True, ground=self.folder.ground(path))
 
     def _ledger(self, client: int) -> Ledger:
         if client not in self._ledgers:

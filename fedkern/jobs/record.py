@@ -15,9 +15,9 @@ from typing import Any
 
 from ..ground import Ground
 from ..results.plain import Record
-from .files import write_atomically
+from .files import RECORD, write_atomically
 
-NAME = "job.json"
+NAME = RECORD
 MOST = 64  # clients of a job of which each keeps all of it
 SHARED = "job"  # in the table `run` of a record: the name of that file
 

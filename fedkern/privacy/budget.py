@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from ..errors import JobError
 from ..ground import OWN, OWN_FOLDER, Ground, on
@@ -36,9 +36,10 @@ from .accountant import UNLIMITED, Mechanism, Parts, epsilon, max_steps, neighbo
 from .binding import LEDGER, Account
 from .certificate import certificate
 from .chain import START, Mark, following, seal, unseal
-from .disclosure import NEAR
+from .disclosure import NEAR, NEAR_ROWS
 from .policy import Policy, Use
 from .remembered import Remembered, again
+from .sketch import Sketch
 
 
 class Asked(Protocol):
@@ -77,6 +78,7 @@ class Ledger:
     rounds : job -> the last round that was charged
     unaccounted : (data set, job) -> what kind of job it was that was allowed without an account
     others : (data set, job) -> the other clients of such a job, where it was an open one
+    rows : (data set, job) -> a sketch of the rows that counted in it, where that is known
     begun : job -> date and time of its first line, where it was read
     ground : below which the file lies, if not only below its folder
     marks : folders of the marks that the holder keeps of it; empty: none are
@@ -94,6 +96,7 @@ class Ledger:
     rounds: dict[str, int] = field(default_factory=dict)
     unaccounted: dict[tuple[str, str], Use] = field(default_factory=dict)
     others: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    rows: dict[tuple[str, str], Sketch] = field(default_factory=dict)
     begun: dict[str, str] = field(default_factory=dict)
     ground: Ground | None = None
     marks: tuple[Path, ...] = ()
@@ -254,6 +257,8 @@ class Ledger:
             self.unaccounted[entry["data"], job] = entry["unaccounted"]
             if "others" in entry:
                 self.others[entry["data"], job] = frozenset(map(str, entry["others"]))
+            if "rows" in entry:
+                self.rows[entry["data"], job] = Sketch(**entry["rows"])
             return
         steps = entry["steps"]
         if type(steps) is not int or steps < 0:
@@ -358,6 +363,21 @@ class Total:
         return f"all {self.jobs} jobs on these data: epsilon = {self.epsilon:.4g}{cap} at delta = {self.delta:.4g}{of}{beside}"
 
 
+class Near(NamedTuple):
+    """An earlier open job on the same data, of which a later one differs by little.
+
+    Attributes
+    ----------
+    when : its date and time
+    clients : one or two, by which the other clients differ; none: not by so few
+    rows : whether the rows that counted differ, and by few
+    """
+
+    when: str
+    clients: frozenset[str] = frozenset()
+    rows: bool = False
+
+
 class Books:
     """The budget file of a data set, and all others that may tell of it: those are only read."""
 
@@ -422,17 +442,23 @@ class Books:
                 "older copy put back; nothing is charged. Put back the file as the run left it"
             )
 
-    def near(self, job: str, others: Collection[str]) -> list[tuple[str, set[str]]]:
-        """Earlier open jobs on these data whose other clients were `others` but for one or two: date and time, and which.
+    def near(self, job: str, others: Collection[str], rows: Sketch | None = None) -> list[Near]:
+        """Earlier open jobs on these data whose other clients were `others` but for one or two, or whose rows were these but for
+        a few.
 
         `job` itself is none of them.
         """
-        found: list[tuple[str, set[str]]] = []
+        found: list[Near] = []
         for ledger, names in self.all:
             for (data, of), had in ledger.others.items():
-                but = set(had) ^ set(others)
-                if data in names and of != job and 1 <= len(but) <= NEAR:
-                    found.append((ledger.begun.get(of) or of, but))
+                if data not in names or of == job:
+                    continue
+                but = had ^ frozenset(others)
+                before = ledger.rows.get((data, of))
+                apart = before.apart(rows) if before is not None and rows is not None else None
+                clients, few = but if len(but) <= NEAR else frozenset[str](), 0 < (apart or 0) < NEAR_ROWS
+                if clients or few:
+                    found.append(Near(ledger.begun.get(of) or of, clients, few))
         return found
 
     def note(
@@ -440,20 +466,22 @@ class Books:
         job: str,
         use: Use,
         others: Collection[str] = (),
-        allow: Callable[[list[tuple[str, set[str]]]], None] = lambda near: None,
+        rows: Sketch | None = None,
+        allow: Callable[[list[Near]], None] = lambda near: None,
     ) -> None:
         """A line for a job that a policy allows without an account; one for each job.
 
         Parameters
         ----------
-        others : the other clients of an open job
+        others, rows : the other clients of an open job, and the rows that count in it
         allow : is told what is `near`, and raises what forbids the job: then there is no line
         """
         with self.ledger.locked() as file:
             self.look()
             said: dict[str, Json] = {"others": [*sorted(others)]} if use == "open" else {}
+            said |= {} if rows is None else {"rows": rows._asdict()}
             if use == "open":
-                allow(self.near(job, others))
+                allow(self.near(job, others, rows))
             if job not in self.unaccounted():
                 self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": use, **said})
 

@@ -11,6 +11,7 @@ LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: of fewer a s
 SHARE_OF_LEVEL = 2  # and so many times fewer than `data.least_rows` where messages are nonlinear sums: 3 such rows were computed
 MOST_LEVELS = 50  # of such a column
 NEAR = 2  # clients by which two jobs differ at most whose difference tells something of these alone
+NEAR_ROWS = LEAST_ROWS  # by fewer rows of a client two jobs may not differ: their difference is a sum over these
 
 # Where covariates can take few combinations of values, what is sent tells how often each occurs (docs/concepts/disclosure.md).
 COARSE = 2_400  # combinations that are few: twice the most for which that was computed

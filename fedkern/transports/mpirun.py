@@ -45,6 +45,10 @@ AGAIN = 1.0  # between two requests to stop: a rank may have been deaf
 LEAVING = 10.0  # what mpirun gets to end after rank 0 has said how the job ends
 PDEATHSIG, SUBREAPER = 1, 36  # of prctl
 
+# Where it tolerates deaths Open MPI says nothing of them, but with this a line of each: the only way to know of a rank that died
+# before it was seen.
+TOLD = {"PRTE_MCA_errmgr_base_verbose": "1"}
+
 Signal = signal.Signals
 ASKS = (Signal.SIGTERM, Signal.SIGUSR1, Signal.SIGINT, Signal.SIGHUP)
 KEPT = (Signal.SIGTERM, Signal.SIGINT)  # from mpirun; HUP is left, by which we end it
@@ -52,19 +56,22 @@ PRCTL = ctypes.CDLL(None).prctl
 
 
 class Screen:
-    """mpirun's standard error, line by line, without what it says of every abort.
+    """mpirun's standard error, line by line, without what it says of every abort, and of deaths because we ask it to (`TOLD`).
 
     Open MPI frames its words by lines of dashes. Until the job has begun everything is held back: if a rank dies, or the job is
     stopped, the others complain of what they do not understand.
     """
 
     EDGE = re.compile(rb"-{70,}\n")
+    STATE = re.compile(rb"\[[^\n]*\] errmgr:\S+ for proc \[[^\n]*,(\d+)\] state ([^\n]*)\n")
+    DEATHS = (b"ABORTED BY SIGNAL", b"EXITED WITH NON-ZERO STATUS")
     KNOWN = (b"MPI_ABORT was invoked", b"non-zero", b"noticed that process rank", b"MPI_ERRORS_ARE_FATAL")
 
     def __init__(self) -> None:
         self.begun = False
         self.ended = False  # from now on only fedkern's own lines
         self.heard = False  # a rank has said something of its own
+        self._line = b""  # that has not ended, of what was looked through for deaths
         self._rest = b""  # what waits for the job to begin, or for the end of its line
         self._frame: list[bytes] = []
 
@@ -78,6 +85,11 @@ class Screen:
         if self._rest.endswith(b"\n"):
             lines, self._rest = [*lines, self._rest], b""
         return b"".join(_ours(lines) if self.ended else map(self._shown, lines))
+
+    def deaths(self, data: bytes) -> list[int]:
+        """Ranks of whose death mpirun tells in the next bytes."""
+        whole, end, self._line = (self._line + data).rpartition(b"\n")
+        return [int(found[1]) for found in self.STATE.finditer(whole + end) if found[2] in self.DEATHS]
 
     def begin(self) -> bytes:
         """The job has begun: what was held back."""
@@ -102,7 +114,7 @@ class Screen:
         if self._frame:
             self._frame.append(line)
             return b""
-        return b"" if line.startswith(b"[warn] Epoll") else line
+        return b"" if line.startswith(b"[warn] Epoll") or self.STATE.fullmatch(line) else line
 
 
 def _ours(lines: Sequence[bytes]) -> Iterator[bytes]:
@@ -133,7 +145,7 @@ class Job:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, NAME: name},
+            env={**TOLD, **os.environ, NAME: name},
             start_new_session=True,
             preexec_fn=_alone,
         )
@@ -289,6 +301,8 @@ class Job:
 
     def _show(self) -> bool:
         data = self.err.read(1 << 16) or b""
+        for rank in self.screen.deaths(data):
+            self.roll.cut(rank, time.monotonic())
         _show(self.screen.more(data))
         return bool(data)
 

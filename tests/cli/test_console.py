@@ -175,6 +175,21 @@ def test_a_last_line_that_is_gone_is_found(file: str, copy: Callable[[str], Path
     assert file.rpartition("/")[2] in ended.out
 
 
+def test_what_the_holder_has_adopted_is_named(copy: Callable[[str], Path], fedkern: Callable[..., Ended]) -> None:
+    """The budget says nothing against the certificate: but that its lines count is the holder's word."""
+    path = copy("example") / "client-ada" / "budget.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines, b'{"adopt": %d}\n' % len(lines)]))
+    ended = fedkern("audit", path.parents[1])
+    assert ended.code == 0
+    last = ended.out.splitlines()[-1]
+    named = f"; the first {len(lines)} lines of {path} count because the holder has adopted them, and not because they fit"
+    assert last == f"every certificate is what its ledger and its budget say{named}"
+    shutil.rmtree(path.parent)
+    last = fedkern("audit", path.parents[1]).out.splitlines()[-1]
+    assert last.endswith("; that of ada is judged by its own numbers, for its budget is not here")
+
+
 @pytest.mark.parametrize("again", [b'{"half', None])
 def test_a_line_that_was_added_is_found(again: bytes | None, copy: Callable[[str], Path], fedkern: Callable[..., Ended]) -> None:
     path = copy("example") / "ledger" / "ada.jsonl"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fedkern
 from support.command import python
 from support.mpirun import MPIRUN, environment
 
@@ -156,3 +158,45 @@ except FedkernError as error:
     ended = python("-c", code, folder=tmp_path)
     assert ended.code == 2, ended.err
     assert f"pip install 'fedkern[{extra}]'" in ended.err
+
+
+SWALLOWS = """
+import os, signal, sys
+
+class Swallows:
+    '''Sends a signal when a module is asked for, and goes on whatever comes of it: as imports of what is optional do.'''
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "argparse":
+            sys.meta_path.remove(self)
+            try:
+                os.kill(os.getpid(), getattr(signal, os.environ["SIGNAL"]))
+                for _ in range(10):
+                    pass
+            except BaseException:
+                pass
+
+sys.meta_path.insert(0, Swallows())
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_before_the_command_has_read_its_arguments(tmp_path: Path, name: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SWALLOWS)
+    root = str(Path(fedkern.__file__).parents[1])
+    path = os.pathsep.join([str(tmp_path), root])
+    for module in ("fedkern", "fedkern.cli"):
+        done = subprocess.run(
+            [sys.executable, "-m", module, "--version"],
+            env={**os.environ, "PYTHONPATH": path, "SIGNAL": name},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (3, "", f"fedkern: stopped by {name}\n")
+
+
+def test_who_imports_the_command_keeps_its_signals() -> None:
+    code = "import signal, fedkern.cli.__main__; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    assert python("-c", code).out.strip() == "True"

@@ -103,7 +103,8 @@ def test_the_others_messages_are_the_same_whatever_a_left_out_client_has(fedkern
         summary = json.loads((out / "summary.json").read_text())
         assert [*summary["clients"]] == ["a", "c"]
         assert any("left out: client 'b' has fewer rows, or alike ones" in note for note in summary["notes"])
-        assert f" {n} rows that count" in (out / "client-b" / "rows.json").read_text()
+        assert f" {n} rows that count" in (out / "client-b" / "fault.txt").read_text()
+        assert [path.name for path in (out / "client-b").iterdir()] == ["fault.txt"], "as what a run may find there"
         assert f" {n} rows that count" in ended.err, "alone with its terminal the holder reads it there"
         ledgers = {path.name: path.read_bytes() for path in (out / "ledger").iterdir()}
         seen.append((summary["digest"], summary["notes"], ledgers, fedkern("check", federation.job).out))
@@ -144,7 +145,7 @@ def test_over_mpi(fedkern: Any, tmp_path: Path) -> None:
         summary = json.loads((tmp_path / name / "summary.json").read_text())
         assert [*summary["clients"]] == ["a", "c"]
         assert not (tmp_path / name / "ledger" / "b.jsonl").exists()
-        assert " 9 rows that count" in (tmp_path / name / "client-b" / "rows.json").read_text()
+        assert " 9 rows that count" in (tmp_path / name / "client-b" / "fault.txt").read_text()
         here = tmp_path / f"{name}-here"
         more = leave if method == "sparse" else leave[:3]
         assert fedkern("run", tmp_path / "of-9" / f"{method}.toml", "--out", here, *more).code == 0
@@ -177,7 +178,21 @@ def test_nobody_is_left(fedkern: Any, tmp_path: Path) -> None:
         ended = fedkern(command, federation.job)
         assert ended.code == 2
         assert "no client is left: each has fewer rows than this job, or its holder, asks for" in ended.err
+    for name in "abc":
+        own = tmp_path / "runs" / "job" / f"client-{name}" / "fault.txt"
+        assert " 40 rows that count; 1000 are asked for" in own.read_text()
     assert fedkern("run", federation.job, "--set", 'data.small="refuse"').code == 2
+
+
+def test_a_folder_in_which_a_client_was_left_out_is_taken_again(fedkern: Any, tmp_path: Path) -> None:
+    """Of a job that ended before it had begun: b's folder holds nothing but why it was left out."""
+    federation = Federation(tmp_path, more='small = "leave-out"\n')
+    federation.small(4)
+    federation.rows("c", 40, empty=1)
+    assert fedkern("run", federation.job, "--out", "out", "--quiet").code == 2
+    federation.rows("c", 40)
+    ended = fedkern("run", federation.job, "--out", "out", "--quiet")
+    assert ended.code == 0, ended.err
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -413,7 +428,8 @@ def test_clients_that_differ_by_more_than_two_tell_nothing(tmp_path: Path) -> No
 
     def noted(job: str, others: str) -> list[set[str]]:
         found: list[set[str]] = []
-        Books(Account(tmp_path, "b")).note(job, "open", list(others), lambda near: found.extend(but for _, but in near))
+        books = Books(Account(tmp_path, "b"))
+        books.note(job, "open", list(others), allow=lambda near: found.extend({*one.clients} for one in near))
         return found
 
     assert noted("1", "acd") == []
@@ -525,7 +541,8 @@ def taken(X: NDArray[np.float64], **sections: Any) -> few.Few | None:
     y, names = np.arange(len(X)) % 2.0, tuple(f"x{j}" for j in range(X.shape[1]))
     table = Table("a.csv", (*names, "y"), dict(zip((*names, "y"), (*X.T, y))), len(X))
     data = {"clients": ["a.csv"], "response": "y", **sections.pop("data", {})}
-    return few.found(parse({"data": data, **sections}), table, Spec("y"), "a")
+    config = parse({"data": data, **sections})
+    return few.found(config, table, Spec("y", family=config.model.family), "a")
 
 
 @pytest.mark.parametrize("name", COVARIATES)
@@ -539,8 +556,9 @@ def test_covariates_of_few_values_have_three_rows_of_each_combination(name: str)
         assert "in fewer than 3 rows" in found.own
         assert ("of 2,000 rows it does not" in found.own) is (not name.startswith(("yes", "the same")))
     assert taken(X, data={"least_rows": 1}) is None, "a job that lowers the number says so"
-    assert taken(X, model={"family": "gaussian"}) is None, "it tells of no more than two columns at once"
-    assert taken(X, job={"method": "sparse"}) is None
+    for sections in ({"model": {"family": "gaussian"}}, {"job": {"method": "sparse"}}):  # of two columns at once
+        other = taken(X, **sections)
+        assert other is None or not other.told.startswith(OF_FEW)
 
 
 def test_rows_count_as_a_batch_has_them() -> None:

@@ -19,7 +19,7 @@ from fedkern import _core
 from fedkern.algorithms.core.messages import SERVER, Charged
 from fedkern.errors import JobError, LostPeer
 from fedkern.jobs import files
-from fedkern.jobs.files import Lines, RunFolder, write_atomically
+from fedkern.jobs.files import Lines, RunFolder, unwritable, write_atomically
 from fedkern.jobs.keeping import Exchange, Keeper
 from fedkern.jobs.outbox import Outbox
 from fedkern.results.digest import digest
@@ -321,7 +321,7 @@ LIMITED = """
 import os, resource, sys
 from pathlib import Path
 from fedkern.errors import JobError
-from fedkern.jobs.files import Lines, write_atomically
+from fedkern.jobs.files import Lines, unwritable, write_atomically
 from fedkern.jobs.ledger import Ledger
 from fedkern.jobs.outbox import Outbox
 from fedkern.privacy.budget import Ledger as Budget
@@ -420,6 +420,18 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(JobError, match=r"cannot write .*file/x: /.*/file is a file, and no folder; choose another folder"):
         write_atomically(tmp_path / "file" / "x", b"")
+
+
+def test_what_was_written_before_is_spoken_of_where_a_run_has_begun(tmp_path):
+    error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    paths = [tmp_path / name for name in ("job.json", "ledger/a.jsonl", "client-a/checkpoint/pvi-000001.ckpt")]
+    for path in paths:
+        assert str(unwritable(path, error)) == (
+            f"cannot write {path}: Permission denied; make it writable or choose another folder with --out"
+        )
+    (tmp_path / "job.json").write_text("{}")
+    for path in paths:
+        assert str(unwritable(path, error)).endswith("are whole; --resume goes on from the last checkpoint")
 
 
 def test_a_line_that_a_crash_cut_does_not_spoil_the_next(tmp_path):

@@ -276,6 +276,19 @@ def test_words_of_an_abort_are_not_shown_and_all_others_are():
     assert shown(b"[warn] Epoll MOD(1) on fd 28 failed.\n") == b""
 
 
+STATE = b"[vm:31] [prterun-vm-31@0,0] errmgr:dvm: for proc [prterun-vm-31@1,%d] state %s\n"
+
+
+def test_what_mpirun_tells_of_deaths_is_heard_and_not_shown():
+    text = b"a warning\n" + STATE % (12, b"ABORTED BY SIGNAL") + STATE % (3, b"NORMALLY TERMINATED") + b"for proc [1,4] state\n"
+    text += STATE % (0, b"EXITED WITH NON-ZERO STATUS")
+    for size in (1, 7, 1000):
+        screen = Screen()
+        parts = [text[at : at + size] for at in range(0, len(text), size)]
+        assert [rank for part in parts for rank in screen.deaths(part)] == [12, 0]
+        assert shown(*parts) == b"a warning\nfor proc [1,4] state\n"
+
+
 def test_before_the_job_has_begun_its_own_lines_are_enough_if_the_end_is_explained():
     text = SLOTS + b"fedkern: job.toml: no such file\n[host:1] *** An error occurred in MPI_Init\n"
     assert shown(text, begun=False, ours=True) == b"fedkern: job.toml: no such file\n"

@@ -37,6 +37,8 @@ class Finder(MetaPathFinder):
             os.kill(os.getpid(), signal.SIGKILL)
 if os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK")) == "1":
     sys.meta_path.insert(0, Finder())
+    if when == "at once":
+        Finder().find_spec(when, None)
 """
 DIED, LEFT = "fedkern: rank 1 died while the job was starting; start it again", "fedkern: rank 1 ended before the job had begun"
 
@@ -58,7 +60,8 @@ def launched(python, folder, ranks, befalls, *options):
 @pytest.mark.parametrize(
     ("befalls", "code", "said"),
     [
-        ("killed fedkern.errors", 3, ["not enough threads here", "fedkern: rank 1 di"]),  # "did not start": never seen
+        ("killed at once", 3, ["not enough threads here", "died"]),
+        pytest.param("killed fedkern.errors", 3, ["not enough threads here", DIED], marks=pytest.mark.nightly),
         pytest.param("killed numpy", 3, ["not enough threads here", DIED], marks=pytest.mark.nightly),
         pytest.param("killed mpi4py.MPI", 3, [DIED], marks=pytest.mark.nightly),
         pytest.param("fails fedkern.errors", 3, ["ImportError: libnone.so", DIED], marks=pytest.mark.nightly),
@@ -74,6 +77,8 @@ def test_a_rank_that_does_not_come_is_named(python, befalls, code, said, tmp_pat
     assert got == code, err
     for words in said:
         assert words in err
+    if python == HERE and befalls.startswith("killed"):
+        assert DIED in err, "Open MPI tells which it was, also where nobody had seen it"
     assert seconds < 120
     assert not (tmp_path / "out" / "summary.json").exists()
 

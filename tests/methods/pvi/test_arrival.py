@@ -154,14 +154,14 @@ def test_levels_count_as_coefficients(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
 
     def site(n: int) -> pd.DataFrame:
-        ward = [f"w{j % 4}" for j in range(n)]
+        ward = [f"w{j % 2}" for j in range(n)]
         return pd.DataFrame({"ward": ward, "x": random.normal(size=n), "y": random.integers(0, 2, n)})
 
     declared = {"columns": {"ward": {"levels": [f"w{j}" for j in range(8)]}}}
     with pytest.raises(JobError, match="client 's1' has too few rows for a full covariance"):
         fedkern.check(job(tmp_path, [site(200), site(20)], data=declared))
     fedkern.check(job(tmp_path, [site(200), site(21)], data=declared))
-    fedkern.check(job(tmp_path, [site(200), site(20)]))
+    fedkern.check(job(tmp_path, [site(200), site(20)]))  # each level in ten rows
 
 
 def test_a_client_that_may_not_tell_sends_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,8 +52,9 @@ def visible(out: Path) -> dict[str, Any]:
     return seen | {path.name: path.read_text() for path in out.glob("ledger/*.jsonl")}
 
 
-# Covariates of 10, whose E exp(x'theta) overflows; amounts of money, whose squares drown the prior's precision
-ROWS = {"poisson": "new,10,10,2", "gaussian": "new,1e10,1e10,3", "gaussian, a huge response": "new,1,1,1e300"}
+# Covariates of 10, whose E exp(x'theta) overflows; amounts of money, whose squares drown the prior's precision; the largest
+# number that is read at all
+ROWS = {"poisson": "new,10,10,2", "gaussian": "new,1e10,1e10,3", "gaussian, a huge response": "new,1,1,1e150"}
 FORMS = {
     "local averaging": ("variant = 'local-averaging'\nshards = 4", SHARDS),
     "virtual clients": ("variant = 'virtual-clients'\nshards = 4", SHARDS),
@@ -82,6 +83,27 @@ def test_an_ordinary_row_neither_ends_a_private_job_nor_shows(
     assert own["failed"] > 0  # so the row is one that would have ended the job
     whole = json.loads((tmp_path / "without-out" / "client-a" / "optimiser.json").read_text())
     assert whole == {"updates": 2, "optimisers": 2 if form == "clients" else 8, "failed": 0}
+
+
+@pytest.mark.parametrize("form", [pytest.param(form, marks=[] if form == "clients" else pytest.mark.nightly) for form in FORMS])
+def test_a_cell_beyond_what_is_read_weighs_nothing(
+    fedkern: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Its square is no number: it is a fault, which no optimiser sees, and which the holder alone reads."""
+    monkeypatch.setattr(SecureSource, "add_noise", lambda self, total, sigma, step=0: np.zeros(len(total)))
+    algorithm, privacy = FORMS[form]
+    seen, means = [], []
+    for name, more in (("without", ()), ("with", ("new,1,1,1e300",))):
+        path = federation(tmp_path / name, "gaussian", algorithm + "\noptimiser = 'exact'", privacy, more)
+        ended = fedkern("run", path, "--out", name + "-out")
+        assert (ended.code, ended.err) == (0, "")
+        seen.append(visible(tmp_path / (name + "-out")))
+        means.append(json.loads((tmp_path / (name + "-out") / "summary.json").read_text())["parameters"])
+    assert (seen[0], means[0]) == (seen[1], means[1])
+    own = json.loads((tmp_path / "with-out" / "client-a" / "optimiser.json").read_text())
+    assert (own["updates"], own["failed"]) == (2, 0)
+    faults = json.loads((tmp_path / "with-out" / "client-a" / "rows.json").read_text())["faults"]
+    assert faults["counts"] == [["y: is too large", 1]]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,0 +1,105 @@
+"""Which rows of a table count in an open job, and a sketch of them by which its holder finds that two jobs differ by a few.
+
+A row is known by its line in the file, as it stands there: how a job reads a file, and which of its columns, changes no line. A
+row that comes from no line of text is known by its cells.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.cells import MISSING, Cells, Text, number
+from ..data.incomplete import marked
+from ..data.table import Table, as_written
+from ..models.encoding import Spec
+from ..privacy.sketch import Sketch, mixed
+from .secret import mark_of
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.uint64]
+_WORD = np.dtype("<u8")
+
+
+def weights(table: Table, spec: Spec) -> Floats:
+    """(n,) what each row weighs: 1 without weights, and 0 where a job learns nothing of it, for it has no response. (What cannot
+    be read is a fault, and counts.)
+    """
+    there = np.ones(table.n_rows, dtype=bool)
+    cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight or spec.trials))
+    if isinstance(cells, Text):
+        words = MISSING if spec.positive is None else {""}
+        there &= np.array([level.lower() not in words for level in cells.levels], dtype=bool)[cells.codes]
+    elif cells is not None:
+        there &= ~np.isnan(np.asarray(cells, np.float64))
+    there[[*table.broken]] = True
+    if weight is None:
+        return there.astype(np.float64)
+    values = weight.numbers() if isinstance(weight, Text) else np.asarray(weight, np.float64)
+    return np.where(there & (values != 0), np.nan_to_num(np.abs(values), posinf=0.0), 0.0)
+
+
+def counted(table: Table, spec: Spec) -> int:
+    """The rows of which an open job learns: those with a response; of weighted ones the effective number, (sum w)^2 / sum w^2,
+    for a row that weighs nearly all is nearly alone; of successes of trials likewise, by trials, so that a row is never more than
+    one.
+    """
+    found = weights(table, spec)
+    most = float(found.max(initial=0.0))
+    if not most:
+        return 0
+    if (spec.weight or spec.trials) not in table.columns:
+        return int(found.sum())
+    found = found / max(most, 1e-300)
+    return int(found.sum() ** 2 / (found**2).sum() + 1e-9)
+
+
+def sketch(table: Table, spec: Spec, key: bytes) -> Sketch:
+    """Of the rows that count, each with its weight, by a holder's secret: other weights of a few rows are other rows too."""
+    found = weights(table, spec)
+    there = found > 0
+    weight = np.ascontiguousarray(_relative(found[there]))
+    written = as_written(table)
+    if written is None:
+        rows = _of_cells(table, key)
+    else:
+        rows = np.frombuffer(b"".join(_digest(line.strip(), key) for line in written), _WORD).astype(np.uint64)
+    return Sketch.of(mark_of(key), rows[there], weight.view(np.uint64))
+
+
+def _relative(weight: Floats) -> Floats:
+    """Weights, of which more than half are 1 if so many are the same: twice the weight of all is no other weight."""
+    if not len(weight):
+        return weight
+    usual = np.partition(weight, (len(weight) - 1) // 2)[(len(weight) - 1) // 2]
+    return weight / usual if 2 * np.count_nonzero(weight == usual) > len(weight) else weight
+
+
+def _of_cells(table: Table, key: bytes) -> Numbers:
+    """(n,) of the cells of each row, in whatever order the columns come."""
+    total = np.zeros(table.n_rows, np.uint64)
+    marks = {marked(name) for name in table.names}
+    for name in table.names:
+        if name not in marks:
+            of_column = np.frombuffer(_digest(name.encode("utf-8", "surrogatepass"), key), _WORD)
+            total += mixed(_values(table.columns[name], key) ^ of_column)
+    return mixed(total)
+
+
+def _values(cells: Cells, key: bytes) -> Numbers:
+    """(n,) of a column's cells: a number is one however it is written, and whatever is missing is the same."""
+    if not isinstance(cells, Text):
+        values = np.asarray(cells, np.float64) + 0.0  # one zero
+        return np.where(np.isnan(values), np.nan, values).view(np.uint64)
+    numbers = np.array([number(level) for level in cells.levels], np.float64) + 0.0
+    levels = numbers.view(np.uint64)
+    for at, level in enumerate(cells.levels):
+        if np.isnan(numbers[at]) and level.lower() not in MISSING:
+            levels[at] = int.from_bytes(_digest(level.encode("utf-8", "surrogatepass"), key), "little")
+    return levels[cells.codes]
+
+
+def _digest(content: bytes, key: bytes) -> bytes:
+    return blake2b(content, key=key, digest_size=_WORD.itemsize).digest()
