@@ -213,8 +213,8 @@ def combinations() -> Iterator[str]:
                 found = curious_values.frequencies(told)
                 right.append(bool((found.frequencies == curious_values.of_rows(rows.X, possible)).all()))
             yield (
-                f"  {words}, {len(possible)} possible, n = {n:4}: all rows in {sum(right)} of {len(right)}; {found.bits:.0f} bits "
-                f"told, shortest {found.shortest:.3g} sds; {found.seconds:.1f} s"
+                f"  {words}, {len(possible)} possible, n = {n:4}: all rows in {sum(right)} of {len(right)}; {found.bits:.0f} "
+                f"bits told, shortest {found.shortest:.3g} sds; {found.seconds:.1f} s"
             )
 
 
@@ -229,7 +229,8 @@ def main() -> None:
         flush=True,
     )
     parts: dict[str, Callable[[], Iterator[str]]] = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
-    parts |= {"least": lambda: least(o.seconds), "eigenvectors": eigenvectors, "determined": determined, "combinations": combinations}
+    parts |= {"least": lambda: least(o.seconds), "eigenvectors": eigenvectors, "determined": determined}
+    parts["combinations"] = combinations
     if not o.only or set(o.only) & set(LOGISTIC):
         for line in logistic(o.seconds, [name for name in o.only if name in LOGISTIC]):
             print(line, flush=True)

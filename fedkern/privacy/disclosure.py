@@ -16,4 +16,4 @@ NEAR_ROWS = LEAST_ROWS  # by fewer rows of a client two jobs may not differ: the
 # Where covariates can take few combinations of values, what is sent tells how often each occurs (docs/concepts/disclosure.md).
 COARSE = 2_400  # combinations that are few: twice the most for which that was computed
 COARSE_ROWS = 2_000  # of a client: from so many on, other frequencies explain what is sent as well
-EQUATIONS = 10  # combinations a squared coefficient: with fewer, more numbers are sent than there are, and no rows suffice
+EQUATIONS = 10  # combinations a squared coefficient: with fewer, more numbers are sent than there are, however many rows
