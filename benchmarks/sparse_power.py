@@ -3,8 +3,8 @@
     python benchmarks/sparse_power.py [FEDERATIONS] > benchmarks/results/sparse-power.txt
 
 Federations of four sites of 60 to 200 rows, twelve covariates (correlated by .3 to the power of their distance), two of them
-with an effect of .2 and .35 standard deviations of the noise that varies by .05 between sites. A set is the Bayesian FDR set of the
-job, or that of Benjamini and Hochberg of the meta-analysis of the sites' own fits, both at .1.
+with an effect of .2 and .35 standard deviations of the noise that varies by .05 between sites. A set is the Bayesian FDR set of
+the job, or that of Benjamini and Hochberg of the meta-analysis of the sites' own fits, both at .1.
 """
 
 from __future__ import annotations

@@ -60,7 +60,10 @@ def what(kind: type[Message], config: JobConfig, spec: Spec) -> str:
 
 def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[str]:
     """In one line, what a server can compute of a client of this job, with the fewest rows that it may have."""
-    who = "every other client and the server" if any(stage.allgather for stage in stages) else "a server"
+    every_client = any(stage.allgather for stage in stages)
+    who = "every other client and the server" if every_client else "a server"
+    if config.passes_on and not every_client:
+        who = "a server, and the clients that are sent q after a client's turn,"
     kinds = {kind: stage.dims for stage in stages for kind in stage.protocol.to_server}
     told = {kind: tells(kind, spec) for kind in kinds}
     if config.privacy is not None and config.unit == "client":
@@ -87,6 +90,7 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
         words = ", ".join(_computed(still)) or NOTHING
         parts.append(f"of a client with {least} rows, the fewest that this job takes (data.least_rows): {words}")
     yield f"computed  {who} can compute {'; '.join(parts)} ({PAGE})"
+    yield "          a server that runs another program, and asks at points of its own choice, can compute any row"
 
 
 def _still(config: JobConfig, kind: type[Message], told: Tells, sizes: Mapping[str, int], least: int) -> bool:

@@ -282,6 +282,11 @@ class JobConfig(Section):
         return 1.0
 
     @property
+    def passes_on(self) -> bool:
+        """Whether each client is sent, by the posterior of the round, what the one before it has told."""
+        return False
+
+    @property
     def tells_combinations(self) -> bool:
         """Whether what every client sends tells how often each combination of covariates occurs, where few can."""
         return False

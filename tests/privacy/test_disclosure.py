@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 
 import fedkern
 from fedkern.algorithms.core.messages import Message
-from fedkern.algorithms.exchanges.columns import SchemaReply
+from fedkern.algorithms.exchanges.arrival import Slope
+from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.level import LevelSums
 from fedkern.algorithms.exchanges.terms import LogTermsOf
 from fedkern.algorithms.gibbs.messages import Statistics
 from fedkern.algorithms.pvi.messages import SiteDelta
 from fedkern.errors import JobError
 from fedkern.jobs.keys import LEAST_ROWS
+from fedkern.models.expfam import unpack
 from fedkern.privacy.disclosure import COARSE_ROWS
 from support import curious, curious_jobs, curious_values
 
@@ -61,6 +63,47 @@ def test_sums_over_one_row_are_the_row() -> None:
     assert delta.dh[0] == pytest.approx((y[0] - pooled.mean()) / pooled.std())  # in the response's units, which all are told
     n, total = (getattr(tape.of(0, LevelSums)[0], name) for name in ("first", "second"))
     assert (n, total) == (1, pytest.approx(y[0]))
+
+
+class TestOneRowAmongMany:
+    """What a column, or the response, singles out is told as if its client had no other row."""
+
+    def clients(self, family: str) -> dict[str, tuple[Array, Array]]:
+        random, data = np.random.default_rng(1), {}
+        for name in "ab":
+            X = np.column_stack([random.normal(size=(500, 2)), random.random(500) < 0.2])
+            data[name] = (X, (random.random(500) < 0.3).astype(float))
+        X, y = data["a"]
+        if family == "bernoulli":
+            X[:, 2] = np.arange(500) == 137
+        else:
+            y[:] = np.arange(500) == 137
+        return data
+
+    def tape(self, family: str) -> tuple[curious.Tape, Array, Array]:
+        data = self.clients(family)
+        job: dict[str, Any] = {"job": {"method": "pvi"}, "data": {"response": "y"}, "model": {"family": family}}
+        with pytest.raises(JobError, match=r"client 'a'.*has a value that 1 rows have and all others lack"):
+            fedkern.run(job, data=data)
+        with curious.Tape() as tape:
+            fedkern.run({**job, "data": {**job["data"], **curious_jobs.FEW}}, data=data)
+        agreed = tape.texts(0, Agreed)[-1]["columns"]
+        centre, scale = (np.array([column[key] for column in agreed]) for key in ("center", "scale"))
+        row = np.array([1, *((data["a"][0][137] - centre) / scale)])
+        return tape, np.array([centre[2], 0, 0, scale[2]]), row
+
+    def test_by_its_own_value_of_a_column(self) -> None:
+        tape, flag, row = self.tape("bernoulli")
+        (first, *_), last = tape.of(0, SiteDelta), tape.of(0, Slope)[-1]
+        for packed in (first.dP, last.curvature):  # type: ignore[attr-defined]
+            seen = unpack(packed, 4) @ flag
+            np.testing.assert_allclose(seen / seen[0], row, atol=1e-6)
+
+    def test_by_its_response(self) -> None:
+        tape, _, row = self.tape("poisson")
+        last = tape.of(0, Slope)[-1]
+        seen = last.gradient + unpack(last.curvature, 4)[0]  # type: ignore[attr-defined]
+        np.testing.assert_allclose(seen / seen[0], row, atol=1e-6)
 
 
 def test_the_count_of_a_client_with_one_area_is_in_its_sums(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from fedkern.models.spatial import within_site
 from fedkern.models.spatial.site import Rows as AreaRows
 from fedkern.models.spatial.units import Units
 from fedkern.models.spatial.within_site import WithinSite
+from fedkern.results import lines
 from fedkern.transports.codec import Frame
 from fedkern.transports.driver import ServerSide
 
@@ -229,7 +230,11 @@ def logistic(tape: Tape, client: int, *, seed: int = 0, rounds: int = 15, dampin
         q = Gaussian(question.h, unpack(question.P, d))
         e = rng.normal(DRAWS * d, key=rng.key(seed, "posterior", SHARED), client=SERVER).reshape(DRAWS, d)
         theta = q.mean + (e * q.sd if q.diagonal else e @ q.scale_tril.T)
-        terms.append(Values(theta[: len(answer.values)], answer.values, ROUNDED))
+        lined = min(d, max(len(answer.values) // 2 - 1, 0) // len(lines.AT))  # coefficients, on whose lines it is asked too
+        widest = sorted(np.argsort(-q.sd, kind="stable")[:lined].tolist())
+        along = lines.points(q.mean, q.covariance, widest) if lined else theta[:0]
+        theta = np.concatenate([theta[: len(answer.values) - len(along)], along])
+        terms.append(Values(theta, answer.values, ROUNDED))
     return Seen(n, d, tuple(terms), centre, scale)
 
 

@@ -216,6 +216,10 @@ class Config(JobConfig):
         return self.algorithm.batch
 
     @property
+    def passes_on(self) -> bool:
+        return self.algorithm.variant == "pvi" and self.algorithm.schedule != "synchronous"
+
+    @property
     def tells_combinations(self) -> bool:
         return self.privacy is None and self.model.family != "gaussian"  # whose sums tell of no more than two columns at once
 

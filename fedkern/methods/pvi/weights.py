@@ -110,17 +110,12 @@ def _shared(model: Model, q: Gaussian) -> Array:
     drawn = _posterior(model, q).draws(model.weighed_draws, seed=model.config.job.seed, chain=SHARED)
     if not model.lined:
         return drawn
-    return np.concatenate([drawn, lines.points(q.mean, _covariance(q), _lined(model, q))])
+    return np.concatenate([drawn, lines.points(q.mean, q.covariance, _lined(model, q))])
 
 
 def _lined(model: Model, q: Gaussian) -> list[int]:
     """Of which coefficients: those of which rows tell least, where not all can be."""
     return sorted(np.argsort(-q.sd, kind="stable")[: model.lined].tolist())
-
-
-def _covariance(q: Gaussian) -> Array:
-    return np.diag(1 / q.P) if q.diagonal else np.asarray(q.scale_tril @ q.scale_tril.T)
-
 
 def _answer(model: Model, rows: Rows, client: int, asked: Message) -> Array:
     """A client's log-likelihoods."""
