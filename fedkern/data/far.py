@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from ..algorithms.exchanges.columns import spellings
 from ..models.encoding import Encoding
 from .cells import Text
 from .degenerate import numeric_places
@@ -58,6 +59,16 @@ def _of(name: str, values: Array, table: Table) -> Iterator[str]:
         )
     if len(rows) > LISTED:
         yield f"column {name!r}: {len(rows) - LISTED} more cells are that far away"
+
+
+def slips(table: Table, encoding: Encoding) -> list[str]:
+    """`codes`, and levels that may be one: where the encoding is of this table alone."""
+    lines = codes(table, encoding)
+    for column in encoding.columns:
+        for same in spellings(column.levels or ()):
+            said = ", ".join(map(repr, same))
+            lines.append(f"column {column.name!r}: the levels {said} differ in capitals or blanks alone: write them alike")
+    return lines
 
 
 def codes(table: Table, encoding: Encoding) -> list[str]:

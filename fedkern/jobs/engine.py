@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from ..algorithms.core.messages import SERVER
 from ..algorithms.exchanges import column_notes
-from ..data import table
+from ..data import far, table
 from ..data.design import check_header, column_of, encode
 from ..data.dialect import Dialect
 from ..errors import JobError, owned
@@ -199,7 +199,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
     notes = (*design.notes, *incomplete.own_notes(config, rows), *own_columns(spec, rows).lines())
-    notes = (*notes, *few.private_notes(config, rows.n_rows))
+    notes = (*notes, *few.private_notes(config, rows.n_rows), *far.slips(rows, encoding))
     lines += [f"  note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
     if not said.allowed:

@@ -11,6 +11,7 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.exchanges.columns import spellings
+from fedkern.cli.__main__ import main
 from fedkern.data.far import coded
 
 PVI: dict[str, Any] = {"data": {"response": "y"}}
@@ -58,6 +59,17 @@ def test_a_code_for_a_missing_value_is_told_to_its_holder_alone(tmp_path: Path) 
     assert not any("far from all" in line for line in own["b"])
 
 
+def test_a_holder_sees_them_in_its_own_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = frame(1, sex=np.array(["F", "M", "f"])[np.arange(60) % 3])
+    odd.loc[[3, 17], "age"] = -9
+    odd.to_csv(tmp_path / "a.csv", index=False)
+    (tmp_path / "job.toml").write_text('[data]\nclients = ["a.csv"]\nresponse = "y"\n')
+    assert main(["check", str(tmp_path / "job.toml"), "--local", str(tmp_path / "a.csv")]) == 0
+    said = capsys.readouterr().out
+    assert "note: column 'age': -9 stands in 2 rows, far from all other cells" in said
+    assert "note: column 'sex': the levels 'F', 'f' differ in capitals or blanks alone" in said
+
+
 def test_what_looks_like_a_code() -> None:
     random = np.random.default_rng(1)
     pressure, age = random.normal(135, 15, 200).round(), random.integers(18, 98, 200).astype(float)
@@ -69,3 +81,15 @@ def test_what_looks_like_a_code() -> None:
     assert not coded(np.concatenate([binary, np.full(100, 9.0)])), "a third of the cells"
     assert not coded(np.concatenate([random.normal(0, 10, 200), [-9.0]])), "among the others"
     assert not coded(np.array([1.0, 2.0, 3.0, 999.0])), "too few others"
+
+
+def test_of_a_vertical_job_each_party_sees_its_own(tmp_path: Path) -> None:
+    odd = frame(1, id=[f"p{k}" for k in range(60)], sex=np.array(["F", "M", "f"])[np.arange(60) % 3])
+    odd.loc[[3, 17], "age"] = -9
+    parts = {"a": odd[["id", "age", "sex"]], "b": odd[["id", "smoker"]]}
+    job = {"job": {"method": "vertical", "rounds": 5}, "data": {"id": "id", "response": "y"}}
+    fedkern.run(job, data=parts, server=odd[["id", "y"]], out=tmp_path / "out")
+    own = {name: json.loads((tmp_path / "out" / f"client-{name}" / "rows.json").read_text())["notes"] for name in "ab"}
+    assert any("column 'age': -9 stands in 2 rows" in line for line in own["a"])
+    assert any("the levels 'F', 'f' differ in capitals" in line for line in own["a"])
+    assert not own["b"]

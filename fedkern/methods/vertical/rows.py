@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges import rows as alignment
-from ...algorithms.exchanges.columns import spellings
 from ...data import far
 from ...data.cells import MISSING, TOO_FAR, Text, too_far, too_large
 from ...data.degenerate import Degenerate, degenerate
@@ -296,16 +295,8 @@ def columns(read: Reading, train: Index) -> Columns:
     nothing = degenerate(X[train], encoding)
     notes = (*(design.notes if response else ()), *incomplete.own_notes(read.config, table), *nothing.lines())
     if not private:
-        notes = (*notes, *far.codes(table, encoding), *_spellings(encoding))
+        notes = (*notes, *far.slips(table, encoding))
     return Columns(encoding, X, design.y if response else None, group, levels, notes, design.faults, nothing)
-
-
-def _spellings(encoding: Encoding) -> Iterator[str]:
-    """Levels that may be one."""
-    for column in encoding.columns:
-        for same in spellings(column.levels or ()):
-            said = ", ".join(map(repr, same))
-            yield f"column {column.name!r}: the levels {said} differ in capitals or blanks alone: write them alike"
 
 
 def _refuse_constants(read: Reading, encoding: Encoding, X: Array) -> None:
