@@ -21,7 +21,7 @@ random = np.random.default_rng(7)
 
 def hospital(n, level):
     """`level`: how ill its patients are beyond what is measured."""
-    age, sex, dose = random.normal(60, 12, n).round(), random.choice(["F", "M"], n), random.choice([0, 10, 20], n)
+    age, sex, dose = random.normal(60, 12, n).round(2), random.choice(["F", "M"], n), random.choice([0, 10, 20], n)
     logit = level + 0.05 * (age - 60) + 0.5 * (sex == "M") - 0.06 * dose
     return pd.DataFrame({"age": age, "sex": sex, "dose": dose, "died": (random.random(n) < 1 / (1 + np.exp(-logit))).astype(int)})
 
