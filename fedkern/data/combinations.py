@@ -21,6 +21,7 @@ from .table import Table
 Array = NDArray[np.float64]
 
 STEPS = (1.0, 0.1, 0.01, 0.001)  # between two values of a column, as people write numbers down
+HEAD = 20_000  # rows
 LARGEST = 1e9  # of a number of such steps; floats tell them apart
 SAME = 1e-6  # of a step: rounding
 
@@ -34,6 +35,15 @@ class Combinations(NamedTuple):
 
 def combinations(table: Table, spec: Spec, counting: NDArray[np.bool_]) -> Combinations | None:
     """Of the values of a file's covariates and offset, in the rows that count; None where there can be more than `COARSE`."""
+    if len(counting) > 2 * HEAD:  # what the first rows have is seldom less than what all have, and a file may be large
+        head = counting.copy()
+        head[HEAD:] = False
+        if head.any() and _combinations(table, spec, head) is None:
+            return None
+    return _combinations(table, spec, counting)
+
+
+def _combinations(table: Table, spec: Spec, counting: NDArray[np.bool_]) -> Combinations | None:
     possible, codes = 1.0, np.zeros(int(counting.sum()), dtype=np.int64)
     for cells, levels in _columns(table, spec):
         values = cells[counting]

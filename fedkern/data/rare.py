@@ -18,6 +18,7 @@ from .cells import Cells, Text
 from .table import Table
 
 BLOCK = 1 << 16
+Rows = slice | NDArray[np.int64]
 MOST_PAIRED = 256  # columns of two values that are looked at in pairs
 
 
@@ -42,8 +43,8 @@ def rare(table: Table, columns: Sequence[Column], least: int, counted: NDArray[n
     None where there are none
     """
     found, pairs = list[Rare](), list[tuple[str, NDArray[np.bool_]]]()
-    rows = np.flatnonzero(counted)
-    for column in columns if least > 0 and len(rows) else ():
+    rows = slice(None) if counted.all() else np.flatnonzero(counted)  # files may be larger than memory
+    for column in columns if least > 0 and counted.any() else ():
         cells = table.columns[column.name]
         if column.kind == "categorical":
             codes = _codes(cells, column.levels)[rows]
@@ -67,9 +68,9 @@ def _codes(cells: Cells, levels: Sequence[str] | None) -> NDArray[np.int64]:
     return np.where(known, np.arange(len(known)), -1)[cells.codes]
 
 
-def _few(values: NDArray[Any], rows: NDArray[np.int64], least: int) -> int:
+def _few(values: NDArray[Any], rows: Rows, least: int) -> int:
     """In how many rows a number is not what it is in all others; 0 if these are `least` or more."""
-    head = np.asarray(values[rows[: 2 * least]], np.float64)  # most of these have what all but a few have
+    head = next(_blocks(values, rows, 2 * least))  # most of these have what all but a few have
     head, times = np.unique(head[~np.isnan(head)], return_counts=True)
     if not len(head):
         return 0
@@ -77,11 +78,17 @@ def _few(values: NDArray[Any], rows: NDArray[np.int64], least: int) -> int:
     return others if others < least else 0
 
 
-def _differ(values: NDArray[Any], rows: NDArray[np.int64], usual: float, least: int) -> Iterator[int]:
+def _blocks(values: NDArray[Any], rows: Rows, size: int = BLOCK) -> Iterator[NDArray[np.float64]]:
+    """A column's cells in these rows, so many at a time."""
+    for begin in range(0, len(values) if isinstance(rows, slice) else len(rows), size):
+        which = slice(begin, begin + size) if isinstance(rows, slice) else rows[begin : begin + size]
+        yield np.asarray(values[which], np.float64)
+
+
+def _differ(values: NDArray[Any], rows: Rows, usual: float, least: int) -> Iterator[int]:
     """How many cells of each block are numbers but not the usual one, until there are enough."""
     total = 0
-    for begin in range(0, len(rows), BLOCK):
-        part = np.asarray(values[rows[begin : begin + BLOCK]], np.float64)
+    for part in _blocks(values, rows):
         n = int(np.count_nonzero((part != usual) & ~np.isnan(part)))
         total += n
         yield n
@@ -94,9 +101,9 @@ def _levels(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> Iterator[NDA
     yield from (codes == code for code in np.flatnonzero(counts)[: MOST_PAIRED // 8])
 
 
-def _two_valued(values: NDArray[Any], rows: NDArray[np.int64]) -> Iterator[NDArray[np.bool_]]:
+def _two_valued(values: NDArray[Any], rows: Rows) -> Iterator[NDArray[np.bool_]]:
     """A column of two numbers as whether it is the larger one; nothing of others."""
-    if len(np.unique(np.asarray(values[rows[:1024]], np.float64))) > 2:
+    if any(len(np.unique(part)) > 2 for part in _blocks(values, rows)):
         return
     whole = np.asarray(values[rows], np.float64)
     low, high = whole.min(), whole.max()

@@ -129,7 +129,7 @@ def test_a_level_at_one_site_only(tmp_path: Path) -> None:
 
 def test_numbers_with_decimal_commas_are_never_levels(tmp_path: Path) -> None:
     """Also where half of them are whole numbers, or the file has but a few."""
-    rows = [f"{k}{',5' if k % 2 else ''};{k % 2}" for k in range(20)]
+    rows = [f"{k}{f',{7 * k}513' if k % 2 else ''};{k // 2 % 2}" for k in range(20)]
     written(tmp_path, "b.csv", "\n".join(["x;y", *rows]).encode())
     with pytest.raises(JobError, match=r'if numbers have decimal commas set \[data.dialect\] decimal = ","'):
         run(METHODS["pvi"], [str(tmp_path / "b.csv")], delimiter=";")

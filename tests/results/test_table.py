@@ -24,6 +24,7 @@ import fedkern as package
 from fedkern.cli import tables
 from fedkern.errors import JobError
 from fedkern.results.result import Result
+from support import few
 from support.command import PRIVATE
 
 N, CLIENTS = 24_000, 3
@@ -265,7 +266,7 @@ def named_as_formulas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame.to_csv(folder / "test.csv", index=False)
     job = {
         "job": {"method": "pvi", "rounds": 2},
-        "data": {"clients": dealt(folder, frame, 2), "response": "y"},
+        "data": {"clients": dealt(folder, frame, 2), "response": "y", **few.ANY},
         "model": {"covariance": "full"},
         "output": {"draws": 20},
     }
