@@ -48,7 +48,7 @@ def _combinations(table: Table, spec: Spec, counting: NDArray[np.bool_]) -> Comb
     for cells, levels in _columns(table, spec):
         values = cells[counting]
         different, inverse = np.unique(values, return_inverse=True)
-        possible *= max(levels, len(different)) if levels is not None else _possible(values)
+        possible *= max(levels, len(different)) if levels is not None else _possible(np.asarray(values, np.float64))
         if possible > COARSE:
             return None
         codes = codes * len(different) + inverse

@@ -48,8 +48,8 @@ def found(
     if one is None and spec.response in table.columns and wanted:
         assert spec.response is not None
         wanted = min(LEAST_OF_LEVEL, least // SHARE_OF_LEVEL)  # a server has the sum of x over the rows with this response
-        kind = "numeric" if spec.positive is None else "categorical"
-        one = rare(table, [Column(spec.response, kind)], wanted, there)
+        response = Column(spec.response, "numeric" if spec.positive is None else "categorical")
+        one = rare(table, [response], wanted, there)
     return None if one is None else _words(one, table, spec, wanted)
 
 
