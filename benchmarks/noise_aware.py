@@ -1,7 +1,7 @@
 """How often intervals of private partitioned jobs hold the truth: q, and the posterior that contains the noise.
 
     python benchmarks/noise_aware.py [--federations 100] [--epsilon 0.5 1 4] [--updates 10 27 100 400] [--family ...]
-                                  [--clips] [--columns]
+                                  [--clips] [--columns] [--intercept-sd 1]
 
 Each federation has four clients of 2,000 rows with the same true coefficients, two of whose five columns have correlation .5; an
 update has 25 steps at a sampling rate of .05, delta is 1e-5. Noise is keyed, and as large as the epsilon wants. A line for each
@@ -27,8 +27,9 @@ from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi import noise_aware
 from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.settings import Settings
+from fedkern.algorithms.pvi.two_points import TwoPoints
 from fedkern.models.expfam import Gaussian
-from fedkern.models.glm import Rows, prior
+from fedkern.models.glm import Rows
 from fedkern.privacy.accountant import Mechanism, calibrate
 from fedkern.privacy.noise import KeyedSource
 
@@ -40,8 +41,17 @@ STEPS, RATE, DELTA = 25, 0.05, 1e-5
 INSIDE = float(ndtri(0.95))
 
 
-Columns = Literal["normal", "binary-50", "binary-30", "binary-10", "exponential", "mixed", "uniform-bounds", "normal-bounds"]
-SHARES = {"binary-50": 0.5, "binary-30": 0.3, "binary-10": 0.1, "mixed": 0.1}  # of ones in a binary column
+Columns = Literal[
+    "normal", "binary-50", "binary-30", "binary-10", "exponential", "mixed", "uniform-bounds", "normal-bounds", "two binary-10"
+]
+# Of ones in binary columns.
+SHARES = {
+    "binary-50": {1: 0.5},
+    "binary-30": {1: 0.3},
+    "binary-10": {1: 0.1},
+    "mixed": {1: 0.1},
+    "two binary-10": {1: 0.1, 3: 0.9},
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,10 @@ class Cell:
     family, epsilon, updates, clip : of the job
     noise_multiplier : that spends the epsilon
     clients, rows : of a federation, and of each client
-    columns : what the first column is, standardised exactly in the population; "mixed": a rare binary one, and an exponential one
+    columns : what the first column is, standardised exactly in the population; "mixed": a rare binary and an exponential one;
+        "two binary-10": the third one too, with 90 % of ones
+    declared : whether binary columns have shape = "binary"
+    intercept_sd : of the intercept's prior; that of the others is 1
     events : the share of ones that the intercept is set for; 0 for the truth's own
     """
 
@@ -66,6 +79,8 @@ class Cell:
     rows: int = 2000
     columns: Columns = "normal"
     events: float = 0.0
+    declared: bool = False
+    intercept_sd: float = 1.0
 
     def calibrated(self) -> Cell:
         """With the noise that spends the epsilon."""
@@ -93,6 +108,13 @@ class Cell:
         return np.append(brentq(excess, -20, 20), slopes)
 
     @property
+    def prior(self) -> Gaussian:
+        """Of the coefficients."""
+        P = np.ones(len(TRUTH))
+        P[0] = 1 / self.intercept_sd**2
+        return Gaussian(np.zeros(len(P)), P)
+
+    @property
     def mechanism(self) -> Mechanism:
         """With keyed noise."""
         return self._mechanism(secure=False)
@@ -114,8 +136,8 @@ def rows(cell: Cell, rng: np.random.Generator) -> Rows:
 def _other_columns(columns: Columns, X: Vector, rng: np.random.Generator) -> None:
     """Puts what is not normal into X; bounds map a column to [-1, 1], as `lower` and `upper` of a job file do."""
     if columns in SHARES:
-        share = SHARES[columns]
-        X[:, 1] = ((rng.random(len(X)) < share) - share) / np.sqrt(share * (1 - share))
+        for at, share in SHARES[columns].items():
+            X[:, at] = ((rng.random(len(X)) < share) - share) / np.sqrt(share * (1 - share))
     if columns in ("exponential", "mixed"):
         X[:, 1 if columns == "exponential" else 3] = rng.exponential(size=len(X)) - 1
     if columns == "uniform-bounds":
@@ -141,12 +163,13 @@ def fitted(cell: Cell, seed: int) -> Fitted:
         family=cell.family, rounds=cell.updates, local_steps=STEPS, damping=0.1, damping_form="moment", average="half", seed=seed
     )
     early = int(np.ceil(noise_aware.EARLY * cell.updates * STEPS))
-    design = noise_aware.Design(cell.family, np.ones(d), early)
+    binary = TwoPoints.of(np.ones(d), SHARES[cell.columns], intercept=True) if cell.declared else None
+    design = noise_aware.Design(cell.family, np.ones(d), early, binary)
     clients = {
-        k: pvi.client(str(k), Local(part, settings, k, mechanism, KeyedSource(seed, k), design=design), prior(d))
+        k: pvi.client(str(k), Local(part, settings, k, mechanism, KeyedSource(seed, k), design=design), cell.prior)
         for k, part in enumerate(parts)
     }
-    server, effects = pvi.start(settings, prior(d), cell.clients)
+    server, effects = pvi.start(settings, cell.prior, cell.clients)
     inbox = deque(effects)
     while inbox:
         k, message = inbox.popleft()
@@ -159,7 +182,9 @@ def fitted(cell: Cell, seed: int) -> Fitted:
     noise = noise_aware.Noise((mechanism.sigma * mechanism.clip / mechanism.rate) ** 2, (1 - mechanism.rate) / mechanism.rate)
     told = [(client.sums, noise) for client in clients.values() if client.sums is not None]
     q = pvi.released(server)
-    return Fitted(q, noise_aware.posterior(design, prior(d), told), float(np.mean([_cut(cell, part, q.mean) for part in parts])))
+    return Fitted(
+        q, noise_aware.posterior(design, cell.prior, told), float(np.mean([_cut(cell, part, q.mean) for part in parts]))
+    )
 
 
 def _cut(cell: Cell, part: Rows, mean: Vector) -> float:
@@ -214,7 +239,18 @@ COLUMNS += ("rms error, q", "noise-aware", "ratio", "sd / rms error, q", "noise-
 HEAD = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}"
 
 
-COLUMNS_TOO = ("family", "clip", "columns", "events", "rows cut", "coverage", "of each coefficient", "sd / rms error")
+COLUMNS_TOO = (
+    "family",
+    "epsilon",
+    "updates",
+    "clip",
+    "columns",
+    "events",
+    "rows cut",
+    "coverage",
+    "of each coefficient",
+    "sd / rms error",
+)
 HEAD_OF_COLUMNS = f"| {' | '.join(COLUMNS_TOO)} |\n|{' --- |' * len(COLUMNS_TOO)}"
 
 
@@ -225,13 +261,20 @@ def unlike_normal() -> list[Cell]:
     wide = [Cell("bernoulli", 1.0, 27, 2 * CLIP["bernoulli"], columns=kind) for kind in ("binary-10", "exponential", "mixed")]
     rare = [Cell("bernoulli", 1.0, 27, CLIP["bernoulli"], events=share) for share in (0.5, 0.2, 0.1, 0.05, 0.025)]
     linear = [Cell("gaussian", 1.0, 27, CLIP["gaussian"], columns=kind) for kind in ("binary-10", "exponential", "mixed")]
-    return [*logistic, *rare, *wide, *linear]
+    declared = [
+        Cell("bernoulli", epsilon, updates, clip, columns=columns, declared=True)
+        for columns, clip in (("binary-10", 4.0), ("two binary-10", 5.0), ("mixed", 5.0))
+        for epsilon, updates in ((0.5, 27), (1.0, 27), (4.0, 27), (1.0, 10), (4.0, 100))
+    ]
+    return [*logistic, *rare, *wide, *linear, *declared]
 
 
 def line_of_columns(cell: Cell, found: Measured) -> str:
     """A row of the table of columns that are not normal; coverage is that of the noise-aware posterior."""
     each = " ".join(f"{share:.2f}" for share in found.each)
-    job = f"| {cell.family} | {cell.clip:g} | {cell.columns} | {f'{cell.events:.1%}' if cell.events else ''} | {found.cut:.1%} "
+    columns = f"{cell.columns}, declared" if cell.declared else cell.columns
+    job = f"| {cell.family} | {cell.epsilon:g} | {cell.updates} | {cell.clip:g} | {columns} "
+    job += f"| {f'{cell.events:.1%}' if cell.events else ''} | {found.cut:.1%} "
     return f"{job}| {found.coverage[1]:.2f} | {each} | {found.ratio[1]:.2f} |"
 
 
@@ -244,6 +287,7 @@ def main() -> None:
     parser.add_argument("--family", nargs="+", default=["bernoulli", "gaussian"])
     parser.add_argument("--clips", action="store_true")
     parser.add_argument("--columns", action="store_true", help="binary, exponential and bounded columns, and rare outcomes")
+    parser.add_argument("--intercept-sd", type=float, default=1.0, help="of the intercept's prior")
     given = parser.parse_args()
     if given.columns:
         print(HEAD_OF_COLUMNS, flush=True)
@@ -255,7 +299,7 @@ def main() -> None:
         cells = [Cell("bernoulli", 1.0, 27, clip) for clip in (2.5, 2.0, 1.5, 1.0, 0.7)]
     else:
         cells = [Cell(f, e, n, CLIP[f]) for n in given.updates for f in given.family for e in given.epsilon]
-    for cell in map(Cell.calibrated, cells):
+    for cell in map(Cell.calibrated, (replace(cell, intercept_sd=given.intercept_sd) for cell in cells)):
         print(line(cell, measured(cell, given.federations)), flush=True)
 
 

@@ -23,13 +23,13 @@ from ...models.expfam import Gaussian
 from ..core import once
 from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, Saved, ServerEffects, Tells, array, number
 from ..core.persistent import PersistentMap, PersistentSet
+from .two_points import PROBIT, TwoPoints
 
 Vector = NDArray[np.float64]
 Column = Annotated[Vector, "d"]
 Square = Annotated[Vector, "d d"]
 
 EARLY = 1 / 3  # of all steps: from them the curvature, from the others the score
-PROBIT = np.pi / 8  # E logistic(a) of a Gaussian a is about logistic(mean / sqrt(1 + PROBIT x variance))
 SHRINK = 2.0  # times what noise alone puts into the square of a correlation of curvatures, is taken off it
 DOUBT = 3.0  # standard errors: no eigenvalue of a correlation of curvatures below so many of its entries' own
 ROUNDING = 1e-9  # of sums of squares, by which they may be below what they must be
@@ -93,16 +93,20 @@ class Design:
     family : of the response
     spread : (d,) what mean square each column is expected to have; of a logistic model only
     early_steps : the first steps of a client, from which its curvature is taken
+    binary : of a logistic model with columns that are declared as binary; None: all count as normal
     """
 
     family: str
     spread: Vector
     early_steps: int
+    binary: TwoPoints | None = None
 
     def points(self, mu: Vector, variances: Vector) -> tuple[Vector, Vector]:
         """(n, d) in which the gradient in mu is a line, and (n, d) by how much a row's curvature counts in that of omega."""
         if self.family == "gaussian":
             return mu, variances
+        if self.binary is not None:
+            return self.binary.points(mu, variances)
         squared = self.spread * mu * mu
         shrunk = 1 / np.sqrt(1 + PROBIT * (squared + self.spread * variances).sum(axis=1, keepdims=True))
         return mu * shrunk, variances * (shrunk - PROBIT * shrunk**3 * squared)
@@ -137,12 +141,16 @@ class Design:
         """(d,) how large a point can be."""
         if self.family == "gaussian":
             return np.full(len(self.spread), FARTHEST)
+        if self.binary is not None:
+            return self.binary.farthest
         return 1 / np.sqrt(PROBIT * self.spread)
 
     def at(self, point: Vector) -> tuple[Vector, Vector]:
         """The coefficients of a point without spread, and d point / d coefficients there."""
         if self.family == "gaussian":
             return point, np.eye(len(point))
+        if self.binary is not None:
+            return self.binary.at(point)
         length = PROBIT * float(self.spread @ (point * point))  # below 1 for every mean of points
         theta = point * np.sqrt(1 / (1 - length))
         shrunk = np.sqrt(1 - length)

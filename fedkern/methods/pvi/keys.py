@@ -48,14 +48,25 @@ SAMPLING: dict[str, set[str]] = {
     "shards": set(),
 }
 OF_NOISE_AWARE = ("bernoulli", "gaussian")
+ALIKE = 0.02  # relative difference between a declared scale and that of a 0/1 column with this mean
 # the one accountant that knows a sampling, where there is only one
 ACCOUNTANT = {"poisson-truncated": "pld", "without-replacement": "rdp"}
 
 
 class ColumnSection(keys.ColumnSection):
-    shape: Literal["skewed"] | None = key(
-        None, help='posterior = "noise-aware": a column that is far from normal, such as counts, costs or hormones'
+    shape: Literal["binary", "skewed"] | None = key(
+        None,
+        help='posterior = "noise-aware": a numeric column of 0 and 1, whose center and scale say the share of ones; or one that '
+        "is far from normal, such as counts, costs or hormones",
     )
+
+    @property
+    def share(self) -> float | None:
+        """Of ones in a 0/1 column whose center and scale are these; None where they are of no such column."""
+        if self.lower is not None or self.center is None or self.scale is None or not 0 < self.center < 1:
+            return None
+        right = math.sqrt(self.center * (1 - self.center))
+        return self.center if abs(self.scale / right - 1) < ALIKE else None
 
 
 class DataSection(keys.DataSection):
@@ -361,6 +372,7 @@ def conflicts(config: Config) -> Iterator[str]:
         )
     if shaped := sorted(name for name, column in config.data.columns.items() if column.shape) if not algorithm.posterior else []:
         yield f'data.columns.{shaped[0]}.shape is read with algorithm.posterior = "noise-aware" alone; remove it'
+    yield from _binary(config)
     if privacy is None and algorithm.posterior is not None:
         yield f'algorithm.posterior = "{algorithm.posterior}" is for private jobs: leave it out, or give a [privacy] section'
     if sharded and algorithm.shards is None:
@@ -388,6 +400,22 @@ def conflicts(config: Config) -> Iterator[str]:
         yield 'job.rounds = "budget" is for private jobs; give a number, or a [privacy] section'
     if algorithm.optimiser == "exact" and algorithm.batch < 1:
         yield f'algorithm.batch = {algorithm.batch:g}: optimiser = "exact" uses all rows; leave batch out'
+
+
+def _binary(config: Config) -> Iterator[str]:
+    """Columns that are declared as binary, with other constants."""
+    for name, column in sorted(config.data.columns.items()):
+        if column.shape != "binary":
+            continue
+        if config.data.standardise != "public":
+            yield f'data.columns.{name}.shape = "binary" needs data.standardise = "public", by which center and scale are taken'
+        if column.share is not None:
+            continue
+        own = column.center if column.center is not None and 0 < column.center < 1 else 0.1
+        yield (
+            f'data.columns.{name}.shape = "binary" needs center = the share of ones and scale = sqrt(center x (1 - center)), '
+            f"for example center = {own:g} and scale = {math.sqrt(own * (1 - own)):.4g}"
+        )
 
 
 def _scale(config: Config) -> Iterator[str]:

@@ -10,14 +10,14 @@ import math
 
 from scipy.special import expit
 
-from ...algorithms.pvi import noise_aware
+from ...algorithms.pvi import noise_aware, two_points
 from ...jobs import incomplete
 from .keys import ColumnSection, Config
-from .model import Model
+from .model import Model, declared_binary
 
 FEWEST = 0.075  # share of the rarer outcome, below which intervals do not hold what they say (docs/develop/measured.md)
+RAREST = 0.095  # of the rarer value of a column that is declared as binary: below it nothing was measured (likewise)
 BALANCED = 0.3  # share of the rarer value of a 0/1 column, from which it does no harm (likewise)
-ALIKE = 0.02  # relative difference between a declared scale and that of a 0/1 column with this mean
 NAMED = 3  # columns that a sentence names
 
 
@@ -37,6 +37,8 @@ def of_columns(model: Model) -> str:
         for column in model.encoding.columns
     }
     said = [f"{name} ({why})" for name, why in told.items() if why]
+    if (several := len(declared_binary(config, model.encoding))) > two_points.MOST:
+        said.append(f"{several} binary ones (at most {two_points.MOST})")
     if config.data.offset is not None:
         said.append(f"{config.data.offset} (an offset)")
     if not said:
@@ -57,7 +59,7 @@ def of_events(model: Model, estimate: noise_aware.Estimate) -> str:
         return ""
     mean, sd = abs(float(estimate.q.mean[0])), float(estimate.q.sd[0])
     slopes = float(model.encoding.spread[1:] @ estimate.q.mean[1:] ** 2)
-    share = float(expit(-(mean + 1.645 * sd) / math.sqrt(1 + noise_aware.PROBIT * slopes)))
+    share = float(expit(-(mean + 1.645 * sd) / math.sqrt(1 + two_points.PROBIT * slopes)))
     if share >= FEWEST:
         return ""
     return (
@@ -77,8 +79,9 @@ def _unlike(config: Config, name: str, *, categorical: bool, mark: bool) -> str:
         return 'shape = "skewed"'
     if said.lower is not None:
         return "by lower and upper, which tell neither"
-    if said.center is not None and said.scale is not None and 0 < said.center < 1:
-        share = min(said.center, 1 - said.center)
-        if share < BALANCED and abs(said.scale / math.sqrt(share * (1 - share)) - 1) < ALIKE:
-            return f"center and scale are those of a 0/1 column with {share:.0%} of one value"
-    return ""
+    share = None if said.share is None else min(said.share, 1 - said.share)
+    if share is None or share >= (RAREST if said.shape == "binary" else BALANCED):
+        return ""
+    if said.shape == "binary":
+        return f"binary with {share:.1%} of one value; tried from {RAREST:.1%}"
+    return f'center and scale are those of a 0/1 column with {share:.0%} of one value; if it is one, say shape = "binary"'

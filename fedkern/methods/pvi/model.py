@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.exchanges import terms
-from ...algorithms.pvi import client_level, global_vi, noise_aware
+from ...algorithms.pvi import client_level, global_vi, noise_aware, two_points
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import Settings
@@ -110,7 +110,11 @@ class Model:
         if not self.with_noise:
             return None
         early = math.ceil(noise_aware.EARLY * self.plan(client).steps)
-        return noise_aware.Design(self.config.model.family, self.encoding.spread, early)
+        family, spread = self.config.model.family, self.encoding.spread
+        shares = declared_binary(self.config, self.encoding) if family == "bernoulli" else {}
+        if not 0 < len(shares) <= two_points.MOST:
+            return noise_aware.Design(family, spread, early)
+        return noise_aware.Design(family, spread, early, two_points.TwoPoints.of(spread, shares, self.encoding.intercept))
 
     def noise(self, client: str) -> noise_aware.Noise:
         """What noise one number of a client's noisy gradients has."""
@@ -210,3 +214,14 @@ class Model:
         if self.privacy is None or self.privacy.noise_source == "secure":
             return SecureSource()
         return KeyedSource(rng.key(self.config.job.seed, "noise"), party)
+
+
+def declared_binary(config: Config, encoding: Encoding) -> dict[int, float]:
+    """Coefficient of a column that is declared as binary (private jobs) -> its share of ones."""
+    found, at = {}, int(encoding.intercept)
+    for column in encoding.columns:
+        said = config.data.columns.get(column.name)
+        if column.levels is None and said is not None and said.shape == "binary" and said.share is not None:
+            found[at] = said.share
+        at += 1 if column.levels is None else len(column.levels)
+    return found

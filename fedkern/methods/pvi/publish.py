@@ -25,7 +25,7 @@ from .arrival import Arrived, judged
 from .budget import steps_of_an_update
 from .dispersion import Found
 from .keys import ONE_SHOT
-from .model import Model, Server
+from .model import Model, Server, declared_binary
 
 
 @dataclass(frozen=True)
@@ -230,14 +230,18 @@ def _cutting(model: Model) -> str:
     cut on both sides, and no bias was seen."""
     if model.config.model.family != "bernoulli" or model.privacy is None:
         return ""
-    length = math.sqrt(float(model.encoding.spread.sum()))
+    longer = sum(
+        max(share, 1 - share) / min(share, 1 - share) - 1 for share in declared_binary(model.config, model.encoding).values()
+    )
+    length = math.sqrt(float(model.encoding.spread.sum()) + longer)
     clips = {model.privacy.of(name).clip: name for name in model.names}
     clip, name = min((clip, name) for clip, name in clips.items() if clip is not None)
     if clip >= SPARING_CLIP * length:
         return ""
     return (
         f"clip = {clip:g} of client {name!r} cuts rows, which are about {length:.2g} long where columns have standard deviation "
-        f"1; that shifts means, is in no interval, and more rows do not mend it (wanted at least {SPARING_CLIP * length:.2g})"
+        f"1{' and binary ones their rarer value' if longer else ''}; that shifts means, is in no interval, and more rows do not "
+        f"mend it (wanted at least {SPARING_CLIP * length:.2g})"
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from ...algorithms.core.messages import SERVER
 from ...algorithms.pvi import machine as pvi
@@ -24,7 +27,7 @@ from ...models.glm import Rows, metrics
 from ...results.plain import Record
 from . import arrival, dispersion, own, publish, response, weights
 from .keys import Config
-from .model import Client, Model, Server
+from .model import Client, Model, Server, declared_binary
 from .stages import noisy_sums, trained
 
 
@@ -74,10 +77,21 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
     nothing = degenerate(design.X, model.encoding, intercept=model.config.model.intercept)
     notes = [*design.notes, *incomplete.own_notes(model.config, table), *few.private_notes(model.config, table.n_rows)]
     notes += [*nothing.lines(), *([] if model.privacy is not None else far.codes(table, model.encoding))]
+    notes += _not_binary(model, design)
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None
     if delta is not None and delta * table.n_rows >= 1:
         notes.append(f"delta = {delta:g} is not below 1 / rows = {1 / table.n_rows:.2g}: a mechanism may then publish whole rows")
     return design, nothing, notes
+
+
+def _not_binary(model: Model, design: Design) -> Iterator[str]:
+    """Of columns that are declared as binary, and are not."""
+    for at, share in declared_binary(model.config, model.encoding).items():
+        sd = math.sqrt(share * (1 - share))
+        other = int(np.abs(design.X[:, at] * sd - np.where(design.X[:, at] > 0, 1 - share, -share) > 0.05).sum())
+        if other:
+            name = model.encoding.names[at]
+            yield f'column {name!r} is declared with shape = "binary" and has other values in {other} rows: remove the shape'
 
 
 def _rows(design: Design) -> Rows:

@@ -10,12 +10,15 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.pvi.noise_aware import Estimate
+from fedkern.data import memory
+from fedkern.data.design import encode
 from fedkern.errors import JobError
 from fedkern.jobs import incomplete
 from fedkern.methods import load
 from fedkern.methods.pvi import linearised
 from fedkern.methods.pvi.keys import Config
 from fedkern.methods.pvi.model import Model
+from fedkern.methods.pvi.run import _not_binary
 from fedkern.models.encoding import Column, Encoding
 from fedkern.models.expfam import Gaussian
 
@@ -123,3 +126,60 @@ def test_offsets_and_marks_of_missing_cells_are_not_judged() -> None:
 def test_the_interval_of_the_intercept_says_whether_outcomes_may_be_rare(intercept: float, sd: float, judged: bool) -> None:
     estimate = Estimate(Gaussian.from_moments(np.array([intercept, 0, 0]), np.diag([sd**2, 1, 1])), np.zeros(3), np.zeros(3))
     assert (linearised.of_events(known({"x2": NORMAL}), estimate) == "") is judged
+
+
+# Columns that are declared as binary ----
+
+RARE = {"center": 0.1, "scale": 0.3}
+BINARY = RARE | {"shape": "binary"}
+
+
+def rare(random: np.random.Generator, n: int) -> Any:
+    return (random.random(n) < 0.1).astype(float)
+
+
+def test_a_binary_column_is_judged_once_its_shape_is_said_as_the_verdict_tells() -> None:
+    before, after = ran({"x2": RARE}, rare), ran({"x2": BINARY}, rare)
+    assert 'if it is one, say shape = "binary"' in before.summary["verdict"]
+    assert after.converged in ("settled", False)
+    sites = [one.summary["digest"] for one in (before, after)]
+    assert sites[0] != sites[1]
+    for name in ("intercept", "theta[x1]", "theta[x2]"):  # two estimates from the same noisy sums
+        one, other = before.parameters[name], after.parameters[name]
+        assert one["mean"] != other["mean"]
+        assert abs(one["mean"] - other["mean"]) < 2 * other["sd"]
+
+
+def test_a_clip_that_cuts_rows_of_the_rarer_value_is_named() -> None:
+    """Rows with a 1 are 3.3 long, and others 1.5."""
+    result = ran({"x2": BINARY}, rare, privacy=TERMS | {"clip": 3.0})
+    assert result.converged == "not judged"
+    assert "binary ones their rarer value" in result.summary["verdict"]
+    assert "rarer value" not in ran({"x2": NORMAL}, normal, privacy=TERMS | {"clip": 1.0}).summary["verdict"]
+
+
+def test_a_binary_column_needs_its_constants() -> None:
+    for said in ({"center": 0.1, "scale": 0.5}, {"center": 40.0, "scale": 10.0}, {"lower": 0.0, "upper": 1.0}):
+        with pytest.raises(
+            JobError, match=r'data\.columns\.x2\.shape = "binary" needs center = the share of ones and scale = sqrt'
+        ) as e:
+            known({"x2": said | {"shape": "binary"}})
+        center, scale = (float(str(e.value).split(f"{name} = ")[-1].split()[0].rstrip(";")) for name in ("center", "scale"))
+        known({"x2": {"center": center, "scale": scale, "shape": "binary"}})
+
+
+def test_rarer_values_than_were_tried_and_too_many_columns_are_not_judged() -> None:
+    rarer = {"center": 0.03, "scale": 0.1706, "shape": "binary"}
+    assert "x2 (binary with 3.0% of one value; tried from" in linearised.of_columns(known({"x2": rarer}))
+    many = {f"b{k}": BINARY for k in range(9)}
+    assert "9 binary ones" in linearised.of_columns(known(many))
+    assert known(many).design("a").binary is None  # type: ignore[union-attr]
+
+
+def test_a_column_that_is_not_as_declared_is_told_to_its_holder_alone() -> None:
+    result = ran({"x2": BINARY}, normal)
+    assert not any("declared" in note for note in result.summary["notes"])
+    model = known({"x2": BINARY})
+    design = encode(memory.table(rows(50, 0, normal, 0.0), "a", response="y"), model.encoding, private=True, client="a")
+    (note,) = _not_binary(model, design)
+    assert "column 'x2' is declared with shape = \"binary\" and has other values in" in note
