@@ -60,6 +60,14 @@ def covered(how: str, rows: int, rounds: int, seed: int, folder: Path) -> tuple[
     return np.array(inside), np.array([(row["mean"] - truth) / row["sd"] for row, truth in zip(found, SLOPES)])
 
 
+def line(how: str, rows: int, each: list[tuple[NDArray[np.bool_], Part]]) -> str:
+    """A row of the table, of the federations so far."""
+    inside, off = (np.array(part) for part in zip(*each))
+    (a, b), mean, rms = inside.mean(axis=0), off.mean(axis=0), np.sqrt((off**2).mean(axis=0))
+    numbers = f"{a:.3f} | {b:.3f} | {mean[0]:.2f}, {mean[1]:.2f} | {rms[0]:.2f}, {rms[1]:.2f}"
+    return f"| {how} | {rows} | {len(each)} | {numbers} |"
+
+
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--federations", type=int, default=400)
@@ -73,15 +81,12 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for how in at.how:
-            each = [covered(how, at.rows, at.rounds, seed, Path(folder)) for seed in range(at.first, at.first + at.federations)]
-            inside, off = (np.array(part) for part in zip(*each))
-            a, b = inside.mean(axis=0)
-            mean, rms = off.mean(axis=0), np.sqrt((off**2).mean(axis=0))
-            print(
-                f"| {how} | {at.rows} | {at.federations} | {a:.3f} | {b:.3f} | {mean[0]:.2f}, {mean[1]:.2f} | "
-                f"{rms[0]:.2f}, {rms[1]:.2f} |",
-                flush=True,
-            )
+            each = []
+            for seed in range(at.first, at.first + at.federations):
+                each.append(covered(how, at.rows, at.rounds, seed, Path(folder)))
+                if len(each) % 25 == 0:
+                    print(line(how, at.rows, each), file=sys.stderr, flush=True)
+            print(line(how, at.rows, each), flush=True)
 
 
 if __name__ == "__main__":

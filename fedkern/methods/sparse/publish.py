@@ -443,8 +443,8 @@ def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
         notes.append(advice)
     if model.imputes:
         notes.append(
-            "missing covariates were drawn as Gaussian, whatever their columns hold, around means and covariances that were "
-            "estimated once: intervals lack the doubt about these"
+            "missing covariates were drawn as Gaussian, whatever their columns hold; each site drew the mean and covariance of its "
+            "rows, about one covariance of all sites that was estimated once: intervals may lack a part of the doubt about that"
         )
     if model.config.algorithm.aggregate == "sums":
         notes.append("the server kept the sums of all sites alone: there is no average over sites")
