@@ -446,19 +446,22 @@ class Books:
         """Earlier open jobs on these data whose other clients were `others` but for one or two, or whose rows were these but for
         a few.
 
-        `job` itself is none of them.
+        `job` itself is none of them, nor another client's part of the same run.
         """
-        found: list[Near] = []
+        runs: dict[str, list[tuple[str, frozenset[str], int]]] = {}  # the clients that each part had otherwise; cells of rows
         for ledger, names in self.all:
             for (data, of), had in ledger.others.items():
-                if data not in names or of == job:
-                    continue
-                but = had ^ frozenset(others)
-                before = ledger.rows.get((data, of))
-                apart = before.apart(rows) if before is not None and rows is not None else None
-                clients, few = but if len(but) <= NEAR else frozenset[str](), 0 < (apart or 0) < NEAR_ROWS
-                if clients or few:
-                    found.append(Near(ledger.begun.get(of) or of, clients, few))
+                if data in names and _run(of) != _run(job):
+                    before = ledger.rows.get((data, of))
+                    apart = before.apart(rows) if before is not None and rows is not None else None
+                    part = (ledger.begun.get(of) or of, had ^ frozenset(others), NEAR_ROWS if apart is None else apart)
+                    runs.setdefault(_run(of), []).append(part)
+        found: list[Near] = []
+        for parts in runs.values():  # several clients of a run may share these data, and one of them is this one
+            when, clients = parts[0][0], min((but for _, but, _ in parts), key=len)
+            few = 0 < min(apart for *_, apart in parts) < NEAR_ROWS
+            if 0 < len(clients) <= NEAR or few:
+                found.append(Near(when, clients if len(clients) <= NEAR else frozenset(), few))
         return found
 
     def note(
@@ -484,6 +487,11 @@ class Books:
                 allow(self.near(job, others, rows))
             if job not in self.unaccounted():
                 self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": use, **said})
+
+
+def _run(job: str) -> str:
+    """The run of which a job's name is a client's."""
+    return job.rpartition("-")[0] or job
 
 
 def allowed_by(policy: Policy, mechanism: Mechanism, others: Parts, enough: int | None) -> int:

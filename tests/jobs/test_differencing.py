@@ -140,6 +140,14 @@ def test_a_patient_more_in_a_file_that_is_read_otherwise_each_time(fedkern: Any,
     assert fedkern("run", job, "--out", "three", "--quiet").code == 0, "as many as a client must have"
 
 
+def test_clients_of_one_run_that_share_an_account_are_no_earlier_jobs(fedkern: Any, job: Path, home: Path) -> None:
+    policy(home, "refuse")
+    twice = ("--set", 'data.clients=["a.csv", "b.csv", "b.csv"]', "--set", 'data.names=["a", "b", "again"]')
+    for out in ("one", "two"):
+        ended = fedkern("run", job, "--out", out, "--quiet", *twice)
+        assert ended.code == 0, ended.err
+
+
 def test_rows_in_memory(home: Path) -> None:
     policy(home, "refuse", "a", "b")
     random = np.random.default_rng(1)
