@@ -386,6 +386,7 @@ def _full_steps(
 # The exact optimum --------------------
 
 NEAR = 1e-4  # posterior sds, and relative precision: an optimum that is not reached to this is none
+WIDE = 1e3  # times the curvature where the model fits: with more q is no place to begin
 PATIENCE = 5  # steps without one that ends nearer: what is left is rounding
 EXTREME = "responses, columns (are they standardised?), weights or model.prior_precision are extreme; correct them"
 
@@ -411,9 +412,11 @@ def exact(
     diagonal = cavity.diagonal
     value, r, k = _expectations(rows, s, mu, P, n_threads)
     F = value - _cross(mu, P, cavity)
-    if not (np.isfinite(F) and np.abs(k).max(initial=0.0) < LARGEST):  # q is a wide prior: E exp(a) is no number there
-        information = FAMILIES[s.family].information(on_host(rows.y), on_host(rows.y) * 0.0, s.scale, None)
-        more = _curvature(rows.X, rows.home.put(information) * (1.0 if rows.weights is None else rows.weights))
+    information = FAMILIES[s.family].information(on_host(rows.y), on_host(rows.y) * 0.0, s.scale, None)
+    information = information if rows.weights is None else information * on_host(rows.weights)
+    if not (np.isfinite(F) and np.abs(k).max(initial=0.0) <= WIDE * information.max(initial=0.0)):
+        # q is a wide prior: E exp(a) is no number there, or one whose curvature leaves nothing of the other directions.
+        more = _curvature(rows.X, rows.home.put(information))
         P = P + (np.diag(more) if diagonal else more)
         value, r, k = _expectations(rows, s, mu, P, n_threads)
         F = value - _cross(mu, P, cavity)
@@ -467,7 +470,7 @@ CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole
 
 def _expectations(rows: Rows, s: Settings, mu: Vector, P: Vector, n_threads: int) -> tuple[float, Vector, Vector]:
     """sum_i E l_i, and E l'_i and E l''_i of every row."""
-    spread = -0.5 * np.log(P) if P.ndim == 1 else np.linalg.cholesky(np.linalg.inv(P))
+    spread = -0.5 * np.log(P) if P.ndim == 1 else dense.scale_of(P)
     here, spread = rows.home.all(mu, spread)
     e, r, k = glm.expectations(
         rows.X, rows.y, here, spread, family=s.family, scale=s.scale, offset=rows.offset, weights=rows.weights,
