@@ -87,11 +87,19 @@ def diverges(s: Settings) -> str:
     return f"the optimiser diverges ({remedy} a response, column, offset or weight is extreme: correct it)"
 
 
+WIDE = 1e3  # times the curvature where the model fits: with more, q is no place to begin an exact optimum
 Seen = list[Vector]  # of each step (mu, omega, gradient of the likelihood), (4d,)
 
 
 def optimise(
-    local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int, seen: Seen | None = None
+    local: Local,
+    q: Gaussian,
+    cavity: Gaussian,
+    state: Vector | None,
+    steps: int,
+    first_step: int,
+    seen: Seen | None = None,
+    wide: float | None = WIDE,
 ) -> tuple[Gaussian, Vector | None]:
     """The new q of one update, and the optimiser's state.
 
@@ -102,11 +110,12 @@ def optimise(
     state : the optimiser's, None to begin with a fresh one
     steps, first_step : how many, and this client's own count of steps before
     seen : gets what every step saw, if it is wanted; not with a full covariance
+    wide : see `exact`
     """
     if local.settings.optimiser == "exact":
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                return exact(local.rows, local.settings, q, cavity, local.n_threads), None
+                return exact(local.rows, local.settings, q, cavity, local.n_threads, wide=wide), None
         except (np.linalg.LinAlgError, ValueError):  # ValueError is also what linear algebra says of numbers that are not finite
             raise NumericalError(f"the exact local optimum cannot be computed: {EXTREME}") from None
     if q.diagonal:
@@ -122,7 +131,7 @@ def attempt(
     """
     with np.errstate(all="ignore"):
         try:
-            new, after = optimise(local, q, cavity, state, steps, first_step)
+            new, after = optimise(local, q, cavity, state, steps, first_step, wide=None)
             bounded = all(np.abs(numbers).max(initial=0) <= LARGEST for numbers in (new.h, new.P, new.mean))  # NaN is not
         except (NumericalError, ArithmeticError, ValueError):  # ValueError is also what linear algebra raises
             return q, state
@@ -399,6 +408,7 @@ def exact(
     n_threads: int = 1,
     tolerance: float = 1e-12,
     max_iterations: int = 200,
+    wide: float | None = WIDE,
 ) -> Gaussian:
     """The full-batch optimum of F, to a Newton decrement of `tolerance` (in posterior sds) and as close in precision.
 
@@ -406,7 +416,8 @@ def exact(
     relaxed by Aitken's rule: coordinates that separate the classes would otherwise swing between two values for ever. A step that
     lowers F is halved. F is concave in (mu, Cholesky factor) for log-concave likelihoods, so the fixed point is the optimum.
     Conjugate: one Cholesky. Where rounding keeps it from the tolerance (an intercept beside all levels of a category, which only
-    a weak prior tells apart), the nearest point that was found.
+    a weak prior tells apart), the nearest point that was found. It begins at q, but with the rows' information added where q's
+    curvature is beyond `wide` times that; None: beyond all numbers.
     """
     mu, P = q.mean, q.P
     diagonal = cavity.diagonal
@@ -414,7 +425,8 @@ def exact(
     F = value - _cross(mu, P, cavity)
     information = FAMILIES[s.family].information(on_host(rows.y), on_host(rows.y) * 0.0, s.scale, None)
     information = information if rows.weights is None else information * on_host(rows.weights)
-    if not (np.isfinite(F) and np.abs(k).max(initial=0.0) <= WIDE * information.max(initial=0.0)):
+    most = LARGEST if wide is None else wide * information.max(initial=0.0)
+    if not (np.isfinite(F) and np.abs(k).max(initial=0.0) <= most):
         # q is a wide prior: E exp(a) is no number there, or one whose curvature leaves nothing of the other directions.
         more = _curvature(rows.X, rows.home.put(information))
         P = P + (np.diag(more) if diagonal else more)
