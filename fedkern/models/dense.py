@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg.lapack import dpotrf, dpotrs, dtrtri
 
 Matrix = NDArray[np.float64]
 
@@ -34,3 +34,18 @@ def solve(L: Matrix, b: Matrix) -> Matrix:
 def inverse(A: Matrix) -> Matrix:
     """A^-1 from the lower triangle of A."""
     return solve(factor(A), np.eye(len(A)))
+
+
+def scale_of(P: Matrix) -> Matrix:
+    """The lower triangular L, its diagonal positive, of L L' = P^-1, without the inverse: rounding would take its positive
+    definiteness where columns tell only sums of coefficients.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        P is not positive definite, or not finite.
+    """
+    if not len(P):
+        return np.array(P)
+    reverse, _ = dtrtri(np.tril(factor(P[::-1, ::-1])), lower=1)  # of P = U U', U upper triangular
+    return np.ascontiguousarray(reverse.T[::-1, ::-1])

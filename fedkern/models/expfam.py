@@ -8,6 +8,7 @@ full one. Source: docs/methods/pvi.md, section 1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -77,12 +78,7 @@ class Gaussian:
 
     @cached_property
     def _factor(self) -> Vector:
-        try:
-            return dense.factor(self.P)
-        except np.linalg.LinAlgError as error:
-            raise NumericalError(
-                f"the precision matrix is not positive definite ({error}): lower the damping or the learning rate"
-            ) from None
+        return _proper(dense.factor, self.P)
 
     @cached_property
     def mean(self) -> Vector:
@@ -101,7 +97,7 @@ class Gaussian:
     @property
     def scale_tril(self) -> Vector:
         """Lower Cholesky factor of the covariance (d, d)."""
-        return np.asarray(np.linalg.cholesky(self.covariance), np.float64)
+        return np.diag(self.sd) if self.diagonal else _proper(dense.scale_of, self.P)
 
     def log_density(self, theta: Vector) -> Vector:
         """(...) of points (..., d)."""
@@ -122,6 +118,16 @@ class Gaussian:
             return (X * X) @ (1 / self.P)
         half = X @ self.scale_tril
         return np.asarray((half * half).sum(axis=1))
+
+
+def _proper(made_of: Callable[[Vector], Vector], P: Vector) -> Vector:
+    """What is made of a precision matrix that must be positive definite."""
+    try:
+        return made_of(P)
+    except np.linalg.LinAlgError as error:
+        raise NumericalError(
+            f"the precision matrix is not positive definite ({error}): lower the damping or the learning rate"
+        ) from None
 
 
 def kl(p: Gaussian, q: Gaussian) -> float:

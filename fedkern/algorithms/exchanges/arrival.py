@@ -36,7 +36,7 @@ Array = NDArray[np.float64]
 
 LARGEST = 1e100  # of a number: products of two are finite
 AWAY = 0.1  # sds that q's mean may be off, in its own and in exact ones
-WIDTH = 0.9  # of exact standard deviations, that q's must have, and 1 / WIDTH the most
+WIDTH = 0.91  # of exact standard deviations, that q's must have, and 1 / WIDTH the most
 
 
 @dataclass(frozen=True)

@@ -87,11 +87,19 @@ def diverges(s: Settings) -> str:
     return f"the optimiser diverges ({remedy} a response, column, offset or weight is extreme: correct it)"
 
 
+WIDE = 1e3  # times the curvature where the model fits: with more, q is no place to begin an exact optimum
 Seen = list[Vector]  # of each step (mu, omega, gradient of the likelihood), (4d,)
 
 
 def optimise(
-    local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int, seen: Seen | None = None
+    local: Local,
+    q: Gaussian,
+    cavity: Gaussian,
+    state: Vector | None,
+    steps: int,
+    first_step: int,
+    seen: Seen | None = None,
+    wide: float | None = WIDE,
 ) -> tuple[Gaussian, Vector | None]:
     """The new q of one update, and the optimiser's state.
 
@@ -102,11 +110,12 @@ def optimise(
     state : the optimiser's, None to begin with a fresh one
     steps, first_step : how many, and this client's own count of steps before
     seen : gets what every step saw, if it is wanted; not with a full covariance
+    wide : see `exact`
     """
     if local.settings.optimiser == "exact":
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                return exact(local.rows, local.settings, q, cavity, local.n_threads), None
+                return exact(local.rows, local.settings, q, cavity, local.n_threads, wide=wide), None
         except (np.linalg.LinAlgError, ValueError):  # ValueError is also what linear algebra says of numbers that are not finite
             raise NumericalError(f"the exact local optimum cannot be computed: {EXTREME}") from None
     if q.diagonal:
@@ -122,7 +131,7 @@ def attempt(
     """
     with np.errstate(all="ignore"):
         try:
-            new, after = optimise(local, q, cavity, state, steps, first_step)
+            new, after = optimise(local, q, cavity, state, steps, first_step, wide=None)
             bounded = all(np.abs(numbers).max(initial=0) <= LARGEST for numbers in (new.h, new.P, new.mean))  # NaN is not
         except (NumericalError, ArithmeticError, ValueError):  # ValueError is also what linear algebra raises
             return q, state
@@ -386,6 +395,7 @@ def _full_steps(
 # The exact optimum --------------------
 
 NEAR = 1e-4  # posterior sds, and relative precision: an optimum that is not reached to this is none
+WIDE = 1e3  # times the curvature where the model fits: with more q is no place to begin
 PATIENCE = 5  # steps without one that ends nearer: what is left is rounding
 EXTREME = "responses, columns (are they standardised?), weights or model.prior_precision are extreme; correct them"
 
@@ -398,6 +408,7 @@ def exact(
     n_threads: int = 1,
     tolerance: float = 1e-12,
     max_iterations: int = 200,
+    wide: float | None = WIDE,
 ) -> Gaussian:
     """The full-batch optimum of F, to a Newton decrement of `tolerance` (in posterior sds) and as close in precision.
 
@@ -405,15 +416,19 @@ def exact(
     relaxed by Aitken's rule: coordinates that separate the classes would otherwise swing between two values for ever. A step that
     lowers F is halved. F is concave in (mu, Cholesky factor) for log-concave likelihoods, so the fixed point is the optimum.
     Conjugate: one Cholesky. Where rounding keeps it from the tolerance (an intercept beside all levels of a category, which only
-    a weak prior tells apart), the nearest point that was found.
+    a weak prior tells apart), the nearest point that was found. It begins at q, but with the rows' information added where q's
+    curvature is beyond `wide` times that; None: beyond all numbers.
     """
     mu, P = q.mean, q.P
     diagonal = cavity.diagonal
     value, r, k = _expectations(rows, s, mu, P, n_threads)
     F = value - _cross(mu, P, cavity)
-    if not (np.isfinite(F) and np.abs(k).max(initial=0.0) < LARGEST):  # q is a wide prior: E exp(a) is no number there
-        information = FAMILIES[s.family].information(on_host(rows.y), on_host(rows.y) * 0.0, s.scale, None)
-        more = _curvature(rows.X, rows.home.put(information) * (1.0 if rows.weights is None else rows.weights))
+    information = FAMILIES[s.family].information(on_host(rows.y), on_host(rows.y) * 0.0, s.scale, None)
+    information = information if rows.weights is None else information * on_host(rows.weights)
+    most = LARGEST if wide is None else wide * information.max(initial=0.0)
+    if not (np.isfinite(F) and np.abs(k).max(initial=0.0) <= most):
+        # q is a wide prior: E exp(a) is no number there, or one whose curvature leaves nothing of the other directions.
+        more = _curvature(rows.X, rows.home.put(information))
         P = P + (np.diag(more) if diagonal else more)
         value, r, k = _expectations(rows, s, mu, P, n_threads)
         F = value - _cross(mu, P, cavity)
@@ -467,7 +482,7 @@ CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole
 
 def _expectations(rows: Rows, s: Settings, mu: Vector, P: Vector, n_threads: int) -> tuple[float, Vector, Vector]:
     """sum_i E l_i, and E l'_i and E l''_i of every row."""
-    spread = -0.5 * np.log(P) if P.ndim == 1 else np.linalg.cholesky(np.linalg.inv(P))
+    spread = -0.5 * np.log(P) if P.ndim == 1 else dense.scale_of(P)
     here, spread = rows.home.all(mu, spread)
     e, r, k = glm.expectations(
         rows.X, rows.y, here, spread, family=s.family, scale=s.scale, offset=rows.offset, weights=rows.weights,

@@ -36,7 +36,6 @@ class Checked:
     ----------
     weights : by importance weights
     content, notes : for summary.json: `loo`, where the job asks for it
-    spread : the residuals' standard deviation in a linear job
     arrived : how far q is from the posterior of all rows; None in a private job
     dispersed : whether responses vary as the model says
     lines : how wide the posterior is along lines through q's mean
@@ -45,7 +44,6 @@ class Checked:
     weights: Reweighed | None = None
     content: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
-    spread: float | None = None
     arrived: Arrived | None = None
     dispersed: Found = field(default_factory=Found)
     lines: Lines | None = None
@@ -124,7 +122,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
 def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
     """In an open job how far q is from the posterior of all rows, and in a linear one also whether the residuals' spread is what
     the job says; else whether q still moves, and whether its updates are far enough, from released numbers alone."""
-    if (of_scale := _of_scale(model, checked.spread) or _of_learning(model, server)) is not None:
+    if (of_scale := _of_scale(model, checked.dispersed) or _of_learning(model, server)) is not None:
         return of_scale
     arrived = judged(model, checked.arrived)
     if arrived is None or arrived.converged == "not judged":
@@ -175,12 +173,14 @@ def _of_movement(model: Model, server: Server) -> Verdict:
     return Verdict("settled" if settled else False, why, name)
 
 
-def _of_scale(model: Model, spread: float | None) -> Verdict | None:
+def _of_scale(model: Model, found: Found) -> Verdict | None:
     """A linear fit whose residuals are not of the size that the job says has wrong intervals, however well it has settled."""
-    scale = model.scale
-    if spread is None or response.exact(model.response) or 1 / WIDE <= spread / scale <= WIDE:
+    if found.ratio is None or found.ratio.counts or response.exact(model.response):
         return None
-    by = max(spread / scale, 1e-300)
+    scale, by = model.scale, math.sqrt(max(found.ratio.ratio, 0.0))
+    if 1 / WIDE <= by <= WIDE:
+        return None
+    by, spread = max(by, 1e-300), scale * by
     wrong = f"{by:.3g} times too narrow" if by > 1 else f"{1 / by:.3g} times too wide"
     said = f"residuals have a standard deviation of about {spread:.3g}, and model.scale says {scale:g}"
     if model.config.model.scale == "learn":

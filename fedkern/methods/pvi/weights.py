@@ -6,7 +6,6 @@ the job asks with sums of its leave-one-out densities. Source: docs/concepts/con
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import partial
 
@@ -45,7 +44,7 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         question = terms.AskTermsOf(0, q.h, pack(q.P))
     clients = {k: terms.Client(partial(_answer, model, own, k)) for k, own in rows.items()}
     told, clients = run.exchange(stages.weighed(model), lambda: terms.start_of(len(run.names), question), clients)
-    found, drawn, spread, notes = None, None, None, list[str]()
+    found, drawn, notes = None, None, list[str]()
     if told is not None:
         notes = [f"no k-hat: client {run.names[k]!r} is not in it, for {why}" for k, why in sorted(told.dropped.items())]
     if server is not None and told is not None and told.complete and not model.answers:
@@ -61,36 +60,17 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         labels = [label(name, suffix) for name in model.encoding.names]
         found = reweighed(labels, theta, posterior[:n] - q.log_density(theta), rounding)
         drawn = lines.lines([labels[j] for j in _lined(model, q)], posterior[n:]) if model.lined else None
-        spread = _spread(model, q, theta, float(np.mean(likelihood[:n])))
     if not run.config.output.loo:
-        return Checked(found, None, tuple(notes), spread, lines=drawn)
+        return Checked(found, None, tuple(notes), lines=drawn)
     own = {k: loo_sums.Client(_sums(model, rows[k], client.asked, k)) for k, client in clients.items()}
     asks = told is not None and told.asks
     asked, _ = run.exchange(stages.left_out(), lambda: loo_sums.start(len(run.names), asks), own)
     if asked is None:
-        return Checked(found, None, tuple(notes), spread, lines=drawn)
+        return Checked(found, None, tuple(notes), lines=drawn)
     if not asked.asks:
-        return Checked(found, None, (*notes, "no leave-one-out sums: a client was lost"), spread, lines=drawn)
+        return Checked(found, None, (*notes, "no leave-one-out sums: a client was lost"), lines=drawn)
     content = loo.summary(in_order(asked.replies))
-    return Checked(found, content, (*notes, *loo.notes(content, asked, run.names)), spread, lines=drawn)
-
-
-def _spread(model: Model, q: Gaussian, theta: Array, mean: float) -> float | None:
-    """The residuals' standard deviation of a linear fit, by the mean log-likelihood at draws of q; None where nothing says how
-    many rows there are: they are the intercept's precision."""
-    m = model.config.model
-    if m.family != "gaussian" or not model.encoding.intercept:
-        return None
-    scale, of_rows = model.scale, q.P - model.prior.P
-    n = float(of_rows[0, 0] if of_rows.ndim == 2 else of_rows[0]) * scale**2
-    if n < 2 * model.encoding.size:
-        return None
-    # What the draws' own spread adds: one a coefficient that rows determine, on average, and of few draws what these have.
-    away = theta - q.mean
-    drawn = float(((away * of_rows if of_rows.ndim == 1 else away @ of_rows) * away).sum(axis=1).mean())
-    used = float((of_rows / q.P).sum() if of_rows.ndim == 1 else np.trace(np.linalg.solve(q.P, of_rows)))
-    deviance = -2 * mean - n * math.log(2 * math.pi * scale**2) - drawn
-    return scale * math.sqrt(max(deviance, 0.0) / (n - used))
+    return Checked(found, content, (*notes, *loo.notes(content, asked, run.names)), lines=drawn)
 
 
 def _q(model: Model, asked: Message | None) -> Gaussian | None:

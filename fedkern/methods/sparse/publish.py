@@ -443,7 +443,7 @@ def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
         notes.append(advice)
     if model.imputes:
         notes.append(
-            "missing covariates were drawn as Gaussian, whatever their columns hold; each site drew the mean and covariance of its "
+            "missing covariates were drawn as Gaussian, whatever their columns hold; each site drew mean and covariance of its "
             "rows, about one covariance of all sites that was estimated once: intervals may lack a part of the doubt about that"
         )
     if model.config.algorithm.aggregate == "sums":

@@ -224,7 +224,7 @@ UNTIL = {"rounds": "until"}
 
 
 @pytest.mark.parametrize(
-    ("schedule", "rounds"), [("sequential", 3), ("synchronous", 12), ("random", 3)], ids=["sequential", "synchronous", "random"]
+    ("schedule", "rounds"), [("sequential", 3), ("synchronous", 24), ("random", 3)], ids=["sequential", "synchronous", "random"]
 )
 def test_rounds_end_when_q_has_arrived(schedule: str, rounds: int, tmp_path: Path) -> None:
     """And not before: q is then where a job of that many rounds leaves it, which says "settled" too."""

@@ -43,3 +43,16 @@ def test_residuals_of_another_size_are_named_with_the_scale_to_set(sd: float, co
 def test_the_right_scale_and_other_families_have_nothing_to_say() -> None:
     assert fitted(1.0, "full", scale=1.0).converged == "settled"
     assert "model.scale" not in fitted(1.0, "diagonal", scale=1.0).summary["verdict"]
+
+
+@pytest.mark.parametrize("algorithm", [{"schedule": "synchronous"}, {"damping": 0.5}])
+@pytest.mark.parametrize("reweigh", [True, False])
+def test_sites_on_their_way_do_not_make_residuals_look_larger(algorithm: dict[str, Any], reweigh: bool) -> None:
+    """They lack a part of the rows' precision, from which nobody may tell how many rows there are."""
+    tables = {"job": {"method": "pvi"}, "data": {"response": "y"}, "model": {"family": "gaussian"}, "algorithm": algorithm}
+    tables["output"] = {"reweigh": reweigh}
+    data = {"a": rows(120, 1, 12.0), "b": rows(60, 2, 12.0)}
+    result = fedkern.run(tables, data=data)
+    assert result.converged == "settled", result.summary["verdict"]
+    wrong = fedkern.run({**tables, "model": {"family": "gaussian", "scale": 8.0}}, data=data)
+    assert "residuals have a standard deviation of about 1" in wrong.summary["verdict"]
