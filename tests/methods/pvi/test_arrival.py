@@ -273,7 +273,7 @@ def test_a_resumed_run_ends_where_the_uninterrupted_one_does(how: str, after: in
     with pytest.raises((LostPeer, interrupted.Crash)):
         interrupted.run(path, tmp_path / "out", **{how: after})
     again = interrupted.run(path, tmp_path / "out", resume=True)
-    assert (again.stop, again.summary["rounds"]) == ("settled", 12)
+    assert (again.stop, again.summary["rounds"]) == ("settled", 24)
     assert again.summary["digest"] == whole.summary["digest"]
 
 
