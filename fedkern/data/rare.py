@@ -1,8 +1,8 @@
-"""Values that few rows of a file have, which sums over all of its rows single out.
+"""Rows of a file that its columns single out: sums over all of its rows are then sums over these few.
 
-A sum of w x z over rows, with x a column that is 0 but in a few rows, is a sum over these few; and a server may add columns and
-take a constant from them, so that what a column is elsewhere does not matter: only whether it is the same. Two columns of two
-values each do likewise where one of their four combinations does not occur, since one of the other three then follows from sums.
+A sum of w x z over rows, with x a column that is 0 but in a few rows, is a sum over these few; and whoever has sums may add
+columns and take a constant from them. So what matters is whether any sum of columns is (nearly) the same in all rows but a few,
+and whether two columns of two values each have them both in a few. Rows count by their effective number, (sum w)^2 / sum w^2.
 """
 
 from __future__ import annotations
@@ -14,115 +14,276 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.encoding import Column
-from .cells import Cells, Text
+from .cells import MOST, Cells, Text
 from .table import Table
 
+Array = NDArray[np.float64]
+
 BLOCK = 1 << 16
-Rows = slice | NDArray[np.int64]
-MOST_PAIRED = 256  # columns of two values that are looked at in pairs
+MOST_PAIRED = 2e8  # cells of columns of two values that are looked at in pairs
+MOST_SUMMED = 300  # coefficients whose sums are looked at: of more no client tells more than each column's own
+ALONE = 1e-3  # of a sum of squares, that all rows but a few may have where these are alone in it
+STARTS, STEPS = 500, 30  # of the search for sums of columns
+NAMED = 0.05  # of the largest part of a sum of columns, in standard deviations
 
 
 class Rare(NamedTuple):
-    """Rows that share what few have: of which columns, and how many they are."""
+    """Rows that a column, or several together, single out: of which columns, and how many they are."""
 
     columns: tuple[str, ...]
     n_rows: int
 
 
-def rare(table: Table, columns: Sequence[Column], least: int, counted: NDArray[np.bool_]) -> Rare | None:
-    """The fewest rows, fewer than `least`, in which a column is not what it is in all others, or a pair of columns is not.
+def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, together: int) -> Rare | None:
+    """The fewest rows, fewer than `least`, that a column or a sum of columns singles out, or fewer than `together` that have a
+    value of each of two columns.
 
     Parameters
     ----------
     columns : that are looked at, and whether each is numeric
-    least : rows that must share a level, or differ from all others
-    counted : (n,) rows that count; a missing cell is no value
-
-    Returns
-    -------
-    None where there are none
+    weights : (n,) of the rows, 0 of those that do not count; a missing cell is no value
     """
-    found, pairs = list[Rare](), list[tuple[str, NDArray[np.bool_]]]()
-    rows = slice(None) if counted.all() else np.flatnonzero(counted)  # files may be larger than memory
-    for column in columns if least > 0 and counted.any() else ():
-        cells = table.columns[column.name]
+    if least <= 0 or not (weights > 0).any():
+        return None
+    found, pairs, n = list[Rare](), list[tuple[str, NDArray[np.bool_]]](), np.count_nonzero(weights)
+    for column in columns:
+        values = _values(table.columns[column.name], column)
         if column.kind == "categorical":
-            codes = _codes(cells, column.levels)[rows]
-            counts = np.bincount(codes + 1)[1:]
-            few, two = min((n for n in counts.tolist() if 0 < n < least), default=0), _levels(codes, counts)
+            few, two = _of_levels(values, weights, least), _levels(values, weights)
         else:
-            values = cells.numbers() if isinstance(cells, Text) else np.asarray(cells)
-            few, two = _few(values, rows, least), _two_valued(values, rows)
+            few, two = _of_numbers(values, weights, least), _two_valued(values, weights)
         if few:
             found.append(Rare((column.name,), few))
-        elif len(pairs) < MOST_PAIRED:
-            pairs += [(column.name, one) for one in two]
-    return min([*found, *_of_pairs(pairs, least)], key=lambda one: one.n_rows, default=None)
+        else:
+            pairs += [(column.name, one) for one in two if (len(pairs) + 1) * n < MOST_PAIRED]
+    found += _of_pairs(pairs, weights[weights > 0], least, together)
+    if not found and (summed := _of_sums(table, columns, weights, least)) is not None:
+        found.append(summed)
+    return min(found, key=lambda one: one.n_rows, default=None)
 
 
-def _codes(cells: Cells, levels: Sequence[str] | None) -> NDArray[np.int64]:
-    """(n,) which level each cell is; -1 of an empty one, or of none of these `levels`, which is a fault."""
+def effective(weights: Array) -> float:
+    """(sum w)^2 / sum w^2, the number of rows that weigh as much as these; 0 of none."""
+    most = float(weights.max(initial=0.0))
+    if not most > 0:
+        return 0.0
+    relative = weights / most
+    return float(relative.sum()) ** 2 / float((relative**2).sum())
+
+
+def _values(cells: Cells, column: Column) -> NDArray[Any]:
+    """(n,) numbers; of levels which one each cell is, -1 of an empty one, or of none of those that are declared, a fault."""
+    if column.kind != "categorical":
+        values = cells.numbers() if isinstance(cells, Text) else np.asarray(cells)
+        return values if values.dtype.kind != "f" or values.dtype.itemsize < 8 or not _faults(values) else without_faults(values)
     if not isinstance(cells, Text):
         return np.unique(np.asarray(cells), return_inverse=True)[1]
-    known = np.array([level != "" and (levels is None or level in levels) for level in cells.levels], dtype=bool)
+    known = np.array([text != "" and (column.levels is None or text in column.levels) for text in cells.levels], dtype=bool)
     return np.where(known, np.arange(len(known)), -1)[cells.codes]
 
 
-def _few(values: NDArray[Any], rows: Rows, least: int) -> int:
+def without_faults(values: NDArray[Any]) -> Array:
+    """Numbers that a job can read; others are faults, and here no values."""
+    own = np.asarray(values, np.float64)
+    return np.where(np.abs(own) <= MOST, own, np.nan)
+
+
+def _faults(values: NDArray[Any]) -> bool:
+    """Whether some cell is too large, block by block: a file may be larger than memory."""
+    return any(not (np.abs(values[begin : begin + BLOCK]) <= MOST).all() for begin in range(0, len(values), BLOCK))
+
+
+def _few(sums: Array, squares: Array, least: int) -> int:
+    """The smallest effective number below `least`, rounded up; 0 where there is none."""
+    there = squares > 0
+    numbers = sums[there] ** 2 / squares[there]
+    few = numbers[numbers < least - 1e-9]
+    return int(np.ceil(few.min() - 1e-9)) if len(few) else 0
+
+
+def _of_levels(codes: NDArray[np.int64], weights: Array, least: int) -> int:
+    sums, squares = (np.asarray(np.bincount(codes + 1, w)[1:], np.float64) for w in (weights, weights**2))
+    return _few(sums, squares, least)
+
+
+def _of_numbers(values: NDArray[Any], weights: Array, least: int) -> int:
     """In how many rows a number is not what it is in all others; 0 if these are `least` or more."""
-    head = next(_blocks(values, rows, 2 * least))  # most of these have what all but a few have
-    head, times = np.unique(head[~np.isnan(head)], return_counts=True)
-    if not len(head):
-        return 0
-    others = sum(_differ(values, rows, float(head[times.argmax()]), least))
-    return others if others < least else 0
+    equal = bool(((weights == 0) | (weights == weights.max())).all())
+    usual, sums, squares = _usual(values, weights), 0.0, 0.0
+    for begin in range(0, len(values), BLOCK):
+        part = np.asarray(values[begin : begin + BLOCK], np.float64)
+        others = np.where((part != usual) & ~np.isnan(part), weights[begin : begin + BLOCK], 0.0)
+        sums, squares = sums + float(others.sum()), squares + float((others**2).sum())
+        if equal and squares > 0 and sums**2 / squares >= least:
+            return 0
+    return _few(np.array([sums]), np.array([squares]), least)
 
 
-def _blocks(values: NDArray[Any], rows: Rows, size: int = BLOCK) -> Iterator[NDArray[np.float64]]:
-    """A column's cells in these rows, so many at a time."""
-    for begin in range(0, len(values) if isinstance(rows, slice) else len(rows), size):
-        which = slice(begin, begin + size) if isinstance(rows, slice) else rows[begin : begin + size]
-        yield np.asarray(values[which], np.float64)
+def _usual(values: NDArray[Any], weights: Array) -> float:
+    """What most of a few dozen rows have: if all but a few rows share a value, it is this."""
+    rows = np.flatnonzero(weights[:BLOCK] > 0) if (weights[:BLOCK] > 0).any() else np.flatnonzero(weights > 0)
+    head = np.asarray(values[rows[:100]], np.float64)
+    different, times = np.unique(head[~np.isnan(head)], return_counts=True)
+    return float(different[times.argmax()]) if len(different) else np.nan
 
 
-def _differ(values: NDArray[Any], rows: Rows, usual: float, least: int) -> Iterator[int]:
-    """How many cells of each block are numbers but not the usual one, until there are enough."""
-    total = 0
-    for part in _blocks(values, rows):
-        n = int(np.count_nonzero((part != usual) & ~np.isnan(part)))
-        total += n
-        yield n
-        if total >= least:
+def _levels(codes: NDArray[np.int64], weights: Array) -> Iterator[NDArray[np.bool_]]:
+    """Whether each row that counts has this level, for each that occurs."""
+    own = codes[weights > 0]
+    yield from (own == code for code in np.unique(own[own >= 0]))
+
+
+def _two_valued(values: NDArray[Any], weights: Array) -> Iterator[NDArray[np.bool_]]:
+    """A column of two numbers as whether it is the larger one, of the rows that count; nothing of others."""
+    for begin in range(0, len(values), BLOCK):
+        if len(np.unique(np.asarray(values[begin : begin + BLOCK], np.float64))) > 2:
             return
+    own = np.asarray(values[weights > 0], np.float64)
+    low, high = own.min(), own.max()
+    if low < high and bool(((own == low) | (own == high)).all()):
+        yield own == high
 
 
-def _levels(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> Iterator[NDArray[np.bool_]]:
-    """Whether each cell is this level, of each of the first levels."""
-    yield from (codes == code for code in np.flatnonzero(counts)[: MOST_PAIRED // 8])
-
-
-def _two_valued(values: NDArray[Any], rows: Rows) -> Iterator[NDArray[np.bool_]]:
-    """A column of two numbers as whether it is the larger one; nothing of others."""
-    if any(len(np.unique(part)) > 2 for part in _blocks(values, rows)):
-        return
-    whole = np.asarray(values[rows], np.float64)
-    low, high = whole.min(), whole.max()
-    if low < high and bool(((whole == low) | (whole == high)).all()):
-        yield whole == high
-
-
-def _of_pairs(columns: Sequence[tuple[str, NDArray[np.bool_]]], least: int) -> Iterator[Rare]:
-    """Pairs of columns of which three combinations occur, one of them in a few rows."""
+def _of_pairs(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array, least: int, together: int) -> Iterator[Rare]:
+    """Pairs of columns of which three combinations occur, one of them in fewer than `least` rows, or one in fewer than
+    `together`: the cross-product of the two is a sum over these."""
     if len(columns) < 2:
         return
-    B = np.column_stack([column for _, column in columns]).astype(np.float32)
-    n, both = len(B), np.zeros((len(columns), len(columns)))
-    for begin in range(0, n, BLOCK):
-        part = B[begin : begin + BLOCK]
-        both += part.T @ part  # whole numbers below 2^24: exact
-    ones = np.diag(both)
-    cells = np.stack([both, ones[:, None] - both, ones[None, :] - both, n - ones[:, None] - ones[None, :] + both])
-    smallest = np.where(cells > 0, cells, np.inf).min(axis=0)
-    single = np.triu(((cells == 0).sum(axis=0) == 1) & (smallest < least), 1)
-    for i, j in zip(*np.nonzero(single)):
-        yield Rare(tuple(dict.fromkeys((columns[i][0], columns[j][0]))), int(smallest[i, j]))
+    cells = [_combined(columns, weights), _combined(columns, weights**2)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        number = np.where(cells[1] > 1e-12, cells[0] ** 2 / cells[1], np.inf)
+    smallest, occur = number.min(axis=0), np.isfinite(number).sum(axis=0)
+    short = (smallest < together - 1e-9) | ((occur == 3) & (smallest < least - 1e-9))
+    for i, j in zip(*np.nonzero(np.triu(short, 1))):
+        if columns[i][0] != columns[j][0]:
+            yield Rare((columns[i][0], columns[j][0]), int(np.ceil(smallest[i, j] - 1e-9)))
+
+
+def _combined(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array) -> Array:
+    """(4, k, k) the weights of the rows that have both, the one, the other and none of two columns."""
+    both = np.zeros((len(columns), len(columns)))
+    for begin in range(0, len(weights), BLOCK):
+        part = np.column_stack([column[begin : begin + BLOCK] for _, column in columns]).astype(np.float64)
+        both += (part * weights[begin : begin + BLOCK, None]).T @ part
+    ones, total = np.diag(both), float(weights.sum())
+    every = np.stack([both, ones[:, None] - both, ones[None, :] - both, total - ones[:, None] - ones[None, :] + both])
+    return np.where(np.abs(every) > 1e-9 * total / max(len(weights), 1), every, 0.0)
+
+
+# Sums of columns: those that a few rows are alone in are found from the rows of which the columns tell most.
+
+
+class _Design(NamedTuple):
+    """Columns as they are multiplied: one each, or one a level, less its mean and over its standard deviation."""
+
+    parts: tuple[tuple[str, NDArray[Any], int | None], ...]  # name, values, level
+    weights: Array
+    centre: Array
+    scale: Array
+
+    def blocks(self) -> Iterator[Array]:
+        """Rows (b, 1 + d), times the roots of their weights; a missing cell is at the mean."""
+        for begin in range(0, len(self.weights), BLOCK):
+            w = self.weights[begin : begin + BLOCK]
+            rows = np.flatnonzero(w > 0)
+            Z = np.ones((len(rows), 1 + len(self.parts)))
+            for j, (_, values, level) in enumerate(self.parts):
+                part = values[begin : begin + BLOCK][rows]
+                Z[:, 1 + j] = (_numbers(part, level) - self.centre[j]) / self.scale[j]
+            yield np.nan_to_num(Z) * np.sqrt(w[rows])[:, None]
+
+
+def _numbers(part: NDArray[Any], level: int | None) -> Array:
+    return np.asarray(part, np.float64) if level is None else (part == level).astype(np.float64)
+
+
+def _of_sums(table: Table, columns: Sequence[Column], weights: Array, least: int) -> Rare | None:
+    """The sum of columns that is nearly the same in all rows but the fewest, if these are fewer than `least`."""
+    design = _design(table, columns, weights)
+    d = 1 + len(design.parts)
+    if d == 1 or d > MOST_SUMMED or effective(weights) < 2 * d:  # of fewer rows there is always one
+        return None
+    gram = np.zeros((d, d))
+    for Z in design.blocks():
+        gram += Z.T @ Z
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > 1e-12 * values[-1]
+    root = vectors[:, kept] / np.sqrt(values[kept])  # Z root has orthonormal columns
+    candidates = _high_leverage(design, root, least)
+    best: tuple[int, Array] | None = None
+    for start in candidates:
+        found = _alone(design, root, start, least)
+        if found is not None and (best is None or found[0] < best[0]):
+            best = found
+    if best is None:
+        return None
+    parts = np.abs(best[1][1:])
+    names = [design.parts[j][0] for j in np.flatnonzero(parts > NAMED * parts.max())]
+    return Rare(tuple(dict.fromkeys(names)), best[0])
+
+
+def _design(table: Table, columns: Sequence[Column], weights: Array) -> _Design:
+    parts = list[tuple[str, NDArray[Any], int | None]]()
+    for column in columns:
+        values = _values(table.columns[column.name], column)
+        levels = np.unique(values).tolist() if column.kind == "categorical" else [None]
+        parts += [(column.name, values, level) for level in levels if level is None or level >= 0]
+        if len(parts) >= MOST_SUMMED:
+            break
+    total, moments = float(weights.sum()), np.zeros((2, len(parts)))
+    centre = np.array([_middle(_numbers(values[:BLOCK], level)) for _, values, level in parts])
+    for j, (_, values, level) in enumerate(parts):
+        for begin in range(0, len(weights), BLOCK):
+            own = np.nan_to_num(_numbers(values[begin : begin + BLOCK], level) - centre[j])
+            moments[:, j] += [(weights[begin : begin + BLOCK] * own**power).sum() for power in (1, 2)]
+    mean, square = moments / total
+    scale = np.sqrt(np.maximum(square - mean**2, 0))
+    return _Design(tuple(parts), weights, centre + mean, np.where(scale > 0, scale, 1.0))
+
+
+def _middle(values: Array) -> float:
+    """A number among those of a column, about which no digits are lost."""
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else 0.0
+
+
+def _high_leverage(design: _Design, root: Array, least: int) -> list[Array]:
+    """The rows, as directions, of which one at least is in any group of fewer than `least` that are alone in a sum."""
+    found, sizes = list[Array](), list[float]()
+    for Z in design.blocks():
+        rows = Z @ root
+        leverage = (rows**2).sum(axis=1)
+        for i in np.flatnonzero(leverage > 0.9 / least):
+            found.append(rows[i])
+            sizes.append(float(leverage[i]))
+    return [found[i] for i in np.argsort(-np.array(sizes), kind="stable")[:STARTS]]
+
+
+def _alone(design: _Design, root: Array, direction: Array, least: int) -> tuple[int, Array] | None:
+    """From one row: a sum of columns in whose squares `least` - 1 rows have the largest share, by turns of which rows and which
+    sum; how many rows are alone in it, and its coefficients."""
+    u, before = direction / np.linalg.norm(direction), 0.0
+    for _ in range(STEPS):
+        squares, rows = _largest(design, root, u, least - 1)
+        _, _, directions = np.linalg.svd(rows, full_matrices=False)
+        u = directions[0]
+        share = float(((rows @ u) ** 2).sum())  # of all, which are 1
+        if share < before + 1e-9:
+            break
+        before = share
+    squares, _ = _largest(design, root, u, least - 1)
+    many = int(np.searchsorted(np.cumsum(squares), 1 - ALONE) + 1)
+    return (many, root @ u) if many < least else None
+
+
+def _largest(design: _Design, root: Array, u: Array, many: int) -> tuple[Array, Array]:
+    """The largest squares in a sum of columns, falling, and their rows as directions."""
+    squares, rows = np.zeros(0), np.zeros((0, root.shape[1]))
+    for Z in design.blocks():
+        part = Z @ root
+        own = (part @ u) ** 2
+        at = np.argpartition(-own, min(many, len(own)) - 1)[:many]
+        squares, rows = np.concatenate([squares, own[at]]), np.concatenate([rows, part[at]])
+        first = np.argsort(-squares, kind="stable")[:many]
+        squares, rows = squares[first], rows[first]
+    return squares, rows

@@ -1,7 +1,7 @@
-"""Values that few rows of a client share, in open jobs: decided where it lives, before anything of its rows leaves.
+"""Rows that a client's columns, or its response, single out, in open jobs: decided where it lives, before anything leaves.
 
 What a client tells are sums over its rows of functions of them. A column that is 0 but in a few rows makes sums over these few
-alone, however many others there are: of one row the row. So rows that a column singles out count as a client of their own.
+alone, however many others there are: of one row the row. So rows that columns single out count as a client of their own.
 """
 
 from __future__ import annotations
@@ -11,15 +11,20 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.cells import Cells, Text
 from ..data.design import column_of
 from ..data.faults import told
 from ..data.incomplete import MARK
-from ..data.rare import Rare, rare
+from ..data.rare import Rare, effective, rare, without_faults
 from ..data.table import Table
-from ..kernels.families import FAMILIES, REAL
+from ..kernels.families import BINARY, FAMILIES, REAL
 from ..models.encoding import Column, Spec
 from ..privacy.disclosure import LEAST_OF_LEVEL, SHARE_OF_LEVEL
 from .keys import DataSection, JobConfig
+
+Array = NDArray[np.float64]
+
+LOWER = "or, where all holders agree that such rows may be known to the server, lower data.least_rows"
 
 
 def asked(config: JobConfig, family: str, least: int) -> int:
@@ -32,36 +37,66 @@ def asked(config: JobConfig, family: str, least: int) -> int:
 
 
 def found(
-    config: JobConfig, table: Table, spec: Spec, least: int, there: NDArray[np.bool_], *, covariates: bool = True
+    config: JobConfig, table: Table, spec: Spec, least: int, weights: Array, *, covariates: bool = True
 ) -> tuple[str, str] | None:
-    """What others read, and the holder, of a value that too few of a client's rows have.
+    """What others read, and the holder, of values that too few of a client's rows have.
 
     Parameters
     ----------
     least : rows that the client must have, by the job and its holder's policies
-    there : (n,) rows that count
+    weights : (n,) of the rows, 0 of those that do not count
     covariates : whether they are looked at, or the response alone
     """
     wanted = asked(config, spec.family, least)
-    columns = [column_of(spec, table, name) for name in spec.covariates(table.names) if covariates]
-    one = rare(table, columns, wanted, there)
-    if one is None and spec.response in table.columns and wanted:
-        assert spec.response is not None
-        wanted = min(LEAST_OF_LEVEL, least // SHARE_OF_LEVEL)  # a server has the sum of x over the rows with this response
-        response = Column(spec.response, "numeric" if spec.positive is None else "categorical")
-        one = rare(table, [response], wanted, there)
-    return None if one is None else _words(one, table, spec, wanted)
+    fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
+    together = 0 if FAMILIES[spec.family].domain is REAL else fewest  # of a linear model two columns' product is a number of rows
+    columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
+    if FAMILIES[spec.family].domain is REAL and spec.response in table.columns:  # its cross-products are told as columns' are
+        columns += [Column(str(spec.response), "numeric", center=0.0, scale=1.0)]
+    if covariates and (one := rare(table, columns, weights, wanted, together)) is not None:
+        return _words(one, table, spec, fewest if one.n_rows < fewest and len(one.columns) == 2 else wanted)
+    few = _events(table, spec, weights) if wanted and FAMILIES[spec.family].domain is not REAL else 0
+    return _words(Rare((str(spec.response),), few), table, spec, fewest) if 0 < few < fewest else None
+
+
+def _events(table: Table, spec: Spec, weights: Array) -> int:
+    """The effective number of rows, rounded up, that have all events, or all that are none; 0 where there are none at all.
+
+    With the mean of the others' predictors, which curvatures tell, X'y is the sum of x over them.
+    """
+    if spec.response not in table.columns:
+        return 0
+    cells = table.columns[str(spec.response)]
+    if spec.positive is not None and isinstance(cells, Text):
+        y = np.array([level == spec.positive for level in cells.levels], dtype=np.float64)[cells.codes]
+    else:
+        y = _numbers(cells)
+    y = np.nan_to_num(np.abs(without_faults(y)))
+    trials = None if spec.trials is None else _numbers(table.columns[spec.trials])
+    if trials is not None:
+        groups = [y, np.maximum(trials - y, 0)]
+    else:
+        groups = [weights * y] + ([weights * np.maximum(1 - y, 0)] if FAMILIES[spec.family].domain is BINARY else [])
+    numbers = [effective(np.where(weights > 0, own, 0.0)) for own in groups]
+    return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
+
+
+def _numbers(cells: Cells) -> Array:
+    return cells.numbers() if isinstance(cells, Text) else np.asarray(cells, np.float64)
 
 
 def _words(one: Rare, table: Table, spec: Spec, wanted: int) -> tuple[str, str]:
     both = " and ".join(told(name, table.names, spec.known) for name in one.columns)
     own = " and ".join(map(repr, one.columns))
     if one.columns == (spec.response,):
-        remedy = "what is sent of them may tell these rows: pool them with another site's"
+        remedy = f"pool them with another site's, {LOWER}"
     elif any(name.endswith(MARK) for name in one.columns):
-        remedy = 'set model.missing = "drop", fill these cells in, or put the column into data.ignore'
+        remedy = f'set model.missing = "drop", fill these cells in, put the column into data.ignore, {LOWER}'
+    elif len(one.columns) == 1:
+        remedy = f"mend the cells if they are wrong, join rare values in all files, put the column into data.ignore, {LOWER}"
     else:
-        remedy = "join it with another value in all files, put the column into data.ignore, or pool the rows with another site's"
+        remedy = f"put one of these columns into data.ignore, join their rare values in all files, {LOWER}"
     has = "has a value" if len(one.columns) == 1 else "have values together"
     text = f"{has} in fewer than {wanted} of its rows, and what is sent tells these; {remedy}"
-    return f"{both} {text}", f"{own} {has} that {one.n_rows} rows have and all others lack; {wanted} are asked for: {remedy}"
+    alone = f"{one.n_rows} row{'s have' if one.n_rows > 1 else ' has'}"
+    return f"{both} {text}", f"{own} {has} that {alone} and all others lack; {wanted} are asked for: {remedy}"

@@ -103,14 +103,14 @@ def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: It
         return None
     n = int(counted(table, spec) * config.batch + 1e-9)
     if n >= least:
-        there = weights(table, spec) > 0
+        rows = weights(table, spec)
         told = config.tells_combinations and lowered(config) is None
-        every = combinations(table, spec, there) if told else None
+        every = combinations(table, spec, rows > 0) if told else None
         few = _for_curvature(config, table, spec, client, n)
         if few or table.broken:  # rows that cannot be read end the job, with a text of their own
             return few
         few = _for_combinations(config, table, spec, client, n, every)
-        return few or _for_values(config, table, spec, client, least, there, every)
+        return few or _for_values(config, table, spec, client, least, rows, every)
     key = "data.least_rows" if least == asked else "[disclosure] least_rows of its policy"
     gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and _leaves_out(config) else ""
     own = (
@@ -139,11 +139,11 @@ def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: 
 
 
 def _for_values(
-    config: JobConfig, table: Table, spec: Spec, client: str, least: int, there: NDArray[np.bool_], every: Combinations | None
+    config: JobConfig, table: Table, spec: Spec, client: str, least: int, rows: Array, every: Combinations | None
 ) -> Few | None:
     """Whether too few of a client's rows share a value: not of covariates, where each combination of theirs is in enough rows."""
     covariates = every is None or bool((every.rows * config.batch < LEAST_OF_LEVEL).any())
-    texts = alike.found(config, table, spec, least, there, covariates=covariates)
+    texts = alike.found(config, table, spec, least, rows, covariates=covariates)
     own = f"client {client!r}, {table.source}"
     return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"{own}: {texts[1]}", of_values=True)
 
@@ -157,7 +157,10 @@ def _for_combinations(
     enough = found.possible >= EQUATIONS * _coefficients(table, spec) ** 2
     if enough and n >= COARSE_ROWS:
         return None
-    remedies = "join values (ages in bands, rare levels), or pool it with another site's rows, or take part in private jobs only"
+    remedies = (
+        "join values (ages in bands, rare levels), put a column into data.ignore, pool it with another site's rows, "
+        f"{alike.LOWER}"
+    )
     own = (
         f"client {client!r}, {table.source}: its covariates can take {found.possible:,} combinations of values, and {rare:,} of "
         f"those that occur are in fewer than {LEAST_OF_LEVEL} rows{_in_a_batch(config)}, while what is sent tells how often each "

@@ -20,7 +20,7 @@ def table(**columns: Any) -> Table:
 
 def found(one: Table, least: int = 10, counted: Any = None, *texts: str) -> Any:
     columns = [Column(name, "categorical" if name in texts else "numeric", center=0.0, scale=1.0) for name in one.names]
-    return rare(one, columns, least, np.ones(one.n_rows, dtype=bool) if counted is None else counted)
+    return rare(one, columns, np.ones(one.n_rows) if counted is None else counted * 1.0, least, min(least, 3))
 
 
 @pytest.mark.parametrize("block", [64, 1 << 16])
@@ -49,8 +49,57 @@ def test_pairs_of_which_three_combinations_occur() -> None:
     assert found(table(ill=ill, worse=worse)) == (("ill", "worse"), 4)
     apart = table(ill=ill, worse=worse[::-1].copy())  # nobody has both: three combinations, each in many rows
     assert found(apart) is None
-    all_four = table(ill=ill, worse=np.roll(worse, 29))  # one is ill and worse: it is no combination of the columns
-    assert found(all_four) is None
+    all_four = table(ill=ill, worse=np.roll(worse, 29))  # one is ill and worse: their cross-product is its weight
+    assert found(all_four) == (("ill", "worse"), 1)
+    assert found(table(ill=ill, worse=np.roll(worse, 27))) is None  # three
     assert found(table(ill=ill, same=3 - 2 * ill)) is None
     assert found(table(ill=ill, worse=worse), 4) is None
     assert found(table(ill=ill, worse=worse), 0) is None
+
+
+class TestSumsOfColumns:
+    """Of which none names the rows by itself."""
+
+    def frame(self, n: int = 400) -> dict[str, Any]:
+        random = np.random.default_rng(3)
+        measured = {"x": random.normal(size=n), "z": random.lognormal(size=n)}
+        return measured | {name: random.random(n) < 0.3 for name in "ab"}
+
+    @pytest.mark.parametrize("few", [1, 2, 5, 9, 10])
+    def test_two_measurements_that_differ_in_a_few_rows(self, few: int) -> None:
+        columns = {name: np.asarray(x, float) for name, x in self.frame().items()}
+        columns["again"] = 100 + 7 * columns["x"]
+        columns["again"][5 : 5 + few] += np.linspace(1, 3, few)
+        assert found(table(**columns)) == ((("x", "again"), few) if few < 10 else None)
+
+    def test_three_columns_and_levels(self) -> None:
+        columns = {name: np.asarray(x, float) for name, x in self.frame().items()}
+        either = np.maximum(columns["a"], columns["b"])
+        columns |= {"both": columns["a"] + columns["b"] - either, "either": either.copy()}
+        assert found(table(**{k: v for k, v in columns.items() if k != "both"})) is None
+        columns["either"][7] = 1 - columns["either"][7]
+        assert found(table(**columns)) == (("a", "b", "both", "either"), 1)
+        codes = np.arange(2000) % 45
+        level = Text(codes, tuple(f"w{k}" for k in range(45)))
+        b = (codes == 44) * 1.0
+        b[3] = 1
+        assert found(table(ward=level, b=b), 10, None, "ward").n_rows == 1
+
+    def test_one_far_cell(self) -> None:
+        columns = {name: np.asarray(x, float) for name, x in self.frame(1000).items()}
+        assert found(table(**columns)) is None
+        columns["z"][11] = 999999
+        assert found(table(**columns)) == (("z",), 1)
+
+    def test_rows_that_weigh_nothing_hide_nobody(self) -> None:
+        flag, weight = np.where(np.arange(400) < 12, 1.0, 0.0), np.where((np.arange(400) > 0) & (np.arange(400) < 12), 1e-6, 1.0)
+        assert found(table(flag=flag)) is None
+        assert found(table(flag=flag), 10, weight).n_rows <= 2
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_ordinary_rows_are_not_singled_out(self, seed: int) -> None:
+        random = np.random.default_rng(seed)
+        n, d = int(random.integers(60, 300)), int(random.integers(2, 12))
+        X = random.standard_t(3, size=(n, d)) @ random.normal(size=(d, d)) + 100
+        columns = {f"x{j}": X[:, j] for j in range(d)} | {"u": np.exp(random.normal(size=n)), "age2": X[:, 0] ** 2}
+        assert found(table(**columns)) is None

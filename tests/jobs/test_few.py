@@ -461,11 +461,11 @@ class TestValuesThatFewRowsShare:
         assert seen[0] == seen[1]
         assert "client 'a': column no. 5 has a value in fewer than 10 of its rows, and what is sent tells these" in seen[0]
         own = (Path("out-0") / "client-a" / "fault.txt").read_text()
-        assert "'job' has a value that 1 rows have and all others lack; 10 are asked for" in own
+        assert "'job' has a value that 1 row has and all others lack; 10 are asked for" in own
 
     def test_every_remedy_ends_well(self, fedkern: Any, tmp_path: Path) -> None:
         federation, cells = Federation(tmp_path), ["rare"] * 9 + ["left", "right"] * 20
-        assert "put the column into data.ignore, or pool the rows" in self.run(fedkern, federation, cells).err
+        assert "put the column into data.ignore, or, where all holders agree" in self.run(fedkern, federation, cells).err
         assert self.run(fedkern, federation, cells, "--set", 'data.ignore=["id", "job"]').code == 0
         assert self.run(fedkern, federation, ["left"] * 9 + ["left", "right"] * 20).code == 0
         assert self.run(fedkern, federation, 2 * cells).code == 0

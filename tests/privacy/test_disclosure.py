@@ -83,7 +83,7 @@ class TestOneRowAmongMany:
     def tape(self, family: str) -> tuple[curious.Tape, Array, Array]:
         data = self.clients(family)
         job: dict[str, Any] = {"job": {"method": "pvi"}, "data": {"response": "y"}, "model": {"family": family}}
-        with pytest.raises(JobError, match=r"client 'a'.*has a value that 1 rows have and all others lack"):
+        with pytest.raises(JobError, match=r"client 'a'.*has a value that 1 row has and all others lack"):
             fedkern.run(job, data=data)
         with curious.Tape() as tape:
             fedkern.run({**job, "data": {**job["data"], **curious_jobs.FEW}}, data=data)
