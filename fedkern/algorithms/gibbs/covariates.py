@@ -168,6 +168,8 @@ class Covariates:
         if c not in self._gaps:
             self._gaps[c] = alike(self.X, c)
         gaps = self._gaps[c]
+        if not gaps:  # nothing here depends on the law of rows
+            return {}
         m, size = sum(len(part.rows) for part in gaps), p + p * (p - 1) // 2
         of_values, of_law = ([rng.key(seed, "imputation", first + i) for i in range(c)] for first in (0, OF_LAW))
         normals = np.stack([rng.normal(m * (p + 1), key=key, client=client, step=step) for key in of_values])

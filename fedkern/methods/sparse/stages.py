@@ -231,6 +231,8 @@ def _memory(model: SparseModel) -> tuple[float, float]:
         server += 2 * n * a.chains * 8
     if model.second_moments:
         server += 4 * n
+    if model.imputes:
+        client += 3 * a.chains  # the law of rows, and what becomes of it
     if a.statistics == "pooled":
         server, client = server + 4 * n, client + 4
     moves = moving.of(config, model.size)
