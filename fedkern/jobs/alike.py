@@ -97,6 +97,6 @@ def _words(one: Rare, table: Table, spec: Spec, wanted: int) -> tuple[str, str]:
     else:
         remedy = f"put one of these columns into data.ignore, join their rare values in all files, {LOWER}"
     has = "has a value" if len(one.columns) == 1 else "have values together"
-    text = f"{has} in fewer than {wanted} of its rows, and what is sent tells these; {remedy}"
+    text = f"{has} in fewer of its rows than this job, or its holder, asks for, and what is sent tells these; {remedy}"
     alone = f"{one.n_rows} row{'s have' if one.n_rows > 1 else ' has'}"
     return f"{both} {text}", f"{own} {has} that {alone} and all others lack; {wanted} are asked for: {remedy}"
