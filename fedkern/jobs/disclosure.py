@@ -29,6 +29,7 @@ from .keys import LEAST_ROWS, FewSection, JobConfig
 from .stage import Stage
 
 NOTHING = "no row in any way that was tried, which is no guarantee"
+NO_MORE = "no more in any way that was tried, which is no guarantee"
 COMBINATIONS = f"of a client with at most {COARSE:,} combinations of covariates: how often each occurs"
 PAGE = "docs/concepts/disclosure.md"
 # Rows up to which it is so.
@@ -87,7 +88,7 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
     parts = [*_grouped(every), *([COMBINATIONS] if config.tells_combinations else [])]
     if least is not None:
         still = {kind: one._replace(where=one.where if one.where == FEWER else "") for kind, one in few.items()}
-        words = ", ".join(_computed(still)) or NOTHING
+        words = ", ".join(_computed(still)) or (NO_MORE if any(one.computed for one in every.values()) else NOTHING)
         parts.append(f"of a client with {least} rows, the fewest that this job takes (data.least_rows): {words}")
     yield f"computed  {who} can compute {'; '.join(parts)} ({PAGE})"
     yield "          a server that runs another program, and asks at points of its own choice, can compute any row"

@@ -68,7 +68,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
                 place.hooks = hooks
                 place.stand_by()
         parties = kept.parties
-        if text := few.lowered(config):
+        for _, text in few.first(config):
             hooks.notes.append(text)
             if place.is_server and not output.quiet:
                 print(f"fedkern: {text}", file=sys.stderr, flush=True)
@@ -134,7 +134,7 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     sent = wire.lines(part.config, n, stages, parties.spec, device=said.load is not None)
     listed = [*sent, *wire.totals(n, stages, parties.spec, most)]
     load = [] if said.load is None else devices.lines(said.load, part.place.size, n)
-    first = [f"LOWERED  {text}"] if (text := few.lowered(part.config)) else []
+    first = [f"{word:<9}{text}" for word, text in few.first(part.config)]
     least = [*few.lines(part.config), *(f"note     {note}" for note in left)]
     return [*first, *said.lines, *least, *load, "", *listed, *wire.unknown(said.unknown)]
 

@@ -74,6 +74,12 @@ def lowered(config: JobConfig) -> str | None:
     )
 
 
+def first(config: JobConfig) -> list[tuple[str, str]]:
+    """What is said of a job before all else, each with a word for it: that it lowers a number, or tells rows by itself."""
+    said = [("LOWERED", lowered(config)), ("ROWS", config.tells_rows)]
+    return [(word, text) for word, text in said if text]
+
+
 def lines(config: JobConfig) -> list[str]:
     """What `fedkern check` says of it."""
     asked = holders.least(config)

@@ -291,6 +291,11 @@ class JobConfig(Section):
         """Whether what every client sends tells how often each combination of covariates occurs, where few can."""
         return False
 
+    @property
+    def tells_rows(self) -> str | None:
+        """What is said first of a job whose choices have every client send what tells its rows, however many they are."""
+        return None
+
     def told_of(self, coefficients: int) -> bool:
         """Whether what every client sends tells X'WX of so many coefficients: clients with few rows are then none of this job."""
         return False

@@ -254,6 +254,22 @@ def test_a_job_that_lowers_the_number_says_so(fedkern: Any, tmp_path: Path) -> N
     assert f"least    {LEAST_ROWS} rows of each client; one that has fewer ends the job" in usual
 
 
+def test_a_job_that_tells_rows_by_its_choices_says_so_first(fedkern: Any, tmp_path: Path) -> None:
+    federation = Federation(tmp_path, "sparse", '[model]\nkind = "sem"\n[algorithm]\ntempering = 2\n')
+    federation.job.write_text(federation.job.read_text().replace('response = "y"\n', "").replace('["id"]', '["id", "y"]'))
+    says = "algorithm.tempering has clients send the log-likelihood at each draw: "
+    check = fedkern("check", federation.job).out
+    assert check.startswith(f"ROWS     {says}")
+    assert "tells this client's rows about their means, up to the sign of each" in check
+    assert "(Loglik); of a client with 20 rows, the fewest that this job takes (data.least_rows): no more in any way" in check
+    ended = fedkern("run", federation.job, "--out", "out")
+    assert ended.err.startswith(f"fedkern: {says}")
+    assert any(note.startswith(says) for note in json.loads(Path("out/summary.json").read_text())["notes"])
+    usual = fedkern("check", federation.job, "--set", "algorithm.tempering=1").out
+    assert "ROWS" not in usual
+    assert "(job.seed): they tell X'X and X'y" in usual
+
+
 def test_more_coefficients_than_rows_are_spoken_of(fedkern: Any, tmp_path: Path) -> None:
     federation = Federation(tmp_path, more="least_rows = 4\n")
     federation.small(4)

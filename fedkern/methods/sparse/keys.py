@@ -122,6 +122,15 @@ class Config(JobConfig):
     def open_ended(self) -> bool:
         return True
 
+    @property
+    def tells_rows(self) -> str | None:
+        if self.algorithm.tempering == 1:
+            return None
+        return (
+            "algorithm.tempering has clients send the log-likelihood at each draw: with it a server can compute their rows about "
+            "their means, up to the sign of each, of 20 rows in seconds; leave it out where that must not be"
+        )
+
 
 DEGREES = 4.0  # of freedom of Student errors
 SLAB = 2.5  # of a binary response: where a covariate separates its values at a site, nothing else bounds that site's coefficient
