@@ -14,6 +14,6 @@ NEAR = 2  # clients by which two jobs differ at most whose difference tells some
 NEAR_ROWS = LEAST_ROWS  # by fewer rows of a client two jobs may not differ: their difference is a sum over these
 
 # Where covariates can take few combinations of values, what is sent tells how often each occurs (docs/concepts/disclosure.md).
-COARSE = 2_400  # combinations that are few: twice the most for which that was computed
+COARSE = 2_400  # combinations that are few: that was computed of up to 292, and more were not tried for long
 COARSE_ROWS = 2_000  # of a client: from so many on, other frequencies explain what is sent as well
 EQUATIONS = 10  # combinations a squared coefficient: with fewer, more numbers are sent than there are, however many rows

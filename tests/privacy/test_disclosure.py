@@ -252,7 +252,7 @@ def test_only_what_the_equations_determine_is_named() -> None:
         (True, 0, 100, {}),
         (False, 6, 300, {}),
         pytest.param(True, 1, 200, {}, marks=pytest.mark.nightly),
-        pytest.param(True, 0, 300, {}, marks=pytest.mark.nightly),
+        pytest.param(True, 0, 200, {}, marks=pytest.mark.nightly),
         pytest.param(True, 0, 20, {"model": {"family": "poisson"}}, marks=pytest.mark.nightly),
         pytest.param(True, 0, 100, {"model": {"covariance": "diagonal"}}, marks=pytest.mark.nightly),
     ],
