@@ -180,7 +180,20 @@ def parser() -> argparse.ArgumentParser:
 
     predict = commands.add_parser("predict", help="what a finished run says of new rows, where its method can")
     predict.add_argument("folder", metavar="DIR", help="of the run")
-    predict.add_argument("rows", metavar="ROWS", help="a file as the clients have theirs; the response may be missing")
+    predict.add_argument(
+        "rows",
+        metavar="ROWS",
+        nargs="?",
+        help="a file as the clients have theirs (vertical: with the columns of all); the response may be missing",
+    )
+    predict.add_argument(
+        "--party",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="vertical: a client's rows or its part, or (server=FILE) those of the server, joined by id",
+    )
+    predict.add_argument("--client", metavar="NAME", help="vertical, at a client's own place: make a file of its part of ROWS")
     predict.add_argument("--out", metavar="FILE", help="csv for the predictions (default: printed)")
     predict.add_argument("--raw", action="store_true", help=RAW)
     predict.set_defaults(call=_in("tables", "predictions"))

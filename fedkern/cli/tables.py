@@ -14,8 +14,11 @@ from typing import Any
 
 from ..api import load
 from ..errors import JobError
+from ..jobs import opened
 from ..jobs.files import write_atomically, writing
 from ..jobs.load import tables_of
+from ..methods import of_record
+from ..methods.vertical import predict as vertical
 from ..printing import printable, several
 from ..results import against as comparison
 from ..results import graph_files, stored
@@ -90,9 +93,14 @@ def _print(cells: Iterable[Sequence[str]]) -> None:
 
 def predictions(options: argparse.Namespace) -> int:
     """Writes or prints a row of numbers for each of the rows; scores, where these have the response, go beside it."""
-    found = load(options.folder).prediction(options.rows)
+    if options.client is not None:
+        return _part(options)
+    result = load(options.folder)
+    if options.party and (method := result.summary["method"]) != "vertical":
+        raise JobError(f'--party: a part of each party is asked of runs with method = "vertical", not "{method}"; give ROWS')
+    found = result.prediction(_rows(options))
     columns = found.columns
-    head, rows = list(columns), zip(*(column.tolist() for column in columns.values()))
+    head, rows = list(columns), zip(*columns.values())
     if options.out is None:
         _print_csv(head, rows, options)
     else:
@@ -101,6 +109,30 @@ def predictions(options: argparse.Namespace) -> int:
     if found.scores:
         scores = ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in found.scores.items())
         print(f"these rows: {scores}", file=sys.stdout if options.out else sys.stderr)
+    return 0
+
+
+def _rows(options: argparse.Namespace) -> Any:
+    """The rows of a prediction: one file, or one of each party."""
+    pairs = [text.partition("=") for text in options.party]
+    for name, equals, file in pairs:
+        if not (name and equals and file):
+            raise JobError(f"--party {name}{equals}{file}: wanted NAME=FILE")
+    if (options.rows is None) == (not pairs):
+        raise JobError("wanted ROWS, one file with the columns of all, or --party NAME=FILE of each party")
+    files = {name: file for name, _, file in pairs}
+    if len(files) < len(pairs):
+        raise JobError("--party: a party is named twice")
+    return files or options.rows
+
+
+def _part(options: argparse.Namespace) -> int:
+    """A file with one client's part of its rows, from its own folder: who adds the parts sees no column."""
+    if options.rows is None or options.out is None or options.party:
+        raise JobError("--client NAME makes a file of the client's part of ROWS: give ROWS and --out FILE, and no --party")
+    head, rows = vertical.part(opened.opened(Path(options.folder), of_record), options.client, options.rows)
+    _write(Path(options.out), _csv(head, rows, raw=True).encode())  # ids are compared as they are
+    print(printable(f"{options.out}: {len(rows)} rows; it tells its reader {options.client}'s part of each row's predictor"))
     return 0
 
 

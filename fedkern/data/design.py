@@ -38,7 +38,9 @@ class Design:
     """What one party's kernels read.
 
     X (n, d) float64 (or the memory map itself, float64 or float32), y (n,), offset and weights (n,) or None, row_ids (n,) or
-    None: 64-bit hashes of the row ids' texts. `notes` and `faults` stay with the client.
+    None: 64-bit hashes of the row ids' texts. `notes` and `faults` stay with the client. `units`: where rows are successes of
+    trials, (n,) of which row of the file each is: such a row is up to two, its successes and its failures, with their numbers as
+    weights.
     """
 
     X: NDArray[Any]
@@ -48,6 +50,7 @@ class Design:
     row_ids: NDArray[np.uint64] | None = None
     faults: Faults = field(default_factory=Faults)
     notes: tuple[str, ...] = ()
+    units: NDArray[np.int64] | None = None
 
 
 def describe(table: Table, spec: Spec, client: str = "") -> Summary:
@@ -73,7 +76,7 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
     if not table.n_rows:
         raise JobError(f"{begin}: no rows; remove the client from [data] clients, or give it data")
     marks = Marks(table)
-    y, offset, _ = _roles(table, spec.encoding(()), marks, spec.missing)
+    y, offset, weights = _roles(table, spec.encoding(()), marks, spec.missing)
     _mark_offset(offset, spec, marks)
     if table.matrix is not None and spec.standardise == "exchange":
         _mark_matrix(table, marks)
@@ -110,7 +113,8 @@ def describe(table: Table, spec: Spec, client: str = "") -> Summary:
         what = f"too close together; {TOO_SMALL}"
         called = ", ".join(told(name, table.names, known) for name in tiny)
         raise OwnFault(f"{begin}: values of {called} are {what}", f"{begin}: values of {', '.join(map(repr, tiny))} are {what}")
-    return Summary(names, tuple(kinds_found), levels, labels, values if spec.standardise == "exchange" else None)
+    counts = None if spec.trials is None else weights
+    return Summary(names, tuple(kinds_found), levels, labels, values if spec.standardise == "exchange" else None, counts)
 
 
 def column_of(spec: Spec, table: Table, name: str) -> Column:
@@ -244,22 +248,48 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
             values[marks.bad] = 0.0
     if X is not table.matrix:  # a map is read-only, and NaN in y alone makes every kernel skip the row
         X[marks.bad] = np.nan
-    faults, notes = marks.faults(), _notes(y, encoding)
+    faults, notes = marks.faults(), _notes(y if encoding.trials is None or weights is None else y / weights, encoding)
     if table.n_rows and marks.bad.all():
         notes += _useless(table, encoding)
-    return Design(X, y, offset, weights, _row_ids(table, encoding), faults, tuple(notes))
+    design = Design(X, y, offset, weights, _row_ids(table, encoding), faults, tuple(notes))
+    return design if encoding.trials is None else _of_trials(design)
+
+
+def _of_trials(design: Design) -> Design:
+    """Successes and failures of each row as rows of their own, y = 1 and y = 0, weighted by how many they are; none of none."""
+    successes, trials = design.y, design.weights
+    assert trials is not None
+    counts = np.column_stack([successes, trials - successes]).ravel()  # a row's two stand together
+    there = np.flatnonzero(counts > 0)
+    rows = there // 2
+    return replace(
+        design,
+        X=design.X[rows],
+        y=(1 - there % 2).astype(np.float64),
+        offset=None if design.offset is None else design.offset[rows],
+        weights=counts[there],
+        row_ids=None if design.row_ids is None else design.row_ids[rows],
+        units=rows.astype(np.int64),
+    )
 
 
 def _roles(
     table: Table, encoding: Encoding, marks: Marks, missing: bool = False
 ) -> tuple[_Values, _Values | None, _Values | None]:
-    """y, offset and weights (n,), each an array of its own."""
+    """y, offset and weights (n,), each an array of its own; where y is a number of successes the weights are the trials."""
     y = _response(table, encoding, marks, missing).copy()
     offset = None if encoding.offset is None else _numeric(table, encoding.offset, marks).copy()
     weights = None
     if encoding.weight is not None:
         weights = _numeric(table, encoding.weight, marks).copy()
         marks.mark(weights < 0, encoding.weight, "is below zero", "weights must be >= 0")
+    if encoding.trials is not None and encoding.response is not None:
+        weights = _numeric(table, encoding.trials, marks).copy()
+        whole = "a number of trials is whole, and at least 1: correct the cell, or remove the row"
+        marks.mark(~((weights >= 1) & (weights == np.floor(weights))), encoding.trials, "is no number of trials", whole)
+        marks.mark(weights > MOST_COUNTED, encoding.trials, "is too large for a count", "beyond 2^53 whole numbers have gaps")
+        more = f"{encoding.response!r} is a number of successes of {encoding.trials!r} trials: correct one of the cells"
+        marks.mark(y > weights, encoding.response, "is more than the number of trials", more)
     return y, offset, weights
 
 
@@ -381,11 +411,12 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
             marks.mark(~known, name, "is not a label", f"the labels are {_some(encoding.labels)}; correct the cell")
         return np.array([level == encoding.positive for level in cells.levels], dtype=np.float64)[cells.codes]
     y = column.numbers() if isinstance(column, Text) else np.asarray(column, dtype=np.float64)
-    domain = FAMILIES[encoding.family].domain
+    domain = COUNTS if encoding.trials is not None else FAMILIES[encoding.family].domain
     if domain is BINARY:
         marks.mark(~domain.has(y), name, f"is not {domain.words}", f"correct the cell, {LABEL}")
     elif domain is COUNTS:
-        marks.mark(~domain.has(y), name, f"is not {domain.words}", "correct the cell, or choose another [model] family")
+        remedy = "correct the cell" if encoding.trials is not None else "correct the cell, or choose another [model] family"
+        marks.mark(~domain.has(y), name, f"is not {domain.words}", remedy)
         marks.mark(y > MOST_COUNTED, name, "is too large for a count", "correct the cell: beyond 2^53 whole numbers have gaps")
     else:
         marks.mark(~domain.has(y), name, f"is not {domain.words}", "correct or remove the row")
@@ -410,7 +441,7 @@ def _notes(y: NDArray[np.float64], encoding: Encoding) -> list[str]:
         return ["no usable rows: this client adds nothing"]
     if present.size == 1:
         notes.append("one usable row")
-    elif encoding.response is not None and FAMILIES[encoding.family].domain is BINARY and (present == present[0]).all():
+    elif encoding.response is not None and FAMILIES[encoding.family].domain is BINARY and set(present) in ({0.0}, {1.0}):
         notes.append(f"one class only: every {encoding.response} is {int(present[0])}")
     if present.size < encoding.size:
         notes.append(f"fewer usable rows ({present.size}) than coefficients ({encoding.size}): the prior decides the rest")

@@ -2,6 +2,8 @@
 
 Far is more than 20 standard deviations from the median. The standard deviation is that of the median absolute deviation, which no
 few cells can move; where more than half of the cells are one value it is that of the other cells in the same way.
+
+Nearer ones are looked at where they are a code that many programs write for a missing value, as -9 or 999.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.encoding import Encoding
+from .cells import Text
 from .degenerate import numeric_places
 from .design import Design
 from .table import Table
@@ -20,6 +23,10 @@ Array = NDArray[np.float64]
 
 FAR = 20.0  # robust standard deviations
 LISTED = 10  # cells of a column
+CODES = (-9999.0, -999.0, -99.0, -9.0, 9.0, 99.0, 888.0, 999.0, 8888.0, 9999.0)  # that may stand for a missing value
+SHARE = 0.2  # of a column's cells, at most, that have such a code
+GAP = 3.0  # robust standard deviations of the others between it and the nearest of them
+LEAST = 10  # other cells
 NORMAL = 1.482602218505602  # standard deviation of a normal variable over its median absolute deviation
 
 
@@ -51,6 +58,40 @@ def _of(name: str, values: Array, table: Table) -> Iterator[str]:
         )
     if len(rows) > LISTED:
         yield f"column {name!r}: {len(rows) - LISTED} more cells are that far away"
+
+
+def codes(table: Table, encoding: Encoding) -> list[str]:
+    """Lines for rows.json: what looks like a code for a missing value."""
+    lines = []
+    for name, _ in numeric_places(encoding):
+        values = numbers(table, name)
+        for code in coded(values):
+            n = int((values == code).sum())
+            lines.append(
+                f"column {name!r}: {code:g} stands in {n} row{'s' * (n > 1)}, far from all other cells: if it is a code for a "
+                f'missing value, count it as one ([data.dialect] missing = ["{code:g}"]), and say what becomes of the rows '
+                "(model.missing)"
+            )
+    return lines
+
+
+def numbers(table: Table, name: str) -> Array:
+    """(n,) values of a column; nan where a cell is no number."""
+    column = table.columns[name]
+    return column.numbers() if isinstance(column, Text) else np.asarray(column, np.float64)
+
+
+def coded(values: Array) -> list[float]:
+    """Codes that a few cells of a column have, far from all others."""
+    there = values[np.isfinite(values)]
+    known = np.isin(there, CODES)
+    others = there[~known]
+    if len(others) < LEAST or not known.any():
+        return []
+    sd = robust(others)[1] or float(others.std())
+    low, high = others.min() - GAP * sd, others.max() + GAP * sd
+    counts = {code: int((there == code).sum()) for code in CODES if not low <= code <= high}
+    return [code for code, n in counts.items() if 0 < n <= SHARE * len(there)]
 
 
 def robust(values: Array) -> tuple[float, float]:

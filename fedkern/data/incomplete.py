@@ -5,7 +5,7 @@ A row whose line cannot be read at all is neither: it stays a fault (`faults`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -25,13 +25,14 @@ def marked(name: str) -> str:
     return f"{name}[missing]"
 
 
-def without(table: Table, spec: Spec, client: str = "") -> Table:
+def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] = ()) -> Table:
     """The table as if its rows that lack a cell which the job uses had never stood in the file; it knows how many they were.
 
     Parameters
     ----------
     spec : which columns the job uses, and what they are
     client : whose table it is, for an error
+    roles : further columns that the job uses, where the table has them
 
     Raises
     ------
@@ -39,7 +40,7 @@ def without(table: Table, spec: Spec, client: str = "") -> Table:
         No row has all of its cells: the emptiest column is named. Of a `client` that is not said, for it counts rows: an open job
         refuses a client without any as one that has too few.
     """
-    used = {*spec.covariates(table.names), spec.response, spec.offset, spec.weight} & {*table.names}
+    used = {*spec.covariates(table.names), spec.response, spec.offset, spec.weight, spec.trials, *roles} & {*table.names}
     empty = {n: _empty(table.columns[n], _numeric(table.columns[n], n, spec)) for n in sorted(str(one) for one in used)}
     lacking = np.any([*empty.values(), np.zeros(table.n_rows, dtype=bool)], axis=0)
     lacking[[*table.broken]] = False
@@ -96,7 +97,7 @@ def _numeric(cells: Cells, name: str, spec: Spec) -> bool:
     """Whether words such as "NA" are empty cells of this column, and no levels of it."""
     if name == spec.response:
         return spec.positive is None
-    if name in (spec.offset, spec.weight) or not isinstance(cells, Text):
+    if name in (spec.offset, spec.weight, spec.trials) or not isinstance(cells, Text):
         return True
     declared = spec.columns.get(name)
     return (declared.kind if declared is not None else cells.kind()) == "numeric"

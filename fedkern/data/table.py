@@ -181,7 +181,9 @@ def _checked_names(path: Path, names: Sequence[str]) -> tuple[str, ...]:
     before = set[str]()
     for at, name in enumerate(names):
         if not name:
+            title = len(names) > 2 and not any(names[1:])  # a spreadsheet's, with the commas of all columns
             remedy = "name it in the header (or write the file without a row index)"
+            remedy = "the first line seems to be a title: remove what stands above the header" if title else remedy
             raise _fault(path, "a column has no name", f"column {at + 1} has no name", remedy)
         if name in before:
             raise _fault(path, "two columns have one name", f"two columns are called {name!r}", "rename one")

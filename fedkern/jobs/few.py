@@ -85,10 +85,11 @@ def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> boo
 
 def counted(table: Table, spec: Spec) -> int:
     """The rows of which an open job learns: those with a response; of weighted ones the effective number, (sum w)^2 / sum w^2,
-    for a row that weighs nearly all is nearly alone. (What cannot be read is a fault.)
+    for a row that weighs nearly all is nearly alone; of successes of trials likewise, by trials, so that a row is never more than
+    one. (What cannot be read is a fault.)
     """
     there = np.ones(table.n_rows, dtype=bool)
-    cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight))
+    cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight or spec.trials))
     if isinstance(cells, Text):
         words = MISSING if spec.positive is None else {""}
         there &= np.array([level.lower() not in words for level in cells.levels], dtype=bool)[cells.codes]

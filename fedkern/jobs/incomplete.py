@@ -91,7 +91,13 @@ def laid(config: JobConfig, found: Parties) -> Parties:
         table = found.test()
         return None if table is None else prepared(config, found, table, open_file=True)
 
-    return replace(found, rows=rows, header=header, test=test)
+    def server() -> Table | None:
+        table = found.server()
+        if table is None or of(config) != "drop":
+            return table
+        return incomplete.without(table, replace(found.spec_of(table.names), response=None, positive=None))  # which may be empty
+
+    return replace(found, rows=rows, header=header, test=test, server=server)
 
 
 def prepared(config: JobConfig, found: Parties, table: Table, client: str = "", *, open_file: bool = False) -> Table:
@@ -99,8 +105,16 @@ def prepared(config: JobConfig, found: Parties, table: Table, client: str = "", 
     if of(config) == "indicator":
         return incomplete.filled(table, centers(config))
     if of(config) == "drop" and (open_file or config.privacy is None):
-        return incomplete.without(table, found.spec_of(table.names), client)
+        return incomplete.without(table, found.spec_of(table.names), client, _roles(config))
     return table
+
+
+def _roles(config: JobConfig) -> set[str]:
+    """Columns without which a client's row of a vertical job is not complete, beside its covariates: the group, and the response
+    where the server has no file and a client tells it."""
+    data = config.data
+    response = None if getattr(data, "server", None) else getattr(data, "response", None)
+    return {name for name in (getattr(data, "group", None), response) if name is not None}
 
 
 def stages(config: JobConfig) -> list[Stage]:
@@ -118,14 +132,16 @@ def lines(config: JobConfig) -> list[str]:
     return [f"missing  rows that lack a cell are left out{weighs}"]
 
 
-def exchanged(at: At[Any], tables: Mapping[int, Table]) -> Record:
-    """client -> its rows and those that lack a cell, at the server's place; nothing elsewhere, or where nothing is exchanged."""
+def exchanged(at: At[Any], tables: Mapping[int, Table], complete: Mapping[int, int] | None = None) -> Record:
+    """client -> its rows and those that lack a cell, at the server's place; nothing elsewhere, or where nothing is exchanged.
+    `complete`: rows of each file that lack none, where the tables have fewer."""
     if not stages(at.config):
         return {}
     clients = {}
     for k, table in tables.items():
         lacking = table.incomplete or 0
-        clients[k] = exchange.Client(table.n_rows + (lacking if of(at.config) == "drop" else 0), lacking)
+        there = table.n_rows if complete is None else complete[k]
+        clients[k] = exchange.Client(there + (lacking if of(at.config) == "drop" else 0), lacking)
     server, _ = at.exchange(Stage.of(exchange), lambda: exchange.start(len(at.names)), clients)
     if server is None:
         return {}

@@ -111,6 +111,7 @@ def rows_spec(config: JobConfig, data: DataSection, known: Known) -> Spec:
         offset=data.offset,
         weight=data.weight,
         row_id=data.row_id,
+        trials=getattr(data, "trials", None),
         ignore=tuple(data.ignore),
         standardise=data.standardise,
         private=config.privacy is not None,

@@ -183,8 +183,9 @@ class Run(At[C]):
         for k, table in tables.items():
             with owned(k):
                 clients[k] = agreement.Client(spec, describe(table, spec, self.names[k]), name=self.names[k])
-        ended = self.exchange(Stage.of(agreement), lambda: agreement.start(spec, self.names), clients)
-        encoding = anyone(*ended).encoding
+        server, clients = self.exchange(Stage.of(agreement), lambda: agreement.start(spec, self.names), clients)
+        self.hooks.notes += () if server is None else server.notes
+        encoding = anyone(server, clients).encoding
         assert isinstance(encoding, Encoding)
         return encoding
 

@@ -20,9 +20,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..algorithms.exchanges.columns import spellings
 from ..data import table
 from ..data.cells import MISSING, Text, number
 from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix
+from ..data.far import coded
 from ..data.plain_text import SEPARATORS as KNOWN
 from ..data.plain_text import UTF16
 from ..data.table import Table
@@ -34,6 +36,8 @@ IDS = re.compile(r"(.*_)?(id|ids|pid|mrn|patient|key)")
 AREAS = ("area", "district", "county", "region", "municipality", "ward", "zip", "postcode", "fips")
 EXPOSURES = ("expected", "exposure", "population", "person_years", "pop", "offset")
 GRAPH_LEAST = 3  # columns
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:([,.' \u00a0\u202f\u2019])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
+UNIT = re.compile(r"[+-]?\d+(?:[.,]\d+)? ?([^\d\s.,:;-]\S*)")
 GAPS = "some rows lack a cell"
 
 
@@ -123,7 +127,8 @@ def job(wanted: Wanted) -> Draft:
         lines += ["", "[data.dialect]", "# what the first file seems to need", *_dialect_lines(dialect)]
     if wanted.private:
         lines += _private(method, seen, found)
-    return Draft("\n".join(lines) + "\n", (*found.open, *(_constants(seen, found) if wanted.private else ())))
+    constants = _constants(seen, found) if wanted.private else ()
+    return Draft("\n".join(lines) + "\n", (*found.open, *_slips(tables, seen), *constants))
 
 
 def policy(files: Sequence[Path]) -> str:
@@ -253,7 +258,9 @@ def _vertical(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[
     public, kept = 'standardise = "public"   # by [data.columns] below', "holdout = 0.2           # of the rows, for testing"
     lines.append(public if wanted.private else kept)
     if seen.gaps - {ids, response, *ignored}:
-        asked += [f'model.missing: {GAPS}; "indicator", with kind, center and scale of these columns in [data.columns.NAME]']
+        ways = '"indicator", with kind, center and scale of these columns in [data.columns.NAME]'
+        ways += "" if wanted.private else ', or "drop", which leaves them out at all parties (docs/how-to/files.md)'
+        asked += [f"model.missing: {GAPS}; {ways}"]
     return Part([*lines, "", "[model]", *_family(response, holder)], asked, frozenset({ids, response, *ignored}))
 
 
@@ -378,7 +385,7 @@ def _header(path: Path, dialect: Dialect) -> tuple[str, ...]:
 
 
 def _no_header(path: Path, why: str) -> str:
-    remedy = "write a header above it (names with letters), or the job file by hand"
+    remedy = "write a header above it (names with letters), or remove it if it is a title; or write the job file by hand"
     return f"init: {path.name}: the first line looks like a row, not like a header: {why}; {remedy}"
 
 
@@ -386,6 +393,14 @@ def _table(path: Path, dialect: Dialect) -> Table:
     """A file, once its first line is known to be a header."""
     names = _header(path, dialect)
     one = table.load(path, dialect=dialect)
+    if one.n_rows and len(one.broken) == one.n_rows and len({*one.broken.values()}) == 1:
+        own = next(iter(one.broken.values()))
+        if found := re.fullmatch(r"has (\d+) cells, the header (\d+)", own):
+            cells, head = found.groups()
+            raise JobError(
+                f"init: {path.name}: the number of cells in the first line is {head}, and in every line below it {cells}: is it "
+                "a title? Remove what stands above the header"
+            )
     if any(isinstance(column, Text) and name in column.levels for name, column in ((n, one.columns[n]) for n in names)):
         raise JobError(_no_header(path, "a name in it stands among the cells of its column, too"))
     if not one.n_rows:
@@ -427,9 +442,45 @@ def _numbers(one: Table, name: str) -> NDArray[np.float64]:
     return values[np.isfinite(values)]
 
 
+def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
+    """What fits a model without an error, and is perhaps not what was meant; no cell is said."""
+    for name in seen.names:
+        holding = [one for one in tables if name in one.names]
+        texts = [one.columns[name] for one in holding if isinstance(one.columns[name], Text)]
+        levels = {level for one in texts if isinstance(one, Text) for level in one.levels}
+        column = f"column {name}"
+        if what := _spoilt(levels):
+            yield f"{column}: its cells look like numbers with {what}, and are taken for text; write plain numbers into the file"
+        if seen.kinds[name] == "text" and spellings(levels):
+            yield f"{column}: levels differ in capitals or blanks alone, and are taken for different ones; write them alike"
+        if seen.kinds[name] not in ("binary", "count", "real"):
+            continue
+        values = [_numbers(one, name) for one in holding]
+        pairs = {tuple(np.unique(own).tolist()) for own in values if len(np.unique(own)) == 2}
+        if len(pairs) > 1:
+            yield f"{column}: two values in each file, and not the same two in all; code it alike"
+        if any(coded(own) for own in values):
+            yield (
+                f"{column}: a few cells have a code as programs write for a missing value (-9, 99, 999, ..), far from all "
+                "others; if it is one, give it to [data.dialect] missing"
+            )
+
+
+def _spoilt(levels: Collection[str]) -> str:
+    """What at least half of a column's different cells have beside a number; "" where it is nothing that they share."""
+    present = [level for level in levels if level.lower() not in MISSING]
+    least = max(2, -(-len(present) // 2))
+    if sum(THOUSANDS.fullmatch(level) is not None for level in present) >= least:
+        return "separators of thousands"
+    units = Counter(found.group(1) for level in present if (found := UNIT.fullmatch(level)))
+    return "a unit behind" if units and max(units.values()) >= least else ""
+
+
 def _kind(one: Table, name: str) -> str:
     column = one.columns[name]
     if isinstance(column, Text) and column.kind() == "categorical":
+        if _spoilt(column.levels):
+            return "text"
         return "names" if len(column.levels) == one.n_rows > 2 else "text"
     values = _numbers(one, name)
     if not values.size:

@@ -107,7 +107,8 @@ class Spec:
 
     `response` is None where all columns are alike (a graph's nodes). `positive` is the response's text that counts as 1 (None:
     the response is 0/1 already). `columns` holds what is public of some columns. With `missing`, a numeric cell may be empty. In
-    a private job everything that the encoding needs must be public: nothing computed from rows leaves a client.
+    a private job everything that the encoding needs must be public: nothing computed from rows leaves a client. With `trials` the
+    response is a number of successes, of as many trials as this column says.
     """
 
     response: str | None
@@ -122,6 +123,7 @@ class Spec:
     private: bool = False
     missing: bool = False
     columns: Mapping[str, Column] = field(default_factory=dict)
+    trials: str | None = None
 
     def __post_init__(self) -> None:
         if self.private and self.standardise == "exchange":
@@ -129,9 +131,10 @@ class Spec:
                 '[data] standardise = "exchange": in a private job sums of rows would leave the clients uncharged; set '
                 'standardise = "public" and give center and scale (or lower and upper) in [data.columns.<name>], or set "none"'
             )
-        roles = [name for name in (self.response, self.offset, self.weight, self.row_id) if name is not None]
+        roles = [name for name in (self.response, self.offset, self.weight, self.row_id, self.trials) if name is not None]
         if len(set(roles)) < len(roles):
-            raise JobError(f"[data] response, offset, weight and row_id must be different columns, got {roles}")
+            said = "response, offset, weight, row_id and trials" if self.trials else "response, offset, weight and row_id"
+            raise JobError(f"[data] {said} must be different columns, got {roles}")
         if self.positive is not None and FAMILIES[self.family].domain is not BINARY:
             binary = quoted(tuple(f.name for f in FAMILIES.values() if f.domain is BINARY))
             raise JobError(f"[data] positive: only family = {binary} has a positive label, not {self.family!r}; remove it")
@@ -143,7 +146,7 @@ class Spec:
     @property
     def needed(self) -> tuple[str, ...]:
         """Names of the columns that a file must have: those with a role, and declared ones unless a covariate may be missing."""
-        roles = (self.response, self.offset, self.weight, self.row_id)
+        roles = (self.response, self.offset, self.weight, self.row_id, self.trials)
         declared = () if self.missing else self.columns
         return tuple(dict.fromkeys([*(name for name in roles if name is not None), *declared]))
 
@@ -192,21 +195,21 @@ class Spec:
 
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of a file's columns that are covariates, in the file's order."""
-        others = {self.response, self.offset, self.weight, self.row_id, *self.ignore}
+        others = {self.response, self.offset, self.weight, self.row_id, self.trials, *self.ignore}
         return tuple(name for name in names if name not in others)
 
     def encoding(self, columns: tuple[Column, ...]) -> Encoding:
         """The agreed encoding with these complete columns."""
         labels = self.declared_labels or ()
-        return Encoding(
-            columns, self.response, self.family, self.positive, labels, self.offset, self.weight, self.row_id, self.intercept
-        )
+        roles = (self.offset, self.weight, self.row_id, self.intercept)
+        return Encoding(columns, self.response, self.family, self.positive, labels, *roles, trials=self.trials)
 
 
 @dataclass(frozen=True)
 class Encoding:
     """The agreed map from columns to coefficients. Every column is complete. `labels`: the response's texts; () for any.
-    `clients`: those that have a coefficient of their own, after all columns; rows of others have 0 there."""
+    `clients`: those that have a coefficient of their own, after all columns; rows of others have 0 there. `trials`: of `Spec`.
+    """
 
     columns: tuple[Column, ...]
     response: str | None
@@ -218,6 +221,7 @@ class Encoding:
     row_id: str | None = None
     intercept: bool = True
     clients: tuple[str, ...] = ()
+    trials: str | None = None
 
     def __post_init__(self) -> None:
         for column in self.columns:
@@ -273,7 +277,7 @@ class Encoding:
     @property
     def needed(self) -> tuple[str, ...]:
         """Names of the columns that a file must have."""
-        roles = (self.response, self.offset, self.weight, self.row_id)
+        roles = (self.response, self.offset, self.weight, self.row_id, self.trials)
         return tuple(column.name for column in self.columns) + tuple(name for name in roles if name is not None)
 
     def affine(self) -> NDArray[np.float64]:
@@ -307,8 +311,9 @@ class Encoding:
         for column in self.columns:
             rest = {"center": column.center, "scale": column.scale} if column.levels is None else {"levels": list(column.levels)}
             columns.append({"name": column.name} | rest)
-        clients = {"clients": list(self.clients)} if self.clients else {}
-        return plain | {"labels": list(self.labels), "columns": columns} | clients
+        more: dict[str, Any] = {"clients": list(self.clients)} if self.clients else {}
+        more |= {"trials": self.trials} if self.trials else {}
+        return plain | {"labels": list(self.labels), "columns": columns} | more
 
     def to_json(self) -> bytes:
         """Exact: `Encoding.from_json(e.to_json()) == e`."""
@@ -331,6 +336,7 @@ class Encoding:
                 for c in plain["columns"]
             )
             roles = {key: plain[key] for key in ("response", "family", "positive", "offset", "weight", "row_id", "intercept")}
+            roles |= {"trials": plain["trials"]} if "trials" in plain else {}
             if not all(isinstance(value, bool if key == "intercept" else str | None) for key, value in roles.items()):
                 raise TypeError(f"a text has another type in {roles}")
             if not all(math.isfinite(c.center) and c.scale > 0 for c in columns if c.center is not None and c.scale is not None):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +28,14 @@ class Rows:
         number that is not finite counts as nothing in private jobs
     y : (n,) response: 0 or 1, counts, or real numbers
     offset, weights : (n,) or None
+    units : where weights are numbers of equal rows (successes and failures of trials), (n,) of which row of a file each is
     """
 
     X: Vector
     y: Vector
     offset: Vector | None = None
     weights: Vector | None = None
+    units: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.X)
@@ -45,7 +47,17 @@ class Rows:
 
     def at(self, home: Home) -> Rows:
         """The same rows there; copied, if that is elsewhere."""
-        return Rows(*home.all(self.X, self.y, self.offset, self.weights))
+        return replace(Rows(*home.all(self.X, self.y, self.offset, self.weights)), units=self.units)
+
+    @property
+    def counts(self) -> Vector | None:
+        """(n,) how many equal rows each stands for; None where each is one, whatever it weighs."""
+        return None if self.units is None else self.weights
+
+    @property
+    def n_units(self) -> int:
+        """Rows of the file."""
+        return len(self) if self.units is None else len(np.unique(self.units))
 
     @property
     def finite(self) -> NDArray[np.bool_]:
@@ -95,9 +107,10 @@ def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0) -> dict[st
     p, y, record = predictive_mean(q, rows, family, scale), rows.y, FAMILIES[family]
     assert record.predictive is not None  # a record without it is refused where pvi takes the family
     density = record.predictive(y, p, lambda: q.variance_of(np.asarray(rows.X, np.float64)), scale)
-    log_likelihood = float(density.mean())
+    log_likelihood = float(np.average(density, weights=rows.counts))
     if record.domain is BINARY:
-        return {"accuracy": float(((p > 0.5) == (y > 0.5)).mean()), "log_likelihood": log_likelihood}
+        right = (p > 0.5) == (y > 0.5)
+        return {"accuracy": float(np.average(right, weights=rows.counts)), "log_likelihood": log_likelihood}
     return {"log_likelihood": log_likelihood, "rmse": float(np.sqrt(((y - p) ** 2).mean()))}
 
 
@@ -126,6 +139,8 @@ def pearson_sums(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> 
     variance that this has where the model is right (with squared weights) and, of counts, of mu^2 / V. Sums are 0 in families
     without a variance of their own.
     """
+    if rows.units is not None:
+        return _of_trials(rows, theta)
     record, counts = FAMILIES[family], FAMILIES[family].domain is COUNTS
     there = np.flatnonzero(np.ones(len(rows)) if rows.weights is None else rows.weights)
     weight = 1.0 if rows.weights is None else float(rows.weights[there].mean()) if len(there) else 0.0
@@ -144,31 +159,55 @@ def pearson_sums(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> 
     return len(there), weight, events, misfit, noisy, slope
 
 
+def _of_trials(rows: Rows, theta: Vector) -> tuple[int, float, float, float, float, float]:
+    """`pearson_sums` of rows of the file with two trials or more: of one trial the mean decides the variance. Events are of the
+    rarer kind, of successes and failures."""
+    assert rows.units is not None
+    assert rows.weights is not None
+    _, first, unit = np.unique(rows.units, return_index=True, return_inverse=True)
+    n, s = (np.bincount(unit, weights=w) for w in (rows.weights, rows.weights * rows.y))
+    several = n > 1
+    first, n, s = first[several], n[several], s[several]
+    eta = np.asarray(rows.X[first], np.float64) @ theta
+    eta = eta if rows.offset is None else eta + rows.offset[first]
+    p = np.clip(FAMILIES["bernoulli"].mean(eta), 1e-12, 1 - 1e-12)
+    variance = n * p * (1 - p)
+    misfit, noise = (s - n * p) ** 2 / variance, 2 + 1 / variance - 6 / n
+    return len(n), 1.0, float(min(s.sum(), (n - s).sum())), float(misfit.sum()), float(noise.sum()), 0.0
+
+
 def on_average(rows: Rows, family: str, scale: float = 1.0) -> float:
     """Mean log-likelihood of rows that are all foreseen by what they are on average: their rate (of counts, by exposure), or
     their mean and variance. What predicts worse than that is worse than guessing."""
     record, y = FAMILIES[family], rows.y
     assert record.predictive is not None
     exposure = np.ones(len(y)) if record.link != "log" or rows.offset is None else np.exp(rows.offset)
-    mean = exposure * y.sum() / exposure.sum()
+    mean = exposure * y.sum() / exposure.sum() if rows.counts is None else np.full(len(y), np.average(y, weights=rows.counts))
     if record.link == "log":
         mean = np.maximum(mean, 1e-10)
     spread = np.full(len(y), max(float(y.var()) - scale**2, 1e-12))
-    return float(record.predictive(y, mean, lambda: spread, scale).mean())
+    return float(np.average(record.predictive(y, mean, lambda: spread, scale), weights=rows.counts))
 
 
 def tested(q: Gaussian, rows: Rows, family: str, scale: float) -> dict[str, object]:
     """Number of test rows, `on_average` of them and, of a binary response, the bins of a calibration plot."""
-    found: dict[str, object] = {"rows": len(rows), "guess": on_average(rows, family, scale)}
+    n = len(rows) if rows.counts is None else int(rows.counts.sum())
+    found: dict[str, object] = {"rows": n, "guess": on_average(rows, family, scale)}
     if FAMILIES[family].domain is BINARY:
-        found["reliability"] = reliability(predictive_mean(q, rows, family, scale), rows.y)
+        found["reliability"] = reliability(predictive_mean(q, rows, family, scale), rows.y, counts=rows.counts)
     return found
 
 
-def reliability(p: Vector, y: Vector, bins: int = 10) -> list[dict[str, float]]:
-    """Predicted probabilities (n,) in tenths: rows, mean probability and observed frequency of each bin that has some."""
+def reliability(p: Vector, y: Vector, bins: int = 10, counts: Vector | None = None) -> list[dict[str, float]]:
+    """Predicted probabilities (n,) in tenths: rows, mean probability and observed frequency of each bin that has some. `counts`:
+    how many equal rows each stands for."""
     which = np.minimum((p * bins).astype(int), bins - 1)
+    n = np.ones(len(p)) if counts is None else counts
     return [
-        {"rows": int(here.sum()), "probability": float(p[here].mean()), "frequency": float(y[here].mean())}
+        {
+            "rows": int(n[here].sum()),
+            "probability": float(np.average(p[here], weights=None if counts is None else n[here])),
+            "frequency": float(np.average(y[here], weights=None if counts is None else n[here])),
+        }
         for here in (which == b for b in np.unique(which))
     ]

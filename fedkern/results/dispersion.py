@@ -46,6 +46,11 @@ class Dispersion:
         return FAMILIES[self.family].domain is COUNTS
 
     @property
+    def counted(self) -> str:
+        """What is counted."""
+        return "successes" if self.family == "binomial" else "counts"
+
+    @property
     def few(self) -> bool:
         """Whether there are too few events to tell."""
         return self.counts and self.events < FEW
@@ -67,6 +72,8 @@ class Dispersion:
         number = f"{self.ratio:.3g} ± {self.error:.2g} times"
         if not self.counts:
             return f"the residuals' variance is {number} that of the model"
+        if self.family == "binomial":
+            return f"successes vary {number} as much as a binomial model says"
         return f"counts vary {number} as much as a {self.family} model says"
 
     @property
@@ -81,8 +88,10 @@ class Dispersion:
         """What is said first where it is off; `first`: what is to be set before, if anything."""
         by = math.sqrt(max(self.ratio, 1e-12))
         said = f"intervals are about {by:.2g} times too narrow" if by > 1 else f"intervals are about {1 / by:.2g} times too wide"
-        if first and self.ratio > 1:
+        if first and self.ratio > 1 and self.remedy:
             return f"{self.words}: {said}; sites differ (a note says how): set {first}, and where it is still so {self.remedy}"
+        if self.family == "binomial":
+            return f"{self.words}: {said}; trials of a row are alike, and no family here has that: widen intervals by this factor"
         return f"{self.words}: {said}; " + (f"set {self.remedy}" if self.remedy else "no family here varies less than Poisson's")
 
 
@@ -116,8 +125,8 @@ def notes(own: Verdict, found: Dispersion | None) -> Iterator[str]:
         return
     if found.few:
         yield (
-            f"{found.events:g} events are too few (below {FEW}) to tell whether counts vary more than a {found.family} model "
-            "says; where they do, intervals are too narrow"
+            f"{found.events:g} events are too few (below {FEW}) to tell whether {found.counted} vary more than a {found.family} "
+            "model says; where they do, intervals are too narrow"
         )
     if found.off and own.converged is False:
         yield found.wrong()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ class Prediction:
     quantiles : name ("q025", ..) -> (n,) of the response's mean given the row, over the posterior; not of a single new response
     linear_mean, linear_sd : (n,) of the linear predictor
     scores : as the server's test metrics, where the rows have the response; else empty
+    ids : name of the column of the rows' ids -> these, where rows of several parties were joined by them
     """
 
     mean: Vector
@@ -31,13 +32,15 @@ class Prediction:
     linear_mean: Vector
     linear_sd: Vector
     scores: Mapping[str, float] = field(default_factory=dict)
+    ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
-    def columns(self) -> dict[str, Vector]:
-        """Name -> (n,)."""
-        return {"mean": self.mean, **self.quantiles, "linear_mean": self.linear_mean, "linear_sd": self.linear_sd}
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """Name -> n of them."""
+        numbers = {"mean": self.mean, **self.quantiles, "linear_mean": self.linear_mean, "linear_sd": self.linear_sd}
+        return {**self.ids, **{name: column.tolist() for name, column in numbers.items()}}
 
     def table(self) -> Any:
         """A pandas DataFrame, or rows where pandas is not installed."""
-        names, values = list(self.columns), [column.tolist() for column in self.columns.values()]
-        return table.framed([dict(zip(names, row)) for row in zip(*values)])
+        columns = self.columns
+        return table.framed([dict(zip(columns, row)) for row in zip(*columns.values())])

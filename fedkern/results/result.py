@@ -118,12 +118,14 @@ class Result:
         Parameters
         ----------
         rows : path of a file as the clients have theirs (csv, parquet, npz), a data frame (pandas, polars, pyarrow), or arrays
-            (X, y) or X, whose columns are x1, x2, ...
+            (X, y) or X, whose columns are x1, x2, ... Of a vertical run a table with the columns of all clients, or a mapping of
+            clients' names (and "server") to their tables, joined by id, or to files with their parts (`fedkern predict --client`)
 
         Returns
         -------
         a pandas DataFrame (a list of dictionaries where pandas is not installed) with a row for each: `mean`, the predictive mean
-        of the response; quantiles of its mean over the posterior; `linear_mean` and `linear_sd` of the linear predictor
+        of the response; quantiles of its mean over the posterior; `linear_mean` and `linear_sd` of the linear predictor; first
+        the ids, where a vertical run's rows have them
 
         Raises
         ------

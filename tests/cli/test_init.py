@@ -197,6 +197,57 @@ def test_check_accepts_drafts_of_odd_files(name: str, file: str, tmp_path: Path,
     assert said.get(name, "") in out.read_text()
 
 
+def rows(*columns: Any) -> str:
+    return "".join(",".join(map(str, cells)) + "\n" for cells in zip(*columns))
+
+
+AGES, LABELS = [20.5 + k for k in range(30)], [k % 2 for k in range(30)]
+SLIPS = {
+    "thousands": (
+        "cost",
+        [f'"{k},{100 + 7 * k}.5"' for k in range(1, 31)],
+        "cells look like numbers with separators of thousands",
+    ),
+    "blanks": ("cost", [f"{k} {100 + 7 * k}" for k in range(1, 31)], "cells look like numbers with separators of thousands"),
+    "unit": ("sbp", [f"{110 + k} mmHg" for k in range(30)], "cells look like numbers with a unit behind"),
+    "capitals": ("sex", ["fFmM"[k % 4] for k in range(30)], "levels differ in capitals or blanks alone"),
+    "code": ("bmi", [25.5 + k / 10 if k > 1 else -9 for k in range(30)], "a few cells have a code"),
+    "rooms": ("room", [f"{k}{'abcdefghij'[k % 10]}" for k in range(30)], ""),
+    "numbers": ("bmi", [25.5 + k / 10 for k in range(30)], ""),
+}
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_slips_of_the_pen_are_listed_without_a_cell(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    column, cells, said = SLIPS[name]
+    (tmp_path / "a.csv").write_text(f"age,{column},y\n" + rows(AGES, cells, LABELS))
+    assert main(["init", str(tmp_path / "a.csv"), "--out", str(tmp_path / "job.toml")]) == 0
+    told = capsys.readouterr().out
+    assert (f"column {column}: " in told) == bool(said)
+    assert said in told
+    assert "mmHg" not in told + (tmp_path / "job.toml").read_text()
+    ignored = tomllib.loads((tmp_path / "job.toml").read_text())["data"].get("ignore", [])
+    assert ignored == (["room"] if name == "rooms" else []), "what names its rows, and no numbers that are written otherwise"
+
+
+def test_files_that_code_a_column_otherwise_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for site, first in (("a", 0), ("b", 1)):
+        (tmp_path / f"{site}.csv").write_text("age,smoker,y\n" + rows(AGES, [first + k % 2 for k in range(30)], LABELS))
+    files = [str(tmp_path / f"{site}.csv") for site in "ab"]
+    assert main(["init", *files, "--out", str(tmp_path / "job.toml")]) == 0
+    assert "column smoker: two values in each file, and not the same two in all; code it alike" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("title", ["Secret ward", "Secret ward,,", "Secret ward,2024"])
+def test_a_title_above_the_header_is_said(title: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_text(f"{title}\nage,sex,y\n" + rows(AGES, ["f", "m"] * 15, LABELS))
+    assert main(["init", str(tmp_path / "a.csv"), "--out", str(tmp_path / "job.toml")]) == 2
+    said = capsys.readouterr().err
+    assert "title" in said
+    assert "remove" in said.lower()
+    assert "Secret" not in said
+
+
 def test_a_column_without_a_cell_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("age,z,y\n" + "\n".join(f"{k}.5,,{k % 2}" for k in range(30)) + "\n")
     assert main(["init", str(tmp_path / "a.csv"), "--out", str(tmp_path / "job.toml")]) == 0

@@ -13,6 +13,8 @@ from fedkern.data.design import Spec, encode
 from fedkern.data.simulate import federations as synthetic
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError
+from fedkern.methods import load as job_of
+from fedkern.methods.vertical.keys import Config
 from fedkern.models.encoding import Column
 
 NEGATIVE_LOGLIK = {
@@ -204,8 +206,11 @@ def test_faults(tmp_path):
 
 def test_the_vertical_job_runs_from_its_files(tmp_path):
     path = simulate("vertical", tmp_path, Settings(clients=2, rows=60, columns=2))
-    path.write_text(path.read_text().replace("rounds = 5000", "rounds = 20"))
-    done = run(path, out=tmp_path / "out")
+    config = job_of(path)[0]
+    assert isinstance(config, Config)
+    assert config.model.rho is None, "it is worked out, as in a job that gives none"
+    assert config.algorithm.until is not None
+    done = run(path, out=tmp_path / "out", job={"rounds": 20})
     assert done.summary["encoding"] == {"id": "id", "response": "y", "rows": 48, "test_rows": 12}
     assert "intercept" in done.summary["parameters"]
 

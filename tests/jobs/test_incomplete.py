@@ -165,10 +165,64 @@ def test_indicators_of_a_vertical_job(tmp_path: Path) -> None:
         fedkern.run(vertical(tmp_path / "error", {2: "x"}, "error"))
 
 
+def test_a_vertical_job_leaves_out_at_all_parties_what_lacks_a_cell_at_one(tmp_path: Path) -> None:
+    """As if nobody had ever had these rows; of rows without a response too, which are predicted."""
+    lack = {2: "x", 7: "z", 11: "x", 20: "z"}
+    odd = vertical(tmp_path / "odd", lack, "drop", model={"missing": "drop", "kind": "multilevel", "rho": 0.5})
+    plain = vertical(tmp_path / "plain", {}, "error", model={"kind": "multilevel", "rho": 0.5})
+    gone = [*lack, 30, 31, 32]  # without a group, an offset, and at the server alone
+    for folder, empty in (("odd", True), ("plain", False)):
+        for name in ("a", "b", "server"):
+            path = tmp_path / folder / f"{name}.csv"
+            lines = path.read_text().splitlines()
+            said = [f"{lines[0]},{'o' if name == 'server' else 'ward'}"]
+            for k, line in enumerate(lines[1:]):
+                more = f"{k % 3 / 10}" if name == "server" else "uv"[k % 2]
+                if empty and (k, name) in ((30, "a"), (31, "server")):
+                    more = ""
+                if name == "server" and k in (2, 5):  # no response: the row is predicted
+                    line = line.rpartition(",")[0] + ","
+                if (empty and not (k == 32 and name == "server")) or (not empty and k not in gone):
+                    said.append(f"{line},{more}")
+            path.write_text("\n".join(said) + "\n")
+    for one in (odd, plain):
+        one["data"] |= {"group": "ward", "offset": "o", "holdout": 0.2}
+    found, wanted = fedkern.run(odd, out=tmp_path / "run"), fedkern.run(plain, out=tmp_path / "plain-run")
+    assert found.digest == wanted.digest
+    assert (tmp_path / "run" / "predictions.csv").read_text() == (tmp_path / "plain-run" / "predictions.csv").read_text()
+    assert found.summary["incomplete"] == {"a": {"rows": 40, "incomplete": 3}, "b": {"rows": 40, "incomplete": 2}}
+    assert "33 rows are complete at all parties; all others are left out" in found.summary["notes"]
+    own = json.loads((tmp_path / "run" / "client-a" / "rows.json").read_text())["notes"]
+    assert "3 rows lack a cell: left out" in own
+    assert "4 more rows are left out: another party lacks a cell of them, or the whole row" in own
+    said = "\n".join(fedkern.check(odd))
+    assert "an incomplete row looks like an absent one" in said
+    assert "rows     26 train, 7 are predicted" in said
+
+
+def test_the_response_of_a_client_that_tells_it_is_a_cell_like_others(tmp_path: Path) -> None:
+    made = vertical(tmp_path, {4: "y", 9: "z"}, "drop")
+    made["data"].pop("server")
+    a, server = ((tmp_path / f"{name}.csv").read_text().splitlines() for name in ("a", "server"))
+    (tmp_path / "a.csv").write_text("\n".join(f"{one},{y.rpartition(',')[2]}" for one, y in zip(a, server)) + "\n")
+    assert fedkern.run(made).summary["encoding"]["rows"] == 38
+
+
+def test_what_is_left_of_a_vertical_job_must_be_enough(tmp_path: Path) -> None:
+    made = vertical(tmp_path, dict.fromkeys(range(12), "x") | dict.fromkeys(range(20, 32), "z"), "drop")
+    for act in (fedkern.run, fedkern.check):
+        with pytest.raises(JobError, match=r"fewer rows are complete at all parties than data\.least_rows") as caught:
+            act(made)
+        assert "16" not in str(caught.value)
+
+
 def test_what_cannot_be(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", rows(1))
-    with pytest.raises(JobError, match=r'"drop" is not for method = "vertical".*take "indicator", or remove these rows'):
-        fedkern.run(vertical(tmp_path, {}, "drop"))
+    private = {"privacy": {"epsilon": 3.0, "delta": 1e-5}}
+    with pytest.raises(JobError, match=r'"drop" is not for a private job with method = "vertical"'):
+        fedkern.run(vertical(tmp_path, {}, "drop", **private))
+    with pytest.raises(JobError, match=r'"drop" is not for algorithm.response = "shared"'):
+        fedkern.run(vertical(tmp_path, {}, "drop", algorithm={"response": "shared"}))
     with pytest.raises(JobError, match=r"it declares none: give \[data.columns.NAME\]"):
         fedkern.run(job([path], "indicator"))
     with pytest.raises(JobError, match=r"data.columns.x.center is missing"):

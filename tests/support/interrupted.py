@@ -88,7 +88,7 @@ def job(folder: Path, kind: str) -> Path:
             path.write_text(text.replace("chains = 4", "chains = 2\nburn_in = 20"))
         case "vertical" | "vertical-private":
             simulate("vertical", folder, SIZE)
-            text = few.lowered(path.read_text()).replace("rounds = 5000", "rounds = 30")
+            text = few.lowered(path.read_text()).replace("\n[data]", "rounds = 30\n\n[data]", 1)
             if kind == "vertical-private":
                 for line in (few.LINE, "holdout = 0.2\n", 'auxiliary = "amortised"\n'):
                     text = text.replace(line, "")

@@ -14,6 +14,9 @@ What leaves a client, as JSON in pieces of a fixed size (`pieces`), and always i
 A file that has not the columns of the others has told nothing of its rows when that is found. Columns are matched by name: those
 of the job stand in the order that most clients have.
 
+Of what comes so the server sees two slips that nothing else shows, and notes them: levels that differ in capitals or blanks
+alone, and a column that is coded 0 and 1 at one client and 1 and 2 at another.
+
 The server collects answers and computes from them in client order, so that the order of arrival can't change a bit. A client
 takes what is agreed only if its own job file and its own columns can lead to it.
 """
@@ -23,7 +26,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
@@ -42,6 +45,9 @@ from . import lacking
 DIMS = {"schema": pieces.PIECE}
 
 COLUMNS, ROWS, DEVIATIONS, DONE = 0, 1, 2, 3  # the legs
+LARGEST_CODE = 10  # of a column with two neighbouring whole numbers
+SHOWN = 4  # clients, or levels, in a note
+NOISE = 1e-9  # what rounding leaves of such a column's variance
 
 NAMES = Tells("names, levels and labels of its columns", private="names of its columns")  # where standardise is not "exchange"
 SUMS = NAMES._replace(
@@ -87,13 +93,15 @@ TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, devia
 
 @dataclass(frozen=True)
 class Summary:
-    """What a client may tell of its table, and `numeric` (n, p): the rows of its numeric columns, no field of a message."""
+    """What a client may tell of its table, and `numeric` (n, p): the rows of its numeric columns, no field of a message; nor is
+    `counts` (n,), how many trials a row has where the response is a number of successes: sums are those of so many rows."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
     numeric: NDArray[Any] | None = None
+    counts: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,8 @@ class Client:
 @dataclass(frozen=True)
 class Server:
     """The server's side: `replies[k]` is client k's answer of this leg, `pieces[k]` what there is of an unfinished one,
-    `order[k]` the places of the agreed numeric columns among its own, where it has another order."""
+    `order[k]` the places of the agreed numeric columns among its own, where it has another order; `sizes[k]` its number of rows;
+    `notes` for the reader of the result."""
 
     spec: Spec
     clients: tuple[str, ...]
@@ -123,6 +132,8 @@ class Server:
     rows: int = 0
     means: tuple[float, ...] = ()
     encoding: Encoding | None = None
+    sizes: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def start(spec: Spec, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
@@ -169,7 +180,9 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return state, []
     if state.leg == COLUMNS:
         return _columns_known(state)
-    return _rows_known(state) if state.leg == ROWS else _agree(state, _deviations_known(state))
+    if state.leg == ROWS:
+        return _rows_known(state)
+    return _agree(replace(state, notes=(*state.notes, *_coded_apart(state))), _deviations_known(state))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -192,7 +205,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         except ValueError as fault:
             raise RemoteFault(f"server: Agreed.text: {fault}") from fault
         _compare(state.spec, state.summary, encoding)
-        return replace(state, encoding=encoding, summary=replace(state.summary, numeric=None)), []
+        return replace(state, encoding=encoding, summary=replace(state.summary, numeric=None, counts=None)), []
     summary = state.summary
     wanted = _wanted(state.spec, summary.names, summary.kinds)
     if event.round == COLUMNS:
@@ -213,7 +226,7 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
         if came != wanted:
             raise RemoteFault(f"server: Agreed.{what} is {came!r}, this client's job file says {wanted!r}")
 
-    for name in ("response", "family", "positive", "offset", "weight", "row_id", "intercept"):
+    for name in ("response", "family", "positive", "offset", "weight", "row_id", "intercept", "trials"):
         same(name, getattr(agreed, name), getattr(spec, name))
     own = sorted(zip(summary.names, summary.kinds))
     lacks = spec.missing and lacking.agrees(summary.names, summary.kinds, agreed)
@@ -275,7 +288,8 @@ def _description(state: Client, wanted: set[str]) -> dict[str, Any]:
         if summary.numeric is None:
             raise ValueError("agreement: a client that exchanges statistics needs its numeric columns")
         sums, _ = _moments(summary, np.zeros(summary.numeric.shape[1]))
-        out |= {"rows": len(summary.numeric), "sums": _finite(state, sums)}
+        n = len(summary.numeric) if summary.counts is None else int(summary.counts.sum())
+        out |= {"rows": n, "sums": _finite(state, sums)}
     return out
 
 
@@ -296,6 +310,11 @@ def _moments(summary: Summary, center: NDArray[np.float64], block: int = 4096) -
     with np.errstate(over="ignore", invalid="ignore"):
         for begin in range(0, len(x), block):
             part = x[begin : begin + block] - center
+            if summary.counts is not None:
+                own = summary.counts[begin : begin + block]
+                sums += own @ part
+                squares += np.einsum("i,ij,ij->j", own, part, part)
+                continue
             sums += part.sum(axis=0)
             squares += np.einsum("ij,ij->j", part, part)
     return sums, squares
@@ -332,14 +351,62 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     """Joins levels and labels, and asks for deviations if constants are to be exchanged."""
     replies = in_order(state.replies)
     columns = tuple(_joined(state, column, replies) for column in state.columns)
-    state = replace(state, columns=columns, labels=_labels(state, replies))
+    state = replace(state, columns=columns, labels=_labels(state, replies), notes=tuple(_alike(state, columns)))
     if not any(column.center is None for column in columns if column.kind == "numeric"):
         return _agree(state, columns)
     rows = sum(reply["rows"] for reply in replies)
     means = tuple(math.fsum(sums) / rows for sums in zip(*(reply["sums"] for reply in replies)))
-    state = replace(state, leg=DEVIATIONS, rows=rows, means=means, replies=PersistentMap())
+    sizes = tuple(reply["rows"] for reply in replies)
+    state = replace(state, leg=DEVIATIONS, rows=rows, means=means, sizes=sizes, replies=PersistentMap())
     own = {k: {"means": [means[j] for j in np.argsort(places)]} for k, places in state.order.items()}
     return _to_all(state, AskSchema, DEVIATIONS, {"means": means}, own)
+
+
+def _alike(state: Server, columns: Sequence[Column]) -> Iterator[str]:
+    """Notes on levels of which clients have told several spellings."""
+    for column in columns:
+        if column.levels is None or state.spec.complete(column.name):
+            continue
+        for same in spellings(column.levels):
+            yield (
+                f"column {column.name!r}: the levels {', '.join(map(repr, same[:SHOWN]))} differ in capitals or blanks alone, "
+                "and are taken for different ones: write them alike in the files"
+            )
+
+
+def spellings(levels: Iterable[str]) -> list[list[str]]:
+    """Levels that are one but for capitals and blanks."""
+    found: dict[str, list[str]] = {}
+    for level in levels:
+        found.setdefault("".join(level.casefold().split()), []).append(level)
+    return [same for same in found.values() if len(same) > 1]
+
+
+def _coded_apart(state: Server) -> Iterator[str]:
+    """Notes on columns of two neighbouring whole numbers that are not the same two at all clients. Of whole numbers with a mean m
+    between a and a + 1 these two alone have the variance (m - a) (a + 1 - m), and others a larger one."""
+    replies = in_order(state.replies)
+    names = [column.name for column in state.columns if column.kind == "numeric"]
+    for j, name in enumerate(names):
+        found: dict[int, list[str]] = {}
+        for client, n, reply in zip(state.clients, state.sizes, replies):
+            shift = reply["sums"][j] / n if n else 0.0
+            mean, variance = state.means[j] + shift, reply["squares"][j] / n - shift**2 if n else 0.0
+            if variance <= NOISE or abs(mean) > LARGEST_CODE:
+                continue
+            low = math.floor(mean)
+            if abs(variance - (mean - low) * (low + 1 - mean)) <= NOISE:
+                found.setdefault(low, []).append(client)
+        if len(found) > 1:
+            said = [f"{low} and {low + 1} at {_some(clients)}" for low, clients in sorted(found.items())]
+            yield (
+                f"column {name!r} has two values, and not the same two at all clients: {'; '.join(said)}; code it alike in the "
+                "files, for the model takes what is written"
+            )
+
+
+def _some(clients: Sequence[str]) -> str:
+    return ", ".join(clients[:SHOWN]) + (f" and {len(clients) - SHOWN} more" if len(clients) > SHOWN else "")
 
 
 def _places(numeric: Sequence[str], reply: Mapping[str, Any]) -> tuple[int, ...]:

@@ -2,7 +2,9 @@
 
 A digest is BLAKE2b-128 of the id's text under a key from the job's seed: it keeps ids out of casual sight, not from somebody who
 can guess them and knows the job file. All parties must have the same set of ids; each puts its rows in the order of the digests,
-so files may be in any order. When they differ, every client is told which of its OWN digests others lack, and names these ids.
+so files may be in any order. When they differ, every client is told which of its OWN digests others lack, and names these ids;
+or, where the job leaves out rows that lack a cell (`common`), all go on with the rows that everybody has. A party leaves out its
+own such rows before it tells any digest: an incomplete row looks like an absent one, and clients do not learn at which party.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class Ids(Message, kind=61, tells=Tells(DIGESTS, "which of all ids that are gues
 
 @dataclass(frozen=True)
 class Aligned(Message, kind=62):
-    """Server to client: the rows agree, and which of them have no response; or which of this client's digests others lack."""
+    """Server to client: which of the rows have no response; and which of this client's digests others lack."""
 
     round: int
     part: int
@@ -101,7 +103,8 @@ def order(
 @dataclass(frozen=True)
 class Client:
     """A client's side: `ids` in the order of their digests; `response`: whether it has that column; `labels`: a digest of the
-    response, where all clients use it; `counted`: whether others may read how many of its rows they lack."""
+    response, where all clients use it; `counted`: whether others may read how many of its rows they lack; `common`: whether rows
+    that others lack are left out. In the end `kept` are the numbers of those that stay."""
 
     name: str
     ids: tuple[str, ...]
@@ -109,8 +112,10 @@ class Client:
     response: bool = False
     labels: str = ""
     counted: bool = True
+    common: bool = False
     pieces: tuple[bytes, ...] = ()
     aligned: bool = False
+    kept: tuple[int, ...] = ()
     holder: int | None = None  # the client that tells the server the response, if one has to
     new: tuple[int, ...] = ()  # rows whose response is not known: they are predicted
 
@@ -118,7 +123,7 @@ class Client:
 @dataclass(frozen=True)
 class Server:
     """The server's side. `own`: the ids of its own file in the agreed order, or None where it has no file; `new`: rows of it
-    whose response is empty."""
+    whose response is empty, in the end of those that all have; `common`: see `Client`, and `kept` of its own rows."""
 
     names: tuple[str, ...]
     seed: int
@@ -126,10 +131,12 @@ class Server:
     new: tuple[int, ...] = ()
     labels: str = ""
     counted: bool = True
+    common: bool = False
     replies: PersistentMap[int, Mapping[str, Any]] = field(default_factory=PersistentMap)
     pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap)
     told: bool = False
     n_rows: int = 0
+    kept: tuple[int, ...] = ()
 
     @property
     def holders(self) -> list[int]:
@@ -145,9 +152,10 @@ def start(
     labels: str = "",
     *,
     counted: bool = True,
+    common: bool = False,
 ) -> tuple[Server, ServerEffects]:
     """Asks everybody."""
-    return Server(names, seed, own, new, labels, counted), [(k, AskIds(0)) for k in range(len(names))]
+    return Server(names, seed, own, new, labels, counted, common), [(k, AskIds(0)) for k in range(len(names))]
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -161,11 +169,12 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if answer is None:
         return replace(state, pieces=have), []
     _checked(state, answer)
-    if answer["alone"]:
-        alone = set(_split(answer["alone"]))
-        mine = [text for text, digest in zip(state.ids, digests(state.ids, state.seed)) if digest in alone]
+    alone, own = set(_split(answer["alone"])), digests(state.ids, state.seed)
+    if alone and not state.common:
+        mine = [text for text, digest in zip(state.ids, own) if digest in alone]
         raise _alone(f"client {state.name!r}", mine, len(state.ids), answer["without"], state.counted)
-    return replace(state, pieces=(), aligned=True, holder=answer["holder"], new=tuple(answer["new"])), []
+    kept = tuple(row for row, digest in enumerate(own) if digest not in alone)
+    return replace(state, pieces=(), aligned=True, kept=kept, holder=answer["holder"], new=tuple(answer["new"])), []
 
 
 def _checked(state: Client, answer: Mapping[str, Any]) -> None:
@@ -180,7 +189,8 @@ def _checked(state: Client, answer: Mapping[str, Any]) -> None:
     if holder is not None and (not isinstance(holder, int) or isinstance(holder, bool) or holder < 0):
         raise RemoteFault("server: Aligned.holder must be the number of a client, or nothing")
     numbers = isinstance(new, list) and all(isinstance(row, int) and not isinstance(row, bool) for row in new)
-    if not numbers or not all(a < b for a, b in itertools.pairwise([-1, *new, len(state.ids)])):
+    n_rows = len(state.ids) - len(set(_split(alone)))
+    if not numbers or not all(a < b for a, b in itertools.pairwise([-1, *new, n_rows])):
         raise RemoteFault("server: Aligned.new must be numbers of rows, each once and in order")
 
 
@@ -218,11 +228,17 @@ def _compared(state: Server) -> tuple[Server, ServerEffects]:
     common = frozenset.intersection(*sets.values())
     holder = state.holders[0] if state.holders else None
     effects: ServerEffects = []
+    kept = tuple(row for row, digest in enumerate(digests(state.own or (), state.seed)) if digest in common)
+    place = {row: k for k, row in enumerate(kept)}
+    new = tuple(place[row] for row in state.new if row in place) if state.common else state.new
     for k, name in enumerate(state.names):
         alone = sorted(sets[name] - common)
         without = [repr(other) if other != "the server" else other for other in sets if sets[name] - sets[other]]
-        content = {"alone": "".join(alone), "without": _some(without), "holder": holder, "new": list(state.new)}
+        said = "" if state.common else _some(without)
+        content = {"alone": "".join(alone), "without": said, "holder": holder, "new": list(new)}
         effects += [(k, Aligned(0, *piece)) for piece in pieces.cut(content)]
+    if state.common:
+        return replace(state, told=True, n_rows=len(common), kept=kept, new=new), effects
     if state.own is not None and sets["the server"] - common:
         found = dict(zip(digests(state.own, state.seed), state.own))
         mine = [found[digest] for digest in sorted(sets["the server"] - common)]
@@ -230,7 +246,7 @@ def _compared(state: Server) -> tuple[Server, ServerEffects]:
         raise _alone("the server's file", mine, len(state.own), _some(without), state.counted)
     if not any(sets[name] - common for name in state.names):
         _same_response(state)
-    return replace(state, told=True, n_rows=len(common)), effects
+    return replace(state, told=True, n_rows=len(common), kept=kept), effects
 
 
 def _same_response(state: Server) -> None:

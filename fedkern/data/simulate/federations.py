@@ -353,7 +353,7 @@ def _sparse_job(settings: Settings, kind: str, *data: str) -> str:
 
 
 def _vertical_job(settings: Settings) -> str:
-    lines = ["[job]", 'method = "vertical"', f"seed = {settings.seed}", "rounds = 5000", ""]
+    lines = ["[job]", 'method = "vertical"', f"seed = {settings.seed}", ""]
     lines += [
         "[data]",
         'clients = ["clients/*.csv"]',
@@ -363,7 +363,7 @@ def _vertical_job(settings: Settings) -> str:
         "holdout = 0.2",
         "",
     ]
-    lines += ["[model]", 'kind = "linear"', 'augmentation = "augmented"', 'family = "bernoulli"', "rho = 0.5", ""]
+    lines += ["[model]", 'kind = "linear"', 'augmentation = "augmented"', 'family = "bernoulli"', ""]
     lines += ["[algorithm]", 'auxiliary = "amortised"']
     return "\n".join(lines) + "\n"
 

@@ -79,6 +79,7 @@ def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
     if model.privacy is not None:
         return False
     counting = len(rows) if rows.weights is None else int((rows.weights != 0).sum())
+    counting = counting if rows.units is None else rows.n_units  # a row of trials is two here, with the same columns
     return model.covariance == "full" or few.may_tell_curvature(run.config, counting, model.encoding.size)
 
 

@@ -45,8 +45,9 @@ class Found:
 
 
 def asks(config: Config) -> bool:
-    """Whether clients are asked: in open jobs whose responses have a variance of their own, or whose rows have weights."""
-    return config.privacy is None and (FAMILIES[config.model.family].moments is not None or config.data.weight is not None)
+    """Whether clients are asked: in open jobs whose responses have a variance of their own, or rows weights or trials."""
+    judged = FAMILIES[config.model.family].moments is not None or config.data.trials is not None
+    return config.privacy is None and (judged or config.data.weight is not None)
 
 
 def stages(model: Model) -> list[Stage]:
@@ -68,11 +69,12 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
     named = {run.names[k]: told.replies[k] for k in sorted(told.replies)}
     notes += dispersion.weighty(named, run.config.data.weight)
     weight = sum(one.rows * one.weight for one in named.values()) / max(sum(one.rows for one in named.values()), 1)
-    if FAMILIES[run.config.model.family].moments is None:
+    family = run.config.model.family if run.config.data.trials is None else "binomial"
+    if FAMILIES[family].moments is None and run.config.data.trials is None:
         return Found(None, tuple(notes), weight)
     P = model.prior.P
     used = float(np.clip(1 - (P if P.ndim == 1 else np.diag(P)) * q.sd**2, 0, 1).sum())
-    return Found(dispersion.pooled(run.config.model.family, scale_of(model), in_order(told.replies), used), tuple(notes), weight)
+    return Found(dispersion.pooled(family, scale_of(model), in_order(told.replies), used), tuple(notes), weight)
 
 
 def scale_of(model: Model) -> float:

@@ -58,6 +58,7 @@ class ColumnSection(keys.ColumnSection):
 
 
 class DataSection(keys.DataSection):
+    trials: str | None = key(None, help="bernoulli: the response is a number of successes, of so many trials as this column says")
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")  # type: ignore[assignment]
 
 
@@ -398,7 +399,30 @@ def _data(config: Config) -> Iterator[str]:
     if data.builtin and data.test is not None:
         yield "data.test is for data.clients; of built-in data the server keeps the share data.split.test"
     yield from faults_of_names(data.names, "data.names")
-    yield from incomplete.conflicts(config, {data.response, data.offset, data.weight, data.row_id, *data.ignore})
+    yield from _trials(config)
+    yield from incomplete.conflicts(config, {data.response, data.offset, data.weight, data.row_id, data.trials, *data.ignore})
+
+
+def _trials(config: Config) -> Iterator[str]:
+    """Where a response cannot be successes of trials."""
+    data, what = config.data, f'data.trials = "{config.data.trials}"'
+    if data.trials is None:
+        return
+    if config.model.family != "bernoulli":
+        yield f'{what}: successes of trials are of model.family = "bernoulli", not "{config.model.family}"; remove one of them'
+    if data.builtin:
+        yield f"{what} is for data.clients; built-in data have 0/1 responses"
+    if data.positive is not None:
+        yield f"{what} says that the response is a number of successes, and data.positive that it is a label; remove one of them"
+    if data.weight is not None:
+        yield f"{what} and data.weight both say how often a row counts; give one of them"
+    if config.output.loo:
+        yield "output.loo leaves out one row at a time, and a row of trials is many; remove it, or give each trial its own row"
+    if config.privacy is not None:
+        yield (
+            f"{what} has no private form: noise that hides a row of a file would have to hide all of its trials; give each trial "
+            "its own row, where a person is one trial"
+        )
 
 
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:

@@ -198,7 +198,8 @@ class Model:
             rate = 1.0 if self.by_client else min(self.plan(name).mechanism.rate for name in self.names)
         elif rate < 1:
             beside["rng.uniform"] = "which rows are in a batch"
-        columns = self.encoding.size + 1 + (self.config.data.offset is not None) + (self.config.data.weight is not None)
+        data = self.config.data
+        columns = self.encoding.size + 1 + (data.offset is not None) + (data.weight is not None or data.trials is not None)
         few = [f"pays from batches of {FEWEST:,} rows: clients that have {FEWEST / rate:,.0f} or more"] if rate < 1 else []
         return Load(kernels, beside, 0.0, 8.0 * columns, few)
 

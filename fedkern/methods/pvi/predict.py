@@ -38,9 +38,10 @@ def predicted(result: Result, rows: Any) -> Prediction:
         )
     encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
     read = _read(result, encoding, rows)
-    known = encoding.response in read.names
-    if not known:
-        encoding = replace(encoding, response=None, positive=None, labels=())
+    whole, trials = replace(encoding, row_id=None), encoding.trials
+    known = encoding.response in read.names and (trials is None or trials in read.names)
+    if not known or trials is not None:  # a row of trials has one mean, and successes and failures to be scored
+        encoding = replace(encoding, response=None, positive=None, labels=(), trials=None)
     if not known or encoding.weight not in read.names:  # a mean needs none, and scores are then those of rows that count alike
         encoding = replace(encoding, weight=None)
     design = encode(read, replace(encoding, row_id=None))
@@ -48,10 +49,13 @@ def predicted(result: Result, rows: Any) -> Prediction:
     own, family, scale = Rows(design.X, design.y, design.offset, design.weights), str(model["family"]), float(scale)
     mean, sd = np.asarray(design.X @ q.mean), np.sqrt(q.variance_of(np.asarray(design.X, np.float64)))
     mean = mean if design.offset is None else mean + design.offset
-    of = FAMILIES[family].mean
+    of, predicted_mean = FAMILIES[family].mean, predictive_mean(q, own, family, scale)
     quantiles = {name: np.asarray(of(mean + float(ndtri(p)) * sd), np.float64) for name, p in ENDS.items()}
+    if known and trials is not None:
+        design = encode(read, whole)
+        own = Rows(design.X, design.y, design.offset, design.weights, design.units)
     scores = metrics(q, own, family, scale) if known else {}
-    return Prediction(predictive_mean(q, own, family, scale), quantiles, mean, sd, scores)
+    return Prediction(predicted_mean, quantiles, mean, sd, scores)
 
 
 def _read(result: Result, encoding: Encoding, rows: Any) -> Table:

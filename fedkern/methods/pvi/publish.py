@@ -109,6 +109,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         metrics={} if test is None else metrics(q, test, config.model.family, model.scale),
         notes=[
             *_remarks(model, server, q),
+            *([TRIALS] if config.data.trials and varied.ratio is None else []),
             *response.notes(model.response, encoding),
             *_of_estimate(model, estimate, without),
             *ended.checked.notes,
@@ -200,6 +201,10 @@ def _of_learning(model: Model, server: Server) -> Verdict | None:
     return Verdict(False, f"the standard deviation of the errors {moved}: raise job.rounds = {server.round}")
 
 
+TRIALS = (
+    "successes of trials: intervals are those of trials that are independent given the columns; where trials of one row are "
+    "alike, as patients of one ward, they are too narrow, and nothing here tells"
+)
 LACKING = "no client's noisy sums are enough for a posterior that contains the noise: this one does not"
 
 

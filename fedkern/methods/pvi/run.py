@@ -10,6 +10,7 @@ from ...algorithms.core.messages import SERVER
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi import noise_aware
 from ...algorithms.pvi.local import Local
+from ...data import far
 from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Design, encode
 from ...data.table import Table
@@ -72,7 +73,7 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
     design = encode(table, model.encoding, private=model.privacy is not None, client=client)
     nothing = degenerate(design.X, model.encoding, intercept=model.config.model.intercept)
     notes = [*design.notes, *incomplete.own_notes(model.config, table), *few.private_notes(model.config, table.n_rows)]
-    notes += nothing.lines()
+    notes += [*nothing.lines(), *([] if model.privacy is not None else far.codes(table, model.encoding))]
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None
     if delta is not None and delta * table.n_rows >= 1:
         notes.append(f"delta = {delta:g} is not below 1 / rows = {1 / table.n_rows:.2g}: a mechanism may then publish whole rows")
@@ -80,7 +81,7 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
 
 
 def _rows(design: Design) -> Rows:
-    return Rows(design.X, design.y, design.offset, design.weights)
+    return Rows(design.X, design.y, design.offset, design.weights, design.units)
 
 
 def _test_rows(parties: Parties, model: Model) -> Rows | None:

@@ -127,7 +127,8 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     yield f"model    {m.family}, {model.covariance} covariance, {response.words(config)}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
-    yield f"columns  {d} coefficients{more}; response {model.encoding.response}"
+    trials = f", successes of {config.data.trials} trials" if config.data.trials else ""
+    yield f"columns  {d} coefficients{more}; response {model.encoding.response}{trials}"
     yield from few.curvature(config, d)
 
 

@@ -130,6 +130,8 @@ BASE: Tables = {
 
 def refused(raw: Raw) -> Iterator[str]:
     """What other methods have and this one has not."""
+    if "trials" in table(raw, "data"):
+        yield 'data.trials is for method = "pvi" and "sigma": give each trial a row of its own, with a response of 0 or 1'
     if "privacy" in raw:
         yield '[privacy]: method = "sparse" has no private form, and claims nothing; remove the section'
     if table(raw, "job").get("rounds") == "budget":

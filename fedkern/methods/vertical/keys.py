@@ -212,6 +212,8 @@ HEART_FAILURE: Tables = {"data": {"id": "id", "response": "HeartDisease"}}
 
 def refused(raw: Raw) -> Iterator[str]:
     """What other methods have and this one has not."""
+    if "trials" in table(raw, "data"):
+        yield 'data.trials is for method = "pvi" and "sigma": give each trial a row of its own, with a response of 0 or 1'
     if table(raw, "job").get("rounds") == "budget":
         yield 'job.rounds = "budget" does not exist with method = "vertical"; give a number'
     if "privacy" in raw and (table(raw, "job").get("rounds") == "until" or "until" in table(raw, "algorithm")):
@@ -338,10 +340,15 @@ def _data(config: Config) -> Iterator[str]:
     if len(set(roles)) < len(roles):
         yield f"data: id, response, offset and group must be different columns, got {', '.join(roles)}"
     yield from faults_of_names(data.names, "data.names")
-    if model.missing == "drop":
+    if model.missing == "drop" and config.privacy is not None:
         yield (
-            'model.missing = "drop" is not for method = "vertical": all must leave out the same rows, so that every party would '
-            'learn which rows lack a cell; take "indicator", or remove these rows at all parties'
+            'model.missing = "drop" is not for a private job with method = "vertical": all would leave out the same rows, and '
+            'every party learn which rows may lack a cell; take "indicator", or remove these rows at all parties'
+        )
+    if model.missing == "drop" and config.algorithm.response == "shared":
+        yield (
+            'model.missing = "drop" is not for algorithm.response = "shared", where parties compare the response before they '
+            'know which rows all have; take "indicator", or remove these rows at all parties'
         )
     yield from incomplete.conflicts(config, {*roles, *data.ignore})
 

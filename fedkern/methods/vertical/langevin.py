@@ -18,7 +18,7 @@ from ...jobs.watch import measuring
 from ...models.expfam import Gaussian
 from ...models.split.predictors import Predictor
 from ...results.gaussian import Posterior
-from . import publish, stages
+from . import parts, publish, stages
 from .keys import Config
 from .model import VerticalModel
 from .rows import Rows
@@ -49,8 +49,8 @@ def measured(state: soul.Server) -> Mapping[str, float]:
 
 def predicted(client: soul.Client, predictor: Predictor) -> tuple[Array, Array]:
     """(n,) mean and variance of g_j at new rows, of the conditional draws."""
-    theta, H = soul.conditional(client), predictor.design(np.empty(0))
-    return H @ theta.mean, np.einsum("ij,jk,ik->i", H, theta.covariance, H)
+    theta = soul.conditional(client)
+    return parts.of_draws(theta.mean, theta.covariance, predictor.design(np.empty(0)))
 
 
 def fitted(server: soul.Server) -> publish.Fitted:

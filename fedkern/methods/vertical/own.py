@@ -15,6 +15,7 @@ from ...jobs.run import Run
 from ...kernels import rng
 from ...models.split.predictors import Multilevel
 from ...results.plain import Record
+from . import parts
 from .keys import Config
 from .model import PRODUCT, VerticalModel
 from .rows import Columns
@@ -43,6 +44,8 @@ def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
             content = {**convergence.own(client.windows.movement, _unknowns(model, client, columns)), **content}
             notes = [*([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
             content |= {"note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
+    if model.config.privacy is None:
+        content = {**content, "part": parts.kept(model, client, columns)}
     run.hooks.write_own(client.index, "posterior.json", {**common, **content})
 
 

@@ -1,18 +1,300 @@
-"""Why the server of a vertical job cannot predict new rows alone."""
+"""What a finished run says of new rows: each party's part, from its own folder, and their sum with the server's intercept.
+
+All parts may be computed in one place, by somebody who holds all parties' columns and folders; or each party makes a file of its
+part at home (`part`), and the server adds the files. A part tells what a run's `Prediction` tells of rows that are predicted.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from ...errors import JobError
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from ...data import incomplete, memory, table
+from ...data.design import encode
+from ...data.table import Table
+from ...errors import JobError, OwnFault
+from ...jobs import incomplete as missing
+from ...jobs.opened import Opened, opened, read
+from ...models.encoding import Encoding
+from ...models.likelihood import Likelihood
+from ...models.split import predictive
+from ...results.gaussian import INTERCEPT
+from ...results.plain import real
+from ...results.prediction import Prediction
 from ...results.result import Result
+from ...results.table import ENDS
+from .. import of_record
+from .keys import Config
+from .parts import Part
+from .rows import server_spec, unknown
 
-WHY = (
-    "a vertical job cannot predict at the server: each client's coefficients are in its own folder, and a row's columns at "
-    "several parties; put new rows, without a response, into the job's files, and the run writes predictions.csv"
+Array = NDArray[np.float64]
+SERVER = "server"  # which no client may be called
+HEAD = ("client", "run", "mean", "variance")  # of a file with a part, beside the id
+SHOWN = 5  # ids in an error
+
+PRIVATE = (
+    "parts of new rows would leave the clients of a private vertical job without noise, so none are kept: each client has its "
+    "own coefficients in posterior.json, and the server the intercept"
+)
+NOT_AUGMENTED = (
+    'output.rule = "augmented" is a rule of the run\'s own test rows; predictions of new rows are for "posterior" and "plug-in"'
 )
 
 
-def predicted(result: Result, rows: Any) -> NoReturn:
-    """Nothing: JobError with the reason."""
-    raise JobError(WHY)
+@dataclass(frozen=True)
+class Given:
+    """One party's rows: mean and variance of its part, and their ids; ids are () where rows have none."""
+
+    mean: Array
+    variance: Array
+    ids: tuple[str, ...]
+    source: str
+
+
+def predicted(result: Result, rows: Any) -> Prediction:
+    """Of one table with the columns of all parties (a path, a data frame), or of a mapping: client, or "server", -> its table, or
+    the path of a file with its part.
+
+    Raises
+    ------
+    JobError
+        A party, its folder or a column is missing, ids differ, or a fault of the rows.
+    """
+    if result.folder is None:
+        raise JobError(
+            "a vertical run keeps each client's coefficients in the client's own folder, and this one has written none: run the "
+            "job with out=DIR"
+        )
+    run = opened(result.folder, of_record)
+    config = _config(run)
+    if config.output.rule == "augmented":
+        raise JobError(NOT_AUGMENTED)
+    if isinstance(rows, Mapping):
+        given, own = _apart(run, config, dict(rows))
+    else:
+        given, own = _together(run, config, rows)
+    ids = given[run.names[0]].ids
+    mean, variance = (np.sum([getattr(one, what) for one in given.values()], axis=0) for what in ("mean", "variance"))
+    return _added(result, config, ids, own, mean, variance)
+
+
+def part(run: Opened, client: str, rows: Any) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Head and lines of a file with one client's part of its rows, for whoever adds the parts.
+
+    Raises
+    ------
+    JobError
+        The job has no such client, its posterior is not here, or a fault of the rows.
+    """
+    config = _config(run)
+    if client not in run.names:
+        raise JobError(f"the run has no client {client!r}; its clients are {', '.join(run.names)}")
+    found = _of_rows(_part(run, config, client), config, _table(rows, config, client, _texts(config, run, client)))
+    if not found.ids:
+        raise JobError(f"{found.source}: column {config.data.id!r} (data.id) is missing; parts are added by it")
+    said = [(client, run.files.run.hex())] * len(found.ids)
+    lines = [(id_, *who, *numbers) for id_, who, *numbers in zip(found.ids, said, found.mean.tolist(), found.variance.tolist())]
+    return (config.data.id, *HEAD), lines
+
+
+def _config(run: Opened) -> Config:
+    config = run.config
+    if not isinstance(config, Config):
+        raise JobError(f'{run.path}: a part of each party is asked of runs with method = "vertical", not "{config.job.method}"')
+    if config.privacy is not None:
+        raise JobError(PRIVATE)
+    return config
+
+
+# --- who has which rows
+
+
+def _apart(run: Opened, config: Config, rows: dict[str, Any]) -> tuple[dict[str, Given], Table | None]:
+    """Every party's rows by themselves, in the order of the server's where it has some, else of the first client's."""
+    lacking = [name for name in run.names if name not in rows]
+    unknown = [name for name in rows if name not in (*run.names, SERVER)]
+    if lacking or unknown:
+        what = f"no rows of {_some(lacking)}" if lacking else f"{_some(unknown)} took no part"
+        raise JobError(
+            f"{what}: the predictor is the sum of the parts of {', '.join(run.names)}; give each of them its rows, or part"
+        )
+    given = {}
+    for name in run.names:
+        read_ = _table(rows[name], config, name, _texts(config, run, name))
+        given[name] = (
+            _given(run, config, name, read_) if _is_part(read_, config) else _of_rows(_part(run, config, name), config, read_)
+        )
+    own = _table(rows[SERVER], config, SERVER, _server_texts(config)) if SERVER in rows else None
+    ids = {name: one.ids for name, one in given.items()} | ({} if own is None else {SERVER: _ids(own, config)})
+    first = SERVER if own is not None else run.names[0]
+    orders = {name: _order(name, one, first, ids[first], config) for name, one in ids.items()}
+    return {
+        name: Given(one.mean[orders[name]], one.variance[orders[name]], ids[first], one.source) for name, one in given.items()
+    }, own
+
+
+def _together(run: Opened, config: Config, rows: Any) -> tuple[dict[str, Given], Table]:
+    """One table with the columns of all."""
+    found = {name: _part(run, config, name) for name in run.names}
+    owners: dict[str, str] = {}
+    for name, one in found.items():
+        for column in one.encoding.columns:
+            if owners.setdefault(column.name, name) != name:
+                raise JobError(
+                    f"column {column.name!r} is {owners[column.name]}'s and {name}'s, and one table has one of that name: give "
+                    "each client its own rows (--party NAME=FILE, or a mapping)"
+                )
+    texts = frozenset().union(_server_texts(config), *(_texts(config, run, name) for name in run.names))
+    whole = _table(rows, config, "rows", texts)
+    return {name: _of_rows(one, config, whole) for name, one in found.items()}, whole
+
+
+def _order(name: str, ids: tuple[str, ...], first: str, wanted: tuple[str, ...], config: Config) -> list[int]:
+    """Where the wanted rows stand among a party's."""
+    if not ids:
+        raise JobError(f"{name}: column {config.data.id!r} (data.id) is missing, and rows of several parties are joined by it")
+    place = {one: k for k, one in enumerate(ids)}
+    if len(place) < len(ids):
+        twice = [one for k, one in enumerate(ids) if place[one] != k]
+        raise JobError(f"{name}: {config.data.id} {_some(twice)} stands in more than one row; an id names one row")
+    for who, other, those in ((name, first, set(wanted) - set(ids)), (first, name, set(ids) - set(wanted))):
+        if those:
+            raise JobError(
+                f"{who} has no row {_some(sorted(those))}, which {other} has; all parties need the same rows, by {config.data.id}"
+            )
+    return [place[one] for one in wanted]
+
+
+# --- one party's rows
+
+
+def _part(run: Opened, config: Config, client: str) -> Part:
+    """What is needed for a client's part, from its own folder."""
+    home = run.files.home(run.names.index(client))
+    content = read(home / "posterior.json")
+    if content is None or "part" not in content:
+        raise JobError(
+            f"{home}: has no posterior of client {client!r}; let the client make a file of its part where its folder is (fedkern "
+            f"predict DIR ROWS --client {client} --out FILE), and give that file in the place of its rows"
+        )
+    encoding = replace(Encoding.from_dict(content["encoding"]), response=None, positive=None, labels=(), row_id=None)
+    return Part(client, encoding, content["part"], config.data.group)
+
+
+def _of_rows(one: Part, config: Config, rows: Table) -> Given:
+    try:
+        mean, variance = one.of(incomplete.filled(rows, missing.centers(config)))
+    except OwnFault as fault:  # whoever predicts holds the rows
+        raise JobError(fault.own) from None
+    return Given(mean, variance, _ids(rows, config), rows.source)
+
+
+def _given(run: Opened, config: Config, client: str, rows: Table) -> Given:
+    """A file with a client's part."""
+    whose, runs = set(rows.cells("client")), set(rows.cells("run"))
+    if whose != {client}:
+        raise JobError(f"{rows.source}: is the part of {_some(sorted(whose))}, not of {client!r}")
+    if runs != {run.files.run.hex()}:
+        raise JobError(f"{rows.source}: the part of {client!r} was made from another run; make it from this one's folder")
+    mean, variance = (np.array([_number(rows, column, k) for k in range(rows.n_rows)]) for column in ("mean", "variance"))
+    if variance.min(initial=0) < 0:
+        raise JobError(f"{rows.source}: a variance is below 0; make the file anew")
+    return Given(mean, variance, _ids(rows, config), rows.source)
+
+
+def _number(rows: Table, column: str, row: int) -> float:
+    try:
+        value = float(rows.text(column, row))
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise JobError(f"{rows.source}, {rows.place(row)}: {column} is not a finite number; make the file anew")
+    return value
+
+
+def _is_part(rows: Table, config: Config) -> bool:
+    return set(rows.names) == {config.data.id, *HEAD}
+
+
+def _texts(config: Config, run: Opened, client: str) -> frozenset[str]:
+    """Columns of a client's that are read as text."""
+    content = read(run.files.home(run.names.index(client)) / "posterior.json") or {}
+    own = Encoding.from_dict(content["encoding"]).texts if "encoding" in content else frozenset()
+    return own | {config.data.id, "client", "run"} | ({config.data.group} if config.data.group else set())
+
+
+def _server_texts(config: Config) -> frozenset[str]:
+    data = config.data
+    return frozenset({data.id} | ({data.response} if data.positive is not None else set()))
+
+
+def _table(rows: Any, config: Config, name: str, texts: frozenset[str]) -> Table:
+    if isinstance(rows, str | Path):
+        return table.load(rows, text=texts, response=config.data.response, dialect=config.data.dialect.dialect)
+    return memory.table(rows, name, text=texts, response=config.data.response)
+
+
+def _ids(rows: Table, config: Config) -> tuple[str, ...]:
+    return tuple(rows.cells(config.data.id)) if config.data.id in rows.names else ()
+
+
+def _some(texts: Sequence[str]) -> str:
+    return ", ".join(map(repr, texts[:SHOWN])) + (f", .. ({len(texts)} in all)" if len(texts) > SHOWN else "")
+
+
+# --- their sum
+
+
+def _added(result: Result, config: Config, ids: tuple[str, ...], own: Table | None, mean: Array, variance: Array) -> Prediction:
+    """With what the server has: the intercept, an offset, a dispersion; scores where rows have the response."""
+    b, spread, log_scale = _shared(result, config)
+    offset, y = _server(own, config, len(mean))
+    mean, variance = mean + (b + offset), variance + spread
+    scale = config.model.scale
+    likelihood = Likelihood(config.model.family, None if scale == "unknown" else float(scale))
+    used = predictive.spread(config.output.rule, variance, len(result.summary["clients"]), 0.0)
+    sd, of = np.sqrt(variance), likelihood.mean
+    quantiles = {name: np.asarray(of(mean + float(ndtri(p)) * sd), np.float64) for name, p in ENDS.items()}
+    known = np.isfinite(y)
+    scores = predictive.scores(likelihood, y[known], mean[known], used[known], log_scale) if known.any() else {}
+    named = {config.data.id: ids} if ids else {}
+    return Prediction(predictive.predicted(likelihood, mean, used), quantiles, mean, sd, scores, named)
+
+
+def _shared(result: Result, config: Config) -> tuple[float, float, float]:
+    """Mean and variance of the intercept, and the logarithm of the dispersion, as the run published them."""
+    if config.algorithm.inference == "soul":
+        mode = result.summary["mode"]
+        return real(mode.get(INTERCEPT, 0.0)), 0.0, math.log(real(mode.get("sigma", 1.0)))
+    nothing = {"mean": 0.0, "sd": 0.0}
+    b, log_scale = (result.parameters.get(name, nothing) for name in (INTERCEPT, "log_sigma"))
+    return b["mean"], 0.0 if config.model.kind == "network" else b["sd"] ** 2, log_scale["mean"]
+
+
+def _server(own: Table | None, config: Config, n_rows: int) -> tuple[Array | float, Array]:
+    """The rows' offset, and their response where they have it, nan where not."""
+    data, names = config.data, () if own is None else own.names
+    if data.offset is not None and data.offset not in names:
+        raise JobError(f"column {data.offset!r} (data.offset) is missing; give the server's rows, too (--party server=FILE)")
+    y = np.full(n_rows, np.nan)
+    if own is None:
+        return 0.0, y
+    spec = replace(server_spec(config), row_id=None)
+    plain, known = replace(spec, response=None, positive=None).encoding(()), np.empty(0, np.int64)
+    try:
+        offset = encode(own, plain).offset
+        if data.response in names:
+            known = np.setdiff1d(np.arange(n_rows), np.array(unknown(own, config), np.int64))
+        if len(known):
+            y[known] = encode(own.select(known), replace(spec, offset=None).encoding(())).y
+    except OwnFault as fault:
+        raise JobError(fault.own) from None
+    return 0.0 if offset is None else offset, y

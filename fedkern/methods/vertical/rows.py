@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges import rows as alignment
+from ...algorithms.exchanges.columns import spellings
+from ...data import far
 from ...data.cells import MISSING, TOO_FAR, Text, too_far, too_large
 from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Column, Encoding, Faults, Spec, describe, encode
@@ -18,11 +20,11 @@ from ...data.faults import HINT, told, who
 from ...data.header import unfit
 from ...data.table import Table
 from ...errors import JobError, OwnFault, owned
-from ...jobs import incomplete
+from ...jobs import holders, incomplete
 from ...jobs.parties import Parties, from_files, named, there
 from ...kernels import rng
 from ...kernels.families import FAMILIES
-from ...privacy.policy import DataSet
+from ...privacy.policy import DataSet, Policy
 from .keys import Config
 
 Array = NDArray[np.float64]
@@ -162,6 +164,19 @@ def check_counts(config: Config, n_train: int, n_new: int) -> None:
         raise JobError(f"algorithm.batch_size = {batch}: there are {n_train} training rows; lower it, or leave it out")
 
 
+def check_common(config: Config, n_rows: int, policies: Mapping[int, Sequence[Policy]]) -> None:
+    """Whether enough rows are left where those that lack a cell at some party are left out; `policies` of the clients that live
+    here; JobError. How many there are is not said."""
+    if config.model.missing != "drop":
+        return
+    least = max([config.data.least_rows or 1, *(holders.least(config, own) or 1 for own in policies.values())])
+    if n_rows < least:
+        raise JobError(
+            'model.missing = "drop": fewer rows are complete at all parties than data.least_rows, or a holder\'s policy, asks '
+            'for; are the ids the same? Take "indicator", or give data.ignore the columns that are empty in many rows'
+        )
+
+
 def no_response(config: Config) -> JobError:
     """What to say if neither the server nor a client has the response."""
     return JobError(
@@ -280,7 +295,17 @@ def columns(read: Reading, train: Index) -> Columns:
     group, levels = _grouped(table, read.config)
     nothing = degenerate(X[train], encoding)
     notes = (*(design.notes if response else ()), *incomplete.own_notes(read.config, table), *nothing.lines())
+    if not private:
+        notes = (*notes, *far.codes(table, encoding), *_spellings(encoding))
     return Columns(encoding, X, design.y if response else None, group, levels, notes, design.faults, nothing)
+
+
+def _spellings(encoding: Encoding) -> Iterator[str]:
+    """Levels that may be one."""
+    for column in encoding.columns:
+        for same in spellings(column.levels or ()):
+            said = ", ".join(map(repr, same))
+            yield f"column {column.name!r}: the levels {said} differ in capitals or blanks alone: write them alike"
 
 
 def _refuse_constants(read: Reading, encoding: Encoding, X: Array) -> None:

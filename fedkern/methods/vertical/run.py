@@ -21,8 +21,7 @@ from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import measuring
-from ...kernels import rng
-from . import budget, langevin, own, publish, stages
+from . import budget, langevin, own, parts, publish, stages
 from .keys import Config
 from .model import VerticalModel
 from .rows import (
@@ -31,6 +30,7 @@ from .rows import (
     Rows,
     ServerRows,
     aligned,
+    check_common,
     check_counts,
     check_declared,
     columns,
@@ -43,8 +43,6 @@ from .rows import (
 
 Client = vertical.Client | soul.Client
 
-DRAWS = 400  # of coefficients, for predictions whose moments are not known exactly
-
 
 @dataclass(frozen=True)
 class Aligned:
@@ -55,6 +53,7 @@ class Aligned:
     tables : of its clients, rows in the agreed order
     server : the server's own rows, where it has a file; `ids` of them
     holder : the client that tells the server the response, if one has to
+    complete : rows of its clients' files that lack no cell
     n_rows : of all
     train, test, new : see `Rows`
     """
@@ -63,6 +62,7 @@ class Aligned:
     server: ServerRows | None
     ids: tuple[str, ...]
     holder: int | None
+    complete: dict[int, int]
     n_rows: int
     train: Index
     test: Index
@@ -76,8 +76,10 @@ def fit(run: Run[Config]) -> Fit | None:
     model = VerticalModel(config, run.names, len(at.train), len(at.test) + len(at.new))
     run = run.knowing(model)
     check_counts(config, len(at.train), len(at.new))
-    counted = incomplete.exchanged(run, at.tables)
+    counted = incomplete.exchanged(run, at.tables, at.complete)
     run.hooks.notes += incomplete.notes(config, counted)
+    if config.model.missing == "drop" and counted and any(one["rows"] > at.n_rows for one in counted.values()):
+        run.hooks.notes.append(f"{at.n_rows} rows are complete at all parties; all others are left out")
     rows = _rows(run, model, at)
     model = _worked_out(run, model, rows)
     fitted: publish.Fitted | None
@@ -110,6 +112,7 @@ def fit(run: Run[Config]) -> Fit | None:
 def _aligned(run: Run[Config]) -> Aligned:
     """Aligns the parties' rows."""
     config, names, seed, counted = run.config, run.names, run.config.job.seed, run.config.privacy is None
+    common = config.model.missing == "drop"
     tables: dict[int, Table] = {}
     ids: dict[int, tuple[str, ...]] = {}
     check_declared(config, run.parties, run.mine)
@@ -134,17 +137,25 @@ def _aligned(run: Run[Config]) -> Aligned:
     for k, t in tables.items():
         with owned(k):
             labels = alignment.labels_of(response_of(t, config, names[k]), seed) if shared else ""
-        clients[k] = alignment.Client(names[k], ids[k], seed, has[k], labels, counted=counted)
+        clients[k] = alignment.Client(names[k], ids[k], seed, has[k], labels, counted=counted, common=common)
     with owned(SERVER):
         rows = None if table is None else server_rows(table, config)
     server_labels = alignment.labels_of(rows.y, seed) if shared and rows is not None and not new else ""
-    start = partial(alignment.start, names, seed, server_ids, new, server_labels, counted=counted)
+    start = partial(alignment.start, names, seed, server_ids, new, server_labels, counted=counted, common=common)
     server, clients = run.exchange(Stage.of(alignment), start, clients)
-    n_rows = server.n_rows if server is not None else len(next(iter(ids.values())))
+    n_rows = server.n_rows if server is not None else len(next(iter(clients.values())).kept)
+    check_common(config, n_rows, {k: run.hooks.bindings[k].policies for k in clients})
+    complete = {k: one.n_rows for k, one in tables.items()}
+    if common:
+        for k, one in clients.items():
+            tables[k] = replace(tables[k].select(np.array(one.kept, np.int64)), incomplete=tables[k].incomplete)
+        if server is not None and rows is not None and server_ids is not None:
+            kept = np.array(server.kept, np.int64)
+            rows, server_ids = ServerRows(*rows.of(kept)), tuple(server_ids[row] for row in server.kept)
     new = anyone(server, clients).new
     train, test = held_out(config, n_rows, new)
     holder = next(iter(server.holders), None) if server is not None else next(iter(clients.values())).holder
-    return Aligned(tables, rows, server_ids or (), holder, n_rows, train, test, np.array(new, np.int64))
+    return Aligned(tables, rows, server_ids or (), holder, complete, n_rows, train, test, np.array(new, np.int64))
 
 
 def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
@@ -157,7 +168,9 @@ def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
         with owned(k):
             arrays[k] = columns(Reading(at.tables.pop(k), config, run.names[k]), at.train)
     for k, column in arrays.items():
-        run.note_rows(k, [*column.notes, *few.private_notes(config, len(column.X))], column.faults)
+        gone = at.complete[k] - at.n_rows
+        others = [f"{gone} more rows are left out: another party lacks a cell of them, or the whole row"] if gone else []
+        run.note_rows(k, [*column.notes, *others, *few.private_notes(config, len(column.X))], column.faults)
     if config.privacy is None:
         degenerate = {k: column.degenerate for k, column in arrays.items()}
         run.hooks.notes += column_notes.exchanged(run, degenerate, split=True)
@@ -228,11 +241,8 @@ def _prepared(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -
         if isinstance(client, soul.Client):
             prepared[k] = predictions.Client(*langevin.predicted(client, predictor))
             continue
-        normals = rng.normal(DRAWS * predictor.n_theta, key=rng.key(model.config.job.seed, "posterior"), client=k)
-        mean, variance = client.site.predicted(client.released, predictor, normals.reshape(DRAWS, -1))
-        f = model.factor
-        z = f * client.site.mean_z(client.released, client.extra) if model.config.output.missing_party else None
-        prepared[k] = predictions.Client(f * mean, f**2 * variance, z)
+        z = model.factor * client.site.mean_z(client.released, client.extra) if model.config.output.missing_party else None
+        prepared[k] = predictions.Client(*parts.moments(model, k, client, predictor), z)
     return prepared
 
 
@@ -242,9 +252,7 @@ def _columns(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) ->
     for k, client in clients.items():
         assert not isinstance(client, soul.Client)
         predictor, X = model.predictor(k, rows.columns[k], rows.train), rows.columns[k].X
-        normals = rng.normal(DRAWS * predictor.n_theta, key=rng.key(model.config.job.seed, "posterior"), client=k)
-        g, variance = client.site.predicted(client.released, predictor, normals.reshape(DRAWS, -1))
-        g, variance = model.factor * g, model.factor**2 * variance
+        g, variance = parts.moments(model, k, client, predictor)
         centre = X[rows.train].mean(axis=0)
         out[k] = missing.Client(X[rows.train] - centre, X[rows.predicted] - centre, g, float(variance.mean()))
     return out

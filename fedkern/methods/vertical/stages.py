@@ -29,6 +29,7 @@ from .model import FULL, VerticalModel
 from .rows import (
     Reading,
     aligned,
+    check_common,
     check_counts,
     check_declared,
     columns,
@@ -154,7 +155,7 @@ def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan |
 def _counted(at: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
     """The number of rows and those without a response, once all headers are right and all have the same ids; at the server."""
     config, names = at.config, at.names
-    clients, seed, counted = {}, config.job.seed, config.privacy is None
+    clients, seed, counted, common = {}, config.job.seed, config.privacy is None, config.model.missing == "drop"
     check_declared(config, at.parties, at.mine)
     for k in at.mine:
         source, header = at.parties.header(k)
@@ -162,20 +163,21 @@ def _counted(at: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
         check_header(header, spec, source, names[k])
         needed(config, header, who(names[k], source))
         ids = aligned(at.parties.rows(k), config, f"client {names[k]!r}")[1]
-        clients[k] = alignment.Client(names[k], ids, seed, config.data.response in header, counted=counted)
+        clients[k] = alignment.Client(names[k], ids, seed, config.data.response in header, counted=counted, common=common)
     table = at.parties.server() if at.place.is_server else None
     server_ids, new = None, tuple[int, ...]()
     if table is not None:
         table, server_ids = aligned(table, config, "data.server")
         new = unknown(table, config)
         server_rows(table, config)
-    start = partial(alignment.start, names, seed, server_ids, new, counted=counted)
+    start = partial(alignment.start, names, seed, server_ids, new, counted=counted, common=common)
     server, _ = at.exchange(Stage.of(alignment), start, clients)
     if server is None:
         return None
+    check_common(config, server.n_rows, {})
     if table is None and not config.data.builtin and not server.holders:
         raise no_response(config)
-    return int(server.n_rows), new
+    return int(server.n_rows), server.new
 
 
 def _lines(model: VerticalModel) -> Iterator[str]:
@@ -254,6 +256,11 @@ def disclosure(model: VerticalModel) -> str:
     down = "" if model.shared else f"; clients see slopes {model.likelihood.record.slope_words}"
     if model.works_out:
         down += f"; clients are told rho, which {RHO_TELLS[model.likelihood.record.link]}"
+    if model.config.model.missing == "drop":
+        down += (
+            "; each client learns which of its rows are left out because another party, it is not said which, lacks a cell of "
+            "them, or the whole row: an incomplete row looks like an absent one"
+        )
     if by_columns(model):
         down += '; each client learns the others\' fitted part of every training row (output.missing_party = "columns")'
     return f"the server sees {', '.join(texts)}" + down

@@ -1,0 +1,106 @@
+"""A client's part of new rows' predictors, by what its own folder has of its posterior (`part` in posterior.json).
+
+It is what the run itself sends of rows that are predicted (`Prediction`): mean and variance of g_j under q(theta_j), exact where
+g is linear in theta, over draws where it is not. Parts are independent under the fitted posterior, which is a product over
+clients, so their means and variances add. Source: docs/methods/vertical.md, section 11.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.soul import machine as soul
+from ...algorithms.split import machine as vertical
+from ...data.design import Encoding, encode
+from ...data.table import Table
+from ...errors import JobError
+from ...kernels import rng
+from ...models.split.predictors import Linear, Multilevel, Network, Predictor
+from ...models.split.site import Auxiliary, Site
+from ...results.plain import Record
+from .model import VerticalModel
+from .rows import Columns
+
+Array = NDArray[np.float64]
+DRAWS = 400  # of coefficients, for predictions whose moments are not known exactly
+
+
+def normals(seed: int, client: int, n_theta: int) -> Array:
+    """(DRAWS, n_theta) of the draws that every prediction of a client's part is made with."""
+    return rng.normal(DRAWS * n_theta, key=rng.key(seed, "posterior"), client=client).reshape(DRAWS, n_theta)
+
+
+def moments(model: VerticalModel, number: int, client: vertical.Client, predictor: Predictor) -> tuple[Array, Array]:
+    """Mean and variance of the client's part at the rows of a predictor, as they are published."""
+    drawn = normals(model.config.job.seed, number, predictor.n_theta)
+    mean, variance = client.site.predicted(client.released, predictor, drawn)
+    return model.factor * mean, model.factor**2 * variance
+
+
+def of_draws(mean: Array, covariance: Array, H: Array) -> tuple[Array, Array]:
+    """The same of Langevin draws of a linear predictor's coefficients."""
+    return H @ mean, np.einsum("ij,jk,ik->i", H, covariance, H)
+
+
+def kept(model: VerticalModel, client: vertical.Client | soul.Client, columns: Columns) -> Record:
+    """What has to be known for that, but for the encoding of the columns."""
+    kind = model.config.model.kind
+    if isinstance(client, soul.Client):
+        theta = soul.conditional(client)
+        return {"kind": "conditional", "mean": theta.mean.tolist(), "covariance": theta.covariance.tolist()}
+    site = client.site
+    head = client.released[: site.parts["phi"].stop]
+    said = {"kind": kind, "factor": model.factor, "full": site.full, "point": site.point, "parameters": head.tolist()}
+    if isinstance(site.predictor, Network):
+        said |= {"hidden": list(site.predictor.hidden), "features": site.predictor.features}
+    if isinstance(site.predictor, Multilevel):
+        seed = {"seed": model.config.job.seed, "number": client.index}
+        said |= {"levels": list(columns.levels), "centred": site.predictor.centred, **seed}
+    return said
+
+
+@dataclass(frozen=True)
+class Part:
+    """A client's part, from its folder. `said`: what `kept` has written; `group`: the column of its levels, where it has some."""
+
+    client: str
+    encoding: Encoding
+    said: Record
+    group: str | None = None
+
+    def of(self, table: Table) -> tuple[Array, Array]:
+        """(n,) mean and variance at the rows of a table.
+
+        Raises
+        ------
+        JobError
+            A fault of the rows.
+        """
+        X = np.ascontiguousarray(encode(table, self.encoding, client=self.client).X, np.float64)
+        said = self.said
+        if said["kind"] == "conditional":
+            return of_draws(np.array(said["mean"]), np.array(said["covariance"]), X)
+        predictor = self._predictor(X, table)
+        site = Site(predictor, Auxiliary("none" if said["point"] else "mean-field"), said["full"])
+        drawn = normals(said["seed"], said["number"], predictor.n_theta) if "seed" in said else np.empty((0, predictor.n_theta))
+        mean, variance = site.predicted(np.array(said["parameters"]), predictor, drawn)
+        return said["factor"] * mean, said["factor"] ** 2 * variance
+
+    def _predictor(self, X: Array, table: Table) -> Predictor:
+        if "hidden" in self.said:
+            return Network(X, tuple(self.said["hidden"]), self.said["features"])
+        if "levels" not in self.said:
+            return Linear(X)
+        assert self.group is not None
+        place = {level: k for k, level in enumerate(self.said["levels"])}
+        cells = table.cells(self.group)
+        unknown = [row for row, cell in enumerate(cells) if cell not in place]
+        if unknown:
+            raise JobError(
+                f"client {self.client!r}, {table.source}, {table.place(unknown[0])}: column {self.group!r} has a level that no "
+                "training row had, and so no slopes; leave the row out"
+            )
+        return Multilevel(X, np.array([place[cell] for cell in cells]), len(place), self.said["centred"])

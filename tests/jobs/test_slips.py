@@ -1,0 +1,71 @@
+"""Slips of the pen in files that fit the model without an error: they are noted, by who can see them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkern
+from fedkern.algorithms.exchanges.columns import spellings
+from fedkern.data.far import coded
+
+PVI: dict[str, Any] = {"data": {"response": "y"}}
+
+
+def frame(seed: int, n: int = 60, **columns: Any) -> Any:
+    pd = pytest.importorskip("pandas")
+    random = np.random.default_rng(seed)
+    made = {"age": random.normal(60, 9, n).round(1), "smoker": random.integers(0, 2, n), "sex": random.choice(["F", "M"], n)}
+    return pd.DataFrame({**made, **columns, "y": random.integers(0, 2, n)})
+
+
+def notes_of(job: dict[str, Any], clients: dict[str, Any], out: Path | None = None) -> str:
+    return "\n".join(fedkern.run(job, data=clients, out=out).summary["notes"])
+
+
+def test_a_column_that_sites_code_otherwise_is_noted() -> None:
+    clients = {"a": frame(1), "b": frame(2), "c": frame(3).assign(smoker=lambda f: f["smoker"] + 1)}
+    said = notes_of(PVI, clients)
+    assert "column 'smoker' has two values, and not the same two at all clients: 0 and 1 at a, b; 1 and 2 at c" in said
+    clients["c"]["smoker"] -= 1
+    assert "has two values" not in notes_of(PVI, clients)
+
+
+def test_neither_shares_nor_whole_numbers_nor_one_value_look_like_another_code() -> None:
+    clients = {"a": frame(1), "b": frame(2, smoker=np.ones(60)), "c": frame(3, smoker=np.arange(60) % 3)}
+    clients["d"] = frame(4, smoker=np.random.default_rng(5).random(60))
+    assert "has two values" not in notes_of(PVI, clients)
+
+
+def test_levels_that_differ_in_capitals_alone_are_noted() -> None:
+    clients = {"a": frame(1), "b": frame(2, sex=np.array(["F", "M", "f "])[np.arange(60) % 3])}
+    assert "column 'sex': the levels 'F', 'f' differ in capitals or blanks alone" in notes_of(PVI, clients)
+    assert "differ in capitals" not in notes_of(PVI, {"a": frame(1), "b": frame(2)})
+    assert spellings(["Köln", "KÖLN", "Kö ln", "Bonn"]) == [["Köln", "KÖLN", "Kö ln"]]
+
+
+def test_a_code_for_a_missing_value_is_told_to_its_holder_alone(tmp_path: Path) -> None:
+    odd = frame(1)
+    odd.loc[[3, 17], "age"] = -9
+    said = notes_of(PVI, {"a": odd, "b": frame(2)}, tmp_path / "out")
+    assert "-9" not in said
+    own = {name: json.loads((tmp_path / "out" / f"client-{name}" / "rows.json").read_text())["notes"] for name in "ab"}
+    assert any("column 'age': -9 stands in 2 rows, far from all other cells" in line for line in own["a"])
+    assert not any("far from all" in line for line in own["b"])
+
+
+def test_what_looks_like_a_code() -> None:
+    random = np.random.default_rng(1)
+    pressure, age = random.normal(135, 15, 200).round(), random.integers(18, 98, 200).astype(float)
+    binary = random.integers(0, 2, 200).astype(float)
+    for values, code in ((pressure, 999.0), (pressure, -9.0), (age, 999.0), (age, -99.0), (binary, 9.0)):
+        assert coded(np.concatenate([values, [code, code]])) == [code]
+    assert not coded(pressure)
+    assert not coded(np.concatenate([age, [99.0]])), "somebody is as old as that"
+    assert not coded(np.concatenate([binary, np.full(100, 9.0)])), "a third of the cells"
+    assert not coded(np.concatenate([random.normal(0, 10, 200), [-9.0]])), "among the others"
+    assert not coded(np.array([1.0, 2.0, 3.0, 999.0])), "too few others"
