@@ -237,9 +237,9 @@ def _sparse(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[st
     lines = [*said, *_ignore_lines(ignored), "", "[model]", 'kind = "regression"', *(_family(response, seen) if binary else [])]
     gaps = seen.gaps - {*ignored}
     if gaps:
-        drawn = not binary and response not in gaps
+        drawn = response not in gaps
         lines += [f'missing = "impute"      # {GAPS}: they are drawn by the model'] if drawn else []
-        asked += [] if drawn else [f"rows: {GAPS}; remove them: only covariates of a gaussian response are imputed"]
+        asked += [] if drawn else [f"rows: {GAPS}; remove them: only covariates are imputed"]
     return Part(lines, asked, frozenset({response, *ignored}))
 
 

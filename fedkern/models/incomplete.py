@@ -53,6 +53,11 @@ class Completed:
         """(w,) how many each column has."""
         return np.diag(self.together)
 
+    def without_last(self) -> Completed:
+        """The same of all columns but the last."""
+        covariance, together = self.covariance[:-1, :-1], self.together[:-1, :-1]
+        return Completed(self.mean[:-1], covariance, together, self.rows, self.incomplete, self.settled)
+
 
 def completed(values: Array) -> Completed:
     """Mean and covariance of rows that lack values.

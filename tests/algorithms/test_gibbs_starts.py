@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedkern.algorithms.gibbs.covariates import Covariates
 from fedkern.algorithms.gibbs.settings import ALWAYS, NONE, Layout, Settings
 from fedkern.algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, StructuralEquations
 from fedkern.algorithms.gibbs.sweeps import first
@@ -21,7 +22,7 @@ def sites():
     gaps[:, 1] = np.nan
     return {
         "regression": Regression(Factor.of(X, y)),
-        "imputed": Imputed(gaps, y - y.mean(), np.eye(P)),
+        "imputed": Imputed(Covariates(gaps, np.eye(P), 5.0), y - y.mean()),
         "logistic": Logistic(X, (y > 0).astype(float)),
         "mrf": MarkovRandomField(Factor.of(X)),
         "sem": StructuralEquations(np.ascontiguousarray(random.laplace(size=(P, N)))),

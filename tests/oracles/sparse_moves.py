@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedkern.algorithms.gibbs import sites
+from fedkern.algorithms.gibbs.covariates import Covariates
 from fedkern.kernels import shrinkage
 from oracles.sparse_joint import Imputed, Logistic, Sites
 
@@ -51,7 +52,7 @@ class MovedLogistic(Moved, Logistic):
 
 class MovedImputed(Moved, Imputed):
     def site(self, k, data):
-        return sites.Imputed(self.X[k], data[k], self.Psi)
+        return sites.Imputed(Covariates(self.X[k], self.Psi, 1.0), data[k])
 
     def local_state(self, k, state):
         sigma_sq, alpha = (state.local[i][k][:, None] for i in (0, 1))

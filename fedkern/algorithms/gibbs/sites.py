@@ -19,6 +19,7 @@ from ...kernels import homes, rng, sem, shrinkage
 from ...kernels.bound import Bound
 from ...kernels.homes import HOST, Home
 from . import locations
+from .covariates import Covariates
 from .settings import Settings
 
 Array = NDArray[np.float64]
@@ -217,6 +218,67 @@ class Regression:
 
 
 @dataclass(frozen=True)
+class Student:
+    """A regression with Student's t for errors: e = sigma z / sqrt(w), z normal, w ~ Gamma(nu/2, nu/2) (section 11).
+
+    Given the rows' weights w it is the normal regression of weighted rows. Each sweep draws them anew from the residuals: nobody
+    keeps them.
+
+    Attributes
+    ----------
+    X, y : (n, p), (n,) rows, about the site's means where there is an intercept
+    degrees : nu
+    """
+
+    X: Array
+    y: Array
+    degrees: float
+    intercept: bool = True
+    n_threads: int = 1
+    own: tuple[str, ...] = ("sigma_sq", "alpha")
+
+    def start(self, settings: Settings) -> State:
+        c = settings.chains
+        d = _apart(_ridge(self.X.T @ self.X, self.X.T @ self.y), c)[:, None, :]
+        return {"deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((c, 1)), "alpha": np.zeros((c, 1))}
+
+    def sweeps(
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
+    ) -> tuple[State, Events]:
+        new, events = {name: value.copy() for name, value in state.items()}, np.zeros((len(theta), 4), np.int64)
+        once: Scales = {**_horseshoe(settings), "n_sweeps": 1}
+        each_y = np.broadcast_to(self.y, (len(theta), len(self.X)))
+        for step in range(counter["step"], counter["step"] + settings.local_sweeps):
+            at: Counter = {**counter, "step": step}
+            for c, (weights, y) in enumerate(zip(self.weights(new, theta, **at), each_y)):
+                share = weights / weights.sum() if self.intercept else np.zeros_like(weights)
+                middle, centre, root = share @ self.X, float(share @ y), np.sqrt(weights)
+                f = Factor.of(root[:, None] * (self.X - middle), root * (y - centre), intercept=False)
+                d, lambda_sq, sigma_sq, happened = shrinkage.local_sweeps(
+                    f.R, f.q, f.rss, f.n - self.intercept, theta[c], tau_sq[c], new["deviation"][c], new["lambda_sq"][c],
+                    new["sigma_sq"][c], draw=settings.draw, slab=settings.prior.slab, gram=f.gram, chain=c,
+                    n_threads=self.n_threads, **once, **_error(settings), **at,
+                )  # fmt: skip
+                new["deviation"][c], new["lambda_sq"][c], new["sigma_sq"][c] = d, lambda_sq, sigma_sq
+                events[c] += happened[0]
+                if self.intercept:  # integrated out above, but the next weights are drawn given it
+                    key = rng.key(at["seed"], "augmentation", (1 << 32) + c)
+                    z = float(rng.normal(1, key=key, client=at["client"], step=step)[0])
+                    sd = np.sqrt(float(sigma_sq[0]) / weights.sum())
+                    new["alpha"][c] = centre - middle @ (theta[c, 0] + d[0]) + sd * z
+        return new, events
+
+    def weights(self, state: Mapping[str, Array], theta: Array, **counter: Unpack[Counter]) -> Array:
+        """(c, n) weights of rows given their residuals r: Gamma((nu + 1)/2, rate (nu + r^2/sigma^2)/2)."""
+        slopes, nu = (theta + state["deviation"])[:, 0], self.degrees
+        square = (self.y - state["alpha"] - slopes @ self.X.T) ** 2 / state["sigma_sq"]
+        keys = [rng.key(counter["seed"], "augmentation", c) for c in range(len(theta))]
+        client, step = counter["client"], counter["step"]
+        drawn = [rng.gamma((nu + 1) / 2, n=len(self.X), key=key, client=client, step=step) for key in keys]
+        return np.stack(drawn) / ((nu + square) / 2)
+
+
+@dataclass(frozen=True)
 class MarkovRandomField:
     """p regressions, each column on all others, from one triangular factor of centred Y (section 8)."""
 
@@ -392,57 +454,128 @@ class Logistic:
         """Given omega, drawn anew from the coefficients as they are, and alpha: H = X' Omega X, h = X'(y - 1/2 - omega z)."""
         d, alpha = state["deviation"][:, 0], state["alpha"][:, 0]
         z = (at.theta + d) @ self.X.T + alpha[:, None]
-        # Streams beside those of the sweeps' own omega, which are those of the chains' numbers.
-        keys = [rng.key(counter["seed"], "augmentation", (1 << 32) + c) for c in range(len(z))]
-        client, step = counter["client"], counter["step"]
-        omega = np.stack([rng.polya_gamma(row, key=key, client=client, step=step) for row, key in zip(z, keys)])
+        omega = _omega(z, OF_MOVES, **counter)
         X = self.X[:, at.columns]
         score = (self.y - 0.5 - omega * z) @ X
         return at.carried(np.matmul(X.T, omega[:, :, None] * X), score, d)
 
 
 @dataclass(frozen=True)
+class LogisticImputed:
+    """A logistic regression whose rows lack covariates (section 11): (y - 1/2) / omega is N(alpha + x theta_k, 1/omega).
+
+    Attributes are those of `Imputed`, but y is 0 or 1.
+    """
+
+    covariates: Covariates
+    y: Array
+    mean: Array | None = None
+    intercept: bool = True
+    n_threads: int = 1
+    own: tuple[str, ...] = ("alpha",)
+
+    def start(self, settings: Settings) -> State:
+        c, p = settings.chains, self.covariates.X.shape[1]
+        d = _off_zero(np.zeros((c, 1, p)))
+        own = {"deviation": d, "lambda_sq": np.ones_like(d), "alpha": np.zeros((c, 1))}
+        return own | self.covariates.start(c, self.mean)
+
+    def sweeps(
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
+    ) -> tuple[State, Events]:
+        c, n = len(theta), self.covariates.X.shape[0]
+        new, events = {name: value.copy() for name, value in state.items()}, np.zeros((c, 4), np.int64)
+        once: Scales = {**_horseshoe(settings), "n_sweeps": 1}
+        y = np.broadcast_to(self.y, (c, n))
+        for step in range(counter["step"], counter["step"] + settings.local_sweeps):
+            at: Counter = {**counter, "step": step}
+            for k in range(c):  # each chain has rows of its own
+                d, lambda_sq, alpha, happened = shrinkage.logistic_sweeps(
+                    new["completed"][k], y[k], theta[k], tau_sq[k], new["deviation"][k], new["lambda_sq"][k], new["alpha"][k],
+                    intercept=self.intercept, slab=settings.prior.slab, chain=k, n_threads=self.n_threads, **once, **at,
+                )  # fmt: skip
+                new["deviation"][k], new["lambda_sq"][k], new["alpha"][k] = d, lambda_sq, alpha
+                events[k] += happened[0]
+            slopes = (theta + new["deviation"])[:, 0]
+            omega = _omega(self._predictor(new, slopes), OF_VALUES, **at)
+            new |= self.covariates.drawn(new, slopes, (y - 0.5) / omega - new["alpha"], 1 / omega, **at)
+        return new, events
+
+    def _predictor(self, state: Mapping[str, Array], slopes: Array) -> Array:
+        """(c, n)."""
+        fitted: Array = np.matmul(state["completed"], slopes[:, :, None])[:, :, 0]
+        return fitted + state["alpha"]
+
+    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+        """Given the completed rows, and omega as a logistic site draws it."""
+        d = state["deviation"][:, 0]
+        z = self._predictor(state, at.theta + d)
+        omega, X = _omega(z, OF_MOVES, **counter), state["completed"][:, :, at.columns]
+        score = np.matmul((self.y - 0.5 - omega * z)[:, None, :], X)[:, 0]
+        return at.carried(np.matmul(X.swapaxes(1, 2), omega[:, :, None] * X), score, d)
+
+
+# Added to a chain's number: streams of omega beside those of the sweeps' own, which are those of the chains' numbers.
+OF_MOVES, OF_VALUES = 1 << 32, 2 << 32
+
+
+def _omega(z: Array, first: int, **counter: Unpack[Counter]) -> Array:
+    """(c, n) Polya-Gamma variables given the predictor z."""
+    keys = [rng.key(counter["seed"], "augmentation", first + c) for c in range(len(z))]
+    client, step = counter["client"], counter["step"]
+    return np.stack([rng.polya_gamma(row, key=key, client=client, step=step) for row, key in zip(z, keys)])
+
+
+@dataclass(frozen=True)
 class Imputed:
-    """A regression whose rows lack covariates (NaN in X), which are N(mean, psi) (section 11).
+    """A regression whose rows lack covariates (section 11).
 
     Attributes
     ----------
-    X, y : (n, p), (n,) about the site's centre where there is an intercept
-    psi : (p, p) covariance that all sites have in common
-    mean : (p,) of X; None is 0
+    covariates, y : rows, and (n,) the response, about the site's centre where there is an intercept
+    mean : (p,) where the mean of rows starts; None is 0
     """
 
-    X: Array
+    covariates: Covariates
     y: Array
-    psi: Array
     mean: Array | None = None
     intercept: bool = True
     n_threads: int = 1
     own: tuple[str, ...] = ("sigma_sq", "alpha")
 
     @cached_property
-    def _patterns(self) -> shrinkage.Patterns:
-        return shrinkage.missing_patterns(self.X, self.psi, self.mean)
+    def _none(self) -> shrinkage.Patterns:
+        """No gap: the kernel draws everything but values."""
+        return shrinkage.missing_patterns(np.zeros_like(self.covariates.X), self.covariates.common)
 
     def start(self, settings: Settings) -> State:
         c = settings.chains
-        filled = np.where(np.isnan(self.X), 0.0 if self.mean is None else self.mean, self.X)
+        rows = self.covariates.start(c, self.mean)
+        filled = rows["completed"][0]
         d = _apart(_ridge(filled.T @ filled, filled.T @ self.y), c)[:, None, :]
-        return {
+        return rows | {
             "deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((c, 1)), "alpha": np.zeros((c, 1)),
-            "completed": np.repeat(filled[None], c, axis=0),
         }  # fmt: skip
 
     def sweeps(
         self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
     ) -> tuple[State, Events]:
-        d, lambda_sq, sigma_sq, alpha, completed, events = shrinkage.imputed_sweeps(
-            self.X, self.y, self.psi, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0], state["lambda_sq"][:, 0],
-            state["sigma_sq"][:, 0], state["alpha"][:, 0], state["completed"], slab=settings.prior.slab, patterns=self._patterns,
-            intercept=self.intercept, n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
-        )  # fmt: skip
-        one = {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq, "alpha": alpha}
-        return {name: value[:, None] for name, value in one.items()} | {"completed": completed}, events
+        state, events = dict(state), np.zeros((len(theta), 4), np.int64)
+        once: Scales = {**_horseshoe(settings), "n_sweeps": 1}
+        for step in range(counter["step"], counter["step"] + settings.local_sweeps):
+            at: Counter = {**counter, "step": step}
+            d, lambda_sq, sigma_sq, alpha, _, happened = shrinkage.imputed_sweeps(
+                self.covariates.X, self.y, self.covariates.common, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0],
+                state["lambda_sq"][:, 0], state["sigma_sq"][:, 0], state["alpha"][:, 0], state["completed"],
+                slab=settings.prior.slab, patterns=self._none, intercept=self.intercept, n_threads=self.n_threads,
+                **once, **_error(settings), **at,
+            )  # fmt: skip
+            one = {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq, "alpha": alpha}
+            state |= {name: value[:, None] for name, value in one.items()}
+            residual, variance = self.y - state["alpha"], np.broadcast_to(state["sigma_sq"], (len(theta), len(self.y)))
+            state |= self.covariates.drawn(state, theta[:, 0] + d, residual, variance, **at)
+            events += happened
+        return state, events
 
     def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
         """Given the completed rows and alpha."""

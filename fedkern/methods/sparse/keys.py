@@ -52,6 +52,10 @@ class ModelSection(Section):
     slab: float | None = key(
         None, gt=0, help="regularised horseshoe: largest deviations are about this; default 2.5 for a binary response; inf: none"
     )
+    errors: Literal["gaussian", "student"] | None = key(
+        None, help="of a gaussian regression: student has heavy tails, so that a few far rows decide nothing; default gaussian"
+    )
+    degrees: float | None = key(None, ge=1, help="of freedom of Student errors; default 4")
     missing: Literal["refuse", "impute"] = key("refuse", help="empty cells of a covariate: a fault, or drawn by the model")
     splines: dict[str, list[float]] = key({}, help="regression: column -> at least 3 knots of a natural cubic spline, data scale")
     stable: bool = key(False, help="sem: only graphs with spectral radius below 1")
@@ -119,6 +123,7 @@ class Config(JobConfig):
         return True
 
 
+DEGREES = 4.0  # of freedom of Student errors
 SLAB = 2.5  # of a binary response: where a covariate separates its values at a site, nothing else bounds that site's coefficient
 
 # docs/methods/sparse.md, sections 5 and 6.
@@ -178,6 +183,8 @@ def _not_on_a_device(config: Config) -> str:
         return "the sweeps over rows that lack cells are the host's (one chain a site)"
     if config.model.kind == "regression" and FAMILIES[config.model.family].domain is BINARY:
         return f"the sweeps of a {config.model.family} regression are the host's (one chain a site)"
+    if config.model.errors == "student":
+        return "the sweeps over rows with Student errors are the host's (each chain weighs rows by itself)"
     return ""
 
 
@@ -228,8 +235,7 @@ def _model(config: Config) -> Iterator[str]:
         yield 'model.slab does not exist with kind = "sem"; remove it'
     if model.rho == "shared" and model.kind != "mrf":
         yield 'model.rho = "shared" is for kind = "mrf"; remove it'
-    if not real and model.missing == "impute":
-        yield 'model.missing = "impute" needs family = "gaussian"'
+    yield from _errors(config)
     if config.output.site_fits and (model.kind != "regression" or not real):
         yield 'output.site_fits are least-squares fits of kind = "regression" with family = "gaussian"; remove the key'
     if config.output.loo:
@@ -243,6 +249,28 @@ def _model(config: Config) -> Iterator[str]:
             yield f"model.splines.{name} = {knots}: wanted at least 3 knots in increasing order"
     if not real and a.statistics == "pooled":
         yield 'algorithm.statistics = "pooled" needs family = "gaussian": no factor of the rows suffices'
+
+
+def _errors(config: Config) -> Iterator[str]:
+    """Faults about Student errors."""
+    if config.model.errors == "student":
+        yield from (f'model.errors = "student" {why}' for why in against_student(config))
+    elif config.model.degrees is not None:
+        yield 'model.degrees is of Student errors; set model.errors = "student", or remove it'
+
+
+def against_student(config: Config) -> list[str]:
+    """Why a job cannot have Student errors: rows have weights then, which change in every round and stay at their site."""
+    model, a = config.model, config.algorithm
+    if model.kind != "regression" or FAMILIES[model.family].domain is not REAL:
+        return ['is for kind = "regression" with family = "gaussian"; remove it']
+    without = {
+        'model.missing = "impute"': model.missing == "impute",
+        'algorithm.statistics = "pooled", whose sums know no weights': a.statistics == "pooled",
+        "algorithm.moves, whose terms know no weights": bool(a.moves),
+        'algorithm.topology = "allgather"': a.topology == "allgather",
+    }
+    return [f"does not exist with {name}; leave one of them out" for name, bad in without.items() if bad]
 
 
 def _sampler(config: Config) -> Iterator[str]:

@@ -11,8 +11,19 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges.scales import centred
 from ...algorithms.exchanges.values import counted
+from ...algorithms.gibbs.covariates import Covariates, rows_for_law
 from ...algorithms.gibbs.settings import Layout, Prior, Settings
-from ...algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, Site, StructuralEquations
+from ...algorithms.gibbs.sites import (
+    Factor,
+    Imputed,
+    Logistic,
+    LogisticImputed,
+    MarkovRandomField,
+    Regression,
+    Site,
+    StructuralEquations,
+    Student,
+)
 from ...data.design import Design
 from ...errors import JobError, OwnFault
 from ...jobs.devices import Load
@@ -23,7 +34,7 @@ from ...models import sparse
 from ...models.encoding import Encoding
 from ...models.incomplete import Completed, completed
 from . import moving
-from .keys import Config
+from .keys import DEGREES, Config
 
 Array = NDArray[np.float64]
 FEWEST = 64  # regressions, or chains, at a time that a card is worth
@@ -153,6 +164,16 @@ class SparseModel:
         return self.coefficients.names + response
 
     @property
+    def is_student(self) -> bool:
+        """Whether errors are Student's t."""
+        return self.config.model.errors == "student"
+
+    @property
+    def degrees(self) -> float:
+        """Of freedom of Student errors."""
+        return self.config.model.degrees or DEGREES
+
+    @property
     def imputes(self) -> bool:
         """Whether values may be missing."""
         return self.config.model.missing == "impute"
@@ -230,7 +251,8 @@ class SparseModel:
                 f"client {client!r}: {which} has no value here, and model.intercept = false would need to know its mean; take "
                 "model.intercept = true, or put the column into data.ignore"
             )
-        return Columns(values, completed(values))
+        whole = completed(values)  # of the response too, on which may depend what is missing
+        return Columns(values, whole if self.scales_response else whole.without_last())
 
     def constants(self, values: Array) -> list[str]:
         """Notes for the client on columns that are constant, or twice the same, in its own rows."""
@@ -272,10 +294,9 @@ class SparseModel:
         response = str(self.encoding.response)
         if not self.scales_response or response not in two[-1:]:
             return []
-        impute = "; missing values of covariates are then for the clients to fill" if self.imputes else ""
         return [
             f'{response} has no more than two different values at any client, and family = "gaussian" takes it for continuous: '
-            f'a yes/no response is family = "bernoulli", with data.positive where it is a text{impute}'
+            f'a yes/no response is family = "bernoulli", with data.positive where it is a text'
         ]
 
     def refuse_constants(self, values: Array) -> None:
@@ -359,16 +380,23 @@ class SparseModel:
         if FAMILIES[model.family].domain is BINARY:
             # Once more, for far from zero the first mean is rounded, and the chains make the difference grow.
             return Logistic(centred(X) if model.intercept else X, y, intercept=model.intercept, n_threads=n_threads)
+        if self.is_student:
+            X, y = (centred(X), centred(y[:, None])[:, 0]) if model.intercept else (X, y)
+            return Student(np.ascontiguousarray(X), y / scales[w], self.degrees, model.intercept, n_threads)
         return Regression(Factor.of(X, y / scales[w], intercept=model.intercept), n_threads, home)
 
-    def _imputed(self, columns: Columns, agreed: Scales, n_threads: int) -> Imputed:
+    def _imputed(self, columns: Columns, agreed: Scales, n_threads: int) -> Imputed | LogisticImputed:
         """About the site's mean by EM where there is an intercept; without one that mean is the law's of what is missing."""
         w, intercept, means = self.coefficients.size, self.config.model.intercept, columns.means
-        values = (columns.values - means if intercept else columns.values) / agreed.each
+        own = columns.values[:, : len(means)]
+        values = (own - means if intercept else own) / agreed.each
         mean = None if intercept else means[:w] / agreed.each[:w]
         assert agreed.psi is not None
-        psi = agreed.psi[:w, :w]
-        return Imputed(values[:, :w], values[:, w], psi, mean, intercept=intercept, n_threads=n_threads)
+        X, alone = np.ascontiguousarray(values[:, :w]), len(self.names) == 1
+        covariates = Covariates(X, np.ascontiguousarray(agreed.psi[:w, :w]), 1.0 if alone else rows_for_law(X))
+        if not self.scales_response:
+            return LogisticImputed(covariates, np.ascontiguousarray(columns.values[:, w]), mean, intercept, n_threads)
+        return Imputed(covariates, np.ascontiguousarray(values[:, w]), mean, intercept, n_threads)
 
     def factors(self, scales: Array) -> Array:
         """(P,) from the standardised scale of a coefficient to the data's."""

@@ -112,7 +112,8 @@ def sentence(config: Config) -> str:
 def recommended(config: Config, size: Size) -> str | None:
     """What would make the chains of a large job without a move mix, and what it would send; None where nothing is advised."""
     a = config.algorithm
-    able = config.model.kind != "sem" and a.participation == 1 and a.aggregate == "locals" and a.topology == "server"
+    movable = config.model.kind != "sem" and config.model.errors != "student"
+    able = movable and a.participation == 1 and a.aggregate == "locals" and a.topology == "server"
     if a.moves is not None or a.statistics == "pooled" or not able or not size.is_slow:
         return None
     moves = chosen(size, pooled=False)

@@ -17,7 +17,7 @@ from ...algorithms.exchanges.loo_sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...jobs.run import Run
 from ...kernels import rng
-from ...kernels.families import BINARY, FAMILIES
+from ...kernels.families import BINARY, FAMILIES, gammaln
 from ...results import chains, loo, selection
 from ...results.plain import Record
 from .keys import Config
@@ -174,9 +174,21 @@ def left_out(model: SparseModel, own: Own) -> LooSums | None:
     alpha = _intercept(model, own).reshape(-1, 1) if model.config.model.intercept else np.zeros((1, 1))
     family = FAMILIES[model.config.model.family]
     sd = 1.0 if family.domain is BINARY else np.sqrt(trace["sigma_sq"][..., :1].reshape(-1, 1)) * own.scales[w]
-    return loo.sums(
-        len(values), lambda at: np.asarray(family.value(values[at, w], slopes @ values[at, :w].T + alpha, sd, None), np.float64)
-    )
+
+    def density(at: slice) -> Array:
+        mean = slopes @ values[at, :w].T + alpha
+        if model.is_student:
+            return student_density(values[at, w], mean, sd, model.degrees)
+        return np.asarray(family.value(values[at, w], mean, sd, None), np.float64)
+
+    return loo.sums(len(values), density)
+
+
+def student_density(y: Array, mean: Array, scale: Array | float, degrees: float) -> Array:
+    """Log-density of y, which is `mean` and `scale` times Student's t."""
+    z = (y - mean) / scale
+    constant = gammaln((degrees + 1) / 2) - gammaln(degrees / 2) - 0.5 * np.log(degrees * np.pi)
+    return np.asarray(constant - np.log(scale) - 0.5 * (degrees + 1) * np.log1p(z**2 / degrees))
 
 
 def _described(name: str, labels: tuple[str, ...], draws: Array) -> dict[str, dict[str, float]]:

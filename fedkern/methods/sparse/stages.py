@@ -136,6 +136,8 @@ def _lines(model: SparseModel) -> Iterator[str]:
     yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}{_centre(m)}" + (
         f", slab {m.slab:g}" if np.isfinite(s.prior.slab) else ""
     )
+    if model.is_student:
+        yield f"errors   Student's t with {model.degrees:g} degrees of freedom: rows have weights, which no client sends"
     yield f"sampler  {s.chains} chains, {s.local_sweeps} local and {s.server_sweeps} server sweeps a round"
     yield f"         {s.scales} scales, {s.order} sweep, " + (
         f"moves: {moving.of(config, model.size).words(model.size)}" if s.moves or s.exchange else "no moves"

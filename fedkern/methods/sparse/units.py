@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges.scales import APART, ColumnMoments, common_variance
 from ...algorithms.exchanges.values import MORE
+from .keys import against_student
 from .model import SparseModel
 
+STUDENT = '; model.errors = "student" gives cells that are far away next to no weight'
 SURE = 0.999  # quantile of F beyond which a ratio of variances is no chance
 
 
@@ -26,6 +28,8 @@ def notes(model: SparseModel, moments: Sequence[ColumnMoments], values: NDArray[
         varies = (squares[:, j] > 0) & (degrees[:, j] > 0)
         if varies.sum() < 2:
             continue
+        of_response = model.scales_response and j == len(model.scaled) - 1 and not model.is_student
+        remedy = STUDENT if of_response and not against_student(model.config) else ""
         middle = common_variance(squares[:, j], degrees[:, j])
         for k in np.flatnonzero(varies & (values[:, j] >= MORE)):
             ratio, own = squares[k, j] / degrees[k, j] / middle, degrees[k, j]
@@ -35,6 +39,6 @@ def notes(model: SparseModel, moments: Sequence[ColumnMoments], values: NDArray[
                 lines.append(
                     f"{model.names[k]}: the standard deviation of {name} is {np.sqrt(ratio):.3g} times that of the sites' "
                     "median: is it in another unit there (mg/dl for mmol/l), or is a cell wrong? rows.json of that client names "
-                    "cells that are far away"
+                    f"cells that are far away{remedy}"
                 )
     return lines
