@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from ..algorithms.core.messages import SERVER
 from ..algorithms.exchanges import column_notes
-from ..data import table
+from ..data import far, table
 from ..data.design import check_header, column_of, encode
 from ..data.dialect import Dialect
 from ..errors import JobError, owned
@@ -186,6 +186,8 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     lines += [f"  {fault}" for fault in faults.first]
     notes = (*design.notes, *incomplete.own_notes(config, rows), *own_columns(spec, rows).lines())
     notes = (*notes, *few.private_notes(config, rows.n_rows))
+    if not spec.private:
+        notes = (*notes, *far.notes(rows, encoding, design.y))
     lines += [f"  note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
     if (faults.rows or little) and not spec.private:

@@ -76,11 +76,13 @@ class Ended:
     server : its machine's last state
     told : what each client's noisy gradients add up to, where the posterior is made of them; None elsewhere
     checked : what the clients of an open job say of q
+    doubts : why no result of these files can stand
     """
 
     server: Server
     told: noise_aware.Server | None
     checked: Checked = field(default_factory=Checked)
+    doubts: tuple[str, ...] = ()
 
 
 def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
@@ -89,6 +91,8 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     estimate, without = _estimate(model, ended)
     q = pvi.released(server) if estimate is None else estimate.q
     own = _of_noise(model, estimate) if model.with_noise else _verdict(model, server, ended.checked)
+    if ended.doubts:
+        own = Verdict(False, "; ".join(ended.doubts), own.worst)
     varied = ended.checked.dispersed
     differ = differences.compared(model, server, own, varied)
     found: dict[str, Any] = {} if test is None else {"test": tested(q, test, config.model.family, model.scale)}
