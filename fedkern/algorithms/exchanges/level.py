@@ -28,6 +28,7 @@ from . import spreads
 
 DIMS: dict[str, int] = {}
 LEVEL, SPREAD = 0, 1  # the legs
+LARGER = ", or its errors are that much larger there"
 MOST = 1e150  # of a Gaussian response, which will be squared
 
 
@@ -190,7 +191,7 @@ def _spread_apart(state: Server, about: Array) -> Server:
         found = spreads.compared(own * degrees, degrees)
         sure = spreads.certain(found, mean / np.sqrt(own))
     note = "; ".join((*([state.note] if state.note else []), *spreads.notes(found, what, state.clients)))
-    return replace(state, note=note, doubt=spreads.doubt(found, sure, what, state.clients))
+    return replace(state, note=note, doubt=spreads.doubt(found, sure, what, state.clients, LARGER))
 
 
 def _one_sided(s: Settings, answers: list[tuple[float, float]]) -> str:

@@ -40,8 +40,8 @@ class Spreads:
     torn: bool = False
 
 
-def compared(squares: Array, degrees: Array) -> Spreads:
-    """Of sites with these centred sums of squares and degrees of freedom (m,)."""
+def compared(squares: Array, degrees: Array, apart: float = APART, sure: float = SURE) -> Spreads:
+    """Of sites with these centred sums of squares and degrees of freedom (m,); `apart` and `sure` as above."""
     varies = (squares > 0) & (degrees > 0)
     variance = np.where(varies, squares, np.nan) / np.where(varies, degrees, 1.0)
     nobody = np.zeros(len(squares), bool)
@@ -51,22 +51,22 @@ def compared(squares: Array, degrees: Array) -> Spreads:
     low, high = own[(len(own) - 1) // 2], own[len(own) // 2]
     lower = varies & (variance <= low)
     upper = varies & ~lower
-    if high > APART * low and _sure(high / low, degrees[upper].sum(), degrees[lower].sum()):
+    if high > apart * low and _sure(high / low, degrees[upper].sum(), degrees[lower].sum(), sure):
         base = squares[lower].sum() / degrees[lower].sum()
         return Spreads(np.sqrt(variance / base), upper, lower, torn=True)
     middle = float(np.sqrt(low) * np.sqrt(high))
     ratio = variance / middle
-    near = varies & (ratio <= APART) & (ratio >= 1 / APART)
+    near = varies & (ratio <= apart) & (ratio >= 1 / apart)
     odd = nobody.copy()
     for k in np.flatnonzero(varies & ~near):
         ends = (degrees[k], degrees[near].sum())
-        odd[k] = ends[1] > 0 and _sure(ratio[k], *(ends if ratio[k] > 1 else ends[::-1]))
+        odd[k] = ends[1] > 0 and _sure(ratio[k], *(ends if ratio[k] > 1 else ends[::-1]), sure)
     return Spreads(np.sqrt(ratio), odd, varies & ~odd)
 
 
-def _sure(ratio: float, above: float, below: float) -> bool:
+def _sure(ratio: float, above: float, below: float, sure: float) -> bool:
     """Whether no chance makes variances of so many degrees of freedom so different; `above` are the larger one's."""
-    return bool(max(ratio, 1 / ratio) > fdtri(above, below, SURE))
+    return bool(max(ratio, 1 / ratio) > fdtri(above, below, sure))
 
 
 def certain(found: Spreads, means: Array) -> Sites:
@@ -99,14 +99,14 @@ def notes(found: Spreads, what: str, sites: Sequence[str], remedy: str = "") -> 
         )
 
 
-def doubt(found: Spreads, sure: Sites, what: str, sites: Sequence[str]) -> str:
-    """Why a result cannot stand; "" where it can."""
+def doubt(found: Spreads, sure: Sites, what: str, sites: Sequence[str], more: str = "") -> str:
+    """Why a result cannot stand; "" where it can. `more`: what else it may be."""
     if not sure.any():
         return ""
     where = f"{_some(sites, sure)} or {_some(sites, found.agree)}" if found.torn else _some(sites, sure)
     worst = np.nanmax(np.where(sure, np.maximum(found.ratio, 1 / found.ratio), np.nan))
     return (
-        f"{what} is in another unit at {where}, or has a wrong cell there: standard deviations are {worst:.3g}-fold apart (a note "
+        f"{what} is in another unit at {where}, or has a wrong cell there{more}: standard deviations are {worst:.3g}-fold apart (a note "
         "says what to do)"
     )
 
