@@ -263,6 +263,23 @@ def test_of_two_sites_nothing_says_which_is_in_another_unit(tmp_path: Path) -> N
     assert "that at s1, and nothing says which is right" in note
 
 
+def test_chains_that_have_not_mixed_are_told_what_helps_first(tmp_path: Path) -> None:
+    """Without a slab and with one; followed, the first line is "converged"."""
+    for k, prior in enumerate(({}, {"slab": 2.5})):
+        sites = federation(silent=())
+        short = job(tmp_path / str(k), "a,b,y", sites, job={"rounds": 150}, algorithm={"burn_in": 20, "chains": 4}, model=prior)
+        first = fedkern.run(short).summary
+        (note,) = (text for text in first["notes"] if "have not mixed" in text)
+        assert first["converged"] is False
+        assert note.startswith('chains have not mixed yet: set job.rounds = "until"')
+        assert ("model.slab = 2.5 does" in note) <= (not prior)
+    del short["algorithm"]
+    short["job"]["rounds"] = "until"
+    again = fedkern.run(short).summary
+    assert again["converged"] is True
+    assert not [text for text in again["notes"] if "have not mixed" in text]
+
+
 def test_a_cell_is_far_beside_the_spread_that_it_does_not_make() -> None:
     zeros = np.zeros(100)
     zeros[:30] = np.arange(1, 31)
