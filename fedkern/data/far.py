@@ -31,7 +31,7 @@ NORMAL = 1.482602218505602  # standard deviation of a normal variable over its m
 
 
 def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]:
-    """Lines for rows.json: each cell that is far away, with its place in the file, and what looks like a code for a missing value.
+    """Lines for rows.json: each cell that is far away, with its place, and what looks like a code for a missing value.
 
     Parameters
     ----------

@@ -466,8 +466,8 @@ def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
             )
         elif any((distances(own) > FAR).any() for own in values):
             yield (
-                f"{column}: a cell is more than {FAR:g} robust standard deviations from the median of its file; is it wrong, or in "
-                "another unit? `fedkern check job.toml --local FILE` shows its holder which"
+                f"{column}: a cell is more than {FAR:g} robust standard deviations from the median of its file; is it wrong, or "
+                "in another unit? `fedkern check job.toml --local FILE` shows its holder which"
             )
 
 

@@ -4,8 +4,8 @@ A client tells the weighted sum of squares about the released mean m (`PearsonSu
 have chosen, theta = P^- h, and how much of that sum comes of the way from there: (m - theta)' P (m - theta). What is left over,
 by its degrees of freedom, is the client's own error variance, whatever its level and its slopes are.
 
-With variances v_k (in units of the model's) the covariance of the estimate is S^-1 (sum_k v_k P_k) S^-1 and not S^-1, S = sum_k P_k:
-intervals are as wide as they should be only where each client says of every coefficient about the same part.
+With variances v_k (in units of the model's) the covariance of the estimate is S^-1 (sum_k v_k P_k) S^-1 and not S^-1, S = sum_k
+P_k: intervals are as wide as they should be only where each client says of every coefficient about the same part.
 
 Source: docs/concepts/convergence.md, "A client that is noisier".
 """
@@ -54,7 +54,7 @@ class Residuals:
     @property
     def off(self) -> bool:
         """Whether intervals are wrong by it."""
-        return float(np.abs(np.log(self.width)).max()) > np.log(OFF)
+        return bool(np.abs(np.log(self.width)).max() > np.log(OFF))
 
     @property
     def said(self) -> str:
@@ -76,8 +76,8 @@ class Residuals:
         w *= self.rows.sum() / (w * self.rows).sum()
         own = ", ".join(f"{w[k]:.3g} at {self.clients[k]}" for k in np.flatnonzero(odd))
         return (
-            "where cells and units are right, give each row the weight of its client's errors, in a column that data.weight names: "
-            f"{own}, {w[agree][0]:.3g} at {self._others} (times the weight that it has, if any)"
+            "where cells and units are right, give each row the weight of its client's errors, in a column that data.weight "
+            f"names: {own}, {w[agree][0]:.3g} at {self._others} (times the weight that it has, if any)"
         )
 
     def judged(self, own: Verdict) -> Verdict:

@@ -15,8 +15,8 @@ A file that has not the columns of the others has told nothing of its rows when 
 of the job stand in the order that most clients have.
 
 Of what comes so the server sees slips that nothing else shows, and notes them: levels that differ in capitals or blanks alone, a
-column that is coded 0 and 1 at one client and 1 and 2 at another, and one that is in another unit at a client, or has a cell there
-that is so wrong that it makes the client's standard deviation (`spreads`).
+column that is coded 0 and 1 at one client and 1 and 2 at another, and one that is in another unit at a client, or has a cell
+there that is so wrong that it makes the client's standard deviation (`spreads`).
 
 The server collects answers and computes from them in client order, so that the order of arrival can't change a bit. A client
 takes what is agreed only if its own job file and its own columns can lead to it.

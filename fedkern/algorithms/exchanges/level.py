@@ -6,8 +6,9 @@ level and the scale.
 | level | two sums of its responses and offsets (`models.spatial.units.sums`) | level; of a Gaussian response the next question |
 | spread (Gaussian) | sum and sum of squares about the pooled mean | level and scale |
 
-Of a Gaussian response the server notes a client whose standard deviation is not that of the others (`spreads`): another unit, or a
-wrong cell. What comes is added in client order. With this the result does not depend on the unit of exposures, or of a Gaussian response.
+Of a Gaussian response the server notes a client whose standard deviation is not that of the others (`spreads`): another unit, or
+a wrong cell. What comes is added in client order. With this the result does not depend on the unit of exposures, or of a Gaussian
+response.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """`told[k]` is client k's answer of this leg; `rows` the number of responses, where the first leg has told it, and `each` that of
-    each client (the sum of its weights); `note` for the reader of the result, and `doubt` why it cannot stand."""
+    """`told[k]` is client k's answer of this leg; `rows` the number of responses, where the first leg has told it, and `each`
+    that of each client (the sum of its weights); `note` for the reader of the result, and `doubt` why it cannot stand."""
 
     settings: Settings
     clients: tuple[str, ...]
@@ -181,7 +182,7 @@ def _known(state: Server, units: Units) -> tuple[Server, ServerEffects]:
 
 
 def _spread_apart(state: Server, about: Array) -> Server:
-    """With what is to be said of clients whose response does not vary as that of the others; `about` (m, 2): sums about the centre."""
+    """With what is to be said of clients whose response varies otherwise; `about` (m, 2): their sums about the centre."""
     n, what = np.array(state.each), f"column {state.settings.response!r}"
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         shift = about[:, 0] / n

@@ -70,8 +70,8 @@ def _sure(ratio: float, above: float, below: float, sure: float) -> bool:
 
 
 def certain(found: Spreads, means: Array) -> Sites:
-    """(m,) Odd sites that no ordinary column has, whatever its tail: a column that is far from 0 beside its spread (age, pressure)
-    has not a fifth of it elsewhere, nor 5 times; others may, where a value is rare, but not 25 times.
+    """(m,) Odd sites that no ordinary column has, whatever its tail: one that is far from 0 beside its spread (age, pressure) has
+    not a fifth of it elsewhere, nor 5 times; others may, where a value is rare, but not 25 times.
 
     `means` : (m,) over the standard deviation of each site
     """
@@ -88,11 +88,11 @@ def notes(found: Spreads, what: str, sites: Sequence[str], remedy: str = "") -> 
     if found.torn:
         yield (
             f"the standard deviation of {what} at {_some(sites, found.odd)} is {np.nanmin(found.ratio[found.odd]):.3g} times or "
-            f"more that at {_some(sites, found.agree)}, and nothing says which is right: is it in another unit on one side (mg/dl "
-            f"for mmol/l), or is a cell wrong? rows.json of these clients names cells that are far away{remedy}"
+            f"more that at {_some(sites, found.agree)}, and nothing says which is right: is it in another unit on one side "
+            f"(mg/dl for mmol/l), or is a cell wrong? rows.json of these clients names cells that are far away{remedy}"
         )
         return
-    for k in np.flatnonzero(found.odd):
+    for k in np.flatnonzero(found.odd).tolist():
         yield (
             f"{sites[k]}: the standard deviation of {what} is {found.ratio[k]:.3g} times that of the sites' median: {QUESTION} "
             f"{LOOK}{remedy}"
@@ -106,8 +106,8 @@ def doubt(found: Spreads, sure: Sites, what: str, sites: Sequence[str], more: st
     where = f"{_some(sites, sure)} or {_some(sites, found.agree)}" if found.torn else _some(sites, sure)
     worst = np.nanmax(np.where(sure, np.maximum(found.ratio, 1 / found.ratio), np.nan))
     return (
-        f"{what} is in another unit at {where}, or has a wrong cell there{more}: standard deviations are {worst:.3g}-fold apart (a note "
-        "says what to do)"
+        f"{what} is in another unit at {where}, or has a wrong cell there{more}: standard deviations are {worst:.3g}-fold apart "
+        "(a note says what to do)"
     )
 
 

@@ -1,4 +1,4 @@
-"""A linear job has one error variance: where a client's is another the first line says so, and its remedy ends in right intervals."""
+"""A linear job has one error variance: where a client's is another the first line says so, and its remedy ends well."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_where_intervals_are_right_all_the_same_it_is_a_note() -> None:
 
 
 def test_slopes_that_differ_are_no_noise() -> None:
-    frames = federation(4, {name: (200, 1.0, 1.0) for name in SIZES}, a=3.0)
+    frames = federation(4, dict.fromkeys(SIZES, (200, 1.0, 1.0)), a=3.0)
     summary = fitted(frames).summary
     assert not [text for text in (summary["verdict"], *summary["notes"]) if SAID in text]
     assert any("sites differ by more than chance" in text for text in summary["notes"])
