@@ -432,7 +432,7 @@ def _slow(model: SparseModel, released: Samples | Streamed, own: Verdict) -> lis
     which = ", ".join(slow[:6]) + (f" and {len(slow) - 6} more" if len(slow) > 6 else "")
     return [
         f"chains have not mixed yet: {more}. Where that is not enough: site averages of {which} have an R-hat above "
-        f"{verdict.RHAT:g}, and no slab bounds a site's coefficients, whose prior has no mean; model.slab = 2.5 does"
+        f"{verdict.RHAT:g}, and no slab bounds a site's coefficients, whose prior has no mean: set model.slab (2.5)"
     ]
 
 
