@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.exchanges.columns import spellings
+from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
 from .cells import Text
 from .degenerate import numeric_places
-from .design import Design
 from .table import Table
 
 Array = NDArray[np.float64]
@@ -31,27 +31,37 @@ LEAST = 10  # other cells
 NORMAL = 1.482602218505602  # standard deviation of a normal variable over its median absolute deviation
 
 
-def notes(table: Table, design: Design, encoding: Encoding) -> list[str]:
-    """Lines for rows.json: each cell with its place in the file.
+def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]:
+    """Lines for rows.json: each cell that is far away, with its place, and what looks like a code for a missing value.
 
     Parameters
     ----------
-    table, design : a party's rows, and their arrays in the same order
+    table : a party's rows
     encoding : of the columns; categorical ones are left out
+    response : (n,) of the same rows; looked at where it is a measurement
     """
-    columns = [(name, np.asarray(design.X[:, j], np.float64)) for name, j in numeric_places(encoding)]
-    if encoding.response is not None:
-        columns.append((str(encoding.response), design.y))
-    return [line for name, values in columns for line in _of(name, values, table)]
+    lines = list[str]()
+    for name, _ in numeric_places(encoding):
+        values = numbers(table, name)
+        found = coded(values)
+        lines += _of(name, np.where(np.isin(values, found), np.nan, values) if found else values, table)
+        lines += (_code(name, code, int((values == code).sum())) for code in found)
+    if response is None or encoding.response is None or FAMILIES[encoding.family].link != "identity":
+        return lines
+    return [*lines, *_of(encoding.response, response, table)]
+
+
+def spelled(encoding: Encoding) -> Iterator[str]:
+    """Levels that may be one: where the encoding is of one table alone."""
+    for column in encoding.columns:
+        for same in spellings(column.levels or ()):
+            said = ", ".join(map(repr, same))
+            yield f"column {column.name!r}: the levels {said} differ in capitals or blanks alone: write them alike"
 
 
 def _of(name: str, values: Array, table: Table) -> Iterator[str]:
-    centre, sd = robust(values[np.isfinite(values)])
-    if not sd > 0:
-        return
-    with np.errstate(invalid="ignore"):
-        away = np.abs(values - centre) / sd
-        rows = np.flatnonzero(away > FAR)
+    away = distances(values)
+    rows = np.flatnonzero(away > FAR)
     for row in rows[:LISTED]:
         yield (
             f"{table.place(row)}, column {name!r}: {values[row]:.6g} is {away[row]:.3g} robust standard deviations away from the "
@@ -61,29 +71,21 @@ def _of(name: str, values: Array, table: Table) -> Iterator[str]:
         yield f"column {name!r}: {len(rows) - LISTED} more cells are that far away"
 
 
-def slips(table: Table, encoding: Encoding) -> list[str]:
-    """`codes`, and levels that may be one: where the encoding is of this table alone."""
-    lines = codes(table, encoding)
-    for column in encoding.columns:
-        for same in spellings(column.levels or ()):
-            said = ", ".join(map(repr, same))
-            lines.append(f"column {column.name!r}: the levels {said} differ in capitals or blanks alone: write them alike")
-    return lines
+def distances(values: Array) -> Array:
+    """(n,) robust standard deviations from the median; 0 where the column has none, and of a cell that is no number."""
+    centre, sd = robust(values[np.isfinite(values)])
+    if not sd > 0:
+        return np.zeros(len(values))
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.nan_to_num(np.abs(values - centre) / sd, nan=0.0)
 
 
-def codes(table: Table, encoding: Encoding) -> list[str]:
-    """Lines for rows.json: what looks like a code for a missing value."""
-    lines = []
-    for name, _ in numeric_places(encoding):
-        values = numbers(table, name)
-        for code in coded(values):
-            n = int((values == code).sum())
-            lines.append(
-                f"column {name!r}: {code:g} stands in {n} row{'s' * (n > 1)}, far from all other cells: if it is a code for a "
-                f'missing value, count it as one ([data.dialect] missing = ["{code:g}"]), and say what becomes of the rows '
-                "(model.missing)"
-            )
-    return lines
+def _code(name: str, code: float, n: int) -> str:
+    return (
+        f"column {name!r}: {code:g} stands in {n} row{'s' * (n > 1)}, far from all other cells: if it is a code for a "
+        f'missing value, count it as one ([data.dialect] missing = ["{code:g}"]), and say what becomes of the rows '
+        "(model.missing)"
+    )
 
 
 def numbers(table: Table, name: str) -> Array:

@@ -199,7 +199,9 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
     notes = (*design.notes, *incomplete.own_notes(config, rows), *own_columns(spec, rows).lines())
-    notes = (*notes, *few.private_notes(config, rows.n_rows), *far.slips(rows, encoding))
+    notes = (*notes, *few.private_notes(config, rows.n_rows))
+    if not spec.private:
+        notes = (*notes, *far.notes(rows, encoding, design.y), *far.spelled(encoding))
     lines += [f"  note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
     if not said.allowed:

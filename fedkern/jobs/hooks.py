@@ -52,6 +52,7 @@ class RunHooks(Keeper):
     ----------
     watch : called at the server with its state after every event, while it is set
     seconds : that the rounds took, of this start of the run
+    doubts : at the server, why no result of these files can stand: a column in another unit, or with a wrong cell
     """
 
     def __init__(self, config: JobConfig, names: tuple[str, ...], folder: RunFolder | None) -> None:
@@ -62,6 +63,7 @@ class RunHooks(Keeper):
         self.alone, self.quiet = True, True  # whether all parties are this process; whether only warnings are said
         self.watch: Watch[Any] | None = None
         self.seconds = 0.0
+        self.doubts: list[str] = []
         self._warnings: dict[int, list[str]] = {}
         self._told = set[tuple[int, str]]()  # warnings that were said
         self._unnoted: dict[int, Books] = {}  # of open jobs of which nothing has left

@@ -185,6 +185,7 @@ class Run(At[C]):
                 clients[k] = agreement.Client(spec, describe(table, spec, self.names[k]), name=self.names[k])
         server, clients = self.exchange(Stage.of(agreement), lambda: agreement.start(spec, self.names), clients)
         self.hooks.notes += () if server is None else server.notes
+        self.hooks.doubts += () if server is None else server.doubts
         encoding = anyone(server, clients).encoding
         assert isinstance(encoding, Encoding)
         return encoding

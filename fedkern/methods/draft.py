@@ -24,7 +24,7 @@ from ..algorithms.exchanges.columns import spellings
 from ..data import table
 from ..data.cells import MISSING, Text, number
 from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix
-from ..data.far import coded
+from ..data.far import FAR, coded, distances
 from ..data.plain_text import SEPARATORS as KNOWN
 from ..data.plain_text import UTF16
 from ..data.table import Table
@@ -463,6 +463,11 @@ def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
             yield (
                 f"{column}: a few cells have a code as programs write for a missing value (-9, 99, 999, ..), far from all "
                 "others; if it is one, give it to [data.dialect] missing"
+            )
+        elif any((distances(own) > FAR).any() for own in values):
+            yield (
+                f"{column}: a cell is more than {FAR:g} robust standard deviations from the median of its file; is it wrong, or "
+                "in another unit? `fedkern check job.toml --local FILE` shows its holder which"
             )
 
 

@@ -132,7 +132,7 @@ def _own_intercepts(h: Array, P: Array) -> tuple[Array, Array]:
     return h[:, 1:] - by * h[:, :1], P[:, 1:, 1:] - by[:, :, None] * P[:, :1, 1:]
 
 
-def _inverse(P: Array) -> tuple[Array, int, Array]:
+def generalised_inverse(P: Array) -> tuple[Array, int, Array]:
     """A generalised inverse, the rank, and (d,) whether a coefficient alone is determined.
 
     Raises
@@ -162,8 +162,8 @@ def _inverse(P: Array) -> tuple[Array, int, Array]:
 
 def _q(h: Array, P: Array) -> Test:
     """All coefficients together."""
-    parts = [_inverse(one) for one in P]
-    inverse, rank, _ = _inverse(P.sum(axis=0))
+    parts = [generalised_inverse(one) for one in P]
+    inverse, rank, _ = generalised_inverse(P.sum(axis=0))
     total = h.sum(axis=0)
     Q = sum(float(own @ part[0] @ own) for own, part in zip(h, parts)) - float(total @ inverse @ total)
     return Test(Q, sum(part[1] for part in parts) - rank)
@@ -171,7 +171,7 @@ def _q(h: Array, P: Array) -> Test:
 
 def _single(names: Sequence[str], intercept: bool, h: Array, P: Array) -> Iterator[tuple[str, Test]]:
     """Each slope that two sites or more determine."""
-    parts = [_inverse(one) for one in P]
+    parts = [generalised_inverse(one) for one in P]
     means = np.array([part[0] @ own for own, part in zip(h, parts)])
     variances = np.array([np.diag(part[0]) for part in parts])
     for j in range(int(intercept), len(names)):

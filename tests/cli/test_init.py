@@ -212,6 +212,7 @@ SLIPS = {
     "unit": ("sbp", [f"{110 + k} mmHg" for k in range(30)], "cells look like numbers with a unit behind"),
     "capitals": ("sex", ["fFmM"[k % 4] for k in range(30)], "levels differ in capitals or blanks alone"),
     "code": ("bmi", [25.5 + k / 10 if k > 1 else -9 for k in range(30)], "a few cells have a code"),
+    "far": ("bmi", [25.5 + k / 10 if k else 2550 for k in range(30)], "a cell is more than 20 robust standard deviations"),
     "rooms": ("room", [f"{k}{'abcdefghij'[k % 10]}" for k in range(30)], ""),
     "numbers": ("bmi", [25.5 + k / 10 for k in range(30)], ""),
 }

@@ -14,8 +14,9 @@ What leaves a client, as JSON in pieces of a fixed size (`pieces`), and always i
 A file that has not the columns of the others has told nothing of its rows when that is found. Columns are matched by name: those
 of the job stand in the order that most clients have.
 
-Of what comes so the server sees two slips that nothing else shows, and notes them: levels that differ in capitals or blanks
-alone, and a column that is coded 0 and 1 at one client and 1 and 2 at another.
+Of what comes so the server sees slips that nothing else shows, and notes them: levels that differ in capitals or blanks alone, a
+column that is coded 0 and 1 at one client and 1 and 2 at another, and one that is in another unit at a client, or has a cell
+there that is so wrong that it makes the client's standard deviation (`spreads`).
 
 The server collects answers and computes from them in client order, so that the order of arrival can't change a bit. A client
 takes what is agreed only if its own job file and its own columns can lead to it.
@@ -40,7 +41,7 @@ from ..core import pieces
 from ..core.messages import ONE_OR_TWO, ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, Tells, text
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
-from . import lacking
+from . import lacking, spreads
 
 DIMS = {"schema": pieces.PIECE}
 
@@ -119,7 +120,7 @@ class Client:
 class Server:
     """The server's side: `replies[k]` is client k's answer of this leg, `pieces[k]` what there is of an unfinished one,
     `order[k]` the places of the agreed numeric columns among its own, where it has another order; `sizes[k]` its number of rows;
-    `notes` for the reader of the result."""
+    `notes` for the reader of the result, and `doubts` why it cannot stand."""
 
     spec: Spec
     clients: tuple[str, ...]
@@ -134,6 +135,7 @@ class Server:
     encoding: Encoding | None = None
     sizes: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 def start(spec: Spec, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
@@ -182,7 +184,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return _columns_known(state)
     if state.leg == ROWS:
         return _rows_known(state)
-    return _agree(replace(state, notes=(*state.notes, *_coded_apart(state))), _deviations_known(state))
+    wide, doubts = _spread_apart(state)
+    return _agree(replace(state, notes=(*state.notes, *_coded_apart(state), *wide), doubts=doubts), _deviations_known(state))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -382,20 +385,32 @@ def spellings(levels: Iterable[str]) -> list[list[str]]:
     return [same for same in found.values() if len(same) > 1]
 
 
+def _told_moments(state: Server) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means and variances (m, p) of clients' numeric columns; nan of a client without rows."""
+    replies, n = in_order(state.replies), np.array(state.sizes, np.float64)[:, None]
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        shift = np.array([reply["sums"] for reply in replies]) / n
+        return np.array(state.means) + shift, np.array([reply["squares"] for reply in replies]) / n - shift**2
+
+
+def _two_neighbours(mean: float, variance: float) -> int | None:
+    """The lower of the two neighbouring whole numbers that are all values of a column; None where it has others. Of whole numbers
+    with a mean m between a and a + 1 these two alone have the variance (m - a) (a + 1 - m), and others a larger one."""
+    if not variance > NOISE or abs(mean) > LARGEST_CODE:
+        return None
+    low = math.floor(mean)
+    return low if abs(variance - (mean - low) * (low + 1 - mean)) <= NOISE else None
+
+
 def _coded_apart(state: Server) -> Iterator[str]:
-    """Notes on columns of two neighbouring whole numbers that are not the same two at all clients. Of whole numbers with a mean m
-    between a and a + 1 these two alone have the variance (m - a) (a + 1 - m), and others a larger one."""
-    replies = in_order(state.replies)
+    """Notes on columns of two neighbouring whole numbers that are not the same two at all clients."""
+    means, variances = _told_moments(state)
     names = [column.name for column in state.columns if column.kind == "numeric"]
-    for j, name in enumerate(names):
+    for name, mean, variance in zip(names, means.T, variances.T):
         found: dict[int, list[str]] = {}
-        for client, n, reply in zip(state.clients, state.sizes, replies):
-            shift = reply["sums"][j] / n if n else 0.0
-            mean, variance = state.means[j] + shift, reply["squares"][j] / n - shift**2 if n else 0.0
-            if variance <= NOISE or abs(mean) > LARGEST_CODE:
-                continue
-            low = math.floor(mean)
-            if abs(variance - (mean - low) * (low + 1 - mean)) <= NOISE:
+        for client, *both in zip(state.clients, mean.tolist(), variance.tolist()):
+            low = _two_neighbours(*both)
+            if low is not None:
                 found.setdefault(low, []).append(client)
         if len(found) > 1:
             said = [f"{low} and {low + 1} at {_some(clients)}" for low, clients in sorted(found.items())]
@@ -403,6 +418,30 @@ def _coded_apart(state: Server) -> Iterator[str]:
                 f"column {name!r} has two values, and not the same two at all clients: {'; '.join(said)}; code it alike in the "
                 "files, for the model takes what is written"
             )
+
+
+def _spread_apart(state: Server) -> tuple[list[str], tuple[str, ...]]:
+    """Notes on columns whose standard deviation at some client is not that at the others, and why the result cannot stand with
+    them. Columns of two values are left out, for their variance is that of a share, and those of which the job file gives center
+    and scale: these say what is ordinary."""
+    (means, variances), degrees = _told_moments(state), np.maximum(np.array(state.sizes, np.float64) - 1, 0)
+    numeric = [column for column in state.columns if column.kind == "numeric"]
+    lines, doubts = list[str](), list[str]()
+    for column, mean, variance in zip(numeric, means.T, variances.T):
+        tiny = (1e-14 * np.abs(mean)) ** 2  # what rounding leaves of a constant column
+        own = np.where(variance > tiny, variance, 0.0)
+        two = any(_two_neighbours(*both) is not None for both in zip(mean.tolist(), variance.tolist()))
+        if column.center is not None or two:
+            continue
+        what = f"column {column.name!r}"
+        remedy = f"; where it is right so, give center and scale of it in [data.columns.{column.name}], and nothing more is said"
+        found = spreads.compared(own * degrees, degrees)
+        lines += spreads.notes(found, what, state.clients, remedy)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            sure = spreads.certain(found, mean / np.sqrt(own))
+        if said := spreads.doubt(found, sure, what, state.clients):
+            doubts.append(said)
+    return lines, tuple(doubts)
 
 
 def _some(clients: Sequence[str]) -> str:
@@ -566,6 +605,8 @@ def save(state: Server | Client) -> Saved:
     if isinstance(state, Server):
         columns = [asdict(column) for column in state.columns]
         content |= {"leg": state.leg, "columns": columns, "labels": state.labels, "rows": state.rows, "means": state.means}
+        content |= {"order": [(k, places) for k, places in state.order.items()]}
+        content |= {"sizes": state.sizes, "notes": state.notes, "doubts": state.doubts}
     return {"agreement": json.dumps(content, sort_keys=True).encode()}
 
 
@@ -575,7 +616,8 @@ def load(fresh: Party, saved: Saved) -> Party:
     content["encoding"] = None if content["encoding"] is None else Encoding.from_dict(content["encoding"])
     if isinstance(fresh, Server):
         columns = (Column(**{**c, "levels": None if c["levels"] is None else tuple(c["levels"])}) for c in content["columns"])
-        content |= {"columns": tuple(columns), "labels": tuple(content["labels"]), "means": tuple(content["means"])}
+        content |= {"columns": tuple(columns), "order": PersistentMap({k: tuple(places) for k, places in content["order"]})}
+        content |= {name: tuple(content[name]) for name in ("labels", "means", "sizes", "notes", "doubts")}
     return replace(fresh, **content)
 
 

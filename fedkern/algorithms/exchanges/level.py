@@ -6,7 +6,9 @@ level and the scale.
 | level | two sums of its responses and offsets (`models.spatial.units.sums`) | level; of a Gaussian response the next question |
 | spread (Gaussian) | sum and sum of squares about the pooled mean | level and scale |
 
-What comes is added in client order. With this the result does not depend on the unit of exposures, or of a Gaussian response.
+Of a Gaussian response the server notes a client whose standard deviation is not that of the others (`spreads`): another unit, or
+a wrong cell. What comes is added in client order. With this the result does not depend on the unit of exposures, or of a Gaussian
+response.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ from ..core import once
 from ..core.messages import FEW_AREAS, SUM, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
+from . import spreads
 
 DIMS: dict[str, int] = {}
 LEVEL, SPREAD = 0, 1  # the legs
+LARGER = ", or its errors are that much larger there"
 MOST = 1e150  # of a Gaussian response, which will be squared
 
 
@@ -94,8 +98,8 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """`told[k]` is client k's answer of this leg; `rows` the number of responses, where the first leg has told it; `note` for the
-    reader of the result."""
+    """`told[k]` is client k's answer of this leg; `rows` the number of responses, where the first leg has told it, and `each`
+    that of each client (the sum of its weights); `note` for the reader of the result, and `doubt` why it cannot stand."""
 
     settings: Settings
     clients: tuple[str, ...]
@@ -105,6 +109,8 @@ class Server:
     rows: float = 0.0
     units: Units | None = None
     note: str = ""
+    doubt: str = ""
+    each: tuple[float, ...] = ()
 
     @property
     def round(self) -> int:
@@ -155,6 +161,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     answers, s = in_order(state.told), state.settings
     state = replace(state, told=PersistentMap())
     if state.leg == SPREAD:
+        state = _spread_apart(state, np.array(answers))
         return _known(state, _gaussian(s, answers, state.centre, state.rows))
     with np.errstate(over="ignore"):
         level = pooled_level(s.family, answers)
@@ -166,11 +173,26 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         state = replace(state, note=_one_sided(s, answers))
         return _known(state, Units(level if s.intercept else 0.0, pooled=level))
     state = replace(state, leg=SPREAD, centre=level, rows=sum(first for first, _ in answers))
+    state = replace(state, each=tuple(first for first, _ in answers))
     return state, once.ask(len(state.clients), AskLevel(SPREAD, level))
 
 
 def _known(state: Server, units: Units) -> tuple[Server, ServerEffects]:
     return replace(state, units=units), once.ask(len(state.clients), Level(state.leg, units.level, units.scale))
+
+
+def _spread_apart(state: Server, about: Array) -> Server:
+    """With what is to be said of clients whose response varies otherwise; `about` (m, 2): their sums about the centre."""
+    n, what = np.array(state.each), f"column {state.settings.response!r}"
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        shift = about[:, 0] / n
+        mean, variance = state.centre + shift, about[:, 1] / n - shift**2
+        own = np.where(variance > (1e-14 * mean) ** 2, variance, 0.0)  # what is less is rounding
+        degrees = np.maximum(n - 1, 0)
+        found = spreads.compared(own * degrees, degrees)
+        sure = spreads.certain(found, mean / np.sqrt(own))
+    note = "; ".join((*([state.note] if state.note else []), *spreads.notes(found, what, state.clients)))
+    return replace(state, note=note, doubt=spreads.doubt(found, sure, what, state.clients, LARGER))
 
 
 def _one_sided(s: Settings, answers: list[tuple[float, float]]) -> str:

@@ -38,6 +38,7 @@ from ..core.messages import (
 )
 from ..core.persistent import PersistentMap
 from ..core.rounds import all_of, needed
+from . import spreads
 
 Array = NDArray[np.float64]
 Columns = Annotated[NDArray[np.float64], "w"]
@@ -45,7 +46,6 @@ Square = Annotated[NDArray[np.float64], "w w"]
 
 SMALLEST_EIGENVALUE = 1e-6  # of the correlations of Psi
 FARTHEST = 1e10  # of a client's standard deviation over the scale: beyond, its chains lose their digits
-APART = 25.0  # times one of two variances: then the scale is that of the smaller
 
 
 @dataclass(frozen=True)
@@ -328,12 +328,14 @@ def common_variance(squares: Array, degrees: Array) -> float:
 
     The median of their variances, weighted by degrees of freedom: with one cell a hundred times too large a pooled variance is
     that cell's, and all effects of all sites are then small in its units. Of two sites the pooled variance, or the smaller one if
-    they are more than 25-fold apart.
+    they are more than 25-fold apart. Sites that are not as the others (`spreads`) are left out, however many rows they have.
     """
     varies = (squares > 0) & (degrees > 0)
+    if varies.sum() > 2 and (found := spreads.compared(squares, degrees)).odd.any():
+        return common_variance(squares[found.agree], degrees[found.agree])
     own, weight = squares[varies] / degrees[varies], degrees[varies]
     if len(own) <= 2:
-        return float(own.min() if own.max() > APART * own.min() else (own * weight).sum() / weight.sum())
+        return float(own.min() if own.max() > spreads.APART * own.min() else (own * weight).sum() / weight.sum())
     order = np.argsort(own, kind="stable")
     own, up_to = own[order], np.cumsum(weight[order])
     first, last = (int(np.searchsorted(up_to, up_to[-1] / 2, side=side)) for side in ("left", "right"))

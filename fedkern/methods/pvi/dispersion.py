@@ -6,7 +6,7 @@ Source: docs/concepts/convergence.md, "Counts that vary more".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
@@ -31,11 +31,12 @@ Array = NDArray[np.float64]
 @dataclass(frozen=True)
 class Found:
     """`ratio` is None where the family has none, or nobody was asked; `notes` are of clients and of weights; `weight` is the mean
-    of all weights."""
+    of all weights; `told` are the sums of clients that sent some."""
 
     ratio: dispersion.Dispersion | None = None
     notes: tuple[str, ...] = ()
     weight: float = 1.0
+    told: Mapping[int, pearson.PearsonSums] = field(default_factory=dict)
 
     @property
     def inflated(self) -> float:
@@ -68,15 +69,17 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         return Found()
     notes = [f"client {run.names[k]!r} is not in the dispersion, for {why}" for k, why in sorted(told.dropped.items())]
     named = {run.names[k]: told.replies[k] for k in sorted(told.replies)}
-    notes += dispersion.weighty(named, run.config.data.weight)
     weight = sum(one.rows * one.weight for one in named.values()) / max(sum(one.rows for one in named.values()), 1)
+    if run.config.model.family != "gaussian" or weight > dispersion.HEAVY:  # precisions are about 1 over all, not at each client
+        notes += dispersion.weighty(named, run.config.data.weight)
     family = run.config.model.family if run.config.data.trials is None else "binomial"
     if run.config.data.trials is None and FAMILIES[family].moments is None:
         return Found(None, tuple(notes), weight)
     P = model.prior.P
     used = float(np.clip(1 - (P if P.ndim == 1 else np.diag(P)) * q.sd**2, 0, 1).sum())
     learns = _learns(run.config)
-    return Found(dispersion.pooled(family, scale_of(model), in_order(told.replies), used, learns), tuple(notes), weight)
+    ratio = dispersion.pooled(family, scale_of(model), in_order(told.replies), used, learns)
+    return Found(ratio, tuple(notes), weight, told.replies)
 
 
 def _learns(config: Config) -> Literal["", "can", "has"]:

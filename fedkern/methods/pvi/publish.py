@@ -18,6 +18,7 @@ from ...models.glm import Rows, metrics, tested
 from ...results import dispersion
 from ...results.gaussian import Posterior
 from ...results.lines import Lines
+from ...results.residuals import Residuals
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
 from . import differences, linearised, pull, response
@@ -74,11 +75,13 @@ class Ended:
     server : its machine's last state
     told : what each client's noisy gradients add up to, where the posterior is made of them; None elsewhere
     checked : what the clients of an open job say of q
+    doubts : why no result of these files can stand
     """
 
     server: Server
     told: noise_aware.Server | None
     checked: Checked = field(default_factory=Checked)
+    doubts: tuple[str, ...] = ()
 
 
 def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
@@ -88,7 +91,10 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     q = pvi.released(server) if estimate is None else estimate.q
     own = _of_noise(model, estimate) if model.with_noise else _verdict(model, server, ended.checked)
     varied = ended.checked.dispersed
-    differ = differences.compared(model, server, own, varied)
+    errors = differences.varying(model, server, own, varied)
+    if ended.doubts:
+        own = Verdict(False, "; ".join(ended.doubts), own.worst)
+    differ = differences.compared(model, server, own, varied, errors)
     found: dict[str, Any] = {} if test is None else {"test": tested(q, test, config.model.family, model.scale)}
     posterior = Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None)
     if own.converged == "settled" and (along := ended.checked.lines) is not None and len(along.off):
@@ -99,7 +105,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         arrays=_arrays(server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
-        verdict=dispersion.judged(own, varied.ratio, differences.first(differ)),
+        verdict=_judged(model, own, varied, errors, differences.first(differ)),
         clients={name: {"updates": int(updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
         chains=config.output.chains,
         draws=config.output.draws,
@@ -113,6 +119,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
             *ended.checked.notes,
             *varied.notes,
             *dispersion.notes(own, varied.ratio),
+            *([] if errors is None else errors.notes(own)),
             *differences.notes(model, differ),
         ],
         more={**ended.checked.more, **found, **({} if differ is None else {"heterogeneity": differ.content})},
@@ -129,6 +136,12 @@ def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
         moved = _of_movement(model, server)
         return moved if arrived is None or moved.converged is False else arrived
     return arrived
+
+
+def _judged(model: Model, own: Verdict, varied: Found, errors: Residuals | None, first: str) -> Verdict:
+    """The verdict of a fit with what its responses say; the ratio of a scale that is learnt of them is 1, and says nothing."""
+    judged = dispersion.judged(own, None if model.config.model.scale == "learn" else varied.ratio, first)
+    return judged if errors is None else errors.judged(judged)
 
 
 def _of_lines(found: Lines, posterior: Posterior) -> dict[str, dict[str, float]]:

@@ -116,6 +116,8 @@ def exchanged(run: Run[Config], rows: Mapping[int, Rows]) -> Response:
     server, clients = run.exchange(stages(config)[0], lambda: level.start(asked, run.names), clients)
     if server is not None and server.note:
         run.hooks.notes.append(server.note.replace("intercept, effects and map are", "the intercept is"))
+    if server is not None and server.doubt and config.data.weight is None:  # weights may say that a client varies more
+        run.hooks.doubts.append(server.doubt)
     units = next(one.units for one in (server, *clients.values()) if one is not None and one.units is not None)
     return Response(units)
 

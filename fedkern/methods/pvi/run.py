@@ -66,7 +66,7 @@ def fit(run: Run[Config]) -> Fit | None:
     more: dict[str, Any] = {"incomplete": counted} if counted else {}
     if model.response.variance is not None or model.response.r is not None:
         more["scale"] = model.scale
-    fitted = publish.fit(model, publish.Ended(server, told, checked), test)
+    fitted = publish.fit(model, publish.Ended(server, told, checked, tuple(run.hooks.doubts)), test)
     return replace(fitted, privacy=certificates, more={**fitted.more, **more})
 
 
@@ -76,8 +76,9 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
     design = encode(table, model.encoding, private=model.privacy is not None, client=client)
     nothing = degenerate(design.X, model.encoding, intercept=model.config.model.intercept)
     notes = [*design.notes, *incomplete.own_notes(model.config, table), *few.private_notes(model.config, table.n_rows)]
-    notes += [*nothing.lines(), *([] if model.privacy is not None else far.codes(table, model.encoding))]
-    notes += _not_binary(model, design)
+    notes += [*nothing.lines(), *_not_binary(model, design)]
+    if model.privacy is None:
+        notes += far.notes(table, model.encoding, design.y)
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None
     if delta is not None and delta * table.n_rows >= 1:
         notes.append(f"delta = {delta:g} is not below 1 / rows = {1 / table.n_rows:.2g}: a mechanism may then publish whole rows")

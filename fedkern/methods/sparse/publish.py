@@ -56,11 +56,14 @@ def _mean(model: SparseModel, server: gibbs.Server, name: str) -> Array:
     return mean
 
 
+APART = "the chains disagree"  # in different modes, where no number of all chains means anything
+
+
 def _verdict(model: SparseModel, released: Samples | Streamed, groups: list[chains.Group]) -> Verdict:
     """Whether the chains agree about all that is judged, by the job's own limits where it has some."""
     slowest, settings, until = released.slowest(), model.settings, model.config.algorithm.until
     if groups:
-        return Verdict(False, f"the chains disagree ({chains.counted(groups)})", slowest[2] if slowest else "")
+        return Verdict(False, f"{APART} ({chains.counted(groups)})", slowest[2] if slowest else "")
     limits = {} if until is None else {"rhat": until.rhat, "ess": until.ess}
     return verdict.of_chains(slowest, settings.chains // settings.tempering, **limits)
 
@@ -147,12 +150,13 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
     if isinstance(released, Samples) and model.config.model.kind == "sem":
         modes = selection.modes(released)
         more["modes"] = [{"share": m.share, "of_chains": list(m.of_chains), "signs": m.signs} for m in modes]
+    judged = _verdict(model, released, groups)
     return Fit(
         posterior=released,
         arrays=released.arrays,
         stop=str(server.stop),
         rounds=server.round,
-        verdict=_verdict(model, released, groups),
+        verdict=judged,
         clients={
             name: {"updates": int(server.updates[k]), "status": "lost" if k in server.lost else "finished"}
             for k, name in enumerate(model.names)
@@ -162,7 +166,7 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
         encoding=model.encoding.to_dict() | {"scales": named(model.scaled, scales)},
         notes=[
             *_silent(model, server),
-            *_unbounded(model, released),
+            *_slow(model, released, judged),
             *_notes(model, server),
             *([_disagreement(model, groups)] if groups else []),
         ],
@@ -413,16 +417,22 @@ def not_laplace(model: SparseModel, found: Sequence[tuple[int, float]]) -> list[
     ]
 
 
-def _unbounded(model: SparseModel, released: Samples | Streamed) -> list[str]:
-    """That a slab would bound sites' coefficients, where there is none and averages of these have not mixed."""
-    rhat = released.mixing.get("average", (np.zeros(0),))[0]
-    if np.isfinite(model.settings.prior.slab) or model.config.model.kind == "sem" or not (rhat > verdict.RHAT).any():
+def _slow(model: SparseModel, released: Samples | Streamed, own: Verdict) -> list[str]:
+    """What helps where chains have not mixed: more rounds, and where site averages are slow and nothing bounds them a slab."""
+    config = model.config
+    if own.converged is not False or own.why.startswith(APART):
         return []
+    more = 'set job.rounds = "until", which goes on until R-hat and ESS are as wanted (at most 20,000 rounds)'
+    if config.algorithm.until is not None:
+        more = f"raise algorithm.until.max_rounds = {config.algorithm.until.max_rounds}"
+    rhat = released.mixing.get("average", (np.zeros(0),))[0]
+    if np.isfinite(model.settings.prior.slab) or config.model.kind == "sem" or not (rhat > verdict.RHAT).any():
+        return [f"chains have not mixed yet: {more}"]
     slow = [name for name, value in zip(model.effects, rhat.tolist()) if value > verdict.RHAT]
     which = ", ".join(slow[:6]) + (f" and {len(slow) - 6} more" if len(slow) > 6 else "")
     return [
-        f"site averages of {which} have an R-hat above {verdict.RHAT:g}, and no slab bounds a site's coefficients, whose prior "
-        "has no mean: set model.slab (2.5), or run more rounds"
+        f"chains have not mixed yet: {more}. Where that is not enough: site averages of {which} have an R-hat above "
+        f"{verdict.RHAT:g}, and no slab bounds a site's coefficients, whose prior has no mean: set model.slab (2.5)"
     ]
 
 

@@ -295,7 +295,7 @@ def columns(read: Reading, train: Index) -> Columns:
     nothing = degenerate(X[train], encoding)
     notes = (*(design.notes if response else ()), *incomplete.own_notes(read.config, table), *nothing.lines())
     if not private:
-        notes = (*notes, *far.slips(table, encoding))
+        notes = (*notes, *far.notes(table, encoding, design.y if response else None), *far.spelled(encoding))
     return Columns(encoding, X, design.y if response else None, group, levels, notes, design.faults, nothing)
 
 

@@ -235,6 +235,54 @@ def test_the_scale_is_the_median_of_the_sites_variances_by_degrees_of_freedom() 
     assert common([0.0, 3.0, 0.0, 3.0], [10, 10, 0, 30]) == pytest.approx(3.0)  # where it varies
     assert common([1.0, 4.0], [10, 30]) == pytest.approx(3.25)
     assert common([1.0, 25.1], [10, 30]) == 1.0
+    assert common([1.0, 2.0, 9_000.0], [200, 100, 300]) == pytest.approx(4 / 3)  # half of all rows are no majority of sites
+    assert common([9_000.0, 1.0, 9_000.0, 1.0], [300, 200, 300, 100]) == 1.0  # nobody knows: the smaller ones, as of two
+
+
+@pytest.mark.parametrize("k", [1, 64])
+def test_a_wrong_cell_at_the_site_with_half_of_all_rows_blames_no_other_site(k: int, tmp_path: Path) -> None:
+    """Whatever the common unit is."""
+    random, sites = np.random.default_rng(2), []
+    for n in (90, 150, 60):
+        x = random.normal(60, 12, n)
+        sites.append(np.column_stack([x, random.normal(size=n), 0.05 * x + random.normal(size=n)]))
+    sites[1][7, 0] = 6012.0
+    small = {"job": {"method": "sparse", "rounds": 20}, "algorithm": {"burn_in": 5, "chains": 1}}
+    found = fedkern.run(job(tmp_path, "a,b,y", [site * [k, 1, 1] for site in sites], **small)).summary
+    (note,) = (text for text in found["notes"] if "standard deviation" in text)
+    assert note.startswith("s2: the standard deviation of a is ")
+    assert found["encoding"]["scales"]["a"] == pytest.approx(12 * k, rel=0.15)
+
+
+def test_of_two_sites_nothing_says_which_is_in_another_unit(tmp_path: Path) -> None:
+    sites = [site[:40].copy() for site in federation(silent=())[:2]]
+    sites[1][:, 1] *= 18.0
+    small = {"job": {"method": "sparse", "rounds": 20}, "algorithm": {"burn_in": 5, "chains": 1}}
+    (note,) = (text for text in fedkern.run(job(tmp_path, "a,b,y", sites, **small)).summary["notes"] if "deviation" in text)
+    assert "the standard deviation of b at s2 is " in note
+    assert "that at s1, and nothing says which is right" in note
+
+
+def test_chains_that_have_not_mixed_are_told_what_helps_first(tmp_path: Path) -> None:
+    """Without a slab and with one."""
+    for k, prior in enumerate(({}, {"slab": 2.5})):
+        sites = federation(silent=())
+        short = job(tmp_path / str(k), "a,b,y", sites, job={"rounds": 150}, algorithm={"burn_in": 20, "chains": 4}, model=prior)
+        first = fedkern.run(short).summary
+        (note,) = (text for text in first["notes"] if "have not mixed" in text)
+        assert first["converged"] is False
+        assert note.startswith('chains have not mixed yet: set job.rounds = "until"')
+        assert ("set model.slab (2.5)" in note) <= (not prior)
+
+
+@pytest.mark.nightly
+def test_more_rounds_end_in_chains_that_have_mixed(tmp_path: Path) -> None:
+    short = job(tmp_path, "a,b,y", federation(silent=()), model={"slab": 2.5})
+    del short["algorithm"]
+    short["job"]["rounds"] = "until"
+    again = fedkern.run(short).summary
+    assert again["converged"] is True
+    assert not [text for text in again["notes"] if "have not mixed" in text]
 
 
 def test_a_cell_is_far_beside_the_spread_that_it_does_not_make() -> None:

@@ -1,0 +1,116 @@
+"""Which sites' standard deviation of a column is not that of the others: another unit, or a wrong cell, from sums alone.
+
+A site is compared with the median of the sites, each of which counts once: one with most of the rows would be its own median, and
+its wrong cell would be blamed on the others. Where as many sites stand on either side nothing says which of them is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import fdtri
+
+Array = NDArray[np.float64]
+Sites = NDArray[np.bool_]
+
+APART = 25.0  # times one of two variances
+SURE = 0.999  # quantile of F beyond which a ratio of variances is no chance
+CERTAIN = 25.0  # times the others' standard deviation: even a column with a heavy tail has not that
+SHOWN = 4  # sites in a note
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """Of one column.
+
+    Attributes
+    ----------
+    ratio : (m,) each site's standard deviation over that of those that agree; nan where the column does not vary
+    odd : (m,) those that are not as the others; where `torn` the larger ones
+    agree : (m,) all others where the column varies
+    torn : whether there are no more that agree than `odd` ones
+    """
+
+    ratio: Array
+    odd: Sites
+    agree: Sites
+    torn: bool = False
+
+
+def compared(squares: Array, degrees: Array, apart: float = APART, sure: float = SURE) -> Spreads:
+    """Of sites with these centred sums of squares and degrees of freedom (m,); `apart` and `sure` as above."""
+    varies = (squares > 0) & (degrees > 0)
+    variance = np.where(varies, squares, np.nan) / np.where(varies, degrees, 1.0)
+    nobody = np.zeros(len(squares), bool)
+    if varies.sum() < 2:
+        return Spreads(np.sqrt(variance / variance), nobody, varies)
+    own = np.sort(variance[varies])
+    low, high = own[(len(own) - 1) // 2], own[len(own) // 2]
+    lower = varies & (variance <= low)
+    upper = varies & ~lower
+    if high > apart * low and _sure(high / low, degrees[upper].sum(), degrees[lower].sum(), sure):
+        base = squares[lower].sum() / degrees[lower].sum()
+        return Spreads(np.sqrt(variance / base), upper, lower, torn=True)
+    middle = float(np.sqrt(low) * np.sqrt(high))
+    ratio = variance / middle
+    near = varies & (ratio <= apart) & (ratio >= 1 / apart)
+    odd = nobody.copy()
+    for k in np.flatnonzero(varies & ~near):
+        ends = (degrees[k], degrees[near].sum())
+        odd[k] = ends[1] > 0 and _sure(ratio[k], *(ends if ratio[k] > 1 else ends[::-1]), sure)
+    return Spreads(np.sqrt(ratio), odd, varies & ~odd)
+
+
+def _sure(ratio: float, above: float, below: float, sure: float) -> bool:
+    """Whether no chance makes variances of so many degrees of freedom so different; `above` are the larger one's."""
+    return bool(max(ratio, 1 / ratio) > fdtri(above, below, sure))
+
+
+def certain(found: Spreads, means: Array) -> Sites:
+    """(m,) Odd sites that no ordinary column has, whatever its tail: one that is far from 0 beside its spread (age, pressure) has
+    not a fifth of it elsewhere, nor 5 times; others may, where a value is rare, but not 25 times.
+
+    `means` : (m,) over the standard deviation of each site
+    """
+    far_from_zero = bool(np.median(np.abs(means[found.agree])) > 1) if found.agree.any() else False
+    return found.odd & (far_from_zero | (np.nan_to_num(found.ratio) > CERTAIN))
+
+
+QUESTION = "is it in another unit there (mg/dl for mmol/l), or is a cell wrong?"
+LOOK = "rows.json of that client names cells that are far away"
+
+
+def notes(found: Spreads, what: str, sites: Sequence[str], remedy: str = "") -> Iterator[str]:
+    """What a reader should know of it: one line a site, or one where nothing says who is right. `what`: the column."""
+    if found.torn:
+        yield (
+            f"the standard deviation of {what} at {_some(sites, found.odd)} is {np.nanmin(found.ratio[found.odd]):.3g} times or "
+            f"more that at {_some(sites, found.agree)}, and nothing says which is right: is it in another unit on one side "
+            f"(mg/dl for mmol/l), or is a cell wrong? rows.json of these clients names cells that are far away{remedy}"
+        )
+        return
+    for k in np.flatnonzero(found.odd).tolist():
+        yield (
+            f"{sites[k]}: the standard deviation of {what} is {found.ratio[k]:.3g} times that of the sites' median: {QUESTION} "
+            f"{LOOK}{remedy}"
+        )
+
+
+def doubt(found: Spreads, sure: Sites, what: str, sites: Sequence[str], more: str = "") -> str:
+    """Why a result cannot stand; "" where it can. `more`: what else it may be."""
+    if not sure.any():
+        return ""
+    where = f"{_some(sites, sure)} or {_some(sites, found.agree)}" if found.torn else _some(sites, sure)
+    worst = np.nanmax(np.where(sure, np.maximum(found.ratio, 1 / found.ratio), np.nan))
+    return (
+        f"{what} is in another unit at {where}, or has a wrong cell there{more}: standard deviations are {worst:.3g}-fold apart "
+        "(a note says what to do)"
+    )
+
+
+def _some(sites: Sequence[str], those: Sites) -> str:
+    at = np.flatnonzero(those)
+    return ", ".join(sites[k] for k in at[:SHOWN]) + (f" and {len(at) - SHOWN} more" if len(at) > SHOWN else "")

@@ -1,0 +1,117 @@
+"""A wrong cell, or a column of one client in another unit: the holder reads which cell, the result which client, and it does not
+stand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkern import run
+from fedkern.algorithms.exchanges import spreads
+
+LOGISTIC: dict[str, Any] = {"data": {"response": "died"}}
+LINEAR: dict[str, Any] = {"data": {"response": "chol"}, "model": {"family": "gaussian"}}
+ROWS = {"a": 100, "b": 300, "c": 120}  # b has more than half of all
+
+
+def sites(seed: int = 3) -> dict[str, Any]:
+    pd = pytest.importorskip("pandas")
+    random = np.random.default_rng(seed)
+    found = {}
+    for name, n in ROWS.items():
+        age, bp, sex = random.normal(60, 12, n).round(), random.normal(125, 10, n).round(1), random.choice(["F", "M"], n)
+        chol = 100 + 0.5 * (age - 60) + 0.2 * (bp - 125) + 3 * (sex == "M") + random.normal(0, 8, n)
+        died = random.random(n) < 1 / (1 + np.exp(0.5 - 0.08 * (age - 60)))
+        found[name] = pd.DataFrame({"age": age, "bp": bp, "sex": sex, "chol": chol.round(2), "died": died.astype(int)})
+    return found
+
+
+def ran(job: dict[str, Any], clients: dict[str, Any], **more: Any) -> Any:
+    other = "chol" if job["data"]["response"] == "died" else "died"
+    job = {**job, "output": {"reweigh": False}, "data": {**job["data"], **more.pop("data", {})}}
+    return run(job, data={name: one.drop(columns=other) for name, one in clients.items()}, **more)
+
+
+@pytest.mark.parametrize("where", ["a", "b"])
+def test_a_wrong_cell_is_told_to_its_holder_and_its_client_is_named(where: str, tmp_path: Path) -> None:
+    clients = sites()
+    clients[where].loc[7, "age"] = 99_999
+    summary = ran(LOGISTIC, clients, out=tmp_path / "out").summary
+    assert summary["converged"] is False
+    assert f"column 'age' is in another unit at {where}, or has a wrong cell there" in summary["verdict"]
+    (note,) = (text for text in summary["notes"] if "standard deviation of column" in text)
+    assert note.startswith(f"{where}: the standard deviation of column 'age' is ")
+    assert "99999" not in (tmp_path / "out" / "summary.json").read_text()
+    own = {n: json.loads((tmp_path / "out" / f"client-{n}" / "rows.json").read_text())["notes"] for n in clients}
+    (line,) = own.pop(where)
+    assert line.startswith("row 8, column 'age': 99999 is ")
+    assert not any(own.values())
+
+
+@pytest.mark.parametrize(("column", "factor"), [("chol", 1 / 38.67), ("bp", 1 / 7.5), ("age", 12.0)])
+def test_a_client_in_another_unit_is_named_before_anything_is_advised(column: str, factor: float) -> None:
+    clients = sites()
+    clients["b"][column] *= factor
+    summary = ran(LINEAR, clients).summary
+    assert f"column '{column}' is in another unit at b" in summary["verdict"]
+    assert not any("site_intercepts" in text for text in summary["notes"])
+    if column != "chol":  # the way out, where the files are right
+        declared = {"columns": {column: {"center": 100.0, "scale": 20.0}}}
+        assert "another unit" not in ran(LINEAR, clients, data=declared).summary["verdict"]
+
+
+def test_a_wrong_response_of_a_linear_job_is_named() -> None:
+    clients = sites()
+    clients["c"].loc[5, "chol"] = 10_000.0
+    assert "column 'chol' is in another unit at c, or has a wrong cell there" in ran(LINEAR, clients).summary["verdict"]
+
+
+def test_of_two_clients_nothing_says_which_is_right() -> None:
+    clients = sites()
+    del clients["a"]
+    clients["c"]["age"] *= 12
+    said = ran(LINEAR, clients).summary
+    assert "column 'age' is in another unit at c or b" in said["verdict"]
+    assert any("nothing says which is right" in text for text in said["notes"])
+
+
+def test_ordinary_files_say_nothing(tmp_path: Path) -> None:
+    result = ran(LINEAR, sites(), out=tmp_path / "out")
+    assert result.summary["converged"] == "settled"
+    assert not any("standard deviation" in text for text in result.summary["notes"])
+    for name in ROWS:
+        assert json.loads((tmp_path / "out" / f"client-{name}" / "rows.json").read_text())["notes"] == []
+
+
+def test_the_check_of_ones_own_file_names_the_cell(tmp_path: Path, fedkern: Callable[..., Any]) -> None:
+    for name, one in sites().items():
+        one.loc[7, "bp"] = 1250.0 if name == "c" else 125.0
+        one.drop(columns="chol").to_csv(tmp_path / f"{name}.csv", index=False)
+    job = tmp_path / "job.toml"
+    job.write_text('[job]\nmethod = "pvi"\n[data]\nclients = ["*.csv"]\nresponse = "died"\n')
+    assert "line 9, column 'bp': 1250 is " in fedkern("check", job, "--local", tmp_path / "c.csv").out
+    assert "robust" not in fedkern("check", job, "--local", tmp_path / "a.csv").out
+
+
+def test_heavy_tails_shares_and_rare_values_make_no_result_fall() -> None:
+    """Three clients of 60 to 200 rows: what such columns differ by is in no other unit."""
+    random, fallen = np.random.default_rng(1), 0
+    tails = [
+        lambda n: np.exp(1.5 * random.normal(size=n)),
+        lambda n: random.standard_t(3, n),
+        lambda n: random.poisson(0.03, n).astype(float),
+        lambda n: (random.random(n) < 0.05) * np.exp(random.normal(size=n)),
+    ]
+    for draw in tails * 150:
+        columns = [draw(n) for n in random.integers(60, 200, 3)]
+        means, squares = np.array([c.mean() for c in columns]), np.array([c.var() * len(c) for c in columns])
+        degrees = np.array([len(c) - 1.0 for c in columns])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            sure = spreads.certain(spreads.compared(squares, degrees), means / np.sqrt(squares / degrees))
+        fallen += bool(sure.any())
+    assert fallen <= 3
