@@ -13,6 +13,8 @@ from ...algorithms.soul import machine as soul
 from ...algorithms.split.machine import Settings
 from ...jobs.keys import settings_of
 from ...models.likelihood import Likelihood
+from ...models.spatial import units
+from ...models.spatial.site import Rows as Responses
 from ...models.split.predictors import Linear, Multilevel, Network, Predictor
 from ...models.split.site import Auxiliary, Shared, Site
 from . import undivided
@@ -230,7 +232,17 @@ class VerticalModel:
         c = self.config
         power_rho = self.rho if self.power and self.likelihood.dispersed else None
         n, J, path = self.n_rows, len(self.names), c.algorithm.estimator == "stl"
-        return Shared(self.likelihood, n, J, c.model.intercept, path=path, power_rho=power_rho)
+        centre = c.model.intercept_centre or 0.0
+        return Shared(self.likelihood, n, J, c.model.intercept, c.model.intercept_sd, path, power_rho, centre)
+
+    def centred(self, y: Array, offset: Array | None) -> Shared:
+        """`server`, with the intercept's prior about the level of the training rows where the job does not say about what."""
+        if self.config.model.intercept_centre is not None or not self.config.model.intercept:
+            return self.server
+        n = len(y)
+        rows = Responses(y, np.zeros(n, np.int64), np.zeros((n, 0)), np.zeros(n) if offset is None else offset, None)
+        family = self.config.model.family
+        return replace(self.server, prior_mean=units.pooled_level(family, [units.sums(family, rows)]) or 0.0)
 
     def link(self, y: Array) -> float:
         """A row's variance on the link scale; where rho is worked out for an unknown scale, a part of the response's variance."""
@@ -250,10 +262,13 @@ class VerticalModel:
         out: list[str] = []
         if self.network:
             return out
-        if self.likelihood.record.link == "identity" and (size := float(np.sqrt(np.mean(y**2)))) > FAR:
+        centred = self.config.model.intercept and self.config.model.intercept_centre is None
+        size = float(y.std() if centred else np.sqrt(np.mean(y**2)))
+        if self.likelihood.record.link == "identity" and size > FAR:
+            what, first = ("standard deviation", "") if centred else ("root mean square", "subtract their mean, and ")
             out.append(
-                f"the responses have a root mean square of {size:.3g}, and intercept and standardised coefficients have priors "
-                "N(0, 1) in the response's unit, which pull them to zero: subtract their mean, and take a larger unit"
+                f"the responses have a {what} of {size:.3g}, and {'' if centred else 'intercept and '}standardised coefficients "
+                f"have priors N(0, 1) in the response's unit, which pull them to zero: {first}take a larger unit"
             )
         if (share := self.kept(y)) < 0.5:
             out.append(
