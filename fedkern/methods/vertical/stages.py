@@ -254,6 +254,8 @@ def disclosure(model: VerticalModel) -> str:
     if by_columns(model):
         texts.append("each client's fitted part of every training row, and what its columns explain of the others' parts")
     down = "" if model.shared else f"; clients see slopes {model.likelihood.record.slope_words}"
+    if model.watched:
+        down += "; at the end each client is told, in one number, by how much its standard deviations are too small"
     if model.works_out:
         down += f"; clients are told rho, which {RHO_TELLS[model.likelihood.record.link]}"
     if model.config.model.missing == "drop":

@@ -10,15 +10,15 @@ section 3.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.exchanges.pearson import PearsonSums
 from ...algorithms.split import machine as vertical
 from ...kernels.families import BINARY, COUNTS
 from ...models.glm import Rows, pearson_sums
-from ...algorithms.exchanges.pearson import PearsonSums
 from ...results import dispersion
 from ...results.dispersion import Dispersion
 from ...results.verdict import Verdict
@@ -59,8 +59,11 @@ class Widths:
             return Verdict(False, f"settled, but {self.words}", "intercept" if first == "the intercept" else first)
         if self.counts is not None and (self.counts.ratio > 1 or not self.counts.off):
             # below 1 a ratio may only say how many coefficients the clients have
-            return dispersion.judged(own, self.counts)
-        return own
+            own = dispersion.judged(own, self.counts)
+        if own.converged != "settled":
+            return own
+        least = min([self.intercept, *self.clients.values()])
+        return replace(own, why=f"{own.why}; along clients' parts and of the intercept they are {least:.2f} of the right ones, or more")
 
     @property
     def words(self) -> str:
