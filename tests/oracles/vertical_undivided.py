@@ -19,8 +19,8 @@ def cell(family, mean, n=200):
 
 
 def exact(family, X, y, centre=0.0, wide=1.0):
-    """Means and sds of the undivided model's posterior, by importance sampling from a t distribution about the mode; the intercept
-    has the prior N(centre, wide^2), slopes N(0, 1)."""
+    """Means and sds of the undivided model's posterior, by importance sampling from a t distribution about the mode. The prior
+    of the intercept is N(centre, wide^2), of slopes N(0, 1)."""
     X, d = np.column_stack([np.ones(len(y)), *X]), 1 + sum(x.shape[1] for x in X)
     about, precision = np.zeros(d), np.ones(d)
     about[0], precision[0] = centre, wide**-2

@@ -102,15 +102,12 @@ class ModelSection(incomplete.ModelSection):
         "unknown", help="standard deviation of a gaussian response" + families.given_scales("vertical")
     )
     intercept: bool = key(help="at the server; default false for networks, else true")
-    intercept_sd: float = key(
-        ge=1e-5, le=1e5, help="of the intercept's prior; default 5 in open amortised sfvi jobs, else 1"
-    )
+    intercept_sd: float = key(ge=1e-5, le=1e5, help="of the intercept's prior; default 5 in open amortised sfvi jobs, else 1")
     intercept_centre: float | None = key(
         None,
         ge=-1e100,
         le=1e100,
-        help="of the intercept's prior; default of open amortised sfvi jobs: the response's pooled level, which the server knows; "
-        "else 0",
+        help="of the intercept's prior; default of open amortised sfvi jobs: the level of the response, by the server; else 0",
     )
     prior: PriorSection = key(PriorSection(), help="of every client's coefficients")
     priors: dict[str, PriorSection] = key({}, help="client -> the prior of its own coefficients")

@@ -79,7 +79,8 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     mean, sd = _published(names, to, mean, sd)
     widths = looked(server, model, to, *shared.split(mean)) if model.watched and server.y is not None else None
     posterior = Posterior(names, Gaussian(sd**-2.0 * mean, sd**-2.0))
-    return Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, movement=movement, undivided=to, widths=widths)
+    rest = {"movement": movement, "undivided": to, "widths": widths}
+    return Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, **rest)
 
 
 def _published(names: Sequence[str], to: Undivided, mean: Array, sd: Array) -> tuple[Array, Array]:
@@ -120,7 +121,12 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
         encoding={"id": config.data.id, "response": config.data.response, "rows": model.n_rows, "test_rows": model.n_test},
         metrics=scores.get("rules", {}).get(config.output.rule, {}),
         notes=[*model.warnings(rows.server.y[rows.train]), *_of_widths(model, fitted), *_about(model)],
-        more={"inference": _inference(model), **_content(fitted.widths), **fitted.more} | ({"prediction": scores} if scores else {}),
+        more={
+            "inference": _inference(model),
+            **_content(fitted.widths),
+            **fitted.more,
+            **({"prediction": scores} if scores else {}),
+        },
         tables={"predictions.csv": table} if rows.ids and predicted is not None else {},
         drawn=bool(fitted.posterior.names),
         inference="langevin" if config.algorithm.inference == "soul" else "",

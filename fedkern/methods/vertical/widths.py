@@ -63,7 +63,8 @@ class Widths:
         if own.converged != "settled":
             return own
         least = min([self.intercept, *self.clients.values()])
-        return replace(own, why=f"{own.why}; along clients' parts and of the intercept they are {least:.2f} of the right ones, or more")
+        said = f"as far as clients' parts tell, these are {least:.2f} of the right ones where they are narrowest"
+        return replace(own, why=f"{own.why}; {said}")
 
     @property
     def words(self) -> str:
