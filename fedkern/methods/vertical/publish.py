@@ -79,8 +79,8 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     mean, sd = _published(names, to, mean, sd)
     widths = looked(server, model, to, *shared.split(mean)) if model.watched and server.y is not None else None
     posterior = Posterior(names, Gaussian(sd**-2.0 * mean, sd**-2.0))
-    rest = {"movement": movement, "undivided": to, "widths": widths}
-    return Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, **rest)
+    out = Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, movement=movement)
+    return replace(out, undivided=to, widths=widths)
 
 
 def _published(names: Sequence[str], to: Undivided, mean: Array, sd: Array) -> tuple[Array, Array]:
