@@ -273,9 +273,10 @@ class VerticalModel:
                 f"have priors N(0, 1) in the response's unit, which pull them to zero: {first}take a larger unit"
             )
         if (share := self.kept(y)) < 0.5:
+            least = ", the least that is worked out," if self.works_out else ""
             out.append(
-                f"rho = {self.rho:.3g} keeps {share:.1%} of the information of a row; lower model.rho for a posterior like that "
-                "of the undivided model"
+                f"rho = {self.rho:.3g}{least} keeps {share:.1%} of the information of a row: standard deviations may come out up "
+                f"to {share**-0.5:.2g} times too large; a lower model.rho keeps more of it, and takes more rounds"
             )
         link = float(np.sqrt(self.likelihood.link_variance(y)))
         if self.config.algorithm.auxiliary == "mean-field" and self.config.algorithm.inference == "sfvi" and self.rho < link / 3:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -120,7 +120,12 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
         draws=config.output.draws,
         encoding={"id": config.data.id, "response": config.data.response, "rows": model.n_rows, "test_rows": model.n_test},
         metrics=scores.get("rules", {}).get(config.output.rule, {}),
-        notes=[*model.warnings(rows.server.y[rows.train]), *_of_widths(model, fitted), *_about(model)],
+        notes=[
+            *model.warnings(rows.server.y[rows.train]),
+            *too_fine(fitted.movement, fitted.posterior.sd, fitted.posterior.names, config.algorithm.learning_rate),
+            *_of_widths(model, fitted),
+            *_about(model),
+        ],
         more={
             "inference": _inference(model),
             **_content(fitted.widths),
@@ -146,6 +151,23 @@ def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
         own = with_clients(own, fitted.settled)
         return own if fitted.widths is None else fitted.widths.judged(own)
     return not_judged("private: each client alone sees whether its coefficients have settled; the server's own numbers have")
+
+
+FINE = 10.0  # times a standard deviation that a step of the optimiser may be
+
+
+def too_fine(movement: Movement | None, sds: Array, names: Sequence[str], rate: float) -> Iterator[str]:
+    """What a first line that is `false` does not mean where an unknown is known far better than the optimiser's steps are small,
+    as with counts near 1e5. (Neither more rounds nor a rate of 0.0003 made such a job settle.)"""
+    if movement is None:
+        return
+    for name, sd, noise in zip(names, sds.tolist(), movement.noise.tolist()):
+        if noise > 1 and rate > FINE * sd:
+            yield (
+                f"{name}: its standard deviation, {sd:.2g}, is far below algorithm.learning_rate = {rate:g}, the size of the "
+                "optimiser's steps, so that it cannot be seen whether it has settled. This alone does not say that numbers are "
+                "wrong. A lower rate with more rounds may show it, perhaps beyond the most that a job has"
+            )
 
 
 def _of_widths(model: VerticalModel, fitted: Fitted) -> list[str]:

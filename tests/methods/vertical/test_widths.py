@@ -11,11 +11,13 @@ from scipy.special import expit
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.core.windows import Movement
 from fedkern.algorithms.exchanges import narrow
 from fedkern.errors import JobError
 from fedkern.jobs.load import config_of
 from fedkern.methods.vertical import keys
 from fedkern.methods.vertical.model import VerticalModel
+from fedkern.methods.vertical.publish import too_fine
 from oracles.vertical_undivided import exact
 
 
@@ -149,3 +151,26 @@ def test_a_server_tells_a_ratio_or_nothing():
             narrow.client_receive(client, narrow.Narrow(0, ratio))
     with pytest.raises(RemoteFault, match="not expected"):
         narrow.client_receive(narrow.Client(0.5), narrow.Narrow(0, 0.5))
+
+
+def test_an_intercept_that_is_known_better_than_the_steps_are_small_is_named():
+    def moved(error):
+        return Movement(1000, np.array([5.4]), np.zeros(1), np.array([error]), np.zeros(1), np.zeros(1))
+
+    def said(movement, sd, rate=0.01):
+        return list(too_fine(movement, np.array([sd]), ["intercept"], rate))
+
+    (note,) = said(moved(5.9), 0.0002)
+    assert note.startswith("intercept: its standard deviation, 0.0002, is far below algorithm.learning_rate = 0.01")
+    assert not said(moved(0.01), 0.0002)  # it can be seen, and moves
+    assert not said(moved(5.9), 0.1)
+    assert not said(None, 0.0002)
+
+
+@pytest.mark.parametrize(("rho", "least"), [(None, ", the least that is worked out,"), (0.01, "")])
+def test_a_rho_that_is_large_for_large_counts_says_what_it_does_to_standard_deviations(rho, least):
+    y = np.full(100, 6e4)
+    model = VerticalModel(config(family="poisson", **({} if rho is None else {"rho": rho})), ("a", "b"), 100)
+    model = model if rho is not None else model.knowing(y)
+    assert any(f"rho = 0.01{least} keeps 7.7% of the information of a row: " in note for note in model.warnings(y))
+    assert any("up to 3.6 times too large" in note for note in model.warnings(y))
