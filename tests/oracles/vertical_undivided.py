@@ -18,21 +18,24 @@ def cell(family, mean, n=200):
     return Columns(X, (("a", "b", "c"), ("d", "e", "f")), y.astype(float))
 
 
-def exact(family, X, y):
-    """Means and sds of the undivided model's posterior, by importance sampling from a t distribution about the mode."""
+def exact(family, X, y, centre=0.0, wide=1.0):
+    """Means and sds of the undivided model's posterior, by importance sampling from a t distribution about the mode. The prior
+    of the intercept is N(centre, wide^2), of slopes N(0, 1)."""
     X, d = np.column_stack([np.ones(len(y)), *X]), 1 + sum(x.shape[1] for x in X)
+    about, precision = np.zeros(d), np.ones(d)
+    about[0], precision[0] = centre, wide**-2
 
     def log_density(theta):
         eta = theta @ X.T
         rows = y * eta - (np.exp(eta) if family == "poisson" else np.logaddexp(0, eta))
-        return rows.sum(axis=-1) - 0.5 * (theta**2).sum(axis=-1)
+        return rows.sum(axis=-1) - 0.5 * ((theta - about) ** 2 * precision).sum(axis=-1)
 
     start = np.zeros(d)
     start[0] = np.log(y.mean()) if family == "poisson" else 0.0
     mode = minimize(lambda t: -log_density(t), start, method="BFGS").x
     eta = X @ mode
     rate = np.exp(eta) if family == "poisson" else expit(eta) * expit(-eta)
-    L = np.linalg.cholesky(1.2 * np.linalg.inv(np.eye(d) + X.T @ (rate[:, None] * X)))
+    L = np.linalg.cholesky(1.2 * np.linalg.inv(np.diag(precision) + X.T @ (rate[:, None] * X)))
     random = np.random.default_rng(1)
     e = random.standard_normal((20_000, d)) / np.sqrt(random.chisquare(10, (20_000, 1)) / 10)
     theta = mode + e @ L.T

@@ -24,7 +24,13 @@ class Begin(Message, kind=50):
 
 @dataclass(frozen=True)
 class ZShare(
-    Message, kind=51, tells=Tells(f"{DRAW} for every row", PART, private="a noised number for every row, charged to its budget")
+    Message,
+    kind=51,
+    tells=Tells(
+        f"{DRAW} for every row",
+        f"{PART}, and of columns of few values these values, up to their names",
+        private="a noised number for every row, charged to its budget",
+    ),
 ):
     """Client to server: z_j of the round's rows, for each of S draws."""
 

@@ -35,6 +35,7 @@ from ..core.optim import OPTIMISERS
 from ..core.rounds import all_of, in_order, needs_all, summed, to_each
 from ..core.windows import LastFifth, Windows
 from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
+from .seen import Seen
 from .settings import Settings, Vector, batch_of, of_batch, stacked
 
 PHASES = ("z", "likelihood", "moving")
@@ -52,6 +53,7 @@ class Server:
     parameters, optimiser, trajectory : of q(b, log sigma)
     windows : mean and sd of q(b, log sigma) over two stretches of the rounds
     last_fifth : the bound over the last fifth of them
+    seen : of each row, over the last half of the rounds of an open job
     phase : what it waits for: "z", in PL "likelihood", or "moving", whether the clients' own unknowns have settled
     moving : client -> whether they have, as far as it has said
     answers, bounds : what has come of this phase and round; they change in place
@@ -70,6 +72,7 @@ class Server:
     trajectory: Trajectory
     windows: Windows
     last_fifth: LastFifth
+    seen: Seen
     round: int = 0
     phase: str = "z"
     answers: dict[int, ZShare | LikelihoodShare] = field(default_factory=dict)
@@ -105,12 +108,23 @@ def start(
     """The server's first state, and its first question."""
     if y is None and settings.model != "power":
         raise ValueError(f"the server needs y in the {settings.model} model")
-    parameters = shared.block.initial(0.0, sd)
+    parameters = shared.initial(sd)
     optimiser = OPTIMISERS[settings.optimiser](settings.learning_rate).init(len(parameters))
     windows, last_fifth = settings.windows(shared.block.size), LastFifth.of(settings.rounds)
     trajectory = Trajectory(np.zeros(len(parameters)))
-    state = Server(settings, shared, y, offset, names, parameters, optimiser, trajectory, windows, last_fifth)
+    seen = _nothing_seen(settings)
+    state = Server(settings, shared, y, offset, names, parameters, optimiser, trajectory, windows, last_fifth, seen)
     return state, to_each(range(settings.n_clients), Begin(0))
+
+
+def _nothing_seen(s: Settings) -> Seen:
+    """Of no row where z is noise, or a point."""
+    return Seen.of(s.n_clients, 0 if s.private or s.model == "none" else s.n_rows)
+
+
+def _sees(state: Server) -> bool:
+    """Whether this round is one of the last half."""
+    return bool(state.seen.counts.size) and 2 * state.round >= state.settings.rounds
 
 
 def finished(state: Server) -> bool:
@@ -162,6 +176,7 @@ def _lengthened(state: Server, *, settled: bool) -> tuple[Server, ServerEffects]
     settings = until.following(state.settings, settled=settled)
     if not settled:
         state = evolve(state, windows=settings.windows(state.shared.block.size), last_fifth=LastFifth.of(settings.rounds))
+        state = evolve(state, seen=_nothing_seen(settings))
     length = until.Length(state.round, settings.rounds)
     return evolve(state, settings=settings, phase="z", moving={}), to_each(range(settings.n_clients), length)
 
@@ -181,8 +196,11 @@ def _ended(state: Server, answer: Message) -> tuple[Server, ServerEffects]:
 def _summed(state: Server) -> tuple[Server, ServerEffects]:
     """All z are here: their sum in client order, a draw of b and log sigma, and the answer."""
     s, shared = state.settings, state.shared
-    Z = summed(answer.z for answer in all_of(state.answers, ZShare))
+    sent = [answer.z for answer in all_of(state.answers, ZShare)]
+    Z = summed(sent)
     index = batch_of(s, state.round)
+    if _sees(state):
+        state = evolve(state, seen=state.seen.with_z(sent, index))
     if state.offset is not None:
         Z += of_batch(state.offset, index)
     d = shared.block.size
@@ -205,6 +223,8 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
         raise NumericalError(
             f"server, round {state.round}: a slope of the log-likelihood is not finite; lower algorithm.learning_rate"
         )
+    if _sees(state):
+        state = evolve(state, seen=state.seen.with_slopes(r, index))
     if s.response == "server":
         question = Residual(state.round, r)
     loglik = np.nan
@@ -220,6 +240,8 @@ def _combined(state: Server) -> tuple[Server, ServerEffects]:
     answers = all_of(state.answers, LikelihoodShare)
     slopes, scales = sum(answer.slopes for answer in answers), sum(answer.scales for answer in answers)
     question = LikelihoodSum(state.round, summed(answer.rho for answer in answers))
+    if _sees(state):
+        state = evolve(state, seen=state.seen.with_slopes(question.R, batch_of(s, state.round)))
     state = evolve(state, phase="z", answers={})
     sizes = np.asarray(scales)[:, 0].tolist() if s.dispersed else [0.0] * s.draws
     return _ended(_moved(state, np.asarray(slopes).tolist(), sizes), question)
@@ -276,7 +298,7 @@ def save(state: Server) -> Saved:
         "values": state.values,
     }
     saved |= until.save(state.settings)
-    return saved | state.trajectory.save() | state.windows.save() | state.last_fifth.save()
+    return saved | state.trajectory.save() | state.windows.save() | state.last_fifth.save() | state.seen.save()
 
 
 def load(fresh: Server, saved: Saved) -> Server:
@@ -286,5 +308,5 @@ def load(fresh: Server, saved: Saved) -> Server:
     refused = frozenset(array(saved, "refused").tolist())
     same = {name: saved[name] for name in names}
     watched = {"windows": settings.windows(fresh.shared.block.size).load(saved), "settings": settings}
-    watched["last_fifth"] = LastFifth.of(settings.rounds).load(saved)
+    watched |= {"last_fifth": LastFifth.of(settings.rounds).load(saved), "seen": Seen.load(saved)}
     return evolve(fresh, **same, **watched, trajectory=Trajectory.load(saved), phase=phase, refused=refused)

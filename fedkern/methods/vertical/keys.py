@@ -101,7 +101,14 @@ class ModelSection(incomplete.ModelSection):
     scale: Annotated[float | str, BeforeValidator(_scale)] = key(
         "unknown", help="standard deviation of a gaussian response" + families.given_scales("vertical")
     )
-    intercept: bool = key(help="at the server, with a standard normal prior; default false for networks, else true")
+    intercept: bool = key(help="at the server; default false for networks, else true")
+    intercept_sd: float = key(ge=1e-5, le=1e5, help="of the intercept's prior; default 5 in open amortised sfvi jobs, else 1")
+    intercept_centre: float | None = key(
+        None,
+        ge=-1e100,
+        le=1e100,
+        help="of the intercept's prior; default of open amortised sfvi jobs: the level of the response, by the server; else 0",
+    )
     prior: PriorSection = key(PriorSection(), help="of every client's coefficients")
     priors: dict[str, PriorSection] = key({}, help="client -> the prior of its own coefficients")
     centred: bool = key(True, help="multilevel: slopes themselves, or their standardised deviations from the mean")
@@ -207,6 +214,7 @@ class Config(JobConfig):
 
 # docs/methods/vertical.md, sections 4 and 9.
 BASE: Tables = {"job": {"rounds": 10_000}}
+WIDE = 5.0  # sd of the intercept's prior about the response's level
 HEART_FAILURE: Tables = {"data": {"id": "id", "response": "HeartDisease"}}
 
 
@@ -243,6 +251,9 @@ def filled(raw: Raw) -> dict[str, Any]:
     algorithm.setdefault("auxiliary", "mean-field" if soul or private else "amortised")
     if private or soul or algorithm["auxiliary"] != "amortised" or model.get("kind") == "network":
         model.setdefault("rho", 0.5)
+        model.setdefault("intercept_sd", 1.0)
+        model.setdefault("intercept_centre", 0.0)
+    model.setdefault("intercept_sd", WIDE)
     algorithm.setdefault("covariance", "diagonal" if private else "auto")
     algorithm.setdefault("cool_down", 0.0 if private else 0.5)
     given = "rounds" in table(raw, "job") or "until" in algorithm
@@ -361,6 +372,10 @@ def _model(config: Config) -> Iterator[str]:
         yield f"model.rho = {model.rho:g}: wanted above 1e-6 and below 1e6; it is a standard deviation on the link scale"
     if model.kind == "network" and model.augmentation == "power":
         yield 'model.kind = "network" has no auxiliary variables, so no augmentation = "power"; leave it out'
+    if not model.intercept and model.intercept_centre:
+        yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
+    if a.inference == "soul" and (model.intercept_sd, model.intercept_centre) != (1.0, 0.0):
+        yield 'algorithm.inference = "soul" has an intercept ~ N(0, 1): leave out model.intercept_sd and model.intercept_centre'
     if model.kind == "network" and a.inference == "soul":
         yield 'algorithm.inference = "soul" draws coefficients given auxiliary variables; kind = "network" has none'
     if model.kind in NETWORKS and model.priors:

@@ -13,6 +13,8 @@ from ...algorithms.soul import machine as soul
 from ...algorithms.split.machine import Settings
 from ...jobs.keys import settings_of
 from ...models.likelihood import Likelihood
+from ...models.spatial import units
+from ...models.spatial.site import Rows as Responses
 from ...models.split.predictors import Linear, Multilevel, Network, Predictor
 from ...models.split.site import Auxiliary, Shared, Site
 from . import undivided
@@ -22,8 +24,10 @@ from .undivided import Undivided
 
 # docs/methods/vertical.md, section 3: at best q is the best product over clients.
 PRODUCT = (
-    "the posterior is a product over clients: where columns of different clients are correlated standard deviations are too "
-    "small (at a correlation of 0.7 about 0.6 to 0.7 of the right ones), and no message shows it"
+    "the posterior is a product over clients and the server: where columns of different clients are correlated standard "
+    "deviations are too small (at a correlation of 0.7 about 0.6 to 0.7 of the right ones), and of labels and counts also where "
+    "an effect makes a column go with the intercept or with another client's. The first line of an open job says so where the "
+    "server sees it along clients' parts; what else there is no message shows"
 )
 
 Array = NDArray[np.float64]
@@ -230,7 +234,17 @@ class VerticalModel:
         c = self.config
         power_rho = self.rho if self.power and self.likelihood.dispersed else None
         n, J, path = self.n_rows, len(self.names), c.algorithm.estimator == "stl"
-        return Shared(self.likelihood, n, J, c.model.intercept, path=path, power_rho=power_rho)
+        centre = c.model.intercept_centre or 0.0
+        return Shared(self.likelihood, n, J, c.model.intercept, c.model.intercept_sd, path, power_rho, centre)
+
+    def centred(self, y: Array, offset: Array | None) -> Shared:
+        """`server`, with the intercept's prior about the level of the training rows where the job does not say about what."""
+        if self.config.model.intercept_centre is not None or not self.config.model.intercept:
+            return self.server
+        n = len(y)
+        rows = Responses(y, np.zeros(n, np.int64), np.zeros((n, 0)), np.zeros(n) if offset is None else offset, None)
+        family = self.config.model.family
+        return replace(self.server, prior_mean=units.pooled_level(family, [units.sums(family, rows)]) or 0.0)
 
     def link(self, y: Array) -> float:
         """A row's variance on the link scale; where rho is worked out for an unknown scale, a part of the response's variance."""
@@ -250,15 +264,19 @@ class VerticalModel:
         out: list[str] = []
         if self.network:
             return out
-        if self.likelihood.record.link == "identity" and (size := float(np.sqrt(np.mean(y**2)))) > FAR:
+        centred = self.config.model.intercept and self.config.model.intercept_centre is None
+        size = float(y.std() if centred else np.sqrt(np.mean(y**2)))
+        if self.likelihood.record.link == "identity" and size > FAR:
+            what, first = ("standard deviation", "") if centred else ("root mean square", "subtract their mean, and ")
             out.append(
-                f"the responses have a root mean square of {size:.3g}, and intercept and standardised coefficients have priors "
-                "N(0, 1) in the response's unit, which pull them to zero: subtract their mean, and take a larger unit"
+                f"the responses have a {what} of {size:.3g}, and {'' if centred else 'intercept and '}standardised coefficients "
+                f"have priors N(0, 1) in the response's unit, which pull them to zero: {first}take a larger unit"
             )
         if (share := self.kept(y)) < 0.5:
+            least = ", the least that is worked out," if self.works_out else ""
             out.append(
-                f"rho = {self.rho:.3g} keeps {share:.1%} of the information of a row; lower model.rho for a posterior like that "
-                "of the undivided model"
+                f"rho = {self.rho:.3g}{least} keeps {share:.1%} of the information of a row: standard deviations may come out up "
+                f"to {share**-0.5:.2g} times too large; a lower model.rho keeps more of it, and takes more rounds"
             )
         link = float(np.sqrt(self.likelihood.link_variance(y)))
         if self.config.algorithm.auxiliary == "mean-field" and self.config.algorithm.inference == "sfvi" and self.rho < link / 3:

@@ -15,10 +15,12 @@ from ...jobs.run import Run
 from ...kernels import rng
 from ...models.split.predictors import Multilevel
 from ...results.plain import Record
+from ...results.verdict import Verdict
 from . import parts
 from .keys import Config
 from .model import PRODUCT, VerticalModel
 from .rows import Columns
+from .widths import own_words
 
 Array = NDArray[np.float64]
 DRAWS = 4000
@@ -26,10 +28,11 @@ DRAWS = 4000
 
 @dataclass(frozen=True)
 class Own:
-    """What a client has at the end: its machine's last state, and its columns."""
+    """What a client has at the end: its machine's last state, its columns, and what the server has told it of its widths."""
 
     client: vertical.Client | soul.Client
     columns: Columns
+    ratio: float | None = None
 
 
 def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
@@ -42,7 +45,10 @@ def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
         content = {**_posterior(model, client, columns), **_contrasts(model, client, columns)}
         if not model.network:
             content = {**convergence.own(client.windows.movement, _unknowns(model, client, columns)), **content}
-            notes = [*([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
+            narrow = own_words(own.ratio)
+            if narrow and content["converged"] == "settled":
+                content |= Verdict(False, f"settled, but {narrow}").content
+            notes = [*([narrow] if narrow else []), *([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
             content |= {"note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
     if model.config.privacy is None:
         content = {**content, "part": parts.kept(model, client, columns)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from ...results.verdict import Verdict, not_judged, of_movement, with_clients
 from .model import PRODUCT, VerticalModel
 from .rows import Rows
 from .undivided import Undivided
+from .widths import Widths, looked
 
 Array = NDArray[np.float64]
 AS_IT_IS = Undivided()
@@ -39,6 +40,7 @@ class Fitted:
     posterior : of the intercept and log sigma, as far as they have one
     intercept : mean and variance
     undivided : from them to those of the undivided model; of what is published, not of `arrays`
+    widths : what the rows say of standard deviations, in open variational jobs
     log_scale : of a gaussian response
     arrays : what the digest is of
     more : for summary.json
@@ -60,6 +62,7 @@ class Fitted:
     movement: Movement | None = None
     settled: Mapping[str, bool | None] = field(default_factory=dict)
     undivided: Undivided = AS_IT_IS
+    widths: Widths | None = None
 
 
 def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
@@ -74,8 +77,10 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     arrays = {"shared": server.released, "Z": server.Z} | ({"rho": np.array([model.rho])} if model.works_out else {})
     movement, to = server.windows.movement, Undivided() if server.y is None else model.undivided(server.y)
     mean, sd = _published(names, to, mean, sd)
+    widths = looked(server, model, to, *shared.split(mean)) if model.watched and server.y is not None else None
     posterior = Posterior(names, Gaussian(sd**-2.0 * mean, sd**-2.0))
-    return Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, movement=movement, undivided=to)
+    out = Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, movement=movement)
+    return replace(out, undivided=to, widths=widths)
 
 
 def _published(names: Sequence[str], to: Undivided, mean: Array, sd: Array) -> tuple[Array, Array]:
@@ -115,8 +120,18 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
         draws=config.output.draws,
         encoding={"id": config.data.id, "response": config.data.response, "rows": model.n_rows, "test_rows": model.n_test},
         metrics=scores.get("rules", {}).get(config.output.rule, {}),
-        notes=[*model.warnings(rows.server.y[rows.train]), *_about(model)],
-        more={"inference": _inference(model), **fitted.more} | ({"prediction": scores} if scores else {}),
+        notes=[
+            *model.warnings(rows.server.y[rows.train]),
+            *too_fine(fitted.movement, fitted.posterior.sd, fitted.posterior.names, config.algorithm.learning_rate),
+            *_of_widths(model, fitted),
+            *_about(model),
+        ],
+        more={
+            "inference": _inference(model),
+            **_content(fitted.widths),
+            **fitted.more,
+            **({"prediction": scores} if scores else {}),
+        },
         tables={"predictions.csv": table} if rows.ids and predicted is not None else {},
         drawn=bool(fitted.posterior.names),
         inference="langevin" if config.algorithm.inference == "soul" else "",
@@ -133,8 +148,33 @@ def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
     own = of_movement(fitted.movement, fitted.posterior.names)
     own = own if own.converged is False or len(model.names) == 1 else replace(own, why=f"{own.why}; {NARROW}")
     if model.watched or own.converged is False:
-        return with_clients(own, fitted.settled)
+        own = with_clients(own, fitted.settled)
+        return own if fitted.widths is None else fitted.widths.judged(own)
     return not_judged("private: each client alone sees whether its coefficients have settled; the server's own numbers have")
+
+
+FINE = 10.0  # times a standard deviation that a step of the optimiser may be
+
+
+def too_fine(movement: Movement | None, sds: Array, names: Sequence[str], rate: float) -> Iterator[str]:
+    """What a first line that is `false` does not mean where an unknown is known far better than the optimiser's steps are small,
+    as with counts near 1e5. (Neither more rounds nor a rate of 0.0003 made such a job settle.)"""
+    if movement is None:
+        return
+    for name, sd, noise in zip(names, sds.tolist(), movement.noise.tolist()):
+        if noise > 1 and rate > FINE * sd:
+            yield (
+                f"{name}: its standard deviation, {sd:.2g}, is far below algorithm.learning_rate = {rate:g}, the size of the "
+                "optimiser's steps, so that it cannot be seen whether it has settled. This alone does not say that numbers are "
+                "wrong. A lower rate with more rounds may show it, perhaps beyond the most that a job has"
+            )
+
+
+def _of_widths(model: VerticalModel, fitted: Fitted) -> list[str]:
+    """What the first line has no place for, where it speaks of something else."""
+    if fitted.widths is None:
+        return []
+    return list(fitted.widths.notes(with_clients(of_movement(fitted.movement, fitted.posterior.names), fitted.settled)))
 
 
 # docs/methods/vertical.md, section 3: at best q is the best product over clients.
@@ -147,6 +187,14 @@ def _inference(model: VerticalModel) -> dict[str, Any]:
     if model.network:
         return about
     return about | {"augmentation": m.augmentation, "rho": model.rho, "inference": a.inference, "auxiliary": a.auxiliary}
+
+
+def _content(widths: Widths | None) -> dict[str, Any]:
+    """What summary.json has of the widths."""
+    if widths is None:
+        return {}
+    ratios = {"intercept": widths.intercept, **{f"client {name}": ratio for name, ratio in widths.clients.items()}}
+    return {"widths": ratios} | ({} if widths.counts is None else {"dispersion": widths.counts.content})
 
 
 def _about(model: VerticalModel) -> list[str]:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from ...algorithms.core.messages import SERVER, RemoteFault, ServerEffects
-from ...algorithms.exchanges import auxiliary, missing, predictions, response
+from ...algorithms.exchanges import auxiliary, missing, narrow, predictions, response
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
@@ -40,6 +40,7 @@ from .rows import (
     server_rows,
     unknown,
 )
+from .widths import Widths
 
 Client = vertical.Client | soul.Client
 
@@ -83,6 +84,7 @@ def fit(run: Run[Config]) -> Fit | None:
     rows = _rows(run, model, at)
     model = _worked_out(run, model, rows)
     fitted: publish.Fitted | None
+    ratios: dict[int, float] = {}
     clients: Mapping[int, Client]
     if config.algorithm.inference == "soul":
         drawn, clients = langevin.trained(run, model, rows)
@@ -90,12 +92,14 @@ def fit(run: Run[Config]) -> Fit | None:
     else:
         server, clients = _trained(run, model, rows)
         settled: dict[str, bool | None] = {}
+        fitted = None if server is None else publish.fitted(server, model)
         if model.watched:
             movements = {k: client.windows.movement for k, client in clients.items() if isinstance(client, vertical.Client)}
             settled = convergence.exchanged(run, movements)
-        fitted = None if server is None else replace(publish.fitted(server, model), settled=settled)
+            ratios = _told(run, None if fitted is None else fitted.widths, clients)
+        fitted = None if fitted is None else replace(fitted, settled=settled)
     for k, client in clients.items():
-        own.write(run, model, own.Own(client, rows.columns[k]))
+        own.write(run, model, own.Own(client, rows.columns[k], ratios.get(k)))
     predicted, filled = None, None
     if model.n_test:
         start = partial(predictions.start, len(run.names), bool(config.output.missing_party))
@@ -228,9 +232,17 @@ def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertic
 
     def start() -> tuple[vertical.Server, ServerEffects]:
         assert rows.server is not None
-        return vertical.start(settings, model.server, names, *rows.server.of(rows.train), sd)
+        y, offset = rows.server.of(rows.train)
+        return vertical.start(settings, model.centred(y, offset), names, y, offset, sd)
 
     return run.saying(measuring(publish.measured)).exchange(stages.trained(model), start, clients)
+
+
+def _told(run: Run[Config], widths: Widths | None, clients: Mapping[int, Client]) -> dict[int, float]:
+    """Each client's own ratio, of those that live here; 1 where rows were not all seen."""
+    ratios = [1.0] * len(run.names) if widths is None else list(widths.clients.values())
+    _, told = run.exchange(Stage.of(narrow), lambda: narrow.start(ratios), {k: narrow.Client() for k in clients})
+    return {k: one.ratio for k, one in told.items() if one.ratio is not None}
 
 
 def _prepared(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -> dict[int, predictions.Client]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...algorithms.core import until
 from ...algorithms.core.messages import Refused
-from ...algorithms.exchanges import auxiliary, certificates, column_notes, missing, predictions, response, settled
+from ...algorithms.exchanges import auxiliary, certificates, column_notes, missing, narrow, predictions, response, settled
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.soul import machine as soul
@@ -82,7 +82,7 @@ def stages(model: VerticalModel) -> list[Stage]:
     responses = [responded(model)] if data.server is None and not data.builtin else []
     notes = [Stage.of(column_notes)] if open_job else []
     spent = [] if open_job else [Stage.of(certificates)]
-    bits = [Stage.of(settled)] if model.watched else []
+    bits = [Stage.of(settled), Stage.of(narrow)] if model.watched else []
     filled = [filled_in(model)] if by_columns(model) else []
     before = [*incomplete.stages(model.config), *responses, *notes, *([Stage.of(auxiliary)] if model.works_out else [])]
     return [*before, trained(model), *bits, *spent, *([predicted(model)] if model.n_test else []), *filled]
@@ -254,6 +254,8 @@ def disclosure(model: VerticalModel) -> str:
     if by_columns(model):
         texts.append("each client's fitted part of every training row, and what its columns explain of the others' parts")
     down = "" if model.shared else f"; clients see slopes {model.likelihood.record.slope_words}"
+    if model.watched:
+        down += "; at the end each client is told, in one number, by how much its standard deviations are too small"
     if model.works_out:
         down += f"; clients are told rho, which {RHO_TELLS[model.likelihood.record.link]}"
     if model.config.model.missing == "drop":

@@ -363,7 +363,7 @@ class Shared:
     ----------
     likelihood : of y
     n_rows, n_clients : N, J
-    intercept : whether there is b ~ N(0, prior_sd^2)
+    intercept : whether there is b ~ N(prior_mean, prior_sd^2)
     path : as of `Site`
     power_rho : PL with unknown sigma: rho, to subtract in closed form what PL adds to log sigma's prior (section 3); else None
     """
@@ -375,6 +375,7 @@ class Shared:
     prior_sd: float = 1.0
     path: bool = True
     power_rho: float | None = None
+    prior_mean: float = 0.0
 
     @cached_property
     def block(self) -> Block:
@@ -391,6 +392,10 @@ class Shared:
         r = self.likelihood.slope(y, eta, log_scale)
         return r, float(self.likelihood.slope_scale(y, eta, log_scale).sum()) if self.likelihood.dispersed else 0.0
 
+    def initial(self, sd: float) -> Vector:
+        """Where q(b, log sigma) starts: b about its prior's mean."""
+        return self.block.initial(np.array([self.prior_mean] * self.intercept + [0.0] * self.likelihood.dispersed), sd)
+
     def gradient(self, parameters: Vector, eps: Vector, values: Vector, slopes: float, scales: float) -> Vector:
         """Gradient of the ELBO in the block's parameters.
 
@@ -401,7 +406,7 @@ class Shared:
         """
         c = np.empty(self.block.size)
         if self.intercept:
-            c[0] = slopes - values[0] / self.prior_sd**2
+            c[0] = slopes - (values[0] - self.prior_mean) / self.prior_sd**2
         if self.likelihood.dispersed:
             w = float(values[-1])
             c[-1] = scales + self.likelihood.unknown.prior(w)[1] + self._correction(w)[1]
@@ -419,7 +424,8 @@ class Shared:
         """log p(b, log sigma) - log q(b, log sigma) at a draw, with the correction of PL."""
         value = -self.block.log_density(parameters, eps)
         if self.intercept:
-            value += -0.5 * (float(values[0]) / self.prior_sd) ** 2 - float(np.log(self.prior_sd)) - float(HALF_LOG_TAU)
+            far = (float(values[0]) - self.prior_mean) / self.prior_sd
+            value += -0.5 * far**2 - float(np.log(self.prior_sd)) - float(HALF_LOG_TAU)
         if self.likelihood.dispersed:
             value += self.likelihood.unknown.prior(float(values[-1]))[0] + self._correction(float(values[-1]))[0]
         return value

@@ -244,7 +244,7 @@ def test_a_gaussian_response_in_a_small_unit_is_warned_of(tmp_path: Path) -> Non
         write(path.parent / "server.csv", [head, *(",".join([one[0], repr(factor * float(one[1]))]) for one in cells)])
         sizes = {"scale": 0.5 * factor, "rho": 0.5 * factor}
         notes = fedkern.run(path, job=FAST, model={"family": "gaussian", **sizes}).summary["notes"]
-        said.append([note for note in notes if "root mean square" in note])
+        said.append([note for note in notes if "in the response's unit" in note])
     assert (len(said[0]), len(said[1])) == (0, 1)
 
 

@@ -43,8 +43,8 @@ def test_small_rho_and_mean_field_have_not_converged(tmp_path):
 
 def test_what_moves_no_more_has_settled_and_the_bound_is_known(tmp_path):
     result = job(tmp_path, 5000, rho=0.5, algorithm={"learning_rate": 0.004})
-    assert result.converged == "settled"
-    assert [client["converged"] for client in own(tmp_path)] == ["settled", "settled"]
+    for content in (result.summary, *own(tmp_path)):  # though a product over parties may be too narrow
+        assert content["verdict"].startswith(("settled: ", "not converged: settled, but "))
     assert -1000 < result.summary["elbo"] < 0
     assert 0 < result.summary["elbo_error"] < 3
     sent = [json.loads(line)["kind"] for line in (tmp_path / "run" / "ledger" / "client-1.jsonl").read_text().splitlines()]

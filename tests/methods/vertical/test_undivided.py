@@ -121,7 +121,7 @@ def test_the_default_ends_at_the_undivided_models_posterior(tmp_path, family, me
     tables = vertical.job(tmp_path, data, 1, 0, model={"family": family})
     del tables["job"]["rounds"]
     result = fedkern.run(tables, out=tmp_path / "run")
-    assert result.converged == "settled"
+    assert result.summary["stop"] == "settled"
     want, sd = exact(family, data.X, data.y)
     mean_here, sd_here = published(tmp_path / "run")
     np.testing.assert_array_less(np.abs(mean_here - want) / sd, 0.1)

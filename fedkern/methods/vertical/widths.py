@@ -1,0 +1,144 @@
+"""By how much standard deviations are too small because q is a product over parties, and whether counts vary as the model says.
+
+The server knows the response and, of each row, every client's part of the predictor, hence the rows' weights w = E(-l''). With
+D = (1, g_1 / sd, .., g_J / sd) the precision of the intercept and of moves along the parts is P = D'WD + prior; a product has
+1 / P_kk for the variance of each, the joint posterior (P^-1)_kk. What else a client's columns could tell is not known: an
+intercept is too narrow by at least this, a client's coefficients along its part by about this. Source: docs/methods/vertical.md,
+section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.exchanges.pearson import PearsonSums
+from ...algorithms.split import machine as vertical
+from ...kernels.families import BINARY, COUNTS
+from ...models.glm import Rows, pearson_sums
+from ...results import dispersion
+from ...results.dispersion import Dispersion
+from ...results.verdict import Verdict
+from .model import VerticalModel
+from .undivided import Undivided
+
+Array = NDArray[np.float64]
+ENOUGH = 0.9  # of the right standard deviation
+SURE = 10.0  # times the noise of a part's mean that it has to vary to be a direction
+
+
+@dataclass(frozen=True)
+class Widths:
+    """What the server finds out of the rows.
+
+    Attributes
+    ----------
+    intercept : ratio of its standard deviation to that of the joint posterior; 1 where there is none
+    clients : the same of each client, along its part
+    counts : how counts vary; None of other responses
+    """
+
+    intercept: float
+    clients: dict[str, float]
+    counts: Dispersion | None = None
+
+    @property
+    def _narrow(self) -> dict[str, float]:
+        named = {"the intercept": self.intercept} | {f"client {name}": ratio for name, ratio in self.clients.items()}
+        return {name: ratio for name, ratio in sorted(named.items(), key=lambda one: one[1]) if ratio < ENOUGH}
+
+    def judged(self, own: Verdict) -> Verdict:
+        """The verdict with what is known of widths; `false` where they are too small."""
+        if own.converged is False:
+            return own
+        if narrow := self._narrow:
+            first = next(iter(narrow))
+            return Verdict(False, f"settled, but {self.words}", "intercept" if first == "the intercept" else first)
+        if self.counts is not None and (self.counts.ratio > 1 or not self.counts.off):
+            # below 1 a ratio may only say how many coefficients the clients have
+            own = dispersion.judged(own, self.counts)
+        if own.converged != "settled":
+            return own
+        least = min([self.intercept, *self.clients.values()])
+        said = f"as far as clients' parts tell, these are {least:.2f} of the right ones where they are narrowest"
+        return replace(own, why=f"{own.why}; {said}")
+
+    @property
+    def words(self) -> str:
+        """Whose standard deviations are too small, and by how much; "" where none are."""
+        said = ", ".join(f"{name} {1 / ratio:.2f}" for name, ratio in self._narrow.items())
+        return said and (
+            f"standard deviations are too small, by at least these factors: {said}. Under the rows' weights these go with "
+            "unknowns of other parties, and q is a product over parties: multiply them by it (a client's those of its part)"
+        )
+
+    def notes(self, own: Verdict) -> Iterator[str]:
+        """What the first line does not say."""
+        if self._narrow and own.converged is False:
+            yield self.words
+        if self.counts is not None and (self.counts.ratio > 1 or not self.counts.off):
+            said_before = own.converged is False or bool(self._narrow)
+            yield from dispersion.notes(Verdict(False, "") if said_before else own, self.counts)
+
+
+def own_words(ratio: float | None) -> str:
+    """What a client reads of its own ratio; "" where its standard deviations are wide enough."""
+    if ratio is None or ratio >= ENOUGH:
+        return ""
+    return (
+        f"standard deviations along this client's part of the predictor are about {1 / ratio:.2f} times too small, as the server "
+        "finds from the parts of all: under the rows' weights it goes with other parties' unknowns; multiply them by this"
+    )
+
+
+def looked(server: vertical.Server, model: VerticalModel, to: Undivided, b: float, log_scale: float) -> Widths | None:
+    """What the last half of the rounds tells; `b` and `log_scale` as they are published. None where rows were not all seen."""
+    assert server.y is not None
+    J, y = len(model.names), server.y
+    seen = server.seen.parts(model.rho**2 * ((J - 1) / J if model.power else 1.0))
+    if seen is None:
+        return None
+    parts = to.factor * seen
+    eta = b + parts.sum(axis=0) + (0.0 if server.offset is None else server.offset)
+    likelihood = model.likelihood
+    scale = float(likelihood.sd(log_scale))
+    noise = to.factor**2 * model.rho**2 / server.seen.counts.min()
+    intercept, ratios = _ratios(model, parts, _weights(model, eta, scale), noise)
+    counts = None
+    if likelihood.record.domain is COUNTS and likelihood.record.moments is not None:
+        n, _, events, misfit, noisy, slope = pearson_sums(Rows(eta[:, None], y), np.ones(1), likelihood.family, scale)
+        told = PearsonSums(0, n, 1.0, events, misfit, noisy, slope)
+        counts = dispersion.pooled(likelihood.family, scale, [told], J + server.shared.intercept)
+    return Widths(intercept, dict(zip(model.names, ratios)), counts)
+
+
+def _weights(model: VerticalModel, eta: Array, scale: float) -> Array:
+    """(N,) E(-l'') of each row."""
+    record = model.likelihood.record
+    mean = record.mean(eta)
+    if record.domain is BINARY:
+        return np.asarray(mean * (1 - mean))
+    assert record.moments is not None
+    slope = np.maximum(mean, 1e-30) if record.link == "log" else np.ones(len(eta))
+    return np.asarray(slope**2 / record.moments(slope if record.link == "log" else mean, scale)[0])
+
+
+def _ratios(model: VerticalModel, parts: Array, w: Array, noise: float) -> tuple[float, list[float]]:
+    """Of the intercept, and of each client. A part that is no more than noise is no direction: 1."""
+    m = model.config.model
+    sds = parts.std(axis=1)
+    there = np.flatnonzero(sds**2 > SURE * noise)
+    D, prior = [parts[k] / sds[k] for k in there], [m.priors.get(model.names[k], m.prior).sd ** -2 for k in there]
+    if m.intercept:
+        D, prior = [np.ones(parts.shape[1]), *D], [model.server.prior_sd**-2, *prior]
+    if not D:
+        return 1.0, [1.0] * len(parts)
+    X = np.array(D)
+    P = (X * w) @ X.T + np.diag(prior)
+    found = np.minimum(1 / np.sqrt(np.diag(P) * np.diag(np.linalg.inv(P))), 1.0).tolist()
+    first = found.pop(0) if m.intercept else 1.0
+    named = dict(zip(there.tolist(), found))
+    return first, [named.get(k, 1.0) for k in range(len(parts))]
