@@ -201,7 +201,8 @@ def _of_sums(table: Table, columns: Sequence[Column], weights: Array, least: int
     """The sum of columns that is nearly the same in all rows but the fewest, if these are fewer than `least`."""
     design = _design(table, columns, weights)
     d = 1 + len(design.parts)
-    if d == 1 or d > MOST_SUMMED or effective(weights) < 2 * d:  # of fewer rows there is always one
+    rows = effective(weights)
+    if d == 1 or d > MOST_SUMMED or rows < 2 * d or rows - d < 2 * least:  # of so few there is always one, or nearly
         return None
     gram = np.zeros((d, d))
     for Z in design.blocks():

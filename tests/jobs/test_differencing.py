@@ -46,7 +46,8 @@ def job(tmp_path: Path, home: Path) -> Path:
         write(tmp_path, name)
     path = tmp_path / "job.toml"
     path.write_text(
-        '[job]\nrounds = 2\n[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\nignore = ["site"]\n[model]\nmissing = "drop"\n'
+        '[job]\nrounds = 2\n[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\nignore = ["site"]\n'
+        'least_rows = 1\n[model]\nmissing = "drop"\n'
     )
     return path
 

@@ -15,8 +15,9 @@ import pytest
 import fedkern
 from fedkern.data import mark, memory, table
 from fedkern.errors import HolderError, JobError
+from support import few
 
-JOB: dict[str, Any] = {"job": {"rounds": 2}, "data": {"response": "y"}}
+JOB: dict[str, Any] = {"job": {"rounds": 2}, "data": {"response": "y", **few.ANY}}
 PRIVATE = {
     "job": {"rounds": 2},
     "data": {"response": "y", "columns": {"age": {"center": 50, "scale": 20}, "sex": {"levels": ["f", "m"]}}},
@@ -129,7 +130,7 @@ def test_a_fingerprint_binds_whatever_the_rows_are_called(tmp_path: Path, home: 
 def test_the_line_for_a_policy(fedkern: Any, tmp_path: Path, home: Path) -> None:
     people().to_csv(tmp_path / "a.csv", index=False)
     people(40).to_csv(tmp_path / "b.csv", index=False)
-    (tmp_path / "job.toml").write_text('[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n')
+    (tmp_path / "job.toml").write_text('[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\nleast_rows = 1\n')
     assert f"fingerprint {memory.mark(people())} (of its rows" in fedkern("check", "job.toml", "--local", "a.csv").out
     policy(home, f'fingerprint = "{memory.mark(people())}"')
     said = fedkern("check", "job.toml", "--local", "a.csv").out
@@ -166,7 +167,7 @@ def test_a_path_that_is_not_there_is_said_at_every_run(
     (tmp_path / "data").mkdir()
     for name in "ab":
         people().to_csv(tmp_path / "data" / f"{name}.csv", index=False)
-    (tmp_path / "job.toml").write_text('[data]\nclients = ["data/*.csv"]\nresponse = "y"\n[job]\nrounds = 2\n')
+    (tmp_path / "job.toml").write_text('[data]\nclients = ["data/*.csv"]\nresponse = "y"\nleast_rows = 1\n[job]\nrounds = 2\n')
     policy(home, 'paths = ["/data/moved.csv", "/data/*.gone"]')
     for n in range(2):
         ended = fedkern("run", "job.toml", "--out", f"out{n}", "--quiet")

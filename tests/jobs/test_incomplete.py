@@ -15,6 +15,7 @@ from fedkern.data import incomplete
 from fedkern.data.table import load
 from fedkern.errors import JobError
 from fedkern.models.encoding import Spec
+from support import few
 
 LACK = {2: "x", 5: "ward", 9: "y", 11: "x", 14: "z"}  # row -> the cell that it lacks
 PRIVATE = {"epsilon": 3.0, "delta": 1e-5, "clip": 2.0, "noise_multiplier": 4.0, "sampling_rate": 0.2, "noise_source": "keyed"}
@@ -50,7 +51,8 @@ def written(path: Path, table: list[dict[str, str]]) -> str:
 
 
 def job(clients: list[str], missing: str = "error", **sections: Any) -> dict[str, Any]:
-    data = {"clients": clients, "response": "y", "ignore": ["id"], **sections.pop("data", {})}
+    open_one = {} if "privacy" in sections else few.ANY
+    data = {"clients": clients, "response": "y", "ignore": ["id"], **open_one, **sections.pop("data", {})}
     return {"job": {"rounds": 3}, "data": data, "model": {"missing": missing}, **sections}
 
 

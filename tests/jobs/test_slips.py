@@ -13,8 +13,9 @@ import fedkern
 from fedkern.algorithms.exchanges.columns import spellings
 from fedkern.cli.__main__ import main
 from fedkern.data.far import coded
+from support import few
 
-PVI: dict[str, Any] = {"data": {"response": "y"}}
+PVI: dict[str, Any] = {"data": {"response": "y", **few.ANY}}
 
 
 def frame(seed: int, n: int = 60, **columns: Any) -> Any:

@@ -13,9 +13,10 @@ import pytest
 
 from fedkern import run
 from fedkern.algorithms.exchanges import spreads
+from support import few
 
-LOGISTIC: dict[str, Any] = {"data": {"response": "died"}}
-LINEAR: dict[str, Any] = {"data": {"response": "chol"}, "model": {"family": "gaussian"}}
+LOGISTIC: dict[str, Any] = {"data": {"response": "died", **few.ANY}}
+LINEAR: dict[str, Any] = {"data": {"response": "chol", **few.ANY}, "model": {"family": "gaussian"}}
 ROWS = {"a": 100, "b": 300, "c": 120}  # b has more than half of all
 
 
@@ -93,7 +94,7 @@ def test_the_check_of_ones_own_file_names_the_cell(tmp_path: Path, fedkern: Call
         one.loc[7, "bp"] = 1250.0 if name == "c" else 125.0
         one.drop(columns="chol").to_csv(tmp_path / f"{name}.csv", index=False)
     job = tmp_path / "job.toml"
-    job.write_text('[job]\nmethod = "pvi"\n[data]\nclients = ["*.csv"]\nresponse = "died"\n')
+    job.write_text('[job]\nmethod = "pvi"\n[data]\nclients = ["*.csv"]\nresponse = "died"\nleast_rows = 1\n')
     assert "line 9, column 'bp': 1250 is " in fedkern("check", job, "--local", tmp_path / "c.csv").out
     assert "robust" not in fedkern("check", job, "--local", tmp_path / "a.csv").out
 

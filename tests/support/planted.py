@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
+from support import few
 from support import sigma_artifacts as artifacts
 
 P, T = "7731.40625", "zqxplanted"  # a number and a text that stand nowhere else
@@ -189,7 +190,7 @@ AREAS = {
 }
 
 METHODS = {
-    "pvi": Method(DATA, **PVI),
+    "pvi": Method(few.lowered(DATA), **PVI),  # ages and sexes alone
     "pvi, rows": Method(PUBLIC + "noise_multiplier = 3.0\nsampling_rate = 0.2\n", **PVI, private=True),
     "pvi, clients": Method(PUBLIC.replace("1e-4", "1e-2") + 'unit = "client"\nnoise_multiplier = 3.0\n', **PVI, private=True),
     "sparse": Method(

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import fdtri
 
 Array = NDArray[np.float64]
 Sites = NDArray[np.bool_]
@@ -66,7 +66,7 @@ def compared(squares: Array, degrees: Array, apart: float = APART, sure: float =
 
 def _sure(ratio: float, above: float, below: float, sure: float) -> bool:
     """Whether no chance makes variances of so many degrees of freedom so different; `above` are the larger one's."""
-    return bool(max(ratio, 1 / ratio) > fdtri(above, below, sure))
+    return bool(max(ratio, 1 / ratio) > scipy.special.fdtri(above, below, sure))
 
 
 def certain(found: Spreads, means: Array) -> Sites:

@@ -140,7 +140,8 @@ def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
 
 def _judged(model: Model, own: Verdict, varied: Found, errors: Residuals | None, first: str) -> Verdict:
     """The verdict of a fit with what its responses say; the ratio of a scale that is learnt of them is 1, and says nothing."""
-    judged = dispersion.judged(own, None if model.config.model.scale == "learn" else varied.ratio, first)
+    learnt = model.config.model.scale == "learn" and model.config.model.family == "gaussian"  # its ratio is 1, whatever the rows
+    judged = dispersion.judged(own, None if learnt else varied.ratio, first)
     return judged if errors is None else errors.judged(judged)
 
 

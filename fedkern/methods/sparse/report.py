@@ -208,10 +208,10 @@ def _meta(summary: Record) -> str:
     found = summary.get("meta", {})
     pooled = found.get("pooled", {})
     keys, own = ("mean", "se", "q05", "q95", "p", "between_sd", "i_sq"), summary["parameters"]
-    chosen = [set(one["selection"]["members"]) if one else set() for one in (found, summary)]
+    chosen = [set(one.get("selection", {}).get("members", ())) for one in (found, summary)]
     rows = [
         [
-            *(name, *(number(real(row[key])) for key in keys), str(row["sites"])),
+            *(name, *(_cell(row.get(key)) for key in keys), str(row["sites"])),
             *("yes" if name in one else "" for one in chosen),
             _cell(own.get(f"theta_std[{name}]", own.get(f"theta[{name}]", {})).get("pip")),
         ]

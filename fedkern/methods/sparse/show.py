@@ -31,7 +31,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
     if "loo" in content:
         found = content["loo"]
         yield f"rows without themselves: elpd {found['elpd']:.1f} (standard error {found['se']:.1f}), p_loo {found['p_loo']:.1f}"
-    if "meta" in content:
+    if "selection" in content.get("meta", {}):
         found = content["meta"]["selection"]
         yield (
             f"meta-analysis of the clients' own fits (Benjamini and Hochberg, {found['fdr']:g}): "

@@ -13,7 +13,7 @@ import pytest
 import fedkern
 from fedkern.data.cells import LEAST, MOST_OFF
 from fedkern.errors import FedkernError, JobError, NumericalError
-from support import built_priors
+from support import built_priors, few
 from support import sigma_artifacts as artifacts
 
 
@@ -27,7 +27,8 @@ def client(seed: int, *, count: float | None = None, unit: float = 1.0, offset: 
 
 
 def ran(a: pd.DataFrame, b: pd.DataFrame, **sections: Any) -> Any:
-    tables: dict[str, Any] = {"job": {"method": "pvi", "rounds": 20}, "data": {"response": "y"}, "model": {"family": "poisson"}}
+    tables: dict[str, Any] = {"job": {"method": "pvi", "rounds": 20}, "model": {"family": "poisson"}}
+    tables["data"] = {"response": "y", **few.ANY}
     tables = {**tables, **{name: {**tables.get(name, {}), **keys} for name, keys in sections.items()}}
     with warnings.catch_warnings():
         warnings.simplefilter("error")

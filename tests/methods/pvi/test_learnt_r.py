@@ -24,6 +24,7 @@ from fedkern.methods import parse
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows
 from oracles.differences import four_point
+from support import few
 from support.command import mpirun
 from support.interrupted import run
 from support.wires import checked_and_run
@@ -47,7 +48,8 @@ def counts(r: float, seed: int = 3, rows: int = 80, level: float = TRUTH[0]) -> 
 
 def fitted(data: Any, rounds: Any = "until", algorithm: Any = None, weight: str | None = None, **model: Any) -> Any:
     job = {"method": "pvi", "seed": 1} | ({} if rounds == "until" else {"rounds": rounds})
-    tables = {"job": job, "data": {"response": "y", **({"weight": weight} if weight else {})}, "algorithm": algorithm or {}}
+    held = {"response": "y", **few.ANY, **({"weight": weight} if weight else {})}
+    tables = {"job": job, "data": held, "algorithm": algorithm or {}}
     return fedkern.run({**tables, "model": {"family": "negative-binomial", **model}}, data=data)
 
 

@@ -13,6 +13,7 @@ from scipy import stats
 import fedkern
 from fedkern.errors import JobError
 from fedkern.methods.sparse.own import student_density
+from support import few
 from support.wires import checked_and_run
 
 NAMES = ("s1", "s2", "s3", "s4")
@@ -35,7 +36,7 @@ def job(folder: Path, parts: list[Any], **sections: Any) -> dict[str, Any]:
         (folder / f"{name}.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
     tables: dict[str, Any] = {
         "job": {"method": "sparse", "rounds": 400, "seed": 3},
-        "data": {"clients": [str(folder / "*.csv")], "response": "y"},
+        "data": {"clients": [str(folder / "*.csv")], "response": "y", **few.ANY},
         "model": {},
         "algorithm": {"burn_in": 100, "chains": 2},
     }
