@@ -81,7 +81,7 @@ def job(folder: Path, kind: str) -> Path:
             (folder / "clients").mkdir()
             for name, shift in (("a", 0), ("b", 3)):
                 (folder / "clients" / f"{name}.csv").write_text("\n".join(["age,sex,income", *people(200, shift)]) + "\n")
-            path.write_text(PVI + TERMS if kind == "private" else few.lowered(PVI))
+            path.write_text(PVI + (TERMS if kind == "private" else ""))
         case "sparse":
             simulate("sparse", folder, SIZE)
             text = few.lowered(path.read_text()).replace("rounds = 2500", "rounds = 60")
