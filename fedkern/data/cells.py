@@ -47,6 +47,11 @@ class Text:
 Cells = NDArray[Any] | Text
 
 
+def floats(cells: Cells) -> NDArray[np.float64]:
+    """A column's numbers (n,); NaN where a cell is none."""
+    return cells.numbers() if isinstance(cells, Text) else np.asarray(cells, np.float64)
+
+
 def number(cell: str) -> float:
     """The number that a cell holds, NaN if none ("1_000" is none)."""
     try:

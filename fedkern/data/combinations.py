@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..models.encoding import Spec
 from ..privacy.disclosure import COARSE, LEAST_OF_LEVEL
-from .cells import Text
+from .cells import Text, floats
 from .design import column_of
 from .table import Table
 
@@ -62,13 +62,9 @@ def _columns(table: Table, spec: Spec) -> Iterator[tuple[NDArray[np.float64] | N
         if column.kind == "categorical" and isinstance(cells, Text):
             yield cells.codes, len(column.levels or ())
         else:
-            yield _numbers(cells), None
+            yield floats(cells), None
     if spec.offset is not None:
-        yield _numbers(table.columns[spec.offset]), None
-
-
-def _numbers(cells: Text | NDArray[np.generic]) -> Array:
-    return cells.numbers() if isinstance(cells, Text) else np.asarray(cells, np.float64)
+        yield floats(table.columns[spec.offset]), None
 
 
 def _possible(values: Array) -> float:

@@ -20,7 +20,7 @@ from ..errors import JobError, OwnFault
 from ..kernels.families import BINARY, COUNTS, FAMILIES, REAL
 from ..models.encoding import Column, Encoding, Spec
 from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
-from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, number, plain, too_far, too_large
+from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, number, plain, too_far, too_large
 from .dialect import has_decimal_comma
 from .faults import COMMA, HINT, LABEL, NO_VALUE, Fault, Faults, Marks, told, who
 from .header import check_header
@@ -369,7 +369,7 @@ def _numeric(table: Table, name: str, marks: Marks, missing: bool = False) -> ND
     fault.
     """
     column = table.columns[name]
-    values = column.numbers() if isinstance(column, Text) else np.asarray(column, dtype=np.float64)
+    values = floats(column)
     empty = np.zeros(len(values), dtype=bool)
     if isinstance(column, Text):
         empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
@@ -414,7 +414,7 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
             known = np.array([level in encoding.labels for level in cells.levels], dtype=bool)[cells.codes]
             marks.mark(~known, name, "is not a label", f"the labels are {_some(encoding.labels)}; correct the cell")
         return np.array([level == encoding.positive for level in cells.levels], dtype=np.float64)[cells.codes]
-    y = column.numbers() if isinstance(column, Text) else np.asarray(column, dtype=np.float64)
+    y = floats(column)
     domain = COUNTS if encoding.trials is not None else FAMILIES[encoding.family].domain
     if domain is BINARY:
         marks.mark(~domain.has(y), name, f"is not {domain.words}", f"correct the cell, {LABEL}")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..algorithms.exchanges.columns import spellings
 from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
-from .cells import Text
+from .cells import floats
 from .degenerate import numeric_places
 from .table import Table
 
@@ -90,8 +90,7 @@ def _code(name: str, code: float, n: int) -> str:
 
 def numbers(table: Table, name: str) -> Array:
     """(n,) values of a column; nan where a cell is no number."""
-    column = table.columns[name]
-    return column.numbers() if isinstance(column, Text) else np.asarray(column, np.float64)
+    return floats(table.columns[name])
 
 
 def coded(values: Array) -> list[float]:

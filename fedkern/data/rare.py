@@ -46,8 +46,8 @@ def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, to
     if least <= 0 or not (weights > 0).any():
         return None
     found, pairs, n = list[Rare](), list[tuple[str, NDArray[np.bool_]]](), np.count_nonzero(weights)
-    for column in columns:
-        values = _values(table.columns[column.name], column)
+    every = [_values(table.columns[column.name], column) for column in columns]
+    for column, values in zip(columns, every):
         if column.kind == "categorical":
             few, two = _of_levels(values, weights, least), _levels(values, weights)
         else:
@@ -57,7 +57,7 @@ def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, to
         else:
             pairs += [(column.name, one) for one in two if (len(pairs) + 1) * n < MOST_PAIRED]
     found += _of_pairs(pairs, weights[weights > 0], least, together)
-    if not found and (summed := _of_sums(table, columns, weights, least)) is not None:
+    if not found and (summed := _of_sums(columns, every, weights, least)) is not None:
         found.append(summed)
     return min(found, key=lambda one: one.n_rows, default=None)
 
@@ -197,9 +197,9 @@ def _numbers(part: NDArray[Any], level: int | None) -> Array:
     return np.asarray(part, np.float64) if level is None else (part == level).astype(np.float64)
 
 
-def _of_sums(table: Table, columns: Sequence[Column], weights: Array, least: int) -> Rare | None:
+def _of_sums(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: Array, least: int) -> Rare | None:
     """The sum of columns that is nearly the same in all rows but the fewest, if these are fewer than `least`."""
-    design = _design(table, columns, weights)
+    design = _design(columns, every, weights)
     d = 1 + len(design.parts)
     rows = effective(weights)
     if d == 1 or d > MOST_SUMMED or rows < 2 * d or rows - d < 2 * least:  # of so few there is always one, or nearly
@@ -223,10 +223,9 @@ def _of_sums(table: Table, columns: Sequence[Column], weights: Array, least: int
     return Rare(tuple(dict.fromkeys(names)), best[0])
 
 
-def _design(table: Table, columns: Sequence[Column], weights: Array) -> _Design:
+def _design(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: Array) -> _Design:
     parts = list[tuple[str, NDArray[Any], int | None]]()
-    for column in columns:
-        values = _values(table.columns[column.name], column)
+    for column, values in zip(columns, every):
         levels = np.unique(values).tolist() if column.kind == "categorical" else [None]
         parts += [(column.name, values, level) for level in levels if level is None or level >= 0]
         if len(parts) >= MOST_SUMMED:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.cells import Cells, Text
+from ..data.cells import Text, floats
 from ..data.design import column_of
 from ..data.faults import told
 from ..data.incomplete import MARK
@@ -70,19 +70,15 @@ def _events(table: Table, spec: Spec, weights: Array) -> int:
     if spec.positive is not None and isinstance(cells, Text):
         y = np.array([level == spec.positive for level in cells.levels], dtype=np.float64)[cells.codes]
     else:
-        y = _numbers(cells)
+        y = floats(cells)
     y = np.nan_to_num(np.abs(without_faults(y)))
-    trials = None if spec.trials is None else _numbers(table.columns[spec.trials])
+    trials = None if spec.trials is None else floats(table.columns[spec.trials])
     if trials is not None:
         groups = [y, np.maximum(trials - y, 0)]
     else:
         groups = [weights * y] + ([weights * np.maximum(1 - y, 0)] if FAMILIES[spec.family].domain is BINARY else [])
     numbers = [effective(np.where(weights > 0, own, 0.0)) for own in groups]
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
-
-
-def _numbers(cells: Cells) -> Array:
-    return cells.numbers() if isinstance(cells, Text) else np.asarray(cells, np.float64)
 
 
 def _words(one: Rare, table: Table, spec: Spec, wanted: int) -> tuple[str, str]:

@@ -11,8 +11,9 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.cells import MISSING, Cells, Text, number
+from ..data.cells import MISSING, Cells, Text, floats, number
 from ..data.incomplete import marked
+from ..data.rare import effective
 from ..data.table import Table, as_written
 from ..models.encoding import Spec
 from ..privacy.sketch import Sketch, mixed
@@ -37,7 +38,7 @@ def weights(table: Table, spec: Spec) -> Floats:
     there[[*table.broken]] = True
     if weight is None:
         return there.astype(np.float64)
-    values = weight.numbers() if isinstance(weight, Text) else np.asarray(weight, np.float64)
+    values = floats(weight)
     return np.where(there & (values != 0), np.nan_to_num(np.abs(values), posinf=0.0), 0.0)
 
 
@@ -46,14 +47,7 @@ def counted(table: Table, spec: Spec) -> int:
     for a row that weighs nearly all is nearly alone; of successes of trials likewise, by trials, so that a row is never more than
     one.
     """
-    found = weights(table, spec)
-    most = float(found.max(initial=0.0))
-    if not most:
-        return 0
-    if (spec.weight or spec.trials) not in table.columns:
-        return int(found.sum())
-    found = found / max(most, 1e-300)
-    return int(found.sum() ** 2 / (found**2).sum() + 1e-9)
+    return int(effective(weights(table, spec)) + 1e-9)
 
 
 def sketch(table: Table, spec: Spec, key: bytes) -> Sketch:

@@ -395,7 +395,6 @@ def _full_steps(
 # The exact optimum --------------------
 
 NEAR = 1e-4  # posterior sds, and relative precision: an optimum that is not reached to this is none
-WIDE = 1e3  # times the curvature where the model fits: with more q is no place to begin
 PATIENCE = 5  # steps without one that ends nearer: what is left is rounding
 EXTREME = "responses, columns (are they standardised?), weights or model.prior_precision are extreme; correct them"
 
