@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from . import polygons
-from .table import Table, Text, load
+from .cells import floats
+from .table import Table, load
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -300,7 +301,7 @@ def whole(table: Table) -> None:
 def numbers_of(table: Table, name: str) -> Array:
     """A column of coordinates; JobError if a cell is no finite number."""
     column = table.columns[name]
-    values = column.numbers() if isinstance(column, Text) else np.asarray(column, dtype=np.float64)
+    values = floats(column)
     for row in np.flatnonzero(~np.isfinite(values)):
         raise JobError(f"{table.source}, {table.place(int(row))}: {name} is no finite number; fill it in")
     return values

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.exchanges.columns import spellings
 from ..data import table
-from ..data.cells import MISSING, Text, number
+from ..data.cells import MISSING, Text, floats, number
 from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix
 from ..data.far import FAR, coded, distances
 from ..data.plain_text import SEPARATORS as KNOWN
@@ -438,7 +438,7 @@ def _lacks(one: Table, name: str) -> bool:
 def _numbers(one: Table, name: str) -> NDArray[np.float64]:
     """The finite numbers of a column."""
     column = one.columns[name]
-    values = column.numbers() if isinstance(column, Text) else np.asarray(column, np.float64)
+    values = floats(column)
     return values[np.isfinite(values)]
 
 

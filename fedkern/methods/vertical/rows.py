@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges import rows as alignment
 from ...data import far
-from ...data.cells import MISSING, TOO_FAR, Text, too_far, too_large
+from ...data.cells import MISSING, TOO_FAR, floats, too_far, too_large
 from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Column, Encoding, Faults, Spec, describe, encode
 from ...data.faults import HINT, told, who
@@ -400,7 +400,7 @@ def _only(table: Table, names: tuple[str, ...]) -> Table:
 
 def _offset(table: Table, name: str, link: str) -> Array:
     column = table.columns[name]
-    values = column.numbers() if isinstance(column, Text) else np.asarray(column, np.float64)
+    values = floats(column)
     finite = np.isfinite(values)
     bad = np.flatnonzero(~finite | too_large(values))
     if len(bad):
