@@ -39,6 +39,8 @@ def tables(n_clients: int) -> dict[str, Any]:
 def job_of(folder: Path, n_clients: int, kind: str) -> Path:
     """A job file, and files of all clients, with the same rows."""
     path = job(folder, kind)
+    if kind != "private":
+        path.write_text(few.lowered(path.read_text()))
     shutil.rmtree(folder / "clients")
     (folder / "clients").mkdir()
     for k in range(n_clients):
