@@ -34,9 +34,9 @@ class Rare(NamedTuple):
     n_rows: int
 
 
-def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, together: int) -> Rare | None:
-    """The fewest rows, fewer than `least`, that a column or a sum of columns singles out, or fewer than `together` that have a
-    value of each of two columns.
+def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, together: int) -> tuple[Rare, ...]:
+    """Rows, fewer than `least`, that a column singles out, or fewer than `together` that have a value of each of two columns;
+    where there are none, those that a sum of columns does. The fewest come first.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, to
     weights : (n,) of the rows, 0 of those that do not count; a missing cell is no value
     """
     if least <= 0 or not (weights > 0).any():
-        return None
+        return ()
     found, pairs, n = list[Rare](), list[tuple[str, NDArray[np.bool_]]](), np.count_nonzero(weights)
     every = [_values(table.columns[column.name], column) for column in columns]
     for column, values in zip(columns, every):
@@ -59,7 +59,7 @@ def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, to
     found += _of_pairs(pairs, weights[weights > 0], least, together)
     if not found and (summed := _of_sums(columns, every, weights, least)) is not None:
         found.append(summed)
-    return min(found, key=lambda one: one.n_rows, default=None)
+    return tuple(sorted(found, key=lambda one: one.n_rows))
 
 
 def effective(weights: Array) -> float:
@@ -149,7 +149,8 @@ def _of_pairs(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array, 
     `together`: the cross-product of the two is a sum over these."""
     if len(columns) < 2:
         return
-    cells = [_combined(columns, weights), _combined(columns, weights**2)]
+    first = _combined(columns, weights)
+    cells = [first, first * weights[0] if (weights == weights[0]).all() else _combined(columns, weights**2)]
     with np.errstate(invalid="ignore", divide="ignore"):
         number = np.where(cells[1] > 1e-12, cells[0] ** 2 / cells[1], np.inf)
     smallest, occur = number.min(axis=0), np.isfinite(number).sum(axis=0)

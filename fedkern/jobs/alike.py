@@ -7,6 +7,7 @@ alone, however many others there are: of one row the row. So rows that columns s
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from .keys import DataSection, JobConfig
 Array = NDArray[np.float64]
 
 LOWER = "or, where all holders agree that such rows may be known to the server, lower data.least_rows"
+MOST_NAMED = 20  # columns, or sets of them, beside the first
 
 
 def asked(config: JobConfig, family: str, least: int) -> int:
@@ -53,10 +55,14 @@ def found(
     columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
     if FAMILIES[spec.family].domain is REAL and spec.response in table.columns:  # its cross-products are told as columns' are
         columns += [Column(str(spec.response), "numeric", center=0.0, scale=1.0)]
-    if covariates and (one := rare(table, columns, weights, wanted, together)) is not None:
-        return _words(one, table, spec, fewest if one.n_rows < fewest and len(one.columns) == 2 else wanted)
-    few = _events(table, spec, weights) if wanted and FAMILIES[spec.family].domain is not REAL else 0
-    return _words(Rare((str(spec.response),), few), table, spec, fewest) if 0 < few < fewest else None
+    every = rare(table, columns, weights, wanted, together) if covariates else ()
+    few = _events(table, spec, weights) if not every and wanted and FAMILIES[spec.family].domain is not REAL else 0
+    if 0 < few < fewest:
+        every = (Rare((str(spec.response),), few),)
+    if not every:
+        return None
+    pair = len(every[0].columns) == 2 and every[0].n_rows < fewest
+    return _words(every, table, spec, fewest if few or pair else wanted)
 
 
 def _events(table: Table, spec: Spec, weights: Array) -> int:
@@ -81,9 +87,10 @@ def _events(table: Table, spec: Spec, weights: Array) -> int:
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
-def _words(one: Rare, table: Table, spec: Spec, wanted: int) -> tuple[str, str]:
-    both = " and ".join(told(name, table.names, spec.known) for name in one.columns)
-    own = " and ".join(map(repr, one.columns))
+def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int) -> tuple[str, str]:
+    """Of the fewest rows, and in what else there are such rows, so that all is mended at once."""
+    one, *others = every
+    both, own = (_joined(one, name) for name in (lambda name: told(name, table.names, spec.known), repr))
     if one.columns == (spec.response,):
         remedy = f"pool them with another site's, {LOWER}"
     elif any(name.endswith(MARK) for name in one.columns):
@@ -93,6 +100,17 @@ def _words(one: Rare, table: Table, spec: Spec, wanted: int) -> tuple[str, str]:
     else:
         remedy = f"put one of these columns into data.ignore, join their rare values in all files, {LOWER}"
     has = "has a value" if len(one.columns) == 1 else "have values together"
-    text = f"{has} in fewer of its rows than this job, or its holder, asks for, and what is sent tells these; {remedy}"
-    alone = f"{one.n_rows} row{'s have' if one.n_rows > 1 else ' has'}"
-    return f"{both} {text}", f"{own} {has} that {alone} and all others lack; {wanted} are asked for: {remedy}"
+    also = others[:MOST_NAMED]
+    more = f", and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+    names = ", ".join(_joined(other, lambda name: told(name, table.names, spec.known)) for other in also)
+    numbers = ", ".join(f"{_joined(other, repr)} of {other.n_rows}" for other in also)
+    text = f"{has} in fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
+    alone = f"{has} that {one.n_rows} row{'s have' if one.n_rows > 1 else ' has'} and all others lack; {wanted} are asked for"
+    return (
+        f"{both} {text}{f' (the same of {names}{more})' if also else ''}; {remedy}",
+        f"{own} {alone}{f' (the same of {numbers}{more})' if also else ''}: {remedy}",
+    )
+
+
+def _joined(one: Rare, name: Callable[[str], str]) -> str:
+    return " and ".join(map(name, one.columns))

@@ -258,14 +258,15 @@ def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[in
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own)
 
 
-def somebody(kept: Kept) -> Kept:
-    """The same; JobError where nobody is left."""
+def leave_out(place: Place, kept: Kept) -> list[int]:
+    """Goes on without some clients: who of the others lives here. JobError where nobody is left."""
     if not kept.numbers:
         raise JobError(
             "no client is left: each has fewer rows than this job, or its holder, asks for (data.least_rows, data.small = "
             '"leave-out"); a holder reads how many in fault.txt of its own folder, or by fedkern check JOB --local FILE'
         )
-    return kept
+    place.leave_out(kept.numbers, kept.parties.names)
+    return place.mine(kept.parties.n_clients)
 
 
 def _joined(place: Place, own: Mapping[int, str]) -> list[int]:

@@ -487,6 +487,22 @@ class TestValuesThatFewRowsShare:
         assert self.run(fedkern, federation, 2 * cells).code == 0
         assert self.run(fedkern, federation, cells, "--set", "data.least_rows=18").code == 0
 
+    def test_all_columns_are_named_at_once(self, fedkern: Any, tmp_path: Path) -> None:
+        federation = Federation(tmp_path)
+        for name in "abc":
+            path = tmp_path / f"{name}.csv"
+            federation.rows(name, 60)
+            head, *rows = path.read_text().splitlines()
+            rows = [f"{row},{int(i < 4)},{int(i > 52)},{i % 2}" for i, row in enumerate(rows)]
+            path.write_text("\n".join([f"{head},icu,hiv,sex", *rows]) + "\n")
+        ended = fedkern("run", federation.job, "--out", "out", "--quiet")
+        assert ended.code == 2
+        assert "column no. 5 has a value in fewer of its rows" in ended.err
+        assert "what is sent tells these (the same of column no. 6); mend the cells" in ended.err
+        own = (Path("out") / "client-a" / "fault.txt").read_text()
+        assert "'icu' has a value that 4 rows have and all others lack; 10 are asked for (the same of 'hiv' of 7): mend" in own
+        assert fedkern("run", federation.job, "--quiet", "--set", 'data.ignore=["id", "icu", "hiv"]').code == 0
+
     def test_pairs_of_columns_single_rows_out_too(self, fedkern: Any, tmp_path: Path) -> None:
         """Whoever has complications has the disease: the difference of the two columns is 1 in the rows without."""
         federation = Federation(tmp_path)
