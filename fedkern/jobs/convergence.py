@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..algorithms.core import once
 from ..algorithms.core.windows import Movement
 from ..algorithms.exchanges import settled
 from ..results.plain import Record
@@ -20,9 +21,13 @@ def exchanged(at: At[Any], movements: Mapping[int, Movement | None]) -> dict[str
     ----------
     movements : of the unknowns of the clients that live here
     """
-    clients = {k: settled.Client(movement is not None and movement.settled) for k, movement in movements.items()}
-    server, _ = at.exchange(Stage.of(settled), lambda: settled.start(len(at.names)), clients)
-    return {} if server is None else {name: server.replies.get(k) for k, name in enumerate(at.names)}
+    clients = {
+        k: once.telling(settled.Settled(0, int(movement is not None and movement.settled))) for k, movement in movements.items()
+    }
+    server, _ = at.ask(Stage.of(settled), settled.QUESTION, settled.AskSettled(0), clients)
+    if server is None:
+        return {}
+    return {name: bool(server.replies[k].settled) if k in server.replies else None for k, name in enumerate(at.names)}
 
 
 def own(movement: Movement | None, names: Sequence[str]) -> Record:

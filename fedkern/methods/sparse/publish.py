@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import loo_sums
@@ -179,7 +180,7 @@ def with_others(fit: Fit, others: Record) -> Fit:
     return replace(fit, notes=[*fit.notes, *_unsettled(others)], more={**fit.more, **others})
 
 
-def with_sums(fit: Fit, asked: loo_sums.Server, names: Sequence[str]) -> Fit:
+def with_sums(fit: Fit, asked: once.Server[loo_sums.LooSums], names: Sequence[str]) -> Fit:
     """With how well rows are foreseen without themselves."""
     content = loo.summary(in_order(asked.replies))
     notes = [*fit.notes, *loo.notes(content, asked, names)]

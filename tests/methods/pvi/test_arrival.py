@@ -166,7 +166,7 @@ def test_levels_count_as_coefficients(tmp_path: Path) -> None:
 
 def test_a_client_that_may_not_tell_sends_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[arrival.Slope] = []
-    kept = arrival.client_receive
+    kept = arrival.PROTOCOL.client_receive
 
     def receive(state: Any, event: Any) -> Any:
         state, effects = kept(state, event)
@@ -199,15 +199,15 @@ def test_check_says_the_rule_and_lists_the_exchange(tmp_path: Path) -> None:
     ],
 )
 def test_numbers_that_cannot_be_end_no_job(wrong: arrival.Slope, why: str) -> None:
-    state, effects = arrival.start(2, arrival.AskSlope(0, np.zeros(1), np.ones(1)))
+    state, effects = arrival.QUESTION.start(2, arrival.AskSlope(0, np.zeros(1), np.ones(1)))
     assert len(effects) == 2
-    state, _ = arrival.server_receive(state, 0, wrong)
+    state, _ = arrival.QUESTION.server_receive(state, 0, wrong)
     assert why in state.dropped[0]
-    state, _ = arrival.server_receive(state, 1, ClientLost(1))
-    assert arrival.finished(state)
+    state, _ = arrival.QUESTION.server_receive(state, 1, ClientLost(1))
+    assert arrival.QUESTION.finished(state)
     assert not state.complete
     with pytest.raises(RemoteFault):
-        arrival.server_receive(state, 0, wrong)
+        arrival.QUESTION.server_receive(state, 0, wrong)
 
 
 def test_a_private_job_is_asked_nothing(tmp_path: Path) -> None:
