@@ -22,21 +22,25 @@ Array = NDArray[np.float64]
 BLOCK = 1 << 16
 MOST_PAIRED = 2e8  # cells of columns of two values that are looked at in pairs
 MOST_SUMMED = 300  # coefficients whose sums are looked at: of more no client tells more than each column's own
+HEAVY = 0.8  # of a sum of squares: a row that has more is told with an error of half a standard deviation, or less
 ALONE = 1e-3  # of a sum of squares, that all rows but a few may have where these are alone in it
 STARTS, STEPS = 500, 30  # of the search for sums of columns
 NAMED = 0.05  # of the largest part of a sum of columns, in standard deviations
 
 
 class Rare(NamedTuple):
-    """Rows that a column, or several together, single out: of which columns, and how many they are."""
+    """Rows that a column, or several together, single out: of which columns, and how many they are; `far`: one row, by a cell
+    that is far from all others."""
 
     columns: tuple[str, ...]
     n_rows: int
+    far: bool = False
 
 
 def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, together: int) -> tuple[Rare, ...]:
     """Rows, fewer than `least`, that a column singles out, or fewer than `together` that have a value of each of two columns;
-    where there are none, those that a sum of columns does. The fewest come first.
+    where there are none, those that a sum of columns does; and where there are none, a row that has nearly all of the squares of
+    a column. The fewest come first.
 
     Parameters
     ----------
@@ -59,6 +63,9 @@ def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, to
     found += _of_pairs(pairs, weights[weights > 0], least, together)
     if not found and (summed := _of_sums(columns, every, weights, least)) is not None:
         found.append(summed)
+    if not found and least > 1:
+        far = (c.name for c, values in zip(columns, every) if c.kind != "categorical" and heavy(values, weights))
+        found += (Rare((name,), 1, far=True) for name in far)
     return tuple(sorted(found, key=lambda one: one.n_rows))
 
 
@@ -171,6 +178,22 @@ def _combined(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array) 
     return np.where(np.abs(every) > 1e-9 * total / max(len(weights), 1), every, 0.0)
 
 
+def heavy(values: NDArray[Any], weights: Array) -> bool:
+    """Whether one row has nearly all of the sum of squares of a column about its mean."""
+    centre, moments, ends = _middle(_numbers(values[:BLOCK], None)), np.zeros(3), [0.0, 0.0, 0.0]
+    for begin in range(0, len(weights), BLOCK):
+        own, w = _numbers(values[begin : begin + BLOCK], None) - centre, weights[begin : begin + BLOCK]
+        there = (w > 0) & ~np.isnan(own)
+        own, w = own[there], w[there]
+        moments += [w.sum(), (w * own).sum(), (w * own * own).sum()]
+        for at in {int(own.argmin()), int(own.argmax())} if len(own) else ():
+            if w[at] * own[at] ** 2 > ends[0]:
+                ends = [float(w[at] * own[at] ** 2), float(w[at]), float(own[at])]
+    total, first, second = moments
+    squares = second - first**2 / total if total > 0 else 0.0
+    return bool(squares > 0 and ends[1] * (ends[2] - first / total) ** 2 > HEAVY * squares)
+
+
 # Sums of columns: those that a few rows are alone in are found from the rows of which the columns tell most.
 
 
@@ -202,8 +225,7 @@ def _of_sums(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: 
     """The sum of columns that is nearly the same in all rows but the fewest, if these are fewer than `least`."""
     design = _design(columns, every, weights)
     d = 1 + len(design.parts)
-    rows = effective(weights)
-    if d == 1 or d > MOST_SUMMED or rows < 2 * d or rows - d < 2 * least:  # of so few there is always one, or nearly
+    if d == 1 or d > MOST_SUMMED:
         return None
     gram = np.zeros((d, d))
     for Z in design.blocks():
@@ -211,6 +233,10 @@ def _of_sums(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: 
     values, vectors = np.linalg.eigh(gram)
     kept = values > 1e-12 * values[-1]
     root = vectors[:, kept] / np.sqrt(values[kept])  # Z root has orthonormal columns
+    rows, rank = effective(weights), root.shape[1]
+    least = min(least, int((rows - rank) // 2))  # of few rows a sum is always the same, or nearly, in all but a few more
+    if rows < 2 * rank or least < 2:
+        return None
     candidates = _high_leverage(design, root, least)
     best: tuple[int, Array] | None = None
     for start in candidates:

@@ -16,9 +16,9 @@ from ..data.cells import Text, floats
 from ..data.design import column_of
 from ..data.faults import told
 from ..data.incomplete import MARK
-from ..data.rare import Rare, effective, rare, without_faults
+from ..data.rare import Rare, effective, heavy, rare, without_faults
 from ..data.table import Table
-from ..kernels.families import BINARY, FAMILIES, REAL
+from ..kernels.families import BINARY, COUNTS, FAMILIES, REAL
 from ..models.encoding import Column, Spec
 from ..privacy.disclosure import LEAST_OF_LEVEL, SHARE_OF_LEVEL
 from .keys import DataSection, JobConfig
@@ -26,6 +26,7 @@ from .keys import DataSection, JobConfig
 Array = NDArray[np.float64]
 
 LOWER = "or, where all holders agree that such rows may be known to the server, lower data.least_rows"
+POOL = "pool its rows with another site's"
 MOST_NAMED = 20  # columns, or sets of them, beside the first
 
 
@@ -56,9 +57,11 @@ def found(
     if FAMILIES[spec.family].domain is REAL and spec.response in table.columns:  # its cross-products are told as columns' are
         columns += [Column(str(spec.response), "numeric", center=0.0, scale=1.0)]
     every = rare(table, columns, weights, wanted, together) if covariates else ()
-    few = _events(table, spec, weights) if not every and wanted and FAMILIES[spec.family].domain is not REAL else 0
+    few = 0 if every or not wanted or FAMILIES[spec.family].domain is REAL else _events(table, spec, weights)
     if 0 < few < fewest:
         every = (Rare((str(spec.response),), few),)
+    elif not every and wanted > 1 and _far(table, spec, weights):
+        every, few = (Rare((str(spec.response),), 1, far=True),), 0
     if not every:
         return None
     pair = len(every[0].columns) == 2 and every[0].n_rows < fewest
@@ -87,18 +90,31 @@ def _events(table: Table, spec: Spec, weights: Array) -> int:
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
+def _far(table: Table, spec: Spec, weights: Array) -> bool:
+    """Whether a count is so far from all others that its row is nearly all that a gradient tells."""
+    if FAMILIES[spec.family].domain is not COUNTS or spec.trials is not None or spec.response not in table.columns:
+        return False
+    return heavy(without_faults(floats(table.columns[str(spec.response)])), weights)
+
+
 def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int) -> tuple[str, str]:
     """Of the fewest rows, and in what else there are such rows, so that all is mended at once."""
     one, *others = every
     both, own = (_joined(one, name) for name in (lambda name: told(name, table.names, spec.known), repr))
+    if one.far:
+        without = "leave the row out" if one.columns == (spec.response,) else "put the column into data.ignore"
+        remedy = f"mend the cell if it is wrong, cap it or take logarithms in all files, {without}, {LOWER}"
+        text = "has a cell so far from all others that what is sent tells its row"
+        return f"{both} {text}; {remedy}", f"{own} {text}{_farthest(one, table)}: {remedy}"
     if one.columns == (spec.response,):
         remedy = f"pool them with another site's, {LOWER}"
     elif any(name.endswith(MARK) for name in one.columns):
         remedy = f'set model.missing = "drop", fill these cells in, put the column into data.ignore, {LOWER}'
     elif len(one.columns) == 1:
-        remedy = f"mend the cells if they are wrong, join rare values in all files, put the column into data.ignore, {LOWER}"
+        mend = f"mend the cells if they are wrong, join rare values in all files, {POOL}"
+        remedy = f"{mend}, put the column into data.ignore, {LOWER}"
     else:
-        remedy = f"put one of these columns into data.ignore, join their rare values in all files, {LOWER}"
+        remedy = f"join their rare values in all files, {POOL}, put one of these columns into data.ignore, {LOWER}"
     has = "has a value" if len(one.columns) == 1 else "have values together"
     also = others[:MOST_NAMED]
     more = f", and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
@@ -110,6 +126,15 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int) -> tu
         f"{both} {text}{f' (the same of {names}{more})' if also else ''}; {remedy}",
         f"{own} {alone}{f' (the same of {numbers}{more})' if also else ''}: {remedy}",
     )
+
+
+def _farthest(one: Rare, table: Table) -> str:
+    cells = table.columns.get(one.columns[0])
+    if cells is None or isinstance(cells, Text):
+        return ""
+    values = without_faults(floats(cells))
+    at = int(np.nanargmax(np.abs(values - np.nanmedian(values))))
+    return f" ({table.place(at)}: {values[at]:.6g})"
 
 
 def _joined(one: Rare, name: Callable[[str], str]) -> str:

@@ -34,6 +34,7 @@ from .parties import Parties
 
 Array = NDArray[np.float64]
 
+NEARLY = 1e-9  # what sums of weights lose
 A_COEFFICIENT = 2  # rows: with no more than one, X'WX is the rows up to a rotation, and full sites are these themselves
 
 
@@ -111,7 +112,7 @@ def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: It
     if n >= least:
         rows = weights(table, spec)
         told = config.tells_combinations and lowered(config) is None
-        every = combinations(table, spec, rows > 0) if told else None
+        every = combinations(table, spec, rows) if told else None
         few = _for_curvature(config, table, spec, client, n)
         if few or table.broken:  # rows that cannot be read end the job, with a text of their own
             return few
@@ -148,7 +149,7 @@ def _for_values(
     config: JobConfig, table: Table, spec: Spec, client: str, least: int, rows: Array, every: Combinations | None
 ) -> Few | None:
     """Whether too few of a client's rows share a value: not of covariates, where each combination of theirs is in enough rows."""
-    covariates = every is None or bool((every.rows * config.batch < LEAST_OF_LEVEL).any())
+    covariates = every is None or bool((every.rows * config.batch < LEAST_OF_LEVEL - NEARLY).any())
     texts = alike.found(config, table, spec, least, rows, covariates=covariates)
     own = f"client {client!r}, {table.source}"
     return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"{own}: {texts[1]}", of_values=True)
@@ -158,7 +159,7 @@ def _for_combinations(
     config: JobConfig, table: Table, spec: Spec, client: str, n: int, found: Combinations | None
 ) -> Few | None:
     """Whether a client's covariates take few different values, and somebody is nearly alone with some: what is sent tells it."""
-    if found is None or not (rare := int((found.rows * config.batch < LEAST_OF_LEVEL).sum())):
+    if found is None or not (rare := int((found.rows * config.batch < LEAST_OF_LEVEL - NEARLY).sum())):
         return None
     enough = found.possible >= EQUATIONS * _coefficients(table, spec) ** 2
     if enough and n >= COARSE_ROWS:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.exchanges.columns import spellings
+from ..algorithms.exchanges.columns import one_but_for, spellings
 from ..data import table
 from ..data.cells import MISSING, Text, floats, number
 from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix
@@ -451,8 +451,8 @@ def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
         column = f"column {name}"
         if what := _spoilt(levels):
             yield f"{column}: its cells look like numbers with {what}, and are taken for text; write plain numbers into the file"
-        if seen.kinds[name] == "text" and spellings(levels):
-            yield f"{column}: levels differ in capitals or blanks alone, and are taken for different ones; write them alike"
+        if seen.kinds[name] == "text" and (same := spellings(levels)):
+            yield f"{column}: levels {one_but_for(same[0])}, and are taken for different ones; write them alike"
         if seen.kinds[name] not in ("binary", "count", "real"):
             continue
         values = [_numbers(one, name) for one in holding]

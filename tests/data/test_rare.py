@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedkern.data import rare as module
-from fedkern.data.rare import rare
+from fedkern.data.rare import heavy, rare
 from fedkern.data.table import Table, Text
 from fedkern.models.encoding import Column
 
@@ -21,7 +21,7 @@ def table(**columns: Any) -> Table:
 def found(one: Table, least: int = 10, counted: Any = None, *texts: str) -> Any:
     columns = [Column(name, "categorical" if name in texts else "numeric", center=0.0, scale=1.0) for name in one.names]
     every = rare(one, columns, np.ones(one.n_rows) if counted is None else counted * 1.0, least, min(least, 3))
-    return every[0] if every else None
+    return every[0][:2] if every else None
 
 
 @pytest.mark.parametrize("block", [64, 1 << 16])
@@ -58,6 +58,15 @@ def test_pairs_of_which_three_combinations_occur() -> None:
     assert found(table(ill=ill, worse=worse), 0) is None
 
 
+def test_a_count_far_from_all_others() -> None:
+    days = np.random.default_rng(6).poisson(1.5, 200) * 1.0
+    assert not heavy(days, np.ones(200))
+    days[3] = 60
+    assert heavy(days, np.ones(200))
+    assert not heavy(days, np.where(np.arange(200) == 3, 0.0, 1.0))
+    assert not heavy(np.zeros(200), np.ones(200))
+
+
 class TestSumsOfColumns:
     """Of which none names the rows by itself."""
 
@@ -84,7 +93,24 @@ class TestSumsOfColumns:
         level = Text(codes, tuple(f"w{k}" for k in range(45)))
         b = (codes == 44) * 1.0
         b[3] = 1
-        assert found(table(ward=level, b=b), 10, None, "ward").n_rows == 1
+        assert found(table(ward=level, b=b), 10, None, "ward")[1] == 1
+
+    @pytest.mark.parametrize(("n", "least"), [(20, 10), (25, 10), (33, 10), (105, 50)])
+    def test_a_client_of_few_rows_is_searched_too(self, n: int, least: int) -> None:
+        """However many its holder asks for."""
+        columns = {name: np.asarray(x, float) for name, x in self.frame(n).items() if name in "xz"}
+        columns |= {"sex": np.arange(n) % 2 * 1.0, "given": columns["x"].copy()}
+        columns["given"][5] -= 1.5
+        assert found(table(**columns), least) == (("x", "given"), 1)
+        columns["given"] = np.random.default_rng(4).normal(size=n)
+        assert found(table(**{name: x for name, x in columns.items() if name != "sex" or n > 33}), least) is None
+
+    @pytest.mark.parametrize("far", [500, 1500])
+    def test_one_cell_that_has_nearly_all_of_a_columns_squares(self, far: float) -> None:
+        columns = {name: np.asarray(x, float) for name, x in self.frame(100).items()}
+        columns["ck"] = np.random.default_rng(5).normal(120, 40, 100)
+        columns["ck"][7] = far
+        assert found(table(**columns)) == ((("ck",), 1) if far == 1500 else None)
 
     def test_one_far_cell(self) -> None:
         columns = {name: np.asarray(x, float) for name, x in self.frame(1000).items()}
@@ -95,12 +121,12 @@ class TestSumsOfColumns:
     def test_rows_that_weigh_nothing_hide_nobody(self) -> None:
         flag, weight = np.where(np.arange(400) < 12, 1.0, 0.0), np.where((np.arange(400) > 0) & (np.arange(400) < 12), 1e-6, 1.0)
         assert found(table(flag=flag)) is None
-        assert found(table(flag=flag), 10, weight).n_rows <= 2
+        assert found(table(flag=flag), 10, weight)[1] <= 2
 
     @pytest.mark.parametrize("seed", range(20))
     def test_ordinary_rows_are_not_singled_out(self, seed: int) -> None:
         random = np.random.default_rng(seed)
         n, d = int(random.integers(60, 300)), int(random.integers(2, 12))
-        X = random.standard_t(3, size=(n, d)) @ random.normal(size=(d, d)) + 100
+        X = random.standard_t(5, size=(n, d)) @ random.normal(size=(d, d)) + 100
         columns = {f"x{j}": X[:, j] for j in range(d)} | {"u": np.exp(random.normal(size=n)), "age2": X[:, 0] ** 2}
         assert found(table(**columns)) is None

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fedkern as package
+from fedkern.data.combinations import combinations
 from fedkern.data.table import Table
 from fedkern.errors import JobError
 from fedkern.jobs import few
@@ -552,6 +553,13 @@ OF_FEW = "client 'a' has too few rows for covariates of few different values: "
 COVARIATES: dict[str, tuple[NDArray[np.float64], bool]] = {  # of client a, and whether it takes part
     "age": (AGE[:500, None], False),
     "age in steps of a tenth": (AGE[:500, None] / 10 + 3, False),
+    "age as a z-score": ((AGE[:500, None] - 62) / 11, False),
+    "age as a z-score of four digits": (((AGE[:500, None] - 62) / 11).round(4), False),
+    "age but for one cell": (np.append(AGE[:60], [61.37])[:, None], False),
+    "age as a z-score but for one cell": ((np.append(AGE[:60], [61.37])[:, None] - 62) / 11, False),
+    "logarithm of age": (np.log(AGE[:200, None]).round(4), False),
+    "pounds in kilograms": ((np.round(80 * np.exp(NORMAL[:200, :1] / 8)) * 2).round() * 0.45359237, False),
+    "months over twelve": ((AGE[:60, None] * 12 + np.arange(60)[:, None] % 5) / 12, False),
     "age and sex": (np.column_stack([AGE, YES[:, 0]])[:1000], False),
     "age and sex, rows enough": (np.column_stack([AGE, YES[:, 0]])[:2000], True),
     "age and sex, rows enough but one": (np.column_stack([AGE, YES[:, 0]])[:1999], False),
@@ -591,6 +599,16 @@ def test_covariates_of_few_values_have_three_rows_of_each_combination(name: str)
     for sections in ({"model": {"family": "gaussian"}}, {"job": {"method": "sparse"}}):  # of two columns at once
         other = taken(X, **sections)
         assert other is None or not other.told.startswith(OF_FEW)
+
+
+def test_rows_that_weigh_next_to_nothing_are_no_company() -> None:
+    x = np.repeat([0.0, 1.0], [30, 3])
+    spec, one = Spec("y", weight="w"), Table("a.csv", ("x", "w", "y"), {"x": x, "w": np.ones(33), "y": x}, 33)
+    for light, rows in ((1.0, 3.0), (1e-6, 1.0), (1e-300, 1.0)):
+        weight = np.where(np.arange(33) > 30, light, 1.0)
+        found = combinations(one, spec, weight)
+        assert found is not None
+        np.testing.assert_allclose(found.rows, [30, rows], rtol=1e-5)
 
 
 def test_rows_count_as_a_batch_has_them() -> None:

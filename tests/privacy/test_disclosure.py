@@ -106,6 +106,48 @@ class TestOneRowAmongMany:
         np.testing.assert_allclose(seen / seen[0], row, atol=1e-6)
 
 
+    def test_by_two_doses_that_differ_in_one_row_of_a_small_client(self) -> None:
+        random, data = np.random.default_rng(0), {}
+        for name, n in (("a", 25), ("b", 300)):
+            planned = random.normal(80, 12, n).round()
+            given = planned - (np.arange(n) % 4 == 1 if name == "b" else np.arange(n) == 7) * random.integers(5, 30, n)
+            X = np.column_stack([random.normal(60, 9, n).round(1), np.arange(n) % 2, planned, given])
+            data[name] = (X, (random.random(n) < 0.4).astype(float))
+        job: dict[str, Any] = {"job": {"method": "pvi"}, "data": {"response": "y"}}
+        with pytest.raises(JobError, match=r"client 'a'.* have values together that 1 row has and all others lack"):
+            fedkern.run(job, data=data)
+        with curious.Tape() as tape:
+            fedkern.run({**job, "data": {**job["data"], **curious_jobs.FEW}}, data=data)
+        agreed, last = tape.texts(0, Agreed)[-1]["columns"], tape.of(0, Slope)[-1]
+        centre, scale = (np.array([column[key] for column in agreed]) for key in ("center", "scale"))
+        unlike = np.array([centre[2] - centre[3], 0, 0, scale[2], -scale[3]])
+        seen = unpack(last.curvature, 5) @ unlike  # type: ignore[attr-defined]
+        np.testing.assert_allclose(seen[1:] / seen[0] * scale + centre, data["a"][0][7], atol=1e-4)
+
+    def test_by_a_cell_far_from_all_others(self) -> None:
+        """Yes and no in three columns, to the nearest."""
+        random, data = np.random.default_rng(3), {}
+        for name in "ab":
+            X = np.column_stack([random.normal(120, 40, 100), *(random.random((3, 100)) < 0.4)])
+            data[name] = (X, random.normal(size=100))
+        X, row = data["a"][0], np.array([1.0, 0, 1])
+        X[7] = [1500, *row]
+        job: dict[str, Any] = {"job": {"method": "pvi"}, "data": {"response": "y"}, "model": {"family": "gaussian"}}
+        with pytest.raises(JobError, match=r"client 'a'.* has a cell so far from all others that what is sent tells its row"):
+            fedkern.run(job, data=data)
+        with curious.Tape() as tape:
+            fedkern.run({**job, "data": {**job["data"], **curious_jobs.FEW}}, data=data)
+        agreed, last = tape.texts(0, Agreed)[-1]["columns"], tape.of(0, Slope)[-1]
+        centre, scale = (np.array([column[key] for column in agreed]) for key in ("center", "scale"))
+        seen = unpack(last.curvature, 5)[1]  # type: ignore[attr-defined]
+        others = seen[2:] / seen[1] * (1500 - centre[0]) / scale[0]
+        np.testing.assert_array_equal(np.rint(others * scale[1:] + centre[1:]), row)
+        counts = {name: (X[:, 1:], random.poisson(1.5, 100) * 1.0) for name, (X, _) in data.items()}
+        counts["a"][1][7] = 60
+        with pytest.raises(JobError, match=r"client 'a'.* has a cell so far from all others that what is sent tells its row"):
+            fedkern.run({**job, "model": {"family": "poisson"}}, data=counts)
+
+
 def test_the_count_of_a_client_with_one_area_is_in_its_sums(tmp_path: Path) -> None:
     job = curious_jobs.spatial(tmp_path, side=3, rounds=2, lone=True)
     told = only(job.tape.of(0, LevelSums))
