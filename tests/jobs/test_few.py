@@ -615,7 +615,7 @@ def test_rows_count_as_a_batch_has_them() -> None:
     """In each of the three rules."""
     batch = {"optimiser": "adam", "batch": 0.5}
     full = {"model": {"covariance": "full"}, "algorithm": batch}
-    for X, few_rows, enough in ((NORMAL, 39, 40), (RANDOM.normal(size=(100, 20)), 84, 86)):
+    for X, few_rows, enough in ((NORMAL, 39, 40), (RANDOM.normal(size=(200, 20)), 168, 170)):
         found = taken(X[:few_rows], **full)
         assert found is not None
         assert "in a batch (0.5 of all)" in found.own

@@ -96,8 +96,9 @@ def _found(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> Arriv
         k = silent[0]
         return Arrived(
             None,
-            f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than two a "
-            "coefficient are wanted), without which nobody knows how wide the posterior of all rows is",
+            f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than "
+            f"{few.a_coefficient(model.config)} a coefficient are wanted), without which nobody knows how wide the posterior of "
+            "all rows is",
         )
     step = arrival.newton(model.prior, q, told.replies)
     return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior")
