@@ -181,7 +181,43 @@ class Sums:
         return np.zeros((2 * len(self.first), d))
 
 
-Term = Values | Sites | Sums
+@dataclass(frozen=True)
+class Singled:
+    """What sites tell of the rows alone in which one column is not 0, but `value` in units of the agreed scale: that column's own
+    entries in gradients and curvatures, less what all other rows have. Rows are (1, x) without it.
+    """
+
+    sites: Sites
+    column: int  # of z, from 1
+    value: float
+    flag: Array  # (d,) of z: flag'z is 1 in these rows, 0 in all others
+    noise: float
+
+    def _told(self, residual: Array) -> Array:
+        """(B, m, ..) flag's products with gradients and curvatures: (T,) and (T, d) less the column itself."""
+        t, d = self.sites.mean.shape
+        rest = residual.shape[2:]
+        first = residual[:, : t * d].reshape(len(residual), t, d, -1)
+        packed = residual[:, t * d :].reshape(len(residual), t, d * (d + 1) // 2, -1)
+        i, j = np.tril_indices(d)
+        second = np.zeros((*first.shape[:2], d, d, first.shape[-1]))
+        second[:, :, i, j] = second[:, :, j, i] = packed
+        one, two = np.einsum("btik,i->btk", first, self.flag), np.einsum("btijk,i->btjk", second, self.flag)
+        two = np.delete(two, self.column, axis=2)
+        return np.concatenate([one, two.reshape(len(one), -1, one.shape[-1])], axis=1).reshape(len(one), -1, *rest)
+
+    def residuals(self, z: Array, sign: Array) -> tuple[Array, Array]:
+        residual, J = self.sites.residuals(np.insert(z, self.column, self.value * sign, axis=2), sign)
+        return self._told(residual), np.delete(self._told(J), self.column, axis=3)
+
+    def of_sums(self, d: int) -> Array:
+        t = len(self.sites.mean)
+        out = np.zeros((t * (d + 1), d))
+        out[:t, 0] = 1
+        return out
+
+
+Term = Values | Sites | Sums | Singled
 
 
 @dataclass(frozen=True)
@@ -272,6 +308,20 @@ def logistic(tape: Tape, client: int, *, seed: int = 0, rounds: int = 15, dampin
         theta = np.concatenate([theta[: len(answer.values) - len(along)], along])
         terms.append(Values(theta, answer.values, ROUNDED))
     return Seen(n, d, tuple(terms), centre, scale)
+
+
+def singled(seen: Seen, column: int, zero: float, rows: int) -> Seen:
+    """What is seen of the so many rows in which a covariate of two values, 0-based, is not `zero`, as of a client of their own.
+
+    Parameters
+    ----------
+    zero : value of all other rows, one less than these have
+    """
+    flag = np.zeros(seen.d)
+    flag[0], flag[column + 1] = seen.centre[column] - zero, seen.scale[column]
+    value = (zero + 1 - seen.centre[column]) / seen.scale[column]
+    parts = tuple(Singled(t, column + 1, value, flag, AT_OPTIMUM) for t in seen.terms if isinstance(t, Sites) and t.cov.ndim == 3)
+    return Seen(rows, seen.d - 1, parts, np.delete(seen.centre, column), np.delete(seen.scale, column))
 
 
 def as_it_was(tape: Tape, client: int, rows: Rows, seen: Seen, *, draws: int = DRAWS, seed: int = 0) -> Seen:
