@@ -555,7 +555,7 @@ def solve(seen: Seen, seconds: float, random: np.random.Generator, batch: int = 
     sign, sure = labels(rows, sums)
     named = (known(seen, rows, sign) < WITHIN) & sure if believed else np.zeros(seen.n, bool)
     for _, other, of_other in believed[1:]:
-        named &= _matched(np.column_stack([rows, sign]), np.column_stack([other, labels(other, of_other)[0]]))
+        named &= matched(np.column_stack([rows, sign]), np.column_stack([other, labels(other, of_other)[0]]))
     return Guess(rows, sign, named, misfit, time.process_time() - began, starts)
 
 
@@ -580,7 +580,7 @@ def labels(x: Array, sums: Array) -> tuple[Array, NDArray[np.bool_]]:
     return 2 * np.append(one[i], two[j]) - 1, (every == every[0]).all(axis=0)
 
 
-def _matched(one: Array, other: Array) -> NDArray[np.bool_]:
+def matched(one: Array, other: Array) -> NDArray[np.bool_]:
     """Which rows of `one` the other has too, one for one."""
     away = np.abs(one[:, None] - other[None]).max(axis=2)
     rows, columns = scipy.optimize.linear_sum_assignment(np.minimum(away, 2 * WITHIN))
@@ -592,7 +592,7 @@ def _matched(one: Array, other: Array) -> NDArray[np.bool_]:
 def recovered(guess: Guess, x: Array, y: Array) -> int:
     """Rows of the truth (n, p) that are named, label and all."""
     told = np.column_stack([guess.x, guess.sign])[guess.named]
-    return int(_matched(np.column_stack([x, 2 * y - 1]), told).sum()) if len(told) else 0
+    return int(matched(np.column_stack([x, 2 * y - 1]), told).sum()) if len(told) else 0
 
 
 def known(seen: Seen, x: Array, sign: Array) -> Array:
