@@ -2,7 +2,8 @@
 
 A sum of w x z over rows, with x a column that is 0 but in a few rows, is a sum over these few; and whoever has sums may add
 columns and take a constant from them. So what matters is whether any sum of columns is (nearly) the same in all rows but a few,
-and whether two columns of two values each have them both in a few. Rows count by their effective number, (sum w)^2 / sum w^2.
+and whether two columns differ from a value of theirs together in a few. Rows count by their effective number,
+(sum w)^2 / sum w^2.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class Rare(NamedTuple):
 
 
 def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, together: int) -> tuple[Rare, ...]:
-    """Rows, fewer than `least`, that a column singles out, or fewer than `together` that have a value of each of two columns;
-    where there are none, those that a sum of columns does; and where there are none, a row that has nearly all of the squares of
-    a column. The fewest come first.
+    """Rows, fewer than `least`, that a column singles out, or fewer than `together` that have a value of each of two columns, or
+    of one, and of another not the number that all others of these have; where there are none, those that a sum of columns does;
+    and where there are none, a row that has nearly all of the squares of a column. The fewest come first.
 
     Parameters
     ----------
@@ -50,6 +51,7 @@ def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, to
     if least <= 0 or not (weights > 0).any():
         return ()
     found, pairs, n = list[Rare](), list[tuple[str, NDArray[np.bool_]]](), np.count_nonzero(weights)
+    numbers = list[tuple[str, NDArray[Any]]]()
     every = [_values(table.columns[column.name], column) for column in columns]
     for column, values in zip(columns, every):
         if column.kind == "categorical":
@@ -58,9 +60,13 @@ def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, to
             few, two = _of_numbers(values, weights, least), _two_valued(values, weights)
         if few:
             found.append(Rare((column.name,), few))
-        else:
-            pairs += [(column.name, one) for one in two if (len(pairs) + 1) * n < MOST_PAIRED]
+            continue
+        before = len(pairs)
+        pairs += [(column.name, one) for one in two if (len(pairs) + 1) * n < MOST_PAIRED]
+        if column.kind == "numeric" and len(pairs) == before:
+            numbers.append((column.name, values))
     found += _of_pairs(pairs, weights[weights > 0], least, together)
+    found += _of_products(pairs, numbers, weights, together)
     if not found and (summed := _of_sums(columns, every, weights, least)) is not None:
         found.append(summed)
     if not found and least > 1:
@@ -165,6 +171,46 @@ def _of_pairs(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array, 
     for i, j in zip(*np.nonzero(np.triu(short, 1))):
         if columns[i][0] != columns[j][0]:
             yield Rare((columns[i][0], columns[j][0]), int(np.ceil(smallest[i, j] - 1e-9)))
+
+
+def _of_products(
+    pairs: Sequence[tuple[str, NDArray[np.bool_]]], numbers: Sequence[tuple[str, NDArray[Any]]], weights: Array, together: int
+) -> Iterator[Rare]:
+    """A value of one column and a number, the same in all rows with this value but fewer than `together`; or two numbers: the
+    product of both, less what most rows have, is a sum over these."""
+    if together <= 0 or not numbers:
+        return
+    counted = np.flatnonzero(weights > 0)
+    equal = bool((weights[counted] == weights[counted[0]]).all())
+    for name, rows in _factors(pairs, numbers, weights, counted):
+        for other, values in numbers:
+            if other != name and len(rows) and (few := _among(values, rows, weights, together, equal)):
+                yield Rare((name, other), few)
+
+
+def _factors(
+    pairs: Sequence[tuple[str, NDArray[np.bool_]]],
+    numbers: Sequence[tuple[str, NDArray[Any]]],
+    weights: Array,
+    counted: NDArray[Any],
+) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The rows in which a column, less a constant, is not 0: with each of two values, and without the number that most have."""
+    for name, one in pairs:
+        yield from ((name, counted[one]), (name, counted[~one]))
+    for name, values in numbers:
+        own, usual = np.asarray(values[counted], np.float64), _usual(values, weights)
+        one = (own != usual) & ~np.isnan(own)
+        if 2 * np.count_nonzero(one) <= len(counted):
+            yield name, counted[one]
+
+
+def _among(values: NDArray[Any], rows: NDArray[Any], weights: Array, least: int, equal: bool) -> int:
+    """In how many of these rows a number is not what it is in all others of them; 0 if these are `least` or more."""
+    head = np.asarray(values[rows[:100]], np.float64)
+    usual = _usual(head, np.ones(len(head)))
+    if equal and np.count_nonzero((head != usual) & ~np.isnan(head)) >= least:
+        return 0
+    return _of_numbers(np.asarray(values[rows], np.float64), weights[rows], least)
 
 
 def _combined(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array) -> Array:

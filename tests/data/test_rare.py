@@ -67,6 +67,27 @@ def test_a_count_far_from_all_others() -> None:
     assert not heavy(np.zeros(200), np.ones(200))
 
 
+def test_a_number_that_all_but_one_have_of_those_with_a_value() -> None:
+    random = np.random.default_rng(0)
+    x, dose = random.normal(size=400), np.where(random.random(400) < 0.3, random.integers(1, 40, 400), 0.0)
+    for few in (0, 1, 2, 3):
+        ill, own = np.where(np.arange(400) < 15, 1.0, 0.0), dose.copy()
+        own[:15] = 0
+        own[3 : 3 + few] = np.linspace(10, 20, few)
+        singled = (("ill", "dose"), few) if few in (1, 2) else None
+        assert found(table(ill=ill, x=x, dose=own)) == singled
+        assert found(table(ill=1 - ill, x=x, dose=own + 7)) == singled
+        codes = Text(np.where(ill == 1, 2, np.arange(400) % 2), ("a", "b", "c"))
+        assert found(table(ill=codes, x=x, dose=own), 10, None, "ill") == singled
+        other = np.where(ill == 1, x + 50, 0.0)  # a number as well, which most rows have not
+        assert found(table(other=other, dose=own)) == ((("other", "dose"), few) if few in (1, 2) else None)
+        assert found(table(ill=ill, dose=own), 4) == singled
+    weight = np.where(np.arange(400) == 3, 1.0, 1e-6)  # all others of those that differ weigh next to nothing
+    own = np.where((np.arange(400) < 15) & (np.arange(400) > 6), 0.0, dose + (np.arange(400) < 7) * 3.0)
+    ill = np.where(np.arange(400) < 15, 1.0, 0.0)
+    assert found(table(ill=ill, dose=own), 10, np.where(ill == 1, weight, 1.0))[1] < 3
+
+
 class TestSumsOfColumns:
     """Of which none names the rows by itself."""
 
