@@ -121,15 +121,18 @@ def _described_all(model: SparseModel, own: Own, only: list[int] | None) -> dict
 
 def _located(model: SparseModel, own: Own, draws: Mapping[str, Array]) -> dict[str, dict[str, float]]:
     """The locations of the nodes' columns (sem), or the intercepts of their regressions (mrf; section 8)."""
-    client, values, scales = own.client, own.columns.values, own.scales
-    means = values.mean(axis=0)
+    client, means, scales = own.client, own.columns.means, own.scales
     if "location" in draws:
         return _described("location", model.nodes, means + draws["location"] * scales)
+    if np.isnan(means).any():  # the centre of a column that was never measured here is unknown
+        return {}
     theta, variance = selection.matrix(draws["theta"], len(scales)), draws["sigma_sq"]
-    z = rng.normal(variance.size, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(variance.shape)
     standard = means / scales
-    intercepts = standard - theta @ standard + z * np.sqrt(variance / len(values))
-    return _described("intercept", model.nodes, intercepts * scales)
+    intercepts = standard - theta @ standard
+    if "alpha" in draws:  # the sampler's, about these means
+        return _described("intercept", model.nodes, (intercepts + draws["alpha"]) * scales)
+    z = rng.normal(variance.size, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(variance.shape)
+    return _described("intercept", model.nodes, (intercepts + z * np.sqrt(variance / len(own.columns.values))) * scales)
 
 
 def _intercept(model: SparseModel, own: Own) -> Array:

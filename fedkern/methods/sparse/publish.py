@@ -188,7 +188,7 @@ def with_sums(fit: Fit, asked: loo_sums.Server, names: Sequence[str]) -> Fit:
 
 def imputed(model: SparseModel, sites: Sequence[Completed]) -> Record:
     """Client -> rows that are used, those of them that lack a value, and how many cells of each column are drawn."""
-    names = model.coefficients.names if sites else ()
+    names = model.nodes if model.is_graph else model.coefficients.names if sites else ()
     return {
         client: {
             "rows": site.rows,
