@@ -12,7 +12,7 @@ from fedkern.models.sparse import graph
 from oracles.geweke import BOUND, joint_test, worst
 from oracles.sparse_gaps import FieldWithGaps, NoResponseIsZero, SameNumbers, posterior
 
-FEW = {"chains": 100, "steps": 15, "draws": 20_000}  # each chain's numbers are made by themselves: a call a chain
+FEW = {"chains": 60, "steps": 12, "draws": 20_000}  # each chain's numbers are made by themselves: a call a chain
 SHORT = {"chains": 400, "steps": 60, "draws": 100_000}
 KINDS = {"plain": {}, "two sweeps, slab": {"n_sweeps": 2, "slab": 0.7}}
 
