@@ -56,7 +56,9 @@ class ModelSection(Section):
         None, help="of a gaussian regression: student has heavy tails, so that a few far rows decide nothing; default gaussian"
     )
     degrees: float | None = key(None, ge=1, help="of freedom of Student errors; default 4")
-    missing: Literal["refuse", "impute"] = key("refuse", help="empty cells of a covariate, or of a node of mrf: a fault, or drawn by the model")
+    missing: Literal["refuse", "impute"] = key(
+        "refuse", help="empty cells of a covariate, or a node (mrf): a fault, or drawn by the model"
+    )
     splines: dict[str, list[float]] = key({}, help="regression: column -> at least 3 knots of a natural cubic spline, data scale")
     stable: bool = key(False, help="sem: only graphs with spectral radius below 1")
 

@@ -390,7 +390,7 @@ class SparseModel:
         return Regression(Factor.of(X, y / scales[w], intercept=model.intercept), n_threads, home)
 
     def _centred(self, columns: Columns, agreed: Scales) -> tuple[Array, Array | None]:
-        """A client's scaled columns about their means by EM where there is an intercept; else those means, about which rows lie."""
+        """A client's scaled columns, about their means by EM where there is an intercept; else also these means."""
         means = columns.means
         own = columns.values[:, : len(means)]
         if self.config.model.intercept:
@@ -424,6 +424,13 @@ class SparseModel:
             y, chain = np.ascontiguousarray(values[:, j]), j * OF_REGRESSION
             each.append(Imputed(covariates, y, own, intercept, n_threads, chain))
         return ImputedField(tuple(each))
+
+    def slopes(self, theta: Array, agreed: Scales) -> Array:
+        """(..., w) of a regression, by the columns as a client has them, from standardised ones (..., w)."""
+        if not self.config.model.splines or agreed.psi is None:
+            return np.asarray(theta * self.factors(agreed.each))
+        w, own = self.coefficients.size, agreed.each
+        return np.asarray(self.coefficients.of_scaled(theta, agreed.psi) * (own[w] if self.scales_response else 1.0) / own[:w])
 
     def factors(self, scales: Array) -> Array:
         """(P,) from the standardised scale of a coefficient to the data's."""

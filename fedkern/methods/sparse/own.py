@@ -21,7 +21,7 @@ from ...kernels.families import BINARY, FAMILIES, gammaln
 from ...results import chains, loo, selection
 from ...results.plain import Record
 from .keys import Config
-from .model import Columns, SparseModel
+from .model import Columns, Scales, SparseModel
 from .streams import Streams
 
 Array = NDArray[np.float64]
@@ -29,11 +29,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Own:
-    """What a client has at the end: its machine's last state, its columns as they came, and the scales of all."""
+    """What a client has at the end: its machine's last state, its columns as they came, and what all have agreed on."""
 
     client: gibbs.Client
     columns: Columns
-    scales: Array
+    agreed: Scales
+
+    @property
+    def scales(self) -> Array:
+        """(w,) of all clients."""
+        return self.agreed.each
 
 
 def write(run: Run[Config], model: SparseModel, own: Own) -> None:
@@ -140,7 +145,7 @@ def _intercept(model: SparseModel, own: Own) -> Array:
     client, means, scales = own.client, own.columns.means, own.scales
     theta = client.trace["theta"]
     w = theta.shape[-1]
-    slopes = theta * model.factors(scales)
+    slopes = model.slopes(theta, own.agreed)
     if FAMILIES[model.config.model.family].domain is BINARY:
         return np.asarray(client.trace["alpha"][..., 0] - slopes @ means[:w])
     centre = means[w] - slopes @ means[:w]
@@ -172,8 +177,8 @@ def left_out(model: SparseModel, own: Own) -> LooSums | None:
     trace, values = own.client.trace, own.columns.values
     if isinstance(trace, Streams) or not trace.count:
         return None
-    slopes = (trace["theta"] * model.factors(own.scales)).reshape(trace["theta"].shape[0] * trace["theta"].shape[1], -1)
-    w = slopes.shape[1]
+    w = trace["theta"].shape[-1]
+    slopes = model.slopes(trace["theta"], own.agreed).reshape(-1, w)
     alpha = _intercept(model, own).reshape(-1, 1) if model.config.model.intercept else np.zeros((1, 1))
     family = FAMILIES[model.config.model.family]
     sd = 1.0 if family.domain is BINARY else np.sqrt(trace["sigma_sq"][..., :1].reshape(-1, 1)) * own.scales[w]

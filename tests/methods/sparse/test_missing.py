@@ -192,6 +192,7 @@ def test_the_intercept_is_that_of_the_mean_by_em(tmp_path: Path) -> None:
 
 # ---- Graphs.
 
+
 def effects() -> dict[str, float]:
     """h -> j: the slope of j on h beside the other column, in rows of `sites`."""
     S = np.eye(3)
