@@ -452,8 +452,9 @@ def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
     if (advice := moving.recommended(model.config, model.size)) is not None:
         notes.append(advice)
     if model.imputes:
+        what = "values" if model.is_graph else "covariates"
         notes.append(
-            "missing covariates were drawn as Gaussian, whatever their columns hold; each site drew mean and covariance of its "
+            f"missing {what} were drawn as Gaussian, whatever their columns hold; each site drew mean and covariance of its "
             "rows, about one covariance of all sites that was estimated once: intervals may lack a part of the doubt about that"
         )
     if model.config.algorithm.aggregate == "sums":
