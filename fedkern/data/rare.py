@@ -8,7 +8,7 @@ and whether two columns differ from a value of theirs together in a few. Rows co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ MOST_SUMMED = 300  # coefficients whose sums are looked at: of more no client te
 HEAVY = 0.8  # of a sum of squares: a row that has more is told with an error of half a standard deviation, or less
 ALONE = 1e-3  # of a sum of squares, that all rows but a few may have where these are alone in it
 STARTS, STEPS = 500, 30  # of the search for sums of columns
+HELD = 2e7  # numbers of rows and columns that are held in memory for it
 NAMED = 0.05  # of the largest part of a sum of columns, in standard deviations
 
 
@@ -283,10 +284,11 @@ def _of_sums(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: 
     least = min(least, int((rows - rank) // 2))  # of few rows a sum is always the same, or nearly, in all but a few more
     if rows < 2 * rank or least < 2:
         return None
-    candidates = _high_leverage(design, root, least)
+    turned = _turned(design, root)
+    candidates = _high_leverage(turned, least)
     best: tuple[int, Array] | None = None
     for start in candidates:
-        found = _alone(design, root, start, least)
+        found = _alone(turned, root, start, least)
         if found is not None and (best is None or found[0] < best[0]):
             best = found
     if best is None:
@@ -320,11 +322,18 @@ def _middle(values: Array) -> float:
     return float(np.median(known)) if len(known) else 0.0
 
 
-def _high_leverage(design: _Design, root: Array, least: int) -> list[Array]:
+def _turned(design: _Design, root: Array) -> Callable[[], Iterable[Array]]:
+    """The rows as directions, block by block: thousands of looks at them are made. They are kept where they are few."""
+    if len(design.weights) * root.shape[1] > HELD:
+        return lambda: (Z @ root for Z in design.blocks())
+    held = [Z @ root for Z in design.blocks()]
+    return lambda: held
+
+
+def _high_leverage(turned: Callable[[], Iterable[Array]], least: int) -> list[Array]:
     """The rows, as directions, of which one at least is in any group of fewer than `least` that are alone in a sum."""
     found, sizes = list[Array](), list[float]()
-    for Z in design.blocks():
-        rows = Z @ root
+    for rows in turned():
         leverage = (rows**2).sum(axis=1)
         for i in np.flatnonzero(leverage > 0.9 / least):
             found.append(rows[i])
@@ -332,28 +341,27 @@ def _high_leverage(design: _Design, root: Array, least: int) -> list[Array]:
     return [found[i] for i in np.argsort(-np.array(sizes), kind="stable")[:STARTS]]
 
 
-def _alone(design: _Design, root: Array, direction: Array, least: int) -> tuple[int, Array] | None:
+def _alone(turned: Callable[[], Iterable[Array]], root: Array, direction: Array, least: int) -> tuple[int, Array] | None:
     """From one row: a sum of columns in whose squares `least` - 1 rows have the largest share, by turns of which rows and which
     sum; how many rows are alone in it, and its coefficients."""
     u, before = direction / np.linalg.norm(direction), 0.0
     for _ in range(STEPS):
-        squares, rows = _largest(design, root, u, least - 1)
+        squares, rows = _largest(turned, u, least - 1)
         _, _, directions = np.linalg.svd(rows, full_matrices=False)
         u = directions[0]
         share = float(((rows @ u) ** 2).sum())  # of all, which are 1
         if share < before + 1e-9:
             break
         before = share
-    squares, _ = _largest(design, root, u, least - 1)
+    squares, _ = _largest(turned, u, least - 1)
     many = int(np.searchsorted(np.cumsum(squares), 1 - ALONE) + 1)
     return (many, root @ u) if many < least else None
 
 
-def _largest(design: _Design, root: Array, u: Array, many: int) -> tuple[Array, Array]:
+def _largest(turned: Callable[[], Iterable[Array]], u: Array, many: int) -> tuple[Array, Array]:
     """The largest squares in a sum of columns, falling, and their rows as directions."""
-    squares, rows = np.zeros(0), np.zeros((0, root.shape[1]))
-    for Z in design.blocks():
-        part = Z @ root
+    squares, rows = np.zeros(0), np.zeros((0, len(u)))
+    for part in turned():
         own = (part @ u) ** 2
         at = np.argpartition(-own, min(many, len(own)) - 1)[:many]
         squares, rows = np.concatenate([squares, own[at]]), np.concatenate([rows, part[at]])

@@ -228,8 +228,9 @@ def _sparse(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[st
     if wanted.response is None and not _named(seen.names, RESPONSES):
         if len(seen.names) < GRAPH_LEAST or not all(kind in ("binary", "count", "real") for kind in seen.kinds.values()):
             _response(wanted, seen)  # says what is missing
-        asked = [f"rows: {GAPS}, and a graph has no place for them; remove these rows, or the columns"] if seen.gaps else []
-        return Part(["", "[model]", 'kind = "mrf"      # a graph of all columns; "sem": with directions'], asked, frozenset())
+        lines = ["", "[model]", 'kind = "mrf"      # a graph of all columns; "sem": with directions']
+        lines += [f'missing = "impute"      # {GAPS}: they are drawn by the model (kind = "mrf")'] if seen.gaps else []
+        return Part(lines, [], frozenset())
     response = _response(wanted, seen)
     said, asked = _response_lines(response, seen)
     ignored = _ignored(seen, {response})

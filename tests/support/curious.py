@@ -513,8 +513,8 @@ KEPT = 8
 
 def solve(seen: Seen, seconds: float, random: np.random.Generator, batch: int = 64, wanted: int = 3) -> Guess:
     """Rows by searches from many starts, and from neighbours of the best, with less and less noise; until `wanted` of them
-    explain what was seen, or time is up. Only rows in which all that do agree are named: where the equations leave something open,
-    solutions differ."""
+    explain what was seen, or time is up. Only rows in which all that do agree are named: where the equations leave something
+    open, solutions differ."""
     began, starts = time.process_time(), 0
     found: list[tuple[float, Array, Array]] = []
     finest = min(term.noise for term in seen.terms)

@@ -189,7 +189,7 @@ def with_sums(fit: Fit, asked: once.Server[loo_sums.LooSums], names: Sequence[st
 
 def imputed(model: SparseModel, sites: Sequence[Completed]) -> Record:
     """Client -> rows that are used, those of them that lack a value, and how many cells of each column are drawn."""
-    names = model.coefficients.names if sites else ()
+    names = model.nodes if model.is_graph else model.coefficients.names if sites else ()
     return {
         client: {
             "rows": site.rows,
@@ -453,8 +453,9 @@ def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
     if (advice := moving.recommended(model.config, model.size)) is not None:
         notes.append(advice)
     if model.imputes:
+        what = "values" if model.is_graph else "covariates"
         notes.append(
-            "missing covariates were drawn as Gaussian, whatever their columns hold; each site drew mean and covariance of its "
+            f"missing {what} were drawn as Gaussian, whatever their columns hold; each site drew mean and covariance of its "
             "rows, about one covariance of all sites that was estimated once: intervals may lack a part of the doubt about that"
         )
     if model.config.algorithm.aggregate == "sums":

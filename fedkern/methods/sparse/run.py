@@ -92,12 +92,12 @@ def fit(run: Run[Config]) -> Fit | None:
     fits = _site_fits(run, data) if config.output.site_fits else None
     server, clients = sampled(run.saying(_line), data, Variant())
     for k, client in clients.items():
-        own.write(run, model, own.Own(client, data.columns[k], data.scales.each))
+        own.write(run, model, own.Own(client, data.columns[k], data.scales))
     released = kept = None
     if server is not None:
         released = publish.released(model, server, data.scales.each)
         kept = keep_draws(run, released, config.algorithm.chains, server.trace.count)
-    rows = {k: own.Own(client, data.columns[k], data.scales.each) for k, client in clients.items()}
+    rows = {k: own.Own(client, data.columns[k], data.scales) for k, client in clients.items()}
     left_out = _left_out(run, model, rows)
     if config.algorithm.statistics == "local":
         server = _counted(run, server, clients)

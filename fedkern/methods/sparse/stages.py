@@ -236,7 +236,7 @@ def _memory(model: SparseModel) -> tuple[float, float]:
     if model.second_moments:
         server += 4 * n
     if model.imputes:
-        client += 3 * a.chains  # the law of rows, and what becomes of it
+        client += 3 * a.chains * (p if model.is_graph else 1)  # the law of rows, of each regression, and what becomes of it
     if a.statistics == "pooled":
         server, client = server + 4 * n, client + 4
     moves = moving.of(config, model.size)
