@@ -8,7 +8,7 @@ and whether two columns differ from a value of theirs together in a few. Rows co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..models.encoding import Column
 from .cells import MOST, Cells, Text
+from .incomplete import marked
 from .table import Table
 
 Array = NDArray[np.float64]
@@ -23,7 +24,7 @@ Array = NDArray[np.float64]
 BLOCK = 1 << 16
 MOST_PAIRED = 2e8  # cells of columns of two values that are looked at in pairs
 MOST_SUMMED = 300  # coefficients whose sums are looked at: of more no client tells more than each column's own
-HEAVY = 0.8  # of a sum of squares: a row that has more is told with an error of half a standard deviation, or less
+HEAVY = 0.9  # of a sum of squares: a row that has more is told with an error of a third of a standard deviation, or less
 ALONE = 1e-3  # of a sum of squares, that all rows but a few may have where these are alone in it
 STARTS, STEPS = 500, 30  # of the search for sums of columns
 HELD = 2e7  # numbers of rows and columns that are held in memory for it
@@ -39,7 +40,9 @@ class Rare(NamedTuple):
     far: bool = False
 
 
-def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, together: int) -> tuple[Rare, ...]:
+def rare(
+    table: Table, columns: Sequence[Column], weights: Array, least: int, together: int, filled: Collection[str] = ()
+) -> tuple[Rare, ...]:
     """Rows, fewer than `least`, that a column singles out, or fewer than `together` that have a value of each of two columns, or
     of one, and of another not the number that all others of these have; where there are none, those that a sum of columns does;
     and where there are none, a row that has nearly all of the squares of a column. The fewest come first.
@@ -48,6 +51,7 @@ def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, to
     ----------
     columns : that are looked at, and whether each is numeric
     weights : (n,) of the rows, 0 of those that do not count; a missing cell is no value
+    filled : columns whose missing cells have been filled, as a column beside them marks
     """
     if least <= 0 or not (weights > 0).any():
         return ()
@@ -58,7 +62,8 @@ def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, to
         if column.kind == "categorical":
             few, two = _of_levels(values, weights, least), _levels(values, weights)
         else:
-            few, two = _of_numbers(values, weights, least), _two_valued(values, weights)
+            there = np.where(table.columns[marked(column.name)] == 1, np.nan, values) if column.name in filled else values
+            few, two = _of_numbers(values, weights, least), _two_valued(there, weights)
         if few:
             found.append(Rare((column.name,), few))
             continue
@@ -150,12 +155,18 @@ def _levels(codes: NDArray[np.int64], weights: Array) -> Iterator[NDArray[np.boo
 def _two_valued(values: NDArray[Any], weights: Array) -> Iterator[NDArray[np.bool_]]:
     """A column of two numbers as whether it is the larger one, of the rows that count; nothing of others."""
     for begin in range(0, len(values), BLOCK):
-        if len(np.unique(np.asarray(values[begin : begin + BLOCK], np.float64))) > 2:
+        part = np.asarray(values[begin : begin + BLOCK], np.float64)
+        if len(np.unique(part[~np.isnan(part)])) > 2:
             return
     own = np.asarray(values[weights > 0], np.float64)
-    low, high = own.min(), own.max()
-    if low < high and bool(((own == low) | (own == high)).all()):
+    missing = np.isnan(own)
+    if missing.all():
+        return
+    low, high = np.nanmin(own), np.nanmax(own)
+    if low < high and bool(((own == low) | (own == high) | missing).all()):
         yield own == high
+        if missing.any():
+            yield own == low
 
 
 def _of_pairs(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array, least: int, together: int) -> Iterator[Rare]:

@@ -611,6 +611,78 @@ def test_rows_that_weigh_next_to_nothing_are_no_company() -> None:
         np.testing.assert_allclose(found.rows, [30, rows], rtol=1e-5)
 
 
+def alone(family: str, spec: dict[str, Any], **columns: NDArray[np.float64]) -> str:
+    """What a client is told of its values; "" where nothing."""
+    names = tuple(columns)
+    table = Table("a.csv", names, columns, len(columns["y"]))
+    config = parse({"data": {"clients": ["a.csv"], "response": "y", **spec}, "model": {"family": family}})
+    found = few.found(config, table, Spec("y", family=family, **spec), "a")
+    return "" if found is None else found.own
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "poisson", "gaussian"])
+def test_rows_of_another_weight_are_few_rows(family: str) -> None:
+    """What is told with weights, less what is told without, is theirs."""
+    random = np.random.default_rng(1)
+    x, y, w = random.normal(size=200), np.arange(200) % 2.0, np.ones(200)
+    assert alone(family, {"weight": "w"}, x=x, y=y, w=w) == ""
+    w[7] = 2
+    assert "'w' has a value that 1 row has and all others lack" in alone(family, {"weight": "w"}, x=x, y=y, w=w)
+    assert alone(family, {"weight": "w"}, x=x, y=y, w=random.uniform(0.5, 2, 200)) == ""
+    w[:] = random.uniform(0.9, 1.1, 200)
+    w[7] = 30  # nearly all of its sum of squares
+    assert "'w' has a value that 1 row has" in alone(family, {"weight": "w"}, x=x, y=y, w=w)
+
+
+def test_a_row_that_weighs_nothing_is_counted_without_weights() -> None:
+    """Who was left out by a weight of 0 is the difference of the sums with and without weights."""
+    random = np.random.default_rng(1)
+    x, y, w = random.normal(size=200), np.arange(200) % 2.0, np.ones(200)
+    w[7] = 0
+    assert "'w' has a value that 1 row has" in alone("gaussian", {"weight": "w"}, x=x, y=y, w=w)
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 3])
+def test_one_row_beyond_a_splines_knots_is_few_rows(beyond: int) -> None:
+    """A sum of spline columns is 0 for all others."""
+    random = np.random.default_rng(5)
+    age = random.uniform(25, 83, 300).round()
+    age[:beyond] = [91, 90, 92][:beyond]
+    table = Table("a.csv", ("age", "y"), {"age": age, "y": random.normal(size=300)}, 300)
+    knots = {"age": [45.0, 60, 84, 88, 93]} if beyond else {"age": [35.0, 50, 60, 70]}
+    config = parse({"job": {"method": "sparse"}, "data": {"clients": ["a.csv"], "response": "y"}, "model": {"splines": knots}})
+    found = few.found(config, table, Spec("y", family="gaussian"), "a")
+    assert (found is None) is (beyond != 1)
+    if found is not None:
+        assert "'age' has a value that 1 row has and all others lack" in found.own
+        assert "choose knots that have ten rows beyond the outer ones" in found.own
+
+
+def test_a_row_of_nearly_all_exposure_is_few_rows() -> None:
+    random = np.random.default_rng(2)
+    x, y, years = random.normal(size=300), np.arange(300) % 2.0, random.uniform(0.3, 2, 300)
+    offset = {"offset": "e"}
+    for family in ("poisson", "bernoulli", "gaussian"):
+        assert alone(family, offset, x=x, y=y, e=np.log(years)) == ""
+    days = np.where(np.arange(300) == 7, 365 * years, years)
+    assert "'e' has a value that" in alone("poisson", offset, x=x, y=y, e=np.log(days))
+    assert "leave these rows out" in alone("poisson", offset, x=x, y=y, e=np.log(days))
+    assert "'e' has a cell so far from all others" in alone("gaussian", offset, x=x, y=y, e=days)
+
+
+def test_filled_cells_are_no_third_value() -> None:
+    """One patient has both, and some cells of the one column are missing."""
+    ill, other = np.where(np.arange(300) < 40, 1.0, 0.0), np.where(np.arange(300) > 268, 1.0, 0.0)
+    random = np.random.default_rng(3)
+    table = {"x": random.normal(size=300), "z": random.normal(size=300), "ill": ill, "other": other, "y": np.arange(300) % 2.0}
+    assert alone("bernoulli", {}, **table) == ""
+    ill[290] = 1
+    assert "'ill' and 'other' have values together that 1 row has" in alone("bernoulli", {}, **table)
+    missing = np.where(np.arange(300) % 11 == 5, 1.0, 0.0)
+    table |= {"ill": np.where(missing == 1, 0.3, ill), "ill[missing]": missing}
+    assert "'ill' and 'other' have values together that 1 row has" in alone("bernoulli", {}, **table)
+
+
 def test_rows_count_as_a_batch_has_them() -> None:
     """In each of the three rules."""
     batch = {"optimiser": "adam", "batch": 0.5}
