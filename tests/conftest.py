@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+# Before NumPy is there: threads of BLAS wait for each other in a busy loop, where most of the time of two workers would go.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from fedkern.cli.__main__ import main
 from support.command import Ended
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 PACKAGES = (
@@ -18,12 +19,15 @@ def versions() -> dict[str, str | None]:
     from .. import __version__
 
     found: dict[str, str | None] = {"fedkern": __version__, "python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = None
-    return found
+    return found | {package: _installed(package) for package in PACKAGES}
+
+
+@cache  # a file is read and parsed for each, and a job asks for all
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def of_a_run() -> dict[str, str]:

@@ -64,9 +64,13 @@ def sweeps(source: Source) -> Case:
         "step": source.choose([0, 70]),
         "n_sweeps": source.choose([1, 3]),
     }
-    case = Case(arrays | options | counter)
-    want: Results = sem.sweeps(**case.arguments, backend="reference")
-    return Case(case.arguments, magnitude=[_magnitude(name, value) for name, value in zip(reference.RESULTS, want)])
+    return of_sweeps(arrays | options | counter)
+
+
+def of_sweeps(arguments: Arguments) -> Case:
+    """The case of these arguments."""
+    want: Results = sem.sweeps(**arguments, backend="reference")
+    return Case(arguments, magnitude=[_magnitude(name, value) for name, value in zip(reference.RESULTS, want)])
 
 
 def _magnitude(name: str, value: Floats) -> Floats:

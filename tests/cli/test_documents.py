@@ -6,7 +6,6 @@ import html
 import os
 import re
 import runpy
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 import fedkern
 from fedkern import kernels, reproduce
-from fedkern.cli.__main__ import EXIT_CODES, parser
+from fedkern.cli.__main__ import EXIT_CODES, main, parser
 from fedkern.jobs.site import SiteFile
 from fedkern.methods import load, named, parse
 from fedkern.methods.pvi.keys import Config
@@ -132,7 +131,9 @@ WALKS = [f"docs/start/{name}.md" for name in ("python", "hospitals", "cluster")]
 
 
 @pytest.mark.parametrize("name", WALKS)
-def test_the_walks_of_the_documents_end_with_a_posterior(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_walks_of_the_documents_end_with_a_posterior(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Python runs, blocks of TOML become the file that their first line names, commands end with code 0."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
@@ -150,8 +151,7 @@ def test_the_walks_of_the_documents_end_with_a_posterior(name: str, tmp_path: Pa
             for command in block.splitlines():
                 words = command.split()
                 assert words[0] == "fedkern"
-                ended = subprocess.run([sys.executable, "-P", "-m", *words], capture_output=True, text=True, check=False)
-                assert ended.returncode == 0, f"{command}\n{ended.stdout}\n{ended.stderr}"
+                assert main(words[1:]) == 0, f"{command}\n{capfd.readouterr()}"
     assert list(Path("runs").glob("*/report.html")) or Path("odds.png").stat().st_size > 5000
     results = [fedkern.load(path.parent) for path in Path("runs").glob("*/summary.json")]
     results += [value for value in names.values() if isinstance(value, fedkern.Result)]

@@ -9,11 +9,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from fedkern.api import perform
 from fedkern.cli.__main__ import main
 from fedkern.data.simulate.federations import Settings, simulate
+from fedkern.errors import LostPeer
 from fedkern.jobs import keeping
 from fedkern.jobs.run import Output
 from fedkern.methods import load
@@ -137,6 +142,23 @@ def run(path: Path, out: Path | None, *sets: str, resume: bool = False, crash: i
         return perform(place, config, folder, Output(out, resume=resume, quiet=True))
     finally:
         keeping.Keeper.sending, keeping.Keeper.remember = sending, remember
+
+
+def regression(folder: Path, clients: Mapping[str, Any], family: str) -> Path:
+    """The job file of clients' data frames, whose response is y: nine rounds at default keys."""
+    (folder / "clients").mkdir(parents=True)
+    for name, frame in clients.items():
+        frame.to_csv(folder / "clients" / f"{name}.csv", index=False)
+    path = folder / "job.toml"
+    path.write_text(f'[job]\nrounds = 9\n[data]\nclients = ["clients/*.csv"]\nresponse = "y"\n[model]\nfamily = "{family}"\n')
+    return path
+
+
+def stopped_and_resumed(path: Path, out: Path, after: int) -> tuple[Any, Any]:
+    """The result of a job that was asked to stop after so many messages and went on, and that of one that was left alone."""
+    with pytest.raises(LostPeer, match="stopped by SIGTERM"):
+        run(path, out, stop=after)
+    return run(path, out, resume=True), run(path, None)
 
 
 def killed(what: str, n: int, arguments: list[str]) -> int:

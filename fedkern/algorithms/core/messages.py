@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_type_hints, overload
 from typing import Protocol as Shape
 
@@ -88,7 +90,8 @@ class Field:
     shape: tuple[str, ...] = ()
 
 
-def schema(kind: type[Message]) -> dict[str, Field]:
+@cache  # annotations are texts, evaluated anew each time; nobody changes what it gives
+def schema(kind: type[Message]) -> Mapping[str, Field]:
     """What each field of a message kind must be."""
     hints = get_type_hints(kind, include_extras=True)
     out = {}
@@ -98,7 +101,7 @@ def schema(kind: type[Message]) -> dict[str, Field]:
             out[field.name] = Field(bytes if hint.__origin__ is bytes else np.ndarray, tuple(hint.__metadata__[0].split()))
         else:
             out[field.name] = Field(hint)
-    return out
+    return MappingProxyType(out)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,14 @@ from fedkern.algorithms.pvi import dispersion
 from fedkern.algorithms.pvi.dispersion import LEAST, MOST, Learnt, Told
 from fedkern.algorithms.pvi.messages import CountsQUpdate, CountsSiteDelta, QUpdate, SiteDelta
 from fedkern.algorithms.pvi.settings import Settings
-from fedkern.errors import JobError, LostPeer
+from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows
 from oracles.differences import four_point
 from support import few
 from support.command import mpirun
-from support.interrupted import run
+from support.interrupted import regression, run, stopped_and_resumed
 from support.wires import checked_and_run
 
 Array = np.ndarray[Any, Any]
@@ -278,27 +279,19 @@ def test_too_few_rounds_are_named_and_more_mend_it() -> None:
     assert result.summary["scale"] == pytest.approx(Pooled(data).r, rel=0.1)
 
 
-def written(folder: Any) -> Any:
+def written(folder: Path) -> Path:
     """A job file."""
-    (folder / "clients").mkdir(parents=True)
-    for name, frame in counts(1.0).items():
-        frame.to_csv(folder / "clients" / f"{name}.csv", index=False)
-    text = '[job]\nrounds = 9\n[data]\nclients = ["clients/*.csv"]\nresponse = "y"\n[model]\nfamily = "negative-binomial"\n'
-    (folder / "job.toml").write_text(text)
-    return folder / "job.toml"
+    return regression(folder, counts(1.0), "negative-binomial")
 
 
-def test_a_run_that_is_interrupted_learns_the_same_r(tmp_path: Any) -> None:
-    path = written(tmp_path)
-    with pytest.raises(LostPeer, match="stopped by SIGTERM"):
-        run(path, tmp_path / "out", stop=13)
-    result, whole = run(path, tmp_path / "out", resume=True), run(path, None)
+def test_a_run_that_is_interrupted_learns_the_same_r(tmp_path: Path) -> None:
+    result, whole = stopped_and_resumed(written(tmp_path), tmp_path / "out", after=13)
     assert result.digest == whole.digest
     assert result.summary["scale"] == whole.summary["scale"]
 
 
 @pytest.mark.nightly
-def test_ranks_learn_the_same_r(tmp_path: Any) -> None:
+def test_ranks_learn_the_same_r(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.write_text(path.read_text() + '[algorithm]\nschedule = "synchronous"\n')
     ended = mpirun(3, "run", path, "--out", tmp_path / "out")
@@ -307,7 +300,7 @@ def test_ranks_learn_the_same_r(tmp_path: Any) -> None:
     assert (summary["digest"], summary["scale"]) == (alone.digest, alone.summary["scale"])
 
 
-def test_check_lists_what_is_asked(tmp_path: Any) -> None:
+def test_check_lists_what_is_asked(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.write_text(path.read_text().replace("rounds = 9", 'rounds = "until"'))
     checked_and_run(path, tmp_path / "checked", wanted=("CountsSiteDelta", "CountsQUpdate", "AskSlopeAt", "LearntDispersion"))

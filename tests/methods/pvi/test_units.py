@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import minimize_scalar
 
@@ -19,11 +21,11 @@ from fedkern.algorithms.core.persistent import PersistentMap
 from fedkern.algorithms.pvi import scale
 from fedkern.algorithms.pvi.messages import ScaledSiteDelta, SiteDelta
 from fedkern.algorithms.pvi.settings import Settings
-from fedkern.errors import JobError, LostPeer
+from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.methods.pvi.predict import predicted
 from support.command import mpirun
-from support.interrupted import run
+from support.interrupted import regression, run, stopped_and_resumed
 from support.wires import checked_and_run
 
 Array = np.ndarray[Any, Any]
@@ -34,6 +36,10 @@ def rows(n: int, seed: int) -> tuple[Array, Array]:
     random = np.random.default_rng(seed)
     X = random.standard_normal((n, 3)) * [1, 5, 0.1] + [0, 60, 3]
     return X, 101 + X @ [2.0, 0.4, -3.0] + 10 * random.standard_normal(n)
+
+
+def frame(X: Array, y: Array) -> pd.DataFrame:
+    return pd.DataFrame(X, columns=["x1", "x2", "x3"]).assign(y=y)
 
 
 CLIENTS = {"a": rows(30, 1), "b": rows(22, 2), "c": rows(20, 3)}
@@ -98,27 +104,18 @@ def test_of_a_mean_field_q_it_is_that_of_the_bound() -> None:
     assert result.summary["scale"] == pytest.approx(np.sqrt(expected), rel=1e-4)
 
 
-def written(folder: Any) -> Any:
+def written(folder: Path) -> Path:
     """A job file."""
-    (folder / "clients").mkdir(parents=True)
-    for name, (X, y) in CLIENTS.items():
-        path = folder / "clients" / f"{name}.csv"
-        np.savetxt(path, np.column_stack([X, y]), delimiter=",", header="x1,x2,x3,y", comments="")
-    text = '[job]\nrounds = 9\n[data]\nclients = ["clients/*.csv"]\nresponse = "y"\n[model]\nfamily = "gaussian"\n'
-    (folder / "job.toml").write_text(text)
-    return folder / "job.toml"
+    return regression(folder, {name: frame(X, y) for name, (X, y) in CLIENTS.items()}, "gaussian")
 
 
-def test_a_run_that_is_interrupted_learns_the_same_scale(tmp_path: Any) -> None:
-    path = written(tmp_path)
-    with pytest.raises(LostPeer, match="stopped by SIGTERM"):
-        run(path, tmp_path / "out", stop=13)
-    result, whole = run(path, tmp_path / "out", resume=True), run(path, None)
+def test_a_run_that_is_interrupted_learns_the_same_scale(tmp_path: Path) -> None:
+    result, whole = stopped_and_resumed(written(tmp_path), tmp_path / "out", after=13)
     assert result.digest == whole.digest
     assert result.summary["scale"] == whole.summary["scale"]
 
 
-def test_ranks_learn_the_same_scale(tmp_path: Any) -> None:
+def test_ranks_learn_the_same_scale(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.write_text(path.read_text() + '[algorithm]\nschedule = "synchronous"\n')
     ended = mpirun(3, "run", path, "--out", tmp_path / "out")
@@ -173,11 +170,8 @@ def test_where_rows_are_exact_the_scale_ends_at_what_digits_hold() -> None:
 
 
 def test_weights_are_rows_that_come_more_than_once() -> None:
-    once = {name: np.column_stack([X, y]) for name, (X, y) in CLIENTS.items()}
-    twice = {name: (np.repeat(t[:, :3], 2, axis=0), np.repeat(t[:, 3], 2)) for name, t in once.items()}
-    import pandas as pd
-
-    weighed = {name: pd.DataFrame(t, columns=["x1", "x2", "x3", "y"]).assign(w=2.0) for name, t in once.items()}
+    twice = {name: (np.repeat(X, 2, axis=0), np.repeat(y, 2)) for name, (X, y) in CLIENTS.items()}
+    weighed = {name: frame(X, y).assign(w=2.0) for name, (X, y) in CLIENTS.items()}
     tables = {"job": {"method": "pvi", "rounds": 12}, "data": {"response": "y", "weight": "w"}}
     result = fedkern.run({**tables, "model": {"family": "gaussian", "covariance": "full"}}, data=weighed)
     assert result.summary["scale"] == pytest.approx(fitted(twice).summary["scale"], rel=1e-9)
@@ -243,7 +237,7 @@ def test_predictions_and_test_rows_are_in_the_datas_units() -> None:
     assert found.scores["log_likelihood"] == pytest.approx(expected, rel=1e-9)
 
 
-def test_check_lists_what_is_asked(tmp_path: Any) -> None:
+def test_check_lists_what_is_asked(tmp_path: Path) -> None:
     checked_and_run(written(tmp_path), tmp_path / "checked", wanted=("LevelSums", "ScaledSiteDelta"))
 
 
@@ -308,8 +302,6 @@ def test_without_any_event_the_result_says_that_the_prior_decides() -> None:
 
 
 def test_offsets_and_weights_move_the_level() -> None:
-    import pandas as pd
-
     random = np.random.default_rng(8)
     data = {}
     for name in "ab":
