@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -453,34 +452,32 @@ def vertical(seed: int, draws: int = DRAWS) -> Drawn:
 
 
 def _undivided(family: str, data: dict[str, pd.DataFrame], y: Vector, draws: int, seed: int) -> Reference:
-    """All columns together. Standard deviations are those of a product over the parties, as the first line says: of each party's
-    coefficients given all others."""
-    own = {party: frame.drop(columns="id") for party, frame in data.items()}
-    joined = pd.concat(own.values(), axis=1).assign(y=y)
+    """All columns together; the intercept's prior is N(level, 5^2), as that of an open amortised job."""
+    own = [frame.drop(columns="id") for frame in data.values()]
+    joined = pd.concat(own, axis=1).assign(y=y)
     made = design({"data": {}, "model": {}}, {"all": joined})
-    ends = np.cumsum([1, *(frame.shape[1] for frame in own.values())])
-    blocks = [np.arange(1), *(np.arange(*pair) for pair in pairwise(ends))]
     d = len(made.names)
+    centre, precision = np.zeros(d), np.ones(d)
+    centre[0] = {"gaussian": y.mean(), "poisson": np.log(y.mean()), "bernoulli": logit(y.mean())}[family]
+    precision[0] = 1 / 25
     if family == "gaussian":
-        theta, weights, extra = _with_sigma(made.X, y, draws, np.random.default_rng([seed, 3]))
+        wide = precision**-0.5
+        theta, weights, extra = _with_sigma(made.X * wide, y - centre[0], draws, np.random.default_rng([seed, 3]))
+        theta = centre + theta * wide
     else:
         extra = np.zeros(0)
 
         def rows(eta: Vector) -> tuple[Vector, Vector, Vector]:
             return log_likelihood(family, y, eta, 1.0)
 
-        theta, weights = importance(
-            made.X, np.ones(len(y)), rows, np.zeros(d), np.ones(d), draws, np.random.default_rng([seed, 3])
-        )
+        theta, weights = importance(made.X, np.ones(len(y)), rows, centre, precision, draws, np.random.default_rng([seed, 3]))
     mean = weights @ theta
-    P = np.linalg.inv((theta - mean).T @ (weights[:, None] * (theta - mean)))
+    sds = np.sqrt(weights @ (theta - mean) ** 2)
     ess = float(1 / (weights**2).sum())
-    out = {}
-    for block in blocks:
-        sd = np.sqrt(np.diag(np.linalg.inv(P[np.ix_(block, block)])))
-        for j, one in zip(block, sd):
-            name = made.names[j].replace("theta[", "theta_std[")
-            out[name] = (float(mean[j]), float(one), float(one / np.sqrt(ess)), float(one / np.sqrt(2 * ess)))
+    out = {
+        name.replace("theta[", "theta_std["): (float(m), float(sd), float(sd / np.sqrt(ess)), float(sd / np.sqrt(2 * ess)))
+        for name, m, sd in zip(made.names, mean, sds)
+    }
     if len(extra):
         at = float(weights @ extra)
         sd = float(np.sqrt(weights @ (extra - at) ** 2))

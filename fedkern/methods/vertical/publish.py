@@ -78,6 +78,9 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     movement, to = server.windows.movement, Undivided() if server.y is None else model.undivided(server.y)
     mean, sd = _published(names, to, mean, sd)
     widths = looked(server, model, to, *shared.split(mean)) if model.watched and server.y is not None else None
+    if widths is not None and shared.intercept:
+        more = more | {"sd_of_q": dict(zip(names, sd.tolist()))}
+        sd = sd / np.array([widths.intercept if name == "intercept" else 1.0 for name in names])
     posterior = Posterior(names, Gaussian(sd**-2.0 * mean, sd**-2.0))
     out = Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, movement=movement)
     return replace(out, undivided=to, widths=widths)

@@ -51,15 +51,25 @@ def published(folder, result):
     return np.array([[row["mean"], row["sd"]] for row in rows]).T
 
 
+def of_q(folder, result):
+    """q's own sds."""
+    return np.array([result.summary["sd_of_q"]["intercept"], *(own(folder, k)["sd_of_q"][f"theta_std[{k}]"] for k in "ab")])
+
+
 def settles(folder, family, X, y):
-    """A default job, whose posterior is compared with the exact one: the ratios of sds that it tells are those that there are."""
+    """A default job, whose posterior is compared with the exact one: the ratios of sds that it tells are those that there are.
+
+    Published sds are right where q's own are not.
+    """
     result = job(folder, family, X, y)
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     centre = np.log(y.mean()) if family == "poisson" else np.log(y.mean() / (1 - y.mean()))
     want, sd = exact(family, (Z,), y, centre, 5.0)
     mean_here, sd_here = published(folder, result)
     told = np.array(list(result.summary["widths"].values()))
-    np.testing.assert_allclose(told, sd_here / sd, atol=0.05)
+    np.testing.assert_allclose(told, of_q(folder, result) / sd, atol=0.05)
+    np.testing.assert_allclose(sd_here * told, of_q(folder, result), rtol=1e-12)
+    np.testing.assert_allclose(sd_here, sd, rtol=0.07)
     np.testing.assert_array_less(np.abs(mean_here - want) / sd, 0.3)
     return result, told
 
@@ -70,13 +80,38 @@ def test_rare_events_make_the_intercept_too_narrow_and_the_first_line_says_it(tm
     assert told[0] < 0.8
     assert result.converged is False
     assert result.summary["worst"] == "intercept"
-    assert f"by at least these factors: the intercept {1 / told[0]:.2f}, client " in result.summary["verdict"]
+    assert f"too small by these factors: the intercept {1 / told[0]:.2f}, client " in result.summary["verdict"]
     for client, ratio in zip("ab", told[1:]):
         assert ratio < 0.9
         assert own(tmp_path, client)["converged"] is False
         assert f"about {1 / ratio:.2f} times too small" in own(tmp_path, client)["note"]
+        row = own(tmp_path, client)["parameters"][f"theta[{client}]"]
+        assert row["q95"] - row["mean"] == pytest.approx(1.6449 * row["sd"], rel=1e-4)
     ledger = (tmp_path / "run" / "ledger" / "a.jsonl").read_text()
     assert ledger.count('{"protocol": "narrow", ') == 1
+
+
+@pytest.mark.nightly
+def test_of_several_columns_a_client_s_covariance_is_wider_along_its_part_alone(tmp_path):
+    """Three columns at each client, of which one has no effect: rare events make the intercept go with the others."""
+    random = np.random.default_rng(0)
+    A, B = random.normal(size=(800, 3)), random.normal(size=(800, 3))
+    slopes = {"a": [0.9, 0.0, 0.4], "b": [0.8, -0.5, 0.0]}
+    y = (random.random(800) < expit(-3 + A @ slopes["a"] + B @ slopes["b"])) * 1.0
+    ids = np.arange(800)
+    frames = {k: pd.DataFrame({"id": ids} | {f"{k}{j}": X[:, j] for j in range(3)}) for k, X in (("a", A), ("b", B))}
+    tables = {"job": {"method": "vertical", "seed": 1}, "data": {"id": "id", "response": "y"}, "model": {"family": "bernoulli"}}
+    result = fedkern.run(tables, data=frames, server=pd.DataFrame({"id": ids, "y": y}), out=tmp_path / "run")
+    Z = np.hstack([(X - X.mean(axis=0)) / X.std(axis=0) for X in (A, B)])
+    _, sd = exact("bernoulli", (Z,), y, np.log(y.mean() / (1 - y.mean())), 5.0)
+    found = [result.summary["parameters"]["intercept"]["sd"]]
+    own_of_q = [result.summary["sd_of_q"]["intercept"]]
+    for k in "ab":
+        found += [own(tmp_path, k)["parameters"][f"theta_std[{k}{j}]"]["sd"] for j in range(3)]
+        own_of_q += [own(tmp_path, k)["sd_of_q"][f"theta_std[{k}{j}]"] for j in range(3)]
+    assert min(np.array(own_of_q) / sd) < 0.85
+    np.testing.assert_allclose(found, sd, rtol=0.07)
+    assert found[2] == pytest.approx(own_of_q[2], rel=0.02)  # of the column without an effect
 
 
 @pytest.mark.nightly
