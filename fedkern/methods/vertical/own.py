@@ -16,9 +16,10 @@ from ...jobs import convergence
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models.split.predictors import Linear, Multilevel
+from ...results.lines import Lines
 from ...results.plain import Record
 from ...results.verdict import Verdict
-from . import parts
+from . import normal, parts
 from .keys import Config
 from .model import PRODUCT, VerticalModel
 from .rows import Columns
@@ -30,11 +31,12 @@ DRAWS = 4000
 
 @dataclass(frozen=True)
 class Own:
-    """What a client has at the end: its machine's last state, its columns, and what the server has told it of its widths."""
+    """What a client has at the end: its machine's last state, its columns, and what it knows of its widths."""
 
     client: vertical.Client | soul.Client
     columns: Columns
     ratio: float | None = None
+    lines: Lines | None = None
 
     @property
     def widened(self) -> bool:
@@ -68,14 +70,38 @@ def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
         content = {**_posterior(model, own), **_contrasts(model, own)}
         if not model.network:
             content = {**convergence.own(client.windows.movement, _unknowns(model, client, columns)), **content}
-            narrow = own_words(own.ratio, widened=own.widened)
-            if narrow and content["converged"] == "settled":
-                content |= Verdict(False, f"settled, but {narrow}").content
-            notes = [*([narrow] if narrow else []), *([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
+            intervals = {} if own.lines is None else _intervals(model, own, own.lines)
+            content |= {"lines": intervals} if intervals else {}
+            doubts = [normal.words(own.lines, intervals), own_words(own.ratio, widened=own.widened)]
+            doubts = [doubt for doubt in doubts if doubt]
+            if doubts and content["converged"] == "settled":
+                content |= Verdict(False, f"settled, but {'; '.join(doubts)}").content
+            notes = [*doubts, *([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
             content |= {"note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
     if model.config.privacy is None:
         content = {**content, "part": parts.kept(model, client, columns)}
     run.hooks.write_own(client.index, "posterior.json", {**common, **content})
+
+
+def lines(model: VerticalModel, client: vertical.Client, columns: Columns, slopes: Array) -> Lines | None:
+    """How wide the posterior of each coefficient of a linear predictor is."""
+    site, f = client.site, model.factor
+    if site.point or not isinstance(site.predictor, Linear):
+        return None
+    part = client.released[site.parts["theta"]]
+    root, predictor = site.block.scale(part), site.predictor
+    root = root if site.block.full else np.diag(root)
+    found = normal.Own(predictor.H, f * part[: site.block.size], f * root, predictor.prior_mean, predictor.prior_sd)
+    return normal.looked(found, [f"theta[{name}]" for name in columns.encoding.names], slopes)
+
+
+def _intervals(model: VerticalModel, own: Own, found: Lines) -> dict[str, dict[str, float]]:
+    """On the data's scale, of coefficients whose posterior is not as wide as q."""
+    assert isinstance(own.client, vertical.Client)
+    site, factors = own.client.site, model.factor * _factors(own.columns)
+    part = own.client.released[site.parts["theta"]]
+    moments = zip((factors * part[: len(factors)]).tolist(), (factors * site.block.sd(part)).tolist())
+    return found.content(dict(zip(found.names, moments)))
 
 
 def _unknowns(model: VerticalModel, client: vertical.Client, columns: Columns) -> list[str]:

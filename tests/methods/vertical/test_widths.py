@@ -15,7 +15,7 @@ from fedkern.algorithms.core.windows import Movement
 from fedkern.algorithms.exchanges import narrow
 from fedkern.errors import JobError
 from fedkern.jobs.load import config_of
-from fedkern.methods.vertical import keys
+from fedkern.methods.vertical import keys, normal
 from fedkern.methods.vertical.model import VerticalModel
 from fedkern.methods.vertical.publish import too_fine
 from oracles.vertical_undivided import exact
@@ -179,13 +179,71 @@ def test_the_intercepts_prior_is_about_the_level_in_open_amortised_jobs_alone():
 
 
 def test_a_server_tells_a_ratio_or_nothing():
-    client = narrow.Client()
-    assert narrow.client_receive(client, narrow.Narrow(0, 0.5)) == (narrow.Client(0.5), [])
+    client, slopes = narrow.Client(), np.array([0.25, -0.5])
+    told, said = narrow.client_receive(client, narrow.Narrow(0, 0.5, slopes))
+    assert (told.ratio, said) == (0.5, [])
+    np.testing.assert_array_equal(told.slopes, slopes)
     for ratio in (0.0, -1.0, 1.5, np.nan, np.inf):
         with pytest.raises(RemoteFault, match="cannot be"):
-            narrow.client_receive(client, narrow.Narrow(0, ratio))
+            narrow.client_receive(client, narrow.Narrow(0, ratio, slopes))
+    with pytest.raises(RemoteFault, match=r"Narrow\.slopes"):
+        narrow.client_receive(client, narrow.Narrow(0, 0.5, 5 * slopes))
     with pytest.raises(RemoteFault, match="not expected"):
-        narrow.client_receive(narrow.Client(0.5), narrow.Narrow(0, 0.5))
+        narrow.client_receive(told, narrow.Narrow(0, 0.5, slopes))
+
+
+def few_of(n=160, there=3):
+    """A column that is 1 in a few rows, none of which is a case, and two ordinary ones."""
+    random = np.random.default_rng(3)
+    X = random.standard_normal((n, 2))
+    flag = np.arange(n) < there
+    y = random.random(n) < expit(0.3 * X[:, 0] - 0.3 * X[:, 1])
+    return X, flag.astype(float), (y & ~flag).astype(float)
+
+
+def test_what_few_rows_tell_has_no_normal_posterior_and_the_first_line_says_it(tmp_path):
+    """The fit settles: q is as wide as a normal q can be. The client has the interval to take."""
+    X, flag, y = few_of()
+    ids = np.arange(len(y))
+    frames = {"a": pd.DataFrame({"id": ids, "a": X[:, 0]}), "b": pd.DataFrame({"id": ids, "b": X[:, 1], "flag": flag})}
+    tables = {"job": {"method": "vertical", "seed": 1}, "data": {"id": "id", "response": "y"}, "model": {"family": "bernoulli"}}
+    result = fedkern.run(tables, data=frames, server=pd.DataFrame({"id": ids, "y": y}), out=tmp_path / "run")
+    assert result.converged is False
+    assert "unknowns of client 'b' have not settled, or have no normal posterior" in result.summary["verdict"]
+    assert own(tmp_path, "a")["converged"] == "settled"
+    told = own(tmp_path, "b")
+    assert told["verdict"].startswith("not converged: settled, but the posterior of theta[flag] is about 1.")
+    assert list(told["lines"]) == ["theta[flag]"]
+    assert "lines" not in result.summary
+    Z = np.column_stack([X, flag])
+    centre = np.log(y.mean() / (1 - y.mean()))
+    _, sd = exact("bernoulli", ((Z - Z.mean(axis=0)) / Z.std(axis=0),), y, centre, 5.0)
+    assert told["parameters"]["theta[flag]"]["sd"] < 0.85 * sd[3] / flag.std()
+    # The others' unknowns are taken for known, as they are in q: here the flag goes with the intercept.
+    assert told["lines"]["theta[flag]"]["sd"] == pytest.approx(sd[3] / flag.std(), rel=0.15)
+
+
+@pytest.mark.parametrize("there", [3, 40])
+def test_the_width_along_a_line_is_that_of_the_density(there):
+    """Of one coefficient, against quadrature, with all else known; with many rows it is that of a normal q."""
+    X, flag, y = few_of(there=there)
+    if there > 3:
+        y = (np.random.default_rng(5).random(len(y)) < 0.4).astype(float)
+    x, offset = (flag - flag.mean()) / flag.std(), 0.3 * X[:, 0]
+    grid = np.linspace(-12, 12, 4001)
+    log_p = -np.logaddexp(0, np.where(y, -1, 1) * (offset + np.outer(grid, x))).sum(axis=1) - grid**2 / 2
+    p = np.exp(log_p - log_p.max())
+    mean = p @ grid / p.sum()
+    sd = np.sqrt(p @ (grid - mean) ** 2 / p.sum())
+    narrower = 0.75 if there == 3 else 1.0
+    eta = offset + x * (mean + narrower * sd * np.random.default_rng(2).standard_normal((20_000, 1)))
+    found = normal.looked(
+        normal.Own(x[:, None], np.array([mean]), np.array([[narrower * sd]]), 0.0, 1.0), ["x"], y - expit(eta).mean(axis=0)
+    )
+    assert found is not None
+    assert found.sd[0] * narrower == pytest.approx(1.0, rel=0.04)
+    assert bool(len(found.off)) is (there == 3)
+    assert normal.looked(normal.Own(x[:, None], np.zeros(1), np.eye(1), 0.0, 1.0), ["x"], np.zeros(len(y))) is None
 
 
 def test_an_intercept_that_is_known_better_than_the_steps_are_small_is_named():
