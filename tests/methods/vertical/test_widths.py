@@ -121,7 +121,7 @@ def test_of_several_columns_a_client_s_covariance_is_wider_along_its_part_alone(
 )
 def test_the_ratios_that_are_told_are_those_that_there_are(tmp_path, family, n, base, slopes):
     result, told = settles(tmp_path, family, *rows_of(family, n, base, slopes))
-    assert told.min() < 0.8
+    assert told.min() < 0.9
     assert result.converged is False
 
 
