@@ -192,7 +192,7 @@ FINE = 10.0  # times a standard deviation that a step of the optimiser may be
 
 def too_fine(movement: Movement | None, sds: Array, names: Sequence[str], rate: float) -> Iterator[str]:
     """What a first line that is `false` does not mean where an unknown is known far better than the optimiser's steps are small,
-    as with counts near 1e5. (Neither more rounds nor a rate of 0.0003 made such a job settle.)"""
+    as with counts near 1e5. (No rate made such a job settle. With q as narrow at the start its numbers were right: section 11.)"""
     if movement is None:
         return
     for name, sd, noise in zip(names, sds.tolist(), movement.noise.tolist()):
@@ -200,7 +200,8 @@ def too_fine(movement: Movement | None, sds: Array, names: Sequence[str], rate: 
             yield (
                 f"{name}: its standard deviation, {sd:.2g}, is far below algorithm.learning_rate = {rate:g}, the size of the "
                 "optimiser's steps, so that it cannot be seen whether it has settled. This alone does not say that numbers are "
-                "wrong. A lower rate with more rounds may show it, perhaps beyond the most that a job has"
+                f"wrong. With algorithm.learning_rate = {5 * sd:.1g} and algorithm.start_sd = {1.5 * sd:.1g} means and standard "
+                "deviations come out right, while the first line may go on to say that it cannot see it"
             )
 
 

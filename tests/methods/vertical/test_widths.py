@@ -260,6 +260,26 @@ def test_an_intercept_that_is_known_better_than_the_steps_are_small_is_named():
     assert not said(None, 0.0002)
 
 
+@pytest.mark.nightly
+def test_the_remedy_for_large_counts_ends_in_right_numbers(tmp_path):
+    """Counts near 1e5: what the note names is set; the first line stays false, since the noise of rounds hides what moves."""
+    X, y = rows_of("poisson", 300, np.log(1e5), (0.3, -0.2))
+    (note,) = too_fine(Movement(1000, *np.array([[5.4], [0.0], [5.9], [0.0], [0.0]])), np.array([0.0002]), ["intercept"], 0.01)
+    assert "algorithm.learning_rate = 0.001 and algorithm.start_sd = 0.0003 means and standard deviations come out right" in note
+    result = job(tmp_path, "poisson", X, y, job={"method": "vertical", "seed": 1, "rounds": 30_000}, algorithm={
+        "learning_rate": 0.001, "start_sd": 0.0003
+    })  # fmt: skip
+    Z = np.column_stack([np.ones(len(y)), (X - X.mean(axis=0)) / X.std(axis=0)])
+    theta = np.array([np.log(y.mean()), 0.0, 0.0])
+    for _ in range(50):  # priors are nothing beside 3e7 events
+        mean = np.exp(Z @ theta)
+        theta = theta + np.linalg.solve(Z.T @ (mean[:, None] * Z), Z.T @ (y - mean))
+    sd = np.sqrt(np.diag(np.linalg.inv(Z.T @ (mean[:, None] * Z))))
+    mean_here, sd_here = published(tmp_path, result)
+    np.testing.assert_array_less(np.abs(mean_here - theta) / sd, 0.4)
+    np.testing.assert_allclose(sd_here, sd, rtol=0.1)
+
+
 @pytest.mark.parametrize(("rho", "least"), [(None, ", the least that is worked out,"), (0.01, "")])
 def test_a_rho_that_is_large_for_large_counts_says_what_it_does_to_standard_deviations(rho, least):
     y = np.full(100, 6e4)
