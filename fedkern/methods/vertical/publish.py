@@ -192,7 +192,7 @@ FINE = 10.0  # times a standard deviation that a step of the optimiser may be
 
 def too_fine(movement: Movement | None, sds: Array, names: Sequence[str], rate: float) -> Iterator[str]:
     """What a first line that is `false` does not mean where an unknown is known far better than the optimiser's steps are small,
-    as with counts near 1e5. (No rate made such a job settle. With q as narrow at the start its numbers were right: section 11.)"""
+    as with counts near 1e5. (No rate made such a job settle. With a narrow q at the start its numbers were right: section 11.)"""
     if movement is None:
         return
     for name, sd, noise in zip(names, sds.tolist(), movement.noise.tolist()):
