@@ -1,10 +1,10 @@
 """Random jobs from a seed, as people set them up, and what an analysis of all rows in one place says instead.
 
-A partitioned job draws a family, sites, columns (correlated, factors, skewed, age and age^2, units from 1e-3 to 1e4), offsets,
-weights, rare events, counts that vary more than the model says, and settings, mostly the defaults; a vertical one columns of two
-or three parties, a sparse one sites that differ, a spatial one a map of several clients. `Drawn.reference` is the posterior of all
-rows together by NumPy alone: conjugate, by importance sampling about the mode, by a Gibbs sampler of its own, or on a grid. Of the
-package it has nothing.
+A partitioned job draws a family, sites, columns (correlated, factors, skewed, age and age^2, units from 1e-3 to 1e4),
+offsets, weights, rare events, counts that vary more than the model says, and settings, mostly the defaults; a vertical one
+columns of two or three parties, a sparse one sites that differ, a spatial one a map of several clients. `Drawn.reference` is
+the posterior of all rows together by NumPy alone: conjugate, by importance sampling about the mode, by a Gibbs sampler of its
+own, or on a grid. Of the package it has nothing.
 """
 
 from __future__ import annotations
