@@ -79,7 +79,7 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     b, w = shared.split(mean) if names else (0.0, 0.0)
     spread = float(sd[0]) ** 2 if shared.intercept and server.settings.model != "none" else 0.0
     bound = server.last_fifth.moments
-    more = {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
+    more: dict[str, Any] = {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
     arrays = {"shared": server.released, "Z": server.Z} | ({"rho": np.array([model.rho])} if model.works_out else {})
     movement, to = server.windows.movement, Undivided() if server.y is None else model.undivided(server.y)
     mean, sd = _published(names, to, mean, sd)
@@ -87,7 +87,7 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     widths = looked(server, model, to, *shared.split(mean)) if model.watched and server.y is not None else None
     of_q = dict(zip(names, zip(mean.tolist(), sd.tolist())))
     if widths is not None and shared.intercept:
-        more = more | {"sd_of_q": dict(zip(names, sd.tolist()))}
+        more["sd_of_q"] = dict(zip(names, sd.tolist()))
         sd = sd / np.array([widths.intercept if name == "intercept" else 1.0 for name in names])
     posterior = Posterior(names, Gaussian(sd**-2.0 * mean, sd**-2.0))
     out = Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, movement=movement)
