@@ -144,8 +144,13 @@ def released(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples
     return replace(found, new_site=new_site(model, found)) if isinstance(found, Samples) else found
 
 
-def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Samples | Streamed) -> Fit:
-    """What the server has at the end, but for further runs: here the chains are judged."""
+def fit(
+    model: SparseModel, server: gibbs.Server, scales: Array, released: Samples | Streamed, doubts: Sequence[str] = ()
+) -> Fit:
+    """What the server has at the end, but for further runs: here the chains are judged.
+
+    `doubts` : why no result of these files can stand, whatever the chains do
+    """
     groups, silent = _groups(model, server.trace), tells_nothing(model, server)
     more = _by_mode(model, released, groups) if groups else _selected(model, released)
     if isinstance(released, Samples) and model.config.model.kind == "sem":
@@ -157,7 +162,7 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
         arrays=released.arrays,
         stop=str(server.stop),
         rounds=server.round,
-        verdict=judged,
+        verdict=Verdict(False, "; ".join(doubts), judged.worst) if doubts else judged,
         clients={
             name: {"updates": int(server.updates[k]), "status": "lost" if k in server.lost else "finished"}
             for k, name in enumerate(model.names)

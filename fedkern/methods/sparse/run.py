@@ -107,7 +107,8 @@ def fit(run: Run[Config]) -> Fit | None:
     if server is None or released is None or kept is None:
         return None
     with judging(run, kept):
-        fitted = replace(publish.with_others(publish.fit(model, server, data.scales.each, released), others), kept=kept)
+        first = publish.fit(model, server, data.scales.each, released, run.hooks.doubts)
+        fitted = replace(publish.with_others(first, others), kept=kept)
     return fitted if left_out is None else publish.with_sums(fitted, left_out, run.names)
 
 
@@ -160,7 +161,9 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
     scales, asked = _scales(run, model, columns)
     imputed = {} if asked is None else publish.imputed(model, asked.sites)
     if asked is not None and asked.moments and values is not None:
-        run.hooks.notes += units.notes(model, asked.moments, values)
+        apart = units.said(model, asked.moments, values)
+        run.hooks.notes += apart.notes
+        run.hooks.doubts += apart.doubts
     sites = {k: model.site(own, scales, run.threads, run.used.home) for k, own in columns.items()}
     return Data(model, columns, sites, scales, imputed, values)
 
@@ -187,7 +190,10 @@ def _scales(
         ("", frozenset[int]()) if variant is None else (f"scaling{variant.name.removeprefix('gibbs')}", variant.without)
     )
     w, second = len(model.scaled), model.second_moments
-    clients = {k: scaling.Client(c.values[:, :w], second, completed=c.completed, known=known) for k, c in columns.items()}
+    tails = model.degrees if model.is_student else None
+    clients = {
+        k: scaling.Client(c.values[:, :w], second, completed=c.completed, known=known, tails=tails) for k, c in columns.items()
+    }
     public = tuple(map(model.public, model.scaled))
 
     def start() -> tuple[scaling.Server, ServerEffects]:

@@ -203,6 +203,7 @@ def disclosure(model: SparseModel) -> str:
         text += "; covariances of every two columns, completed by EM, how many rows have both, and how many lack a value, once"
     elif model.config.model.scale == "pooled":
         moments = "cross-products of every two columns about their means" if model.second_moments else "every column's variance"
+        moments += " (of the response its scale by Student's t)" if model.is_student else ""
         text += f"; {moments} and the numbers of rows, once"
     if model.exchanges_scales and _further_runs(model).get(LEFT_OUT):
         what = "scales and the pooled second moments" if model.second_moments else "scales"
