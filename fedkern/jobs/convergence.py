@@ -25,10 +25,13 @@ def exchanged(
     doubted : those of them whose posterior is not what they have, whatever moves
     """
     clients = {
-    clients = {
         k: once.telling(settled.Settled(0, int(movement is not None and movement.settled and k not in doubted)))
         for k, movement in movements.items()
     }
+    server, _ = at.ask(Stage.of(settled), settled.QUESTION, settled.AskSettled(0), clients)
+    if server is None:
+        return {}
+    return {name: bool(server.replies[k].settled) if k in server.replies else None for k, name in enumerate(at.names)}
 
 
 def own(movement: Movement | None, names: Sequence[str]) -> Record:
