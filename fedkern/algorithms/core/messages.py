@@ -90,9 +90,13 @@ class Field:
     shape: tuple[str, ...] = ()
 
 
-@cache  # annotations are texts, evaluated anew each time; nobody changes what it gives
 def schema(kind: type[Message]) -> Mapping[str, Field]:
     """What each field of a message kind must be."""
+    return _schema(kind)
+
+
+@cache  # annotations are texts, evaluated anew each time; nobody changes what it gives
+def _schema(kind: Any) -> Mapping[str, Field]:
     hints = get_type_hints(kind, include_extras=True)
     out = {}
     for field in fields(kind):
