@@ -28,6 +28,7 @@ PARTS = 6  # the smallest gap between two values may be so many steps
 NEAR = 0.05  # of a step: the digits that a file has
 NEARLY_ALL = 0.9  # of the different values: a few others are known once found
 SMALL = 9.0  # a logarithm
+REPEATED = 5  # rows whose combination another has, at least, in all of which a column must follow from it
 
 
 class Combinations(NamedTuple):
@@ -53,10 +54,13 @@ def _combinations(table: Table, spec: Spec, weights: Array) -> Combinations | No
     for cells, levels in _columns(table, spec):
         values = cells[counting]
         different, inverse = np.unique(values, return_inverse=True)
+        before = len(np.unique(codes))
+        codes = np.unique(codes * len(different) + inverse, return_inverse=True)[1]
+        if len(codes) - before >= REPEATED and (len(codes) and codes.max() + 1 == before):
+            continue  # a function of the columns before it: the square of an age, a product
         possible *= max(levels, len(different)) if levels is not None else _possible(np.asarray(values, np.float64))
         if possible > COARSE:
             return None
-        codes = codes * len(different) + inverse
     at, own = np.unique(codes, return_inverse=True)[1], weights[counting]
     most = np.zeros(len(at) and int(at.max()) + 1)
     np.maximum.at(most, at, own)
@@ -88,6 +92,8 @@ def _possible(values: Array) -> float:
     found = [has, _decimal(different), _spaced(different)]
     if np.abs(different).max() < SMALL:
         found += [_spaced(np.unique(of)) for of in (np.exp(different), 10**different, different**2)]
+    if different[0] >= 0:
+        found.append(_spaced(np.sqrt(different)))
     return min(found) + missing
 
 

@@ -28,6 +28,7 @@ HEAVY = 0.9  # of a sum of squares: a row that has more is told with an error of
 ALONE = 1e-3  # of a sum of squares, that all rows but a few may have where these are alone in it
 STARTS, STEPS = 500, 30  # of the search for sums of columns
 HELD = 2e7  # numbers of rows and columns that are held in memory for it
+TOGETHER, MOST_TOGETHER = 0.5, 100  # a correlation of two columns whose sums are looked at for a far row, of so many columns
 NAMED = 0.05  # of the largest part of a sum of columns, in standard deviations
 
 
@@ -303,10 +304,33 @@ def _of_sums(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: 
         if found is not None and (best is None or found[0] < best[0]):
             best = found
     if best is None:
-        return None
+        return _far_apart(design, gram)
     parts = np.abs(best[1][1:])
     names = [design.parts[j][0] for j in np.flatnonzero(parts > NAMED * parts.max())]
     return Rare(tuple(dict.fromkeys(names)), best[0])
+
+
+def _far_apart(design: _Design, gram: Array) -> Rare | None:
+    """Two columns that go together, and of which one row has nearly all of the sum of squares of some sum: before and after."""
+    numbers = [j for j, (_, _, level) in enumerate(design.parts, 1) if level is None]
+    lengths = np.sqrt(np.diag(gram))
+    pairs = [
+        (i, j, gram[i, j] / (lengths[i] * lengths[j]))
+        for at, i in enumerate(numbers[:MOST_TOGETHER])
+        for j in numbers[at + 1 : MOST_TOGETHER]
+        if lengths[i] > 0 and lengths[j] > 0
+    ]
+    pairs = [(i, j, r) for i, j, r in pairs if TOGETHER < abs(r) < 1 - 1e-9]
+    most = np.zeros(len(pairs))
+    for Z in design.blocks() if pairs else ():
+        Z = Z / np.where(lengths > 0, lengths, 1.0)
+        for k, (i, j, r) in enumerate(pairs):
+            share = (Z[:, i] ** 2 + Z[:, j] ** 2 - 2 * r * Z[:, i] * Z[:, j]) / (1 - r * r)  # the largest over all sums
+            most[k] = max(most[k], float(share.max(initial=0.0)))
+    if not (most > HEAVY).any():
+        return None
+    i, j, _ = pairs[int(most.argmax())]
+    return Rare((design.parts[i - 1][0], design.parts[j - 1][0]), 1, far=True)
 
 
 def _design(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: Array) -> _Design:

@@ -149,7 +149,8 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
     both, own = (_joined(one, name) for name in (lambda name: told(name, table.names, spec.known), repr))
     remedy = _remedy(one, spec, splines)
     if one.far:
-        text = "has a cell so far from all others that what is sent tells its row"
+        far = "has a cell" if len(one.columns) == 1 else "have cells together"
+        text = f"{far} so far from all others that what is sent tells its row"
         return f"{both} {text}; {remedy}", f"{own} {text}{_farthest(one, table)}: {remedy}"
     has = "has a value" if len(one.columns) == 1 else "have values together"
     also = others[:MOST_NAMED]
@@ -185,7 +186,7 @@ def _remedy(one: Rare, spec: Spec, splines: Collection[str]) -> str:
 
 def _farthest(one: Rare, table: Table) -> str:
     cells = table.columns.get(one.columns[0])
-    if cells is None or isinstance(cells, Text):
+    if len(one.columns) > 1 or cells is None or isinstance(cells, Text):
         return ""
     values = without_faults(floats(cells))
     at = int(np.nanargmax(np.abs(values - np.nanmedian(values))))

@@ -126,6 +126,15 @@ class TestSumsOfColumns:
         columns["given"] = np.random.default_rng(4).normal(size=n)
         assert found(table(**{name: x for name, x in columns.items() if name != "sex" or n > 33}), least) is None
 
+    @pytest.mark.parametrize("lost", [20, 90])
+    def test_one_change_that_is_far_from_all_others(self, lost: float) -> None:
+        """Weight before and after: neither column alone has it."""
+        random = np.random.default_rng(8)
+        before = random.normal(80, 20, 100)
+        after = before - 1 + random.normal(0, 2, 100)
+        before[7], after[7] = 80 + lost / 2, 80 - lost / 2
+        assert found(table(before=before, after=after)) == ((("before", "after"), 1) if lost == 90 else None)
+
     @pytest.mark.parametrize("far", [500, 1500])
     def test_one_cell_that_has_nearly_all_of_a_columns_squares(self, far: float) -> None:
         columns = {name: np.asarray(x, float) for name, x in self.frame(100).items()}

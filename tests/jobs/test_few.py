@@ -559,6 +559,9 @@ COVARIATES: dict[str, tuple[NDArray[np.float64], bool]] = {  # of client a, and 
     "age as a z-score but for one cell": ((np.append(AGE[:60], [61.37])[:, None] - 62) / 11, False),
     "logarithm of age": (np.log(AGE[:200, None]).round(4), False),
     "pounds in kilograms": ((np.round(80 * np.exp(NORMAL[:200, :1] / 8)) * 2).round() * 0.45359237, False),
+    "of age and its square": (np.column_stack([AGE[:200], AGE[:200] ** 2]), False),
+    "of a square of age, and age": (np.column_stack([AGE[:200] ** 2, AGE[:200]]), False),
+    "of age, sex and their product": (np.column_stack([AGE[:300], YES[:300, 0], AGE[:300] * YES[:300, 0]]), False),
     "months over twelve": ((AGE[:60, None] * 12 + np.arange(60)[:, None] % 5) / 12, False),
     "age and sex": (np.column_stack([AGE, YES[:, 0]])[:1000], False),
     "age and sex, rows enough": (np.column_stack([AGE, YES[:, 0]])[:2000], True),
@@ -594,7 +597,7 @@ def test_covariates_of_few_values_have_three_rows_of_each_combination(name: str)
         assert found.told.startswith(OF_FEW)
         assert str(len(X)) not in found.told
         assert "in fewer than 3 rows" in found.own
-        assert ("of 2,000 rows it does not" in found.own) is (not name.startswith(("yes", "the same")))
+        assert ("of 2,000 rows it does not" in found.own) is (not name.startswith(("yes", "the same", "of ")))
     assert taken(X, data={"least_rows": 1}) is None, "a job that lowers the number says so"
     for sections in ({"model": {"family": "gaussian"}}, {"job": {"method": "sparse"}}):  # of two columns at once
         other = taken(X, **sections)
