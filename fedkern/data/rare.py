@@ -27,18 +27,20 @@ MOST_SUMMED = 300  # coefficients whose sums are looked at: of more no client te
 HEAVY = 0.9  # of a sum of squares: a row that has more is told with an error of a third of a standard deviation, or less
 ALONE = 1e-3  # of a sum of squares, that all rows but a few may have where these are alone in it
 STARTS, STEPS = 500, 30  # of the search for sums of columns
+MOST_MULTIPLIED = 5e9  # products of cells, for sums among the rows with a value: of the rarer values first
 HELD = 2e7  # numbers of rows and columns that are held in memory for it
 TOGETHER, MOST_TOGETHER = 0.5, 100  # a correlation of two columns whose sums are looked at for a far row, of so many columns
 NAMED = 0.05  # of the largest part of a sum of columns, in standard deviations
 
 
 class Rare(NamedTuple):
-    """Rows that a column, or several together, single out: of which columns, and how many they are; `far`: one row, by a cell
-    that is far from all others."""
+    """Rows that a column, or several together, single out: of which columns, how many they are, and how many are `wanted`; `far`:
+    one row, by a cell that is far from all others."""
 
     columns: tuple[str, ...]
     n_rows: int
     far: bool = False
+    wanted: int = 0
 
 
 def rare(
@@ -46,7 +48,7 @@ def rare(
 ) -> tuple[Rare, ...]:
     """Rows, fewer than `least`, that a column singles out, or fewer than `together` that have a value of each of two columns, or
     of one, and of another not the number that all others of these have; where there are none, those that a sum of columns does;
-    and where there are none, a row that has nearly all of the squares of a column. The fewest come first.
+    and where there are none, a row that has nearly all of the squares of a column. Those of one column come first, then the fewest.
 
     Parameters
     ----------
@@ -72,14 +74,18 @@ def rare(
         pairs += [(column.name, one) for one in two if (len(pairs) + 1) * n < MOST_PAIRED]
         if column.kind == "numeric" and len(pairs) == before:
             numbers.append((column.name, values))
-    found += _of_pairs(pairs, weights[weights > 0], least, together)
-    found += _of_products(pairs, numbers, weights, together)
+    found = [one._replace(wanted=least) for one in found]
+    both = [*_of_pairs(pairs, weights[weights > 0], least, together), *_of_products(pairs, numbers, weights, together)]
+    found += (one._replace(wanted=together if one.n_rows < together else least) for one in both)
     if not found and (summed := _of_sums(columns, every, weights, least)) is not None:
-        found.append(summed)
+        found.append(summed._replace(wanted=least))
+    if not found and together > 1:
+        factors = _factors(pairs, numbers, weights, np.flatnonzero(weights > 0))
+        found += (one._replace(wanted=together) for one in _of_sums_among(columns, every, factors, weights, together))
     if not found and least > 1:
         far = (c.name for c, values in zip(columns, every) if c.kind != "categorical" and heavy(values, weights))
         found += (Rare((name,), 1, far=True) for name in far)
-    return tuple(sorted(found, key=lambda one: one.n_rows))
+    return tuple(sorted(found, key=lambda one: (len(one.columns), one.n_rows)))
 
 
 def effective(weights: Array) -> float:
@@ -308,6 +314,27 @@ def _of_sums(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: 
     parts = np.abs(best[1][1:])
     names = [design.parts[j][0] for j in np.flatnonzero(parts > NAMED * parts.max())]
     return Rare(tuple(dict.fromkeys(names)), best[0])
+
+
+def _of_sums_among(
+    columns: Sequence[Column],
+    every: Sequence[NDArray[Any]],
+    factors: Iterable[tuple[str, NDArray[Any]]],
+    weights: Array,
+    together: int,
+) -> Iterator[Rare]:
+    """A value of one column and a sum of others, the same in all rows with this value but fewer than `together`: insulin only
+    where there is diabetes, and of those who were transferred one with diabetes and without."""
+    work = 0.0
+    for name, rows in sorted(factors, key=lambda factor: len(factor[1])):
+        work += len(rows) * len(columns) ** 2
+        if work > MOST_MULTIPLIED:
+            return
+        others = [at for at, column in enumerate(columns) if column.name != name]
+        own = [np.asarray(every[at][rows]) for at in others]
+        one = _of_sums([columns[at] for at in others], own, weights[rows], together) if len(rows) else None
+        if one is not None and not one.far:
+            yield Rare((name, *one.columns), one.n_rows)
 
 
 def _far_apart(design: _Design, gram: Array) -> Rare | None:

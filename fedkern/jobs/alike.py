@@ -71,9 +71,8 @@ def found(
         every, few = (Rare((str(spec.response),), 1, far=True),), 0
     if not every:
         return None
-    pair = len(every[0].columns) == 2 and every[0].n_rows < fewest
     every = tuple(each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
-    return _words(every, table, spec, fewest if few or pair else wanted, splines)
+    return _words(every, table, spec, every[0].wanted or (fewest if few else wanted), splines)
 
 
 def _with_splines(splines: Mapping[str, Sequence[float]], table: Table, columns: list[Column]) -> tuple[Table, list[Column]]:
@@ -145,7 +144,7 @@ def _far(table: Table, spec: Spec, weights: Array) -> bool:
 def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str]) -> tuple[str, str]:
     """Of the fewest rows, and in what else there are such rows, so that all is mended at once."""
     fewest = {frozenset(each.columns): each for each in reversed(every)}  # the first of each
-    one, *others = sorted(fewest.values(), key=lambda each: each.n_rows)
+    one, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))
     both, own = (_joined(one, name) for name in (lambda name: told(name, table.names, spec.known), repr))
     remedy = _remedy(one, spec, splines)
     if one.far:

@@ -96,7 +96,7 @@ class TestSumsOfColumns:
         measured = {"x": random.normal(size=n), "z": random.lognormal(size=n)}
         return measured | {name: random.random(n) < 0.3 for name in "ab"}
 
-    @pytest.mark.parametrize("few", [1, 2, 5, 9, 10])
+    @pytest.mark.parametrize("few", [1, 2, 5, 9, 40])
     def test_two_measurements_that_differ_in_a_few_rows(self, few: int) -> None:
         columns = {name: np.asarray(x, float) for name, x in self.frame().items()}
         columns["again"] = 100 + 7 * columns["x"]
@@ -141,6 +141,17 @@ class TestSumsOfColumns:
         columns["ck"] = np.random.default_rng(5).normal(120, 40, 100)
         columns["ck"][7] = far
         assert found(table(**columns)) == ((("ck",), 1) if far == 1500 else None)
+
+    def test_a_sum_of_columns_among_the_rows_with_a_value(self) -> None:
+        """Insulin has only who has diabetes, and one of these who were transferred has none."""
+        random = np.random.default_rng(9)
+        columns = {"age": random.normal(size=300), "crp": random.lognormal(size=300), "dm": (np.arange(300) < 80) * 1.0}
+        columns |= {"insulin": (np.arange(300) < 50) * 1.0, "moved": (np.arange(300) % 7 == 3) * 1.0}
+        assert found(table(**columns)) is None
+        alone = (np.arange(300) >= 50) & (np.arange(300) < 80) & (columns["moved"] == 1)
+        columns["moved"][np.flatnonzero(alone)[1:]] = 0
+        names, rows = found(table(**columns))
+        assert (set(names), rows) == ({"moved", "dm", "insulin"}, 1)
 
     def test_one_far_cell(self) -> None:
         columns = {name: np.asarray(x, float) for name, x in self.frame(1000).items()}
