@@ -48,7 +48,8 @@ def rare(
 ) -> tuple[Rare, ...]:
     """Rows, fewer than `least`, that a column singles out, or fewer than `together` that have a value of each of two columns, or
     of one, and of another not the number that all others of these have; where there are none, those that a sum of columns does;
-    and where there are none, a row that has nearly all of the squares of a column. Those of one column come first, then the fewest.
+    and where there are none, a row that has nearly all of the squares of a column. Those of one column come first, then the
+    fewest.
 
     Parameters
     ----------
