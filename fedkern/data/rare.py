@@ -2,7 +2,8 @@
 
 A sum of w x z over rows, with x a column that is 0 but in a few rows, is a sum over these few; and whoever has sums may add
 columns and take a constant from them. So what matters is whether any sum of columns is (nearly) the same in all rows but a few,
-and whether two columns differ from a value of theirs together in a few. Rows count by their effective number, (sum w)^2 / sum w^2.
+and whether two columns differ from a value of theirs together in a few. Rows count by their effective number: (sum w)^2 / sum
+w^2.
 """
 
 from __future__ import annotations
@@ -180,7 +181,10 @@ def _of_products(
 
 
 def _factors(
-    pairs: Sequence[tuple[str, NDArray[np.bool_]]], numbers: Sequence[tuple[str, NDArray[Any]]], weights: Array, counted: NDArray[Any]
+    pairs: Sequence[tuple[str, NDArray[np.bool_]]],
+    numbers: Sequence[tuple[str, NDArray[Any]]],
+    weights: Array,
+    counted: NDArray[Any],
 ) -> Iterator[tuple[str, NDArray[Any]]]:
     """The rows in which a column, less a constant, is not 0: with each of two values, and without the number that most have."""
     for name, one in pairs:

@@ -525,7 +525,6 @@ class TestValuesThatFewRowsShare:
         assert "left out: client 'b'" in ended.out
 
 
-
 # --- covariates of few values: what is sent tells how often each combination of them occurs
 
 RANDOM = np.random.default_rng(0)
@@ -575,6 +574,34 @@ def test_covariates_of_few_values_have_three_rows_of_each_combination(name: str)
     for sections in ({"model": {"family": "gaussian"}}, {"job": {"method": "sparse"}}):  # of two columns at once
         other = taken(X, **sections)
         assert other is None or not other.told.startswith(OF_FEW)
+
+
+OTHER = np.random.default_rng(1)
+YEARS = OTHER.uniform(0.1, 30, 60).round(1)
+OFFSETS: dict[str, tuple[str, NDArray[np.float64], bool]] = {
+    "the logarithms of years": ("poisson", np.log(YEARS), True),
+    "years": ("poisson", YEARS, False),
+    "years, of counts that vary more": ("negative-binomial", YEARS, False),
+    "populations of areas": ("poisson", 9 + 1.1 * OTHER.normal(size=50), True),
+    "one in another unit": ("poisson", np.where(np.arange(60) == 7, 12.0, np.log(YEARS)), False),
+    "log odds": ("bernoulli", 1.5 * OTHER.normal(size=40) - 2, True),
+    "age": ("bernoulli", OTHER.uniform(18, 90, 40).round(), False),
+    "of a linear model": ("gaussian", 100 * OTHER.normal(size=40), True),
+}
+
+
+@pytest.mark.parametrize("name", OFFSETS)
+def test_an_offset_leaves_ten_rows_their_weight(name: str) -> None:
+    """What a row weighs in X'WX is what its offset makes of it."""
+    family, offset, takes_part = OFFSETS[name]
+    n = len(offset)
+    columns = {"x": NORMAL[:n, 0], "z": NORMAL[:n, 1], "crea": offset, "y": np.arange(n) % 2.0}
+    config = parse({"data": {"clients": ["a.csv"], "response": "y", "offset": "crea"}, "model": {"family": family}})
+    found = few.found(config, Table("a.csv", (*columns,), columns, n), Spec("y", offset="crea", family=family), "a")
+    assert (found is None) is takes_part
+    if found is not None:
+        assert "column 'crea' gives nearly all weight to fewer of its rows than this job" in found.told
+        assert "effective number" in found.own
 
 
 def test_rows_count_as_a_batch_has_them() -> None:
