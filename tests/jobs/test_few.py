@@ -542,12 +542,12 @@ COVARIATES: dict[str, tuple[NDArray[np.float64], bool]] = {  # of client a, and 
     "yes or no": (YES[:300, :6], False),
     "yes or no, more numbers than combinations": (YES[:2500, :8], False),
     "yes or no, three of each": (np.repeat(YES[:10, :3], 3, axis=0), True),
-    "yes or no, two of one": (np.repeat(np.eye(4), [8, 8, 8, 2], axis=0), False),
+    "yes or no, two of one": (np.repeat(np.eye(4), [12, 12, 12, 2], axis=0), False),
     "two values that are no whole numbers": (np.where(YES[:30, :2] > 0, np.pi, np.sqrt(2)), True),
     "the same, of one alone": (np.where(np.arange(30)[:, None] == [3, 4], np.pi, np.sqrt(2)), False),
     "age and a measurement": (np.column_stack([AGE[:40], NORMAL[:40, 0]]), True),
     "measurements of three digits": (NORMAL[:40, :1].round(3) * 10, True),
-    "many columns": (YES[:60], True),
+    "many columns": (YES[:90], True),
 }
 
 
@@ -608,7 +608,7 @@ def test_rows_count_as_a_batch_has_them() -> None:
     """In each of the three rules."""
     batch = {"optimiser": "adam", "batch": 0.5}
     full = {"model": {"covariance": "full"}, "algorithm": batch}
-    for X, few_rows, enough in ((NORMAL, 39, 40), (RANDOM.normal(size=(100, 20)), 84, 86)):
+    for X, few_rows, enough in ((NORMAL, 39, 40), (RANDOM.normal(size=(300, 20)), 252, 254)):
         found = taken(X[:few_rows], **full)
         assert found is not None
         assert "in a batch (0.5 of all)" in found.own
