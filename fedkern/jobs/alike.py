@@ -12,8 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from ..data.cells import Text, floats
+from ..data.cells import MOST_OFF, Text, floats
 from ..data.design import column_of
 from ..data.faults import told
 from ..data.incomplete import MARK, marked
@@ -29,7 +30,6 @@ Array = NDArray[np.float64]
 
 LOWER = "or, where all holders agree that such rows may be known to the server, lower data.least_rows"
 POOL = "pool its rows with another site's"
-MOST_APART = 700.0  # logarithms of exposures
 MOST_NAMED = 20  # columns, or sets of them, beside the first
 
 
@@ -64,15 +64,19 @@ def found(
     filled = [column.name for column in columns if marked(column.name) in table.columns]
     every = rare(table, columns, weights, wanted, together, filled) if covariates else ()
     every = every or (_of_weights(table, spec, weights, wanted) if wanted > 1 else ())
-    few = 0 if every or not wanted or FAMILIES[spec.family].domain is REAL else _events(table, spec, weights)
-    if 0 < few < fewest:
-        every = (Rare((str(spec.response),), few),)
-    elif not every and wanted > 1 and _far(table, spec, weights):
-        every, few = (Rare((str(spec.response),), 1, far=True),), 0
+    if not every and FAMILIES[spec.family].domain is not REAL and wanted and spec.response in table.columns:
+        y, trials = _events(table, spec)
+        few, offset = _fewest_events(y, trials, spec, weights), _heavy(table, spec, y, trials, weights)
+        if 0 < few < fewest:
+            every = (Rare((str(spec.response),), few, wanted=fewest),)
+        elif wanted > 1 and FAMILIES[spec.family].domain is COUNTS and trials is None and heavy(y, weights):
+            every = (Rare((str(spec.response),), 1, far=True),)
+        elif offset < wanted:
+            return _words_of_offset(offset, table, spec, wanted)
     if not every:
         return None
     every = tuple(each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
-    return _words(every, table, spec, every[0].wanted or (fewest if few else wanted), splines)
+    return _words(every, table, spec, every[0].wanted or wanted, splines)
 
 
 def _with_splines(splines: Mapping[str, Sequence[float]], table: Table, columns: list[Column]) -> tuple[Table, list[Column]]:
@@ -101,31 +105,28 @@ def _of_weights(table: Table, spec: Spec, weights: Array, wanted: int) -> tuple[
             return found
     if spec.offset is None or spec.offset not in table.columns:
         return ()
-    offset = np.nan_to_num(without_faults(floats(table.columns[spec.offset])))
-    if FAMILIES[spec.family].link == "log":
-        rates = weights * np.exp(np.clip(offset - offset.max(), -MOST_APART, 0))
-        few = math.ceil(effective(rates) - 1e-9)
-        if few < wanted:
-            return (Rare((spec.offset,), few),)
-        return (Rare((spec.offset,), 1, far=True),) if heavy(rates, (weights > 0).astype(np.float64)) else ()
-    far = FAMILIES[spec.family].domain is REAL and heavy(offset, weights)
+    far = FAMILIES[spec.family].domain is REAL and heavy(without_faults(floats(table.columns[spec.offset])), weights)
     return (Rare((spec.offset,), 1, far=True),) if far else ()
 
 
-def _events(table: Table, spec: Spec, weights: Array) -> int:
-    """The effective number of rows, rounded up, that have all events, or all that are none; 0 where there are none at all.
 
-    With the mean of the others' predictors, which curvatures tell, X'y is the sum of x over them.
-    """
-    if spec.response not in table.columns:
-        return 0
+
+def _events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
+    """(n,) events of each row, and of how many trials, where it has them."""
     cells = table.columns[str(spec.response)]
     if spec.positive is not None and isinstance(cells, Text):
         y = np.array([level == spec.positive for level in cells.levels], dtype=np.float64)[cells.codes]
     else:
         y = floats(cells)
     y = np.nan_to_num(np.abs(without_faults(y)))
-    trials = None if spec.trials is None else floats(table.columns[spec.trials])
+    return y, None if spec.trials is None else floats(table.columns[spec.trials])
+
+
+def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -> int:
+    """The effective number of rows, rounded up, that have all events, or all that are none; 0 where there are none at all.
+
+    With the mean of the others' predictors, which curvatures tell, X'y is the sum of x over them.
+    """
     if trials is not None:
         groups = [y, np.maximum(trials - y, 0)]
     else:
@@ -134,11 +135,23 @@ def _events(table: Table, spec: Spec, weights: Array) -> int:
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
-def _far(table: Table, spec: Spec, weights: Array) -> bool:
-    """Whether a count is so far from all others that its row is nearly all that a gradient tells."""
-    if FAMILIES[spec.family].domain is not COUNTS or spec.trials is not None or spec.response not in table.columns:
-        return False
-    return heavy(without_faults(floats(table.columns[str(spec.response)])), weights)
+def _heavy(table: Table, spec: Spec, y: Array, trials: Array | None, weights: Array) -> float:
+    """The effective number of rows where each weighs, in X'WX, what its offset makes of it beside the best intercept.
+
+    Of a log link that is its exposure: with years in place of their logarithms the longest few are all that there is.
+    """
+    if spec.offset is None or spec.offset not in table.columns:
+        return np.inf
+    offset = np.clip(np.nan_to_num(floats(table.columns[spec.offset])), -MOST_OFF, MOST_OFF)
+    if FAMILIES[spec.family].link == "log":
+        return effective(weights * np.exp(offset))
+    share = float(y @ np.ones(len(y)) / trials.sum()) if trials is not None else float(weights @ y / weights.sum())
+    low, high = -2 * MOST_OFF, 2 * MOST_OFF
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if weights @ expit(offset + middle) < share * weights.sum() else (low, middle)
+    chance = expit(offset + low)
+    return effective(weights * chance * (1 - chance))
 
 
 def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str]) -> tuple[str, str]:
@@ -194,3 +207,11 @@ def _farthest(one: Rare, table: Table) -> str:
 
 def _joined(one: Rare, name: Callable[[str], str]) -> str:
     return " and ".join(map(name, one.columns))
+
+
+def _words_of_offset(few: float, table: Table, spec: Spec, wanted: int) -> tuple[str, str]:
+    name = told(str(spec.offset), table.names, spec.known)
+    remedy = f"take the logarithm of an exposure, mend cells that are wrong, leave data.offset out, {LOWER}"
+    begin = "gives nearly all weight to fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
+    many = f"to few rows, by their effective number {few:.1f}; {wanted} are asked for"
+    return f"{name} {begin}; {remedy}", f"{spec.offset!r} gives nearly all weight {many}: {remedy}"

@@ -24,7 +24,7 @@ from ..algorithms.core.messages import (
 from ..algorithms.exchanges.columns import NAMES, SchemaReply
 from ..models.encoding import Spec
 from ..privacy.disclosure import COARSE
-from .few import may_tell_curvature
+from .few import lowered, may_tell_curvature
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .stage import Stage
 
@@ -80,6 +80,11 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
         yield f"computed  {bound}" + (f"; a server can compute {found}" if found else "")
         return
     least = config.data.least_rows if isinstance(config.data, FewSection) else None
+    fewest = "data.least_rows"
+    if least is not None and lowered(config) is None and (d := max((dims.get("d", 0) for dims in kinds.values()), default=0)):
+        wanted = config.rows_a_coefficient(d)
+        if wanted * d >= least:
+            least, fewest = wanted * d + 1, f"more than {wanted} a coefficient"
     every = {kind: one for kind, one in told.items() if one.where not in (*MOST, FEWER) or least is None}
     few: dict[type[Message], Tells] = {}
     if least is not None:
@@ -89,7 +94,7 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
     if least is not None:
         still = {kind: one._replace(where=one.where if one.where == FEWER else "") for kind, one in few.items()}
         words = ", ".join(_computed(still)) or (NO_MORE if any(one.computed for one in every.values()) else NOTHING)
-        parts.append(f"of a client with {least} rows, the fewest that this job takes (data.least_rows): {words}")
+        parts.append(f"of a client with {least} rows, the fewest that this job takes ({fewest}): {words}")
     yield f"computed  {who} can compute {'; '.join(parts)} ({PAGE})"
     yield "          a server that runs another program, and asks at points of its own choice, can compute any row"
 

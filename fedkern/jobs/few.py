@@ -22,10 +22,9 @@ from ..data.design import column_of, describe
 from ..data.header import check_header
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
-from ..kernels.families import FAMILIES, REAL
 from ..models.encoding import Spec
 from ..privacy.binding import Binding
-from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL
+from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL, OF_A_DIAGONAL, OF_A_LINEAR
 from ..privacy.policy import Policy
 from ..transports.place import Place
 from . import alike, holders
@@ -36,9 +35,6 @@ from .parties import Parties
 Array = NDArray[np.float64]
 
 NEARLY = 1e-9  # what sums of weights lose
-# Rows a coefficient: with no more than one X'WX is the rows up to a rotation. Where weights change with q, a few X'WX are
-# equations for all cells, and rows came back up to twice the coefficients: twice that is asked for.
-A_COEFFICIENT, A_COEFFICIENT_OF_LINES = 4, 2
 
 
 class Few(NamedTuple):
@@ -102,14 +98,9 @@ def lines(config: JobConfig) -> list[str]:
 
 
 def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> bool:
-    """Whether a client with so many rows may tell X'WX: more than `a_coefficient` each, unless the job lowers what it asks."""
-    return n_rows > a_coefficient(config) * coefficients or lowered(config) is not None
-
-
-def a_coefficient(config: JobConfig) -> int:
-    """The rows a coefficient, above which a client may tell X'WX."""
-    family = FAMILIES[getattr(config.model, "family", "gaussian")]
-    return A_COEFFICIENT_OF_LINES if family.domain is REAL else A_COEFFICIENT
+    """Whether a client with so many rows may tell X'WX: more than the job asks for, and two rows a coefficient, unless it lowers
+    what it asks."""
+    return n_rows > max(config.rows_a_coefficient(coefficients), OF_A_LINEAR) * coefficients or lowered(config) is not None
 
 
 def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
@@ -143,14 +134,20 @@ def _in_a_batch(config: JobConfig) -> str:
 def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: int) -> Few | None:
     """Whether a client has too few rows, of a message n, for what every client of the job tells of X'WX."""
     p = _coefficients(table, spec)
-    if not config.told_of(p) or may_tell_curvature(config, n, p):
+    wanted = config.rows_a_coefficient(p)
+    if not wanted or may_tell_curvature(config, n, p):
         return None
-    remedies = 'take model.covariance = "diagonal" or fewer columns, or pool it with another site\'s rows'
-    told = f"client {client!r} has too few rows for a full covariance, at most {a_coefficient(config)} a coefficient"
+    full = config.told_of(p)
+    shape = "full" if full else "diagonal"
+    other = 'take model.covariance = "diagonal" or' if full else "take"  # others may not read whether that is enough
+    remedies = f"{other} fewer columns, or pool it with another site's rows"
+    told = f"client {client!r} has too few rows for a {shape} covariance, at most {wanted} a coefficient"
     own = (
         f"client {client!r}, {table.source}: {n} rows that count{_in_a_batch(config)} and {p} coefficients by its columns and "
-        f"levels; more than {a_coefficient(config) * p} rows are asked for, since the sites of a full covariance tell fewer"
+        f"levels; more than {wanted * p} rows are asked for, since the sites of a {shape} covariance tell fewer"
     )
+    if full and n <= OF_A_DIAGONAL * p and wanted > OF_A_DIAGONAL:
+        own += f" (of a diagonal one, up to {OF_A_DIAGONAL * p})"
     return Few(f"{told}: {remedies}", f"{own}: {remedies}")
 
 
@@ -164,9 +161,7 @@ def _for_values(
     return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"{own}: {texts[1]}", of_values=True)
 
 
-def _for_combinations(
-    config: JobConfig, table: Table, spec: Spec, client: str, n: int, found: Combinations | None
-) -> Few | None:
+def _for_combinations(config: JobConfig, table: Table, spec: Spec, client: str, n: int, found: Combinations | None) -> Few | None:
     """Whether a client's covariates take few different values, and somebody is nearly alone with some: what is sent tells it."""
     if found is None or not (rare := int((found.rows * config.batch < LEAST_OF_LEVEL - NEARLY).sum())):
         return None
@@ -195,13 +190,15 @@ def _coefficients(table: Table, spec: Spec) -> int:
 
 def curvature(config: JobConfig, p: int) -> list[str]:
     """What `fedkern check` says of a job whose model has so many coefficients, where its messages tell X'WX of each client."""
+    wanted = config.rows_a_coefficient(p)
+    none = f"one with at most {wanted * p:,} rows, {wanted} a coefficient, is none of this job"
     if not config.told_of(p):
-        return rotation(config, p)
+        said = [f"sites    a client's sites can tell its rows where these are few; {none}"] if wanted else []
+        return [*(said if lowered(config) is None else []), *rotation(config, p)]
     said = ["curvature a client's full site is X'WX of its rows, and its labels"]
     if lowered(config) is not None:
-        return [f"{said[0]}: with no more rows than coefficients, and not a few more, all rows", *rotation(config, p)]
-    each = a_coefficient(config)
-    return [f"{said[0]}; one with at most {each * p:,} rows, {each} a coefficient, is none of this job"]
+        return [f"{said[0]}: with a few rows a coefficient, all rows", *rotation(config, p)]
+    return [f"{said[0]}; {none}"]
 
 
 def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:

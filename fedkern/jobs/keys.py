@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from ..data.dialect import Dialect
 from ..privacy.accountant import LARGEST_EPSILON
 from ..privacy.disclosure import LEAST_ROWS as LEAST_ROWS
+from ..privacy.disclosure import OF_A_LINEAR
 from ..results.plain import plain
 from ..sections import Section as Section
 from ..sections import key as key
@@ -299,6 +300,10 @@ class JobConfig(Section):
     def told_of(self, coefficients: int) -> bool:
         """Whether what every client sends tells X'WX of so many coefficients: clients with few rows are then none of this job."""
         return False
+
+    def rows_a_coefficient(self, coefficients: int) -> int:
+        """More than so many rows a coefficient each client must have, by what its messages tell; 0: it is not asked."""
+        return OF_A_LINEAR if self.told_of(coefficients) else 0
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:
         """What a certificate says of the posterior in this job's own words, after so many accounted steps."""

@@ -9,6 +9,9 @@ from __future__ import annotations
 LEAST_ROWS = 20  # of a client: twice the most that was ever computed from what a job at the defaults sends
 LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: of fewer a sum tells too much, and the level who they are
 SHARE_OF_LEVEL = 2  # and so many times fewer than `data.least_rows` where messages are nonlinear sums: 3 such rows were computed
+# Rows a coefficient, more than which a client must have: twice the most that were computed, within a minute, from what is sent of
+# a full covariance, or of a diagonal one. Linear jobs tell cross-products alone: as many rows as coefficients, up to a rotation.
+A_COEFFICIENT, OF_A_DIAGONAL, OF_A_LINEAR = 6, 4, 2
 MOST_LEVELS = 50  # of such a column
 NEAR = 2  # clients by which two jobs differ at most whose difference tells something of these alone
 NEAR_ROWS = LEAST_ROWS  # by fewer rows of a client two jobs may not differ: their difference is a sum over these

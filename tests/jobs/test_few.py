@@ -542,7 +542,6 @@ class TestValuesThatFewRowsShare:
         assert "left out: client 'b'" in ended.out
 
 
-
 # --- covariates of few values: what is sent tells how often each combination of them occurs
 
 RANDOM = np.random.default_rng(0)
@@ -570,12 +569,12 @@ COVARIATES: dict[str, tuple[NDArray[np.float64], bool]] = {  # of client a, and 
     "yes or no": (YES[:300, :6], False),
     "yes or no, more numbers than combinations": (YES[:2500, :8], False),
     "yes or no, three of each": (np.repeat(YES[:10, :3], 3, axis=0), True),
-    "yes or no, two of one": (np.repeat(np.eye(4), [8, 8, 8, 2], axis=0), False),
+    "yes or no, two of one": (np.repeat(np.eye(4), [12, 12, 12, 2], axis=0), False),
     "two values that are no whole numbers": (np.where(YES[:30, :2] > 0, np.pi, np.sqrt(2)), True),
     "the same, of one alone": (np.where(np.arange(30)[:, None] == [3, 4], np.pi, np.sqrt(2)), False),
     "age and a measurement": (np.column_stack([AGE[:40], NORMAL[:40, 0]]), True),
     "measurements of three digits": (NORMAL[:40, :1].round(3) * 10, True),
-    "many columns": (YES[:60], True),
+    "many columns": (YES[:90], True),
 }
 
 
@@ -668,8 +667,7 @@ def test_a_row_of_nearly_all_exposure_is_few_rows() -> None:
     for family in ("poisson", "bernoulli", "gaussian"):
         assert alone(family, offset, x=x, y=y, e=np.log(years)) == ""
     days = np.where(np.arange(300) == 7, 365 * years, years)
-    assert "'e' has a value that" in alone("poisson", offset, x=x, y=y, e=np.log(days))
-    assert "leave these rows out" in alone("poisson", offset, x=x, y=y, e=np.log(days))
+    assert "'e' gives nearly all weight to few rows" in alone("poisson", offset, x=x, y=y, e=np.log(days))
     assert "'e' has a cell so far from all others" in alone("gaussian", offset, x=x, y=y, e=days)
 
 
@@ -686,11 +684,39 @@ def test_filled_cells_are_no_third_value() -> None:
     assert "'ill' and 'other' have values together that 1 row has" in alone("bernoulli", {}, **table)
 
 
+OTHER = np.random.default_rng(1)
+YEARS = OTHER.uniform(0.1, 30, 60).round(1)
+OFFSETS: dict[str, tuple[str, NDArray[np.float64], bool]] = {
+    "the logarithms of years": ("poisson", np.log(YEARS), True),
+    "years": ("poisson", YEARS, False),
+    "years, of counts that vary more": ("negative-binomial", YEARS, False),
+    "populations of areas": ("poisson", 9 + 1.1 * OTHER.normal(size=50), True),
+    "one in another unit": ("poisson", np.where(np.arange(60) == 7, 12.0, np.log(YEARS)), False),
+    "log odds": ("bernoulli", 1.5 * OTHER.normal(size=40) - 2, True),
+    "age": ("bernoulli", OTHER.uniform(18, 90, 40).round(), False),
+    "of a linear model": ("gaussian", 100 * OTHER.normal(size=40), True),
+}
+
+
+@pytest.mark.parametrize("name", OFFSETS)
+def test_an_offset_leaves_ten_rows_their_weight(name: str) -> None:
+    """What a row weighs in X'WX is what its offset makes of it."""
+    family, offset, takes_part = OFFSETS[name]
+    n = len(offset)
+    columns = {"x": NORMAL[:n, 0], "z": NORMAL[:n, 1], "crea": offset, "y": np.arange(n) % 2.0}
+    config = parse({"data": {"clients": ["a.csv"], "response": "y", "offset": "crea"}, "model": {"family": family}})
+    found = few.found(config, Table("a.csv", (*columns,), columns, n), Spec("y", offset="crea", family=family), "a")
+    assert (found is None) is takes_part
+    if found is not None:
+        assert "column 'crea' gives nearly all weight to fewer of its rows than this job" in found.told
+        assert "effective number" in found.own
+
+
 def test_rows_count_as_a_batch_has_them() -> None:
     """In each of the three rules."""
     batch = {"optimiser": "adam", "batch": 0.5}
     full = {"model": {"covariance": "full"}, "algorithm": batch}
-    for X, few_rows, enough in ((NORMAL, 39, 40), (RANDOM.normal(size=(200, 20)), 168, 170)):
+    for X, few_rows, enough in ((NORMAL, 39, 40), (RANDOM.normal(size=(300, 20)), 252, 254)):
         found = taken(X[:few_rows], **full)
         assert found is not None
         assert "in a batch (0.5 of all)" in found.own

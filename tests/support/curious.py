@@ -245,7 +245,6 @@ class Seen:
             b, -1, self.n * (self.d - 1)
         )
 
-
     @property
     def equations(self) -> int:
         return sum(len(term.of_sums(self.d)) for term in self.terms)
@@ -438,7 +437,7 @@ def _starts(seen: Seen, count: int, random: np.random.Generator) -> Tries:
 
 
 def _moved(tries: Tries, count: int, random: np.random.Generator) -> Tries:
-    """So many neighbours of the better ones: cells change places, rows are drawn anew, or move apart, or all a little."""
+    """So many neighbours of the better ones: cells change places, rows are drawn anew or move apart, or all change a little."""
     parent = np.minimum(random.geometric(0.3, count) - 1, len(tries.cost) - 1)
     x = tries.x[parent].copy()
     _, n, p = x.shape
@@ -507,12 +506,20 @@ def _descend(seen: Seen, tries: Tries, level: float, steps: int, ridge: float = 
 
 
 COARSE, MIDDLE, FINE = 1e-3, 3e-5, 1e-6  # noise that a search goes through
+FIRST = (
+    (3e-2, 60, 8),
+    (3e-3, 40, 6),
+    (COARSE, 40, 4),
+    (1e-4, 40, 4),
+    (1e-5, 40, 4),
+    (FINE, 40, 4),
+)  # noise, steps, how many go on
 PATIENCE = 12  # times that it may try the neighbours of what it has, and gain nothing
 KEPT = 8
 
 
-def solve(seen: Seen, seconds: float, random: np.random.Generator, batch: int = 64, wanted: int = 3) -> Guess:
-    """Rows by searches from many starts, and from neighbours of the best, with less and less noise; until `wanted` of them
+def solve(seen: Seen, seconds: float, random: np.random.Generator, batch: int = 24, wanted: int = 3) -> Guess:
+    """Rows by searches from many starts, and from neighbours of the best, with less and less noise, until `wanted` of them
     explain what was seen, or time is up. Only rows in which all that do agree are named: where the equations leave something
     open, solutions differ."""
     began, starts = time.process_time(), 0
@@ -524,7 +531,7 @@ def solve(seen: Seen, seconds: float, random: np.random.Generator, batch: int = 
 
     while True:
         best = _starts(seen, batch, random)
-        for level, steps, keep in ((3e-2, 20, batch // 4), (COARSE, 20, batch // 6), (MIDDLE, 20, KEPT), (FINE, 30, KEPT)):
+        for level, steps, keep in FIRST:
             best = _descend(seen, best, level, steps, 1e-3 if level > COARSE else 1e-6).first(keep)
         starts += batch
         level, stale = FINE, 0

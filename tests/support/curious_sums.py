@@ -1,4 +1,4 @@
-"""The curious server, where messages are sums of squares: a linear client tells the cross-products of its rows, and no more.
+"""The curious server, where messages are sums of squares: what a linear client tells is cross-products of its rows, and no more.
 
 Rows that are turned about their mean have the same cross-products: of two they leave one pair of rows, of more a rotation.
 """

@@ -24,6 +24,7 @@ from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...models.expfam import Gaussian, pack, unpack
 from ...models.glm import Rows
+from ...privacy.disclosure import OF_A_LINEAR
 from ...results.verdict import Verdict, not_judged
 from . import keys
 from .keys import Config
@@ -93,11 +94,11 @@ def _found(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> Arriv
         k, why = min(told.dropped.items())
         return Arrived(None, f"client {names[k]!r} is not in it, for {why}")
     if silent := arrival.silent(told):
-        k = silent[0]
+        k, each = silent[0], max(model.config.rows_a_coefficient(model.encoding.size), OF_A_LINEAR)
         return Arrived(
             None,
             f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than "
-            f"{few.a_coefficient(model.config)} a coefficient are wanted), without which nobody knows how wide the posterior of "
+            f"{each} a coefficient are wanted), without which nobody knows how wide the posterior of "
             "all rows is",
         )
     step = arrival.newton(model.prior, q, told.replies)
