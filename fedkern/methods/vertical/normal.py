@@ -25,8 +25,10 @@ HALVINGS = 50
 
 
 def asked(model: VerticalModel) -> bool:
-    """Whether slopes tell labels: of logistic models whose clients are sent them, in open jobs."""
-    return model.watched and not model.shared and model.likelihood.record.domain is BINARY
+    """Whether slopes tell labels, and q is as wide as a normal one can be: of open linear logistic jobs with amortised auxiliary
+    variables whose clients are sent slopes."""
+    linear = model.config.model.kind == "linear" and model.config.algorithm.auxiliary == "amortised"
+    return model.watched and linear and not model.shared and model.likelihood.record.domain is BINARY
 
 
 @dataclass(frozen=True)
