@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_type_hints, overload
 from typing import Protocol as Shape
@@ -90,9 +89,17 @@ class Field:
     shape: tuple[str, ...] = ()
 
 
-@cache  # annotations are texts, evaluated anew each time; nobody changes what it gives
 def schema(kind: type[Message]) -> Mapping[str, Field]:
     """What each field of a message kind must be."""
+    if kind not in _SCHEMAS:  # annotations are texts, which are evaluated anew each time
+        _SCHEMAS[kind] = MappingProxyType(_schema(kind))
+    return _SCHEMAS[kind]
+
+
+_SCHEMAS: dict[type[Message], Mapping[str, Field]] = {}
+
+
+def _schema(kind: type[Message]) -> dict[str, Field]:
     hints = get_type_hints(kind, include_extras=True)
     out = {}
     for field in fields(kind):
@@ -101,7 +108,7 @@ def schema(kind: type[Message]) -> Mapping[str, Field]:
             out[field.name] = Field(bytes if hint.__origin__ is bytes else np.ndarray, tuple(hint.__metadata__[0].split()))
         else:
             out[field.name] = Field(hint)
-    return MappingProxyType(out)
+    return out
 
 
 @dataclass(frozen=True)
