@@ -85,7 +85,7 @@ define install
 @$(call timed,pip,$(PIP) --no-build-isolation '.[$(EXTRAS)]')
 endef
 
-$(VENV)/demo: EXTRAS := mpi,dp,results,data
+$(VENV)/demo: EXTRAS := mpi,dp,results,demo
 $(VENV)/demo: $(SOURCES) | $(VENV)/bin/python
 	$(install)
 	@touch $@

@@ -391,7 +391,6 @@ PEERS: dict[str, Callable[[Case], Callable[[], Any]]] = {
     "fedkern": lambda case: ByFedkern(case).step(),
     "fedkern, one call": lambda case: ByFedkern(case).one_call(),
     "numpy": lambda case: ByNumpy(case).step(),
-    "numba": lambda case: ByFedkern(case, "numba").step(),
     "jax": lambda case: ByJax(case).step(),
     "torch": lambda case: ByTorch(case).step(),
 }
@@ -441,7 +440,6 @@ ITERATIONS: dict[str, Callable[[Case], Callable[[], Any]]] = {
     "fedkern, one call": loop(PEERS["fedkern, one call"]),
     "fedkern": loop(PEERS["fedkern"]),
     "numpy": loop(PEERS["numpy"]),
-    "numba": loop(PEERS["numba"]),
     "jax": lambda case: ByJax(case).iteration(CLIENTS),
 }
 

@@ -152,7 +152,6 @@ class Client:
 PEERS: dict[str, Callable[[], Callable[[], np.ndarray]]] = {
     "fedkern": lambda: Client().one_call(),
     "fedkern, by parts": lambda: Client().by_parts(),
-    "numba": lambda: Client().one_call("numba"),
     "jax": lambda: Client().by_jax(),
 }
 
@@ -175,5 +174,5 @@ if __name__ == "__main__":
     with common.alone():
         first = {peer: make()() for peer, make in PEERS.items()}
         for peer, parameters in first.items():
-            assert np.abs(parameters - first["numba"]).max() <= 1e-9, peer
+            assert np.abs(parameters - first["fedkern, by parts"]).max() <= 1e-9, peer
         common.row("network iteration, heart 9-8-8-2 n=826", {peer: make() for peer, make in PEERS.items()}, Client().bound())

@@ -158,7 +158,6 @@ def gradient_by_torch(case: Case) -> Callable[[], Any]:
 PEERS: dict[str, Callable[[Case], Callable[[], Any]]] = {
     "fedkern": gradient_by_fedkern,
     "numpy": gradient_by_numpy,
-    "numba": lambda case: gradient_by_fedkern(case, "numba"),
     "jax": gradient_by_jax,
     "torch": gradient_by_torch,
 }
@@ -273,7 +272,6 @@ def adam_by_torch(k: int) -> Callable[[], Any]:
 ADAM: dict[str, Callable[[int], Callable[[], Any]]] = {
     "fedkern": adam_by_fedkern,
     "numpy": adam_by_numpy,
-    "numba": lambda k: adam_by_fedkern(k, "numba"),
     "jax": adam_by_jax,
     "torch": adam_by_torch,
 }

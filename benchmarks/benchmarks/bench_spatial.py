@@ -195,7 +195,6 @@ def step_by_jax(n: int) -> Callable[[], Any]:
 
 STEPS: dict[str, Callable[[int], Callable[[], Any]]] = {
     "fedkern, 20 steps": steps_by_fedkern,
-    "numba, 20 steps": lambda n: steps_by_fedkern(n, "numba"),
     "fedkern, composed": composed_by_fedkern,
     "scipy": step_by_scipy,
     "jax": step_by_jax,

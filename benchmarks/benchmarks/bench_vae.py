@@ -352,13 +352,11 @@ PEERS: dict[str, Callable[[Case], Peer]] = {
     "fedkern": fedkern,
     "fedkern, 2 threads": lambda case: fedkern(case, n_threads=2),
     "fedkern, 2 threads, kept": lambda case: fedkern(case, n_threads=2, kept=True),
-    "numba": lambda case: fedkern(case, "numba"),
     "jax": by_jax,
     "jax, kept": lambda case: by_jax(case, kept=True),
     "torch": by_torch,
     "pyro": by_pyro,
 }
-SLOW = {"numba"}  # not with the large networks
 LARGE = {"map", "car"}
 
 
@@ -369,9 +367,9 @@ def flattened(a: mlp.Architecture, gradient: Any) -> np.ndarray:
     return np.concatenate([np.asarray(x).ravel() for x in parts]).astype("f8")
 
 
-def available(case: Case, slow: bool = True) -> dict[str, Peer]:
+def available(case: Case) -> dict[str, Peer]:
     """The peers that are installed; all make the same gradient."""
-    peers = common.available({name: make for name, make in PEERS.items() if slow or name not in SLOW}, case)
+    peers = common.available(PEERS, case)
     want = flattened(case.architecture, peers["fedkern"].gradient())
     for name, peer in peers.items():
         difference = np.linalg.norm(flattened(case.architecture, peer.gradient()) - want)
@@ -387,8 +385,6 @@ class Training:
     timeout = 600
 
     def setup(self, case: str, peer: str) -> None:
-        if peer in SLOW and case in LARGE:
-            raise common.absent("time for that")
         self.limits = common.alone()
         self.peer = PEERS[peer](CASES[case])
         self.peer.train()
@@ -420,7 +416,7 @@ def operations(a: mlp.Architecture, batch: int) -> float:
 
 def row(name: str, case: Case) -> None:
     large = name in LARGE
-    peers = available(case, not large)
+    peers = available(case)
     if large:
         peers = {peer: made for peer, made in peers.items() if peer not in ("torch", "pyro")}
     calls = {peer: made.train for peer, made in peers.items()}

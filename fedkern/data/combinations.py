@@ -24,35 +24,48 @@ STEPS = (1.0, 0.1, 0.01, 0.001)  # between two values of a column, as people wri
 HEAD = 20_000  # rows
 LARGEST = 1e9  # of a number of such steps; floats tell them apart
 SAME = 1e-6  # of a step: rounding
+PARTS = 6  # the smallest gap between two values may be so many steps
+NEAR = 0.05  # of a step: the digits that a file has
+NEARLY_ALL = 0.9  # of the different values: a few others are known once found
+SMALL = 9.0  # a logarithm
+REPEATED = 5  # rows whose combination another has, at least, in all of which a column must follow from it
 
 
 class Combinations(NamedTuple):
-    """How many there can be, and how many rows each has that occurs."""
+    """How many there can be, and the effective number of rows of each that occurs."""
 
     possible: int
-    rows: NDArray[np.int64]
+    rows: Array
 
 
-def combinations(table: Table, spec: Spec, counting: NDArray[np.bool_]) -> Combinations | None:
-    """Of the values of a file's covariates and offset, in the rows that count; None where there can be more than `COARSE`."""
-    if len(counting) > 2 * HEAD:  # what the first rows have is seldom less than what all have, and a file may be large
-        head = counting.copy()
-        head[HEAD:] = False
+def combinations(table: Table, spec: Spec, weights: Array) -> Combinations | None:
+    """Of the values of a file's covariates and offset, in rows of these weights; None where there can be more than `COARSE`."""
+    if len(weights) > 2 * HEAD:  # what the first rows have is seldom less than what all have, and a file may be large
+        head = weights.copy()
+        head[HEAD:] = 0.0
         if head.any() and _combinations(table, spec, head) is None:
             return None
-    return _combinations(table, spec, counting)
+    return _combinations(table, spec, weights)
 
 
-def _combinations(table: Table, spec: Spec, counting: NDArray[np.bool_]) -> Combinations | None:
+def _combinations(table: Table, spec: Spec, weights: Array) -> Combinations | None:
+    counting = weights > 0
     possible, codes = 1.0, np.zeros(int(counting.sum()), dtype=np.int64)
     for cells, levels in _columns(table, spec):
         values = cells[counting]
         different, inverse = np.unique(values, return_inverse=True)
+        before = len(np.unique(codes))
+        codes = np.unique(codes * len(different) + inverse, return_inverse=True)[1]
+        if len(codes) - before >= REPEATED and (len(codes) and codes.max() + 1 == before):
+            continue  # a function of the columns before it: the square of an age, a product
         possible *= max(levels, len(different)) if levels is not None else _possible(np.asarray(values, np.float64))
         if possible > COARSE:
             return None
-        codes = codes * len(different) + inverse
-    return Combinations(int(possible), np.unique(codes, return_counts=True)[1])
+    at, own = np.unique(codes, return_inverse=True)[1], weights[counting]
+    most = np.zeros(len(at) and int(at.max()) + 1)
+    np.maximum.at(most, at, own)
+    relative = own / most[at]  # whose squares are no smaller than numbers can be
+    return Combinations(int(possible), np.bincount(at, relative) ** 2 / np.bincount(at, relative**2))
 
 
 def _columns(table: Table, spec: Spec) -> Iterator[tuple[NDArray[np.float64] | NDArray[np.int64], int | None]]:
@@ -68,18 +81,52 @@ def _columns(table: Table, spec: Spec) -> Iterator[tuple[NDArray[np.float64] | N
 
 
 def _possible(values: Array) -> float:
-    """How many values a column of numbers can have: the steps from its least to its greatest, where it has steps, or the
-    different ones that it has, where each is in `LEAST_OF_LEVEL` rows on average."""
+    """How many values a column of numbers can have: the steps from its least to its greatest, where nearly all of its values are
+    such, as they are or as a logarithm or a root of them; or the different ones that it has, where each is in `LEAST_OF_LEVEL`
+    rows on average."""
     missing = 1 if np.isnan(values).any() else 0
     different = np.unique(values[np.isfinite(values)])
     if len(different) < 2:
         return len(different) + missing or 1
-    has = len(different) if LEAST_OF_LEVEL * len(different) <= len(values) else np.inf
+    has = float(len(different)) if LEAST_OF_LEVEL * len(different) <= len(values) else np.inf
+    found = [has, _decimal(different), _spaced(different)]
+    if np.abs(different).max() < SMALL:
+        found += [_spaced(np.unique(of)) for of in (np.exp(different), 10**different, different**2)]
+    if different[0] >= 0:
+        found.append(_spaced(np.sqrt(different)))
+    return min(found) + missing
+
+
+def _decimal(different: Array) -> float:
+    """How many whole numbers, or numbers of one to three decimals, from the least to the greatest; inf where it has others."""
     for step in STEPS:
         whole = np.rint(different / step)
         if np.abs(whole).max() > LARGEST:
             break
-        if len(np.unique(whole)) == len(different) and np.abs(different / step - whole).max() <= SAME:
-            apart = np.gcd.reduce(np.diff(whole).astype(np.int64))
-            return float(min(has, (whole[-1] - whole[0]) / apart + 1)) + missing
-    return has + missing
+        on = np.abs(different / step - whole) <= SAME
+        if on.mean() >= NEARLY_ALL and len(np.unique(whole[on])) == on.sum() > 1:
+            apart = np.gcd.reduce(np.diff(whole[on]).astype(np.int64))
+            return float((whole[on][-1] - whole[on][0]) / apart + 1 + (~on).sum())
+    return np.inf
+
+
+def _spaced(different: Array) -> float:
+    """How many equally spaced values, in whatever unit, from the least to the greatest: ages as z-scores, months over 12. inf
+    where they are not."""
+    if len(different) < 2:
+        return np.inf
+    gaps = np.diff(different)
+    sizes, times = np.unique(np.array([float(f"{gap:.2g}") for gap in gaps]), return_counts=True)
+    usual = float(np.median(gaps[np.isclose(gaps, sizes[times.argmax()], rtol=0.06)]))
+    for base in (float(gaps.min()), usual):
+        for parts in range(1, PARTS + 1):
+            for origin in np.quantile(different, (0.25, 0.5, 0.75), method="nearest"):
+                whole = np.rint((different - origin) / (base / parts))
+                if whole[-1] - whole[0] > COARSE:
+                    break
+                step = float(whole @ (different - origin)) / float(whole @ whole)
+                at = (different - origin) / step
+                on = np.abs(at - np.rint(at)) <= NEAR
+                if on.mean() >= NEARLY_ALL and len(np.unique(np.rint(at[on]))) == on.sum() > 1:
+                    return float(np.ptp(np.rint(at[on])) + 1 + (~on).sum())
+    return np.inf

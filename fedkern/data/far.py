@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.exchanges.columns import spellings
+from ..algorithms.exchanges.columns import one_but_for, spellings
 from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
 from .cells import floats
@@ -28,6 +28,7 @@ CODES = (-9999.0, -999.0, -99.0, -9.0, 9.0, 99.0, 888.0, 999.0, 8888.0, 9999.0) 
 SHARE = 0.2  # of a column's cells, at most, that have such a code
 GAP = 3.0  # robust standard deviations of the others between it and the nearest of them
 LEAST = 10  # other cells
+THOUSAND = 1000.0
 NORMAL = 1.482602218505602  # standard deviation of a normal variable over its median absolute deviation
 
 
@@ -45,6 +46,11 @@ def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]
         values = numbers(table, name)
         found = coded(values)
         lines += _of(name, np.where(np.isin(values, found), np.nan, values) if found else values, table)
+        if any_thousandths(values):
+            lines.append(
+                f"column {name!r}: all numbers above 999 are missing, and others have three digits after a point, as 1.234: if "
+                "the point stands for thousands, write plain numbers into the file"
+            )
         lines += (_code(name, code, int((values == code).sum())) for code in found)
     if response is None or encoding.response is None or FAMILIES[encoding.family].link != "identity":
         return lines
@@ -56,7 +62,20 @@ def spelled(encoding: Encoding) -> Iterator[str]:
     for column in encoding.columns:
         for same in spellings(column.levels or ()):
             said = ", ".join(map(repr, same))
-            yield f"column {column.name!r}: the levels {said} differ in capitals or blanks alone: write them alike"
+            yield f"column {column.name!r}: the levels {said} {one_but_for(same)}: write them alike"
+
+
+def any_thousandths(values: Array) -> bool:
+    """Whether a column looks as if 1,234 were written 1.234: whole numbers up to some hundreds, and a few with three digits."""
+    there = np.unique(values[np.isfinite(values)])
+    whole = there == np.rint(there)
+    split = there[~whole]
+    if len(split) == 0 or whole.sum() < LEAST or not THOUSAND / 2 <= there[whole].max() < THOUSAND:
+        return False
+    thousandfold = THOUSAND * split
+    written = np.abs(thousandfold - np.rint(thousandfold)) < 1e-6
+    short = np.abs(100 * split - np.rint(100 * split)) < 1e-6
+    return bool((written & (split >= 1)).all() and short.mean() < 0.5 and np.median(there[whole]) > split.min())
 
 
 def _of(name: str, values: Array, table: Table) -> Iterator[str]:

@@ -115,12 +115,8 @@ def _frame(held: Any, source: str) -> Any:
     """As narwhals has it; None of what is no data frame."""
     if isinstance(held, tuple | np.ndarray) or _is_plain(held):
         return None
-    try:
-        import narwhals as nw
-    except ImportError:
-        if hasattr(held, "__dlpack__"):
-            return None
-        raise JobError(f"{source}: data frames need narwhals; pip install 'fedkern[data]', or {WANTED}") from None
+    import narwhals as nw
+
     try:
         return nw.from_native(held, eager_only=True)
     except TypeError:

@@ -2,12 +2,13 @@
 
 A sum of w x z over rows, with x a column that is 0 but in a few rows, is a sum over these few; and whoever has sums may add
 columns and take a constant from them. So what matters is whether any sum of columns is (nearly) the same in all rows but a few,
-and whether two columns of two values each have them both in a few. Rows count by their effective number, (sum w)^2 / sum w^2.
+and whether two columns differ from a value of theirs together in a few. Rows count by their effective number,
+(sum w)^2 / sum w^2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..models.encoding import Column
 from .cells import MOST, Cells, Text
+from .incomplete import marked
 from .table import Table
 
 Array = NDArray[np.float64]
@@ -22,44 +24,69 @@ Array = NDArray[np.float64]
 BLOCK = 1 << 16
 MOST_PAIRED = 2e8  # cells of columns of two values that are looked at in pairs
 MOST_SUMMED = 300  # coefficients whose sums are looked at: of more no client tells more than each column's own
+HEAVY = 0.9  # of a sum of squares: a row that has more is told with an error of a third of a standard deviation, or less
 ALONE = 1e-3  # of a sum of squares, that all rows but a few may have where these are alone in it
 STARTS, STEPS = 500, 30  # of the search for sums of columns
+MOST_MULTIPLIED = 5e9  # products of cells, for sums among the rows with a value: of the rarer values first
+HELD = 2e7  # numbers of rows and columns that are held in memory for it
+TOGETHER, MOST_TOGETHER = 0.5, 100  # a correlation of two columns whose sums are looked at for a far row, of so many columns
 NAMED = 0.05  # of the largest part of a sum of columns, in standard deviations
 
 
 class Rare(NamedTuple):
-    """Rows that a column, or several together, single out: of which columns, and how many they are."""
+    """Rows that a column, or several together, single out: of which columns, how many they are, and how many are `wanted`; `far`:
+    one row, by a cell that is far from all others."""
 
     columns: tuple[str, ...]
     n_rows: int
+    far: bool = False
+    wanted: int = 0
 
 
-def rare(table: Table, columns: Sequence[Column], weights: Array, least: int, together: int) -> Rare | None:
-    """The fewest rows, fewer than `least`, that a column or a sum of columns singles out, or fewer than `together` that have a
-    value of each of two columns.
+def rare(
+    table: Table, columns: Sequence[Column], weights: Array, least: int, together: int, filled: Collection[str] = ()
+) -> tuple[Rare, ...]:
+    """Rows, fewer than `least`, that a column singles out, or fewer than `together` that have a value of each of two columns, or
+    of one, and of another not the number that all others of these have; where there are none, those that a sum of columns does;
+    and where there are none, a row that has nearly all of the squares of a column. Those of one column come first, then the
+    fewest.
 
     Parameters
     ----------
     columns : that are looked at, and whether each is numeric
     weights : (n,) of the rows, 0 of those that do not count; a missing cell is no value
+    filled : columns whose missing cells have been filled, as a column beside them marks
     """
     if least <= 0 or not (weights > 0).any():
-        return None
+        return ()
     found, pairs, n = list[Rare](), list[tuple[str, NDArray[np.bool_]]](), np.count_nonzero(weights)
+    numbers = list[tuple[str, NDArray[Any]]]()
     every = [_values(table.columns[column.name], column) for column in columns]
     for column, values in zip(columns, every):
         if column.kind == "categorical":
             few, two = _of_levels(values, weights, least), _levels(values, weights)
         else:
-            few, two = _of_numbers(values, weights, least), _two_valued(values, weights)
+            there = np.where(table.columns[marked(column.name)] == 1, np.nan, values) if column.name in filled else values
+            few, two = _of_numbers(values, weights, least), _two_valued(there, weights)
         if few:
             found.append(Rare((column.name,), few))
-        else:
-            pairs += [(column.name, one) for one in two if (len(pairs) + 1) * n < MOST_PAIRED]
-    found += _of_pairs(pairs, weights[weights > 0], least, together)
+            continue
+        before = len(pairs)
+        pairs += [(column.name, one) for one in two if (len(pairs) + 1) * n < MOST_PAIRED]
+        if column.kind == "numeric" and len(pairs) == before:
+            numbers.append((column.name, values))
+    found = [one._replace(wanted=least) for one in found]
+    both = [*_of_pairs(pairs, weights[weights > 0], least, together), *_of_products(pairs, numbers, weights, together)]
+    found += (one._replace(wanted=together if one.n_rows < together else least) for one in both)
     if not found and (summed := _of_sums(columns, every, weights, least)) is not None:
-        found.append(summed)
-    return min(found, key=lambda one: one.n_rows, default=None)
+        found.append(summed._replace(wanted=least))
+    if not found and together > 1:
+        factors = _factors(pairs, numbers, weights, np.flatnonzero(weights > 0))
+        found += (one._replace(wanted=together) for one in _of_sums_among(columns, every, factors, weights, together))
+    if not found and least > 1:
+        far = (c.name for c, values in zip(columns, every) if c.kind != "categorical" and heavy(values, weights))
+        found += (Rare((name,), 1, far=True) for name in far)
+    return tuple(sorted(found, key=lambda one: (len(one.columns), one.n_rows)))
 
 
 def effective(weights: Array) -> float:
@@ -136,12 +163,18 @@ def _levels(codes: NDArray[np.int64], weights: Array) -> Iterator[NDArray[np.boo
 def _two_valued(values: NDArray[Any], weights: Array) -> Iterator[NDArray[np.bool_]]:
     """A column of two numbers as whether it is the larger one, of the rows that count; nothing of others."""
     for begin in range(0, len(values), BLOCK):
-        if len(np.unique(np.asarray(values[begin : begin + BLOCK], np.float64))) > 2:
+        part = np.asarray(values[begin : begin + BLOCK], np.float64)
+        if len(np.unique(part[~np.isnan(part)])) > 2:
             return
     own = np.asarray(values[weights > 0], np.float64)
-    low, high = own.min(), own.max()
-    if low < high and bool(((own == low) | (own == high)).all()):
+    missing = np.isnan(own)
+    if missing.all():
+        return
+    low, high = np.nanmin(own), np.nanmax(own)
+    if low < high and bool(((own == low) | (own == high) | missing).all()):
         yield own == high
+        if missing.any():
+            yield own == low
 
 
 def _of_pairs(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array, least: int, together: int) -> Iterator[Rare]:
@@ -149,7 +182,8 @@ def _of_pairs(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array, 
     `together`: the cross-product of the two is a sum over these."""
     if len(columns) < 2:
         return
-    cells = [_combined(columns, weights), _combined(columns, weights**2)]
+    first = _combined(columns, weights)
+    cells = [first, first * weights[0] if (weights == weights[0]).all() else _combined(columns, weights**2)]
     with np.errstate(invalid="ignore", divide="ignore"):
         number = np.where(cells[1] > 1e-12, cells[0] ** 2 / cells[1], np.inf)
     smallest, occur = number.min(axis=0), np.isfinite(number).sum(axis=0)
@@ -157,6 +191,46 @@ def _of_pairs(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array, 
     for i, j in zip(*np.nonzero(np.triu(short, 1))):
         if columns[i][0] != columns[j][0]:
             yield Rare((columns[i][0], columns[j][0]), int(np.ceil(smallest[i, j] - 1e-9)))
+
+
+def _of_products(
+    pairs: Sequence[tuple[str, NDArray[np.bool_]]], numbers: Sequence[tuple[str, NDArray[Any]]], weights: Array, together: int
+) -> Iterator[Rare]:
+    """A value of one column and a number, the same in all rows with this value but fewer than `together`; or two numbers: the
+    product of both, less what most rows have, is a sum over these."""
+    if together <= 0 or not numbers:
+        return
+    counted = np.flatnonzero(weights > 0)
+    equal = bool((weights[counted] == weights[counted[0]]).all())
+    for name, rows in _factors(pairs, numbers, weights, counted):
+        for other, values in numbers:
+            if other != name and len(rows) and (few := _among(values, rows, weights, together, equal)):
+                yield Rare((name, other), few)
+
+
+def _factors(
+    pairs: Sequence[tuple[str, NDArray[np.bool_]]],
+    numbers: Sequence[tuple[str, NDArray[Any]]],
+    weights: Array,
+    counted: NDArray[Any],
+) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The rows in which a column, less a constant, is not 0: with each of two values, and without the number that most have."""
+    for name, one in pairs:
+        yield from ((name, counted[one]), (name, counted[~one]))
+    for name, values in numbers:
+        own, usual = np.asarray(values[counted], np.float64), _usual(values, weights)
+        one = (own != usual) & ~np.isnan(own)
+        if 2 * np.count_nonzero(one) <= len(counted):
+            yield name, counted[one]
+
+
+def _among(values: NDArray[Any], rows: NDArray[Any], weights: Array, least: int, equal: bool) -> int:
+    """In how many of these rows a number is not what it is in all others of them; 0 if these are `least` or more."""
+    head = np.asarray(values[rows[:100]], np.float64)
+    usual = _usual(head, np.ones(len(head)))
+    if equal and np.count_nonzero((head != usual) & ~np.isnan(head)) >= least:
+        return 0
+    return _of_numbers(np.asarray(values[rows], np.float64), weights[rows], least)
 
 
 def _combined(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array) -> Array:
@@ -168,6 +242,22 @@ def _combined(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array) 
     ones, total = np.diag(both), float(weights.sum())
     every = np.stack([both, ones[:, None] - both, ones[None, :] - both, total - ones[:, None] - ones[None, :] + both])
     return np.where(np.abs(every) > 1e-9 * total / max(len(weights), 1), every, 0.0)
+
+
+def heavy(values: NDArray[Any], weights: Array) -> bool:
+    """Whether one row has nearly all of the sum of squares of a column about its mean."""
+    centre, moments, ends = _middle(_numbers(values[:BLOCK], None)), np.zeros(3), [0.0, 0.0, 0.0]
+    for begin in range(0, len(weights), BLOCK):
+        own, w = _numbers(values[begin : begin + BLOCK], None) - centre, weights[begin : begin + BLOCK]
+        there = (w > 0) & ~np.isnan(own)
+        own, w = own[there], w[there]
+        moments += [w.sum(), (w * own).sum(), (w * own * own).sum()]
+        for at in {int(own.argmin()), int(own.argmax())} if len(own) else ():
+            if w[at] * own[at] ** 2 > ends[0]:
+                ends = [float(w[at] * own[at] ** 2), float(w[at]), float(own[at])]
+    total, first, second = moments
+    squares = second - first**2 / total if total > 0 else 0.0
+    return bool(squares > 0 and ends[1] * (ends[2] - first / total) ** 2 > HEAVY * squares)
 
 
 # Sums of columns: those that a few rows are alone in are found from the rows of which the columns tell most.
@@ -201,8 +291,7 @@ def _of_sums(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: 
     """The sum of columns that is nearly the same in all rows but the fewest, if these are fewer than `least`."""
     design = _design(columns, every, weights)
     d = 1 + len(design.parts)
-    rows = effective(weights)
-    if d == 1 or d > MOST_SUMMED or rows < 2 * d or rows - d < 2 * least:  # of so few there is always one, or nearly
+    if d == 1 or d > MOST_SUMMED:
         return None
     gram = np.zeros((d, d))
     for Z in design.blocks():
@@ -210,17 +299,66 @@ def _of_sums(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: 
     values, vectors = np.linalg.eigh(gram)
     kept = values > 1e-12 * values[-1]
     root = vectors[:, kept] / np.sqrt(values[kept])  # Z root has orthonormal columns
-    candidates = _high_leverage(design, root, least)
+    rows, rank = effective(weights), root.shape[1]
+    least = min(least, int((rows - rank) // 2))  # of few rows a sum is always the same, or nearly, in all but a few more
+    if rows < 2 * rank or least < 2:
+        return None
+    turned = _turned(design, root)
+    candidates = _high_leverage(turned, least)
     best: tuple[int, Array] | None = None
     for start in candidates:
-        found = _alone(design, root, start, least)
+        found = _alone(turned, root, start, least)
         if found is not None and (best is None or found[0] < best[0]):
             best = found
     if best is None:
-        return None
+        return _far_apart(design, gram)
     parts = np.abs(best[1][1:])
     names = [design.parts[j][0] for j in np.flatnonzero(parts > NAMED * parts.max())]
     return Rare(tuple(dict.fromkeys(names)), best[0])
+
+
+def _of_sums_among(
+    columns: Sequence[Column],
+    every: Sequence[NDArray[Any]],
+    factors: Iterable[tuple[str, NDArray[Any]]],
+    weights: Array,
+    together: int,
+) -> Iterator[Rare]:
+    """A value of one column and a sum of others, the same in all rows with this value but fewer than `together`: insulin only
+    where there is diabetes, and of those who were transferred one with diabetes and without."""
+    work = 0.0
+    for name, rows in sorted(factors, key=lambda factor: len(factor[1])):
+        work += len(rows) * len(columns) ** 2
+        if work > MOST_MULTIPLIED:
+            return
+        others = [at for at, column in enumerate(columns) if column.name != name]
+        own = [np.asarray(every[at][rows]) for at in others]
+        one = _of_sums([columns[at] for at in others], own, weights[rows], together) if len(rows) else None
+        if one is not None and not one.far:
+            yield Rare((name, *one.columns), one.n_rows)
+
+
+def _far_apart(design: _Design, gram: Array) -> Rare | None:
+    """Two columns that go together, and of which one row has nearly all of the sum of squares of some sum: before and after."""
+    numbers = [j for j, (_, _, level) in enumerate(design.parts, 1) if level is None]
+    lengths = np.sqrt(np.diag(gram))
+    pairs = [
+        (i, j, gram[i, j] / (lengths[i] * lengths[j]))
+        for at, i in enumerate(numbers[:MOST_TOGETHER])
+        for j in numbers[at + 1 : MOST_TOGETHER]
+        if lengths[i] > 0 and lengths[j] > 0
+    ]
+    pairs = [(i, j, r) for i, j, r in pairs if TOGETHER < abs(r) < 1 - 1e-9]
+    most = np.zeros(len(pairs))
+    for Z in design.blocks() if pairs else ():
+        Z = Z / np.where(lengths > 0, lengths, 1.0)
+        for k, (i, j, r) in enumerate(pairs):
+            share = (Z[:, i] ** 2 + Z[:, j] ** 2 - 2 * r * Z[:, i] * Z[:, j]) / (1 - r * r)  # the largest over all sums
+            most[k] = max(most[k], float(share.max(initial=0.0)))
+    if not (most > HEAVY).any():
+        return None
+    i, j, _ = pairs[int(most.argmax())]
+    return Rare((design.parts[i - 1][0], design.parts[j - 1][0]), 1, far=True)
 
 
 def _design(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: Array) -> _Design:
@@ -247,11 +385,18 @@ def _middle(values: Array) -> float:
     return float(np.median(known)) if len(known) else 0.0
 
 
-def _high_leverage(design: _Design, root: Array, least: int) -> list[Array]:
+def _turned(design: _Design, root: Array) -> Callable[[], Iterable[Array]]:
+    """The rows as directions, block by block: thousands of looks at them are made. They are kept where they are few."""
+    if len(design.weights) * root.shape[1] > HELD:
+        return lambda: (Z @ root for Z in design.blocks())
+    held = [Z @ root for Z in design.blocks()]
+    return lambda: held
+
+
+def _high_leverage(turned: Callable[[], Iterable[Array]], least: int) -> list[Array]:
     """The rows, as directions, of which one at least is in any group of fewer than `least` that are alone in a sum."""
     found, sizes = list[Array](), list[float]()
-    for Z in design.blocks():
-        rows = Z @ root
+    for rows in turned():
         leverage = (rows**2).sum(axis=1)
         for i in np.flatnonzero(leverage > 0.9 / least):
             found.append(rows[i])
@@ -259,28 +404,27 @@ def _high_leverage(design: _Design, root: Array, least: int) -> list[Array]:
     return [found[i] for i in np.argsort(-np.array(sizes), kind="stable")[:STARTS]]
 
 
-def _alone(design: _Design, root: Array, direction: Array, least: int) -> tuple[int, Array] | None:
+def _alone(turned: Callable[[], Iterable[Array]], root: Array, direction: Array, least: int) -> tuple[int, Array] | None:
     """From one row: a sum of columns in whose squares `least` - 1 rows have the largest share, by turns of which rows and which
     sum; how many rows are alone in it, and its coefficients."""
     u, before = direction / np.linalg.norm(direction), 0.0
     for _ in range(STEPS):
-        squares, rows = _largest(design, root, u, least - 1)
+        squares, rows = _largest(turned, u, least - 1)
         _, _, directions = np.linalg.svd(rows, full_matrices=False)
         u = directions[0]
         share = float(((rows @ u) ** 2).sum())  # of all, which are 1
         if share < before + 1e-9:
             break
         before = share
-    squares, _ = _largest(design, root, u, least - 1)
+    squares, _ = _largest(turned, u, least - 1)
     many = int(np.searchsorted(np.cumsum(squares), 1 - ALONE) + 1)
     return (many, root @ u) if many < least else None
 
 
-def _largest(design: _Design, root: Array, u: Array, many: int) -> tuple[Array, Array]:
+def _largest(turned: Callable[[], Iterable[Array]], u: Array, many: int) -> tuple[Array, Array]:
     """The largest squares in a sum of columns, falling, and their rows as directions."""
-    squares, rows = np.zeros(0), np.zeros((0, root.shape[1]))
-    for Z in design.blocks():
-        part = Z @ root
+    squares, rows = np.zeros(0), np.zeros((0, len(u)))
+    for part in turned():
         own = (part @ u) ** 2
         at = np.argpartition(-own, min(many, len(own)) - 1)[:many]
         squares, rows = np.concatenate([squares, own[at]]), np.concatenate([rows, part[at]])

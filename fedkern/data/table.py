@@ -327,7 +327,7 @@ def _parquet_module(path: Path) -> Any:
     try:
         import pyarrow.parquet as parquet
     except ImportError as fault:
-        raise JobError(f"{path}: parquet files need pyarrow; pip install 'fedkern[data]', or save the file as csv") from fault
+        raise JobError(f"{path}: parquet files need pyarrow; pip install 'fedkern[parquet]', or save the file as csv") from fault
     return parquet
 
 

@@ -7,6 +7,8 @@ alone, however many others there are: of one row the row. So rows that columns s
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +16,21 @@ from numpy.typing import NDArray
 from ..data.cells import Text, floats
 from ..data.design import column_of
 from ..data.faults import told
-from ..data.incomplete import MARK
-from ..data.rare import Rare, effective, rare, without_faults
+from ..data.incomplete import MARK, marked
+from ..data.rare import Rare, effective, heavy, rare, without_faults
 from ..data.table import Table
-from ..kernels.families import BINARY, FAMILIES, REAL
+from ..kernels.families import BINARY, COUNTS, FAMILIES, REAL
 from ..models.encoding import Column, Spec
+from ..models.sparse import Spline
 from ..privacy.disclosure import LEAST_OF_LEVEL, SHARE_OF_LEVEL
 from .keys import DataSection, JobConfig
 
 Array = NDArray[np.float64]
 
 LOWER = "or, where all holders agree that such rows may be known to the server, lower data.least_rows"
+POOL = "pool its rows with another site's"
+MOST_APART = 700.0  # logarithms of exposures
+MOST_NAMED = 20  # columns, or sets of them, beside the first
 
 
 def asked(config: JobConfig, family: str, least: int) -> int:
@@ -53,10 +59,57 @@ def found(
     columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
     if FAMILIES[spec.family].domain is REAL and spec.response in table.columns:  # its cross-products are told as columns' are
         columns += [Column(str(spec.response), "numeric", center=0.0, scale=1.0)]
-    if covariates and (one := rare(table, columns, weights, wanted, together)) is not None:
-        return _words(one, table, spec, fewest if one.n_rows < fewest and len(one.columns) == 2 else wanted)
-    few = _events(table, spec, weights) if wanted and FAMILIES[spec.family].domain is not REAL else 0
-    return _words(Rare((str(spec.response),), few), table, spec, fewest) if 0 < few < fewest else None
+    splines = getattr(config.model, "splines", {})
+    table, columns = _with_splines(splines, table, columns)
+    filled = [column.name for column in columns if marked(column.name) in table.columns]
+    every = rare(table, columns, weights, wanted, together, filled) if covariates else ()
+    every = every or (_of_weights(table, spec, weights, wanted) if wanted > 1 else ())
+    few = 0 if every or not wanted or FAMILIES[spec.family].domain is REAL else _events(table, spec, weights)
+    if 0 < few < fewest:
+        every = (Rare((str(spec.response),), few),)
+    elif not every and wanted > 1 and _far(table, spec, weights):
+        every, few = (Rare((str(spec.response),), 1, far=True),), 0
+    if not every:
+        return None
+    every = tuple(each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
+    return _words(every, table, spec, every[0].wanted or (fewest if few else wanted), splines)
+
+
+def _with_splines(splines: Mapping[str, Sequence[float]], table: Table, columns: list[Column]) -> tuple[Table, list[Column]]:
+    """With the columns that a job makes of some: sums over rows are told of these too."""
+    made = {
+        f"{name}~{k}": values
+        for name, knots in splines.items()
+        if name in table.columns
+        for k, values in enumerate(Spline.at(knots).columns(without_faults(floats(table.columns[name]))).T, 1)
+    }
+    more = [Column(name, "numeric", center=0.0, scale=1.0) for name in made]
+    return replace(table, columns={**table.columns, **made}), [*columns, *more]
+
+
+def _owner(name: str, splines: Collection[str]) -> str:
+    """The column that a spline column is made of."""
+    before = name.rpartition("~")[0]
+    return before if before in splines else name
+
+
+def _of_weights(table: Table, spec: Spec, weights: Array, wanted: int) -> tuple[Rare, ...]:
+    """Rows whose weight, or exposure, is not as others': what is told with weights, less what is told without, is theirs."""
+    if spec.weight is not None and spec.weight in table.columns:
+        columns = [Column(spec.weight, "numeric", center=0.0, scale=1.0)]
+        if found := rare(table, columns, np.ones(table.n_rows), wanted, 0):  # some sums count rows that weigh nothing
+            return found
+    if spec.offset is None or spec.offset not in table.columns:
+        return ()
+    offset = np.nan_to_num(without_faults(floats(table.columns[spec.offset])))
+    if FAMILIES[spec.family].link == "log":
+        rates = weights * np.exp(np.clip(offset - offset.max(), -MOST_APART, 0))
+        few = math.ceil(effective(rates) - 1e-9)
+        if few < wanted:
+            return (Rare((spec.offset,), few),)
+        return (Rare((spec.offset,), 1, far=True),) if heavy(rates, (weights > 0).astype(np.float64)) else ()
+    far = FAMILIES[spec.family].domain is REAL and heavy(offset, weights)
+    return (Rare((spec.offset,), 1, far=True),) if far else ()
 
 
 def _events(table: Table, spec: Spec, weights: Array) -> int:
@@ -81,18 +134,63 @@ def _events(table: Table, spec: Spec, weights: Array) -> int:
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
-def _words(one: Rare, table: Table, spec: Spec, wanted: int) -> tuple[str, str]:
-    both = " and ".join(told(name, table.names, spec.known) for name in one.columns)
-    own = " and ".join(map(repr, one.columns))
-    if one.columns == (spec.response,):
-        remedy = f"pool them with another site's, {LOWER}"
-    elif any(name.endswith(MARK) for name in one.columns):
-        remedy = f'set model.missing = "drop", fill these cells in, put the column into data.ignore, {LOWER}'
-    elif len(one.columns) == 1:
-        remedy = f"mend the cells if they are wrong, join rare values in all files, put the column into data.ignore, {LOWER}"
-    else:
-        remedy = f"put one of these columns into data.ignore, join their rare values in all files, {LOWER}"
+def _far(table: Table, spec: Spec, weights: Array) -> bool:
+    """Whether a count is so far from all others that its row is nearly all that a gradient tells."""
+    if FAMILIES[spec.family].domain is not COUNTS or spec.trials is not None or spec.response not in table.columns:
+        return False
+    return heavy(without_faults(floats(table.columns[str(spec.response)])), weights)
+
+
+def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str]) -> tuple[str, str]:
+    """Of the fewest rows, and in what else there are such rows, so that all is mended at once."""
+    fewest = {frozenset(each.columns): each for each in reversed(every)}  # the first of each
+    one, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))
+    both, own = (_joined(one, name) for name in (lambda name: told(name, table.names, spec.known), repr))
+    remedy = _remedy(one, spec, splines)
+    if one.far:
+        far = "has a cell" if len(one.columns) == 1 else "have cells together"
+        text = f"{far} so far from all others that what is sent tells its row"
+        return f"{both} {text}; {remedy}", f"{own} {text}{_farthest(one, table)}: {remedy}"
     has = "has a value" if len(one.columns) == 1 else "have values together"
-    text = f"{has} in fewer of its rows than this job, or its holder, asks for, and what is sent tells these; {remedy}"
-    alone = f"{one.n_rows} row{'s have' if one.n_rows > 1 else ' has'}"
-    return f"{both} {text}", f"{own} {has} that {alone} and all others lack; {wanted} are asked for: {remedy}"
+    also = others[:MOST_NAMED]
+    more = f", and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+    names = ", ".join(_joined(other, lambda name: told(name, table.names, spec.known)) for other in also)
+    numbers = ", ".join(f"{_joined(other, repr)} of {other.n_rows}" for other in also)
+    text = f"{has} in fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
+    alone = f"{has} that {one.n_rows} row{'s have' if one.n_rows > 1 else ' has'} and all others lack; {wanted} are asked for"
+    return (
+        f"{both} {text}{f' (the same of {names}{more})' if also else ''}; {remedy}",
+        f"{own} {alone}{f' (the same of {numbers}{more})' if also else ''}: {remedy}",
+    )
+
+
+def _remedy(one: Rare, spec: Spec, splines: Collection[str]) -> str:
+    """What there is to be done about it."""
+    if any(name in splines for name in one.columns):
+        return f"choose knots that have ten rows beyond the outer ones ([model.splines]), mend wrong cells, {POOL}, {LOWER}"
+    if one.columns[0] in (spec.weight, spec.offset):
+        return f"mend the cells if they are wrong, leave these rows out, run the job without this column, {LOWER}"
+    if one.far:
+        without = "leave the row out" if one.columns == (spec.response,) else "put the column into data.ignore"
+        return f"mend the cell if it is wrong, cap it or take logarithms in all files, {without}, {LOWER}"
+    if one.columns == (spec.response,):
+        return f"pool them with another site's, {LOWER}"
+    if any(name.endswith(MARK) for name in one.columns):
+        return f'set model.missing = "drop", fill these cells in, put the column into data.ignore, {LOWER}'
+    if len(one.columns) == 1:
+        mend = f"mend the cells if they are wrong, join rare values in all files, {POOL}"
+        return f"{mend}, put the column into data.ignore, {LOWER}"
+    return f"join their rare values in all files, {POOL}, put one of these columns into data.ignore, {LOWER}"
+
+
+def _farthest(one: Rare, table: Table) -> str:
+    cells = table.columns.get(one.columns[0])
+    if len(one.columns) > 1 or cells is None or isinstance(cells, Text):
+        return ""
+    values = without_faults(floats(cells))
+    at = int(np.nanargmax(np.abs(values - np.nanmedian(values))))
+    return f" ({table.place(at)}: {values[at]:.6g})"
+
+
+def _joined(one: Rare, name: Callable[[str], str]) -> str:
+    return " and ".join(map(name, one.columns))

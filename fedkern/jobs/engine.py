@@ -61,8 +61,8 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         kept = few.kept(place, config, parties, hooks.bindings)
         if len(kept.numbers) < parties.n_clients:
             hooks.tell_left_out(kept)
-            place.leave_out(few.somebody(kept).numbers, kept.parties.names)
-            mine, files = place.mine(kept.parties.n_clients), _files(part, kept.parties, output)
+            mine = few.leave_out(place, kept)
+            files = _files(part, kept.parties, output)
             hooks.leave_out(kept, mine, files)
             if not mine and not place.is_server:
                 place.hooks = hooks
@@ -148,10 +148,8 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     server = [SERVER] if place.is_server else []
     bindings = holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])
     kept = few.kept(place, config, parties, bindings)
-    if len(kept.numbers) < parties.n_clients:
-        place.leave_out(few.somebody(kept).numbers, kept.parties.names)
-        if not place.mine(kept.parties.n_clients) and not place.is_server:
-            place.stand_by()
+    if len(kept.numbers) < parties.n_clients and not few.leave_out(place, kept) and not place.is_server:
+        place.stand_by()
     parties = kept.parties
     bindings = {now: bindings[k] for now, k in [*enumerate(kept.numbers), *((k, k) for k in server)] if k in bindings}
     holders.permit_accounts(config, parties, bindings, alone=place.size == 1)

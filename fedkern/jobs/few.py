@@ -22,6 +22,7 @@ from ..data.design import column_of, describe
 from ..data.header import check_header
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
+from ..kernels.families import FAMILIES, REAL
 from ..models.encoding import Spec
 from ..privacy.binding import Binding
 from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL
@@ -34,7 +35,10 @@ from .parties import Parties
 
 Array = NDArray[np.float64]
 
-A_COEFFICIENT = 2  # rows: with no more than one, X'WX is the rows up to a rotation, and full sites are these themselves
+NEARLY = 1e-9  # what sums of weights lose
+# Rows a coefficient: with no more than one X'WX is the rows up to a rotation. Where weights change with q, a few X'WX are
+# equations for all cells, and rows came back up to twice the coefficients: twice that is asked for.
+A_COEFFICIENT, A_COEFFICIENT_OF_LINES = 4, 2
 
 
 class Few(NamedTuple):
@@ -98,8 +102,14 @@ def lines(config: JobConfig) -> list[str]:
 
 
 def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> bool:
-    """Whether a client with so many rows may tell X'WX: more than two rows a coefficient, unless the job lowers what it asks."""
-    return n_rows > A_COEFFICIENT * coefficients or lowered(config) is not None
+    """Whether a client with so many rows may tell X'WX: more than `a_coefficient` each, unless the job lowers what it asks."""
+    return n_rows > a_coefficient(config) * coefficients or lowered(config) is not None
+
+
+def a_coefficient(config: JobConfig) -> int:
+    """The rows a coefficient, above which a client may tell X'WX."""
+    family = FAMILIES[getattr(config.model, "family", "gaussian")]
+    return A_COEFFICIENT_OF_LINES if family.domain is REAL else A_COEFFICIENT
 
 
 def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
@@ -111,7 +121,7 @@ def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: It
     if n >= least:
         rows = weights(table, spec)
         told = config.tells_combinations and lowered(config) is None
-        every = combinations(table, spec, rows > 0) if told else None
+        every = combinations(table, spec, rows) if told else None
         few = _for_curvature(config, table, spec, client, n)
         if few or table.broken:  # rows that cannot be read end the job, with a text of their own
             return few
@@ -136,10 +146,10 @@ def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: 
     if not config.told_of(p) or may_tell_curvature(config, n, p):
         return None
     remedies = 'take model.covariance = "diagonal" or fewer columns, or pool it with another site\'s rows'
-    told = f"client {client!r} has too few rows for a full covariance, at most {A_COEFFICIENT} a coefficient"
+    told = f"client {client!r} has too few rows for a full covariance, at most {a_coefficient(config)} a coefficient"
     own = (
         f"client {client!r}, {table.source}: {n} rows that count{_in_a_batch(config)} and {p} coefficients by its columns and "
-        f"levels; more than {A_COEFFICIENT * p} rows are asked for, since the sites of a full covariance tell fewer"
+        f"levels; more than {a_coefficient(config) * p} rows are asked for, since the sites of a full covariance tell fewer"
     )
     return Few(f"{told}: {remedies}", f"{own}: {remedies}")
 
@@ -148,7 +158,7 @@ def _for_values(
     config: JobConfig, table: Table, spec: Spec, client: str, least: int, rows: Array, every: Combinations | None
 ) -> Few | None:
     """Whether too few of a client's rows share a value: not of covariates, where each combination of theirs is in enough rows."""
-    covariates = every is None or bool((every.rows * config.batch < LEAST_OF_LEVEL).any())
+    covariates = every is None or bool((every.rows * config.batch < LEAST_OF_LEVEL - NEARLY).any())
     texts = alike.found(config, table, spec, least, rows, covariates=covariates)
     own = f"client {client!r}, {table.source}"
     return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"{own}: {texts[1]}", of_values=True)
@@ -158,7 +168,7 @@ def _for_combinations(
     config: JobConfig, table: Table, spec: Spec, client: str, n: int, found: Combinations | None
 ) -> Few | None:
     """Whether a client's covariates take few different values, and somebody is nearly alone with some: what is sent tells it."""
-    if found is None or not (rare := int((found.rows * config.batch < LEAST_OF_LEVEL).sum())):
+    if found is None or not (rare := int((found.rows * config.batch < LEAST_OF_LEVEL - NEARLY).sum())):
         return None
     enough = found.possible >= EQUATIONS * _coefficients(table, spec) ** 2
     if enough and n >= COARSE_ROWS:
@@ -190,7 +200,8 @@ def curvature(config: JobConfig, p: int) -> list[str]:
     said = ["curvature a client's full site is X'WX of its rows, and its labels"]
     if lowered(config) is not None:
         return [f"{said[0]}: with no more rows than coefficients, and not a few more, all rows", *rotation(config, p)]
-    return [f"{said[0]}; one with at most {A_COEFFICIENT * p:,} rows, {A_COEFFICIENT} a coefficient, is none of this job"]
+    each = a_coefficient(config)
+    return [f"{said[0]}; one with at most {each * p:,} rows, {each} a coefficient, is none of this job"]
 
 
 def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
@@ -258,14 +269,15 @@ def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[in
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own)
 
 
-def somebody(kept: Kept) -> Kept:
-    """The same; JobError where nobody is left."""
+def leave_out(place: Place, kept: Kept) -> list[int]:
+    """Goes on without some clients: who of the others lives here. JobError where nobody is left."""
     if not kept.numbers:
         raise JobError(
             "no client is left: each has fewer rows than this job, or its holder, asks for (data.least_rows, data.small = "
             '"leave-out"); a holder reads how many in fault.txt of its own folder, or by fedkern check JOB --local FILE'
         )
-    return kept
+    place.leave_out(kept.numbers, kept.parties.names)
+    return place.mine(kept.parties.n_clients)
 
 
 def _joined(place: Place, own: Mapping[int, str]) -> list[int]:

@@ -270,9 +270,10 @@ def described(policy: Policy) -> str:
 def of_file(parties: Parties, path: Path, dialect: Dialect) -> tuple[str, DataSet]:
     """Which client a file is, and what policies may call it."""
     data = replace(data_set(path), mark=partial(mark_of_rows, path, dialect))
-    held = {k: parties.holding(k).paths for k in range(parties.n_clients)}
-    mine = [parties.names[k] for k, paths in held.items() if any(one.exists() and one.samefile(path) for one in paths)]
-    return (mine[0] if mine else data.names[0]), data
+    for k in range(parties.n_clients):
+        if any(one.exists() and one.samefile(path) for one in parties.holding(k).paths):
+            return parties.names[k], replace(data, policy=parties.site(k).policy)
+    return data.names[0], data
 
 
 class Verdict(NamedTuple):

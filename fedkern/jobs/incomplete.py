@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from ..algorithms.core import once
 from ..algorithms.exchanges import incomplete as exchange
 from ..data import incomplete
 from ..data.table import Table
@@ -141,8 +142,9 @@ def exchanged(at: At[Any], tables: Mapping[int, Table], complete: Mapping[int, i
     for k, table in tables.items():
         lacking = table.incomplete or 0
         there = table.n_rows if complete is None else complete[k]
-        clients[k] = exchange.Client(there + (lacking if of(at.config) == "drop" else 0), lacking)
-    server, _ = at.exchange(Stage.of(exchange), lambda: exchange.start(len(at.names)), clients)
+        told = exchange.Incomplete(0, there + (lacking if of(at.config) == "drop" else 0), lacking)
+        clients[k] = once.telling(told)
+    server, _ = at.ask(Stage.of(exchange), exchange.QUESTION, exchange.AskIncomplete(0), clients)
     if server is None:
         return {}
     return {at.names[k]: {"rows": reply.rows, "incomplete": reply.lacking} for k, reply in sorted(server.replies.items())}

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from ..algorithms.core.messages import ServerEffects
+from ..algorithms.core import once
+from ..algorithms.core.messages import Message, ServerEffects
 from ..algorithms.exchanges import certificates
 from ..algorithms.exchanges import columns as agreement
 from ..data.design import describe
@@ -36,6 +37,10 @@ C = TypeVar("C")
 S = TypeVar("S")
 K = TypeVar("K")
 Ended = tuple[S | None, dict[int, K]]  # the server's last state, where it lives, and the clients' that live here
+Q = TypeVar("Q", bound=Message)
+A = TypeVar("A", bound=Message)
+Answering = Mapping[int, once.Client[Q, A]]
+Answered = Ended[once.Server[A], once.Client[Q, A]]
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,10 @@ class At(Generic[C]):
         codec = Codec(stage.dims, len(self.names))
         return self._performed(stage, Exchange(stage.named_protocol, started, dict(clients), codec))
 
+    def ask(self, stage: Stage, question: once.Question[Q, A], asked: Q | None, clients: Answering[Q, A]) -> Answered[A, Q]:
+        """A stage of one question to all clients, or to nobody."""
+        return self.exchange(stage, lambda: question.start(len(self.names), asked), clients)
+
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
         return self.place.run(*exchange)
 
@@ -197,12 +206,13 @@ class Run(At[C]):
 
     def certified(self) -> dict[str, Record]:
         """Every client tells what it has spent: client -> certificate; at the server only."""
-        clients = {k: certificates.Client(self.hooks.settled(k)) for k in self.mine}
-        server, _ = self.exchange(Stage.of(certificates), lambda: certificates.start(len(self.names)), clients)
+        clients = {k: once.telling(certificates.told(self.hooks.settled(k))) for k in self.mine}
+        server, _ = self.ask(Stage.of(certificates), certificates.QUESTION, certificates.AskCertificate(0), clients)
         if server is not None:
             why = sorted(server.dropped.items())
             self.hooks.notes += [f"client {self.names[k]!r} has no certificate in this result, for {text}" for k, text in why]
-        return {} if server is None else {self.names[k]: server.replies[k] for k in sorted(server.replies)}
+        replies = {} if server is None else server.replies
+        return {self.names[k]: {**certificates.content(replies[k])} for k in sorted(replies)}
 
 
 def anyone(server: S | None, clients: Mapping[int, K]) -> S | K:

@@ -14,7 +14,7 @@ from typing import Protocol as Shape
 from ..algorithms.core.messages import Message, Protocol, Refused
 
 
-class Question(Shape):
+class Sized(Shape):
     """A module of `algorithms.exchanges` whose messages have the same sizes in all jobs."""
 
     @property
@@ -50,9 +50,9 @@ class Stage:
     alias: str = ""
 
     @classmethod
-    def of(cls, question: Question) -> Stage:
-        """One question to each client."""
-        return cls(question.PROTOCOL, question.DIMS, times=getattr(question, "TIMES", {}))
+    def of(cls, module: Sized) -> Stage:
+        """The exchange of this module."""
+        return cls(module.PROTOCOL, module.DIMS, times=getattr(module, "TIMES", {}))
 
     def often(self, kind: type[Message], rounds: int | None) -> int:
         """How many messages of a kind there are at most between the server and a client; `rounds`: where only budgets end it."""

@@ -22,6 +22,8 @@ Out: TypeAlias = NDArray[Any] | tuple[NDArray[Any] | None, ...] | None  # one ou
 
 BACKENDS = ("cpp", "numba", "cuda", "reference")
 WITHOUT_CUDA = ("cpp", "numba", "reference")
+WITHOUT_NUMBA = ("cpp", "cuda", "reference")
+COMPILED = ("cpp", "reference")
 HERE = "fedkern.kernels."
 FLOATS = (np.dtype("float64"), np.dtype("float32"))
 F64 = (np.dtype("float64"),)
@@ -94,6 +96,14 @@ class Array:
             )
             raise ValueError(f"{kernel}: {self.name} must have shape ({', '.join(self.shape)}) with {known}, got {value.shape}")
         return value
+
+
+def require_numba() -> None:
+    """ImportError, which names the extra, where Numba is not installed."""
+    try:
+        import_module("numba")
+    except ImportError as error:
+        raise ImportError('backend = "numba" needs Numba; pip install "fedkern[numba]"') from error
 
 
 @cache
@@ -226,6 +236,8 @@ class Kernel:
                     load_blas()
                 self._loaded[backend] = getattr(getattr(import_module("fedkern._core"), family), function)
             else:
+                if backend == "numba":
+                    require_numba()
                 loaded = getattr(import_module(self.module.replace(HERE, f"{HERE}_{backend}.", 1)), function)
                 self._loaded[backend] = with_unsigned_keys(loaded) if backend == "numba" else loaded
         return self._loaded[backend]

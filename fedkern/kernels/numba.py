@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from ._numba import augmented, glm, mlp, optim, privacy, rng, sem, shrinkage, spatial
+from ._record import require_numba
 
-__all__ = ["augmented", "glm", "mlp", "optim", "privacy", "rng", "sem", "shrinkage", "spatial"]
+require_numba()
+
+from ._numba import glm, privacy, rng, sem, shrinkage  # noqa: E402 (an ImportError that names the extra comes first)
+
+__all__ = ["glm", "privacy", "rng", "sem", "shrinkage"]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import NOT_NEGATIVE, POSITIVE, Domain, Together
-from ._record import BACKENDS, F64, Array, Kernel, Scalar
+from ._record import F64, WITHOUT_NUMBA, Array, Kernel, Scalar
 
 Vector = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ ADAM = Kernel(
             "learning_rate > 0, 0 <= beta1 < 1, 0 <= beta2 < 1, epsilon >= 0, all finite",
         ),
     ),
-    backends=BACKENDS,
+    backends=WITHOUT_NUMBA,
 )
 
 ADAGRAD = Kernel(
@@ -47,7 +47,7 @@ ADAGRAD = Kernel(
     outputs=(Array("new_state", ("1", "k"), F64), _STEP),
     scalars=(Scalar("learning_rate", POSITIVE), Scalar("epsilon", NOT_NEGATIVE, 1e-10)),
     together=(Together(("learning_rate", "epsilon"), "learning_rate > 0 and epsilon >= 0, both finite"),),
-    backends=BACKENDS,
+    backends=WITHOUT_NUMBA,
 )
 
 

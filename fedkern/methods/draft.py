@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.exchanges.columns import spellings
+from ..algorithms.exchanges.columns import one_but_for, spellings
 from ..data import table
 from ..data.cells import MISSING, Text, floats, number
 from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix
@@ -228,8 +228,9 @@ def _sparse(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[st
     if wanted.response is None and not _named(seen.names, RESPONSES):
         if len(seen.names) < GRAPH_LEAST or not all(kind in ("binary", "count", "real") for kind in seen.kinds.values()):
             _response(wanted, seen)  # says what is missing
-        asked = [f"rows: {GAPS}, and a graph has no place for them; remove these rows, or the columns"] if seen.gaps else []
-        return Part(["", "[model]", 'kind = "mrf"      # a graph of all columns; "sem": with directions'], asked, frozenset())
+        lines = ["", "[model]", 'kind = "mrf"      # a graph of all columns; "sem": with directions']
+        lines += [f'missing = "impute"      # {GAPS}: they are drawn by the model (kind = "mrf")'] if seen.gaps else []
+        return Part(lines, [], frozenset())
     response = _response(wanted, seen)
     said, asked = _response_lines(response, seen)
     ignored = _ignored(seen, {response})
@@ -451,8 +452,8 @@ def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
         column = f"column {name}"
         if what := _spoilt(levels):
             yield f"{column}: its cells look like numbers with {what}, and are taken for text; write plain numbers into the file"
-        if seen.kinds[name] == "text" and spellings(levels):
-            yield f"{column}: levels differ in capitals or blanks alone, and are taken for different ones; write them alike"
+        if seen.kinds[name] == "text" and (same := spellings(levels)):
+            yield f"{column}: levels {one_but_for(same[0])}, and are taken for different ones; write them alike"
         if seen.kinds[name] not in ("binary", "count", "real"):
             continue
         values = [_numbers(one, name) for one in holding]

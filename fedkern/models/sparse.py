@@ -5,7 +5,7 @@ Nothing here reads a row except `Coefficients.columns`, at the client. Source: d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -147,13 +147,25 @@ class Coefficients:
     def orthogonal(self, X: Array, psi: Array) -> Array:
         """Scaled columns with every spline column made orthogonal to its linear one, by pooled second moments psi (w, w)."""
         out = X.copy()
+        for j, linear, slope, sd in self._made_orthogonal(psi):
+            out[:, j] = (X[:, j] - slope * X[:, linear]) / sd
+        return out
+
+    def of_scaled(self, theta: Array, psi: Array) -> Array:
+        """(..., w) slopes of the scaled columns, from those of `orthogonal` ones."""
+        out = theta.copy()
+        for j, linear, slope, sd in self._made_orthogonal(psi):
+            out[..., j] = theta[..., j] / sd
+            out[..., linear] -= slope * out[..., j]
+        return out
+
+    def _made_orthogonal(self, psi: Array) -> Iterator[tuple[int, int, float, float]]:
+        """Each spline column, its linear one, its slope on that, and what is left of its standard deviation."""
         for name in self.splines:
             linear = self.names.index(name)
             for j in self._spline_columns(name):
-                slope = psi[j, linear] / psi[linear, linear]
-                left = psi[j, j] - slope * psi[linear, j]
-                out[:, j] = (X[:, j] - slope * X[:, linear]) / np.sqrt(max(left, 1e-12))
-        return out
+                slope = float(psi[j, linear] / psi[linear, linear])
+                yield j, linear, slope, float(np.sqrt(max(psi[j, j] - slope * psi[linear, j], 1e-12)))
 
     def _spline_columns(self, name: str) -> list[int]:
         return [j for j, other in enumerate(self.names) if other.startswith(f"{name}~")]

@@ -244,7 +244,7 @@ def _pooled(seed: int, k: int) -> Scores:
     try:
         from sklearn.linear_model import LogisticRegression
     except ImportError as error:
-        raise JobError("reproduce vertical-heart: needs scikit-learn; pip install 'fedkern[data]'") from error
+        raise JobError("reproduce vertical-heart: needs scikit-learn; pip install 'fedkern[demo]'") from error
     fold = folds(seed)[k]
     train = train_of(fold)
     data = heart_failure.read().columns(train)

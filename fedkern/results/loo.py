@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.exchanges.loo_sums import BINS, LEAST, LooSums, Server
+from ..algorithms.core.once import Server
+from ..algorithms.exchanges.loo_sums import BINS, LEAST, LooSums
 from ..algorithms.exchanges.rounding import LARGEST
 from . import psis
 
@@ -59,7 +60,7 @@ def summary(told: Sequence[LooSums]) -> dict[str, Any]:
     return {"elpd": density, "se": spread**0.5, "p_loo": effective, "rows": n, "k_hat": dict(zip(labels, bins))}
 
 
-def notes(content: dict[str, Any], told: Server, names: Sequence[str]) -> list[str]:
+def notes(content: dict[str, Any], told: Server[LooSums], names: Sequence[str]) -> list[str]:
     """What a reader should know of it: rows that say little, and clients that are not in it."""
     silent, lost = sum(one.rows == 0 for one in told.replies.values()), len(told.lost)
     said = [f"{silent} clients have fewer than {LEAST} rows: they are not in the leave-one-out sums"] if silent else []

@@ -119,8 +119,9 @@ def of_movement(movement: Movement | None, names: Sequence[str]) -> Verdict:
     return Verdict("settled" if movement.settled else False, why, names[k])
 
 
-def with_clients(own: Verdict, settled: Mapping[str, bool | None]) -> Verdict:
-    """The verdict of the server's unknowns, with what each client says of its own (None: it has said nothing)."""
+def with_clients(own: Verdict, settled: Mapping[str, bool | None], why_not: str = "have not settled") -> Verdict:
+    """The verdict of the server's unknowns, with what each client says of its own (None: it has said nothing; `why_not`: what a
+    client's False says of them)."""
     moving = [name for name, bit in settled.items() if bit is False]
     silent = [name for name, bit in settled.items() if bit is None]
     if own.converged is False or not (moving or silent):
@@ -128,7 +129,7 @@ def with_clients(own: Verdict, settled: Mapping[str, bool | None]) -> Verdict:
     if not moving:
         return not_judged(f"client {silent[0]!r} was lost before it said whether its own unknowns have settled")
     others = f" and of {len(moving) - 1} more" if len(moving) > 1 else ""
-    why = f"unknowns of client {moving[0]!r}{others} have not settled; a file in its own folder says which"
+    why = f"unknowns of client {moving[0]!r}{others} {why_not}; a file in its own folder says which"
     return Verdict(False, why, f"client {moving[0]}")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.core.once import telling
 from fedkern.algorithms.exchanges import certificates as c
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.certificate import certificate
@@ -34,6 +35,10 @@ def content(mechanism: Mechanism = MECHANISMS["full"], **changes: Any) -> dict[s
 SPENT = content()
 
 
+def read(server: Any) -> dict[int, Any]:
+    return {k: c.content(reply) for k, reply in server.replies.items()}
+
+
 def sent(text: bytes | dict[str, Any]) -> c.Certificate:
     return c.Certificate(0, text if isinstance(text, bytes) else json.dumps(text).encode())
 
@@ -42,35 +47,34 @@ def sent(text: bytes | dict[str, Any]) -> c.Certificate:
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_certificate_that_a_job_can_make_is_taken(name: str, rows: int) -> None:
     made = content(MECHANISMS[name], rows_per_person=rows)
-    server, _ = c.start(1)
-    _, (answer,) = c.client_receive(c.Client(made), c.AskCertificate(0))
-    server, _ = c.server_receive(server, 0, answer)  # type: ignore[arg-type]
-    assert server.replies == {0: made}
+    server, _ = c.QUESTION.start(1, c.AskCertificate(0))
+    _, (answer,) = c.QUESTION.client_receive(telling(c.told(made)), c.AskCertificate(0))
+    server, _ = c.QUESTION.server_receive(server, 0, answer)  # type: ignore[arg-type]
+    assert read(server) == {0: made}
 
 
 def test_everybody_is_asked_and_answers() -> None:
-    server, asked = c.start(2)
+    server, asked = c.QUESTION.start(2, c.AskCertificate(0))
     assert [client for client, _ in asked] == [0, 1]
     for client, question in reversed(asked):
-        assert not c.finished(server)
-        _, (answer,) = c.client_receive(c.Client({**SPENT, "steps": client}), question)  # type: ignore[arg-type]
-        server, effects = c.server_receive(server, client, answer)  # type: ignore[arg-type]
+        assert not c.QUESTION.finished(server)
+        _, (answer,) = c.QUESTION.client_receive(telling(c.told({**SPENT, "steps": client})), question)  # type: ignore[arg-type]
+        server, effects = c.QUESTION.server_receive(server, client, answer)  # type: ignore[arg-type]
         assert effects == []
-    assert c.finished(server)
-    assert server.replies == {0: {**SPENT, "steps": 0}, 1: {**SPENT, "steps": 1}}
+    assert c.QUESTION.finished(server)
+    assert read(server) == {0: {**SPENT, "steps": 0}, 1: {**SPENT, "steps": 1}}
 
 
 def test_an_infinite_epsilon_travels_as_text() -> None:
-    _, (answer,) = c.client_receive(c.Client({"epsilon": math.inf}), c.AskCertificate(0))
-    assert json.loads(answer.text) == {"epsilon": "inf"}  # type: ignore[union-attr]
+    assert json.loads(c.told({"epsilon": math.inf}).text) == {"epsilon": "inf"}
 
 
 def test_nobody_waits_for_a_lost_client() -> None:
-    server, _ = c.start(2)
-    server, _ = c.server_receive(server, 1, ClientLost(1))
-    server, _ = c.server_receive(server, 0, sent(SPENT))
-    assert c.finished(server)
-    assert server.replies == {0: SPENT}
+    server, _ = c.QUESTION.start(2, c.AskCertificate(0))
+    server, _ = c.QUESTION.server_receive(server, 1, ClientLost(1))
+    server, _ = c.QUESTION.server_receive(server, 0, sent(SPENT))
+    assert c.QUESTION.finished(server)
+    assert read(server) == {0: SPENT}
 
 
 MALFORMED = [b"", b"[1]", b'"x"', b"{", b'{"a": [1]}', b'{"a": {"b": 1}}', b'{"a": null}', b"[" * 4000, b"\xff", b"{}"]
@@ -96,13 +100,13 @@ WRONG = {
 
 def refused(text: bytes | dict[str, Any], field: str) -> None:
     """The result stands without it, and says why."""
-    server, _ = c.start(1)
-    server, _ = c.server_receive(server, 0, sent(text))
+    server, _ = c.QUESTION.start(1, c.AskCertificate(0))
+    server, _ = c.QUESTION.server_receive(server, 0, sent(text))
     assert server.replies == {}
     assert re.match(rf"its Certificate.*{field}", server.dropped[0])
-    assert c.finished(server)
+    assert c.QUESTION.finished(server)
     with pytest.raises(RemoteFault, match="came twice"):
-        c.server_receive(server, 0, sent(SPENT))
+        c.QUESTION.server_receive(server, 0, sent(SPENT))
 
 
 @pytest.mark.parametrize("text", MALFORMED, ids=lambda text: text[:12].hex())
@@ -126,7 +130,7 @@ def test_keyed_noise_cannot_have_a_finite_epsilon() -> None:
 
 
 def test_a_second_certificate_is_refused() -> None:
-    server, _ = c.start(1)
-    server, _ = c.server_receive(server, 0, sent(SPENT))
+    server, _ = c.QUESTION.start(1, c.AskCertificate(0))
+    server, _ = c.QUESTION.server_receive(server, 0, sent(SPENT))
     with pytest.raises(RemoteFault, match="client 0: Certificate came twice"):
-        c.server_receive(server, 0, sent(SPENT))
+        c.QUESTION.server_receive(server, 0, sent(SPENT))

@@ -5,7 +5,15 @@ import pytest
 
 from fedkern.algorithms.gibbs.covariates import Covariates
 from fedkern.algorithms.gibbs.settings import ALWAYS, NONE, Layout, Settings
-from fedkern.algorithms.gibbs.sites import Factor, Imputed, Logistic, MarkovRandomField, Regression, StructuralEquations
+from fedkern.algorithms.gibbs.sites import (
+    Factor,
+    Imputed,
+    ImputedField,
+    Logistic,
+    MarkovRandomField,
+    Regression,
+    StructuralEquations,
+)
 from fedkern.algorithms.gibbs.sweeps import first
 from fedkern.models.sparse import graph
 
@@ -25,14 +33,17 @@ def sites():
         "imputed": Imputed(Covariates(gaps, np.eye(P), 5.0), y - y.mean()),
         "logistic": Logistic(X, (y > 0).astype(float)),
         "mrf": MarkovRandomField(Factor.of(X)),
+        "mrf, gaps": ImputedField(
+            tuple(Imputed(Covariates(np.delete(gaps, j, axis=1), np.eye(P - 1), 5.0), gaps[:, j]) for j in range(P))
+        ),
         "sem": StructuralEquations(np.ascontiguousarray(random.laplace(size=(P, N)))),
     }
 
 
-@pytest.mark.parametrize("kind", ["regression", "imputed", "logistic", "mrf", "sem"])
+@pytest.mark.parametrize("kind", ["regression", "imputed", "logistic", "mrf", "mrf, gaps", "sem"])
 def test_no_deviation_starts_at_zero(kind):
     """Scales are drawn first: those of a zero would be clipped at 1e-60, and the chain would stay there."""
-    is_graph = kind in ("mrf", "sem")
+    is_graph = kind[:3] in ("mrf", "sem")
     layout = Layout(graph(P, one=kind == "sem") if is_graph else np.arange(P)[None])
     d = sites()[kind].start(Settings(layout=layout, chains=4, rounds=10, burn_in=2))["deviation"]
     assert d.shape == (4, *layout.shape)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.core.once import telling
 from fedkern.algorithms.core.windows import LEAST, LastFifth, Windows, reach
 from fedkern.algorithms.exchanges import settled
 
@@ -118,16 +119,16 @@ def test_the_last_fifth_of_the_bound(every):
 
 
 def test_each_client_says_one_bit():
-    state, asked = settled.start(3)
+    state, asked = settled.QUESTION.start(3, settled.AskSettled(0))
     assert [k for k, _ in asked] == [0, 1, 2]
     for k, bit in ((2, True), (0, False)):
-        _, (answer,) = settled.client_receive(settled.Client(bit), asked[k][1])
-        state, _ = settled.server_receive(state, k, answer)
-    with pytest.raises(RemoteFault, match="was not expected"):
-        settled.server_receive(state, 0, settled.Settled(0, 1))
+        _, (answer,) = settled.QUESTION.client_receive(telling(settled.Settled(0, int(bit))), asked[k][1])
+        state, _ = settled.QUESTION.server_receive(state, k, answer)
+    with pytest.raises(RemoteFault, match="came twice"):
+        settled.QUESTION.server_receive(state, 0, settled.Settled(0, 1))
     with pytest.raises(RemoteFault, match="wanted 0 or 1"):
-        settled.server_receive(state, 1, settled.Settled(0, 7))
-    assert not settled.finished(state)
-    state, _ = settled.server_receive(state, 1, ClientLost(1))
-    assert settled.finished(state)
-    assert dict(state.replies) == {0: False, 2: True}
+        settled.QUESTION.server_receive(state, 1, settled.Settled(0, 7))
+    assert not settled.QUESTION.finished(state)
+    state, _ = settled.QUESTION.server_receive(state, 1, ClientLost(1))
+    assert settled.QUESTION.finished(state)
+    assert {k: reply.settled for k, reply in state.replies.items()} == {0: 0, 2: 1}

@@ -10,6 +10,7 @@ import numpy as np
 import fedkern
 from fedkern.kernels import _numba, rng
 from fedkern.kernels import numba as public
+from support.command import python
 
 
 def test_cpp_through_the_headers(tmp_path):
@@ -43,6 +44,13 @@ def walk(seed, n):
 def test_numba_inside_nopython_code():
     assert rng.streams()["simulate"] == 6
     np.testing.assert_allclose(walk(12, 501), np.cumsum(rng.normal(501, key=rng.key(12, "simulate"))), rtol=1e-13, atol=1e-13)
+
+
+def test_without_numba_the_extra_is_named():
+    code = "import sys; sys.modules['numba'] = None; import numpy as np; from fedkern.kernels import privacy; "
+    for call in ("privacy.clip_sum(x, 1.0, backend='numba')", "import fedkern.kernels.numba"):
+        said = python("-c", f"{code}x = np.ones((2, 2)); privacy.clip_sum(x, 1.0); {call}").err
+        assert 'pip install "fedkern[numba]"' in said
 
 
 def test_every_numba_family_is_public():

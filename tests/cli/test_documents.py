@@ -49,6 +49,12 @@ def test_what_is_generated_is_what_the_program_says(name: str) -> None:
     assert (ROOT / name).read_text(encoding="utf-8") == PAGES[name](), "run `make pages`"
 
 
+def test_the_readme_counts_kernels_as_the_records_do() -> None:
+    everything = kernels.list().values()
+    on_device = sum(row["cuda"] == "yes" for row in everything)
+    assert f"{on_device} of the {len(everything)} kernels take CuPy arrays" in TEXTS["README.md"]
+
+
 FALSE = tuple(" ".join(words) for words in (("and no", "row"), ("never send", "rows"), ("shows its", "counts")))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedkern.data import rare as module
-from fedkern.data.rare import rare
+from fedkern.data.rare import heavy, rare
 from fedkern.data.table import Table, Text
 from fedkern.models.encoding import Column
 
@@ -20,7 +20,8 @@ def table(**columns: Any) -> Table:
 
 def found(one: Table, least: int = 10, counted: Any = None, *texts: str) -> Any:
     columns = [Column(name, "categorical" if name in texts else "numeric", center=0.0, scale=1.0) for name in one.names]
-    return rare(one, columns, np.ones(one.n_rows) if counted is None else counted * 1.0, least, min(least, 3))
+    every = rare(one, columns, np.ones(one.n_rows) if counted is None else counted * 1.0, least, min(least, 3))
+    return every[0][:2] if every else None
 
 
 @pytest.mark.parametrize("block", [64, 1 << 16])
@@ -57,6 +58,36 @@ def test_pairs_of_which_three_combinations_occur() -> None:
     assert found(table(ill=ill, worse=worse), 0) is None
 
 
+def test_a_count_far_from_all_others() -> None:
+    days = np.random.default_rng(6).poisson(1.5, 200) * 1.0
+    assert not heavy(days, np.ones(200))
+    days[3] = 60
+    assert heavy(days, np.ones(200))
+    assert not heavy(days, np.where(np.arange(200) == 3, 0.0, 1.0))
+    assert not heavy(np.zeros(200), np.ones(200))
+
+
+def test_a_number_that_all_but_one_have_of_those_with_a_value() -> None:
+    random = np.random.default_rng(0)
+    x, dose = random.normal(size=400), np.where(random.random(400) < 0.3, random.integers(1, 40, 400), 0.0)
+    for few in (0, 1, 2, 3):
+        ill, own = np.where(np.arange(400) < 15, 1.0, 0.0), dose.copy()
+        own[:15] = 0
+        own[3 : 3 + few] = np.linspace(10, 20, few)
+        singled = (("ill", "dose"), few) if few in (1, 2) else None
+        assert found(table(ill=ill, x=x, dose=own)) == singled
+        assert found(table(ill=1 - ill, x=x, dose=own + 7)) == singled
+        codes = Text(np.where(ill == 1, 2, np.arange(400) % 2), ("a", "b", "c"))
+        assert found(table(ill=codes, x=x, dose=own), 10, None, "ill") == singled
+        other = np.where(ill == 1, x + 50, 0.0)  # a number as well, which most rows have not
+        assert found(table(other=other, dose=own)) == ((("other", "dose"), few) if few in (1, 2) else None)
+        assert found(table(ill=ill, dose=own), 4) == singled
+    weight = np.where(np.arange(400) == 3, 1.0, 1e-6)  # all others of those that differ weigh next to nothing
+    own = np.where((np.arange(400) < 15) & (np.arange(400) > 6), 0.0, dose + (np.arange(400) < 7) * 3.0)
+    ill = np.where(np.arange(400) < 15, 1.0, 0.0)
+    assert found(table(ill=ill, dose=own), 10, np.where(ill == 1, weight, 1.0))[1] < 3
+
+
 class TestSumsOfColumns:
     """Of which none names the rows by itself."""
 
@@ -65,7 +96,7 @@ class TestSumsOfColumns:
         measured = {"x": random.normal(size=n), "z": random.lognormal(size=n)}
         return measured | {name: random.random(n) < 0.3 for name in "ab"}
 
-    @pytest.mark.parametrize("few", [1, 2, 5, 9, 10])
+    @pytest.mark.parametrize("few", [1, 2, 5, 9, 40])
     def test_two_measurements_that_differ_in_a_few_rows(self, few: int) -> None:
         columns = {name: np.asarray(x, float) for name, x in self.frame().items()}
         columns["again"] = 100 + 7 * columns["x"]
@@ -83,7 +114,44 @@ class TestSumsOfColumns:
         level = Text(codes, tuple(f"w{k}" for k in range(45)))
         b = (codes == 44) * 1.0
         b[3] = 1
-        assert found(table(ward=level, b=b), 10, None, "ward").n_rows == 1
+        assert found(table(ward=level, b=b), 10, None, "ward")[1] == 1
+
+    @pytest.mark.parametrize(("n", "least"), [(20, 10), (25, 10), (33, 10), (105, 50)])
+    def test_a_client_of_few_rows_is_searched_too(self, n: int, least: int) -> None:
+        """However many its holder asks for."""
+        columns = {name: np.asarray(x, float) for name, x in self.frame(n).items() if name in "xz"}
+        columns |= {"sex": np.arange(n) % 2 * 1.0, "given": columns["x"].copy()}
+        columns["given"][5] -= 1.5
+        assert found(table(**columns), least) == (("x", "given"), 1)
+        columns["given"] = np.random.default_rng(4).normal(size=n)
+        assert found(table(**{name: x for name, x in columns.items() if name != "sex" or n > 33}), least) is None
+
+    @pytest.mark.parametrize("lost", [20, 90])
+    def test_one_change_that_is_far_from_all_others(self, lost: float) -> None:
+        """Weight before and after: neither column alone has it."""
+        random = np.random.default_rng(8)
+        before = random.normal(80, 20, 100)
+        after = before - 1 + random.normal(0, 2, 100)
+        before[7], after[7] = 80 + lost / 2, 80 - lost / 2
+        assert found(table(before=before, after=after)) == ((("before", "after"), 1) if lost == 90 else None)
+
+    @pytest.mark.parametrize("far", [500, 1500])
+    def test_one_cell_that_has_nearly_all_of_a_columns_squares(self, far: float) -> None:
+        columns = {name: np.asarray(x, float) for name, x in self.frame(100).items()}
+        columns["ck"] = np.random.default_rng(5).normal(120, 40, 100)
+        columns["ck"][7] = far
+        assert found(table(**columns)) == ((("ck",), 1) if far == 1500 else None)
+
+    def test_a_sum_of_columns_among_the_rows_with_a_value(self) -> None:
+        """Insulin has only who has diabetes, and one of these who were transferred has none."""
+        random = np.random.default_rng(9)
+        columns = {"age": random.normal(size=300), "crp": random.lognormal(size=300), "dm": (np.arange(300) < 80) * 1.0}
+        columns |= {"insulin": (np.arange(300) < 50) * 1.0, "moved": (np.arange(300) % 7 == 3) * 1.0}
+        assert found(table(**columns)) is None
+        alone = (np.arange(300) >= 50) & (np.arange(300) < 80) & (columns["moved"] == 1)
+        columns["moved"][np.flatnonzero(alone)[1:]] = 0
+        names, rows = found(table(**columns))
+        assert (set(names), rows) == ({"moved", "dm", "insulin"}, 1)
 
     def test_one_far_cell(self) -> None:
         columns = {name: np.asarray(x, float) for name, x in self.frame(1000).items()}
@@ -94,12 +162,12 @@ class TestSumsOfColumns:
     def test_rows_that_weigh_nothing_hide_nobody(self) -> None:
         flag, weight = np.where(np.arange(400) < 12, 1.0, 0.0), np.where((np.arange(400) > 0) & (np.arange(400) < 12), 1e-6, 1.0)
         assert found(table(flag=flag)) is None
-        assert found(table(flag=flag), 10, weight).n_rows <= 2
+        assert found(table(flag=flag), 10, weight)[1] <= 2
 
     @pytest.mark.parametrize("seed", range(20))
     def test_ordinary_rows_are_not_singled_out(self, seed: int) -> None:
         random = np.random.default_rng(seed)
         n, d = int(random.integers(60, 300)), int(random.integers(2, 12))
-        X = random.standard_t(3, size=(n, d)) @ random.normal(size=(d, d)) + 100
+        X = random.standard_t(5, size=(n, d)) @ random.normal(size=(d, d)) + 100
         columns = {f"x{j}": X[:, j] for j in range(d)} | {"u": np.exp(random.normal(size=n)), "age2": X[:, 0] ** 2}
         assert found(table(**columns)) is None

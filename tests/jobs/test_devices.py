@@ -144,6 +144,7 @@ def test_a_sparse_job_gives_the_same_on_a_device(
     [
         ({"family": "bernoulli"}, {}, "the sweeps of a bernoulli regression are the host's"),
         ({"family": "gaussian", "missing": "impute"}, {}, "the sweeps over rows that lack cells are the host's"),
+        ({"kind": "mrf", "missing": "impute"}, {}, "the sweeps over rows that lack cells are the host's"),
         ({"family": "gaussian"}, {"statistics": "pooled"}, "clients sample nothing"),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fedkern as package
+from fedkern.data.combinations import combinations
 from fedkern.data.table import Table
 from fedkern.errors import JobError
 from fedkern.jobs import few
@@ -487,6 +488,22 @@ class TestValuesThatFewRowsShare:
         assert self.run(fedkern, federation, 2 * cells).code == 0
         assert self.run(fedkern, federation, cells, "--set", "data.least_rows=18").code == 0
 
+    def test_all_columns_are_named_at_once(self, fedkern: Any, tmp_path: Path) -> None:
+        federation = Federation(tmp_path)
+        for name in "abc":
+            path = tmp_path / f"{name}.csv"
+            federation.rows(name, 60)
+            head, *rows = path.read_text().splitlines()
+            rows = [f"{row},{int(i < 4)},{int(i > 52)},{i % 2}" for i, row in enumerate(rows)]
+            path.write_text("\n".join([f"{head},icu,hiv,sex", *rows]) + "\n")
+        ended = fedkern("run", federation.job, "--out", "out", "--quiet")
+        assert ended.code == 2
+        assert "column no. 5 has a value in fewer of its rows" in ended.err
+        assert "what is sent tells these (the same of column no. 6); mend the cells" in ended.err
+        own = (Path("out") / "client-a" / "fault.txt").read_text()
+        assert "'icu' has a value that 4 rows have and all others lack; 10 are asked for (the same of 'hiv' of 7): mend" in own
+        assert fedkern("run", federation.job, "--quiet", "--set", 'data.ignore=["id", "icu", "hiv"]').code == 0
+
     def test_pairs_of_columns_single_rows_out_too(self, fedkern: Any, tmp_path: Path) -> None:
         """Whoever has complications has the disease: the difference of the two columns is 1 in the rows without."""
         federation = Federation(tmp_path)
@@ -536,6 +553,16 @@ OF_FEW = "client 'a' has too few rows for covariates of few different values: "
 COVARIATES: dict[str, tuple[NDArray[np.float64], bool]] = {  # of client a, and whether it takes part
     "age": (AGE[:500, None], False),
     "age in steps of a tenth": (AGE[:500, None] / 10 + 3, False),
+    "age as a z-score": ((AGE[:500, None] - 62) / 11, False),
+    "age as a z-score of four digits": (((AGE[:500, None] - 62) / 11).round(4), False),
+    "age but for one cell": (np.append(AGE[:60], [61.37])[:, None], False),
+    "age as a z-score but for one cell": ((np.append(AGE[:60], [61.37])[:, None] - 62) / 11, False),
+    "logarithm of age": (np.log(AGE[:200, None]).round(4), False),
+    "pounds in kilograms": ((np.round(80 * np.exp(NORMAL[:200, :1] / 8)) * 2).round() * 0.45359237, False),
+    "of age and its square": (np.column_stack([AGE[:200], AGE[:200] ** 2]), False),
+    "of a square of age, and age": (np.column_stack([AGE[:200] ** 2, AGE[:200]]), False),
+    "of age, sex and their product": (np.column_stack([AGE[:300], YES[:300, 0], AGE[:300] * YES[:300, 0]]), False),
+    "months over twelve": ((AGE[:60, None] * 12 + np.arange(60)[:, None] % 5) / 12, False),
     "age and sex": (np.column_stack([AGE, YES[:, 0]])[:1000], False),
     "age and sex, rows enough": (np.column_stack([AGE, YES[:, 0]])[:2000], True),
     "age and sex, rows enough but one": (np.column_stack([AGE, YES[:, 0]])[:1999], False),
@@ -570,18 +597,100 @@ def test_covariates_of_few_values_have_three_rows_of_each_combination(name: str)
         assert found.told.startswith(OF_FEW)
         assert str(len(X)) not in found.told
         assert "in fewer than 3 rows" in found.own
-        assert ("of 2,000 rows it does not" in found.own) is (not name.startswith(("yes", "the same")))
+        assert ("of 2,000 rows it does not" in found.own) is (not name.startswith(("yes", "the same", "of ")))
     assert taken(X, data={"least_rows": 1}) is None, "a job that lowers the number says so"
     for sections in ({"model": {"family": "gaussian"}}, {"job": {"method": "sparse"}}):  # of two columns at once
         other = taken(X, **sections)
         assert other is None or not other.told.startswith(OF_FEW)
 
 
+def test_rows_that_weigh_next_to_nothing_are_no_company() -> None:
+    x = np.repeat([0.0, 1.0], [30, 3])
+    spec, one = Spec("y", weight="w"), Table("a.csv", ("x", "w", "y"), {"x": x, "w": np.ones(33), "y": x}, 33)
+    for light, rows in ((1.0, 3.0), (1e-6, 1.0), (1e-300, 1.0)):
+        weight = np.where(np.arange(33) > 30, light, 1.0)
+        found = combinations(one, spec, weight)
+        assert found is not None
+        np.testing.assert_allclose(found.rows, [30, rows], rtol=1e-5)
+
+
+def alone(family: str, spec: dict[str, Any], **columns: NDArray[np.float64]) -> str:
+    """What a client is told of its values; "" where nothing."""
+    names = tuple(columns)
+    table = Table("a.csv", names, columns, len(columns["y"]))
+    config = parse({"data": {"clients": ["a.csv"], "response": "y", **spec}, "model": {"family": family}})
+    found = few.found(config, table, Spec("y", family=family, **spec), "a")
+    return "" if found is None else found.own
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "poisson", "gaussian"])
+def test_rows_of_another_weight_are_few_rows(family: str) -> None:
+    """What is told with weights, less what is told without, is theirs."""
+    random = np.random.default_rng(1)
+    x, y, w = random.normal(size=200), np.arange(200) % 2.0, np.ones(200)
+    assert alone(family, {"weight": "w"}, x=x, y=y, w=w) == ""
+    w[7] = 2
+    assert "'w' has a value that 1 row has and all others lack" in alone(family, {"weight": "w"}, x=x, y=y, w=w)
+    assert alone(family, {"weight": "w"}, x=x, y=y, w=random.uniform(0.5, 2, 200)) == ""
+    w[:] = random.uniform(0.9, 1.1, 200)
+    w[7] = 30  # nearly all of its sum of squares
+    assert "'w' has a value that 1 row has" in alone(family, {"weight": "w"}, x=x, y=y, w=w)
+
+
+def test_a_row_that_weighs_nothing_is_counted_without_weights() -> None:
+    """Who was left out by a weight of 0 is the difference of the sums with and without weights."""
+    random = np.random.default_rng(1)
+    x, y, w = random.normal(size=200), np.arange(200) % 2.0, np.ones(200)
+    w[7] = 0
+    assert "'w' has a value that 1 row has" in alone("gaussian", {"weight": "w"}, x=x, y=y, w=w)
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 3])
+def test_one_row_beyond_a_splines_knots_is_few_rows(beyond: int) -> None:
+    """A sum of spline columns is 0 for all others."""
+    random = np.random.default_rng(5)
+    age = random.uniform(25, 83, 300).round()
+    age[:beyond] = [91, 90, 92][:beyond]
+    table = Table("a.csv", ("age", "y"), {"age": age, "y": random.normal(size=300)}, 300)
+    knots = {"age": [45.0, 60, 84, 88, 93]} if beyond else {"age": [35.0, 50, 60, 70]}
+    config = parse({"job": {"method": "sparse"}, "data": {"clients": ["a.csv"], "response": "y"}, "model": {"splines": knots}})
+    found = few.found(config, table, Spec("y", family="gaussian"), "a")
+    assert (found is None) is (beyond != 1)
+    if found is not None:
+        assert "'age' has a value that 1 row has and all others lack" in found.own
+        assert "choose knots that have ten rows beyond the outer ones" in found.own
+
+
+def test_a_row_of_nearly_all_exposure_is_few_rows() -> None:
+    random = np.random.default_rng(2)
+    x, y, years = random.normal(size=300), np.arange(300) % 2.0, random.uniform(0.3, 2, 300)
+    offset = {"offset": "e"}
+    for family in ("poisson", "bernoulli", "gaussian"):
+        assert alone(family, offset, x=x, y=y, e=np.log(years)) == ""
+    days = np.where(np.arange(300) == 7, 365 * years, years)
+    assert "'e' has a value that" in alone("poisson", offset, x=x, y=y, e=np.log(days))
+    assert "leave these rows out" in alone("poisson", offset, x=x, y=y, e=np.log(days))
+    assert "'e' has a cell so far from all others" in alone("gaussian", offset, x=x, y=y, e=days)
+
+
+def test_filled_cells_are_no_third_value() -> None:
+    """One patient has both, and some cells of the one column are missing."""
+    ill, other = np.where(np.arange(300) < 40, 1.0, 0.0), np.where(np.arange(300) > 268, 1.0, 0.0)
+    random = np.random.default_rng(3)
+    table = {"x": random.normal(size=300), "z": random.normal(size=300), "ill": ill, "other": other, "y": np.arange(300) % 2.0}
+    assert alone("bernoulli", {}, **table) == ""
+    ill[290] = 1
+    assert "'ill' and 'other' have values together that 1 row has" in alone("bernoulli", {}, **table)
+    missing = np.where(np.arange(300) % 11 == 5, 1.0, 0.0)
+    table |= {"ill": np.where(missing == 1, 0.3, ill), "ill[missing]": missing}
+    assert "'ill' and 'other' have values together that 1 row has" in alone("bernoulli", {}, **table)
+
+
 def test_rows_count_as_a_batch_has_them() -> None:
     """In each of the three rules."""
     batch = {"optimiser": "adam", "batch": 0.5}
     full = {"model": {"covariance": "full"}, "algorithm": batch}
-    for X, few_rows, enough in ((NORMAL, 39, 40), (RANDOM.normal(size=(100, 20)), 84, 86)):
+    for X, few_rows, enough in ((NORMAL, 39, 40), (RANDOM.normal(size=(200, 20)), 168, 170)):
         found = taken(X[:few_rows], **full)
         assert found is not None
         assert "in a batch (0.5 of all)" in found.own

@@ -311,14 +311,6 @@ def test_levels_that_differ_between_sites_are_joined_as_those_of_files() -> None
     assert all(f"g={level}" in names for level in "vw"), names
 
 
-def test_without_narwhals_arrays_still_come_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "narwhals", None)
-    with pytest.raises(JobError, match=r"data frames need narwhals; pip install 'fedkern\[data\]'"):
-        fedkern.run(JOB, data={"a": frame()})
-    X, y = np.random.default_rng(1).normal(size=(9, 2)), np.arange(9) % 2
-    assert fedkern.run(JOB, data={"a": (X, y)}).summary["rounds"] == 3
-
-
 def test_narwhals_is_not_loaded_for_files(simulated: dict[str, Path]) -> None:
     program = "import sys, fedkern; fedkern.run(sys.argv[1], job={'rounds': 1}); assert 'narwhals' not in sys.modules"
     subprocess.run([sys.executable, "-P", "-c", program, str(simulated["logistic"])], check=True)

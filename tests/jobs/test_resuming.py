@@ -206,7 +206,7 @@ def test_where_the_number_of_rounds_decides_more_than_the_end(tmp_path: Path, ki
 def test_a_certificate_from_before_a_crash_is_not_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run had come to its certificates when it died, and was then given more rounds."""
     path, out = job(tmp_path, "private"), tmp_path / "out"
-    real = certificates.server_receive
+    real = certificates.PROTOCOL.server_receive
 
     def dying(state: Any, sender: int, event: Any) -> Any:
         if sender == 1:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedkern
+from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.printing import without_folders
 from support.command import mpirun, python
@@ -162,7 +163,9 @@ def test_one_file_for_all_clients(job: Path, plain: Any) -> None:
         fedkern.run(job)
 
 
-def test_a_policy_that_the_site_file_names_binds(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_that_the_site_file_names_binds(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("HOME", str(job.parent))
     policy = job.parent / "mine.toml"
     policy.write_text("[data.patients-a]\nepsilon = 1.0\ndelta = 1e-5\n")
@@ -170,8 +173,13 @@ def test_a_policy_that_the_site_file_names_binds(job: Path, monkeypatch: pytest.
     site.write_text(site.read_text() + 'policy = "../mine.toml"\n')
     with pytest.raises(JobError, match="client 'a': refused by the holder's policy"):
         fedkern.run(job)
+    file = job.parent.parent / "ward seven" / "patients-a.csv"
+    assert main(["check", str(job), "--local", str(file)]) == 2
+    assert "as client 'a', is refused" in capsys.readouterr().out
     policy.write_text("open = true\n[data.patients-a]\n")
     assert fedkern.run(job).summary["rounds"] == 2
+    assert main(["check", str(job), "--local", str(file)]) == 0
+    assert "as client 'a', is allowed" in capsys.readouterr().out
     policy.write_text("open = true\n[data.other]\n")
     with pytest.raises(JobError, match="client 'a': refused by the holder's policy: a policy must name its data"):
         fedkern.run(job)

@@ -12,7 +12,7 @@ import pytest
 import fedkern
 from fedkern.algorithms.exchanges.columns import spellings
 from fedkern.cli.__main__ import main
-from fedkern.data.far import coded
+from fedkern.data.far import any_thousandths, coded
 from support import few
 
 PVI: dict[str, Any] = {"data": {"response": "y", **few.ANY}}
@@ -48,6 +48,33 @@ def test_levels_that_differ_in_capitals_alone_are_noted() -> None:
     assert "column 'sex': the levels 'F', 'f' differ in capitals or blanks alone" in notes_of(PVI, clients)
     assert "differ in capitals" not in notes_of(PVI, {"a": frame(1), "b": frame(2)})
     assert spellings(["Köln", "KÖLN", "Kö ln", "Bonn"]) == [["Köln", "KÖLN", "Kö ln"]]
+
+
+def test_levels_that_are_one_number_let_no_result_stand() -> None:
+    levels = (["1", "2", "3"], ["1.0", "2", "3"])
+    one, other = (frame(k, sex=np.array(own)[np.arange(60) % 3]) for k, own in enumerate(levels))
+    job = {"data": {**PVI["data"], "columns": {"sex": {"kind": "categorical"}}}}
+    result = fedkern.run(job, data={"a": one, "b": other})
+    assert result.summary["converged"] is False
+    assert "column 'sex': the levels '1', '1.0' are one number" in result.summary["verdict"]
+    assert spellings(["01", "1", "1e0", "inf", "Infinity", "1_0"]) == [["01", "1", "1e0"]]
+
+
+def test_a_client_none_of_whose_levels_another_has_is_noted() -> None:
+    levels = {"a": ["f", "m"], "b": ["female", "male"]}
+    clients = {name: frame(k, sex=np.array(own)[np.arange(60) % 2]) for k, (name, own) in enumerate(levels.items())}
+    assert "column 'sex': no level at a, b occurs at another client" in notes_of(PVI, clients)
+    clients["b"].loc[:9, "sex"] = "f"
+    assert "occurs at another" not in notes_of(PVI, clients)
+
+
+def test_points_of_thousands_are_told_to_their_holder() -> None:
+    random = np.random.default_rng(2)
+    lab = random.lognormal(6.5, 0.5, 200).round()
+    assert not any_thousandths(lab)
+    assert any_thousandths(np.where(lab > 999, lab / 1000, lab))
+    for other in (random.normal(5, 2, 200).round(3), np.append(lab[lab < 1000], 0.125), np.append(lab[lab < 1000], 650.5)):
+        assert not any_thousandths(other)
 
 
 def test_a_code_for_a_missing_value_is_told_to_its_holder_alone(tmp_path: Path) -> None:

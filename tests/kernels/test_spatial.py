@@ -307,14 +307,13 @@ def test_what_is_no_graph_is_refused_by_name(indptr, indices, message):
             function(*graph)
 
 
-@pytest.mark.parametrize("backend", ["cpp", "numba"])
 @pytest.mark.parametrize("wrong", [-1, 9, 2**40])
-def test_an_index_outside_the_graph_reads_no_foreign_memory(backend, wrong):
+def test_an_index_outside_the_graph_reads_no_foreign_memory(wrong):
     indptr, indices = maps.grid(3)
     indices = indices.copy()
     indices[5] = wrong
     with pytest.raises(ValueError, match="indices: outside the graph"):
-        spatial.car_logdensity(np.ones((1, 9)), np.ones(1) / 2, indptr, indices, np.ones(3), backend=backend)
+        spatial.car_logdensity(np.ones((1, 9)), np.ones(1) / 2, indptr, indices, np.ones(3))
 
 
 def test_numbers_outside_their_range_are_refused():

@@ -70,7 +70,7 @@ def test_fewer_draws_than_a_least_client_has_cells(rows: int, columns: int, draw
 
 def test_values_leave_in_thousandths_and_their_number_is_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a client's rows are; and what weights say is within its own errors what exact values say."""
-    sent, kept = list[np.ndarray](), terms.client_receive
+    sent, kept = list[np.ndarray](), terms.OF_Q.client_receive
 
     def receive(state: Any, event: Any) -> Any:
         state, effects = kept(state, event)
@@ -256,16 +256,15 @@ def test_leave_one_out_of_sparse_is_that_of_the_pooled_rows(
 
 def test_sums_of_few_rows_and_of_lost_clients_are_not_there() -> None:
     few = loo_sums.LooSums(0, 4, -3.0, 3.0, 0.5, np.array([4.0, 0, 0, 0]))
-    told = loo_sums.client_receive(loo_sums.Client(few), loo_sums.AskLoo(0))[1][0]
-    assert isinstance(told, loo_sums.LooSums)
+    told = loo_sums.told(few)
     assert (told.rows, told.density, told.bins.sum()) == (0, 0.0, 0)
-    state, _ = loo_sums.start(3)
+    state, _ = loo_sums.QUESTION.start(3, loo_sums.AskLoo(0))
     enough = loo_sums.LooSums(0, 6, -3.0, 3.0, 0.5, np.array([4.0, 0, 1, 1]))
-    state, _ = loo_sums.server_receive(state, 0, enough)
-    state, _ = loo_sums.server_receive(state, 1, told)
-    assert not loo_sums.finished(state)
-    state, _ = loo_sums.server_receive(state, 2, ClientLost(2))
-    assert loo_sums.finished(state)
+    state, _ = loo_sums.QUESTION.server_receive(state, 0, enough)
+    state, _ = loo_sums.QUESTION.server_receive(state, 1, told)
+    assert not loo_sums.QUESTION.finished(state)
+    state, _ = loo_sums.QUESTION.server_receive(state, 2, ClientLost(2))
+    assert loo_sums.QUESTION.finished(state)
     content = loo.summary([state.replies[0], state.replies[1]])
     assert (content["rows"], content["elpd"]) == (6, -3.0)
     text = "; ".join(loo.notes(content, state, ("a", "b", "c")))
@@ -277,23 +276,23 @@ def test_sums_of_few_rows_and_of_lost_clients_are_not_there() -> None:
         loo_sums.LooSums(0, 4, -3.0, 3.0, 0.5, np.array([4.0, 0, 0, 0])),
         loo_sums.LooSums(0, 6, -3.0, -3.0, 0.5, np.array([6.0, 0, 0, 0])),
     ):
-        state, _ = loo_sums.server_receive(loo_sums.start(1)[0], 0, wrong)
-        assert loo_sums.finished(state)
+        state, _ = loo_sums.QUESTION.server_receive(loo_sums.QUESTION.start(1, loo_sums.AskLoo(0))[0], 0, wrong)
+        assert loo_sums.QUESTION.finished(state)
         assert not state.replies
         assert "client 'a' is not in the leave-one-out sums, for its LooSums" in "; ".join(loo.notes({}, state, ("a",)))
-        with pytest.raises(RemoteFault, match="was not expected"):
-            loo_sums.server_receive(state, 0, wrong)
+        with pytest.raises(RemoteFault, match="came twice"):
+            loo_sums.QUESTION.server_receive(state, 0, wrong)
 
 
 def test_a_client_that_is_lost_after_the_rounds_costs_the_numbers_and_not_the_result() -> None:
-    state, effects = terms.start_of(2, terms.AskTermsOf(0, np.zeros(2), np.ones(2)))
+    state, effects = terms.QUESTION_OF.start(2, terms.AskTermsOf(0, np.zeros(2), np.ones(2)))
     assert len(effects) == 2
-    state, _ = terms.server_receive(state, 0, terms.LogTermsOf(0, np.zeros(terms.DRAWS)))
-    state, _ = terms.server_receive(state, 1, ClientLost(1))
-    assert terms.finished(state)
+    state, _ = terms.QUESTION_OF.server_receive(state, 0, terms.LogTermsOf(0, np.zeros(terms.DRAWS)))
+    state, _ = terms.QUESTION_OF.server_receive(state, 1, ClientLost(1))
+    assert terms.QUESTION_OF.finished(state)
     assert state.lost == {1}
     with pytest.raises(Exception, match="had not come"):
-        terms.server_receive(terms.start(2, True)[0], 1, ClientLost(1))
+        terms.QUESTION.server_receive(terms.QUESTION.start(2, terms.AskTerms(0))[0], 1, ClientLost(1))
 
 
 def test_the_terminal_says_it(tmp_path: Path) -> None:

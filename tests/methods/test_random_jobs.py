@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,6 +68,22 @@ def test_what_says_that_it_is_right_is_right(draw: Callable[[int], jobs.Drawn], 
     assert not wrong, "\n".join(wrong)
     if len(seeds) >= 20:
         assert ended["judged"] >= SHARE * len(seeds), dict(ended)
+
+
+MAPS = [("short", {"rounds": 120}, range(1), [], 0)]
+MAPS += [("sfvi", {}, range(2000, 2006), LONG, 0), ("hmc", {"inference": "hmc"}, range(2000, 2003), LONG, 2)]
+
+
+@pytest.mark.parametrize(
+    ("options", "seeds", "least"),
+    [pytest.param(more, seeds, least, id=name, marks=marks) for name, more, seeds, marks, least in MAPS],
+)
+def test_what_is_said_of_a_map_is_right(tmp_path: Path, options: dict[str, Any], seeds: Sequence[int], least: int) -> None:
+    """Whose prior is exact inside each client: beside the posterior of the whole map under the exact prior. Optimised fits seldom
+    say that they are right; chains do."""
+    ended, wrong = of(lambda seed: jobs.sigma(seed, tmp_path / str(seed), **options), seeds)
+    assert not wrong, "\n".join(wrong)
+    assert ended["judged"] >= least, dict(ended)
 
 
 def narrower(names: tuple[str, ...], q: Gaussian, affine: jobs.Vector | None) -> Posterior:

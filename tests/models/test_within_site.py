@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from fedkern.algorithms.hmc.moves import evaluate, finite
 from fedkern.algorithms.sfvi import machine as sfvi
 from fedkern.algorithms.sfvi.settings import Settings
 from fedkern.models.likelihood import Likelihood
@@ -194,3 +195,16 @@ def test_a_client_may_have_a_single_area(family, integrated):
     assert theta.shape == mean.shape == variance.shape == (3, 1)
     assert np.isfinite(theta).all()
     assert (variance > 0).all()
+
+
+@pytest.mark.parametrize("far", [-400.0, -360.0])
+def test_a_chain_that_goes_astray_leaves_the_others_alone(clients, far):
+    """An error's variance of 0, or the next to it: a trajectory may get there, and is refused then."""
+    s, rng = site(clients[1], "gaussian"), np.random.default_rng(3)
+    xi, u = rng.normal(0, 0.5, (3, s.n_global)), np.zeros((3, 0))
+    xi[1, -1] = far
+    value, g_xi, g_u = evaluate(s, xi, u)
+    assert finite(value, g_xi, g_u).tolist() == [True, False, True]
+    alone = s.log_joint_grad(xi[2], u[2])
+    assert value[2] == pytest.approx(alone[0], rel=1e-12)
+    np.testing.assert_allclose(g_xi[2], alone[1], rtol=1e-12)

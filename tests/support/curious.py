@@ -19,6 +19,7 @@ import scipy
 from numpy.typing import NDArray
 
 from fedkern.algorithms.core.messages import SERVER, Message
+from fedkern.algorithms.exchanges.arrival import AskSlope, Slope
 from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.level import Level
 from fedkern.algorithms.exchanges.scales import ColumnMoments, Scaling
@@ -105,6 +106,10 @@ class Values:
         slope = scipy.special.expit(-at)
         return residual, np.einsum("bns,sd->bsnd", slope, self.theta)
 
+    def of_sums(self, d: int) -> Array:
+        """(m, d) slopes in [sum y, X'y], of labels of 1 in place of -1."""
+        return self.theta
+
 
 @dataclass(frozen=True)
 class Sites:
@@ -146,6 +151,14 @@ class Sites:
             np.concatenate([J1.reshape(b, -1, n, d), J2.reshape(b, -1, n, d)], axis=1),
         )
 
+    def of_sums(self, d: int) -> Array:
+        t, second = len(self.mean), d if self.curvature.ndim == 2 else d * (d + 1) // 2
+        return np.concatenate([np.tile(np.eye(d), (t, 1)), np.zeros((t * second, d))])
+
+
+class AtTheEnd(Sites):
+    """The same of the q that is released (`Slope`): X'WX in full, whatever q's covariance."""
+
 
 @dataclass(frozen=True)
 class Sums:
@@ -164,8 +177,47 @@ class Sums:
         residual = np.concatenate([x.sum(axis=1) - self.first, (x * x).sum(axis=1) - self.second], axis=1)
         return residual, np.concatenate([one, two], axis=1)
 
+    def of_sums(self, d: int) -> Array:
+        return np.zeros((2 * len(self.first), d))
 
-Term = Values | Sites | Sums
+
+@dataclass(frozen=True)
+class Singled:
+    """What sites tell of the rows alone in which one column is not 0, but `value` in units of the agreed scale: that column's own
+    entries in gradients and curvatures, less what all other rows have. Rows are (1, x) without it.
+    """
+
+    sites: Sites
+    column: int  # of z, from 1
+    value: float
+    flag: Array  # (d,) of z: flag'z is 1 in these rows, 0 in all others
+    noise: float
+
+    def _told(self, residual: Array) -> Array:
+        """(B, m, ..) flag's products with gradients and curvatures: (T,) and (T, d) less the column itself."""
+        t, d = self.sites.mean.shape
+        rest = residual.shape[2:]
+        first = residual[:, : t * d].reshape(len(residual), t, d, -1)
+        packed = residual[:, t * d :].reshape(len(residual), t, d * (d + 1) // 2, -1)
+        i, j = np.tril_indices(d)
+        second = np.zeros((*first.shape[:2], d, d, first.shape[-1]))
+        second[:, :, i, j] = second[:, :, j, i] = packed
+        one, two = np.einsum("btik,i->btk", first, self.flag), np.einsum("btijk,i->btjk", second, self.flag)
+        two = np.delete(two, self.column, axis=2)
+        return np.concatenate([one, two.reshape(len(one), -1, one.shape[-1])], axis=1).reshape(len(one), -1, *rest)
+
+    def residuals(self, z: Array, sign: Array) -> tuple[Array, Array]:
+        residual, J = self.sites.residuals(np.insert(z, self.column, self.value * sign, axis=2), sign)
+        return self._told(residual), np.delete(self._told(J), self.column, axis=3)
+
+    def of_sums(self, d: int) -> Array:
+        t = len(self.sites.mean)
+        out = np.zeros((t * (d + 1), d))
+        out[:t, 0] = 1
+        return out
+
+
+Term = Values | Sites | Sums | Singled
 
 
 @dataclass(frozen=True)
@@ -194,12 +246,25 @@ class Seen:
         )
 
 
+    @property
+    def equations(self) -> int:
+        return sum(len(term.of_sums(self.d)) for term in self.terms)
+
+    def unlabelled(self, x: Array, sums: Array, level: float = 0.0) -> tuple[Array, Array]:
+        """The same of rows (B, n, p) whose labels are in `sums` (B, d) alone, [sum y, X'y]; slopes in x and in these."""
+        no = -np.ones(x.shape[:2])
+        r, J = self.system(z_of(x, no), no, level)
+        add = np.concatenate([term.of_sums(self.d) / max(term.noise, level) for term in self.terms])
+        return r + sums @ add.T, np.concatenate([J, np.broadcast_to(add, (len(x), *add.shape))], axis=2)
+
+
 def z_of(x: Array, sign: Array) -> Array:
     """(B, n, d) signed rows with the intercept's column."""
     return np.concatenate([np.ones((*x.shape[:-1], 1)), x], axis=-1) * sign[..., None]
 
 
 EXACT, ROUNDED = 1e-12, 1e-3 / np.sqrt(12)
+COMPUTED = 1e-12  # how far from each other are two computations of the same sum over few rows
 AT_OPTIMUM = 1e-10  # how far from its optimum a site is, in the units of a gradient
 
 
@@ -224,6 +289,13 @@ def logistic(tape: Tape, client: int, *, seed: int = 0, rounds: int = 15, dampin
         terms.append(Sums(np.array(told[2]["sums"]) / scale, np.array(told[2]["squares"]) / scale**2, 1e-12))
     if sites := sites_of(tape, client, d, rounds, damping):
         terms.append(sites)
+    for asked, said in zip(tape.of(client, AskSlope), tape.of(client, Slope)):
+        assert isinstance(asked, AskSlope)
+        assert isinstance(said, Slope)
+        if said.told:
+            q = Gaussian(asked.h, unpack(asked.P, d))
+            at = q.mean[None], q.covariance[None]
+            terms.append(AtTheEnd(*at, said.gradient[None], unpack(said.curvature, d)[None], COMPUTED))
     for question, answer in zip(tape.of(client, AskTermsOf), tape.of(client, LogTermsOf)):
         assert isinstance(question, AskTermsOf)
         assert isinstance(answer, LogTermsOf)
@@ -236,6 +308,20 @@ def logistic(tape: Tape, client: int, *, seed: int = 0, rounds: int = 15, dampin
         theta = np.concatenate([theta[: len(answer.values) - len(along)], along])
         terms.append(Values(theta, answer.values, ROUNDED))
     return Seen(n, d, tuple(terms), centre, scale)
+
+
+def singled(seen: Seen, column: int, zero: float, rows: int) -> Seen:
+    """What is seen of the so many rows in which a covariate of two values, 0-based, is not `zero`, as of a client of their own.
+
+    Parameters
+    ----------
+    zero : value of all other rows, one less than these have
+    """
+    flag = np.zeros(seen.d)
+    flag[0], flag[column + 1] = seen.centre[column] - zero, seen.scale[column]
+    value = (zero + 1 - seen.centre[column]) / seen.scale[column]
+    parts = tuple(Singled(t, column + 1, value, flag, AT_OPTIMUM) for t in seen.terms if isinstance(t, Sites) and t.cov.ndim == 3)
+    return Seen(rows, seen.d - 1, parts, np.delete(seen.centre, column), np.delete(seen.scale, column))
 
 
 def as_it_was(tape: Tape, client: int, rows: Rows, seen: Seen, *, draws: int = DRAWS, seed: int = 0) -> Seen:
@@ -316,8 +402,31 @@ BELIEVED = 30.0  # rms residual, in units of the noise
 WITHIN = 0.05  # standard deviations that every cell of a row that is named may be off
 
 
-def _starts(seen: Seen, count: int, random: np.random.Generator) -> tuple[Array, Array]:
-    """Normal rows with the sums that are known, and labels of any number."""
+@dataclass(frozen=True)
+class Tries:
+    """Several guesses, (B, n, p) rows and (B, d) sums [sum y, X'y], by their costs (B,), the least first.
+
+    Labels are in every message through these sums alone: so rows are looked for without their labels, which come last.
+    """
+
+    x: Array
+    sums: Array
+    cost: Array
+
+    def first(self, count: int) -> Tries:
+        order = np.argsort(self.cost, kind="stable")[:count]
+        return Tries(self.x[order], self.sums[order], self.cost[order])
+
+    def with_(self, other: Tries) -> Tries:
+        """Both, each local optimum once."""
+        both = Tries(*(np.concatenate([getattr(one, name) for one in (self, other)]) for name in ("x", "sums", "cost")))
+        both = both.first(len(both.cost))
+        new = np.append(True, np.diff(np.log(both.cost + 1e-300)) > 1e-3)
+        return Tries(both.x[new], both.sums[new], both.cost[new])
+
+
+def _starts(seen: Seen, count: int, random: np.random.Generator) -> Tries:
+    """Normal rows with the sums that are known."""
     n, p = seen.n, seen.d - 1
     x = random.standard_normal((count, n, p))
     for term in seen.terms:
@@ -325,100 +434,153 @@ def _starts(seen: Seen, count: int, random: np.random.Generator) -> tuple[Array,
             mean, spread = term.first / n, np.sqrt(np.maximum(term.second / n - (term.first / n) ** 2, 1e-12))
             x -= x.mean(axis=1, keepdims=True)
             x = mean + x * spread / np.maximum(x.std(axis=1, keepdims=True), 1e-12)
-    positive = random.integers(0, n + 1, count)
-    return x, np.where(np.arange(n) < positive[:, None], 1.0, -1.0)
+    return Tries(x, np.tile(np.append(n / 2, np.zeros(p)), (count, 1)), np.zeros(count))
 
 
-def _descend(
-    seen: Seen, x: Array, sign: Array, level: float, steps: int, ridge: float, until: float = 0.0
-) -> tuple[Array, Array]:
-    """Levenberg-Marquardt of all starts at once: rows, and their costs."""
-    b, n, p = x.shape
+def _moved(tries: Tries, count: int, random: np.random.Generator) -> Tries:
+    """So many neighbours of the better ones: cells change places, rows are drawn anew, or move apart, or all a little."""
+    parent = np.minimum(random.geometric(0.3, count) - 1, len(tries.cost) - 1)
+    x = tries.x[parent].copy()
+    _, n, p = x.shape
+    for one in x:
+        kind = random.integers(4)
+        if kind == 0 and n > 1:
+            for _ in range(random.integers(1, 4)):
+                pair, j = random.choice(n, 2, replace=False), random.integers(p)
+                one[pair, j] = one[pair[::-1], j]
+        elif kind == 1 and n > 1:
+            first, second = random.choice(n, 2, replace=False)
+            away = random.standard_normal(p) * random.choice([0.3, 1.0])
+            one[first] += away
+            one[second] -= away
+        elif kind == 2:
+            some = random.choice(n, min(n, random.integers(1, 4)), replace=False)
+            one[some] = 1.2 * random.standard_normal((len(some), p))
+        else:
+            one += random.choice([0.03, 0.1, 0.3]) * random.standard_normal((n, p))
+    return Tries(x, tries.sums[parent], np.zeros(count))
+
+
+BY_SQUARES = 1e-4  # noise down to which normal equations are good enough
+
+
+def _descend(seen: Seen, tries: Tries, level: float, steps: int, ridge: float = 1e-6) -> Tries:
+    """Levenberg-Marquardt of all at once, with noise of at least `level`: through QR where that is little."""
+    b, n, p = tries.x.shape
+    u = np.concatenate([tries.x.reshape(b, -1), tries.sums], axis=1)
+    k = u.shape[1]
+    prior = np.append(np.full(n * p, ridge), np.full(seen.d, ridge / 100))
     damp = np.full(b, 1e-2)
 
-    def at(x: Array) -> tuple[Array, Array, Array, Array]:
-        r, J = seen.system(z_of(x, sign), sign, level)
-        flat = x.reshape(b, -1)
-        A = np.matmul(J.transpose(0, 2, 1), J)
-        g = np.einsum("bmk,bm->bk", J, r) + ridge * flat
-        A[:, np.arange(n * p), np.arange(n * p)] += ridge
-        return (r * r).sum(axis=1) + ridge * (flat * flat).sum(axis=1), A, g, r
+    def at(u: Array) -> tuple[Array, Array, Array]:
+        r, J = seen.unlabelled(u[:, : n * p].reshape(b, n, p), u[:, n * p :], level)
+        return (r * r).sum(axis=1) + (prior * u * u).sum(axis=1), r, J
 
-    cost, A, g, _ = at(x)
+    def step_of(r: Array, J: Array, u: Array, damp: Array) -> Array:
+        width = np.sqrt((J * J).sum(axis=1) + prior) + 1e-300  # (b, k)
+        if level >= BY_SQUARES:
+            A = np.matmul(J.transpose(0, 2, 1), J)
+            at = np.arange(k)
+            A[:, at, at] += prior + damp[:, None] * width**2
+            return np.linalg.solve(A, (np.einsum("bmk,bm->bk", J, r) + prior * u)[..., None])[..., 0]
+        out = np.empty_like(u)
+        for i in range(b):
+            A = np.concatenate([J[i] / width[i], np.diag(np.sqrt(prior) / width[i]), np.sqrt(damp[i]) * np.eye(k)])
+            Q, R = np.linalg.qr(A)
+            out[i] = scipy.linalg.solve_triangular(R, Q.T @ np.concatenate([r[i], np.sqrt(prior) * u[i], np.zeros(k)])) / width[i]
+        return out
+
+    cost, r, J = at(u)
     for _ in range(steps):
-        k = np.arange(n * p)
-        M = A.copy()
-        M[:, k, k] += damp[:, None] * (A[:, k, k] + 1e-12)
-        step = np.linalg.solve(M, g[..., None])[..., 0].reshape(x.shape)
-        longest = np.abs(step).max(axis=(1, 2), keepdims=True)
-        new = x - step * np.minimum(1.0, 1.0 / np.maximum(longest, 1e-300))
-        new_cost, new_A, new_g, _ = at(new)
+        step = step_of(r, J, u, damp)
+        longest = np.abs(step[:, : n * p]).max(axis=1, keepdims=True)
+        new = u - step * np.minimum(1.0, 1.0 / np.maximum(longest, 1e-300))
+        new_cost, new_r, new_J = at(new)
         better = new_cost < cost
-        damp = np.clip(np.where(better, damp / 5, damp * 4), 1e-15, 1e8)
-        x = np.where(better[:, None, None], new, x)
-        A, g = np.where(better[:, None, None], new_A, A), np.where(better[:, None], new_g, g)
-        cost = np.where(better, new_cost, cost)
-    return x, cost
-
-
-def _polish(seen: Seen, x: Array, sign: Array, steps: int = 300) -> tuple[Array, float]:
-    """One start to the last digits: Levenberg-Marquardt through QR; and its largest residual in units of the noise."""
-    damp = 1e-6
-    shape = x.shape
-    r, J = (a[0] for a in seen.system(z_of(x[None], sign[None]), sign[None]))
-    for _ in range(steps):
-        width = np.linalg.norm(J, axis=0) + 1e-300
-        A = np.concatenate([J / width, np.sqrt(damp) * np.eye(J.shape[1])])
-        step = np.linalg.lstsq(A, np.concatenate([r, np.zeros(J.shape[1])]), rcond=None)[0] / width
-        new = x - step.reshape(shape)
-        new_r, new_J = (a[0] for a in seen.system(z_of(new[None], sign[None]), sign[None]))
-        if new_r @ new_r < r @ r:
-            gained = 1 - new_r @ new_r / (r @ r)
-            x, r, J, damp = new, new_r, new_J, max(damp / 10, 1e-30)
-            if r @ r < len(r) * 1e-2 or (gained < 1e-4 and damp < 1e-16):
-                break
-        else:
-            damp *= 30
-            if damp > 1e6:
-                break
-    return x, float(np.sqrt(np.mean(r * r)))
-
-
-LEVELS = (3e-2, 3e-3, 1e-4, 1e-6)
-
-
-def solve(seen: Seen, seconds: float, random: np.random.Generator, batch: int = 32, steps: int = 12, wanted: int = 3) -> Guess:
-    """Rows from many starts, each followed from coarse to fine residuals, until `wanted` of them explain what was seen, or time
-    is up. Only rows in which all that do agree are named: where the equations leave something open, solutions differ."""
-    began, starts = time.process_time(), 0
-    tried: list[tuple[float, Array, Array]] = []
-    finest = min(term.noise for term in seen.terms)
-    while True:
-        x, sign = _starts(seen, batch, random)
-        starts += batch
-        keep = batch
-        for level in [*(level for level in LEVELS if level > finest), *([finest] if finest > LEVELS[-1] else [])]:
-            x, cost = _descend(seen, x, sign, level, steps, ridge=1e-3 if level > 1e-3 else 1e-6)
-            keep = max(3, keep // 2)
-            order = np.argsort(cost)[:keep]
-            x, sign = x[order], sign[order]
-        for i in range(min(2, len(x))):
-            rows, misfit = _polish(seen, x[i], sign[i])
-            tried.append((misfit, rows, sign[i]))
-            tried.sort(key=lambda one: one[0])
-            del tried[wanted:]
-        used = time.process_time() - began
-        believed = [one for one in tried if one[0] < BELIEVED]
-        if len(believed) >= wanted or used > seconds:
+        gained = np.where(better, 1 - new_cost / np.maximum(cost, 1e-300), 0.0)
+        damp = np.clip(np.where(better, damp / 5, damp * 4), 1e-20, 1e8)
+        u, r = np.where(better[:, None], new, u), np.where(better[:, None], new_r, r)
+        J, cost = np.where(better[:, None, None], new_J, J), np.where(better, new_cost, cost)
+        if (better & (gained < 1e-5)).all() or (damp >= 1e8).all():
             break
-    misfit, rows, labels = tried[0]
-    named = known(seen, rows, labels) < WITHIN if believed else np.zeros(seen.n, bool)
+    return Tries(u[:, : n * p].reshape(b, n, p), u[:, n * p :], cost)
+
+
+COARSE, MIDDLE, FINE = 1e-3, 3e-5, 1e-6  # noise that a search goes through
+PATIENCE = 12  # times that it may try the neighbours of what it has, and gain nothing
+KEPT = 8
+
+
+def solve(seen: Seen, seconds: float, random: np.random.Generator, batch: int = 64, wanted: int = 3) -> Guess:
+    """Rows by searches from many starts, and from neighbours of the best, with less and less noise; until `wanted` of them
+    explain what was seen, or time is up. Only rows in which all that do agree are named: where the equations leave something
+    open, solutions differ."""
+    began, starts = time.process_time(), 0
+    found: list[tuple[float, Array, Array]] = []
+    finest = min(term.noise for term in seen.terms)
+
+    def over() -> bool:
+        return time.process_time() - began > seconds
+
+    while True:
+        best = _starts(seen, batch, random)
+        for level, steps, keep in ((3e-2, 20, batch // 4), (COARSE, 20, batch // 6), (MIDDLE, 20, KEPT), (FINE, 30, KEPT)):
+            best = _descend(seen, best, level, steps, 1e-3 if level > COARSE else 1e-6).first(keep)
+        starts += batch
+        level, stale = FINE, 0
+        enough = float(seen.equations)  # a cost: rms residuals of one
+        while True:
+            while best.cost[0] < enough and level > finest:  # as good as can be told with so much noise
+                level, stale = level / 10, 0
+                best = _descend(seen, best, level, 40).first(KEPT)
+            if stale == PATIENCE or level <= finest or over():
+                break
+            least = best.cost[0]
+            near = _moved(best, 24, random)
+            for noise, steps, keep in ((COARSE, 12, 12), (MIDDLE, 15, 6), (level, 25, 6)):
+                near = _descend(seen, near, noise, steps).first(keep)
+            starts += 24
+            best = best.with_(near).first(KEPT)
+            stale = 0 if best.cost[0] < 0.97 * least else stale + 1
+        last = _descend(seen, best.first(2), 0.0, 200, 1e-8)
+        r, _ = seen.unlabelled(last.x, last.sums)
+        misfits = np.sqrt(np.mean(r * r, axis=1))
+        found += [(float(misfit), x, sums) for misfit, x, sums in zip(misfits, last.x, last.sums)][: 1 + (not found)]
+        found.sort(key=lambda one: one[0])
+        del found[wanted:]
+        believed = [one for one in found if one[0] < BELIEVED]
+        if len(believed) >= wanted or over():
+            break
+    misfit, rows, sums = found[0]
+    sign, sure = labels(rows, sums)
+    named = (known(seen, rows, sign) < WITHIN) & sure if believed else np.zeros(seen.n, bool)
     for _, other, of_other in believed[1:]:
-        named &= _matched(np.column_stack([rows, labels]), np.column_stack([other, of_other]))
-    return Guess(rows, labels, named, misfit, used, starts)
+        named &= matched(np.column_stack([rows, sign]), np.column_stack([other, labels(other, of_other)[0]]))
+    return Guess(rows, sign, named, misfit, time.process_time() - began, starts)
 
 
-def _matched(one: Array, other: Array) -> NDArray[np.bool_]:
+SAME_SUMS = 1e-4  # of labels
+MOST_LABELS = 20  # rows whose labels are all tried
+
+
+def labels(x: Array, sums: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Labels of +-1 whose [sum y, X'y] is nearest to `sums`, and which of them all labels share that are near: all are tried."""
+    n = len(x)
+    if n > MOST_LABELS:
+        return -np.ones(n), np.zeros(n, bool)
+    z = np.column_stack([np.ones(n), x])
+    half = n // 2
+    one, two = (((np.arange(2**m)[:, None] >> np.arange(m)) & 1).astype(float) for m in (half, n - half))
+    away = np.zeros((len(one), len(two)))
+    for first, second, told in zip((one @ z[:half]).T, (two @ z[half:]).T, sums):
+        np.maximum(away, np.abs(first[:, None] + second - told), out=away)
+    near = np.argwhere(away <= max(SAME_SUMS, away.min()))
+    every = np.hstack([one[near[:, 0]], two[near[:, 1]]])
+    i, j = np.unravel_index(away.argmin(), away.shape)
+    return 2 * np.append(one[i], two[j]) - 1, (every == every[0]).all(axis=0)
+
+
+def matched(one: Array, other: Array) -> NDArray[np.bool_]:
     """Which rows of `one` the other has too, one for one."""
     away = np.abs(one[:, None] - other[None]).max(axis=2)
     rows, columns = scipy.optimize.linear_sum_assignment(np.minimum(away, 2 * WITHIN))
@@ -430,7 +592,7 @@ def _matched(one: Array, other: Array) -> NDArray[np.bool_]:
 def recovered(guess: Guess, x: Array, y: Array) -> int:
     """Rows of the truth (n, p) that are named, label and all."""
     told = np.column_stack([guess.x, guess.sign])[guess.named]
-    return int(_matched(np.column_stack([x, 2 * y - 1]), told).sum()) if len(told) else 0
+    return int(matched(np.column_stack([x, 2 * y - 1]), told).sum()) if len(told) else 0
 
 
 def known(seen: Seen, x: Array, sign: Array) -> Array:
@@ -450,7 +612,7 @@ def by_eigenvectors(seen: Seen) -> Guess:
     Curvatures are sums of k_i z_i z_i' with other k_i at each q: what makes two of them diagonal makes rows of one (Jennrich).
     """
     began = time.process_time()
-    (sites,) = (term for term in seen.terms if isinstance(term, Sites))
+    (sites,) = (term for term in seen.terms if type(term) is Sites)
     one, other = sites.curvature[0], sites.curvature[1:].mean(axis=0)
     value, vector = np.linalg.eigh(one)
     half = vector[:, -seen.n :] * np.sqrt(value[-seen.n :])  # (d, n), half half' = one

@@ -16,9 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from fedkern.algorithms.exchanges.arrival import AskSlope, Slope
 from fedkern.algorithms.exchanges.columns import SchemaReply
-from fedkern.models.expfam import Gaussian, unpack
 
 from . import curious
 
@@ -88,16 +86,10 @@ def told(tape: curious.Tape, client: int, possible: Array, family: str = "bernou
 
 def _at(tape: curious.Tape, client: int, seen: curious.Seen) -> list[tuple[Array, Array, Array, Array]]:
     """Mean and covariance of q, gradient and curvature there: where updates have led q, and where q was at the end."""
-    (sites,) = (term for term in seen.terms if isinstance(term, curious.Sites))
-    cov = sites.cov if sites.cov.ndim == 3 else np.array([np.diag(one) for one in sites.cov])
-    found = [*zip(sites.mean, cov, sites.gradient, sites.curvature)]
-    for asked, said in zip(tape.of(client, AskSlope), tape.of(client, Slope)):
-        assert isinstance(asked, AskSlope)
-        assert isinstance(said, Slope)
-        if said.told:
-            q = Gaussian(asked.h, unpack(asked.P, seen.d))
-            cov = np.diag(1 / q.P) if q.diagonal else np.linalg.inv(q.P)
-            found.append((q.mean, cov, said.gradient, unpack(said.curvature, seen.d)))
+    found = []
+    for term in (term for term in seen.terms if isinstance(term, curious.Sites)):
+        cov = term.cov if term.cov.ndim == 3 else np.array([np.diag(one) for one in term.cov])
+        found += [*zip(term.mean, cov, term.gradient, term.curvature)]
     return found
 
 

@@ -1,9 +1,10 @@
 """Random jobs from a seed, as people set them up, and what an analysis of all rows in one place says instead.
 
-A partitioned job draws a family, sites, columns (correlated, factors, skewed, age and age^2, units from 1e-3 to 1e4), offsets,
-weights, rare events, counts that vary more than the model says, and settings, mostly the defaults; a vertical one columns of two
-or three parties, a sparse one sites that differ. `Drawn.reference` is the posterior of the pooled rows by NumPy alone: conjugate,
-by importance sampling about the mode, or by a Gibbs sampler of its own. Nothing of it comes from the package.
+A partitioned job draws a family, sites, columns (correlated, factors, skewed, age and age^2, units from 1e-3 to 1e4),
+offsets, weights, rare events, counts that vary more than the model says, and settings, mostly the defaults; a vertical one
+columns of two or three parties, a sparse one sites that differ, a spatial one a map of several clients. `Drawn.reference` is
+the posterior of all rows together by NumPy alone: conjugate, by importance sampling about the mode, by a Gibbs sampler of its
+own, or on a grid. Of the package it has nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +25,9 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit, logsumexp
 
 import fedkern
+from fedkern.jobs.run import Output
+from fedkern.methods.sigma.prior import build
+from fedkern.methods.sigma.prior import keys as prior_keys
 
 Vector = NDArray[np.float64]
 DRAWS = 20_000  # of a reference
@@ -453,34 +456,32 @@ def vertical(seed: int, draws: int = DRAWS) -> Drawn:
 
 
 def _undivided(family: str, data: dict[str, pd.DataFrame], y: Vector, draws: int, seed: int) -> Reference:
-    """All columns together. Standard deviations are those of a product over the parties, as the first line says: of each party's
-    coefficients given all others."""
-    own = {party: frame.drop(columns="id") for party, frame in data.items()}
-    joined = pd.concat(own.values(), axis=1).assign(y=y)
+    """All columns together; the intercept's prior is N(level, 5^2), as that of an open amortised job."""
+    own = [frame.drop(columns="id") for frame in data.values()]
+    joined = pd.concat(own, axis=1).assign(y=y)
     made = design({"data": {}, "model": {}}, {"all": joined})
-    ends = np.cumsum([1, *(frame.shape[1] for frame in own.values())])
-    blocks = [np.arange(1), *(np.arange(*pair) for pair in pairwise(ends))]
     d = len(made.names)
+    centre, precision = np.zeros(d), np.ones(d)
+    centre[0] = {"gaussian": y.mean(), "poisson": np.log(y.mean()), "bernoulli": logit(y.mean())}[family]
+    precision[0] = 1 / 25
     if family == "gaussian":
-        theta, weights, extra = _with_sigma(made.X, y, draws, np.random.default_rng([seed, 3]))
+        wide = precision**-0.5
+        theta, weights, extra = _with_sigma(made.X * wide, y - centre[0], draws, np.random.default_rng([seed, 3]))
+        theta = centre + theta * wide
     else:
         extra = np.zeros(0)
 
         def rows(eta: Vector) -> tuple[Vector, Vector, Vector]:
             return log_likelihood(family, y, eta, 1.0)
 
-        theta, weights = importance(
-            made.X, np.ones(len(y)), rows, np.zeros(d), np.ones(d), draws, np.random.default_rng([seed, 3])
-        )
+        theta, weights = importance(made.X, np.ones(len(y)), rows, centre, precision, draws, np.random.default_rng([seed, 3]))
     mean = weights @ theta
-    P = np.linalg.inv((theta - mean).T @ (weights[:, None] * (theta - mean)))
+    sds = np.sqrt(weights @ (theta - mean) ** 2)
     ess = float(1 / (weights**2).sum())
-    out = {}
-    for block in blocks:
-        sd = np.sqrt(np.diag(np.linalg.inv(P[np.ix_(block, block)])))
-        for j, one in zip(block, sd):
-            name = made.names[j].replace("theta[", "theta_std[")
-            out[name] = (float(mean[j]), float(one), float(one / np.sqrt(ess)), float(one / np.sqrt(2 * ess)))
+    out = {
+        name.replace("theta[", "theta_std["): (float(m), float(sd), float(sd / np.sqrt(ess)), float(sd / np.sqrt(2 * ess)))
+        for name, m, sd in zip(made.names, mean, sds)
+    }
     if len(extra):
         at = float(weights @ extra)
         sd = float(np.sqrt(weights @ (extra - at) ** 2))
@@ -580,6 +581,99 @@ def _hierarchy(data: dict[str, pd.DataFrame], sweeps: int, seed: int) -> Referen
     return Reference(out)
 
 
+# Maps --------------------
+
+
+@dataclass(frozen=True)
+class Map:
+    """A grid of areas in strips, one strip a client; `pairs` of neighbours, `area` and y of each row."""
+
+    clients: list[str]
+    places: Vector
+    pairs: list[tuple[int, int]]
+    area: NDArray[np.int64]
+    y: Vector
+
+
+def sigma(seed: int, folder: Path, rounds: int | None = None, inference: str = "sfvi") -> Drawn:
+    """A map of two to four clients with Gaussian rows, whose prior (CAR) is exact inside each client; files in `folder`."""
+    rng = np.random.default_rng([seed, 6])
+    wide, high = int(rng.integers(4, 8)), int(rng.integers(3, 6))
+    n = wide * high
+    places = np.array([(i % wide, i // wide) for i in range(n)], float)
+    pairs = [(i, j) for i in range(n) for j in range(i) if np.abs(places[i] - places[j]).sum() == 1]
+    strips = np.minimum(places[:, 0] * int(rng.integers(2, 5)) // wide, 3).astype(int)
+    phi, sd, error = rng.uniform(0.3, 0.97), rng.uniform(0.3, 1.5), rng.uniform(0.3, 1.0)
+    theta = np.linalg.solve(np.linalg.cholesky(_car(n, pairs, phi)).T, rng.standard_normal(n))
+    area = np.repeat(np.arange(n), int(rng.integers(1, 4)))
+    y = np.round(120 + 10 * (sd * theta[area] + error * rng.standard_normal(len(area))), 2)
+    made = Map([f"c{k}" for k in strips], places, pairs, area, y)
+    _built(made, folder)
+    rows = pd.DataFrame({"area": [f"a{i}" for i in area], "y": y})
+    here = {client: [made.clients[i] == client for i in area] for client in sorted(set(made.clients))}
+    data = {client: rows[those].reset_index(drop=True) for client, those in here.items()}
+    tables: dict[str, dict[str, Any]] = {
+        "job": {"method": "sigma", "seed": seed} | ({} if rounds is None else {"rounds": rounds}),
+        "data": {"area": "area", "response": "y", "rows_per_area": "any"},
+        "model": {"family": "gaussian"},
+        "algorithm": {"inference": inference},
+    }
+    said = f"sigma {inference}, gaussian, {len(data)} clients, {n} areas, {len(area) // n} rows each"
+    return Drawn(seed, tables, data, partial(_smoothed, made), said, {"prior": folder / "prior"}, SEEN)
+
+
+def _car(n: int, pairs: list[tuple[int, int]], phi: float) -> Vector:
+    """The precision D - phi W."""
+    Q = np.zeros((n, n))
+    for i, j in pairs:
+        Q[i, j] = Q[j, i] = -phi
+        Q[i, i] += 1
+        Q[j, j] += 1
+    return Q
+
+
+def _built(made: Map, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"a{i},{client},{x:g},{y:g}" for i, (client, (x, y)) in enumerate(zip(made.clients, made.places))]
+    (folder / "areas.csv").write_text("\n".join(["area,client,x,y", *lines]) + "\n")
+    (folder / "edges.csv").write_text("\n".join(["one,other", *(f"a{i},a{j}" for i, j in made.pairs)]) + "\n")
+    data = {"areas": "areas.csv", "area": "area", "client": "client", "x": "x", "y": "y", "adjacency": "edges.csv"}
+    build.perform(prior_keys.parse({"prior": {"kind": "car"}, "data": data}), folder, Output(folder / "prior", quiet=True))
+
+
+def _smoothed(made: Map) -> Reference:
+    """phi, sigma_theta, sigma and the intercept by a grid over the first three: given these all else is normal. In units of the
+    response: sigma_theta, sigma ~ HalfNormal(1), the intercept N(0, 25), logit phi ~ N(0, 2) below 0.99."""
+    level, unit, n = float(made.y.mean()), float(made.y.std()), len(made.places)
+    z, A = (made.y - level) / unit, np.eye(n)[made.area]
+    phis = expit(np.linspace(-6, logit(0.99), 60))
+    spatial, errors = np.exp(np.linspace(np.log(0.01), np.log(4), 70)), np.exp(np.linspace(np.log(0.05), np.log(3), 70))
+    s2, e2 = spatial[:, None, None] ** 2, errors[None, :, None] ** 2
+    log_p, at, variance = (np.empty((len(phis), len(spatial), len(errors))) for _ in range(3))
+    for k, phi in enumerate(phis):
+        values, vectors = np.linalg.eigh(A @ np.linalg.inv(_car(n, made.pairs, phi)) @ A.T)
+        v = s2 * np.maximum(values, 0) + e2
+        one, own = vectors.T @ np.ones(len(z)), vectors.T @ z
+        precision = (one**2 / v).sum(-1) + 1 / 25
+        at[k], variance[k] = (one * own / v).sum(-1) / precision, 1 / precision
+        log_p[k] = -0.5 * (np.log(v).sum(-1) + (own**2 / v).sum(-1) + np.log(precision)) + 0.5 * at[k] ** 2 * precision
+        log_p[k] -= 0.25 * logit(phi) ** 2  # even steps of logit phi: its own density
+    log_p += np.log(spatial)[:, None] - 0.5 * s2[..., 0] + np.log(errors) - 0.5 * e2[..., 0]
+    p = np.exp(log_p - logsumexp(log_p))
+
+    def moments(x: Vector) -> tuple[float, float]:
+        mean = float((p * x).sum())
+        return mean, float(np.sqrt((p * (x - mean) ** 2).sum()))
+
+    mean, spread = moments(at)
+    intercept = level + unit * mean, unit * np.hypot(spread, np.sqrt((p * variance).sum()))
+    found = {"phi": moments(phis[:, None, None]), "intercept": intercept}
+    for name, x in (("sigma_theta", spatial[:, None]), ("sigma", errors)):
+        own_mean, own_sd = moments(x)
+        found[name] = unit * own_mean, unit * own_sd
+    return Reference({name: (float(m), float(sd), 0.0, 0.0) for name, (m, sd) in found.items()})
+
+
 # What is asked --------------------
 
 MEAN, SD, ERRORS = 0.1, 0.10, 4.0  # sds of a mean, parts of an sd, and Monte-Carlo errors beside them
@@ -596,8 +690,8 @@ class Fitted:
 
     @property
     def judged(self) -> bool:
-        """Whether it says that its numbers are right."""
-        return self.converged in (True, "settled")
+        """Whether it says that its numbers are right, and not that this is not known."""
+        return self.converged in (True, "settled") and "whether it is right is not known" not in self.verdict
 
 
 def fitted(job: Drawn) -> Fitted:

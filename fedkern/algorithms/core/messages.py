@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_type_hints, overload
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_type_hints, overload
 from typing import Protocol as Shape
 
 import numpy as np
@@ -91,15 +92,11 @@ class Field:
 
 def schema(kind: type[Message]) -> Mapping[str, Field]:
     """What each field of a message kind must be."""
-    if kind not in _SCHEMAS:  # annotations are texts, which are evaluated anew each time
-        _SCHEMAS[kind] = MappingProxyType(_schema(kind))
-    return _SCHEMAS[kind]
+    return _schema(cast(Any, kind))  # mypy takes the hash of an instance for that of its type
 
 
-_SCHEMAS: dict[type[Message], Mapping[str, Field]] = {}
-
-
-def _schema(kind: type[Message]) -> dict[str, Field]:
+@cache  # annotations are texts, evaluated anew each time; nobody changes what it gives
+def _schema(kind: Any) -> Mapping[str, Field]:
     hints = get_type_hints(kind, include_extras=True)
     out = {}
     for field in fields(kind):
@@ -108,7 +105,7 @@ def _schema(kind: type[Message]) -> dict[str, Field]:
             out[field.name] = Field(bytes if hint.__origin__ is bytes else np.ndarray, tuple(hint.__metadata__[0].split()))
         else:
             out[field.name] = Field(hint)
-    return out
+    return MappingProxyType(out)
 
 
 @dataclass(frozen=True)

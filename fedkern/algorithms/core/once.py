@@ -6,12 +6,13 @@ Nothing of it lasts: after a crash the questions are asked again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 from typing import Protocol as Shape
 
-from .messages import ClientEffects, Event, Message, Protocol, Saved, ServerEffects, evolve
-from .persistent import PersistentMap
-from .rounds import to_each
+from .messages import ClientEffects, ClientLost, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
+from .persistent import PersistentMap, PersistentSet
+from .rounds import needed, to_each
 
 Reply = TypeVar("Reply")
 State = TypeVar("State")
@@ -27,6 +28,105 @@ class Asked(Shape):
 
 
 Waiting = TypeVar("Waiting", bound=Asked)
+Q = TypeVar("Q", bound=Message)  # a question
+A = TypeVar("A", bound=Message)  # an answer
+
+
+@dataclass(frozen=True)
+class Client(Generic[Q, A]):
+    """`answer` makes the answer to a question, if it comes; `asked`: the one that came."""
+
+    answer: Callable[[Q], A]
+    asked: Q | None = None
+
+
+@dataclass(frozen=True)
+class Server(Generic[A]):
+    """`replies`: client -> its answer; `lost`: clients that will send none; `dropped`: client -> why its answer is nobody's;
+    `asks` is False where there is nothing to be asked."""
+
+    n_clients: int
+    asks: bool = True
+    replies: PersistentMap[int, A] = field(default_factory=PersistentMap)
+    lost: PersistentSet[int] = field(default_factory=PersistentSet)
+    dropped: PersistentMap[int, str] = field(default_factory=PersistentMap)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everybody was asked, and has answered."""
+        return self.asks and len(self.replies) == self.n_clients
+
+
+def telling(answer: A) -> Client[Any, A]:
+    """A client whose answer is made before the question comes."""
+    return Client(lambda asked: answer)
+
+
+def _possible(answer: Any) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class Question(Generic[Q, A]):
+    """What the server asks every client once, and each answers once.
+
+    Attributes
+    ----------
+    name : in ledgers and folders
+    ask, reply : the messages
+    wrong : why an answer cannot be, "its Reply ..."; "" where it can
+    drops : whether the job goes on without an answer that cannot be, for it has done its work
+    needs : what ends the job where a client is lost before it has answered; "": it goes on without
+    """
+
+    name: str
+    ask: type[Q]
+    reply: type[A]
+    wrong: Callable[[A], str] = _possible
+    drops: bool = False
+    needs: str = ""
+
+    def start(self, n_clients: int, asked: Q | None) -> tuple[Server[A], ServerEffects]:
+        """Asks everybody, or nobody."""
+        return Server(n_clients, asked is not None), [] if asked is None else ask(n_clients, asked)
+
+    def finished(self, state: Server[A]) -> bool:
+        """Whether everybody who still lives has answered."""
+        return not state.asks or heard_of_all(state.replies, state.lost, state.n_clients, state.dropped)
+
+    def client_receive(self, state: Client[Q, A], event: Event) -> tuple[Client[Q, A], ClientEffects]:
+        """Answers."""
+        if not isinstance(event, self.ask):
+            raise RemoteFault(f"server: {type(event).__name__} was not expected")
+        return evolve(state, asked=event), [state.answer(event)]
+
+    def server_receive(self, state: Server[A], sender: int, event: Event) -> tuple[Server[A], ServerEffects]:
+        """One client's answer, or its loss.
+
+        Raises
+        ------
+        LostPeer
+            The client is gone, and the job needs its answer.
+        RemoteFault
+            Not the answer, a second one, or one that cannot be, where the job does not go on without it.
+        """
+        if isinstance(event, ClientLost) and not self.needs:
+            return evolve(state, lost=state.lost.plus(event.client)), []
+        needed(event, self.needs)
+        if not isinstance(event, self.reply) or sender in state.replies or sender in state.dropped:
+            what = "came twice" if isinstance(event, self.reply) else "was not expected"
+            raise RemoteFault(f"client {sender}: {type(event).__name__} {what}")
+        if why := self.wrong(event):
+            if not self.drops:
+                raise RemoteFault(f"client {sender}: {why}")
+            return evolve(state, dropped=state.dropped.plus(sender, why)), []
+        return with_reply(state, sender, event), []
+
+    @property
+    def protocol(self) -> Protocol[Server[A], Client[Q, A]]:
+        """All that a transport knows of it."""
+        receive = self.server_receive, self.client_receive
+        return protocol(self.name, (self.ask,), (self.reply,), *receive, self.finished)
 
 
 def ask(n_clients: int, question: Message) -> ServerEffects:

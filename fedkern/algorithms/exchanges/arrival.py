@@ -3,14 +3,14 @@
 That q moves no more is no proof: damped rounds of many clients move by little however far they are from the end. Each client
 sends the gradient, in the mean, of its expected log-likelihood at the released q, and X'WX, its curvature; with the prior's these
 are a Newton step, whose length says how far away q is, and standard deviations. X'WX of few rows is these rows up to a rotation:
-a client with no more than twice as many rows as there are coefficients does not tell its own, unless its sites have told it
+a client with few rows a coefficient does not tell its own, unless its sites have told it
 already, or the job lowers the least number of rows. Source: docs/concepts/convergence.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -18,19 +18,7 @@ from numpy.typing import NDArray
 
 from ...models.expfam import Gaussian, unpack
 from ..core import once
-from ..core.messages import (
-    FEWER,
-    LIKELIHOOD,
-    ROTATED,
-    ClientEffects,
-    ClientLost,
-    Event,
-    Message,
-    RemoteFault,
-    ServerEffects,
-    Tells,
-)
-from ..core.persistent import PersistentMap, PersistentSet
+from ..core.messages import FEWER, LIKELIHOOD, ROTATED, Message, Tells
 
 Array = NDArray[np.float64]
 
@@ -102,48 +90,6 @@ class Slope(Message, kind=191, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
     curvature: Annotated[Array, "t"]
 
 
-@dataclass(frozen=True)
-class Client:
-    """`slope` computes gradient and packed curvature at a q; None where it tells nothing."""
-
-    slope: Callable[[AskSlope], tuple[Array, Array]] | None
-
-
-@dataclass(frozen=True)
-class Server:
-    """`asks` is False where a client is lost already; `silent`: those that told nothing; `dropped`: client -> why its numbers are
-    nobody's."""
-
-    n_clients: int
-    asks: bool
-    replies: PersistentMap[int, Slope] = field(default_factory=PersistentMap)
-    silent: PersistentSet[int] = field(default_factory=PersistentSet)
-    lost: PersistentSet[int] = field(default_factory=PersistentSet)
-    dropped: PersistentMap[int, str] = field(default_factory=PersistentMap)
-
-    @property
-    def complete(self) -> bool:
-        """Whether everybody was asked, and has told its numbers."""
-        return self.asks and len(self.replies) == self.n_clients
-
-
-def start(n_clients: int, question: AskSlope | None) -> tuple[Server, ServerEffects]:
-    """Asks everybody, or nobody."""
-    return Server(n_clients, question is not None), [] if question is None else once.ask(n_clients, question)
-
-
-def finished(state: Server) -> bool:
-    """Whether everybody who still lives has answered."""
-    return not state.asks or once.heard_of_all({*state.replies, *state.silent}, state.lost, state.n_clients, state.dropped)
-
-
-def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """The numbers, or zeros where nothing may be told."""
-    if not isinstance(event, AskSlope):
-        raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    return state, [answer(event, state.slope)]
-
-
 def answer(asked: AskSlope, slope: Callable[[AskSlope], tuple[Array, Array]] | None) -> Slope:
     """What a client says; nothing, in so many zeros, where it has no `slope`."""
     if slope is None:
@@ -166,18 +112,14 @@ def _bounded(*numbers: Array) -> bool:
     return all(np.abs(one).max(initial=0) <= LARGEST for one in numbers)  # NaN is not
 
 
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's numbers, or its loss. The fit is done: numbers that cannot be end no job, which then judges nothing."""
-    if isinstance(event, ClientLost):
-        return replace(state, lost=state.lost | {event.client}), []
-    known = (state.replies, state.silent, state.dropped)
-    if not isinstance(event, Slope) or any(sender in those for those in known):
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
-    if event.told == 0:
-        return replace(state, silent=state.silent | {sender}), []
-    if not possible(event):
-        return replace(state, dropped=state.dropped.plus(sender, "its gradient or its X'WX is none that rows can have")), []
-    return once.with_reply(state, sender, event), []
+def silent(told: once.Server[Slope]) -> list[int]:
+    """Clients that have answered, and told nothing."""
+    return sorted(k for k, reply in told.replies.items() if reply.told == 0)
 
 
-PROTOCOL = once.protocol("arrival", (AskSlope,), (Slope,), server_receive, client_receive, finished)
+def _wrong(reply: Slope) -> str:
+    return "" if reply.told == 0 or possible(reply) else "its gradient or its X'WX is none that rows can have"
+
+
+QUESTION = once.Question("arrival", AskSlope, Slope, _wrong, drops=True)  # the fit is done; without one nothing is judged
+PROTOCOL = QUESTION.protocol

@@ -185,7 +185,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if state.leg == ROWS:
         return _rows_known(state)
     wide, doubts = _spread_apart(state)
-    return _agree(replace(state, notes=(*state.notes, *_coded_apart(state), *wide), doubts=doubts), _deviations_known(state))
+    state = replace(state, notes=(*state.notes, *_coded_apart(state), *wide), doubts=(*state.doubts, *doubts))
+    return _agree(state, _deviations_known(state))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -354,7 +355,8 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     """Joins levels and labels, and asks for deviations if constants are to be exchanged."""
     replies = in_order(state.replies)
     columns = tuple(_joined(state, column, replies) for column in state.columns)
-    state = replace(state, columns=columns, labels=_labels(state, replies), notes=tuple(_alike(state, columns)))
+    notes, doubts = _alike(state, columns, replies)
+    state = replace(state, columns=columns, labels=_labels(state, replies), notes=notes, doubts=doubts)
     if not any(column.center is None for column in columns if column.kind == "numeric"):
         return _agree(state, columns)
     rows = sum(reply["rows"] for reply in replies)
@@ -365,24 +367,55 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     return _to_all(state, AskSchema, DEVIATIONS, {"means": means}, own)
 
 
-def _alike(state: Server, columns: Sequence[Column]) -> Iterator[str]:
-    """Notes on levels of which clients have told several spellings."""
+def _alike(
+    state: Server, columns: Sequence[Column], replies: Sequence[Mapping[str, Any]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Notes on levels of which clients have told several spellings, and on clients none of whose levels another has; and, where
+    these are one number, why the result cannot stand."""
+    notes, doubts = list[str](), list[str]()
     for column in columns:
         if column.levels is None or state.spec.complete(column.name):
             continue
         for same in spellings(column.levels):
-            yield (
-                f"column {column.name!r}: the levels {', '.join(map(repr, same[:SHOWN]))} differ in capitals or blanks alone, "
+            said = (
+                f"column {column.name!r}: the levels {', '.join(map(repr, same[:SHOWN]))} {one_but_for(same)}, "
                 "and are taken for different ones: write them alike in the files"
             )
+            (doubts if isinstance(_read(same[0]), float) else notes).append(said)
+        told = [set(reply.get("levels", {}).get(column.name, ())) for reply in replies]
+        alone = [
+            client
+            for k, (client, own) in enumerate(zip(state.clients, told))
+            if own and any(told[:k] + told[k + 1 :]) and not own & set().union(*told[:k], *told[k + 1 :])
+        ]
+        if alone:
+            notes.append(
+                f"column {column.name!r}: no level at {_some(alone)} occurs at another client, so its effects cannot be told "
+                "from differences between clients: are the levels written alike?"
+            )
+    return tuple(notes), tuple(doubts)
 
 
 def spellings(levels: Iterable[str]) -> list[list[str]]:
-    """Levels that are one but for capitals and blanks."""
-    found: dict[str, list[str]] = {}
+    """Levels that are one but for capitals and blanks, or for how a number is written."""
+    found: dict[str | float, list[str]] = {}
     for level in levels:
-        found.setdefault("".join(level.casefold().split()), []).append(level)
+        found.setdefault(_read(level), []).append(level)
     return [same for same in found.values() if len(same) > 1]
+
+
+def one_but_for(same: Sequence[str]) -> str:
+    """In what levels of one spelling differ."""
+    return "are one number" if isinstance(_read(same[0]), float) else "differ in capitals or blanks alone"
+
+
+def _read(level: str) -> str | float:
+    text = "".join(level.casefold().split())
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) else text
 
 
 def _told_moments(state: Server) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -7,15 +7,14 @@ over their root mean square: 1/sqrt(2) of Laplace errors, sqrt(2/pi) of normal o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects, Tells
-from ..core.persistent import PersistentMap, PersistentSet
+from ..core.messages import Message, Tells
 
 Array = NDArray[np.float64]
 
@@ -40,23 +39,6 @@ class ErrorShape(Message, kind=134, tells=Tells("of each equation a ratio of mom
     ratio: Annotated[NDArray[np.float64], "w"]
 
 
-@dataclass(frozen=True)
-class Client:
-    """What it tells."""
-
-    rows: int
-    ratio: Array
-
-
-@dataclass(frozen=True)
-class Server:
-    """Answers that have come, and clients that will send none."""
-
-    n_clients: int
-    replies: PersistentMap[int, ErrorShape] = field(default_factory=PersistentMap)
-    lost: PersistentSet[int] = field(default_factory=PersistentSet)
-
-
 def ratio(residuals: Array) -> Array:
     """(...) of residuals (..., n); that of Laplace errors where all are zero."""
     square = np.mean(residuals**2, axis=-1)
@@ -75,32 +57,12 @@ def departures(replies: Sequence[ErrorShape]) -> list[tuple[int, float]]:
     return [(int(j), float(mean[j])) for j in which]
 
 
-def start(n_clients: int) -> tuple[Server, ServerEffects]:
-    """Asks everybody."""
-    return Server(n_clients), once.ask(n_clients, AskShape(0))
+def _wrong(reply: ErrorShape) -> str:
+    if reply.rows < 0:
+        return "its ErrorShape has a number of rows below 0"
+    possible = ((reply.ratio >= 0) & (reply.ratio <= 1 + 1e-12)).all()
+    return "" if possible else "its ErrorShape has a ratio that is not from 0 to 1, as a mean size over a root mean square is"
 
 
-def finished(state: Server) -> bool:
-    """Whether everybody who still lives has answered."""
-    return once.heard_of_all(state.replies, state.lost, state.n_clients)
-
-
-def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Answers."""
-    if not isinstance(event, AskShape):
-        raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    return state, [ErrorShape(0, state.rows, state.ratio)]
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's answer, or its loss: the draws are made, and the note lacks its residuals alone."""
-    if isinstance(event, ClientLost):
-        return replace(state, lost=state.lost | {event.client}), []
-    if not isinstance(event, ErrorShape) or sender in state.replies or event.rows < 0:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} comes twice, or has a count below 0")
-    if not ((event.ratio >= 0) & (event.ratio <= 1 + 1e-12)).all():
-        raise RemoteFault(f"client {sender}: ErrorShape.ratio must be from 0 to 1, as a mean size over a root mean square is")
-    return once.with_reply(state, sender, event), []
-
-
-PROTOCOL = once.protocol("error-shape", (AskShape,), (ErrorShape,), server_receive, client_receive, finished)
+QUESTION = once.Question("error-shape", AskShape, ErrorShape, _wrong)  # the draws are made: the note lacks who is lost
+PROTOCOL = QUESTION.protocol

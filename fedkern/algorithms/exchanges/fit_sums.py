@@ -6,12 +6,12 @@ A sum is of at least five areas: a client with fewer that have rows answers with
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ..core import once
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
-from ..core.persistent import PersistentMap
-from ..core.rounds import in_order, needed
+from ..core.messages import Message, Tells
+from ..core.rounds import in_order
 from .rounding import LARGEST, bounded
 
 DIMS: dict[str, int] = {}
@@ -39,56 +39,21 @@ class FitSums(Message, kind=146, tells=Tells("sums over this client's areas")):
     unreliable: int
 
 
-@dataclass(frozen=True)
-class Client:
-    """Its sums."""
-
-    sums: FitSums
+NOBODY = FitSums(0, 0, 0.0, 0.0, 0.0, 0)
 
 
-@dataclass(frozen=True)
-class Server:
-    """Sums that have come; `dropped`: client -> why what it sent is none."""
-
-    n_clients: int
-    replies: PersistentMap[int, FitSums] = field(default_factory=PersistentMap)
-    dropped: PersistentMap[int, str] = field(default_factory=PersistentMap)
-
-    @property
-    def total(self) -> FitSums:
-        """Over all clients, added in their order."""
-        told = in_order(self.replies)
-        areas, unreliable = sum(one.areas for one in told), sum(one.unreliable for one in told)
-        density, squares, effective = (
-            float(sum(getattr(one, name) for one in told)) for name in ("density", "squares", "effective")
-        )
-        return FitSums(0, areas, density, squares, effective, unreliable)
-
-
-def start(n_clients: int) -> tuple[Server, ServerEffects]:
-    """Asks everybody."""
-    return Server(n_clients), once.ask(n_clients, AskFitSums(0))
-
-
-def finished(state: Server) -> bool:
-    return once.heard_of_all(state.replies, (), state.n_clients, state.dropped)
-
-
-def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
+def told(sums: FitSums) -> FitSums:
     """The sums, or zeros where they would be of too few areas."""
-    if not isinstance(event, AskFitSums):
-        raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    return state, [state.sums if state.sums.areas >= LEAST else FitSums(0, 0, 0.0, 0.0, 0.0, 0)]
+    return sums if sums.areas >= LEAST else NOBODY
 
 
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's sums; of sums that cannot be only why."""
-    needed(event, "its part of the fit's sums had not come; --resume goes on from the last checkpoint")
-    if not isinstance(event, FitSums) or sender in state.replies or sender in state.dropped:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
-    if why := _wrong(event):
-        return replace(state, dropped=state.dropped.plus(sender, why)), []
-    return once.with_reply(state, sender, event), []
+def total(replies: Mapping[int, FitSums]) -> FitSums:
+    """Over all clients, added in their order."""
+    every = in_order(replies)
+    areas, unreliable = sum(one.areas for one in every), sum(one.unreliable for one in every)
+    numbers = ("density", "squares", "effective")
+    density, squares, effective = (float(sum(getattr(one, name) for one in every)) for name in numbers)
+    return FitSums(0, areas, density, squares, effective, unreliable)
 
 
 def _wrong(sums: FitSums) -> str:
@@ -102,4 +67,6 @@ def _wrong(sums: FitSums) -> str:
     return ""
 
 
-PROTOCOL = once.protocol("fit-sums", (AskFitSums,), (FitSums,), server_receive, client_receive, finished)
+NEEDS = "its part of the fit's sums had not come; --resume goes on from the last checkpoint"
+QUESTION = once.Question("fit-sums", AskFitSums, FitSums, _wrong, drops=True, needs=NEEDS)
+PROTOCOL = QUESTION.protocol

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import LIKELIHOOD, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
-from ..core.persistent import PersistentMap
-from ..core.rounds import needed
+from ..core.messages import LIKELIHOOD, Message, Tells
 
 Columns = Annotated[NDArray[np.float64], "w"]
 
@@ -32,39 +30,16 @@ class SiteFit(Message, kind=46, tells=Tells(LIKELIHOOD)):
     error: Columns
 
 
-@dataclass(frozen=True)
-class Client:
-    """NaN where there is no estimate."""
-
-    estimate: NDArray[np.float64]
-    error: NDArray[np.float64]
+def told(estimate: NDArray[np.float64], error: NDArray[np.float64]) -> SiteFit:
+    """Of estimates that are NaN where there is none."""
+    there = np.isfinite(estimate) & np.isfinite(error)
+    return SiteFit(0, np.where(there, estimate, 0.0), np.where(there, error, 0.0))
 
 
-@dataclass(frozen=True)
-class Server:
-    n_clients: int
-    replies: PersistentMap[int, SiteFit] = field(default_factory=PersistentMap)
+def _wrong(reply: SiteFit) -> str:
+    return "its SiteFit has an error below 0" if reply.error.min(initial=0) < 0 else ""
 
 
-def start(n_clients: int) -> tuple[Server, ServerEffects]:
-    """Asks everybody."""
-    return Server(n_clients), once.ask(n_clients, AskFit(0))
-
-
-def finished(state: Server) -> bool:
-    return len(state.replies) == state.n_clients
-
-
-def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    there = np.isfinite(state.estimate) & np.isfinite(state.error)
-    return state, [SiteFit(0, np.where(there, state.estimate, 0.0), np.where(there, state.error, 0.0))]
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    needed(event, "its own fit had not come; --resume goes on from the last checkpoint")
-    if not isinstance(event, SiteFit) or sender in state.replies or event.error.min(initial=0) < 0:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} comes twice, or has an error below 0")
-    return once.with_reply(state, sender, event), []
-
-
-PROTOCOL = once.protocol("site-fits", (AskFit,), (SiteFit,), server_receive, client_receive, finished)
+NEEDS = "its own fit had not come; --resume goes on from the last checkpoint"
+QUESTION = once.Question("site-fits", AskFit, SiteFit, _wrong, needs=NEEDS)
+PROTOCOL = QUESTION.protocol

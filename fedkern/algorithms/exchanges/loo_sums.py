@@ -6,15 +6,14 @@ A sum is of at least five rows, whatever the job's least number: a client with f
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import SUM, ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects, Tells
-from ..core.persistent import PersistentMap, PersistentSet
+from ..core.messages import SUM, Message, Tells
 from .rounding import DIGITS, LARGEST, bounded, rounded
 
 BINS = 4
@@ -43,56 +42,13 @@ class LooSums(Message, kind=148, tells=Tells(SUM)):
     bins: Annotated[NDArray[np.float64], "bins"]
 
 
-@dataclass(frozen=True)
-class Client:
-    """Its sums; None where it has nothing to make them of."""
-
-    sums: LooSums | None
-
-
-@dataclass(frozen=True)
-class Server:
-    """`lost`: clients that will send none; `dropped`: client -> why its sums are nobody's; `asks` is False where there is nothing
-    to be asked."""
-
-    n_clients: int
-    asks: bool = True
-    replies: PersistentMap[int, LooSums] = field(default_factory=PersistentMap)
-    lost: PersistentSet[int] = field(default_factory=PersistentSet)
-    dropped: PersistentMap[int, str] = field(default_factory=PersistentMap)
-
-
-def start(n_clients: int, asks: bool = True) -> tuple[Server, ServerEffects]:
-    """Asks everybody, or nobody."""
-    return Server(n_clients, asks), once.ask(n_clients, AskLoo(0)) if asks else []
-
-
-def finished(state: Server) -> bool:
-    """Whether everybody who still lives has answered."""
-    return not state.asks or once.heard_of_all(state.replies, state.lost, state.n_clients, state.dropped)
-
-
-def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """The sums, or zeros where they would be of too few rows."""
-    if not isinstance(event, AskLoo):
-        raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    sums = state.sums
+def told(sums: LooSums | None) -> LooSums:
+    """The sums, or zeros where there are none, or they would be of too few rows."""
     if sums is None or sums.rows < LEAST:
-        return state, [LooSums(0, 0, 0.0, 0.0, 0.0, np.zeros(BINS))]
+        return LooSums(0, 0, 0.0, 0.0, 0.0, np.zeros(BINS))
     density, effective = rounded([sums.density, sums.effective]).tolist()
     squares = float(np.round(min(sums.squares, LARGEST**2), DIGITS))
-    return state, [replace(sums, density=density, squares=squares, effective=effective)]
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's sums, or its loss; of sums that cannot be only why."""
-    if isinstance(event, ClientLost):
-        return replace(state, lost=state.lost | {event.client}), []
-    if not isinstance(event, LooSums) or sender in state.replies or sender in state.dropped:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
-    if why := _wrong(event):
-        return replace(state, dropped=state.dropped.plus(sender, why)), []
-    return once.with_reply(state, sender, event), []
+    return replace(sums, density=density, squares=squares, effective=effective)
 
 
 def _wrong(sums: LooSums) -> str:
@@ -109,4 +65,5 @@ def _wrong(sums: LooSums) -> str:
     return ""
 
 
-PROTOCOL = once.protocol("loo-sums", (AskLoo,), (LooSums,), server_receive, client_receive, finished)
+QUESTION = once.Question("loo-sums", AskLoo, LooSums, _wrong, drops=True)
+PROTOCOL = QUESTION.protocol

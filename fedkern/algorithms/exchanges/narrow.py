@@ -1,33 +1,41 @@
-"""After the rounds of an open vertical job the server tells each client by how much its standard deviations are too small.
+"""After the rounds of an open vertical job the server tells each client by how much q's standard deviations are too small.
 
-The server alone knows it: it has the response, hence the weights of rows, and what every client has sent of them. Nothing is
-answered. Source: docs/methods/vertical.md, section 3.
+The server alone knows it: it has the response, hence the weights of rows, and what every client has sent of them. With it go the
+means of the slopes that clients of a logistic job were sent (of others none: n is 0). Nothing is answered. Source:
+docs/methods/vertical.md, section 3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..core import once
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 
-DIMS: dict[str, int] = {}
+Slopes = Annotated[NDArray[np.float64], "n"]
 
 
 @dataclass(frozen=True)
 class Narrow(Message, kind=77):
-    """Server to client: standard deviations along your part of the predictor over those that the joint posterior has."""
+    """Server to client: standard deviations along your part of the predictor over those that the joint posterior has; the mean
+    of each row's slopes over the last half of the rounds, 0 where it was never seen."""
 
     round: int
     ratio: float
+    slopes: Slopes
 
 
 @dataclass(frozen=True)
 class Client:
-    """`ratio` once it is known."""
+    """`ratio` and `slopes` once they are known."""
 
     ratio: float | None = None
+    slopes: NDArray[np.float64] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -39,9 +47,9 @@ class Server:
         return 0
 
 
-def start(ratios: Sequence[float]) -> tuple[Server, ServerEffects]:
+def start(ratios: Sequence[float], slopes: NDArray[np.float64]) -> tuple[Server, ServerEffects]:
     """Tells each client its own."""
-    return Server(), [(k, Narrow(0, ratio)) for k, ratio in enumerate(ratios)]
+    return Server(), [(k, Narrow(0, ratio, slopes)) for k, ratio in enumerate(ratios)]
 
 
 def finished(state: Server) -> bool:
@@ -57,7 +65,9 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     if not 0 < event.ratio <= 1:
         raise RemoteFault(f"server: Narrow of {event.ratio:g} cannot be")
-    return replace(state, ratio=event.ratio), []
+    if not (np.abs(event.slopes) <= 1).all():
+        raise RemoteFault("server: Narrow.slopes of a logistic model cannot be beyond 1")
+    return replace(state, ratio=event.ratio, slopes=event.slopes.copy()), []
 
 
 PROTOCOL = once.protocol("narrow", (Narrow,), (), server_receive, client_receive, finished)

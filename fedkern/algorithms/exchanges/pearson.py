@@ -8,16 +8,14 @@ Source: docs/concepts/convergence.md, "Counts that vary more".
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import SUM, ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects, Tells
-from ..core.persistent import PersistentMap, PersistentSet
+from ..core.messages import SUM, Message, Tells
 from .loo_sums import LEAST, MOST_ROWS
 from .rounding import LARGEST, bounded, rounded
 
@@ -51,55 +49,12 @@ class PearsonSums(Message, kind=195, tells=Tells(SUM)):
 NOBODY = PearsonSums(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-@dataclass(frozen=True)
-class Client:
-    """`sums` computes them at the coefficients that it is asked at."""
-
-    sums: Callable[[Array], PearsonSums]
-
-
-@dataclass(frozen=True)
-class Server:
-    """`lost`: clients that will send none; `dropped`: client -> why its sums are nobody's; `asks` is False where there is nothing
-    to be asked."""
-
-    n_clients: int
-    asks: bool
-    replies: PersistentMap[int, PearsonSums] = field(default_factory=PersistentMap)
-    lost: PersistentSet[int] = field(default_factory=PersistentSet)
-    dropped: PersistentMap[int, str] = field(default_factory=PersistentMap)
-
-
-def start(n_clients: int, mean: Array | None) -> tuple[Server, ServerEffects]:
-    """Asks everybody at these coefficients, or nobody."""
-    return Server(n_clients, mean is not None), [] if mean is None else once.ask(n_clients, AskPearson(0, mean))
-
-
-def finished(state: Server) -> bool:
-    """Whether everybody who still lives has answered."""
-    return not state.asks or once.heard_of_all(state.replies, state.lost, state.n_clients, state.dropped)
-
-
-def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
+def told(sums: PearsonSums) -> PearsonSums:
     """The sums, or zeros where they would be of too few rows."""
-    if not isinstance(event, AskPearson):
-        raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    sums = state.sums(event.mean)
     if sums.rows < LEAST:
-        return state, [NOBODY]
-    told = dict(zip(SUMS, rounded([getattr(sums, name) for name in SUMS]).tolist()))
-    return state, [replace(sums, weight=float(f"{min(sums.weight, LARGEST):.6g}"), **told)]
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's sums, or its loss; of sums that cannot be only why."""
-    if isinstance(event, ClientLost):
-        return replace(state, lost=state.lost | {event.client}), []
-    if not isinstance(event, PearsonSums) or sender in state.replies or sender in state.dropped:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
-    if why := _wrong(event):
-        return replace(state, dropped=state.dropped.plus(sender, why)), []
-    return once.with_reply(state, sender, event), []
+        return NOBODY
+    numbers = dict(zip(SUMS, rounded([getattr(sums, name) for name in SUMS]).tolist()))
+    return replace(sums, weight=float(f"{min(sums.weight, LARGEST):.6g}"), **numbers)
 
 
 def _wrong(sums: PearsonSums) -> str:
@@ -114,4 +69,5 @@ def _wrong(sums: PearsonSums) -> str:
     return ""
 
 
-PROTOCOL = once.protocol("pearson-sums", (AskPearson,), (PearsonSums,), server_receive, client_receive, finished)
+QUESTION = once.Question("pearson-sums", AskPearson, PearsonSums, _wrong, drops=True)
+PROTOCOL = QUESTION.protocol

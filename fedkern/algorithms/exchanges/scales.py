@@ -113,6 +113,7 @@ class Client:
     scales, psi : after the last leg
     completed : the columns' moments by EM, which are told where values may be missing
     known : (w,) scales of its job file; the first leg is left out
+    tails : degrees of freedom of Student's t, whose squared scale is told in the place of the last column's variance
     """
 
     values: Array = field(repr=False)
@@ -121,6 +122,7 @@ class Client:
     psi: Array | None = None
     completed: Completed | None = field(default=None, repr=False)
     known: Array | None = None
+    tails: float | None = None
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,30 @@ def completed_moments(site: Completed) -> tuple[Array, Array]:
     return degrees, degrees * np.diag(site.covariance)
 
 
+def with_tails(values: Array, tails: float | None) -> tuple[Array, Array]:
+    """`column_moments`, the last one's sum of squares by the scale of Student's t: a few rows that are far do not make it."""
+    degrees, squares = column_moments(values)
+    if tails is not None and squares[-1] > 0:
+        y = values[:, -1]
+        squares[-1] = degrees[-1] * student_variance(y[~np.isnan(y)], tails) or squares[-1]
+    return degrees, squares
+
+
+def student_variance(y: Array, tails: float) -> float:
+    """Squared scale of Student's t with so many degrees of freedom by maximum likelihood (EM); 0 where most of y is one value."""
+    at = float(np.median(y))
+    square = float(np.median((y - at) ** 2)) or float(((y - at) ** 2).mean())
+    for _ in range(500):
+        w = (tails + 1) / (tails + (y - at) ** 2 / square)
+        at = float(w @ y / w.sum())
+        before, square = square, float(w @ (y - at) ** 2 / len(y))
+        if not square > 1e-20 * before or square < (1e-14 * np.abs(y).max()) ** 2:
+            return 0.0
+        if abs(square - before) <= 1e-12 * before:
+            break
+    return square
+
+
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Moments, then second moments if this client's own job file says that they are needed.
 
@@ -208,7 +234,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """
     done = state.completed
     if isinstance(event, AskMoments) and state.scales is None and state.known is None:
-        return state, [ColumnMoments(0, *(column_moments(state.values) if done is None else completed_moments(done)))]
+        return state, [ColumnMoments(0, *(with_tails(state.values, state.tails) if done is None else completed_moments(done)))]
     if isinstance(event, Scaling) and state.scales is None:
         if bool(event.more) != state.second:
             wanted = f"this client's job file {'needs' if state.second else 'has no use for'} second moments"

@@ -11,31 +11,17 @@ nothing of its own number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import once
-from ..core.messages import (
-    AREAS,
-    FEW,
-    LABELLED,
-    LIKELIHOOD,
-    ClientEffects,
-    ClientLost,
-    Event,
-    Message,
-    RemoteFault,
-    ServerEffects,
-    Tells,
-    evolve,
-)
-from ..core.persistent import PersistentMap, PersistentSet
-from ..core.rounds import needed
+from ..core.messages import AREAS, FEW, LABELLED, LIKELIHOOD, Message, Tells
 from .rounding import bounded, rounded
+
+Array = NDArray[np.float64]
 
 DRAWS = 400  # at most
 FEWEST = 25  # of fewer no weights have a tail
@@ -54,7 +40,7 @@ def allowed(least_rows: int, columns: int) -> int:
     return most if most >= FEWEST else 0
 
 
-Terms = Annotated[NDArray[np.float64], "draws"]
+Terms = Annotated[Array, "draws"]
 
 
 @dataclass(frozen=True)
@@ -89,66 +75,21 @@ class LogTermsOf(Message, kind=150, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
     values: Terms
 
 
-@dataclass(frozen=True)
-class Client:
-    """`terms` computes the answer, if it is asked for; `asked`: by what question it was."""
-
-    terms: Callable[[AskTerms | AskTermsOf], NDArray[np.float64]]
-    asked: AskTerms | AskTermsOf | None = None
+def told(asked: AskTerms, values: Array) -> LogTerms:
+    """In thousandths of a nat."""
+    return LogTerms(asked.round, rounded(values))
 
 
-@dataclass(frozen=True)
-class Server:
-    """`asks` is False where the fit still moves; `spared`: the job goes on without the `lost` clients' numbers; `dropped`:
-    client -> why its numbers are nobody's."""
-
-    n_clients: int
-    asks: bool
-    replies: PersistentMap[int, NDArray[np.float64]] = field(default_factory=PersistentMap)
-    spared: bool = False
-    lost: PersistentSet[int] = field(default_factory=PersistentSet)
-    dropped: PersistentMap[int, str] = field(default_factory=PersistentMap)
-
-    @property
-    def complete(self) -> bool:
-        """Whether everybody was asked, and has answered."""
-        return self.asks and len(self.replies) == self.n_clients
+def told_of(asked: AskTermsOf, values: Array) -> LogTermsOf:
+    """In thousandths of a nat."""
+    return LogTermsOf(asked.round, rounded(values))
 
 
-def start(n_clients: int, asks: bool) -> tuple[Server, ServerEffects]:
-    """Asks everybody, or nobody."""
-    return Server(n_clients, asks), once.ask(n_clients, AskTerms(0)) if asks else []
+def _wrong(reply: LogTerms | LogTermsOf) -> str:
+    return "" if bounded(reply.values) else "its log-likelihoods are too large to be any"
 
 
-def start_of(n_clients: int, question: AskTermsOf | None) -> tuple[Server, ServerEffects]:
-    """Asks everybody at draws from a q, or nobody; a job that has done its work does not end with a client that is lost now."""
-    effects = [] if question is None else once.ask(n_clients, question)
-    return Server(n_clients, question is not None, spared=True), effects
-
-
-def finished(state: Server) -> bool:
-    return not state.asks or once.heard_of_all(state.replies, state.lost, state.n_clients, state.dropped)
-
-
-def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Answers, in thousandths of a nat."""
-    if not isinstance(event, AskTerms | AskTermsOf):
-        raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    answer = LogTermsOf if isinstance(event, AskTermsOf) else LogTerms
-    return evolve(state, asked=event), [answer(event.round, rounded(state.terms(event)))]
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's numbers, or its loss. The fit is done: numbers that cannot be end no job, which goes on without them."""
-    if isinstance(event, ClientLost) and state.spared:
-        return replace(state, lost=state.lost | {event.client}), []
-    needed(event, "its log-likelihoods had not come; --resume goes on from the last checkpoint")
-    if not isinstance(event, LogTerms | LogTermsOf) or sender in state.replies or sender in state.dropped:
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
-    if not bounded(event.values):
-        return evolve(state, dropped=state.dropped.plus(sender, "its log-likelihoods are too large to be any")), []
-    return once.with_reply(state, sender, event.values), []
-
-
-PROTOCOL = once.protocol("terms", (AskTerms,), (LogTerms,), server_receive, client_receive, finished)
-OF_Q = once.protocol("terms-of-q", (AskTermsOf,), (LogTermsOf,), server_receive, client_receive, finished)
+NEEDS = "its log-likelihoods had not come; --resume goes on from the last checkpoint"
+QUESTION = once.Question("terms", AskTerms, LogTerms, _wrong, drops=True, needs=NEEDS)
+QUESTION_OF = once.Question("terms-of-q", AskTermsOf, LogTermsOf, _wrong, drops=True)  # the job has done its work
+PROTOCOL, OF_Q = QUESTION.protocol, QUESTION_OF.protocol

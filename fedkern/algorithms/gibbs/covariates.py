@@ -157,12 +157,15 @@ class Covariates:
         one = {"completed": np.where(np.isnan(self.X), at, self.X), "mean": at, "precision": np.linalg.inv(self.common)}
         return {name: np.repeat(value[None], chains, axis=0) for name, value in one.items()}
 
-    def drawn(self, state: State, slopes: Array, residual: Array, variance: Array, *, seed: int, client: int, step: int) -> State:
+    def drawn(
+        self, state: State, slopes: Array, residual: Array, variance: Array, *, seed: int, client: int, step: int, chain: int = 0
+    ) -> State:
         """New missing values, given everything else, then a new mean and precision.
 
         Parameters
         ----------
         slopes, residual, variance : (c, p), (c, n), (c, n) see `imputed`
+        chain : number of the first chain, by which random numbers are found
         """
         (c, n, p), mean, precision = state["completed"].shape, state["mean"], state["precision"]
         if c not in self._gaps:
@@ -171,7 +174,7 @@ class Covariates:
         if not gaps:  # nothing here depends on the law of rows
             return {}
         m, size = sum(len(part.rows) for part in gaps), p + p * (p - 1) // 2
-        of_values, of_law = ([rng.key(seed, "imputation", first + i) for i in range(c)] for first in (0, OF_LAW))
+        of_values, of_law = ([rng.key(seed, "imputation", first + i) for i in range(c)] for first in (chain, chain + OF_LAW))
         normals = np.stack([rng.normal(m * (p + 1), key=key, client=client, step=step) for key in of_values])
         X = imputed(gaps, state["completed"], mean, precision, slopes, residual, variance, normals.reshape(c, m, p + 1))
         normals = np.stack([rng.normal(size, key=key, client=client, step=step) for key in of_law])

@@ -526,14 +526,20 @@ def _omega(z: Array, first: int, **counter: Unpack[Counter]) -> Array:
     return np.stack([rng.polya_gamma(row, key=key, client=client, step=step) for row, key in zip(z, keys)])
 
 
+UNSEEN = 1e300  # the variance of a response that is not there: what it says moves no value
+OF_REGRESSION = 1 << 34  # times a regression's number, added to a chain's: its streams, and those of its law (`OF_LAW`)
+
+
 @dataclass(frozen=True)
 class Imputed:
     """A regression whose rows lack covariates (section 11).
 
     Attributes
     ----------
-    covariates, y : rows, and (n,) the response, about the site's centre where there is an intercept
+    covariates, y : rows, and (n,) the response, about the site's centre where there is an intercept; NaN: a row without one,
+        which tells of the law of rows alone
     mean : (p,) where the mean of rows starts; None is 0
+    chain : number of the first chain, by which random numbers are found
     """
 
     covariates: Covariates
@@ -541,18 +547,29 @@ class Imputed:
     mean: Array | None = None
     intercept: bool = True
     n_threads: int = 1
+    chain: int = 0
     own: tuple[str, ...] = ("sigma_sq", "alpha")
+
+    @cached_property
+    def _seen(self) -> NDArray[np.bool_] | None:
+        """(n,) rows with a response; None: all."""
+        seen = ~np.isnan(np.atleast_2d(self.y)[0])
+        return None if seen.all() else seen
 
     @cached_property
     def _none(self) -> shrinkage.Patterns:
         """No gap: the kernel draws everything but values."""
-        return shrinkage.missing_patterns(np.zeros_like(self.covariates.X), self.covariates.common)
+        return shrinkage.missing_patterns(np.zeros_like(self._with_response(self.covariates.X)), self.covariates.common)
+
+    def _with_response(self, rows: Array, axis: int = 0) -> Array:
+        """Those that have one."""
+        return rows if self._seen is None else np.ascontiguousarray(np.compress(self._seen, rows, axis=axis))
 
     def start(self, settings: Settings) -> State:
         c = settings.chains
         rows = self.covariates.start(c, self.mean)
-        filled = rows["completed"][0]
-        d = _apart(_ridge(filled.T @ filled, filled.T @ self.y), c)[:, None, :]
+        filled, y = self._with_response(rows["completed"][0]), self._with_response(self.y)
+        d = _apart(_ridge(filled.T @ filled, filled.T @ y), c)[:, None, :]
         return rows | {
             "deviation": d, "lambda_sq": np.ones_like(d), "sigma_sq": np.ones((c, 1)), "alpha": np.zeros((c, 1)),
         }  # fmt: skip
@@ -561,29 +578,110 @@ class Imputed:
         self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
     ) -> tuple[State, Events]:
         state, events = dict(state), np.zeros((len(theta), 4), np.int64)
-        once: Scales = {**_horseshoe(settings), "n_sweeps": 1}
         for step in range(counter["step"], counter["step"] + settings.local_sweeps):
             at: Counter = {**counter, "step": step}
-            d, lambda_sq, sigma_sq, alpha, _, happened = shrinkage.imputed_sweeps(
-                self.covariates.X, self.y, self.covariates.common, theta[:, 0], tau_sq[:, 0], state["deviation"][:, 0],
-                state["lambda_sq"][:, 0], state["sigma_sq"][:, 0], state["alpha"][:, 0], state["completed"],
-                slab=settings.prior.slab, patterns=self._none, intercept=self.intercept, n_threads=self.n_threads,
-                **once, **_error(settings), **at,
-            )  # fmt: skip
-            one = {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq, "alpha": alpha}
+            one, happened = self._given_rows(settings, state, theta[:, 0], tau_sq[:, 0], **at)
             state |= {name: value[:, None] for name, value in one.items()}
-            residual, variance = self.y - state["alpha"], np.broadcast_to(state["sigma_sq"], (len(theta), len(self.y)))
-            state |= self.covariates.drawn(state, theta[:, 0] + d, residual, variance, **at)
+            residual = self.y - state["alpha"]
+            variance = np.broadcast_to(state["sigma_sq"], (len(theta), len(self.covariates.X)))
+            if self._seen is not None:
+                residual, variance = np.where(self._seen, residual, 0.0), np.where(self._seen, variance, UNSEEN)
+            state |= self.covariates.drawn(state, theta[:, 0] + one["deviation"], residual, variance, chain=self.chain, **at)
             events += happened
         return state, events
 
+    def _given_rows(
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, **at: Unpack[Counter]
+    ) -> tuple[State, Events]:
+        """Everything but values and their law, theta and tau^2 (c, p)."""
+        once: Scales = {**_horseshoe(settings), "n_sweeps": 1}
+        now = theta, tau_sq, state["deviation"][:, 0], state["lambda_sq"][:, 0], state["sigma_sq"][:, 0]
+        names = ("deviation", "lambda_sq", "sigma_sq")
+        X, slab = self._with_response(self.covariates.X), settings.prior.slab
+        if not len(X):  # no response: the prior, and no intercept that anything would be told by
+            q, rss = np.zeros((len(theta), 1)), np.zeros(len(theta))
+            *drawn, happened = shrinkage.local_sweeps(
+                np.zeros((1, X.shape[1])), q, rss, 0.0, *now, slab=slab, chain=self.chain, n_threads=self.n_threads,
+                **once, **_error(settings), **at,
+            )  # fmt: skip
+            return dict(zip(names, drawn)) | {"alpha": state["alpha"][:, 0]}, happened
+        *drawn, alpha, _, happened = shrinkage.imputed_sweeps(
+            X, self._with_response(self.y, axis=-1), self.covariates.common, *now, state["alpha"][:, 0],
+            self._with_response(state["completed"], axis=1), slab=slab, patterns=self._none, intercept=self.intercept,
+            chain=self.chain, n_threads=self.n_threads, **once, **_error(settings), **at,
+        )  # fmt: skip
+        return dict(zip(names, drawn)) | {"alpha": alpha}, happened
+
     def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
         """Given the completed rows and alpha."""
-        d, precision, completed = state["deviation"][:, 0], 1 / state["sigma_sq"], state["completed"]
+        d, precision = state["deviation"][:, 0], 1 / state["sigma_sq"]
+        completed, y = self._with_response(state["completed"], axis=1), self._with_response(self.y, axis=-1)
         fitted = np.matmul(completed, (at.theta + d)[:, :, None])[:, :, 0]
         X = completed[:, :, at.columns]
-        score = np.matmul((self.y - state["alpha"] - fitted)[:, None, :], X)[:, 0] * precision
+        score = np.matmul((y - state["alpha"] - fitted)[:, None, :], X)[:, 0] * precision
         return at.carried(precision[:, :, None] * np.matmul(X.swapaxes(1, 2), X), score, d)
+
+
+@dataclass(frozen=True)
+class ImputedField:
+    """A random field whose rows lack values: each column's regression on the others completes the rows for itself (section 11).
+
+    The product of p likelihoods is no law of a row. As a function of a missing cell it counts what the others say of it p times:
+    its values would be drawn too close together. Each regression with the law of its covariates is one, and together they are the
+    model that is sampled where nothing is missing.
+
+    Attributes
+    ----------
+    regressions : of each column, with a `chain` of its own
+    """
+
+    regressions: tuple[Imputed, ...]
+    own: tuple[str, ...] = ("sigma_sq", "alpha")
+
+    def start(self, settings: Settings) -> State:
+        p = len(self.regressions)
+        none = np.zeros((settings.chains, p, p))
+        parts = [regression.start(settings) for regression in self.regressions]
+        one = {name: np.stack([part[name] for part in parts], axis=1) for name in ("completed", "mean", "precision")}
+        two = {name: np.concatenate([part[name] for part in parts], axis=1) for name in ("sigma_sq", "alpha")}
+        return self._with(one | two | {"deviation": none, "lambda_sq": none + 1.0}, parts)
+
+    def sweeps(
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
+    ) -> tuple[State, Events]:
+        parts, events = list[State](), np.zeros((len(theta), 4), np.int64)
+        for j, regression in enumerate(self.regressions):
+            now = (np.delete(a[:, j : j + 1], j, axis=2) for a in (theta, tau_sq))
+            part, happened = regression.sweeps(settings, self._of(state, j), *now, **counter)
+            parts.append(part)
+            events += happened
+        return self._with(state, parts), events
+
+    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+        """Of one regression, given its completed rows."""
+        j, p = at.regression, len(self.regressions)
+        theta, tau_sq = (np.delete(a, j, axis=1) for a in (at.theta, at.tau_sq))
+        block = at.block - (at.columns > j) - (at.block >= p)
+        return self.regressions[j].move_terms(Moving(theta, tau_sq, 0, block, at.slab), self._of(state, j), **counter)
+
+    def _of(self, state: Mapping[str, Array], j: int) -> State:
+        """The state of one regression."""
+        part = {name: state[name][:, j] for name in ("completed", "mean", "precision")}
+        part |= {name: state[name][:, j : j + 1] for name in ("sigma_sq", "alpha")}
+        return part | {name: np.delete(state[name][:, j : j + 1], j, axis=2) for name in ("deviation", "lambda_sq")}
+
+    def _with(self, state: Mapping[str, Array], parts: Sequence[State]) -> State:
+        """The state with those of all regressions in it."""
+        new = {name: value.copy() for name, value in state.items()}
+        for j, part in enumerate(parts):
+            others = np.arange(len(parts)) != j
+            for name in ("completed", "mean", "precision"):
+                new[name][:, j] = part[name]
+            for name in ("sigma_sq", "alpha"):
+                new[name][:, j] = part[name][:, 0]
+            for name in ("deviation", "lambda_sq"):
+                new[name][:, j, others] = part[name][:, 0]
+        return new
 
 
 def moved(state: Mapping[str, Array], change: Array) -> State:

@@ -11,6 +11,7 @@ and the kinetic energy v'v / 2. All parties take it together, each with its own 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -45,8 +46,9 @@ def evaluate(model: LocalModel, xi: Matrix, u: Matrix) -> tuple[Vector, Matrix, 
     with np.errstate(all="ignore"):
         together = getattr(model, "log_joint_grads", None)
         if together is not None:
-            value, g_xi, g_u = together(xi, u)
-            return np.asarray(value), np.asarray(g_xi), np.asarray(g_u)
+            with suppress(NumericalError):  # of one chain: which, is seen one by one
+                value, g_xi, g_u = together(xi, u)
+                return np.asarray(value), np.asarray(g_xi), np.asarray(g_u)
         value, g_xi, g_u = np.full(len(xi), np.nan), np.zeros(xi.shape), np.zeros(u.shape)
         for c in range(len(xi)):
             try:

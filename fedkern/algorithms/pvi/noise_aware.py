@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -334,11 +334,15 @@ class Estimate:
     q : Gaussian with a full precision matrix
     moved : (d,) how far the estimate is from where the late steps were, in its standard deviations
     curvature_error : (d,) relative standard error of the curvature of each coefficient
+    clear : smallest eigenvalue of the correlations of the curvature, over what noise explains: below 1 it was lifted to that
+    correlations : (d, d) these, less what noise explains
     """
 
     q: Gaussian
     moved: Vector
     curvature_error: Vector
+    clear: float
+    correlations: Vector
 
 
 @dataclass(frozen=True)
@@ -374,6 +378,14 @@ class _Fall:
         fall = np.outer(sums.early_gradient, point) + np.outer(gradient, away) - sums.cross
         noisy = gram + np.outer(away, away) / sums.late
         return cls(gram, fall, noisy, sums.squares, -sums.products, sums.late, point, gradient, noise)
+
+
+class _Proper(NamedTuple):
+    """A curvature that is positive definite, and `clear` and `correlations` of an `Estimate`."""
+
+    curvature: Vector
+    clear: float
+    correlations: Vector
 
 
 def posterior_of(
@@ -432,7 +444,8 @@ def posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]
 def _posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]]) -> Estimate:
     clients = [_Fall.of(sums, noise) for sums, noise in told]
     shares = _shares(clients)
-    curvature, errors = _curvature(clients, shares)
+    found, errors = _curvature(clients, shares)
+    curvature = found.curvature
     score = np.sum([client.gradient for client in clients], axis=0)
     theta, slope = design.at(np.sum([share * client.point for share, client in zip(shares, clients)], axis=0))
     information = curvature @ slope
@@ -444,7 +457,8 @@ def _posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise
         of_score += (client.noise.variance * np.eye(prior.d) + client.noise.odds * share * information) / client.late
     covariance = covariance + covariance @ of_score @ covariance
     q = Gaussian.from_moments(theta + step, (covariance + covariance.T) / 2)
-    return Estimate(q, np.abs(step) / np.sqrt(np.diag(covariance)), np.sqrt(np.diag(errors)) / np.diag(curvature))
+    moved = np.abs(step) / np.sqrt(np.diag(covariance))
+    return Estimate(q, moved, np.sqrt(np.diag(errors)) / np.diag(curvature), *found[1:])
 
 
 def _shares(clients: Sequence[_Fall]) -> Vector:
@@ -461,8 +475,9 @@ def _shares(clients: Sequence[_Fall]) -> Vector:
     return shares / shares.sum() if mean > 0 else np.full(len(clients), 1 / len(clients))
 
 
-def _curvature(clients: Sequence[_Fall], shares: Vector) -> tuple[Vector, Vector]:
-    """(d, d) by how much the gradients of all clients together fall with a point, and the variances of its entries.
+def _curvature(clients: Sequence[_Fall], shares: Vector) -> tuple[_Proper, Vector]:
+    """(d, d) by how much the gradients of all clients together fall with a point, as `_proper` has it, and the variances of its
+    entries.
 
     Clients' moments are added before they are divided: points answer to the noise before them, which biases a quotient, and many
     quotients many times.
@@ -487,7 +502,7 @@ def _curvature(clients: Sequence[_Fall], shares: Vector) -> tuple[Vector, Vector
     return _proper(entries, errors, np.sqrt(np.maximum(diagonal, np.sqrt(errors[on])))), errors
 
 
-def _proper(entries: Vector, errors: Vector, scale: Vector) -> Vector:
+def _proper(entries: Vector, errors: Vector, scale: Vector) -> _Proper:
     """Entries that their noise explains are shrunk to zero, each by its own standard error; eigenvalues that it explains are
     lifted; the diagonal is scale^2.
     """
@@ -500,5 +515,4 @@ def _proper(entries: Vector, errors: Vector, scale: Vector) -> Vector:
     least = min(0.5, DOUBT * float(np.sqrt(doubt[off].mean()))) if d > 1 else 0.0
     lifted = (vectors * np.maximum(values, max(least, 0.01))) @ vectors.T
     back = scale / np.sqrt(np.diag(lifted))
-    proper: Vector = lifted * np.outer(back, back)
-    return proper
+    return _Proper(lifted * np.outer(back, back), float(values[0]) / max(least, 0.01), correlation)

@@ -55,6 +55,11 @@ class Seen:
             return None
         return np.asarray((self.z - variance * self.slopes) / self.counts)
 
+    @property
+    def mean_slopes(self) -> Vector:
+        """(N,) 0 where a row was never seen."""
+        return np.asarray(self.slopes / np.maximum(self.counts, 1))
+
     def save(self) -> Saved:
         """For a checkpoint."""
         return {f"seen.{name}": getattr(self, name) for name in NAMES}

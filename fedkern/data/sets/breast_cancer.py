@@ -68,7 +68,7 @@ def _cells() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Covariates (569, 30), and 1 for malignant."""
     spec = find_spec("sklearn")
     if spec is None or not spec.submodule_search_locations:
-        raise JobError("[data] builtin = \"breast-cancer\" comes with scikit-learn; pip install 'fedkern[data]'")
+        raise JobError("[data] builtin = \"breast-cancer\" comes with scikit-learn; pip install 'fedkern[demo]'")
     path = Path(spec.submodule_search_locations[0]) / "datasets" / "data" / "breast_cancer.csv"
     if not path.exists():
         raise JobError(f"{path}: this scikit-learn has no such file; install version 1.4 or later")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .. import mlp
 from .._checks import POSITIVE, SWITCH, Domain
-from .._record import F64, Array, Kernel, Scalar
+from .._record import COMPILED, F64, Array, Kernel, Scalar
 
 __all__ = ["amortised_draw", "amortised_gradient", "coefficients", "mean_field_draw", "mean_field_gradient"]
 
@@ -38,6 +38,7 @@ COEFFICIENTS = Kernel(
     outputs=(Array("theta", ("p",), F64),),
     scalars=(FULL,),
     host="every iteration ends with a message, and a client has too few rows",
+    backends=COMPILED,
 )
 MEAN_FIELD_DRAW = Kernel(
     "augmented.mean_field_draw",
@@ -47,6 +48,7 @@ MEAN_FIELD_DRAW = Kernel(
     inputs=(H, W, *rows("tau", "mean", "log_sd")),
     outputs=rows("g", "z"),
     host="every iteration ends with a message, and a client has too few rows",
+    backends=COMPILED,
 )
 MEAN_FIELD_GRADIENT = Kernel(
     "augmented.mean_field_gradient",
@@ -57,6 +59,7 @@ MEAN_FIELD_GRADIENT = Kernel(
     outputs=(*GRADIENTS, *rows("grad_mean", "grad_log_sd")),
     scalars=(RHO, PATH),
     host="every iteration ends with a message, and a client has too few rows",
+    backends=COMPILED,
 )
 AMORTISED_DRAW = Kernel(
     "augmented.amortised_draw",
@@ -67,6 +70,7 @@ AMORTISED_DRAW = Kernel(
     outputs=rows("g", "z"),
     scalars=(RHO, HIDDEN),
     host="every iteration ends with a message, and a client has too few rows",
+    backends=COMPILED,
 )
 AMORTISED_GRADIENT = Kernel(
     "augmented.amortised_gradient",
@@ -77,6 +81,7 @@ AMORTISED_GRADIENT = Kernel(
     outputs=(*GRADIENTS, Array("grad_psi", ("k",), F64)),
     scalars=(RHO, HIDDEN, PATH),
     host="every iteration ends with a message, and a client has too few rows",
+    backends=COMPILED,
 )
 
 

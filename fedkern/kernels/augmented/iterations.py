@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .. import mlp, optim
 from .._checks import FINITE, KEY, MADE, POSITIVE, WORD, Domain, Together, choice_of
-from .._record import F64, Array, Kernel, Scalar, names
+from .._record import COMPILED, F64, Array, Kernel, Scalar, names
 from .gradients import EXTRA, FULL, HIDDEN, PATH, RHO, Floats, H, columns, conditional, is_matrix, of_coefficients, rows
 
 __all__ = [
@@ -76,6 +76,7 @@ MEAN_FIELD_ITERATION = Kernel(
     together=_SENTENCES,
     streams=("draws",),
     host="every iteration ends with a message, and a client has too few rows",
+    backends=COMPILED,
 )
 AMORTISED_ITERATION = Kernel(
     "augmented.amortised_iteration",
@@ -88,6 +89,7 @@ AMORTISED_ITERATION = Kernel(
     together=_SENTENCES,
     streams=("draws",),
     host="every iteration ends with a message, and a client has too few rows",
+    backends=COMPILED,
 )
 
 NETWORK_ITERATION = Kernel(
@@ -116,6 +118,7 @@ NETWORK_ITERATION = Kernel(
     streams=("draws",),
     blas=True,
     host="every iteration ends with a message, and a client has too few rows",
+    backends=COMPILED,
 )
 
 

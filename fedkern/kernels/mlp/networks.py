@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import Domain, choice_of
-from .._record import BACKENDS, Array, Kernel, Scalar
+from .._record import WITHOUT_NUMBA, Array, Kernel, Scalar
 
 __all__ = ["ACTIVATIONS", "backward", "forward", "n_parameters", "network"]
 
@@ -54,7 +54,7 @@ FORWARD = Kernel(
     outputs=(Array("Y", ("n", "q"), like="X"),),
     scalars=_NETWORK,
     blas=True,
-    backends=BACKENDS,
+    backends=WITHOUT_NUMBA,
 )
 
 BACKWARD = Kernel(
@@ -66,7 +66,7 @@ BACKWARD = Kernel(
     outputs=(Array("grad_parameters", ("k",), like="X"), Array("grad_X", ("n", "d"), like="X")),
     scalars=_NETWORK,
     blas=True,
-    backends=BACKENDS,
+    backends=WITHOUT_NUMBA,
 )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import AT_LEAST_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, Domain, choice, require
-from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home
+from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar, home
 from ..spatial._checks import INT64, check_normals
 from ..spatial.table import KINDS, TABLE, check_table
 from .architecture import Architecture
@@ -45,7 +45,7 @@ VAE_GRADIENT = Kernel(
     outputs=(Array("gradient", ("k",), like="parameters"), Array("terms", ("4",), F64)),
     scalars=(_CODE, _GAMMA, Scalar("kl_weight", NOT_NEGATIVE, 1.0)),
     blas=True,
-    backends=BACKENDS,
+    backends=WITHOUT_NUMBA,
 )
 
 VAE_STEP = Kernel(
@@ -82,7 +82,7 @@ VAE_STEP = Kernel(
     ),
     streams=("prior_entries", "prior_draws", "latents"),
     blas=True,
-    backends=BACKENDS,
+    backends=WITHOUT_NUMBA,
 )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from fedkern.errors import NumericalError
 
 from .._checks import Domain, choice_of, require
-from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar
+from .._record import COMPILED, F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar
 from ._checks import HIGH, INT64, LOW, NAMES, WIDEST, Floats, Indices, check_indptr, check_normals, check_triangle
 from .graph import FORMS
 
@@ -29,6 +29,7 @@ CAR_LOGDENSITY = Kernel(
     outputs=(Array("value", ("m",), F64), Array("grad_theta", ("m", "n"), F64), Array("grad_phi", ("m",), F64)),
     scalars=(_FORM, LOW, HIGH, WIDEST, Scalar("rank", Domain("of Q; None: n", "", "-1 if x is None else int(x)"), None)),
     host="20 to 40 us on a CPU: less than its launches would take",
+    backends=COMPILED,
 )
 CAR_FACTOR = Kernel(
     "spatial.car_factor",
@@ -46,6 +47,7 @@ CAR_FACTOR = Kernel(
     outputs=(Array("values", ("m", "f"), F64), Array("logdet", ("m",), F64)),
     scalars=(PROPER,),
     host="20 to 40 us on a CPU: less than its launches would take",
+    backends=COMPILED,
 )
 CAR_SAMPLE = Kernel(
     "spatial.car_sample",
@@ -57,7 +59,7 @@ CAR_SAMPLE = Kernel(
     scalars=(_FORM, *NAMES),
     streams=("prior_draws",),
     blas=True,
-    backends=BACKENDS,
+    backends=WITHOUT_NUMBA,
 )
 
 

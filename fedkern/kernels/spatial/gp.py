@@ -7,7 +7,7 @@ import operator
 from fedkern.errors import NumericalError
 
 from .._checks import AT_LEAST_0, NOT_NEGATIVE, Domain, choice_of
-from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar
+from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar
 from ._checks import NAMES, Floats, check_normals
 
 __all__ = ["gp_covariance", "gp_factor", "gp_sample"]
@@ -27,7 +27,7 @@ GP_COVARIANCE = Kernel(
     inputs=(_X, _LENGTHSCALE),
     outputs=(Array("covariance", ("m", "n", "n"), F64),),
     scalars=(_KIND, Scalar("jitter", NOT_NEGATIVE, 0.0)),
-    backends=BACKENDS,
+    backends=WITHOUT_NUMBA,
 )
 GP_FACTOR = Kernel(
     "spatial.gp_factor",
@@ -37,7 +37,7 @@ GP_FACTOR = Kernel(
     inputs=(_X, _LENGTHSCALE),
     outputs=(Array("factors", ("m", "n", "rank"), F64), Array("residual", ("m",), F64)),
     scalars=(_KIND, Scalar("tolerance", Domain("must be in [1e-10, 1)", "1e-10 <= x < 1", "float(x)"), 1e-6)),
-    backends=BACKENDS,
+    backends=WITHOUT_NUMBA,
 )
 GP_SAMPLE = Kernel(
     "spatial.gp_sample",
@@ -49,7 +49,7 @@ GP_SAMPLE = Kernel(
     scalars=(_KIND, Scalar("jitter", NOT_NEGATIVE, 1e-6), *NAMES),
     streams=("prior_draws",),
     blas=True,
-    backends=BACKENDS,
+    backends=WITHOUT_NUMBA,
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._checks import NUMBER, POSITIVE, SEED, WORD, require
-from .._record import F64, Array, Kernel, Out, Scalar
+from .._record import COMPILED, F64, Array, Kernel, Out, Scalar
 from ._checks import HIGH, INT64, LOW, WIDEST, Floats, Indices
 from .car import PROPER
 
@@ -44,6 +44,7 @@ CAR_MEANFIELD = Kernel(
     ),
     streams=("draws",),
     host="20 to 40 us on a CPU: less than its launches would take",
+    backends=COMPILED,
 )
 
 

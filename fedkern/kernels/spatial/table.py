@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import rng
 from .._checks import AT_LEAST_0, AT_LEAST_1, SEED, WORD, choice, choice_of, require
-from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, on_host
+from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar, on_host
 from ..homes import Home
 from ._checks import INT64, Floats, Indices, check_normals, check_triangle
 from .car import car_factor
@@ -40,7 +40,7 @@ TABLE_SAMPLE = Kernel(
     outputs=(Array("theta", ("batch", "n"), F64), Array("entry", ("batch",), INT64)),
     scalars=(*TABLE, Scalar("seed", SEED), Scalar("chain", SEED, 0), Scalar("step", WORD, 0)),
     streams=("prior_entries", "prior_draws"),
-    backends=BACKENDS,
+    backends=WITHOUT_NUMBA,
 )
 
 

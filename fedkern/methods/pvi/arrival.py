@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core import once
 from ...algorithms.exchanges import arrival
 from ...algorithms.exchanges.arrival import AWAY, WIDTH
 from ...algorithms.pvi import machine as pvi
@@ -60,18 +61,19 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         q = pvi.released(server)
         question = arrival.AskSlope(0, q.h, pack(q.P))
     clients = {k: client(run, model, k, own) for k, own in rows.items()}
-    told, _ = run.exchange(asked, lambda: arrival.start(len(run.names), question), clients)
+    told, _ = run.ask(asked, arrival.QUESTION, question, clients)
     return None if told is None or server is None else _found(model, pvi.released(server), told)
 
 
-def client(run: Run[Config], model: Model, k: int, rows: Rows) -> arrival.Client:
+def client(run: Run[Config], model: Model, k: int, rows: Rows) -> once.Client[arrival.AskSlope, arrival.Slope]:
     """A client that tells its gradient and X'WX, or nothing where it has too few rows."""
 
     def answer(asked: arrival.AskSlope) -> tuple[Array, Array]:
         with owned(k):
             return slope(rows, model.settings, Gaussian(asked.h, unpack(asked.P, model.encoding.size)), run.threads)
 
-    return arrival.Client(answer if tells(run, model, rows) else None)
+    told = answer if tells(run, model, rows) else None
+    return once.Client(lambda asked: arrival.answer(asked, told))
 
 
 def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
@@ -83,19 +85,20 @@ def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
     return model.covariance == "full" or few.may_tell_curvature(run.config, counting, model.encoding.size)
 
 
-def _found(model: Model, q: Gaussian, told: arrival.Server) -> Arrived:
+def _found(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> Arrived:
     names = model.names
     if not told.asks or told.lost:
         return Arrived(None, "a client was lost before it was asked for its gradient")
     if told.dropped:
         k, why = min(told.dropped.items())
         return Arrived(None, f"client {names[k]!r} is not in it, for {why}")
-    if told.silent:
-        k = min(told.silent)
+    if silent := arrival.silent(told):
+        k = silent[0]
         return Arrived(
             None,
-            f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than two a "
-            "coefficient are wanted), without which nobody knows how wide the posterior of all rows is",
+            f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than "
+            f"{few.a_coefficient(model.config)} a coefficient are wanted), without which nobody knows how wide the posterior of "
+            "all rows is",
         )
     step = arrival.newton(model.prior, q, told.replies)
     return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior")

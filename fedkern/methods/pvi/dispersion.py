@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import pearson
 from ...algorithms.pvi import machine as pvi
@@ -62,9 +63,9 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
     if not asks(run.config):
         return Found()
     q = None if server is None or server.lost else pvi.released(server)
-    clients = {k: pearson.Client(partial(_sums, model, own, k)) for k, own in rows.items()}
-    mean = None if q is None else q.mean
-    told, _ = run.exchange(stages(model)[0], lambda: pearson.start(len(run.names), mean), clients)
+    clients = {k: once.Client(partial(_told, model, own, k)) for k, own in rows.items()}
+    question = None if q is None else pearson.AskPearson(0, q.mean)
+    told, _ = run.ask(stages(model)[0], pearson.QUESTION, question, clients)
     if told is None or q is None:
         return Found()
     notes = [f"client {run.names[k]!r} is not in the dispersion, for {why}" for k, why in sorted(told.dropped.items())]
@@ -94,7 +95,7 @@ def scale_of(model: Model) -> float:
     return model.scale
 
 
-def _sums(model: Model, rows: Rows, client: int, mean: Array) -> pearson.PearsonSums:
+def _told(model: Model, rows: Rows, client: int, asked: pearson.AskPearson) -> pearson.PearsonSums:
     with owned(client):
-        n, *sums = pearson_sums(rows, mean, model.config.model.family, scale_of(model))
-    return pearson.PearsonSums(0, n, *sums)
+        n, *sums = pearson_sums(rows, asked.mean, model.config.model.family, scale_of(model))
+    return pearson.told(pearson.PearsonSums(0, n, *sums))

@@ -7,7 +7,10 @@ Source: docs/methods/pvi.md, section 16.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...algorithms.pvi import noise_aware, two_points
@@ -18,15 +21,42 @@ from .model import Model, declared_binary
 FEWEST = 0.075  # share of the rarer outcome, below which intervals do not hold what they say (docs/develop/measured.md)
 RAREST = 0.095  # of the rarer value of a column that is declared as binary: below it nothing was measured (likewise)
 BALANCED = 0.3  # share of the rarer value of a 0/1 column, from which it does no harm (likewise)
+ALIKE = 0.6  # a correlation of curvatures from which its eigenvalues are asked for; noise alone seldom makes one
 NAMED = 3  # columns that a sentence names
+CUT = 0.02  # of a client's rows, that may be twice as long as the clip; of normal ones at 1.1 lengths it is none
 
 
 def doubt(model: Model, estimate: noise_aware.Estimate) -> str:
-    """Why the intervals of a logistic job may not hold what they say; "" where nothing says so. Of a linear job the gradients are
-    lines, whatever its columns are."""
+    """Why intervals may not hold what they say; "" where nothing says so. Of a linear job the gradients are lines, whatever its
+    columns are."""
     if model.config.model.family != "bernoulli":
+        return of_correlation(model, estimate)
+    return of_columns(model) or of_events(model, estimate) or of_correlation(model, estimate)
+
+
+def of_correlation(model: Model, estimate: noise_aware.Estimate) -> str:
+    """From the released curvature: where an eigenvalue of its correlations is no larger than what noise makes, it was lifted, and
+    effects of correlated columns are drawn together."""
+    first = int(model.encoding.intercept)  # a binary column is correlated with it by itself
+    sizes = np.abs(np.triu(estimate.correlations[first:, first:], 1))
+    if estimate.clear >= 1 or sizes.max(initial=0) < ALIKE:
         return ""
-    return of_columns(model) or of_events(model, estimate)
+    both = " and ".join(model.encoding.names[first + j] for j in np.unravel_index(sizes.argmax(), sizes.shape))
+    return (
+        f"columns are correlated ({both} most) by more than this noise lets be known: effects of such columns are drawn "
+        "together, and intervals are too narrow; in another job leave one of two such columns out, or combine them, or raise "
+        "epsilon; or is their center in [data.columns] far from the rows' own?"
+    )
+
+
+def longer(X: NDArray[np.float64], clip: float | None) -> Iterator[str]:
+    """For a holder's own eyes: that its rows are longer than the job file has them, so that the clip cuts many."""
+    share = 0.0 if clip is None or not len(X) else float((np.linalg.norm(X, axis=1) > 2 * clip).mean())
+    if share > CUT:
+        yield (
+            f"{share:.0%} of the rows are over twice as long as clip = {clip:g}, which cuts their gradients: the result is then "
+            "off, and nobody else can see it; are center and scale in [data.columns] those of these rows?"
+        )
 
 
 def of_columns(model: Model) -> str:

@@ -25,7 +25,7 @@ from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
 from ...models.glm import Rows, metrics
 from ...results.plain import Record
-from . import arrival, dispersion, own, publish, response, weights
+from . import arrival, dispersion, linearised, own, publish, response, weights
 from .keys import Config
 from .model import Client, Model, Server, declared_binary
 from .stages import noisy_sums, trained
@@ -79,6 +79,8 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
     notes += [*nothing.lines(), *_not_binary(model, design)]
     if model.privacy is None:
         notes += far.notes(table, model.encoding, design.y)
+    if model.with_noise and model.privacy is not None and model.config.model.family == "bernoulli":
+        notes += linearised.longer(design.X, model.privacy.of(client).clip)
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None
     if delta is not None and delta * table.n_rows >= 1:
         notes.append(f"delta = {delta:g} is not below 1 / rows = {1 / table.n_rows:.2g}: a mechanism may then publish whole rows")

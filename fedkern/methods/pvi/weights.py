@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.core.messages import Message
+from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order, summed
 from ...algorithms.exchanges import loo_sums, terms
 from ...algorithms.exchanges.rounding import DIGITS
@@ -42,8 +42,8 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
     if server is not None and not server.lost:
         q = pvi.released(server)
         question = terms.AskTermsOf(0, q.h, pack(q.P))
-    clients = {k: terms.Client(partial(_answer, model, own, k)) for k, own in rows.items()}
-    told, clients = run.exchange(stages.weighed(model), lambda: terms.start_of(len(run.names), question), clients)
+    clients = {k: once.Client(partial(_answer, model, own, k)) for k, own in rows.items()}
+    told, clients = run.ask(stages.weighed(model), terms.QUESTION_OF, question, clients)
     found, drawn, notes = None, None, list[str]()
     if told is not None:
         notes = [f"no k-hat: client {run.names[k]!r} is not in it, for {why}" for k, why in sorted(told.dropped.items())]
@@ -52,7 +52,7 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         notes = [f"no k-hat: clients may have as few as {least} rows, of which so many numbers would tell too much"]
     elif server is not None and told is not None and told.complete:
         q, prior = pvi.released(server), model.prior
-        points, likelihood = _shared(model, q), summed(in_order(told.replies))
+        points, likelihood = _shared(model, q), summed(reply.values for reply in in_order(told.replies))
         theta, n = points[: model.weighed_draws], model.weighed_draws
         posterior = likelihood + prior.log_density(points)
         rounding = len(run.names) * 10.0**-DIGITS  # of the answers
@@ -62,9 +62,9 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         drawn = lines.lines([labels[j] for j in _lined(model, q)], posterior[n:]) if model.lined else None
     if not run.config.output.loo:
         return Checked(found, None, tuple(notes), lines=drawn)
-    own = {k: loo_sums.Client(_sums(model, rows[k], client.asked, k)) for k, client in clients.items()}
+    own = {k: once.telling(loo_sums.told(_sums(model, rows[k], client.asked, k))) for k, client in clients.items()}
     asks = told is not None and told.asks
-    asked, _ = run.exchange(stages.left_out(), lambda: loo_sums.start(len(run.names), asks), own)
+    asked, _ = run.ask(stages.left_out(), loo_sums.QUESTION, loo_sums.AskLoo(0) if asks else None, own)
     if asked is None:
         return Checked(found, None, tuple(notes), lines=drawn)
     if not asked.asks:
@@ -73,10 +73,8 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
     return Checked(found, content, (*notes, *loo.notes(content, asked, run.names)), lines=drawn)
 
 
-def _q(model: Model, asked: Message | None) -> Gaussian | None:
+def _q(model: Model, asked: terms.AskTermsOf) -> Gaussian:
     """The released q, as a client was told it."""
-    if not isinstance(asked, terms.AskTermsOf):
-        return None
     return Gaussian(asked.h, unpack(asked.P, model.encoding.size))
 
 
@@ -97,22 +95,21 @@ def _lined(model: Model, q: Gaussian) -> list[int]:
     """Of which coefficients: those of which rows tell least, where not all can be."""
     return sorted(np.argsort(-q.sd, kind="stable")[: model.lined].tolist())
 
-def _answer(model: Model, rows: Rows, client: int, asked: Message) -> Array:
+
+def _answer(model: Model, rows: Rows, client: int, asked: terms.AskTermsOf) -> terms.LogTermsOf:
     """A client's log-likelihoods."""
-    q = _q(model, asked)
-    assert q is not None
     if not model.answers:  # it is told q for its leave-one-out sums
-        return np.zeros(0)
+        return terms.told_of(asked, np.zeros(0))
     with owned(client):
-        return total_log_likelihood(rows, _shared(model, q), model.config.model.family, model.scale)
+        points = _shared(model, _q(model, asked))
+        return terms.told_of(asked, total_log_likelihood(rows, points, model.config.model.family, model.scale))
 
 
-def _sums(model: Model, rows: Rows, asked: Message | None, client: int) -> loo_sums.LooSums | None:
+def _sums(model: Model, rows: Rows, asked: terms.AskTermsOf | None, client: int) -> loo_sums.LooSums | None:
     """Of a client's rows, at the draws that posterior.nc has."""
-    q, output = _q(model, asked), model.config.output
-    if q is None:
+    if asked is None:
         return None
-    drawn = _posterior(model, q)
+    drawn, output = _posterior(model, _q(model, asked)), model.config.output
     theta = np.concatenate([drawn.draws(output.draws, seed=model.config.job.seed, chain=c) for c in range(output.chains)])
     family, scale = model.config.model.family, model.scale
     with owned(client):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ...algorithms.core import once
 from ...algorithms.core.messages import SERVER
 from ...algorithms.exchanges import fit_sums
 from ...algorithms.hmc import machine as hmc
@@ -146,9 +147,9 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> 
     )
 
 
-def with_sums(fitted: Fit, asked: fit_sums.Server, names: Sequence[str]) -> Fit:
+def with_sums(fitted: Fit, asked: once.Server[fit_sums.FitSums], names: Sequence[str]) -> Fit:
     """With the leave-one-out density over all clients' areas, and its standard error over areas."""
-    told, least = asked.total, fit_sums.LEAST
+    told, least = fit_sums.total(asked.replies), fit_sums.LEAST
     silent = sum(one.areas == 0 for one in asked.replies.values())
     notes = [f"{silent} clients have fewer than {least} areas with rows: they are not in the sums of the fit"] if silent else []
     notes += [f"client {names[k]!r} is not in the sums of the fit, for {why}" for k, why in sorted(asked.dropped.items())]

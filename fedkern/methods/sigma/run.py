@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ...algorithms.core import once
 from ...algorithms.core.messages import SERVER, ServerEffects
 from ...algorithms.exchanges import fit_sums, level
 from ...algorithms.hmc import machine as hmc
@@ -84,12 +85,12 @@ def fit(run: Run[Config]) -> Fit | None:
     return fitted if total is None else publish.with_sums(fitted, total, run.names)
 
 
-def _summed(run: Run[Config], sums: Mapping[int, fit_sums.FitSums]) -> fit_sums.Server | None:
+def _summed(run: Run[Config], sums: Mapping[int, fit_sums.FitSums]) -> once.Server[fit_sums.FitSums] | None:
     """How well areas are foreseen without their own rows, at the server's place, where the job asks."""
     if not run.config.output.fit:
         return None
-    clients = {k: fit_sums.Client(one) for k, one in sums.items()}
-    return run.exchange(Stage.of(fit_sums), lambda: fit_sums.start(len(run.names)), clients)[0]
+    clients = {k: once.telling(fit_sums.told(one)) for k, one in sums.items()}
+    return run.ask(Stage.of(fit_sums), fit_sums.QUESTION, fit_sums.AskFitSums(0), clients)[0]
 
 
 def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:

@@ -11,7 +11,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.core.messages import SERVER, Message
+from ...algorithms.core import once
+from ...algorithms.core.messages import SERVER
 from ...algorithms.core.rounds import in_order, summed
 from ...algorithms.exchanges import terms
 from ...algorithms.sfvi import machine as sfvi
@@ -39,25 +40,25 @@ def exchanged(
     """What the weights say, at the server's place; None elsewhere, where something still moves, and in jobs that do not ask."""
     if not run.config.output.reweigh:
         return None
-    own = {k: terms.Client(partial(_answer, model, client)) for k, client in clients.items()}
+    own = {k: once.Client(partial(_answer, model, client)) for k, client in clients.items()}
     asks = server is not None and publish.settled(model, server, settled).converged == "settled"
-    told, _ = run.exchange(Stage.of(terms), lambda: terms.start(len(run.names), asks), own)
+    told, _ = run.ask(Stage.of(terms), terms.QUESTION, terms.AskTerms(0) if asks else None, own)
     if told is not None:
         run.hooks.notes += [f"no weights: client {run.names[k]!r} has none, for {why}" for k, why in sorted(told.dropped.items())]
     if told is None or server is None or not told.complete:
         return None
     (block, parameters), prior = server.q, model.prior
     xi, e = _draws(model, parameters)
-    ratios = summed(in_order(told.replies))
+    ratios = summed(reply.values for reply in in_order(told.replies))
     ratios += [prior.log_prior_grad(x)[0] - block.log_density(parameters, row) for x, row in zip(xi, e)]
     return reweighed(publish.unknowns(model), xi, ratios)
 
 
-def _answer(model: SigmaModel, client: sfvi.Client, asked: Message) -> Array:
+def _answer(model: SigmaModel, client: sfvi.Client, asked: terms.AskTerms) -> terms.LogTerms:
     """A client's log-likelihoods."""
     assert client.fitted is not None
     key = rng.key(model.config.job.seed, "posterior", LOCAL)
-    return log_terms(client, _draws(model, client.fitted)[0], key)
+    return terms.told(asked, log_terms(client, _draws(model, client.fitted)[0], key))
 
 
 def _draws(model: SigmaModel, parameters: Array) -> tuple[Array, Array]:

@@ -56,7 +56,9 @@ class ModelSection(Section):
         None, help="of a gaussian regression: student has heavy tails, so that a few far rows decide nothing; default gaussian"
     )
     degrees: float | None = key(None, ge=1, help="of freedom of Student errors; default 4")
-    missing: Literal["refuse", "impute"] = key("refuse", help="empty cells of a covariate: a fault, or drawn by the model")
+    missing: Literal["refuse", "impute"] = key(
+        "refuse", help="empty cells of a covariate, or a node (mrf): a fault, or drawn by the model"
+    )
     splines: dict[str, list[float]] = key({}, help="regression: column -> at least 3 knots of a natural cubic spline, data scale")
     stable: bool = key(False, help="sem: only graphs with spectral radius below 1")
 
@@ -188,7 +190,7 @@ def _not_on_a_device(config: Config) -> str:
     """Why none of the clients' kernels runs there; empty where they do."""
     if config.algorithm.statistics == "pooled":
         return 'with algorithm.statistics = "pooled" clients sample nothing'
-    if config.model.missing == "impute" and config.model.kind == "regression":
+    if config.model.missing == "impute":
         return "the sweeps over rows that lack cells are the host's (one chain a site)"
     if config.model.kind == "regression" and FAMILIES[config.model.family].domain is BINARY:
         return f"the sweeps of a {config.model.family} regression are the host's (one chain a site)"
@@ -229,8 +231,8 @@ def _model(config: Config) -> Iterator[str]:
                 yield f'model.{name} is for kind = "regression"; remove it'
         if not real:
             yield f'model.family = "{model.family}" is for kind = "regression"; remove it'
-        if model.missing == "impute":
-            yield 'model.missing = "impute" is for kind = "regression"; remove rows with empty cells, or the columns'
+        if model.missing == "impute" and model.kind == "sem":
+            yield 'model.missing = "impute" is for kind = "regression" or "mrf"; remove rows with empty cells, or the columns'
     if model.centre == "sample":
         if model.kind == "regression":
             yield 'model.centre = "sample" is for kind = "mrf" or "sem": a regression has an intercept; remove it'

@@ -14,8 +14,10 @@ from ...algorithms.exchanges.values import counted
 from ...algorithms.gibbs.covariates import Covariates, rows_for_law
 from ...algorithms.gibbs.settings import Layout, Prior, Settings
 from ...algorithms.gibbs.sites import (
+    OF_REGRESSION,
     Factor,
     Imputed,
+    ImputedField,
     Logistic,
     LogisticImputed,
     MarkovRandomField,
@@ -252,7 +254,7 @@ class SparseModel:
                 "model.intercept = true, or put the column into data.ignore"
             )
         whole = completed(values)  # of the response too, on which may depend what is missing
-        return Columns(values, whole if self.scales_response else whole.without_last())
+        return Columns(values, whole if self.is_graph or self.scales_response else whole.without_last())
 
     def constants(self, values: Array) -> list[str]:
         """Notes for the client on columns that are constant, or twice the same, in its own rows."""
@@ -363,6 +365,8 @@ class SparseModel:
         model, a = self.config.model, self.config.algorithm
         values, scales, psi = columns.values, agreed.each, agreed.psi
         if self.is_graph:
+            if self.imputes and np.isnan(values).any():
+                return self._imputed_field(columns, agreed, n_threads)
             Y = values / scales
             if model.kind == "mrf":
                 return MarkovRandomField(Factor.of(Y, intercept=model.intercept), n_threads, home)
@@ -385,18 +389,48 @@ class SparseModel:
             return Student(np.ascontiguousarray(X), y / scales[w], self.degrees, model.intercept, n_threads)
         return Regression(Factor.of(X, y / scales[w], intercept=model.intercept), n_threads, home)
 
-    def _imputed(self, columns: Columns, agreed: Scales, n_threads: int) -> Imputed | LogisticImputed:
-        """About the site's mean by EM where there is an intercept; without one that mean is the law's of what is missing."""
-        w, intercept, means = self.coefficients.size, self.config.model.intercept, columns.means
+    def _centred(self, columns: Columns, agreed: Scales) -> tuple[Array, Array | None]:
+        """A client's scaled columns, about their means by EM where there is an intercept; else also these means."""
+        means = columns.means
         own = columns.values[:, : len(means)]
-        values = (own - means if intercept else own) / agreed.each
-        mean = None if intercept else means[:w] / agreed.each[:w]
+        if self.config.model.intercept:
+            return (own - means) / agreed.each, None
+        return own / agreed.each, means / agreed.each
+
+    def _covariates(self, X: Array, psi: Array) -> Covariates:
+        X = np.ascontiguousarray(X)
+        return Covariates(X, np.ascontiguousarray(psi), 1.0 if len(self.names) == 1 else rows_for_law(X))
+
+    def _imputed(self, columns: Columns, agreed: Scales, n_threads: int) -> Imputed | LogisticImputed:
+        """Of a regression."""
+        w, intercept = self.coefficients.size, self.config.model.intercept
+        values, mean = self._centred(columns, agreed)
         assert agreed.psi is not None
-        X, alone = np.ascontiguousarray(values[:, :w]), len(self.names) == 1
-        covariates = Covariates(X, np.ascontiguousarray(agreed.psi[:w, :w]), 1.0 if alone else rows_for_law(X))
+        covariates, mean = self._covariates(values[:, :w], agreed.psi[:w, :w]), None if mean is None else mean[:w]
         if not self.scales_response:
             return LogisticImputed(covariates, np.ascontiguousarray(columns.values[:, w]), mean, intercept, n_threads)
         return Imputed(covariates, np.ascontiguousarray(values[:, w]), mean, intercept, n_threads)
+
+    def _imputed_field(self, columns: Columns, agreed: Scales, n_threads: int) -> ImputedField:
+        """Of a random field: each node's regression on the others, with the law of the others."""
+        intercept, each = self.config.model.intercept, list[Imputed]()
+        values, mean = self._centred(columns, agreed)
+        assert agreed.psi is not None
+        for j in range(len(self.nodes)):
+            others = np.arange(len(self.nodes)) != j
+            covariates, own = self._covariates(values[:, others], agreed.psi[np.ix_(others, others)]), None
+            if mean is not None:
+                own = mean[others]
+            y, chain = np.ascontiguousarray(values[:, j]), j * OF_REGRESSION
+            each.append(Imputed(covariates, y, own, intercept, n_threads, chain))
+        return ImputedField(tuple(each))
+
+    def slopes(self, theta: Array, agreed: Scales) -> Array:
+        """(..., w) of a regression, by the columns as a client has them, from standardised ones (..., w)."""
+        if not self.config.model.splines or agreed.psi is None:
+            return np.asarray(theta * self.factors(agreed.each))
+        w, own = self.coefficients.size, agreed.each
+        return np.asarray(self.coefficients.of_scaled(theta, agreed.psi) * (own[w] if self.scales_response else 1.0) / own[:w])
 
     def factors(self, scales: Array) -> Array:
         """(P,) from the standardised scale of a coefficient to the data's."""

@@ -21,7 +21,7 @@ from ...kernels.families import BINARY, FAMILIES, gammaln
 from ...results import chains, loo, selection
 from ...results.plain import Record
 from .keys import Config
-from .model import Columns, SparseModel
+from .model import Columns, Scales, SparseModel
 from .streams import Streams
 
 Array = NDArray[np.float64]
@@ -29,11 +29,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Own:
-    """What a client has at the end: its machine's last state, its columns as they came, and the scales of all."""
+    """What a client has at the end: its machine's last state, its columns as they came, and what all have agreed on."""
 
     client: gibbs.Client
     columns: Columns
-    scales: Array
+    agreed: Scales
+
+    @property
+    def scales(self) -> Array:
+        """(w,) of all clients."""
+        return self.agreed.each
 
 
 def write(run: Run[Config], model: SparseModel, own: Own) -> None:
@@ -121,15 +126,18 @@ def _described_all(model: SparseModel, own: Own, only: list[int] | None) -> dict
 
 def _located(model: SparseModel, own: Own, draws: Mapping[str, Array]) -> dict[str, dict[str, float]]:
     """The locations of the nodes' columns (sem), or the intercepts of their regressions (mrf; section 8)."""
-    client, values, scales = own.client, own.columns.values, own.scales
-    means = values.mean(axis=0)
+    client, means, scales = own.client, own.columns.means, own.scales
     if "location" in draws:
         return _described("location", model.nodes, means + draws["location"] * scales)
+    if np.isnan(means).any():  # the centre of a column that was never measured here is unknown
+        return {}
     theta, variance = selection.matrix(draws["theta"], len(scales)), draws["sigma_sq"]
-    z = rng.normal(variance.size, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(variance.shape)
     standard = means / scales
-    intercepts = standard - theta @ standard + z * np.sqrt(variance / len(values))
-    return _described("intercept", model.nodes, intercepts * scales)
+    intercepts = standard - theta @ standard
+    if "alpha" in draws:  # the sampler's, about these means
+        return _described("intercept", model.nodes, (intercepts + draws["alpha"]) * scales)
+    z = rng.normal(variance.size, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(variance.shape)
+    return _described("intercept", model.nodes, (intercepts + z * np.sqrt(variance / len(own.columns.values))) * scales)
 
 
 def _intercept(model: SparseModel, own: Own) -> Array:
@@ -137,7 +145,7 @@ def _intercept(model: SparseModel, own: Own) -> Array:
     client, means, scales = own.client, own.columns.means, own.scales
     theta = client.trace["theta"]
     w = theta.shape[-1]
-    slopes = theta * model.factors(scales)
+    slopes = model.slopes(theta, own.agreed)
     if FAMILIES[model.config.model.family].domain is BINARY:
         return np.asarray(client.trace["alpha"][..., 0] - slopes @ means[:w])
     centre = means[w] - slopes @ means[:w]
@@ -169,8 +177,8 @@ def left_out(model: SparseModel, own: Own) -> LooSums | None:
     trace, values = own.client.trace, own.columns.values
     if isinstance(trace, Streams) or not trace.count:
         return None
-    slopes = (trace["theta"] * model.factors(own.scales)).reshape(trace["theta"].shape[0] * trace["theta"].shape[1], -1)
-    w = slopes.shape[1]
+    w = trace["theta"].shape[-1]
+    slopes = model.slopes(trace["theta"], own.agreed).reshape(-1, w)
     alpha = _intercept(model, own).reshape(-1, 1) if model.config.model.intercept else np.zeros((1, 1))
     family = FAMILIES[model.config.model.family]
     sd = 1.0 if family.domain is BINARY else np.sqrt(trace["sigma_sq"][..., :1].reshape(-1, 1)) * own.scales[w]

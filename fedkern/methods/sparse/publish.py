@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import loo_sums
@@ -143,8 +144,13 @@ def released(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples
     return replace(found, new_site=new_site(model, found)) if isinstance(found, Samples) else found
 
 
-def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Samples | Streamed) -> Fit:
-    """What the server has at the end, but for further runs: here the chains are judged."""
+def fit(
+    model: SparseModel, server: gibbs.Server, scales: Array, released: Samples | Streamed, doubts: Sequence[str] = ()
+) -> Fit:
+    """What the server has at the end, but for further runs: here the chains are judged.
+
+    `doubts` : why no result of these files can stand, whatever the chains do
+    """
     groups, silent = _groups(model, server.trace), tells_nothing(model, server)
     more = _by_mode(model, released, groups) if groups else _selected(model, released)
     if isinstance(released, Samples) and model.config.model.kind == "sem":
@@ -156,7 +162,7 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
         arrays=released.arrays,
         stop=str(server.stop),
         rounds=server.round,
-        verdict=judged,
+        verdict=Verdict(False, "; ".join(doubts), judged.worst) if doubts else judged,
         clients={
             name: {"updates": int(server.updates[k]), "status": "lost" if k in server.lost else "finished"}
             for k, name in enumerate(model.names)
@@ -179,7 +185,7 @@ def with_others(fit: Fit, others: Record) -> Fit:
     return replace(fit, notes=[*fit.notes, *_unsettled(others)], more={**fit.more, **others})
 
 
-def with_sums(fit: Fit, asked: loo_sums.Server, names: Sequence[str]) -> Fit:
+def with_sums(fit: Fit, asked: once.Server[loo_sums.LooSums], names: Sequence[str]) -> Fit:
     """With how well rows are foreseen without themselves."""
     content = loo.summary(in_order(asked.replies))
     notes = [*fit.notes, *loo.notes(content, asked, names)]
@@ -188,7 +194,7 @@ def with_sums(fit: Fit, asked: loo_sums.Server, names: Sequence[str]) -> Fit:
 
 def imputed(model: SparseModel, sites: Sequence[Completed]) -> Record:
     """Client -> rows that are used, those of them that lack a value, and how many cells of each column are drawn."""
-    names = model.coefficients.names if sites else ()
+    names = model.nodes if model.is_graph else model.coefficients.names if sites else ()
     return {
         client: {
             "rows": site.rows,
@@ -452,8 +458,9 @@ def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
     if (advice := moving.recommended(model.config, model.size)) is not None:
         notes.append(advice)
     if model.imputes:
+        what = "values" if model.is_graph else "covariates"
         notes.append(
-            "missing covariates were drawn as Gaussian, whatever their columns hold; each site drew mean and covariance of its "
+            f"missing {what} were drawn as Gaussian, whatever their columns hold; each site drew mean and covariance of its "
             "rows, about one covariance of all sites that was estimated once: intervals may lack a part of the doubt about that"
         )
     if model.config.algorithm.aggregate == "sums":

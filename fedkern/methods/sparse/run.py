@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core import once
 from ...algorithms.core.messages import ServerEffects
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import counts, error_shape, loo_sums
@@ -91,12 +92,12 @@ def fit(run: Run[Config]) -> Fit | None:
     fits = _site_fits(run, data) if config.output.site_fits else None
     server, clients = sampled(run.saying(_line), data, Variant())
     for k, client in clients.items():
-        own.write(run, model, own.Own(client, data.columns[k], data.scales.each))
+        own.write(run, model, own.Own(client, data.columns[k], data.scales))
     released = kept = None
     if server is not None:
         released = publish.released(model, server, data.scales.each)
         kept = keep_draws(run, released, config.algorithm.chains, server.trace.count)
-    rows = {k: own.Own(client, data.columns[k], data.scales.each) for k, client in clients.items()}
+    rows = {k: own.Own(client, data.columns[k], data.scales) for k, client in clients.items()}
     left_out = _left_out(run, model, rows)
     if config.algorithm.statistics == "local":
         server = _counted(run, server, clients)
@@ -106,28 +107,31 @@ def fit(run: Run[Config]) -> Fit | None:
     if server is None or released is None or kept is None:
         return None
     with judging(run, kept):
-        fitted = replace(publish.with_others(publish.fit(model, server, data.scales.each, released), others), kept=kept)
+        first = publish.fit(model, server, data.scales.each, released, run.hooks.doubts)
+        fitted = replace(publish.with_others(first, others), kept=kept)
     return fitted if left_out is None else publish.with_sums(fitted, left_out, run.names)
 
 
 def _shape(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> list[str]:
     """A note at the server's place where the errors of structural equations are not Laplace; none elsewhere."""
     clients = {
-        k: error_shape.Client(len(one.columns.values), own.error_ratio(model, one))
-        if one.client.trace.count
-        else error_shape.Client(0, np.full(len(model.nodes), error_shape.LAPLACE))
+        k: once.telling(
+            error_shape.ErrorShape(0, len(one.columns.values), own.error_ratio(model, one))
+            if one.client.trace.count
+            else error_shape.ErrorShape(0, 0, np.full(len(model.nodes), error_shape.LAPLACE))
+        )
         for k, one in rows.items()
     }
-    server, _ = run.exchange(stages.shaped(model), lambda: error_shape.start(len(run.names)), clients)
+    server, _ = run.ask(stages.shaped(model), error_shape.QUESTION, error_shape.AskShape(0), clients)
     return [] if server is None else publish.not_laplace(model, error_shape.departures(list(in_order(server.replies))))
 
 
-def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> loo_sums.Server | None:
+def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> once.Server[loo_sums.LooSums] | None:
     """How well rows are foreseen without themselves, at the server's place, where the job asks."""
     if not run.config.output.loo:
         return None
-    clients = {k: loo_sums.Client(own.left_out(model, one)) for k, one in rows.items()}
-    return run.exchange(Stage.of(loo_sums), lambda: loo_sums.start(len(run.names)), clients)[0]
+    clients = {k: once.telling(loo_sums.told(own.left_out(model, one))) for k, one in rows.items()}
+    return run.ask(Stage.of(loo_sums), loo_sums.QUESTION, loo_sums.AskLoo(0), clients)[0]
 
 
 def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Data:
@@ -157,7 +161,9 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
     scales, asked = _scales(run, model, columns)
     imputed = {} if asked is None else publish.imputed(model, asked.sites)
     if asked is not None and asked.moments and values is not None:
-        run.hooks.notes += units.notes(model, asked.moments, values)
+        apart = units.said(model, asked.moments, values)
+        run.hooks.notes += apart.notes
+        run.hooks.doubts += apart.doubts
     sites = {k: model.site(own, scales, run.threads, run.used.home) for k, own in columns.items()}
     return Data(model, columns, sites, scales, imputed, values)
 
@@ -184,7 +190,10 @@ def _scales(
         ("", frozenset[int]()) if variant is None else (f"scaling{variant.name.removeprefix('gibbs')}", variant.without)
     )
     w, second = len(model.scaled), model.second_moments
-    clients = {k: scaling.Client(c.values[:, :w], second, completed=c.completed, known=known) for k, c in columns.items()}
+    tails = model.degrees if model.is_student else None
+    clients = {
+        k: scaling.Client(c.values[:, :w], second, completed=c.completed, known=known, tails=tails) for k, c in columns.items()
+    }
     public = tuple(map(model.public, model.scaled))
 
     def start() -> tuple[scaling.Server, ServerEffects]:
@@ -212,8 +221,8 @@ def _site_fits(run: Run[Config], data: Data) -> Record | None:
     """The clients' own least-squares fits, and what they say together, at the server."""
     model, w = data.model, data.model.coefficients.size
     each = {k: own.values for k, own in data.columns.items()}
-    clients = {k: site_fits.Client(*meta.least_squares(v[:, :w], v[:, w])) for k, v in each.items()}
-    server, _ = run.exchange(stages.fitted(model), lambda: site_fits.start(len(model.names)), clients)
+    clients = {k: once.telling(site_fits.told(*meta.least_squares(v[:, :w], v[:, w]))) for k, v in each.items()}
+    server, _ = run.ask(stages.fitted(model), site_fits.QUESTION, site_fits.AskFit(0), clients)
     if server is None:
         return None
     psi = data.scales.psi[:w, :w] if model.imputes and data.scales.psi is not None else None
@@ -301,9 +310,11 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
 
 def _counted(run: Run[Config], server: gibbs.Server | None, clients: Mapping[int, gibbs.Client]) -> gibbs.Server | None:
     """The server's last state with what the clients counted in their own sweeps."""
-    own_counts = {k: counts.Client((int(e[0]), int(e[1]), int(e[2]))) for k, e in ((k, c.events) for k, c in clients.items())}
-    told, _ = run.exchange(Stage.of(counts), lambda: counts.start(len(run.names)), own_counts)
-    return None if server is None or told is None else replace(server, events=server.events + np.array(told.total))
+    own = {k: once.telling(counts.Counts(0, *map(int, client.events[:3]))) for k, client in clients.items()}
+    told, _ = run.ask(Stage.of(counts), counts.QUESTION, counts.AskCounts(0), own)
+    if server is None or told is None:
+        return None
+    return replace(server, events=server.events + np.array(counts.total(told.replies.values())))
 
 
 def _statistics(data: Data, client: int) -> gibbs_pooled.Client:

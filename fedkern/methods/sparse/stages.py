@@ -200,9 +200,11 @@ def disclosure(model: SparseModel) -> str:
         if a.moves:
             text += f"; with moves also {moving.sentence(model.config)}"
     if model.imputes:
-        text += "; covariances of every two columns, completed by EM, how many rows have both, and how many lack a value, once"
+        text += "; covariances of every two columns, completed by EM, how many rows have both, and how many lack a value, once "
+        text += "(what is drawn for missing cells stays at the client)"
     elif model.config.model.scale == "pooled":
         moments = "cross-products of every two columns about their means" if model.second_moments else "every column's variance"
+        moments += " (of the response its scale by Student's t)" if model.is_student else ""
         text += f"; {moments} and the numbers of rows, once"
     if model.exchanges_scales and _further_runs(model).get(LEFT_OUT):
         what = "scales and the pooled second moments" if model.second_moments else "scales"
@@ -236,7 +238,7 @@ def _memory(model: SparseModel) -> tuple[float, float]:
     if model.second_moments:
         server += 4 * n
     if model.imputes:
-        client += 3 * a.chains  # the law of rows, and what becomes of it
+        client += a.chains * (10 * p if model.is_graph else 3)  # the law of rows, and what becomes of it; of each node, with rows
     if a.statistics == "pooled":
         server, client = server + 4 * n, client + 4
     moves = moving.of(config, model.size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,22 +14,36 @@ from ...algorithms.exchanges.values import MORE
 from .keys import against_student
 from .model import SparseModel
 
+UNIT = 12.0  # times the others' standard deviation: few columns have that by chance, whatever their tail (section 7)
 STUDENT = '; model.errors = "student" gives cells that are far away next to no weight'
 
 
-def notes(model: SparseModel, moments: Sequence[ColumnMoments], values: NDArray[np.float64]) -> list[str]:
-    """For the server: sites whose standard deviation of a column is 5 times, or a fifth of, that of the others.
+@dataclass
+class Said:
+    """At the server: lines for a reader, and why no result of these files can stand."""
 
-    Columns of two values are left out: their variance is that of a share.
+    notes: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+
+
+def said(model: SparseModel, moments: Sequence[ColumnMoments], values: NDArray[np.float64]) -> Said:
+    """Sites whose standard deviation of a column is 5 times, or a fifth of, that of the others, are noted.
+
+    At 12 times, or a twelfth, the result cannot stand; of a response with Student errors at 5 times, for a few cells that are far
+    do not make its scale. Columns of two values are left out: their variance is that of a share.
     """
     squares, degrees = (np.array([getattr(one, name) for one in moments]) for name in ("squares", "degrees"))
-    lines = list[str]()
+    found = Said()
     for j, name in enumerate(model.scaled):
-        found = spreads.compared(squares[:, j], degrees[:, j])
+        own = spreads.compared(squares[:, j], degrees[:, j])
         several = values[:, j] >= MORE
-        if not found.odd[several].any() or (found.torn and not found.agree[several].any()):
+        if not own.odd[several].any() or (own.torn and not own.agree[several].any()):
             continue
-        of_response = model.scales_response and j == len(model.scaled) - 1 and not model.is_student
-        remedy = STUDENT if of_response and not against_student(model.config) else ""
-        lines += spreads.notes(replace(found, odd=found.odd & several), name, model.names, remedy)
-    return lines
+        own = replace(own, odd=own.odd & several)
+        of_response = model.scales_response and j == len(model.scaled) - 1
+        remedy = STUDENT if of_response and not model.is_student and not against_student(model.config) else ""
+        found.notes += spreads.notes(own, name, model.names, remedy)
+        ratio = np.nan_to_num(np.maximum(own.ratio, 1 / own.ratio))
+        sure = own.odd if of_response and model.is_student else own.odd & (ratio > UNIT)
+        found.doubts += filter(None, [spreads.doubt(own, sure, name, model.names)])
+    return found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
 from ...algorithms.soul import machine as soul
@@ -13,10 +15,11 @@ from ...algorithms.split import machine as vertical
 from ...jobs import convergence
 from ...jobs.run import Run
 from ...kernels import rng
-from ...models.split.predictors import Multilevel
+from ...models.split.predictors import Linear, Multilevel
+from ...results.lines import Lines
 from ...results.plain import Record
 from ...results.verdict import Verdict
-from . import parts
+from . import normal, parts
 from .keys import Config
 from .model import PRODUCT, VerticalModel
 from .rows import Columns
@@ -28,11 +31,33 @@ DRAWS = 4000
 
 @dataclass(frozen=True)
 class Own:
-    """What a client has at the end: its machine's last state, its columns, and what the server has told it of its widths."""
+    """What a client has at the end: its machine's last state, its columns, and what it knows of its widths."""
 
     client: vertical.Client | soul.Client
     columns: Columns
     ratio: float | None = None
+    lines: Lines | None = None
+
+    @property
+    def widened(self) -> bool:
+        """Whether what q lacks along this client's part is added: of a linear predictor whose q has all covariances."""
+        client = self.client
+        if self.ratio is None or isinstance(client, soul.Client) or not isinstance(client.site.predictor, Linear):
+            return False
+        return not client.site.point and (client.site.block.full or client.site.block.size == 1)
+
+    @property
+    def scale(self) -> Array:
+        """Of q(theta) in a variational fit: (d,) standard deviations or (d, d) a root of its covariance; widened (d, d + 1)."""
+        assert isinstance(self.client, vertical.Client)
+        site = self.client.site
+        part = self.client.released[site.parts["theta"]]
+        root, mean = site.block.scale(part), part[: site.block.size]
+        if not self.widened or self.ratio is None:
+            return root
+        L = root if site.block.full else np.diag(root)
+        along = mean / max(float(np.linalg.norm(solve_triangular(L, mean, lower=True))), 1e-300)
+        return np.column_stack([L, math.sqrt(self.ratio**-2 - 1) * along])
 
 
 def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
@@ -42,17 +67,41 @@ def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
     if isinstance(client, soul.Client):
         content = _conditional(client, columns)
     else:
-        content = {**_posterior(model, client, columns), **_contrasts(model, client, columns)}
+        content = {**_posterior(model, own), **_contrasts(model, own)}
         if not model.network:
             content = {**convergence.own(client.windows.movement, _unknowns(model, client, columns)), **content}
-            narrow = own_words(own.ratio)
-            if narrow and content["converged"] == "settled":
-                content |= Verdict(False, f"settled, but {narrow}").content
-            notes = [*([narrow] if narrow else []), *([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
+            intervals = {} if own.lines is None else _intervals(model, own, own.lines)
+            content |= {"lines": intervals} if intervals else {}
+            doubts = [normal.words(own.lines, intervals), own_words(own.ratio, widened=own.widened)]
+            doubts = [doubt for doubt in doubts if doubt]
+            if doubts and content["converged"] == "settled":
+                content |= Verdict(False, f"settled, but {'; '.join(doubts)}").content
+            notes = [*doubts, *([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
             content |= {"note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
     if model.config.privacy is None:
         content = {**content, "part": parts.kept(model, client, columns)}
     run.hooks.write_own(client.index, "posterior.json", {**common, **content})
+
+
+def lines(model: VerticalModel, client: vertical.Client, columns: Columns, slopes: Array) -> Lines | None:
+    """How wide the posterior of each coefficient of a linear predictor is."""
+    site, f = client.site, model.factor
+    if site.point or not isinstance(site.predictor, Linear):
+        return None
+    part = client.released[site.parts["theta"]]
+    root, predictor = site.block.scale(part), site.predictor
+    root = root if site.block.full else np.diag(root)
+    found = normal.Own(predictor.H, f * part[: site.block.size], f * root, predictor.prior_mean, predictor.prior_sd)
+    return normal.looked(found, [f"theta[{name}]" for name in columns.encoding.names], slopes)
+
+
+def _intervals(model: VerticalModel, own: Own, found: Lines) -> dict[str, dict[str, float]]:
+    """On the data's scale, of coefficients whose posterior is not as wide as q."""
+    assert isinstance(own.client, vertical.Client)
+    site, factors = own.client.site, model.factor * _factors(own.columns)
+    part = own.client.released[site.parts["theta"]]
+    moments = zip((factors * part[: len(factors)]).tolist(), (factors * site.block.sd(part)).tolist())
+    return found.content(dict(zip(found.names, moments)))
 
 
 def _unknowns(model: VerticalModel, client: vertical.Client, columns: Columns) -> list[str]:
@@ -72,8 +121,10 @@ def _conditional(client: soul.Client, columns: Columns) -> Record:
     return {"label": theta.label, "parameters": slopes(columns, theta.mean, np.sqrt(np.diag(theta.covariance)))}
 
 
-def _posterior(model: VerticalModel, client: vertical.Client, columns: Columns) -> Record:
-    """Name -> mean, sd and 5/95 %; of networks also their weights."""
+def _posterior(model: VerticalModel, own: Own) -> Record:
+    """Name -> mean, sd and 5/95 %; of networks also their weights; q's own standard deviations where others are published."""
+    client, columns = own.client, own.columns
+    assert isinstance(client, vertical.Client)
     kind, site, parameters = model.config.model.kind, client.site, client.released
     part = parameters[site.parts["theta"]]
     if kind in ("network", "bayes-network"):
@@ -84,26 +135,31 @@ def _posterior(model: VerticalModel, client: vertical.Client, columns: Columns) 
         return {"parameters": _normal(labels, f * part[: len(labels)], f * spread), "network": network}
     if isinstance(site.predictor, Multilevel):
         return {"parameters": _multilevel(model, client, columns)}
-    f = model.factor
-    return {"parameters": slopes(columns, f * part[: len(columns.encoding.names)], f * site.block.sd(part))}
+    f, sd, mean = model.factor, site.block.sd(part), part[: len(columns.encoding.names)]
+    if not own.widened:
+        return {"parameters": slopes(columns, f * mean, f * sd)}
+    of_q = {name: row["sd"] for name, row in slopes(columns, f * mean, f * sd).items()}
+    return {"parameters": slopes(columns, f * mean, f * np.linalg.norm(own.scale, axis=1)), "sd_of_q": of_q}
 
 
-def _contrasts(model: VerticalModel, client: vertical.Client, columns: Columns) -> Record:
+def _contrasts(model: VerticalModel, own: Own) -> Record:
     """Of a linear predictor: levels of a categorical column against its reference level, jointly with all others."""
+    client, columns = own.client, own.columns
+    assert isinstance(client, vertical.Client)
     site, names = client.site, columns.encoding.names
     if model.config.model.kind in ("network", "bayes-network") or isinstance(site.predictor, Multilevel):
         return {}
     declared = model.config.data.columns
     references = {name: column.reference for name, column in declared.items()}
     part, rows = client.released[site.parts["theta"]], dict[str, dict[str, float]]()
-    part, scale = model.factor * part, model.factor * site.block.scale(part)
+    part, scale = model.factor * part, model.factor * own.scale
     for column in columns.encoding.columns:
         base = references.get(column.name) or (column.levels or ("",))[0]
         for level in column.levels or ():
             if level != base:
                 j, k = (names.index(f"{column.name}={one}") for one in (level, base))
                 mean = float(part[j] - part[k])
-                sd = float(np.linalg.norm(scale[j] - scale[k]) if site.block.full else np.hypot(scale[j], scale[k]))
+                sd = float(np.linalg.norm(scale[j] - scale[k]) if scale.ndim == 2 else np.hypot(scale[j], scale[k]))
                 rows |= _normal((f"{column.name}[{level} vs {base}]",), np.array([mean]), np.array([sd]))
     return {"contrasts": rows} if rows else {}
 

@@ -276,7 +276,8 @@ def _shared(result: Result, config: Config) -> tuple[float, float, float]:
         return real(mode.get(INTERCEPT, 0.0)), 0.0, math.log(real(mode.get("sigma", 1.0)))
     nothing = {"mean": 0.0, "sd": 0.0}
     b, log_scale = (result.parameters.get(name, nothing) for name in (INTERCEPT, "log_sigma"))
-    return b["mean"], 0.0 if config.model.kind == "network" else b["sd"] ** 2, log_scale["mean"]
+    sd = real(result.summary.get("sd_of_q", {}).get(INTERCEPT, b["sd"]))  # predictors are those of q
+    return b["mean"], 0.0 if config.model.kind == "network" else sd**2, log_scale["mean"]
 
 
 def _server(own: Table | None, config: Config, n_rows: int) -> tuple[Array | float, Array]:

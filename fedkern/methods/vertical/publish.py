@@ -20,8 +20,10 @@ from ...models.glm import Rows as Tested
 from ...models.glm import on_average, reliability
 from ...models.split import predictive
 from ...results.gaussian import Posterior
+from ...results.lines import Lines
 from ...results.plain import Record
 from ...results.verdict import Verdict, not_judged, of_movement, with_clients
+from . import normal
 from .model import PRODUCT, VerticalModel
 from .rows import Rows
 from .undivided import Undivided
@@ -41,6 +43,8 @@ class Fitted:
     intercept : mean and variance
     undivided : from them to those of the undivided model; of what is published, not of `arrays`
     widths : what the rows say of standard deviations, in open variational jobs
+    lines : how wide the intercept's posterior is, in open logistic ones
+    of_q : name -> mean and standard deviation of q, those of the undivided model
     log_scale : of a gaussian response
     arrays : what the digest is of
     more : for summary.json
@@ -63,6 +67,8 @@ class Fitted:
     settled: Mapping[str, bool | None] = field(default_factory=dict)
     undivided: Undivided = AS_IT_IS
     widths: Widths | None = None
+    lines: Lines | None = None
+    of_q: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
@@ -73,14 +79,28 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     b, w = shared.split(mean) if names else (0.0, 0.0)
     spread = float(sd[0]) ** 2 if shared.intercept and server.settings.model != "none" else 0.0
     bound = server.last_fifth.moments
-    more = {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
+    more: dict[str, Any] = {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
     arrays = {"shared": server.released, "Z": server.Z} | ({"rho": np.array([model.rho])} if model.works_out else {})
     movement, to = server.windows.movement, Undivided() if server.y is None else model.undivided(server.y)
     mean, sd = _published(names, to, mean, sd)
+    lines = _lines(server, model, to) if normal.asked(model) and shared.intercept else None
     widths = looked(server, model, to, *shared.split(mean)) if model.watched and server.y is not None else None
+    of_q = dict(zip(names, zip(mean.tolist(), sd.tolist())))
+    if widths is not None and shared.intercept:
+        more["sd_of_q"] = dict(zip(names, sd.tolist()))
+        sd = sd / np.array([widths.intercept if name == "intercept" else 1.0 for name in names])
     posterior = Posterior(names, Gaussian(sd**-2.0 * mean, sd**-2.0))
     out = Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, movement=movement)
-    return replace(out, undivided=to, widths=widths)
+    return replace(out, undivided=to, widths=widths, lines=lines, of_q=of_q)
+
+
+def _lines(server: vertical.Server, model: VerticalModel, to: Undivided) -> Lines | None:
+    """How wide the posterior of the intercept is."""
+    shared = server.shared
+    mean, sd = _published(("intercept",), to, *(x[:1] for x in shared.block.moments(server.released)))
+    ones = np.ones((model.n_rows, 1))
+    found = normal.Own(ones, mean, sd[:, None], shared.prior_mean, shared.prior_sd)
+    return normal.looked(found, ["intercept"], server.seen.mean_slopes)
 
 
 def _published(names: Sequence[str], to: Undivided, mean: Array, sd: Array) -> tuple[Array, Array]:
@@ -130,6 +150,7 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
             "inference": _inference(model),
             **_content(fitted.widths),
             **fitted.more,
+            **({"lines": intervals} if (intervals := _intercept(fitted)) else {}),
             **({"prediction": scores} if scores else {}),
         },
         tables={"predictions.csv": table} if rows.ids and predicted is not None else {},
@@ -148,9 +169,22 @@ def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
     own = of_movement(fitted.movement, fitted.posterior.names)
     own = own if own.converged is False or len(model.names) == 1 else replace(own, why=f"{own.why}; {NARROW}")
     if model.watched or own.converged is False:
-        own = with_clients(own, fitted.settled)
+        own = _of_clients(model, own, fitted)
+        if own.converged == "settled" and (said := normal.words(fitted.lines, _intercept(fitted))):
+            return Verdict(False, f"settled, but {said}", "intercept")
         return own if fitted.widths is None else fitted.widths.judged(own)
     return not_judged("private: each client alone sees whether its coefficients have settled; the server's own numbers have")
+
+
+def _of_clients(model: VerticalModel, own: Verdict, fitted: Fitted) -> Verdict:
+    words = "have not settled, or have no normal posterior" if normal.asked(model) else "have not settled"
+    return with_clients(own, fitted.settled, words)
+
+
+def _intercept(fitted: Fitted) -> dict[str, dict[str, float]]:
+    """Its quantiles where it has no normal posterior."""
+    found = fitted.lines
+    return {} if found is None else found.content(fitted.of_q)
 
 
 FINE = 10.0  # times a standard deviation that a step of the optimiser may be
@@ -158,7 +192,7 @@ FINE = 10.0  # times a standard deviation that a step of the optimiser may be
 
 def too_fine(movement: Movement | None, sds: Array, names: Sequence[str], rate: float) -> Iterator[str]:
     """What a first line that is `false` does not mean where an unknown is known far better than the optimiser's steps are small,
-    as with counts near 1e5. (Neither more rounds nor a rate of 0.0003 made such a job settle.)"""
+    as with counts near 1e5. (No rate made such a job settle. With a narrow q at the start its numbers were right: section 11.)"""
     if movement is None:
         return
     for name, sd, noise in zip(names, sds.tolist(), movement.noise.tolist()):
@@ -166,7 +200,8 @@ def too_fine(movement: Movement | None, sds: Array, names: Sequence[str], rate: 
             yield (
                 f"{name}: its standard deviation, {sd:.2g}, is far below algorithm.learning_rate = {rate:g}, the size of the "
                 "optimiser's steps, so that it cannot be seen whether it has settled. This alone does not say that numbers are "
-                "wrong. A lower rate with more rounds may show it, perhaps beyond the most that a job has"
+                f"wrong. With algorithm.learning_rate = {5 * sd:.1g} and algorithm.start_sd = {1.5 * sd:.1g} means and standard "
+                "deviations come out right, while the first line may go on to say that it cannot see it"
             )
 
 
@@ -174,7 +209,7 @@ def _of_widths(model: VerticalModel, fitted: Fitted) -> list[str]:
     """What the first line has no place for, where it speaks of something else."""
     if fitted.widths is None:
         return []
-    return list(fitted.widths.notes(with_clients(of_movement(fitted.movement, fitted.posterior.names), fitted.settled)))
+    return list(fitted.widths.notes(_of_clients(model, of_movement(fitted.movement, fitted.posterior.names), fitted)))
 
 
 # docs/methods/vertical.md, section 3: at best q is the best product over clients.

@@ -21,7 +21,8 @@ from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import measuring
-from . import budget, langevin, own, parts, publish, stages
+from ...results.lines import Lines
+from . import budget, langevin, normal, own, parts, publish, stages
 from .keys import Config
 from .model import VerticalModel
 from .rows import (
@@ -84,7 +85,7 @@ def fit(run: Run[Config]) -> Fit | None:
     rows = _rows(run, model, at)
     model = _worked_out(run, model, rows)
     fitted: publish.Fitted | None
-    ratios: dict[int, float] = {}
+    ratios, lines = dict[int, float](), dict[int, Lines]()
     clients: Mapping[int, Client]
     if config.algorithm.inference == "soul":
         drawn, clients = langevin.trained(run, model, rows)
@@ -95,11 +96,11 @@ def fit(run: Run[Config]) -> Fit | None:
         fitted = None if server is None else publish.fitted(server, model)
         if model.watched:
             movements = {k: client.windows.movement for k, client in clients.items() if isinstance(client, vertical.Client)}
-            settled = convergence.exchanged(run, movements)
-            ratios = _told(run, None if fitted is None else fitted.widths, clients)
+            ratios, lines = _told(run, model, None if fitted is None else fitted.widths, server, rows, clients)
+            settled = convergence.exchanged(run, movements, [k for k, own_lines in lines.items() if len(own_lines.off)])
         fitted = None if fitted is None else replace(fitted, settled=settled)
     for k, client in clients.items():
-        own.write(run, model, own.Own(client, rows.columns[k], ratios.get(k)))
+        own.write(run, model, own.Own(client, rows.columns[k], ratios.get(k), lines.get(k)))
     predicted, filled = None, None
     if model.n_test:
         start = partial(predictions.start, len(run.names), bool(config.output.missing_party))
@@ -238,11 +239,25 @@ def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertic
     return run.saying(measuring(publish.measured)).exchange(stages.trained(model), start, clients)
 
 
-def _told(run: Run[Config], widths: Widths | None, clients: Mapping[int, Client]) -> dict[int, float]:
-    """Each client's own ratio, of those that live here; 1 where rows were not all seen."""
+def _told(
+    run: Run[Config],
+    model: VerticalModel,
+    widths: Widths | None,
+    server: vertical.Server | None,
+    rows: Rows,
+    clients: Mapping[int, Client],
+) -> tuple[dict[int, float], dict[int, Lines]]:
+    """Of clients that live here: the ratio, 1 where rows were not all seen, and how wide the posterior is, where it is known."""
     ratios = [1.0] * len(run.names) if widths is None else list(widths.clients.values())
-    _, told = run.exchange(Stage.of(narrow), lambda: narrow.start(ratios), {k: narrow.Client() for k in clients})
-    return {k: one.ratio for k, one in told.items() if one.ratio is not None}
+    slopes = server.seen.mean_slopes if server is not None and normal.asked(model) else np.zeros(0)
+    _, told = run.exchange(stages.told(model), lambda: narrow.start(ratios, slopes), {k: narrow.Client() for k in clients})
+    lines = dict[int, Lines]()
+    for k, one in told.items():
+        client = clients[k]
+        if one.slopes is not None and isinstance(client, vertical.Client):
+            found = own.lines(model, client, rows.columns[k], one.slopes)
+            lines |= {} if found is None else {k: found}
+    return {k: one.ratio for k, one in told.items() if one.ratio is not None}, lines
 
 
 def _prepared(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -> dict[int, predictions.Client]:

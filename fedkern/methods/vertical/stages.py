@@ -23,7 +23,7 @@ from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
 from ...privacy.plan import Plan
-from . import budget
+from . import budget, normal
 from .keys import Config
 from .model import FULL, VerticalModel
 from .rows import (
@@ -82,10 +82,15 @@ def stages(model: VerticalModel) -> list[Stage]:
     responses = [responded(model)] if data.server is None and not data.builtin else []
     notes = [Stage.of(column_notes)] if open_job else []
     spent = [] if open_job else [Stage.of(certificates)]
-    bits = [Stage.of(settled), Stage.of(narrow)] if model.watched else []
+    bits = [told(model), Stage.of(settled)] if model.watched else []
     filled = [filled_in(model)] if by_columns(model) else []
     before = [*incomplete.stages(model.config), *responses, *notes, *([Stage.of(auxiliary)] if model.works_out else [])]
     return [*before, trained(model), *bits, *spent, *([predicted(model)] if model.n_test else []), *filled]
+
+
+def told(model: VerticalModel) -> Stage:
+    """By how much standard deviations are too small, and what else tells clients whether their posterior is q."""
+    return Stage(narrow.PROTOCOL, {"n": model.n_rows if normal.asked(model) else 0})
 
 
 def responded(model: VerticalModel) -> Stage:
@@ -246,7 +251,8 @@ def disclosure(model: VerticalModel) -> str:
         often = "a round" if model.bound_every == 1 else f"in {model.bound_every} rounds"
         texts.append(f"each client's terms of the ELBO, one number {often}")
     if model.watched:
-        texts.append("at the end one bit of each client, whether its own coefficients still move")
+        normal_too = ", or have no normal posterior" if normal.asked(model) else ""
+        texts.append(f"at the end one bit of each client, whether its own coefficients still move{normal_too}")
     if model.config.algorithm.until and (looks := until.looks(model.config.job.rounds)):
         texts.append(f"the same bit up to {looks} times before, for rounds end when all has settled")
     if model.n_test:
@@ -256,6 +262,7 @@ def disclosure(model: VerticalModel) -> str:
     down = "" if model.shared else f"; clients see slopes {model.likelihood.record.slope_words}"
     if model.watched:
         down += "; at the end each client is told, in one number, by how much its standard deviations are too small"
+        down += ", and once more the means of all slopes" if normal.asked(model) else ""
     if model.works_out:
         down += f"; clients are told rho, which {RHO_TELLS[model.likelihood.record.link]}"
     if model.config.model.missing == "drop":

@@ -63,16 +63,17 @@ class Widths:
         if own.converged != "settled":
             return own
         least = min([self.intercept, *self.clients.values()])
-        said = f"as far as clients' parts tell, these are {least:.2f} of the right ones where they are narrowest"
+        said = f"as far as clients' parts tell, q's are {least:.2f} of the right ones where they are narrowest; widened by it"
         return replace(own, why=f"{own.why}; {said}")
 
     @property
     def words(self) -> str:
-        """Whose standard deviations are too small, and by how much; "" where none are."""
+        """Whose standard deviations q has too small, and by how much; "" where it has none."""
         said = ", ".join(f"{name} {1 / ratio:.2f}" for name, ratio in self._narrow.items())
         return said and (
-            f"standard deviations are too small, by at least these factors: {said}. Under the rows' weights these go with "
-            "unknowns of other parties, and q is a product over parties: multiply them by it (a client's those of its part)"
+            f"q, a product over parties, has standard deviations that are too small by these factors: {said}. Under the rows' "
+            "weights these go with unknowns of other parties. Published ones are wider (sd_of_q has q's own); means may be up to "
+            "a quarter of one off"
         )
 
     def notes(self, own: Verdict) -> Iterator[str]:
@@ -84,14 +85,17 @@ class Widths:
             yield from dispersion.notes(Verdict(False, "") if said_before else own, self.counts)
 
 
-def own_words(ratio: float | None) -> str:
-    """What a client reads of its own ratio; "" where its standard deviations are wide enough."""
+def own_words(ratio: float | None, *, widened: bool) -> str:
+    """What a client reads of its own ratio; "" where q's standard deviations are wide enough."""
     if ratio is None or ratio >= ENOUGH:
         return ""
-    return (
-        f"standard deviations along this client's part of the predictor are about {1 / ratio:.2f} times too small, as the server "
-        "finds from the parts of all: under the rows' weights it goes with other parties' unknowns; multiply them by this"
+    said = (
+        f"q's standard deviations along this client's part of the predictor are about {1 / ratio:.2f} times too small, as the "
+        "server finds from the parts of all: under the rows' weights it goes with other parties' unknowns"
     )
+    if widened:
+        return f"{said}; these are wider by it (sd_of_q has q's own), and means may be up to a quarter of one off"
+    return f"{said}; these are q's own, multiply them by this"
 
 
 def looked(server: vertical.Server, model: VerticalModel, to: Undivided, b: float, log_scale: float) -> Widths | None:

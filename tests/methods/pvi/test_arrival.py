@@ -126,20 +126,20 @@ def small(folder: Path, n: int, **sections: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_a_client_with_two_rows_a_coefficient_is_refused_where_sites_are_full(check: bool, tmp_path: Path) -> None:
+def test_a_client_with_four_rows_a_coefficient_is_refused_where_sites_are_full(check: bool, tmp_path: Path) -> None:
     """Its first sites would be its rows; what leaves it before is nothing."""
     act = fedkern.check if check else fedkern.run
     with pytest.raises(JobError) as fault:
-        act(small(tmp_path, 22))
+        act(small(tmp_path, 44))
     told = str(fault.value)
-    assert "client 's1' has too few rows for a full covariance, at most 2 a coefficient" in told
+    assert "client 's1' has too few rows for a full covariance, at most 4 a coefficient" in told
     assert 'take model.covariance = "diagonal" or fewer columns, or pool it with another site' in told
-    assert " 22 " not in told.split("s1.csv")[0], "others do not read how many it has"
-    act(small(tmp_path, 23))
+    assert " 44 " not in told.split("s1.csv")[0], "others do not read how many it has"
+    act(small(tmp_path, 45))
 
 
 def test_the_refusals_remedies_work(tmp_path: Path) -> None:
-    fedkern.run(small(tmp_path, 22, data={"ignore": ["x9"]}))
+    fedkern.run(small(tmp_path, 44, data={"ignore": ["x9"]}))
     left = fedkern.run(small(tmp_path, 22, data={"small": "leave-out"}))
     assert [*left.summary["clients"]] == ["s0", "s2"]
     lowered = fedkern.run(small(tmp_path, 22, data={"least_rows": 19}))
@@ -159,14 +159,14 @@ def test_levels_count_as_coefficients(tmp_path: Path) -> None:
 
     declared = {"columns": {"ward": {"levels": [f"w{j}" for j in range(8)]}}}
     with pytest.raises(JobError, match="client 's1' has too few rows for a full covariance"):
-        fedkern.check(job(tmp_path, [site(200), site(20)], data=declared))
-    fedkern.check(job(tmp_path, [site(200), site(21)], data=declared))
+        fedkern.check(job(tmp_path, [site(200), site(40)], data=declared))
+    fedkern.check(job(tmp_path, [site(200), site(41)], data=declared))
     fedkern.check(job(tmp_path, [site(200), site(20)]))  # each level in ten rows
 
 
 def test_a_client_that_may_not_tell_sends_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[arrival.Slope] = []
-    kept = arrival.client_receive
+    kept = arrival.PROTOCOL.client_receive
 
     def receive(state: Any, event: Any) -> Any:
         state, effects = kept(state, event)
@@ -182,12 +182,12 @@ def test_a_client_that_may_not_tell_sends_zeros(tmp_path: Path, monkeypatch: pyt
 
 
 def test_check_says_the_rule_and_lists_the_exchange(tmp_path: Path) -> None:
-    text = "\n".join(fedkern.check(small(tmp_path, 30)))
+    text = "\n".join(fedkern.check(small(tmp_path, 50)))
     assert "full covariance" in text
-    assert "a client's full site is X'WX of its rows, and its labels; one with at most 22 rows" in text
+    assert "a client's full site is X'WX of its rows, and its labels; one with at most 44 rows" in text
     assert text.count("\n  Slope ") == 1, "it is asked during the rounds and after them, and listed once"
-    checked_and_run(small(tmp_path, 30), tmp_path / "out")
-    assert "Slope" in "\n".join(fedkern.check(small(tmp_path, 30, model={"covariance": "diagonal"})))
+    checked_and_run(small(tmp_path, 50), tmp_path / "out")
+    assert "Slope" in "\n".join(fedkern.check(small(tmp_path, 50, model={"covariance": "diagonal"})))
 
 
 @pytest.mark.parametrize(
@@ -199,15 +199,15 @@ def test_check_says_the_rule_and_lists_the_exchange(tmp_path: Path) -> None:
     ],
 )
 def test_numbers_that_cannot_be_end_no_job(wrong: arrival.Slope, why: str) -> None:
-    state, effects = arrival.start(2, arrival.AskSlope(0, np.zeros(1), np.ones(1)))
+    state, effects = arrival.QUESTION.start(2, arrival.AskSlope(0, np.zeros(1), np.ones(1)))
     assert len(effects) == 2
-    state, _ = arrival.server_receive(state, 0, wrong)
+    state, _ = arrival.QUESTION.server_receive(state, 0, wrong)
     assert why in state.dropped[0]
-    state, _ = arrival.server_receive(state, 1, ClientLost(1))
-    assert arrival.finished(state)
+    state, _ = arrival.QUESTION.server_receive(state, 1, ClientLost(1))
+    assert arrival.QUESTION.finished(state)
     assert not state.complete
     with pytest.raises(RemoteFault):
-        arrival.server_receive(state, 0, wrong)
+        arrival.QUESTION.server_receive(state, 0, wrong)
 
 
 def test_a_private_job_is_asked_nothing(tmp_path: Path) -> None:

@@ -167,12 +167,8 @@ def test_sums_of_clients_are_those_of_all_rows() -> None:
     y, r, used = random.poisson(mu) * 1.0, 2.5, 3.0
     told: list[Any] = []
     for part in (slice(0, 20), slice(20, 90)):
-        client = pearson.Client(
-            lambda at, part=part: pearson.PearsonSums(  # type: ignore[misc]
-                0, *pearson_sums(Rows(X[part], y[part], offset[part], weights[part]), at, "negative-binomial", r)
-            )
-        )
-        told.append(pearson.client_receive(client, pearson.AskPearson(0, theta))[1][0])
+        sums = pearson_sums(Rows(X[part], y[part], offset[part], weights[part]), theta, "negative-binomial", r)
+        told.append(pearson.told(pearson.PearsonSums(0, *sums)))
     found = dispersion.pooled("negative-binomial", r, told, used)
     V = mu + mu**2 / r
     left = weights.sum() * (1 - used / (weights > 0).sum())
@@ -271,22 +267,21 @@ HONEST = pearson.PearsonSums(0, 9, 1.0, 12.0, 8.5, 20.0, 11.0)
 
 def test_a_client_with_few_rows_answers_with_zeros() -> None:
     for few in (replace(HONEST, rows=n) for n in (0, 1, 4)):
-        client = pearson.Client(lambda at, few=few: few)  # type: ignore[misc]
-        assert pearson.client_receive(client, pearson.AskPearson(0, np.zeros(1)))[1] == [pearson.NOBODY]
+        assert pearson.told(few) == pearson.NOBODY
     assert dispersion.pooled("poisson", 1.0, [pearson.NOBODY, pearson.NOBODY], 1.0) is None
 
 
 def test_sums_that_cannot_be_are_left_out() -> None:
     for name in ("rows", "weight", "events", "misfit", "noise", "slope"):
         for x in (-1, 3, 2**62) if name == "rows" else (-1e300, -1.0, 1e300):
-            server, _ = pearson.start(3, np.zeros(2))
+            server, _ = pearson.QUESTION.start(3, pearson.AskPearson(0, np.zeros(2)))
             for k, sums in enumerate((HONEST, replace(HONEST, **dict[str, Any]({name: x})))):
-                server, _ = pearson.server_receive(server, k, sums)
+                server, _ = pearson.QUESTION.server_receive(server, k, sums)
             assert list(server.dropped) == [1]
-            server, _ = pearson.server_receive(server, 2, ClientLost(2))
-            assert pearson.finished(server)
+            server, _ = pearson.QUESTION.server_receive(server, 2, ClientLost(2))
+            assert pearson.QUESTION.finished(server)
             with pytest.raises(RemoteFault, match="client 0"):
-                pearson.server_receive(server, 0, HONEST)
+                pearson.QUESTION.server_receive(server, 0, HONEST)
     large = replace(HONEST, rows=10**15, weight=1e100, events=1e100, misfit=1e100, noise=1e100, slope=1e100)
     for told in ([large] * 3, [HONEST, replace(large, weight=1e-300)], [replace(HONEST, misfit=0.0, noise=0.0, slope=0.0)]):
         found = dispersion.pooled("poisson", 1.0, told, 3.0)

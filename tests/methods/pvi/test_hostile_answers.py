@@ -129,10 +129,10 @@ def test_leave_one_out_sums_that_cannot_be_are_left_out() -> None:
     honest = loo_sums.LooSums(0, 6, -3.0, 3.0, 0.5, np.array([4.0, 0, 1, 1]))
     alone, dropped = loo.summary([honest]), 0
     for wrong in hostile_loo():
-        server, _ = loo_sums.start(3)
+        server, _ = loo_sums.QUESTION.start(3, loo_sums.AskLoo(0))
         for k, sums in enumerate((honest, wrong, wrong)):
-            server, _ = loo_sums.server_receive(server, k, sums)
-        assert loo_sums.finished(server)
+            server, _ = loo_sums.QUESTION.server_receive(server, k, sums)
+        assert loo_sums.QUESTION.finished(server)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             content = loo.summary([server.replies[k] for k in sorted(server.replies)])
@@ -151,25 +151,28 @@ def test_leave_one_out_sums_that_cannot_be_are_left_out() -> None:
 def test_squares_are_at_least_those_of_the_mean(density: float, squares: float, taken: bool) -> None:
     """(-3)^2 / 6 = 1.5; what thousandths take is allowed for."""
     sums = loo_sums.LooSums(0, 6, density, squares, 0.5, np.array([6.0, 0, 0, 0]))
-    server, _ = loo_sums.server_receive(loo_sums.start(1)[0], 0, sums)
+    server, _ = loo_sums.QUESTION.server_receive(loo_sums.QUESTION.start(1, loo_sums.AskLoo(0))[0], 0, sums)
     assert (not server.dropped) is taken
 
 
-@pytest.mark.parametrize("kind", [terms.LogTerms, terms.LogTermsOf])
-def test_log_likelihoods_that_cannot_be_are_left_out(kind: Any) -> None:
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [(terms.QUESTION, terms.AskTerms(0)), (terms.QUESTION_OF, terms.AskTermsOf(0, np.zeros(2), np.ones(2)))],
+)
+def test_log_likelihoods_that_cannot_be_are_left_out(question: Any, asked: Any) -> None:
     random = np.random.default_rng(0)
     theta = random.normal(size=(60, 2))
     for x in EXTREMES:
         for values in (np.full(60, x), np.where(np.arange(60) == 7, x, 0.0), np.where(np.arange(60) % 2, x, -x)):
-            server, _ = terms.start(2, True)
+            server, _ = question.start(2, asked)
             for k in range(2):
-                server, _ = terms.server_receive(server, k, kind(0, values))
-            assert terms.finished(server)
+                server, _ = question.server_receive(server, k, question.reply(0, values))
+            assert question.finished(server)
             assert server.complete is bool(abs(x) <= 1e100)
             if server.complete:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")
-                    found = reweighed(("a", "b"), theta, server.replies[0] + server.replies[1] + 0.0)
+                    found = reweighed(("a", "b"), theta, server.replies[0].values + server.replies[1].values)
                 assert not np.isnan(found.excess).any()
                 assert json.dumps(found.content)
 
@@ -178,22 +181,22 @@ def test_sums_of_a_fit_that_cannot_be_are_left_out() -> None:
     honest = fit_sums.FitSums(0, 6, -3.0, 3.0, 0.5, 1)
     for name in ("density", "squares", "effective", "areas", "unreliable"):
         for x in WHOLE if name in ("areas", "unreliable") else EXTREMES:
-            server, _ = fit_sums.start(2)
+            server, _ = fit_sums.QUESTION.start(2, fit_sums.AskFitSums(0))
             for k, sums in enumerate((honest, replace(honest, **{name: x}))):
-                server, _ = fit_sums.server_receive(server, k, sums)
-            assert fit_sums.finished(server)
-            total = server.total
+                server, _ = fit_sums.QUESTION.server_receive(server, k, sums)
+            assert fit_sums.QUESTION.finished(server)
+            total = fit_sums.total(server.replies)
             assert np.isfinite([total.density**2, total.squares, total.effective]).all()
 
 
 def test_what_is_left_ends_by_its_name() -> None:
     for x in WHOLE:
-        answer, server = counts.Counts(0, x, 0, x), counts.start(1)[0]
+        answer, server = counts.Counts(0, x, 0, x), counts.QUESTION.start(1, counts.AskCounts(0))[0]
         if x < 0:
-            with pytest.raises(RemoteFault, match="client 0: Counts"):
-                counts.server_receive(server, 0, answer)
+            with pytest.raises(RemoteFault, match="client 0: its Counts"):
+                counts.QUESTION.server_receive(server, 0, answer)
         else:
-            assert counts.finished(counts.server_receive(server, 0, answer)[0])
+            assert counts.QUESTION.finished(counts.QUESTION.server_receive(server, 0, answer)[0])
 
 
 # Whole jobs ------------------

@@ -124,7 +124,8 @@ def test_offsets_and_marks_of_missing_cells_are_not_judged() -> None:
     ("intercept", "sd", "judged"), [(-1.0, 0.1, True), (-3.0, 0.1, False), (3.0, 0.1, False), (-1.0, 1.5, False)]
 )
 def test_the_interval_of_the_intercept_says_whether_outcomes_may_be_rare(intercept: float, sd: float, judged: bool) -> None:
-    estimate = Estimate(Gaussian.from_moments(np.array([intercept, 0, 0]), np.diag([sd**2, 1, 1])), np.zeros(3), np.zeros(3))
+    q = Gaussian.from_moments(np.array([intercept, 0, 0]), np.diag([sd**2, 1, 1]))
+    estimate = Estimate(q, np.zeros(3), np.zeros(3), 2.0, np.eye(3))
     assert (linearised.of_events(known({"x2": NORMAL}), estimate) == "") is judged
 
 
@@ -183,3 +184,32 @@ def test_a_column_that_is_not_as_declared_is_told_to_its_holder_alone() -> None:
     design = encode(memory.table(rows(50, 0, normal, 0.0), "a", response="y"), model.encoding, private=True, client="a")
     (note,) = _not_binary(model, design)
     assert "column 'x2' is declared with shape = \"binary\" and has other values in" in note
+
+
+def test_columns_that_the_noise_does_not_tell_apart_are_not_judged() -> None:
+    """A linear job too: its eigenvalues are lifted likewise."""
+
+    def alike(random: np.random.Generator, n: int) -> Any:
+        return random.standard_normal(n)
+
+    def told(share: float, **changes: Any) -> Any:
+        frames = {name: rows(1500, seed, alike, 0.0) for seed, name in enumerate("ab")}
+        for frame in frames.values():
+            frame["x2"] = share * frame["x1"] + np.sqrt(1 - share**2) * frame["x2"]
+        return fedkern.run(tables({"x2": NORMAL}) | {"privacy": sharp} | changes, data=frames)
+
+    sharp = TERMS | {"epsilon": 40.0, "clip": 4.0, "noise_multiplier": 0.7}
+    for changes in ({}, {"model": {"family": "gaussian", "scale": 1.0}}):
+        assert told(0.0, **changes).converged != "not judged"
+        found = told(0.98, **changes)
+        assert found.converged == "not judged"
+        assert "columns are correlated (x1 and x2 most) by more than this noise lets be known" in found.summary["verdict"]
+        assert "leave one of two such columns out, or combine them, or raise epsilon" in found.summary["verdict"]
+
+
+def test_wrong_constants_are_told_to_the_holder() -> None:
+    X = np.random.default_rng(0).normal(size=(500, 4))
+    assert not list(linearised.longer(X, 2.2))
+    assert not list(linearised.longer(X, None))
+    (line,) = linearised.longer((X + 1) / 0.7, 2.2)
+    assert "of the rows are over twice as long as clip = 2.2" in line

@@ -417,7 +417,10 @@ class Later(Signals):
 IMPUTE = ('model.missing="impute"',)
 
 
-@pytest.mark.parametrize(("kind", "sets"), [("sparse", ()), ("sparse", IMPUTE), ("sem", ('model.centre="sample"',))])
+GRAPH = pytest.param("mrf", IMPUTE, marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize(("kind", "sets"), [("sparse", ()), ("sparse", IMPUTE), GRAPH, ("sem", ('model.centre="sample"',))])
 def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path, kind: str, sets: tuple[str, ...]) -> None:
     path = job(tmp_path, kind)
     if sets == IMPUTE:

@@ -190,8 +190,77 @@ def test_the_intercept_is_that_of_the_mean_by_em(tmp_path: Path) -> None:
         assert abs(own["mean"] - k) < 4 * own["sd"] + 0.2, own
 
 
+# ---- Graphs.
+
+
+def effects() -> dict[str, float]:
+    """h -> j: the slope of j on h beside the other column, in rows of `sites`."""
+    S = np.eye(3)
+    S[0, 1] = S[1, 0] = 0.6
+    S[:2, 2] = S[2, :2] = S[:2, :2] @ SLOPES
+    S[2, 2] = SLOPES @ S[:2, :2] @ SLOPES + 1
+    precision = np.linalg.inv(S)
+    return {f"{'aby'[h]} -> {'aby'[j]}": -precision[j, h] / precision[j, j] for j in range(3) for h in range(3) if h != j}
+
+
+def graph_job(folder: Path, parts: list[Any], rounds: int, **model: Any) -> dict[str, Any]:
+    tables = job(folder, parts, rounds, kind="mrf", missing="impute", **model)
+    del tables["data"]["response"]
+    return tables
+
+
+def test_a_graph_with_gaps_by_a_node_and_a_site_without_one(tmp_path: Path) -> None:
+    """Gaps by the response would draw its slopes by .1 or more if rows with gaps were left out."""
+    parts = lacking(sites(250, 1, m=4), "by the response")
+    for k, p in enumerate(parts):
+        p[np.random.default_rng(k).random(len(p)) < 0.1, 2] = np.nan
+    tables = graph_job(tmp_path / "data", parts, 90, centre="sample")
+    last = tmp_path / "data" / "site-3.csv"  # that site has no column a
+    last.write_text("\n".join(line.partition(",")[2] for line in last.read_text().splitlines()) + "\n")
+    result = checked_and_run(tables, tmp_path / "out")
+    truth = effects()
+    for name, value in truth.items():
+        row = result.parameters[f"average[{name}]"]
+        assert abs(row["mean"] - value) < 4 * row["sd"], (name, row, value)
+        assert row["sd"] < 0.15
+    assert result.parameters["average[b -> a]"]["sites"] == 3
+    cells = {"a": 250, "b": 0, "y": int(np.isnan(parts[3][:, 2]).sum())}
+    assert result.summary["imputed"]["site-3"] == {"rows": 250, "rows_imputed": 250, "cells_imputed": cells}
+    assert any("drawn as Gaussian" in note for note in result.summary["notes"])
+    kinds = {json.loads(line)["kind"] for line in (tmp_path / "out" / "ledger" / "site-0.jsonl").read_text().splitlines()}
+    assert {"ColumnMoments", "CompletedMoments", "Locals"} <= kinds
+    assert not kinds & {"SecondMoments", "MoveTerms", "Statistics", "Sums"}
+    own = [json.loads((tmp_path / "out" / f"client-site-{k}" / "posterior.json").read_text())["parameters"] for k in (1, 3)]
+    assert "intercept[y]" not in own[1]
+    assert all(own[0][f"sigma[{name}]"]["mean"] < 1.2 for name in "aby")
+    intercept = own[0]["intercept[y]"]
+    assert abs(intercept["mean"] - 1.0) < 4 * intercept["sd"], intercept
+
+
+def test_a_graph_with_gaps_and_moves_through_the_origin(tmp_path: Path) -> None:
+    parts = lacking(through_the_origin(60), "completely at random")
+    parts[1] = through_the_origin(60)[1]  # a site without a gap
+    tables = graph_job(tmp_path / "data", parts, 40, intercept=False)
+    tables["algorithm"]["moves"] = ["interweave"]
+    result = checked_and_run(tables, tmp_path / "out")
+    assert all(np.isfinite(row["mean"]) for name, row in result.parameters.items() if name.startswith("average["))
+
+
+def test_gaps_of_structural_equations_are_refused_with_the_kinds_that_take_them(tmp_path: Path) -> None:
+    tables = graph_job(tmp_path / "data", sites(30, 1), 40)
+    tables["model"]["kind"] = "sem"
+    with pytest.raises(JobError, match='is for kind = "regression" or "mrf"; remove rows with empty cells, or the columns'):
+        fedkern.run(tables)
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("model", ['missing = "impute"\n', 'missing = "impute"\nfamily = "bernoulli"\n', 'errors = "student"\n'])
+@pytest.mark.parametrize(
+    "model",
+    [
+        'missing = "impute"\n', 'missing = "impute"\nfamily = "bernoulli"\n', 'errors = "student"\n',
+        'missing = "impute"\nkind = "mrf"\n',
+    ],
+)  # fmt: skip
 def test_ranks_do_not_change_a_bit(tmp_path: Path, model: str) -> None:
     """Where values are missing, and where rows have weights: sites draw more than coefficients."""
     parts = sites(40, 5) if "student" in model else lacking(sites(40, 5), "by the response")
@@ -199,9 +268,11 @@ def test_ranks_do_not_change_a_bit(tmp_path: Path, model: str) -> None:
         parts = [np.column_stack([p[:, :2], p[:, 2] > np.median(p[:, 2])]) for p in parts]
     tables = job(tmp_path / "data", parts, 40)
     tables["model"] = dict(line.split(" = ") for line in model.replace('"', "").splitlines())
+    response = "" if "mrf" in model else 'response = "y"\n'
+    tables["data"] = {name: value for name, value in tables["data"].items() if name in response + "clients"}
     path = tmp_path / "job.toml"
     path.write_text(
-        f'[job]\nmethod = "sparse"\nrounds = 40\n[data]\nclients = ["{tmp_path}/data/*.csv"]\nresponse = "y"\n'
+        f'[job]\nmethod = "sparse"\nrounds = 40\n[data]\nclients = ["{tmp_path}/data/*.csv"]\n{response}'
         f'[model]\n{model}scale = "none"\n[algorithm]\nchains = 2\nburn_in = 6\n'
     )
     codes, err = mpirun_jobs(3, tmp_path / "jobs.json", {"out": ["run", path, "--out", tmp_path / "out"]})

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 import fedkern
+from fedkern.algorithms.exchanges.scales import student_variance
 from fedkern.errors import JobError
 from fedkern.methods.sparse.own import student_density
 from support import few
@@ -75,6 +76,71 @@ def test_the_remedy_for_a_cell_that_is_far_away_ends_in_a_right_answer(tmp_path:
         assert abs(with_cell["intercept"]["mean"] - 3.0) < 4 * with_cell["intercept"]["sd"], site
     assert not [text for text in found["spoilt"].summary["notes"] if "model.errors" in text]  # the remedy is taken
     assert "10000" not in (tmp_path / "spoilt" / "out" / "summary.json").read_text()
+
+
+def test_wrong_cells_at_most_sites_decide_nothing_either(tmp_path: Path) -> None:
+    """The unit of the response is Student's scale, not the variance, which is then that of the cells at the median site too."""
+    parts = sites(40)
+    spoilt = [part.copy() for part in parts]
+    for site, cell in ((0, 1e5), (1, 10_000.0), (3, -4_000.0)):
+        spoilt[site][7, 2] = cell
+    short: dict[str, Any] = {"job": {"rounds": 250}, "algorithm": {"burn_in": 50, "chains": 2}, "model": {"errors": "student"}}
+    clean, found = (
+        fedkern.run(job(tmp_path / which, data, **short)) for which, data in (("clean", parts), ("spoilt", spoilt))
+    )
+    assert found.summary["encoding"]["scales"]["y"] == pytest.approx(clean.summary["encoding"]["scales"]["y"], rel=0.05)
+    for name in ("average[a]", "average[b]"):
+        one, other = clean.parameters[name], found.parameters[name]
+        assert abs(other["mean"] - one["mean"]) < 0.6 * one["sd"], name
+        assert other["sd"] == pytest.approx(one["sd"], rel=0.4), name
+    assert not [text for text in found.summary["notes"] if "standard deviation" in text]
+
+
+SHORT: dict[str, Any] = {"job": {"rounds": 12}, "algorithm": {"burn_in": 2, "chains": 2}}
+
+
+@pytest.mark.parametrize(
+    ("column", "where", "factor", "words"),
+    [
+        (2, (1, 2), 8.0, "y is in another unit at s2, s3 or s1, s4, or has a wrong cell there"),
+        (0, (1,), 1 / 38.7, "a is in another unit at s2, or has a wrong cell there"),
+        (0, (1, 2), 18.0, "a is in another unit at s2, s3 or s1, s4, or has a wrong cell there"),
+        (0, (), 1.0, ""),
+    ],
+)
+def test_no_result_stands_where_a_column_is_in_another_unit(
+    tmp_path: Path, column: int, where: tuple[int, ...], factor: float, words: str
+) -> None:
+    """Chains agree about it. In one unit again nothing is said."""
+    parts = sites()
+    for site in where:
+        parts[site][:, column] *= factor
+    found = fedkern.run(job(tmp_path, parts, **SHORT, model={"errors": "student"})).summary
+    assert found["converged"] is False
+    assert (words in found["verdict"]) if words else ("another unit" not in found["verdict"])
+
+
+def test_the_remedy_of_a_verdict_about_a_wrong_cell_is_in_its_note(tmp_path: Path) -> None:
+    """A gaussian job with a cell that decides: false, with what to set; with that the verdict is of the chains again."""
+    parts = sites()
+    for site in (1, 2):
+        parts[site][4, 2] = 10_000.0
+    found = fedkern.run(job(tmp_path, parts, **SHORT)).summary
+    assert found["converged"] is False
+    assert "y is in another unit at s2, s3 or s1, s4, or has a wrong cell there" in found["verdict"]
+    (note,) = (text for text in found["notes"] if "standard deviation" in text)
+    assert 'model.errors = "student"' in note
+    assert "another unit" not in fedkern.run(job(tmp_path, parts, **SHORT, model={"errors": "student"})).summary["verdict"]
+
+
+@pytest.mark.parametrize("degrees", [1.0, 4.0, 30.0])
+def test_the_scale_is_that_of_largest_likelihood(degrees: float) -> None:
+    y = np.random.default_rng(4).standard_t(3.0, size=200) * 7.0 + 1e3
+    y[3] = 1e7
+    _, _, scale = stats.t.fit(y, fdf=degrees, loc=1e3, scale=7.0)
+    assert student_variance(y, degrees) == pytest.approx(scale**2, rel=1e-3)
+    assert student_variance(1e3 * y, degrees) == pytest.approx(1e6 * student_variance(y, degrees), rel=1e-9)
+    assert student_variance(np.repeat([0.0, 1.0], [300, 3]), degrees) == 0.0  # of which its variance is taken instead
 
 
 def test_what_is_sent_is_what_a_gaussian_job_sends(tmp_path: Path) -> None:

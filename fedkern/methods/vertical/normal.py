@@ -1,0 +1,93 @@
+"""Whether a party's own posterior is a normal one, as q is: of a logistic model, from the slopes that its clients are sent.
+
+The mean of a row's slopes y - p over the last half of the rounds tells its label and its probability. The others' part of the
+predictor is then the offset under which the party's own q has that probability. With it a party knows its likelihood, given the
+others, and the width of its posterior along the line of each coefficient (`results.lines`). Few rows or events in a column make
+it wider than q. Source: docs/methods/vertical.md, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.families import BINARY, expit
+from ...results.lines import AT, Lines, lines
+from .model import VerticalModel
+
+Array = NDArray[np.float64]
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(12)
+FARTHEST = 40.0  # of an offset
+HALVINGS = 50
+
+
+def asked(model: VerticalModel) -> bool:
+    """Whether slopes tell labels: of logistic models whose clients are sent them, in open jobs."""
+    return model.watched and not model.shared and model.likelihood.record.domain is BINARY
+
+
+@dataclass(frozen=True)
+class Own:
+    """A party's part of the model, and its q, as they are published.
+
+    Attributes
+    ----------
+    H : (n, d) of the training rows
+    mean, root : (d,), (d, e) of q; root root' is its covariance
+    prior_mean, prior_sd : of each coefficient
+    """
+
+    H: Array
+    mean: Array
+    root: Array
+    prior_mean: float
+    prior_sd: float
+
+
+def looked(own: Own, names: Sequence[str], slopes: Array) -> Lines | None:
+    """How wide the posterior of each coefficient is; None where a row was never seen. `slopes` (n,): means of y - p."""
+    if not len(slopes) or not slopes.all() or not own.mean.size:
+        return None
+    y = slopes > 0
+    along = own.H @ own.root
+    middle = own.H @ own.mean
+    middle = middle + _offset(y - slopes, middle, np.sqrt(np.einsum("ij,ij->i", along, along)))
+    sign = np.where(y, -1.0, 1.0)
+
+    def log_density(theta: Array, eta: Array) -> float:
+        prior = ((theta - own.prior_mean) ** 2).sum() / (2 * own.prior_sd**2)
+        return float(-np.logaddexp(0.0, sign * eta).sum() - prior)
+
+    found = [log_density(own.mean, middle)]
+    for row in own.root:
+        sd = max(float(np.linalg.norm(row)), 1e-300)
+        step, moved = own.root @ row / sd, along @ row / sd
+        found += [log_density(own.mean + t * step, middle + t * moved) for t in AT]
+    return lines(names, np.array(found))
+
+
+def _offset(p: Array, mean: Array, sd: Array) -> Array:
+    """(n,) with which a normal predictor of this mean and sd has the probability p, by bisection."""
+    z, low, high = mean[:, None] + sd[:, None] * NODES, np.full(len(p), -FARTHEST), np.full(len(p), FARTHEST)
+    weights = WEIGHTS / WEIGHTS.sum()
+    low, high = low - mean, high - mean
+    for _ in range(HALVINGS):
+        at = (low + high) / 2
+        less = expit(z + at[:, None]) @ weights < p
+        low, high = np.where(less, at, low), np.where(less, high, at)
+    return np.asarray((low + high) / 2)
+
+
+def words(found: Lines | None, content: dict[str, dict[str, float]]) -> str:
+    """What is said first; "" where q is as wide as the posterior."""
+    if found is None or not len(found.off):
+        return ""
+    name, by = found.names[found.worst], float(found.sd[found.worst])
+    others = f" and of {len(found.off) - 1} more" if len(found.off) > 1 else ""
+    return (
+        f"the posterior of {name} is about {by:.2f} times as wide as q, which is normal: few rows or events tell of it. Take the "
+        f"90 % interval by its own log-density, {content[name]['q05']:.3g} to {content[name]['q95']:.3g} (`lines` has it{others})"
+    )
