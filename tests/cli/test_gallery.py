@@ -20,6 +20,7 @@ def shown(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     import matplotlib.pyplot as plt
 
     monkeypatch.delenv("FEDKERN_DATA", raising=False)
+    plt.close("all")  # what a test before may have left
     figures: list[int] = []
     monkeypatch.setattr(plt, "show", lambda: figures.extend(plt.get_fignums()))
     try:

@@ -31,7 +31,14 @@ LONGEST = (
     "privacy/test_audit.py",
     "jobs/test_rows_stay.py",
     "jobs/test_inputs.py",
-    "methods/sigma/test_jobs.py",
+    "jobs/test_until.py",
+    "cli/test_launch.py",
+    "statistics/test_sparse_field.py",
+    "jobs/test_scale.py",
+    "cli/test_console.py",
+    "methods/sigma/test_weights.py",
+    "statistics/test_sparse_exact.py",
+    "methods/vertical/test_jobs.py",
     "jobs/test_resuming.py",
 )
 FAMILIES = {"polya": "rng", "vae": "mlp"}  # the files whose first word is not a family
