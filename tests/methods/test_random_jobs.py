@@ -71,7 +71,7 @@ def test_what_says_that_it_is_right_is_right(draw: Callable[[int], jobs.Drawn], 
 
 
 MAPS = [("short", {"rounds": 120}, range(1), [], 0)]
-MAPS += [("sfvi", {}, range(2000, 2006), LONG, 0), ("hmc", {"inference": "hmc"}, range(2000, 2003), LONG, 2)]
+MAPS += [("sfvi", {}, range(2000, 2004), LONG, 0), ("hmc", {"inference": "hmc", "rounds": 1200}, range(1, 2), LONG, 1)]
 
 
 @pytest.mark.parametrize(
