@@ -28,6 +28,7 @@ HEAVY = 0.9  # of a sum of squares: a row that has more is told with an error of
 ALONE = 1e-3  # of a sum of squares, that all rows but a few may have where these are alone in it
 STARTS, STEPS = 500, 30  # of the search for sums of columns
 MOST_MULTIPLIED = 5e9  # products of cells, for sums among the rows with a value: of the rarer values first
+MOST_DIFFERENT, MOST_PARTS, MOST_PATTERNS = 12, 40, 5_000  # values of a column; such columns and levels; patterns of them
 HELD = 2e7  # numbers of rows and columns that are held in memory for it
 TOGETHER, MOST_TOGETHER = 0.5, 100  # a correlation of two columns whose sums are looked at for a far row, of so many columns
 NAMED = 0.05  # of the largest part of a sum of columns, in standard deviations
@@ -80,6 +81,8 @@ def rare(
     found += (one._replace(wanted=together if one.n_rows < together else least) for one in both)
     if not found and (summed := _of_sums(columns, every, weights, least)) is not None:
         found.append(summed._replace(wanted=least))
+    if not found and together > 1:
+        found += (one._replace(wanted=together) for one in _of_patterns(columns, every, weights, together))
     if not found and together > 1:
         factors = _factors(pairs, numbers, weights, np.flatnonzero(weights > 0))
         found += (one._replace(wanted=together) for one in _of_sums_among(columns, every, factors, weights, together))
@@ -336,6 +339,50 @@ def _of_sums_among(
         one = _of_sums([columns[at] for at in others], own, weights[rows], together) if len(rows) else None
         if one is not None and not one.far:
             yield Rare((name, *one.columns), one.n_rows)
+
+
+def _of_patterns(
+    columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: Array, together: int
+) -> Iterator[Rare]:
+    """Of columns of few different values: a pattern of them, in fewer than `together` rows, that some sum of their products has
+    to itself. X'WX tells each such sum: two references of dummy-coded columns, the third of three values.
+
+    A pattern has a sum to itself if its leverage among all that occur is 1.
+    """
+    few = [at for at, (column, values) in enumerate(zip(columns, every)) if _is_few(column, values)]
+    own, there = weights[weights > 0], [np.nan_to_num(np.asarray(every[at][weights > 0], np.float64), nan=np.pi) for at in few]
+    if not few:
+        return
+    patterns, at = np.unique(np.column_stack(there), axis=0, return_inverse=True)
+    if not 1 < len(patterns) <= MOST_PATTERNS:
+        return
+    at = at.ravel()
+    relative = own / own.max()
+    number = np.bincount(at, relative) ** 2 / np.maximum(np.bincount(at, relative**2), 1e-300)
+    if number.min() >= together - 1e-9:
+        return
+    parts = list[Array]()
+    for j, k in enumerate(few):
+        different = np.unique(patterns[:, j])
+        categorical = columns[k].kind == "categorical"
+        parts += [(patterns[:, j] == level).astype(np.float64) for level in different] if categorical else [patterns[:, j]]
+    if len(parts) > MOST_PARTS:
+        return
+    linear = [np.ones(len(patterns)), *((part - part.mean()) / (part.std() or 1.0) for part in parts)]
+    squares = np.column_stack([linear[i] * linear[j] for i in range(len(linear)) for j in range(i + 1)])
+    left, sizes, _ = np.linalg.svd(squares, full_matrices=False)
+    leverage = (left[:, sizes > 1e-9 * sizes[0]] ** 2).sum(axis=1)
+    alone = (leverage > 1 - 1e-7) & (number < together - 1e-9)
+    if alone.any():
+        yield Rare(tuple(columns[k].name for k in few), int(np.ceil(number[alone].min() - 1e-9)))
+
+
+def _is_few(column: Column, values: NDArray[Any]) -> bool:
+    """Whether a column has few different values."""
+    if column.kind == "categorical":
+        return True
+    found = np.unique(np.asarray(values[:BLOCK], np.float64))
+    return len(found) <= MOST_DIFFERENT and len(np.unique(np.asarray(values, np.float64))) <= MOST_DIFFERENT
 
 
 def _far_apart(design: _Design, gram: Array) -> Rare | None:

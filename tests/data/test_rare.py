@@ -142,6 +142,29 @@ class TestSumsOfColumns:
         columns["ck"][7] = far
         assert found(table(**columns)) == ((("ck",), 1) if far == 1500 else None)
 
+    @pytest.mark.parametrize("n", [300, 1500])
+    def test_a_pattern_that_a_sum_of_products_has_to_itself(self, n: int) -> None:
+        random = np.random.default_rng(10)
+        measured = {"age": random.normal(size=n), "crp": random.lognormal(size=n)}
+        strokes = (random.random(n) < 0.4) * 1.0
+        strokes[7] = 2  # v (v - 1) is 0 in all other rows
+        assert found(table(**measured, strokes=strokes)) == (("strokes",), 1)
+        sex = (random.random(n) < 0.5) * 1.0
+        assert found(table(**measured, sex=sex, strokes=strokes))[1] == 1
+        strokes[8:11] = 2
+        assert found(table(**measured, strokes=strokes)) is None
+        first, second = random.choice(3, n), random.choice(3, n)
+        both = (first == 0) & (second == 0)
+        second[np.flatnonzero(both)[1:]] = 1  # one has both references
+        dummies = {"r1": first == 1, "r2": first == 2, "s1": second == 1, "s2": second == 2}
+        assert found(table(**measured, **{name: x * 1.0 for name, x in dummies.items()}))[1] == 1
+
+    def test_patterns_that_many_products_share_are_nobodys(self) -> None:
+        """All eight of three columns occur: no sum of products has one to itself."""
+        columns = {name: (np.arange(400) // 2**k % 2) * 1.0 for k, name in enumerate("abc")}
+        rows = np.r_[0:200, 200:400][(columns["a"] + columns["b"] + columns["c"] < 3) | (np.arange(400) == 7)]
+        assert found(table(**{name: x[rows] for name, x in columns.items()}), 2) is None
+
     def test_a_sum_of_columns_among_the_rows_with_a_value(self) -> None:
         """Insulin has only who has diabetes, and one of these who were transferred has none."""
         random = np.random.default_rng(9)

@@ -126,12 +126,19 @@ class Config(JobConfig):
 
     @property
     def tells_rows(self) -> str | None:
-        if self.algorithm.tempering == 1:
-            return None
-        return (
-            "algorithm.tempering has clients send the log-likelihood at each draw: with it a server can compute their rows about "
-            "their means, up to the sign of each, of 20 rows in seconds; leave it out where that must not be"
-        )
+        said = list[str]()
+        if self.algorithm.tempering != 1:
+            said.append(
+                "algorithm.tempering has clients send the log-likelihood at each draw: with it a server can compute their rows "
+                "about their means, up to the sign of each, of 20 rows in seconds; leave it out where that must not be"
+            )
+        if self.model.missing == "impute":
+            said.append(
+                'model.missing = "impute" draws missing cells by random numbers that follow from job.seed: a server can compute '
+                "every cell of a row that lacks one, about the client's means, from the draws of a few rounds, at any number of "
+                "rows; remove rows that lack a cell from the files where that must not be"
+            )
+        return "; ".join(said) or None
 
 
 DEGREES = 4.0  # of freedom of Student errors
