@@ -154,9 +154,7 @@ def _for_values(
     return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"{own}: {texts[1]}", of_values=True)
 
 
-def _for_combinations(
-    config: JobConfig, table: Table, spec: Spec, client: str, n: int, found: Combinations | None
-) -> Few | None:
+def _for_combinations(config: JobConfig, table: Table, spec: Spec, client: str, n: int, found: Combinations | None) -> Few | None:
     """Whether a client's covariates take few different values, and somebody is nearly alone with some: what is sent tells it."""
     if found is None or not (rare := int((found.rows * config.batch < LEAST_OF_LEVEL).sum())):
         return None
@@ -186,11 +184,19 @@ def _coefficients(table: Table, spec: Spec) -> int:
 def curvature(config: JobConfig, p: int) -> list[str]:
     """What `fedkern check` says of a job whose model has so many coefficients, where its messages tell X'WX of each client."""
     if not config.told_of(p):
-        return rotation(config, p)
+        return [*_sites(config, p), *rotation(config, p)]
     said = ["curvature a client's full site is X'WX of its rows, and its labels"]
     if lowered(config) is not None:
         return [f"{said[0]}: with no more rows than coefficients, and not a few more, all rows", *rotation(config, p)]
-    return [f"{said[0]}; one with at most {A_COEFFICIENT * p:,} rows, {A_COEFFICIENT} a coefficient, is none of this job"]
+    said = [f"{said[0]}; one with at most {A_COEFFICIENT * p:,} rows, {A_COEFFICIENT} a coefficient, is none of this job"]
+    return [*said, *_sites(config, p)]
+
+
+def _sites(config: JobConfig, p: int) -> list[str]:
+    """What is said of a job whose messages determine all rows of a client with few rows a coefficient."""
+    if not (most := config.told_up_to(p)):
+        return []
+    return [f"sites    what a client with at most {most:,} rows sends can tell all of them: {most // p} a coefficient"]
 
 
 def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
@@ -203,6 +209,8 @@ def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
     n_rows : of one's own file; None: of no client in particular, whose rows nobody else may know
     """
     least = holders.least(config)
+    if n_rows is not None and n_rows <= config.told_up_to(p):
+        return [f"  note: {n_rows} rows and {p} coefficients: what is sent can tell all these rows"]
     if config.privacy is not None or least is None or (least if n_rows is None else n_rows) > p + 1:
         return []
     whole = getattr(config.model, "covariance", None) == "full"

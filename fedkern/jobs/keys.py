@@ -300,6 +300,10 @@ class JobConfig(Section):
         """Whether what every client sends tells X'WX of so many coefficients: clients with few rows are then none of this job."""
         return False
 
+    def told_up_to(self, coefficients: int) -> int:
+        """The rows of a client up to which what it sends can tell them all, of so many coefficients; 0 where it is not so."""
+        return 0
+
     def of_posterior(self, steps: int) -> dict[str, str | float]:
         """What a certificate says of the posterior in this job's own words, after so many accounted steps."""
         return {}

@@ -9,6 +9,9 @@ from __future__ import annotations
 LEAST_ROWS = 20  # of a client: twice the most that was ever computed from what a job at the defaults sends
 LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: of fewer a sum tells too much, and the level who they are
 SHARE_OF_LEVEL = 2  # and so many times fewer than `data.least_rows` where messages are nonlinear sums: 3 such rows were computed
+# Rows a coefficient up to which the messages of a nonlinear model determine nearly all rows of a client, where q has a full
+# covariance, and a diagonal one. (With 2.9 and 2.2 they were computed within a minute.)
+OF_A_FULL, OF_A_DIAGONAL = 6, 4
 MOST_LEVELS = 50  # of such a column
 NEAR = 2  # clients by which two jobs differ at most whose difference tells something of these alone
 NEAR_ROWS = LEAST_ROWS  # by fewer rows of a client two jobs may not differ: their difference is a sum over these

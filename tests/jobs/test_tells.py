@@ -98,6 +98,26 @@ class TestTheLine:
         told = computed(path, "data.least_rows=1", "output.reweigh=false")
         assert "each column's values (SchemaReply), its response (LevelSums), its rows and labels (SiteDelta)" in told
 
+    @pytest.mark.parametrize(("covariance", "most"), [("full", 6), ("diagonal", 4)])
+    def test_of_few_rows_a_coefficient(self, covariance: str, most: int, tmp_path: Path) -> None:
+        """What these send determines them, however many they are."""
+        columns, d = ",".join(f"x{j}" for j in range(7)), 8
+        for k, name in enumerate("ab"):
+            cells = np.random.default_rng(k).normal(size=(60, 7))
+            rows = [f"{','.join(f'{x:.3f}' for x in row)},{i % 2}" for i, row in enumerate(cells)]
+            (tmp_path / f"{name}.csv").write_text("\n".join([f"{columns},y", *rows]) + "\n")
+        path, shape = tmp_path / "job.toml", f"model.covariance={covariance}"
+        path.write_text('[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n')
+        line = f"what a client with at most {most * d} rows sends can tell all of them: {most} a coefficient"
+        assert line in said(path, shape)
+        told = computed(path, shape)
+        assert f"of a client with {LEAST_ROWS} rows, {FEWEST}: its rows and labels (SiteDelta, LogTermsOf)" in told
+        few, least = [shape, 'data.ignore=["x3", "x4", "x5", "x6"]'], max(LEAST_ROWS, most * 4 + 1)
+        told = computed(path, *few, f"data.least_rows={least}")
+        assert f"of a client with {least} rows, {FEWEST}: no row in any way that was tried" in told
+        linear = "model.family=gaussian"
+        assert "can tell all of them" not in said(path, shape, linear)
+
     def test_of_a_full_covariance(self, tmp_path: Path) -> None:
         """With no more rows than coefficients the first sites are all rows, however many these are: such a client is no part of a
         job that does not lower its least number of rows."""
@@ -115,7 +135,7 @@ class TestTheLine:
             assert "its rows and labels (SiteDelta, LogTermsOf)" in few
             assert "(Slope)" in few
         told = computed(path, "model.covariance=diagonal")
-        assert "no row in any way that was tried" in told
+        assert "its rows and labels (SiteDelta, LogTermsOf)" in told
         assert "Slope" not in told
 
     def test_of_columns_that_are_not_standardised(self, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from ...kernels import families
 from ...kernels.families import FAMILIES
 from ...privacy.accountant import COIN_VALUES, LARGEST_EPSILON, LEAST_CLIP
 from ...privacy.certificate import WITH_NOISE
+from ...privacy.disclosure import OF_A_DIAGONAL, OF_A_FULL
 from ...sections import remedy
 
 SHARDED = ("local-averaging", "virtual-clients")
@@ -237,6 +238,11 @@ class Config(JobConfig):
     def told_of(self, coefficients: int) -> bool:
         given = self.model.covariance
         return self.privacy is None and (given == "full" or (given == "auto" and 1 < coefficients <= MOST_FULL))
+
+    def told_up_to(self, coefficients: int) -> int:
+        if self.privacy is not None or self.model.family == "gaussian":  # whose messages tell cross-products alone
+            return 0
+        return (OF_A_FULL if self.told_of(coefficients) else OF_A_DIAGONAL) * coefficients
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:
         """How far q's sites have gone, 1 - (1 - damping)^updates; or that the posterior contains the noise."""
