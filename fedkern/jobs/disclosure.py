@@ -88,8 +88,9 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
     every = {kind: one for kind, one in told.items() if one.where not in (*MOST, FEWER) or least is None}
     few: dict[type[Message], Tells] = {}
     if least is not None:
+        most = config.told_up_to(max(dims.get("d", 0) for dims in kinds.values()))
         beside = {kind: one for kind, one in told.items() if kind not in every}
-        few = {kind: one for kind, one in beside.items() if _still(config, kind, one, kinds[kind], least)}
+        few = {kind: one for kind, one in beside.items() if _still(config, kind, one, kinds[kind], least, most)}
     parts = [*_grouped(every), *([COMBINATIONS] if config.tells_combinations else [])]
     if least is not None:
         still = {kind: one._replace(where=one.where if one.where == FEWER else "") for kind, one in few.items()}
@@ -99,8 +100,10 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
     yield "          a server that runs another program, and asks at points of its own choice, can compute any row"
 
 
-def _still(config: JobConfig, kind: type[Message], told: Tells, sizes: Mapping[str, int], least: int) -> bool:
-    """Whether it is so of a client with the fewest rows."""
+def _still(config: JobConfig, kind: type[Message], told: Tells, sizes: Mapping[str, int], least: int, most: int) -> bool:
+    """Whether it is so of a client with the fewest rows; `most`: rows that what is sent can tell by its coefficients."""
+    if told.where in (FEW, FEW_OR_FULL, FEW_OR_SUMS) and least <= most:
+        return True
     if told.where == FEWER and "d" in sizes:  # of the coefficients, and not of a packed matrix of theirs
         return may_tell_curvature(config, least, sizes["d"]) and least <= 1 + sizes["d"]
     if told.where == FEWER:

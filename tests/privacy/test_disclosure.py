@@ -383,9 +383,9 @@ def test_leave_one_out_sums_are_three_equations() -> None:
 
 def test_what_is_seen_is_what_was_computed() -> None:
     """The equations hold at the truth, to rounding: the attacks below fail for want of equations and not for wrong ones."""
-    tape, rows = curious_jobs.logistic(LEAST_ROWS, 3)
+    tape, rows = curious_jobs.logistic(curious_jobs.least(3), 3)
     seen = curious.logistic(tape, 0)
-    assert any(isinstance(term, curious.Values) for term in seen.terms)
+    assert {type(term) for term in seen.terms} == {curious.Sums, curious.Sites, curious.AtTheEnd, curious.Values}
     assert len(only(tape.of(0, LogTermsOf)).values) < LEAST_ROWS * 4  # type: ignore[attr-defined]
     x, y = curious_jobs.standardised(rows, seen)
     sign = 2 * y[None] - 1
@@ -396,17 +396,35 @@ def test_what_is_seen_is_what_was_computed() -> None:
 NIGHTLY = [pytest.mark.nightly, pytest.mark.timeout(3000)]
 
 
-@pytest.mark.parametrize(
-    ("p", "seconds"), [(2, 0.5), pytest.param(2, 120.0, marks=NIGHTLY), pytest.param(3, 120.0, marks=NIGHTLY)]
-)
+@pytest.mark.parametrize(("p", "seconds"), [(2, 0.5), *(pytest.param(p, 120.0, marks=NIGHTLY) for p in (2, 3, 6, 8))])
 def test_default_jobs_at_the_least_number_give_no_row_away(p: int, seconds: float) -> None:
     """The same as finds all rows of a few in as much time."""
-    tape, rows = curious_jobs.logistic(LEAST_ROWS, p)
+    tape, rows = curious_jobs.logistic(curious_jobs.least(p), p)
     seen = curious.logistic(tape, 0)
     parts = [seen.only(curious.Sites, curious.Sums), seen.only(curious.Values, curious.Sums)]
     for told in (seen, *(parts if seconds > 1 else [])):
-        guess = curious.solve(told, seconds, np.random.default_rng(1), batch=16)
+        guess = curious.solve(told, seconds, np.random.default_rng(1), batch=8)
         assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == 0
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "covariance"),
+    [
+        (12, 6, "full"),
+        pytest.param(20, 8, "full", marks=NIGHTLY),
+        pytest.param(20, 6, "full", marks=NIGHTLY),
+        pytest.param(15, 8, "diagonal", marks=NIGHTLY),
+    ],
+)
+def test_rows_of_many_columns_come_back(n: int, p: int, covariance: str) -> None:
+    """What counts is how many rows there are a coefficient: with two or three all come back, however many they are."""
+    model = {"model": {"covariance": covariance}}
+    with pytest.raises(JobError, match=r"too few rows for|fewer rows than"):
+        curious_jobs.logistic(n, p, **model)
+    tape, rows = curious_jobs.logistic(n, p, data=curious_jobs.FEW, **model)
+    seen = curious.logistic(tape, 0)
+    guess = curious.solve(seen, 300.0, np.random.default_rng(1), wanted=1)
+    assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == n
 
 
 def test_only_what_the_equations_determine_is_named() -> None:

@@ -60,10 +60,10 @@ COLUMNS = "what its columns say of the others' parts"
 AREAS = "the response of every area"
 ONE_OR_TWO = "with one or two rows"
 TWO = "with two rows"
-FEW = "with few rows"
-FEW_OR_FULL = "with few rows; of a full covariance with no more rows than coefficients"
+FEW = "with few rows, or few a coefficient"
+FEW_OR_FULL = "with few rows, or few a coefficient; of a full covariance with no more rows than coefficients"
 FEW_AREAS = "with one or two areas or rows"
-FEW_OR_SUMS = "with few rows; with no more rows than coefficients"
+FEW_OR_SUMS = "with few rows, or few a coefficient; with no more rows than coefficients"
 FEWER = "with no more rows than coefficients + 1"
 KNOWN = 'whose map and offsets are known (kind = "within")'
 

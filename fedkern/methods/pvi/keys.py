@@ -244,6 +244,11 @@ class Config(JobConfig):
             return super().rows_a_coefficient(coefficients)
         return A_COEFFICIENT if self.told_of(coefficients) else OF_A_DIAGONAL
 
+    def told_up_to(self, coefficients: int) -> int:
+        if self.privacy is not None or self.model.family == "gaussian":  # whose messages tell cross-products alone
+            return 0
+        return self.rows_a_coefficient(coefficients) * coefficients
+
     def of_posterior(self, steps: int) -> dict[str, str | float]:
         """How far q's sites have gone, 1 - (1 - damping)^updates; or that the posterior contains the noise."""
         a = self.algorithm
