@@ -81,14 +81,13 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
         return
     least = config.data.least_rows if isinstance(config.data, FewSection) else None
     fewest = "data.least_rows"
-    if least is not None and lowered(config) is None and (d := max((dims.get("d", 0) for dims in kinds.values()), default=0)):
-        wanted = config.rows_a_coefficient(d)
-        if wanted * d >= least:
-            least, fewest = wanted * d + 1, f"more than {wanted} a coefficient"
+    d = max((dims.get("d", 0) for dims in kinds.values()), default=0)
+    if least is not None and lowered(config) is None and d and config.told_up_to(d) >= least:
+        least, fewest = config.told_up_to(d) + 1, f"more than may be told of {d} coefficients"
     every = {kind: one for kind, one in told.items() if one.where not in (*MOST, FEWER) or least is None}
     few: dict[type[Message], Tells] = {}
     if least is not None:
-        most = config.told_up_to(max(dims.get("d", 0) for dims in kinds.values()))
+        most = config.told_up_to(d) if d else 0
         beside = {kind: one for kind, one in told.items() if kind not in every}
         few = {kind: one for kind, one in beside.items() if _still(config, kind, one, kinds[kind], least, most)}
     parts = [*_grouped(every), *([COMBINATIONS] if config.tells_combinations else [])]

@@ -22,9 +22,10 @@ from ..data.design import column_of, describe
 from ..data.header import check_header
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
+from ..kernels.families import FAMILIES, REAL
 from ..models.encoding import Spec
 from ..privacy.binding import Binding
-from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL, OF_A_DIAGONAL, OF_A_LINEAR
+from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL, OF_A_LINEAR, told_up_to
 from ..privacy.policy import Policy
 from ..transports.place import Place
 from . import alike, holders
@@ -100,7 +101,7 @@ def lines(config: JobConfig) -> list[str]:
 def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> bool:
     """Whether a client with so many rows may tell X'WX: more than the job asks for, and two rows a coefficient, unless it lowers
     what it asks."""
-    return n_rows > max(config.rows_a_coefficient(coefficients), OF_A_LINEAR) * coefficients or lowered(config) is not None
+    return n_rows > max(config.told_up_to(coefficients), OF_A_LINEAR * coefficients) or lowered(config) is not None
 
 
 def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
@@ -134,20 +135,20 @@ def _in_a_batch(config: JobConfig) -> str:
 def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: int) -> Few | None:
     """Whether a client has too few rows, of a message n, for what every client of the job tells of X'WX."""
     p = _coefficients(table, spec)
-    wanted = config.rows_a_coefficient(p)
+    wanted = config.told_up_to(p)
     if not wanted or may_tell_curvature(config, n, p):
         return None
     full = config.told_of(p)
     shape = "full" if full else "diagonal"
     other = 'take model.covariance = "diagonal" or' if full else "take"  # others may not read whether that is enough
     remedies = f"{other} fewer columns, or pool it with another site's rows"
-    told = f"client {client!r} has too few rows for a {shape} covariance, at most {wanted} a coefficient"
+    told = f"client {client!r} has too few rows for its coefficients and a {shape} covariance"
     own = (
         f"client {client!r}, {table.source}: {n} rows that count{_in_a_batch(config)} and {p} coefficients by its columns and "
-        f"levels; more than {wanted * p} rows are asked for, since the sites of a {shape} covariance tell fewer"
+        f"levels; more than {wanted} rows are asked for, since the sites of a {shape} covariance tell fewer"
     )
-    if full and n <= OF_A_DIAGONAL * p and wanted > OF_A_DIAGONAL:
-        own += f" (of a diagonal one, up to {OF_A_DIAGONAL * p})"
+    if full and FAMILIES[spec.family].domain is not REAL and n <= (least := told_up_to(p, diagonal=True)):
+        own += f" (of a diagonal one, up to {least})"
     return Few(f"{told}: {remedies}", f"{own}: {remedies}")
 
 
@@ -190,8 +191,8 @@ def _coefficients(table: Table, spec: Spec) -> int:
 
 def curvature(config: JobConfig, p: int) -> list[str]:
     """What `fedkern check` says of a job whose model has so many coefficients, where its messages tell X'WX of each client."""
-    wanted = config.rows_a_coefficient(p)
-    none = f"one with at most {wanted * p:,} rows, {wanted} a coefficient, is none of this job"
+    wanted = config.told_up_to(p)
+    none = f"one with at most {wanted:,} rows is none of this job"
     if not config.told_of(p):
         said = [f"sites    a client's sites can tell its rows where these are few; {none}"] if wanted else []
         return [*(said if lowered(config) is None else []), *rotation(config, p)]
@@ -211,7 +212,8 @@ def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
     n_rows : of one's own file; None: of no client in particular, whose rows nobody else may know
     """
     least = holders.least(config)
-    if n_rows is not None and n_rows <= config.told_up_to(p):
+    lines_of_it = FAMILIES[getattr(config.model, "family", "gaussian")].domain is REAL
+    if n_rows is not None and not lines_of_it and n_rows <= config.told_up_to(p):
         return [f"  note: {n_rows} rows and {p} coefficients: what is sent can tell all these rows"]
     if config.privacy is not None or least is None or (least if n_rows is None else n_rows) > p + 1:
         return []

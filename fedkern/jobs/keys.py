@@ -301,13 +301,10 @@ class JobConfig(Section):
         """Whether what every client sends tells X'WX of so many coefficients: clients with few rows are then none of this job."""
         return False
 
-    def rows_a_coefficient(self, coefficients: int) -> int:
-        """More than so many rows a coefficient each client must have, by what its messages tell; 0: it is not asked."""
-        return OF_A_LINEAR if self.told_of(coefficients) else 0
-
     def told_up_to(self, coefficients: int) -> int:
-        """The rows of a client up to which what it sends can tell them all, of so many coefficients; 0 where it is not so."""
-        return 0
+        """The rows of a client up to which what it sends may tell them all, or up to a rotation, of so many coefficients: such a
+        client is none of this job; 0 where that is not asked."""
+        return OF_A_LINEAR * coefficients if self.told_of(coefficients) else 0
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:
         """What a certificate says of the posterior in this job's own words, after so many accounted steps."""

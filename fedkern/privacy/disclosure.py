@@ -10,8 +10,12 @@ LEAST_ROWS = 20  # of a client: twice the most that was ever computed from what 
 LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: of fewer a sum tells too much, and the level who they are
 SHARE_OF_LEVEL = 2  # and so many times fewer than `data.least_rows` where messages are nonlinear sums: 3 such rows were computed
 # Rows a coefficient, more than which a client must have: twice the most that were computed, within a minute, from what is sent of
-# a full covariance, or of a diagonal one. Linear jobs tell cross-products alone: as many rows as coefficients, up to a rotation.
+# a full covariance, or of a diagonal one; of many coefficients so many rows have more cells than numbers are sent (`told_up_to`).
+# Linear jobs tell cross-products alone: as many rows as coefficients, up to a rotation.
 A_COEFFICIENT, OF_A_DIAGONAL, OF_A_LINEAR = 6, 4, 2
+QS = 5  # at which a default job tells the curvature: three sites, and twice the gradient at the end
+VALUES = 400  # log-likelihoods, at most
+OF_THE_NUMBERS = 0.8  # as many cells as this share of the numbers: more were never determined
 MOST_LEVELS = 50  # of such a column
 NEAR = 2  # clients by which two jobs differ at most whose difference tells something of these alone
 NEAR_ROWS = LEAST_ROWS  # by fewer rows of a client two jobs may not differ: their difference is a sum over these
@@ -20,3 +24,12 @@ NEAR_ROWS = LEAST_ROWS  # by fewer rows of a client two jobs may not differ: the
 COARSE = 2_400  # combinations that are few: that was computed of up to 292, and more were not tried for long
 COARSE_ROWS = 2_000  # of a client: from so many on, other frequencies explain what is sent as well
 EQUATIONS = 10  # combinations a squared coefficient: with fewer, more numbers are sent than there are, however many rows
+
+
+def told_up_to(coefficients: int, *, diagonal: bool) -> int:
+    """The rows of a client up to which what it sends of a nonlinear model may tell them all."""
+    d, p = coefficients, max(coefficients - 1, 1)
+    whole = d * (d + 1) // 2 + d
+    numbers = ((QS - 2) * 2 * d + 2 * whole if diagonal else QS * whole) + min(VALUES, LEAST_ROWS * d - 1)
+    most = (OF_A_DIAGONAL if diagonal else A_COEFFICIENT) * d
+    return max(OF_A_LINEAR * d, min(most, int(OF_THE_NUMBERS * numbers / p)))

@@ -272,13 +272,13 @@ def test_a_job_that_tells_rows_by_its_choices_says_so_first(fedkern: Any, tmp_pa
 
 
 def test_more_coefficients_than_rows_are_spoken_of(fedkern: Any, tmp_path: Path) -> None:
-    federation = Federation(tmp_path, more="least_rows = 4\n")
+    federation = Federation(tmp_path, more="least_rows = 3\n")
     federation.small(4)
     assert "at most 4 rows, one more than there are coefficients: X'X is its rows" in fedkern("check", federation.job).out
     full = fedkern("check", federation.job, "--set", "model.covariance=full").out
     assert 'with model.covariance = "full"\n         what it sends tells its rows, all of them' in full
     own = fedkern("check", federation.job, "--local", tmp_path / "b.csv").out
-    assert "4 rows and 3 coefficients: X'X is these rows up to a rotation" in own
+    assert "4 rows and 3 coefficients: what is sent can tell all these rows" in own
     assert "rotation" not in fedkern("check", federation.job, "--set", "data.least_rows=5").err
     federation.job.write_text(METHODS["pvi"] + "least_rows = 5\n")
     federation.small(40)
@@ -716,7 +716,7 @@ def test_rows_count_as_a_batch_has_them() -> None:
     """In each of the three rules."""
     batch = {"optimiser": "adam", "batch": 0.5}
     full = {"model": {"covariance": "full"}, "algorithm": batch}
-    for X, few_rows, enough in ((NORMAL, 39, 40), (RANDOM.normal(size=(300, 20)), 252, 254)):
+    for X, few_rows, enough in ((NORMAL, 39, 40), (RANDOM.normal(size=(300, 20)), 132, 134)):
         found = taken(X[:few_rows], **full)
         assert found is not None
         assert "in a batch (0.5 of all)" in found.own

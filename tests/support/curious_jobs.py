@@ -20,7 +20,7 @@ from fedkern.methods import load
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse
 from fedkern.models.glm import Rows
-from fedkern.privacy.disclosure import A_COEFFICIENT, COARSE_ROWS, OF_A_DIAGONAL
+from fedkern.privacy.disclosure import COARSE_ROWS, told_up_to
 from fedkern.reproduce.sigma import write_map
 from support import curious
 
@@ -32,7 +32,7 @@ SEED = 5
 
 def least(p: int, diagonal: bool = False) -> int:
     """Rows of p measurements that a default logistic job takes, and more than its messages tell by what `check` says of it."""
-    return max(LEAST_ROWS, (OF_A_DIAGONAL if diagonal else A_COEFFICIENT) * (p + 1) + 1)
+    return max(LEAST_ROWS, told_up_to(p + 1, diagonal=diagonal) + 1)
 
 
 def logistic(n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60), **sections: Any) -> tuple[curious.Tape, Rows]:

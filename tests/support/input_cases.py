@@ -44,7 +44,7 @@ def _rows(n: int, seed: int, *, ids: bool = False) -> Iterator[str]:
 def _pvi(folder: Path, more: str = "", data: str = "") -> Federation:
     (folder / "rows").mkdir()
     for k, name in enumerate("ab"):
-        (folder / "rows" / f"{name}.csv").write_text("\n".join(["size,job,y", *_rows(30, k)]) + "\n", "utf-8")
+        (folder / "rows" / f"{name}.csv").write_text("\n".join(["size,job,y", *_rows(36, k)]) + "\n", "utf-8")
     text = f'[job]\nrounds = 1\n[data]\nclients = ["rows/a.csv", "rows/b.csv"]\nresponse = "y"\n{data}{more}\n{FAST}'
     (folder / "job.toml").write_text(text, "utf-8")
     return Federation("job.toml", "rows/a.csv", "Müller", "", "size")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...errors import JobError
 from ...kernels import rng
 from ...kernels.families import FAMILIES
-from ...privacy.disclosure import LEAST_ROWS
+from ...privacy.disclosure import LEAST_ROWS, told_up_to
 
 Array = NDArray[np.float64]
 
@@ -284,7 +284,8 @@ def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Pa
     (out / "truth.json").write_text(
         json.dumps({"simulated": shown, "parameters": dict(federation.truth)}, indent=2) + "\n", "utf-8"
     )
-    few = kind != "sigma" and settings.rows < LEAST_ROWS
+    told = told_up_to(settings.columns + 1, diagonal=False) if kind in ("logistic", "poisson") else 0
+    few = kind != "sigma" and (settings.rows < LEAST_ROWS or settings.rows <= told)
     job = federation.job.replace("[data]\n", "[data]\nleast_rows = 1  # they are nobody's\n", 1) if few else federation.job
     (out / "job.toml").write_text(job, "utf-8")
     return out / "job.toml"

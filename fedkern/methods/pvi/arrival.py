@@ -94,12 +94,12 @@ def _found(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> Arriv
         k, why = min(told.dropped.items())
         return Arrived(None, f"client {names[k]!r} is not in it, for {why}")
     if silent := arrival.silent(told):
-        k, each = silent[0], max(model.config.rows_a_coefficient(model.encoding.size), OF_A_LINEAR)
+        k, d = silent[0], model.encoding.size
         return Arrived(
             None,
             f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than "
-            f"{each} a coefficient are wanted), without which nobody knows how wide the posterior of "
-            "all rows is",
+            f"{max(model.config.told_up_to(d), OF_A_LINEAR * d)} are wanted), without which nobody knows how wide the posterior "
+            "of all rows is",
         )
     step = arrival.newton(model.prior, q, told.replies)
     return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior")

@@ -31,7 +31,7 @@ from ...kernels import families
 from ...kernels.families import FAMILIES
 from ...privacy.accountant import COIN_VALUES, LARGEST_EPSILON, LEAST_CLIP
 from ...privacy.certificate import WITH_NOISE
-from ...privacy.disclosure import A_COEFFICIENT, OF_A_DIAGONAL
+from ...privacy.disclosure import told_up_to
 from ...sections import remedy
 
 SHARDED = ("local-averaging", "virtual-clients")
@@ -239,15 +239,10 @@ class Config(JobConfig):
         given = self.model.covariance
         return self.privacy is None and (given == "full" or (given == "auto" and 1 < coefficients <= MOST_FULL))
 
-    def rows_a_coefficient(self, coefficients: int) -> int:
-        if self.privacy is not None or self.model.family == "gaussian":
-            return super().rows_a_coefficient(coefficients)
-        return A_COEFFICIENT if self.told_of(coefficients) else OF_A_DIAGONAL
-
     def told_up_to(self, coefficients: int) -> int:
         if self.privacy is not None or self.model.family == "gaussian":  # whose messages tell cross-products alone
-            return 0
-        return self.rows_a_coefficient(coefficients) * coefficients
+            return super().told_up_to(coefficients)
+        return told_up_to(coefficients, diagonal=not self.told_of(coefficients))
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:
         """How far q's sites have gone, 1 - (1 - damping)^updates; or that the posterior contains the noise."""

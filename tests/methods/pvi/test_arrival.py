@@ -126,27 +126,27 @@ def small(folder: Path, n: int, **sections: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_a_client_with_six_rows_a_coefficient_is_refused_where_sites_are_full(check: bool, tmp_path: Path) -> None:
+def test_a_client_with_few_rows_a_coefficient_is_refused_where_sites_are_full(check: bool, tmp_path: Path) -> None:
     """Its sites could be its rows; what leaves it before is nothing."""
     act = fedkern.check if check else fedkern.run
     with pytest.raises(JobError) as fault:
-        act(small(tmp_path, 66))
+        act(small(tmp_path, 48))
     told = str(fault.value)
-    assert "client 's1' has too few rows for a full covariance, at most 6 a coefficient" in told
+    assert "client 's1' has too few rows for its coefficients and a full covariance" in told
     assert 'take model.covariance = "diagonal" or fewer columns, or pool it with another site' in told
-    assert " 66 " not in told.split("s1.csv")[0], "others do not read how many it has"
-    act(small(tmp_path, 67))
+    assert " 48 " not in told.split("s1.csv")[0], "others do not read how many it has"
+    act(small(tmp_path, 49))
 
 
 def test_the_refusals_remedies_work(tmp_path: Path) -> None:
-    fedkern.run(small(tmp_path, 66, data={"ignore": ["x9"]}))
-    left = fedkern.run(small(tmp_path, 66, data={"small": "leave-out"}))
+    fedkern.run(small(tmp_path, 48, data={"ignore": ["x9"]}))
+    left = fedkern.run(small(tmp_path, 48, data={"small": "leave-out"}))
     assert [*left.summary["clients"]] == ["s0", "s2"]
     lowered = fedkern.run(small(tmp_path, 22, data={"least_rows": 19}))
     assert lowered.summary["converged"] == "settled"
-    fedkern.run(small(tmp_path, 45, model={"covariance": "diagonal"}))
-    with pytest.raises(JobError, match="too few rows for a diagonal covariance, at most 4 a coefficient: take fewer columns"):
-        fedkern.run(small(tmp_path, 44, model={"covariance": "diagonal"}))
+    fedkern.run(small(tmp_path, 36, model={"covariance": "diagonal"}))
+    with pytest.raises(JobError, match="too few rows for its coefficients and a diagonal covariance: take fewer columns"):
+        fedkern.run(small(tmp_path, 35, model={"covariance": "diagonal"}))
     found = fedkern.run(small(tmp_path, 22, model={"covariance": "diagonal", "family": "gaussian"}))
     assert found.summary["converged"] == "not judged"
     assert "client 's1' has too few rows to tell X'WX of 11 coefficients" in found.summary["verdict"]
@@ -161,9 +161,9 @@ def test_levels_count_as_coefficients(tmp_path: Path) -> None:
         return pd.DataFrame({"ward": ward, "x": random.normal(size=n), "y": random.integers(0, 2, n)})
 
     declared = {"columns": {"ward": {"levels": [f"w{j}" for j in range(8)]}}}
-    with pytest.raises(JobError, match="client 's1' has too few rows for a full covariance"):
-        fedkern.check(job(tmp_path, [site(200), site(60)], data=declared))
-    fedkern.check(job(tmp_path, [site(200), site(61)], data=declared))
+    with pytest.raises(JobError, match="client 's1' has too few rows for its coefficients and a full covariance"):
+        fedkern.check(job(tmp_path, [site(200), site(46)], data=declared))
+    fedkern.check(job(tmp_path, [site(200), site(47)], data=declared))
     fedkern.check(job(tmp_path, [site(200), site(30)]))  # each level in half of the rows
 
 
@@ -185,14 +185,14 @@ def test_a_client_that_may_not_tell_sends_zeros(tmp_path: Path, monkeypatch: pyt
 
 
 def test_check_says_the_rule_and_lists_the_exchange(tmp_path: Path) -> None:
-    text = "\n".join(fedkern.check(small(tmp_path, 70)))
+    text = "\n".join(fedkern.check(small(tmp_path, 50)))
     assert "full covariance" in text
-    assert "a client's full site is X'WX of its rows, and its labels; one with at most 66 rows, 6 a coefficient" in text
+    assert "a client's full site is X'WX of its rows, and its labels; one with at most 48 rows" in text
     assert text.count("\n  Slope ") == 1, "it is asked during the rounds and after them, and listed once"
-    checked_and_run(small(tmp_path, 70), tmp_path / "out")
-    text = "\n".join(fedkern.check(small(tmp_path, 70, model={"covariance": "diagonal"})))
+    checked_and_run(small(tmp_path, 50), tmp_path / "out")
+    text = "\n".join(fedkern.check(small(tmp_path, 50, model={"covariance": "diagonal"})))
     assert "Slope" in text
-    assert "a client's sites can tell its rows where these are few; one with at most 44 rows, 4 a coefficient" in text
+    assert "a client's sites can tell its rows where these are few; one with at most 35 rows" in text
 
 
 @pytest.mark.parametrize(
