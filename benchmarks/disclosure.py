@@ -49,7 +49,7 @@ def told(what: str) -> Told:
 
     def of(n: int, p: int, seed: int) -> tuple[curious.Seen, np.ndarray, np.ndarray]:
         sections = DIAGONAL if "diagonal" in what else SYNCHRONOUS if "synchronous" in what else {}
-        tape, rows = curious_jobs.logistic(n, p, seed, data={"least_rows": n}, **sections)
+        tape, rows = curious_jobs.logistic(n, p, seed, data=curious_jobs.FEW, **sections)
         more: dict[str, Any] = {"damping": 1 / 3, "rounds": 60} if sections is SYNCHRONOUS else {}
         seen = curious.logistic(tape, 0, **more)
         if "full precision" in what:

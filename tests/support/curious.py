@@ -560,6 +560,7 @@ def solve(seen: Seen, seconds: float, random: np.random.Generator, batch: int = 
             break
     misfit, rows, sums = found[0]
     sign, sure = labels(rows, sums)
+    sure &= any(term.of_sums(seen.d).any() for term in seen.terms)  # or nothing is said of labels
     named = (known(seen, rows, sign) < WITHIN) & sure if believed else np.zeros(seen.n, bool)
     for _, other, of_other in believed[1:]:
         named &= matched(np.column_stack([rows, sign]), np.column_stack([other, labels(other, of_other)[0]]))
