@@ -271,6 +271,20 @@ def test_a_job_that_tells_rows_by_its_choices_says_so_first(fedkern: Any, tmp_pa
     assert "(job.seed): they tell X'X and X'y" in usual
 
 
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ({"missing": "impute"}, "every cell of a row that lacks one"),
+        ({"errors": "student"}, 'model.errors = "student" draws a number for every row'),
+        ({"family": "bernoulli"}, 'model.family = "bernoulli" draws a number for every row'),
+        ({}, None),
+    ],
+)
+def test_sparse_models_whose_draws_tell_rows_say_so(model: dict[str, Any], says: str | None) -> None:
+    told = parse({"job": {"method": "sparse"}, "data": {"clients": ["a.csv"], "response": "y"}, "model": model}).tells_rows
+    assert told is None if says is None else says in str(told)
+
+
 def test_more_coefficients_than_rows_are_spoken_of(fedkern: Any, tmp_path: Path) -> None:
     federation = Federation(tmp_path, more="least_rows = 3\n")
     federation.small(4)

@@ -138,6 +138,13 @@ class Config(JobConfig):
                 "every cell of a row that lacks one, about the client's means, from the draws of a few rounds, at any number of "
                 "rows; remove rows that lack a cell from the files where that must not be"
             )
+        binary = self.model.kind == "regression" and FAMILIES[self.model.family].domain is BINARY
+        if binary or self.model.errors == "student":
+            what = 'family = "bernoulli"' if binary else 'errors = "student"'
+            said.append(
+                f"model.{what} draws a number for every row that follows from job.seed: the draws of many rounds tell a server "
+                "each row, at any number of rows"
+            )
         return "; ".join(said) or None
 
 
