@@ -209,7 +209,7 @@ def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
     n_rows : of one's own file; None: of no client in particular, whose rows nobody else may know
     """
     least = holders.least(config)
-    if n_rows is not None and n_rows <= config.told_up_to(p):
+    if n_rows is not None and p + 1 < n_rows <= config.told_up_to(p):
         return [f"  note: {n_rows} rows and {p} coefficients: what is sent can tell all these rows"]
     if config.privacy is not None or least is None or (least if n_rows is None else n_rows) > p + 1:
         return []
