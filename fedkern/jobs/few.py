@@ -213,7 +213,7 @@ def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
     """
     least = holders.least(config)
     lines_of_it = FAMILIES[getattr(config.model, "family", "gaussian")].domain is REAL
-    if n_rows is not None and not lines_of_it and n_rows <= config.told_up_to(p):
+    if n_rows is not None and not lines_of_it and p + 1 < n_rows <= config.told_up_to(p):
         return [f"  note: {n_rows} rows and {p} coefficients: what is sent can tell all these rows"]
     if config.privacy is not None or least is None or (least if n_rows is None else n_rows) > p + 1:
         return []

@@ -292,7 +292,7 @@ def test_more_coefficients_than_rows_are_spoken_of(fedkern: Any, tmp_path: Path)
     full = fedkern("check", federation.job, "--set", "model.covariance=full").out
     assert 'with model.covariance = "full"\n         what it sends tells its rows, all of them' in full
     own = fedkern("check", federation.job, "--local", tmp_path / "b.csv").out
-    assert "4 rows and 3 coefficients: what is sent can tell all these rows" in own
+    assert "4 rows and 3 coefficients: X'X is these rows up to a rotation" in own
     assert "rotation" not in fedkern("check", federation.job, "--set", "data.least_rows=5").err
     federation.job.write_text(METHODS["pvi"] + "least_rows = 5\n")
     federation.small(40)
