@@ -83,6 +83,7 @@ def rare(
         found.append(summed._replace(wanted=least))
     if not found and together > 1:
         found += (one._replace(wanted=together) for one in _of_patterns(columns, every, weights, together))
+        found += (one._replace(wanted=together) for one in _of_two_numbers(columns, every, weights, together))
     if not found and together > 1:
         factors = _factors(pairs, numbers, weights, np.flatnonzero(weights > 0))
         found += (one._replace(wanted=together) for one in _of_sums_among(columns, every, factors, weights, together))
@@ -375,6 +376,31 @@ def _of_patterns(
     alone = (leverage > 1 - 1e-7) & (number < together - 1e-9)
     if alone.any():
         yield Rare(tuple(columns[k].name for k in few), int(np.ceil(number[alone].min() - 1e-9)))
+
+
+def _of_two_numbers(
+    columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: Array, together: int
+) -> Iterator[Rare]:
+    """Two columns of numbers that go together, of which a sum of squares and products is 0 in all rows but a few: a dose that was
+    given whole, or three quarters of it, and once half."""
+    at = np.flatnonzero(weights > 0)
+    numbers = [k for k, column in enumerate(columns) if column.kind != "categorical"]
+    if len(at) > MOST_TOGETHER * 1_000 or len(numbers) > MOST_TOGETHER:
+        return
+    own = np.column_stack([np.asarray(every[k][at], np.float64) for k in numbers]) if numbers else np.empty((len(at), 0))
+    own = np.nan_to_num(own - np.nanmean(own, axis=0))
+    lengths = np.sqrt((own**2).sum(axis=0))
+    own = own / np.where(lengths > 0, lengths, 1.0)
+    r = np.abs(np.triu(own.T @ own, 1))
+    for i, j in zip(*np.nonzero((r > TOGETHER) & (r < 1 - 1e-9))):
+        a, b = own[:, i], own[:, j]
+        squares = np.column_stack([np.ones(len(at)), a, b, a * a, a * b, b * b])
+        squares /= np.linalg.norm(squares, axis=0)
+        left, sizes, _ = np.linalg.svd(squares, full_matrices=False)
+        leverage = (left[:, sizes > 1e-9 * sizes[0]] ** 2).sum(axis=1)
+        alone = leverage > 1 - 1e-6
+        if alone.any():
+            yield Rare((columns[numbers[i]].name, columns[numbers[j]].name), int(alone.sum()))
 
 
 def _is_few(column: Column, values: NDArray[Any]) -> bool:

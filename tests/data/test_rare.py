@@ -159,6 +159,25 @@ class TestSumsOfColumns:
         dummies = {"r1": first == 1, "r2": first == 2, "s1": second == 1, "s2": second == 2}
         assert found(table(**measured, **{name: x * 1.0 for name, x in dummies.items()}))[1] == 1
 
+    def test_two_numbers_of_which_a_quadratic_is_0_but_in_one_row(self) -> None:
+        """A dose is given whole, or three quarters of it; once half."""
+        random = np.random.default_rng(11)
+        planned = (random.normal(75, 12, 300) * 1.5).round() * 4
+        given = np.where(random.random(300) < 0.3, 0.75 * planned, planned)
+        assert found(table(planned=planned, given=given)) is None
+        given[9] = planned[9] / 2
+        assert found(table(planned=planned, given=given)) == (("planned", "given"), 1)
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_measurements_that_go_together_are_nobodys(self, seed: int) -> None:
+        random = np.random.default_rng(seed)
+        n = int(random.integers(80, 600))
+        pressure = random.normal(125, 15, n).round()
+        columns = {"systolic": pressure, "diastolic": (0.6 * pressure + random.normal(5, 6, n)).round()}
+        columns |= {"weight": random.normal(75, 12, n).round(1), "height": random.normal(1.7, 0.08, n).round(2)}
+        columns |= {"bmi": (columns["weight"] / columns["height"] ** 2).round(1), "asa": random.choice(4, n, p=[0.2, 0.4, 0.3, 0.1])}
+        assert found(table(**columns)) is None
+
     def test_patterns_that_many_products_share_are_nobodys(self) -> None:
         """All eight of three columns occur: no sum of products has one to itself."""
         columns = {name: (np.arange(400) // 2**k % 2) * 1.0 for k, name in enumerate("abc")}
