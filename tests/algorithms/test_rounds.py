@@ -124,6 +124,5 @@ def test_machines_that_go_on_without_a_client_are_these() -> None:
     folder = Path(algorithms.__path__[0])
     here = {p.relative_to(folder).as_posix() for p in folder.rglob("*.py") if "isinstance(event, ClientLost)" in p.read_text()}
     going_on = {"pvi/server.py", "pvi/global_vi.py", "pvi/client_level.py", "pvi/noise_aware.py", "gibbs/server.py"}
-    going_on |= {f"exchanges/{name}.py" for name in ("certificates", "counts", "incomplete", "loo_sums", "settled", "terms")}
-    going_on |= {f"exchanges/{name}.py" for name in ("arrival", "error_shape", "pearson")}
+    going_on |= {"core/once.py"}  # every question that names no `needs`
     assert here == {"core/rounds.py"} | going_on

@@ -125,7 +125,7 @@ def test_a_holders_site_file_is_read_with_its_policy(tmp_path: Path, capsys: pyt
     data, job = tmp_path / "data", tmp_path / "job"
     data.mkdir()
     job.mkdir()
-    rows = "\n".join(f"{150 + k * 1.7321:.3f};{k % 2}".replace(".", ",") for k in range(20))
+    rows = "\n".join(f"{150 + (k * k * 3.217 + k) % 29:.3f};{k % 2}".replace(".", ",") for k in range(20))
     (data / "nord.csv").write_text(f"Größe;y\n{rows}\n", encoding="cp1252")
     (job / "nord.csv").write_text("nothing of the kind\n1\n")
     assert main(["init", str(data / "nord.csv"), "--holder", "--out", str(job / "policy.toml")]) == 0

@@ -67,7 +67,7 @@ def test_scikit_learn_is_not_imported_for_its_file(monkeypatch):
 def test_without_scikit_learn(monkeypatch):
     breast_cancer._cells.cache_clear()
     monkeypatch.setattr(breast_cancer, "find_spec", lambda name: None)
-    with pytest.raises(JobError, match=r"comes with scikit-learn; pip install 'fedkern\[data\]'"):
+    with pytest.raises(JobError, match=r"comes with scikit-learn; pip install 'fedkern\[demo\]'"):
         builtin.load("breast-cancer")
     assert importlib.util.find_spec("sklearn") is not None
 

@@ -302,7 +302,7 @@ def test_npz_members_of_the_wrong_shape_or_type(tmp_path, members, message):
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "a.parquet").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(JobError, match=r"parquet files need pyarrow; pip install 'fedkern\[data\]'"):
+    with pytest.raises(JobError, match=r"parquet files need pyarrow; pip install 'fedkern\[parquet\]'"):
         table.load(tmp_path / "a.parquet")
 
 

@@ -15,10 +15,11 @@ from fedkern.api import perform
 from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
+from support import few
 from support.command import OPEN, PRIVATE, mpirun
 
 DIAGONAL = '[model]\ncovariance = "diagonal"\n'
-SYNCHRONOUS = OPEN.replace("clients = 3", "clients = 10") + DIAGONAL + '[algorithm]\nschedule = "synchronous"\n'
+SYNCHRONOUS = few.lowered(OPEN).replace("clients = 3", "clients = 10") + DIAGONAL + '[algorithm]\nschedule = "synchronous"\n'
 
 
 @pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4, 11))])
@@ -47,7 +48,7 @@ def test_threads_and_orders_of_arrival_do_not_change_a_bit(tmp_path: Path, optim
 @pytest.mark.parametrize("ranks", [3, pytest.param(8, marks=pytest.mark.nightly)])
 def test_ranks_say_little(tmp_path: Path, ranks: int) -> None:
     """U5: without a terminal at most one line in ten seconds from all ranks together, and no control character."""
-    (tmp_path / "job.toml").write_text(OPEN.replace("clients = 3", "clients = 7").replace("rounds = 3", "rounds = 40"))
+    (tmp_path / "job.toml").write_text(OPEN.replace("clients = 3", "clients = 6").replace("rounds = 3", "rounds = 40"))
     began = monotonic()
     ended = mpirun(ranks, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
     assert ended.code == 0, ended.err

@@ -139,8 +139,8 @@ def small(folder: Path, text: str = JOB, cells: str = "") -> Path:
     """Two clients with a number and, if asked, a column of texts."""
     random = np.random.default_rng(1)
     for k in range(2):
-        words = [[cells[i % len(cells)]] if cells else [] for i in range(30)]
-        rows = [(x, *word, int(x > i / 30 - 0.5)) for i, (x, word) in enumerate(zip(random.normal(size=30), words))]
+        words = [[cells[i % len(cells)]] if cells else [] for i in range(36)]
+        rows = [(x, *word, int(x > i / 36 - 0.5)) for i, (x, word) in enumerate(zip(random.normal(size=36), words))]
         table(folder / f"c{k}.csv", "x,ward,y" if cells else "x,y", rows)
     (folder / "job.toml").write_text(text)
     return folder / "job.toml"

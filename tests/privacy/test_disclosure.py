@@ -219,7 +219,7 @@ def test_statistics_of_two_rows_are_their_difference() -> None:
 
 @pytest.mark.parametrize("kind", [MoveTerms, SecondMoveTerms])
 def test_the_terms_of_one_move_are_second_moments(kind: type[MoveTerms]) -> None:
-    """Of two rows their difference; of as many as a job asks for a rotation of them, and no row."""
+    """Of two rows their difference; of as many as a job asks for a rotation of them, but none of them."""
     for n in (2, LEAST_ROWS):
         tape, rows = curious_jobs.sparse(n, rounds=6, algorithm={"moves": ["translate", "interweave"]})
         centred = (rows - rows.mean(axis=0)) / curious.scales(tape, 0)

@@ -376,7 +376,7 @@ def typed(content: bytes) -> dict[str, tuple[str, bytes, str | None]]:
         "npz, a number": (".npz", other(np.float64(1)), "shape"),
         "npz, another length": (".npz", other(np.zeros(n + 1)), "different lengths"),
         "npz without arrays": (".npz", npz(), "no header|not a npz"),
-        "npz, X of one dimension": (".npz", npz(X=np.zeros(n), **arrays), "missing|not at client|kind|constants|X"),
+        "npz, X of one dimension": (".npz", npz(X=np.zeros(n), **arrays), "missing|not at client|kind|constants|X|too few rows"),
         "npz, X of three": (".npz", npz(X=np.zeros((n, 2, 2)), **arrays), "shape|missing"),
         "npz, too few names": (".npz", npz(X=np.zeros((n, 2)), columns=np.array(["u"]), **arrays), "column names|names"),
         "npz, names of numbers": (".npz", npz(X=np.zeros((n, 2)), columns=np.zeros(2), **arrays), "two columns"),
