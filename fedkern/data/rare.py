@@ -388,7 +388,8 @@ def _of_two_numbers(
     if len(at) > MOST_TOGETHER * 1_000 or len(numbers) > MOST_TOGETHER:
         return
     own = np.column_stack([np.asarray(every[k][at], np.float64) for k in numbers]) if numbers else np.empty((len(at), 0))
-    own = np.nan_to_num(own - np.nanmean(own, axis=0))
+    known = ~np.isnan(own)
+    own = np.nan_to_num(own - np.nansum(own, axis=0) / np.maximum(known.sum(axis=0), 1))
     lengths = np.sqrt((own**2).sum(axis=0))
     own = own / np.where(lengths > 0, lengths, 1.0)
     r = np.abs(np.triu(own.T @ own, 1))

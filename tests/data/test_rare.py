@@ -159,6 +159,10 @@ class TestSumsOfColumns:
         dummies = {"r1": first == 1, "r2": first == 2, "s1": second == 1, "s2": second == 2}
         assert found(table(**measured, **{name: x * 1.0 for name, x in dummies.items()}))[1] == 1
 
+    def test_a_column_without_any_value_is_nobodys(self) -> None:
+        random = np.random.default_rng(12)
+        assert found(table(x=random.normal(size=100), empty=np.full(100, np.nan), z=random.normal(size=100))) is None
+
     def test_two_numbers_of_which_a_quadratic_is_0_but_in_one_row(self) -> None:
         """A dose is given whole, or three quarters of it; once half."""
         random = np.random.default_rng(11)
