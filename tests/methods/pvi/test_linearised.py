@@ -24,6 +24,7 @@ from fedkern.models.expfam import Gaussian
 
 Columns = dict[str, dict[str, Any]]
 TERMS = {"epsilon": 4.0, "delta": 1e-4, "clip": 9.0, "noise_multiplier": 2.0, "sampling_rate": 0.2, "accountant": "rdp"}
+TERMS |= {"noise_source": "keyed"}  # the same noise in each run of the tests
 NORMAL = {"kind": "numeric", "center": 0.0, "scale": 1.0}
 
 
