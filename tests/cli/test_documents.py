@@ -130,6 +130,8 @@ def test_the_example_jobs_are_valid(path: Path) -> None:
 WALKS = [f"docs/start/{name}.md" for name in ("python", "hospitals", "cluster")]
 
 
+# A walk launches ranks; JAX, which other tests load, warns of every fork.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", WALKS)
 def test_the_walks_of_the_documents_end_with_a_posterior(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
