@@ -54,18 +54,17 @@ def _combinations(table: Table, spec: Spec, weights: Array) -> Combinations | No
     for cells, levels in _columns(table, spec):
         values = cells[counting]
         different, inverse = np.unique(values, return_inverse=True)
-        before = len(np.unique(codes))
+        before = int(codes.max(initial=-1)) + 1
         codes = np.unique(codes * len(different) + inverse, return_inverse=True)[1]
-        if len(codes) - before >= REPEATED and (len(codes) and codes.max() + 1 == before):
+        if len(codes) - before >= REPEATED and codes.max() + 1 == before:
             continue  # a function of the columns before it: the square of an age, a product
         possible *= max(levels, len(different)) if levels is not None else _possible(np.asarray(values, np.float64))
         if possible > COARSE:
             return None
-    at, own = np.unique(codes, return_inverse=True)[1], weights[counting]
-    most = np.zeros(len(at) and int(at.max()) + 1)
-    np.maximum.at(most, at, own)
-    relative = own / most[at]  # whose squares are no smaller than numbers can be
-    return Combinations(int(possible), np.bincount(at, relative) ** 2 / np.bincount(at, relative**2))
+    own, most = weights[counting], np.zeros(int(codes.max(initial=-1)) + 1)
+    np.maximum.at(most, codes, own)
+    relative = own / most[codes]  # whose squares are no smaller than numbers can be
+    return Combinations(int(possible), np.bincount(codes, relative) ** 2 / np.bincount(codes, relative**2))
 
 
 def _columns(table: Table, spec: Spec) -> Iterator[tuple[NDArray[np.float64] | NDArray[np.int64], int | None]]:

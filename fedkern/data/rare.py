@@ -206,7 +206,8 @@ def _of_products(
         return
     counted = np.flatnonzero(weights > 0)
     equal = bool((weights[counted] == weights[counted[0]]).all())
-    for name, rows in _factors(pairs, numbers, weights, counted):
+    for name, mask in _factors(pairs, numbers, weights, counted):
+        rows = counted[mask]
         for other, values in numbers:
             if other != name and len(rows) and (few := _among(values, rows, weights, together, equal)):
                 yield Rare((name, other), few)
@@ -217,15 +218,16 @@ def _factors(
     numbers: Sequence[tuple[str, NDArray[Any]]],
     weights: Array,
     counted: NDArray[Any],
-) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The rows in which a column, less a constant, is not 0: with each of two values, and without the number that most have."""
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Whether, in each row that is counted, a column less a constant is not 0: with each of two values, and without the number
+    that most have."""
     for name, one in pairs:
-        yield from ((name, counted[one]), (name, counted[~one]))
+        yield from ((name, one), (name, ~one))
     for name, values in numbers:
         own, usual = np.asarray(values[counted], np.float64), _usual(values, weights)
         one = (own != usual) & ~np.isnan(own)
         if 2 * np.count_nonzero(one) <= len(counted):
-            yield name, counted[one]
+            yield name, one
 
 
 def _among(values: NDArray[Any], rows: NDArray[Any], weights: Array, least: int, equal: bool) -> int:
@@ -324,14 +326,15 @@ def _of_sums(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: 
 def _of_sums_among(
     columns: Sequence[Column],
     every: Sequence[NDArray[Any]],
-    factors: Iterable[tuple[str, NDArray[Any]]],
+    factors: Iterable[tuple[str, NDArray[np.bool_]]],
     weights: Array,
     together: int,
 ) -> Iterator[Rare]:
     """A value of one column and a sum of others, the same in all rows with this value but fewer than `together`: insulin only
     where there is diabetes, and of those who were transferred one with diabetes and without."""
-    work = 0.0
-    for name, rows in sorted(factors, key=lambda factor: len(factor[1])):
+    work, counted = 0.0, np.flatnonzero(weights > 0)
+    for name, mask in sorted(factors, key=lambda factor: np.count_nonzero(factor[1])):
+        rows = counted[mask]
         work += len(rows) * len(columns) ** 2
         if work > MOST_MULTIPLIED:
             return
@@ -371,9 +374,7 @@ def _of_patterns(
         return
     linear = [np.ones(len(patterns)), *((part - part.mean()) / (part.std() or 1.0) for part in parts)]
     squares = np.column_stack([linear[i] * linear[j] for i in range(len(linear)) for j in range(i + 1)])
-    left, sizes, _ = np.linalg.svd(squares, full_matrices=False)
-    leverage = (left[:, sizes > 1e-9 * sizes[0]] ** 2).sum(axis=1)
-    alone = (leverage > 1 - 1e-7) & (number < together - 1e-9)
+    alone = (_leverage(squares) > 1 - 1e-7) & (number < together - 1e-9)
     if alone.any():
         yield Rare(tuple(columns[k].name for k in few), int(np.ceil(number[alone].min() - 1e-9)))
 
@@ -397,11 +398,16 @@ def _of_two_numbers(
         a, b = own[:, i], own[:, j]
         squares = np.column_stack([np.ones(len(at)), a, b, a * a, a * b, b * b])
         squares /= np.linalg.norm(squares, axis=0)
-        left, sizes, _ = np.linalg.svd(squares, full_matrices=False)
-        leverage = (left[:, sizes > 1e-9 * sizes[0]] ** 2).sum(axis=1)
-        alone = leverage > 1 - 1e-6
+        alone = _leverage(squares) > 1 - 1e-6
         if alone.any():
             yield Rare((columns[numbers[i]].name, columns[numbers[j]].name), int(alone.sum()))
+
+
+def _leverage(columns: Array) -> Array:
+    """(n,) of each row; 1 of one that a sum of the columns (n, d) has to itself."""
+    left, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    found: Array = (left[:, sizes > 1e-9 * sizes[0]] ** 2).sum(axis=1)
+    return found
 
 
 def _is_few(column: Column, values: NDArray[Any]) -> bool:

@@ -53,25 +53,24 @@ def found(
     weights : (n,) of the rows, 0 of those that do not count
     covariates : whether they are looked at, or the response alone
     """
-    wanted = asked(config, spec.family, least)
+    wanted, domain = asked(config, spec.family, least), FAMILIES[spec.family].domain
     fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
-    together = 0 if FAMILIES[spec.family].domain is REAL else fewest  # of a linear model two columns' product is a number of rows
+    together = 0 if domain is REAL else fewest  # of a linear model two columns' product is a number of rows
     columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
-    if FAMILIES[spec.family].domain is REAL and spec.response in table.columns:  # its cross-products are told as columns' are
+    if domain is REAL and spec.response in table.columns:  # its cross-products are told as columns' are
         columns += [Column(str(spec.response), "numeric", center=0.0, scale=1.0)]
     splines = getattr(config.model, "splines", {})
     table, columns = _with_splines(splines, table, columns)
     filled = [column.name for column in columns if marked(column.name) in table.columns]
     every = rare(table, columns, weights, wanted, together, filled) if covariates else ()
     every = every or (_of_weights(table, spec, weights, wanted) if wanted > 1 else ())
-    if not every and FAMILIES[spec.family].domain is not REAL and wanted and spec.response in table.columns:
+    if not every and domain is not REAL and wanted and spec.response in table.columns:
         y, trials = _events(table, spec)
-        few, offset = _fewest_events(y, trials, spec, weights), _heavy(table, spec, y, trials, weights)
-        if 0 < few < fewest:
+        if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest:
             every = (Rare((str(spec.response),), few, wanted=fewest),)
-        elif wanted > 1 and FAMILIES[spec.family].domain is COUNTS and trials is None and heavy(y, weights):
+        elif wanted > 1 and domain is COUNTS and trials is None and heavy(y, weights):
             every = (Rare((str(spec.response),), 1, far=True),)
-        elif offset < wanted:
+        elif (offset := _heavy(table, spec, y, trials, weights)) < wanted:
             return _words_of_offset(offset, table, spec, wanted)
     if not every:
         return None
@@ -107,8 +106,6 @@ def _of_weights(table: Table, spec: Spec, weights: Array, wanted: int) -> tuple[
         return ()
     far = FAMILIES[spec.family].domain is REAL and heavy(without_faults(floats(table.columns[spec.offset])), weights)
     return (Rare((spec.offset,), 1, far=True),) if far else ()
-
-
 
 
 def _events(table: Table, spec: Spec) -> tuple[Array, Array | None]:

@@ -81,15 +81,20 @@ class TestOneRowAmongMany:
             y[:] = np.arange(500) == 137
         return data
 
-    def tape(self, family: str) -> tuple[curious.Tape, Array, Array]:
-        data = self.clients(family)
-        job: dict[str, Any] = {"job": {"method": "pvi"}, "data": {"response": "y"}, "model": {"family": family}}
-        with pytest.raises(JobError, match=r"client 'a'.*has a value that 1 row has and all others lack"):
+    def lowered(self, job: dict[str, Any], data: dict[str, tuple[Array, Array]], why: str) -> tuple[curious.Tape, Array, Array]:
+        """What a job sends that is refused unless it lowers the least number of rows; and the columns' constants."""
+        with pytest.raises(JobError, match=f"client 'a'.*{why}"):
             fedkern.run(job, data=data)
         with curious.Tape() as tape:
             fedkern.run({**job, "data": {**job["data"], **curious_jobs.FEW}}, data=data)
         agreed = tape.texts(0, Agreed)[-1]["columns"]
         centre, scale = (np.array([column[key] for column in agreed]) for key in ("center", "scale"))
+        return tape, centre, scale
+
+    def tape(self, family: str) -> tuple[curious.Tape, Array, Array]:
+        data = self.clients(family)
+        job: dict[str, Any] = {"job": {"method": "pvi"}, "data": {"response": "y"}, "model": {"family": family}}
+        tape, centre, scale = self.lowered(job, data, "has a value that 1 row has and all others lack")
         row = np.array([1, *((data["a"][0][137] - centre) / scale)])
         return tape, np.array([centre[2], 0, 0, scale[2]]), row
 
@@ -115,12 +120,8 @@ class TestOneRowAmongMany:
             X = np.column_stack([random.normal(60, 9, n).round(1), np.arange(n) % 2, planned, given])
             data[name] = (X, (random.random(n) < 0.4).astype(float))
         job: dict[str, Any] = {"job": {"method": "pvi"}, "data": {"response": "y"}}
-        with pytest.raises(JobError, match=r"client 'a'.* have values together that 1 row has and all others lack"):
-            fedkern.run(job, data=data)
-        with curious.Tape() as tape:
-            fedkern.run({**job, "data": {**job["data"], **curious_jobs.FEW}}, data=data)
-        agreed, last = tape.texts(0, Agreed)[-1]["columns"], tape.of(0, Slope)[-1]
-        centre, scale = (np.array([column[key] for column in agreed]) for key in ("center", "scale"))
+        tape, centre, scale = self.lowered(job, data, "have values together that 1 row has and all others lack")
+        last = tape.of(0, Slope)[-1]
         unlike = np.array([centre[2] - centre[3], 0, 0, scale[2], -scale[3]])
         seen = unpack(last.curvature, 5) @ unlike  # type: ignore[attr-defined]
         np.testing.assert_allclose(seen[1:] / seen[0] * scale + centre, data["a"][0][7], atol=1e-4)
@@ -134,12 +135,8 @@ class TestOneRowAmongMany:
         X, row = data["a"][0], np.array([1.0, 0, 1])
         X[7] = [1500, *row]
         job: dict[str, Any] = {"job": {"method": "pvi"}, "data": {"response": "y"}, "model": {"family": "gaussian"}}
-        with pytest.raises(JobError, match=r"client 'a'.* has a cell so far from all others that what is sent tells its row"):
-            fedkern.run(job, data=data)
-        with curious.Tape() as tape:
-            fedkern.run({**job, "data": {**job["data"], **curious_jobs.FEW}}, data=data)
-        agreed, last = tape.texts(0, Agreed)[-1]["columns"], tape.of(0, Slope)[-1]
-        centre, scale = (np.array([column[key] for column in agreed]) for key in ("center", "scale"))
+        tape, centre, scale = self.lowered(job, data, "has a cell so far from all others that what is sent tells its row")
+        last = tape.of(0, Slope)[-1]
         seen = unpack(last.curvature, 5)[1]  # type: ignore[attr-defined]
         others = seen[2:] / seen[1] * (1500 - centre[0]) / scale[0]
         np.testing.assert_array_equal(np.rint(others * scale[1:] + centre[1:]), row)
