@@ -151,8 +151,7 @@ class Family:
     slope_words : what clients learn from slopes
     predictive : (y, mean, variance, scale) -> log-density of held-out rows, given the predictive mean and, when called, the
         predictor's variance
-    moments : (mean, scale) -> the variance V of y, and the variance of (y - mean)^2 / V; None: of a y that is 0 or 1 its
-        mean says all
+    noise : (mean, scale) -> the variance of (y - mean)^2 / Var Y; None: of a y that is 0 or 1 its mean says all
     dispersion : None: it has no `scale`
     trials : whether rows have a number of trials
     exact : (y, base, scale) -> ends of the exact 95 % interval of a level that was seen once: y of so much exposure, or of so
@@ -180,7 +179,7 @@ class Family:
     least_variance: float = 0.0
     slope_words: str = ""
     predictive: Callable[[Vector, Vector, Callable[[], Vector], float], Vector] | None = None
-    moments: Callable[[Vector, float], tuple[Vector, Vector]] | None = None
+    noise: Callable[[Vector, float], Vector] | None = None
     dispersion: Dispersion | None = None
     trials: bool = False
     exact: Callable[[Vector, Vector, Scale], tuple[Vector, Vector]] | None = None
@@ -304,7 +303,7 @@ POISSON = Family(
     variance_words="1 / the mean count",
     slope_words="y - rate",
     predictive=lambda y, mean, variance, scale: np.asarray(y * np.log(mean) - mean - gammaln(y + 1)),
-    moments=lambda mean, scale: (mean, 2 + 1 / mean),
+    noise=lambda mean, scale: 2 + 1 / mean,
     exact=_garwood,
 )
 
@@ -357,11 +356,6 @@ BINOMIAL = Family(
 # Negative binomial --------------------
 
 
-def _negative_moments(mean: Vector, scale: float) -> tuple[Vector, Vector]:
-    variance = mean + mean**2 / scale
-    return variance, 2 + 6 / scale + 1 / variance
-
-
 def _negative_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
     b, count = eta - np.log(scale), y + scale
     ways = -betaln(scale, y + 1) - np.log(count)  # log Gamma(y + r) - log Gamma(r) - log y!
@@ -407,7 +401,7 @@ NEGATIVE_BINOMIAL = Family(
     variance_words="1 / the mean count + 1 / r",
     slope_words="r (y - rate) / (r + rate)",
     predictive=lambda y, mean, variance, scale: _negative_value(y, np.log(mean), scale, None),
-    moments=_negative_moments,
+    noise=lambda mean, scale: 2 + 6 / scale + 1 / (mean + mean**2 / scale),
     dispersion=Dispersion("r"),
     exact=_negative_exact,
 )
@@ -476,7 +470,7 @@ GAUSSIAN = Family(
     variance_words="sigma^2",
     slope_words="from which y follows once Z is known",
     predictive=_gaussian_predictive,
-    moments=lambda mean, scale: (np.full(len(mean), scale**2), np.full(len(mean), 2.0)),
+    noise=lambda mean, scale: np.full(len(mean), 2.0),
     dispersion=Dispersion(
         "the standard deviation",
         Unknown(

@@ -145,13 +145,13 @@ def pearson_sums(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> 
     there = np.flatnonzero(np.ones(len(rows)) if rows.weights is None else rows.weights)
     weight = 1.0 if rows.weights is None else float(rows.weights[there].mean()) if len(there) else 0.0
     total = np.zeros(4)
-    for at in range(0, len(there) if record.moments is not None else 0, BLOCK):
+    for at in range(0, len(there) if record.noise is not None else 0, BLOCK):
         some = rows.take(there[at : at + BLOCK])
         eta = np.asarray(some.X, np.float64) @ theta
         mean = record.mean(eta if some.offset is None else eta + some.offset)
         mean = np.maximum(mean, 1e-30) if counts else mean
-        assert record.moments is not None
-        variance, noise = record.moments(mean, scale)
+        assert record.noise is not None
+        variance, noise = record.spread(mean, scale, None), record.noise(mean, scale)
         w = np.ones(len(some)) if some.weights is None else some.weights / weight
         parts = some.y * counts, w * (some.y - mean) ** 2 / variance, w**2 * noise, w * mean**2 / variance * counts
         total += [part.sum() for part in parts]

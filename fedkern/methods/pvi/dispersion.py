@@ -49,7 +49,7 @@ class Found:
 
 def asks(config: Config) -> bool:
     """Whether clients are asked: in open jobs whose responses have a variance of their own, or rows weights or trials."""
-    judged = FAMILIES[config.model.family].moments is not None or config.data.trials is not None
+    judged = FAMILIES[config.model.family].noise is not None or config.data.trials is not None
     return config.privacy is None and (judged or config.data.weight is not None)
 
 
@@ -74,7 +74,7 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
     if run.config.model.family != "gaussian" or weight > dispersion.HEAVY:  # precisions are about 1 over all, not at each client
         notes += dispersion.weighty(named, run.config.data.weight)
     family = run.config.model.family if run.config.data.trials is None else "binomial"
-    if run.config.data.trials is None and FAMILIES[family].moments is None:
+    if run.config.data.trials is None and FAMILIES[family].noise is None:
         return Found(None, tuple(notes), weight)
     P = model.prior.P
     used = float(np.clip(1 - (P if P.ndim == 1 else np.diag(P)) * q.sd**2, 0, 1).sum())

@@ -111,7 +111,7 @@ def looked(server: vertical.Server, model: VerticalModel, to: Undivided, b: floa
     noise = to.factor**2 * model.rho**2 / server.seen.counts.min()
     intercept, ratios = _ratios(model, parts, _weights(model, eta, scale), noise)
     counts = None
-    if likelihood.record.counted and likelihood.record.moments is not None:
+    if likelihood.record.counted and likelihood.record.noise is not None:
         n, _, events, misfit, noisy, slope = pearson_sums(Rows(eta[:, None], y), np.ones(1), likelihood.family, scale)
         told = PearsonSums(0, n, 1.0, events, misfit, noisy, slope)
         counts = dispersion.pooled(likelihood.family, scale, [told], J + server.shared.intercept)
@@ -123,10 +123,9 @@ def _weights(model: VerticalModel, eta: Array, scale: float) -> Array:
     record = model.likelihood.record
     mean = record.mean(eta)
     if record.binary:
-        return np.asarray(mean * (1 - mean))
-    assert record.moments is not None
+        return record.spread(mean, scale, None)
     slope = np.maximum(mean, 1e-30) if record.link == "log" else np.ones(len(eta))
-    return np.asarray(slope**2 / record.moments(slope if record.link == "log" else mean, scale)[0])
+    return np.asarray(slope**2 / record.spread(slope if record.link == "log" else mean, scale, None))
 
 
 def _ratios(model: VerticalModel, parts: Array, w: Array, noise: float) -> tuple[float, list[float]]:
