@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -304,8 +305,16 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
         rows = () if stage.allgather else data.scales.rows  # clients have not been told them
         return replace(server, rows=rows, told=data.told), questions
 
-    clients = {k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True)) for k, site in data.sites.items()}
+    clients = {
+        k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True), _seed(model))
+        for k, site in data.sites.items()
+    }
     return run.exchange(stage.named(variant.name), start, clients)
+
+
+def _seed(model: SparseModel) -> int | None:
+    """Of a client's random numbers, of every run of the sampler another: draws of two that had the same would tell more."""
+    return secrets.randbits(64) if model.config.secure else None
 
 
 def _counted(run: Run[Config], server: gibbs.Server | None, clients: Mapping[int, gibbs.Client]) -> gibbs.Server | None:

@@ -192,9 +192,12 @@ def disclosure(model: SparseModel) -> str:
     elif a.aggregate == "sums":
         text = f"sums of a client's deviations and scales (which tell both), three or four a coefficient and round, go to {seen}"
     else:
-        text = f"draws of every client's coefficients in every round go to {seen}, which can make the same random numbers "
-        gaussian = model.config.model.family == "gaussian"
-        text += "(job.seed): " + ("they tell X'X and X'y" if gaussian else "each is a function of its rows")
+        text = f"draws of every client's coefficients in every round go to {seen}"
+        if model.config.secure:
+            text += ", made with random numbers that no other party has"
+        else:
+            text += ", which can make the same random numbers (job.seed): "
+            text += "each is a function of its rows" if model.config.draws_rows else "they tell X'X and X'y"
         if a.tempering > 1:
             text += "; the log-likelihood at each draw, which tells this client's rows about their means, up to the sign of each"
         if a.moves:

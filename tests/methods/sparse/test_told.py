@@ -132,7 +132,7 @@ def test_a_site_is_compared_with_the_median_of_the_others(tmp_path: Path) -> Non
 
 LEFT: dict[str, dict[str, Any]] = {
     "scales": {},
-    "psi": {"model": {"missing": "impute"}},
+    "psi": {"model": {"missing": "impute"}, "algorithm": {"random_source": "keyed"}},
     "splines": {"model": {"splines": {"b": [-1.0, 0.0, 1.0]}}},
     "statistics": {"algorithm": {"statistics": "pooled", "moves": []}},
     "given": {"model": {"scale": "none"}},
