@@ -284,6 +284,7 @@ JOBS: dict[str, tuple[str, ...]] = {
         "algorithm.estimator=stl",
         "algorithm.draws=2",
         "algorithm.batch=0.5",
+        "algorithm.random_source=keyed",
         "data.least_rows=15",
         "algorithm.updates_per_client=2",
     ),

@@ -129,6 +129,8 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (OPEN, {"algorithm.client_weights.a": 1.0}, 'algorithm.client_weights are for schedule = "random"; schedule is "sequential"'),
     (OPEN, {"job.rounds": "budget"}, 'job.rounds = "budget" is for private jobs'),
     (OPEN, {"algorithm.batch": 0.1}, 'algorithm.batch = 0.1: optimiser = "exact" uses all rows'),
+    (OPEN, {"algorithm.random_source": "keyed"}, 'algorithm.random_source = "keyed" is of batches (algorithm.batch), and there are none'),
+    (PRIVATE, {"algorithm.random_source": "keyed"}, "algorithm.random_source is for jobs that are not private; privacy.noise_source"),
     (OPEN, {"model.covariance": "full", "algorithm.variant": "global-vi"}, 'model.covariance = "full" does not exist with'),
     (OPEN, {"algorithm.variant": "global-vi", "algorithm.optimiser": "exact"}, 'optimiser = "exact" does not exist with variant'),
     (OPEN, {"algorithm.variant": "bcm-same", "job.rounds": 3}, "is one synchronous round without damping"),

@@ -132,6 +132,9 @@ class AlgorithmSection(Section):
     posterior: Literal["noise-aware"] | None = key(None, help="release a posterior that contains the privacy noise, not q")
     shards: int | None = key(None, ge=2, help="parts of a client's rows in local-averaging and virtual-clients")
     batch: float = key(1.0, gt=0, le=1, help="rate at which rows enter a step of a job that is not private")
+    random_source: Literal["secure", "keyed"] = key(
+        "secure", help="of which rows are in such a batch: nobody else can know; keyed: as job.seed says, the same bits again"
+    )
     updates_per_client: Count | None = key(None, help="public cap on the updates of each client")
     min_updates: int = key(0, ge=0, help="updates, over all clients, that a job must reach for its result to count")
     sites: Literal["own", "averaged"] = key("own", help='privacy.unit = "client": who keeps what of the noisy sum')
@@ -226,6 +229,20 @@ class Config(JobConfig):
     @property
     def batch(self) -> float:
         return self.algorithm.batch
+
+    @property
+    def secret_batches(self) -> bool:
+        """Whether a client alone knows which rows are in the batches of a job that is not private."""
+        return self.batch < 1 and self.algorithm.random_source == "secure"
+
+    @property
+    def tells_rows(self) -> str | None:
+        if self.batch == 1 or self.secret_batches:
+            return None
+        return (
+            'algorithm.random_source = "keyed" with algorithm.batch: job.seed tells which rows are in a batch, so that the sums over '
+            "many batches tell a server each row, every cell and label, at any number of rows; remove the key"
+        )
 
     @property
     def passes_on(self) -> bool:
@@ -404,6 +421,8 @@ def conflicts(config: Config) -> Iterator[str]:
         yield f'algorithm.variant = "{algorithm.variant}" is for private jobs; take "pvi", or give a [privacy] section'
     if config.job.rounds == "budget":
         yield 'job.rounds = "budget" is for private jobs; give a number, or a [privacy] section'
+    if algorithm.random_source == "keyed" and algorithm.batch == 1:
+        yield 'algorithm.random_source = "keyed" is of batches (algorithm.batch), and there are none; remove it'
     if algorithm.optimiser == "exact" and algorithm.batch < 1:
         yield f'algorithm.batch = {algorithm.batch:g}: optimiser = "exact" uses all rows; leave batch out'
 
@@ -483,6 +502,8 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
             yield f"output.{name} has clients send numbers of their rows without noise, and this job is private; remove it"
     if algorithm.batch != 1:
         yield "algorithm.batch is for jobs that are not private; privacy.sampling_rate says how rows enter a step"
+    if algorithm.random_source == "keyed":
+        yield "algorithm.random_source is for jobs that are not private; privacy.noise_source says where noise and coins come from"
     if algorithm.variant in ONE_SHOT:
         yield f'algorithm.variant = "{algorithm.variant}" has no private form; take "pvi", or leave out [privacy]'
     if (covariance := config.model.covariance) != "diagonal":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -121,6 +122,7 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
             noise = {"mechanism": plan.mechanism, "source": model.source(k)}
             run.hooks.open_budget(k, plan)
             noise["design"] = model.design(model.names[k])
+        noise["coins"] = secrets.randbits(64) if model.config.secret_batches else None
         noise["tells"] = arrival.tells(run, model, _rows(design))
         rows = response.standardised(_rows(design), model.response, model.config)
         local = Local(rows.at(run.used.home), model.settings, k, row_ids=design.row_ids, n_threads=run.threads, **noise)
