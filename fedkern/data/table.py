@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError, OwnFault
-from ..privacy.binding import BESIDE
 from . import plain_text
 from .cells import Cells, Text, as_text, plain
 from .dialect import Dialect, stem, suffix
@@ -29,6 +28,7 @@ from .dialect import Dialect, stem, suffix
 __all__ = ["Table", "Text", "files_of", "find", "header", "load"]
 
 PLAIN = Dialect()
+BESIDE = "fedkern-policy.toml"  # a holder's policy for the data of the folder that it lies in: no data itself
 LONGEST_HEADER = 1 << 24  # bytes
 NUMBERS = ("int", "uint", "float", "half", "double", "decimal", "bool", "null")  # types in parquet files; null: no value at all
 READABLE = "see whether it is a file of text, and may be read"

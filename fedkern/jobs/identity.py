@@ -19,11 +19,11 @@ from ..algorithms.core.messages import SERVER
 from ..data.table import Table
 from ..errors import JobError
 from ..ground import Ground
-from ..privacy.chain import Mark
 from ..results.plain import Record, plain
 from ..transports.place import Place
 from . import ledger, outbox
 from .files import RunFolder
+from .holding.chain import Mark
 from .keys import JobConfig
 from .locks import Locks
 from .parties import Parties

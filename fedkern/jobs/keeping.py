@@ -28,7 +28,6 @@ from ..errors import (
     outline,
 )
 from ..printing import printable
-from ..privacy.chain import Mark
 from ..results.plain import Record
 from ..results.summary import Wire
 from ..transports.codec import Codec, Frame, pack, unpack
@@ -36,6 +35,7 @@ from ..transports.driver import Hooks, Offers, restart
 from ..transports.place import Transport
 from .draws import Draws, Reference
 from .files import Lines, RunFolder, spare, write_atomically
+from .holding.chain import Mark
 from .ledger import Ledger
 from .outbox import Outbox, pack_frames, unpack_frames
 from .releases import Releases

@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from ..privacy.chain import SIZE, Mark
+from .holding.chain import SIZE, Mark
 
 FORM = struct.Struct(f"<32s16s16s32s16s{f'Q{SIZE}s' * 3}16s")
 CHECK = 16  # bytes of the stamp's own digest

@@ -12,11 +12,11 @@ import pytest
 
 from fedkern.cli.__main__ import main
 from fedkern.data.simulate import federations
+from fedkern.jobs.holding import policy
 from fedkern.jobs.run import Output
 from fedkern.methods import METHODS, draft
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import load
-from fedkern.privacy import policy
 from support import few
 
 KINDS = {"logistic": "pvi", "poisson": "pvi", "regression": "pvi", "sparse": "sparse", "mrf": "sparse", "sem": "sparse"}

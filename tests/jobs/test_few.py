@@ -475,8 +475,8 @@ def test_a_policy_refuses_such_a_job(fedkern: Any, tmp_path: Path, home: Path) -
 
 
 def test_clients_that_differ_by_more_than_two_tell_nothing(tmp_path: Path) -> None:
-    from fedkern.privacy.binding import Account
-    from fedkern.privacy.budget import Books
+    from fedkern.jobs.holding.binding import Account
+    from fedkern.jobs.holding.budget import Books
 
     def noted(job: str, others: str) -> list[set[str]]:
         found: list[set[str]] = []

@@ -23,11 +23,11 @@ from fedkern.data.table import load as load_table
 from fedkern.errors import JobError, LostPeer
 from fedkern.jobs import identity, ledger, stamp
 from fedkern.jobs.files import RunFolder
+from fedkern.jobs.holding.chain import Mark
 from fedkern.jobs.hooks import RunHooks
 from fedkern.jobs.identity import Identity
 from fedkern.jobs.secret import fingerprint, secret
 from fedkern.methods import load
-from fedkern.privacy.chain import Mark
 from support import few, interrupted, sigma_artifacts
 from support.command import Ended, mpirun
 from support.interrupted import KINDS, Crash, run

@@ -21,13 +21,13 @@ from fedkern.algorithms.split.messages import Begin, PredictorSum, Residual, ZSh
 from fedkern.algorithms.split.private import Release, client, client_receive, mechanism
 from fedkern.algorithms.split.settings import Settings
 from fedkern.errors import NumericalError
+from fedkern.jobs.holding.binding import Account
+from fedkern.jobs.holding.budget import Holder
 from fedkern.kernels import rng
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.split.site import Auxiliary, Linear, Multilevel, Network, Shared, Site
 from fedkern.privacy import accountant
 from fedkern.privacy.accountant import GRID, Mechanism
-from fedkern.privacy.binding import Account
-from fedkern.privacy.budget import Holder
 from fedkern.privacy.noise import KeyedSource, SecureSource
 from fedkern.transports import inprocess
 from fedkern.transports.codec import Codec

@@ -20,10 +20,10 @@ from ...data.header import unfit
 from ...data.table import Table
 from ...errors import JobError, OwnFault, owned
 from ...jobs import holders, incomplete
+from ...jobs.holding.policy import DataSet, Policy
 from ...jobs.parties import Parties, from_files, named, there
 from ...kernels import rng
 from ...kernels.families import FAMILIES
-from ...privacy.policy import DataSet, Policy
 from .keys import Config
 
 Array = NDArray[np.float64]
