@@ -300,8 +300,8 @@ def test_sparse_models_that_draw_for_rows_have_random_numbers_of_their_own(model
         assert keyed.tells_rows is None
         return
     assert keyed.tells_rows == (
-        f'algorithm.random_source = "keyed" with {by} has clients draw by random numbers that follow from job.seed: the draws of '
-        "a few rounds tell a server rows, or every cell of a row that lacks one, at any number of rows; remove the key"
+        f'algorithm.random_source = "keyed" with {by} has clients draw by random numbers that follow from job.seed: the draws '
+        "of a few rounds tell a server rows, or every cell of a row that lacks one, at any number of rows; remove the key"
     )
     assert ("algorithm.moves with" in str(moving.tells_rows)) is not unmoved
 

@@ -52,7 +52,7 @@ class Client:
 
 
 def client(name: str, index: int, settings: Settings, site: Site, trace: Any = None, seed: int | None = None) -> Client:
-    """A client before the first round; without a seed of its own it has that of the settings, which all parties know."""
+    """A client before the first round; without a seed of its own it has that of all parties."""
     values, trace = first(settings), Trace() if trace is None else trace
     seed = settings.seed if seed is None else seed
     return Client(name, index, settings, site, site.start(settings), values.theta, values.tau_sq, trace, seed)
@@ -142,7 +142,8 @@ def moving(state: Client, coordinates: NDArray[np.int64], regression: int) -> Mo
 def save(state: Client) -> Saved:
     """As named arrays and numbers; rows are never among them."""
     saved: Saved = {"theta": state.theta, "tau_sq": state.tau_sq, "step": state.step, "since": state.since}
-    saved |= {"seed": state.seed, "events": state.events.astype(float)} | {f"state.{name}": value for name, value in state.state.items()}
+    saved |= {"events": state.events.astype(float), "seed": state.seed}
+    saved |= {f"state.{name}": value for name, value in state.state.items()}
     saved |= state.trace.save()
     return saved
 

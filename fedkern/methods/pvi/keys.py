@@ -240,8 +240,8 @@ class Config(JobConfig):
         if self.batch == 1 or self.secret_batches:
             return None
         return (
-            'algorithm.random_source = "keyed" with algorithm.batch: job.seed tells which rows are in a batch, so that the sums over '
-            "many batches tell a server each row, every cell and label, at any number of rows; remove the key"
+            'algorithm.random_source = "keyed" with algorithm.batch: job.seed tells which rows are in a batch, so that the sums '
+            "over many batches tell a server each row, every cell and label, at any number of rows; remove the key"
         )
 
     @property
@@ -503,7 +503,7 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     if algorithm.batch != 1:
         yield "algorithm.batch is for jobs that are not private; privacy.sampling_rate says how rows enter a step"
     if algorithm.random_source == "keyed":
-        yield "algorithm.random_source is for jobs that are not private; privacy.noise_source says where noise and coins come from"
+        yield "algorithm.random_source is for jobs that are not private; privacy.noise_source says where noise comes from"
     if algorithm.variant in ONE_SHOT:
         yield f'algorithm.variant = "{algorithm.variant}" has no private form; take "pvi", or leave out [privacy]'
     if (covariance := config.model.covariance) != "diagonal":

@@ -156,8 +156,9 @@ class Config(JobConfig):
             )
         if by and not self.secure:
             said.append(
-                f'algorithm.random_source = "keyed" with {by} has clients draw by random numbers that follow from job.seed: the draws '
-                "of a few rounds tell a server rows, or every cell of a row that lacks one, at any number of rows; remove the key"
+                f'algorithm.random_source = "keyed" with {by} has clients draw by random numbers that follow from job.seed: the '
+                "draws of a few rounds tell a server rows, or every cell of a row that lacks one, at any number of rows; "
+                "remove the key"
             )
         if by and self.algorithm.moves:
             said.append(
@@ -341,7 +342,7 @@ def _sampler(config: Config) -> Iterator[str]:
             f"algorithm.participation < 1 with {name} samples another distribution; take 1" for name, bad in wrong.items() if bad
         )
     if a.random_source == "secure" and a.statistics == "pooled":
-        yield 'algorithm.random_source = "secure" is of clients\' draws, and with statistics = "pooled" the server draws; remove one'
+        yield 'algorithm.random_source = "secure" is of clients: with statistics = "pooled" the server draws; remove one'
     if a.share_local and a.aggregate == "sums":
         yield 'algorithm.share_local with aggregate = "sums" contradict each other: sums keep no coefficients'
     if a.statistics == "pooled":
