@@ -151,8 +151,9 @@ class Config(JobConfig):
         said, by = list[str](), " and ".join(self.draws_rows)
         if self.algorithm.tempering != 1:
             said.append(
-                "algorithm.tempering has clients send the log-likelihood at each draw: with it a server can compute their rows "
-                "about their means, up to the sign of each, of 20 rows in seconds; leave it out where that must not be"
+                "algorithm.tempering has clients send the log-likelihood at each draw: of 20 rows a server that could make the draws' "
+                'random numbers (random_source = "keyed") computed them in seconds, up to the sign of each, and of secure ones no '
+                "attack was tried for long; leave it out where that must not be"
             )
         if by and not self.secure:
             said.append(
