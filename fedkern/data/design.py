@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.exchanges.columns import Summary
 from ..errors import JobError, OwnFault
-from ..kernels.families import BINARY, COUNTS, FAMILIES, REAL
+from ..kernels.families import COUNTS, FAMILIES
 from ..models.encoding import Column, Encoding, Spec
 from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
 from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, number, plain, too_far, too_large
@@ -111,7 +111,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
     _check_constants(names, kinds_found, spec, table.names, begin)
     values = _stacked(table, names, kinds_found, numeric)
     tiny = _tiny(values, [name for name, kind in zip(names, kinds_found) if kind == "numeric"])
-    if spec.response is not None and FAMILIES[spec.family].domain is REAL:
+    if spec.response is not None and FAMILIES[spec.family].linear:
         tiny += _tiny(y[:, np.newaxis], [spec.response])
     if tiny:
         what = f"too close together; {TOO_SMALL}"
@@ -405,7 +405,7 @@ def _categories(table: Table, name: str, marks: Marks) -> Text:
 def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = False) -> NDArray[np.float64]:
     if encoding.response is None:
         return np.zeros(table.n_rows)
-    if missing and encoding.positive is None and FAMILIES[encoding.family].domain is REAL:
+    if missing and encoding.positive is None and FAMILIES[encoding.family].linear:
         return _numeric(table, encoding.response, marks, missing)
     name, column = encoding.response, table.columns[encoding.response]
     if encoding.positive is not None:
@@ -415,11 +415,12 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
             marks.mark(~known, name, "is not a label", f"the labels are {_some(encoding.labels)}; correct the cell")
         return np.array([level == encoding.positive for level in cells.levels], dtype=np.float64)[cells.codes]
     y = floats(column)
-    domain = COUNTS if encoding.trials is not None else FAMILIES[encoding.family].domain
-    if domain is BINARY:
+    record, of_trials = FAMILIES[encoding.family], encoding.trials is not None
+    domain = COUNTS if of_trials else record.domain
+    if record.binary and not of_trials:
         marks.mark(~domain.has(y), name, f"is not {domain.words}", f"correct the cell, {LABEL}")
-    elif domain is COUNTS:
-        remedy = "correct the cell" if encoding.trials is not None else "correct the cell, or choose another [model] family"
+    elif record.counted or of_trials:
+        remedy = "correct the cell" if of_trials else "correct the cell, or choose another [model] family"
         marks.mark(~domain.has(y), name, f"is not {domain.words}", remedy)
         marks.mark(y > MOST_COUNTED, name, "is too large for a count", "correct the cell: beyond 2^53 whole numbers have gaps")
     else:
@@ -445,7 +446,7 @@ def _notes(y: NDArray[np.float64], encoding: Encoding) -> list[str]:
         return ["no usable rows: this client adds nothing"]
     if present.size == 1:
         notes.append("one usable row")
-    elif encoding.response is not None and FAMILIES[encoding.family].domain is BINARY and set(present) in ({0.0}, {1.0}):
+    elif encoding.response is not None and FAMILIES[encoding.family].binary and set(present) in ({0.0}, {1.0}):
         notes.append(f"one class only: every {encoding.response} is {int(present[0])}")
     if present.size < encoding.size:
         notes.append(f"fewer usable rows ({present.size}) than coefficients ({encoding.size}): the prior decides the rest")

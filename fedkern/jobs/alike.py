@@ -20,7 +20,7 @@ from ..data.faults import told
 from ..data.incomplete import MARK, marked
 from ..data.rare import Rare, effective, heavy, rare, without_faults
 from ..data.table import Table
-from ..kernels.families import BINARY, COUNTS, FAMILIES, REAL
+from ..kernels.families import FAMILIES
 from ..models.encoding import Column, Spec
 from ..models.sparse import Spline
 from ..privacy.disclosure import LEAST_OF_LEVEL, SHARE_OF_LEVEL
@@ -39,7 +39,7 @@ def asked(config: JobConfig, family: str, least: int) -> int:
         return 0
     # Linear sums have the same weights in every round: of two rows or more they are never more than their sums.
     wanted = math.ceil(least // SHARE_OF_LEVEL / config.batch)
-    return min(LEAST_OF_LEVEL, wanted) if FAMILIES[family].domain is REAL else wanted
+    return min(LEAST_OF_LEVEL, wanted) if FAMILIES[family].linear else wanted
 
 
 def found(
@@ -53,22 +53,22 @@ def found(
     weights : (n,) of the rows, 0 of those that do not count
     covariates : whether they are looked at, or the response alone
     """
-    wanted, domain = asked(config, spec.family, least), FAMILIES[spec.family].domain
+    wanted, family = asked(config, spec.family, least), FAMILIES[spec.family]
     fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
-    together = 0 if domain is REAL else fewest  # of a linear model two columns' product is a number of rows
+    together = 0 if family.linear else fewest  # of a linear model two columns' product is a number of rows
     columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
-    if domain is REAL and spec.response in table.columns:  # its cross-products are told as columns' are
+    if family.linear and spec.response in table.columns:  # its cross-products are told as columns' are
         columns += [Column(str(spec.response), "numeric", center=0.0, scale=1.0)]
     splines = getattr(config.model, "splines", {})
     table, columns = _with_splines(splines, table, columns)
     filled = [column.name for column in columns if marked(column.name) in table.columns]
     every = rare(table, columns, weights, wanted, together, filled) if covariates else ()
     every = every or (_of_weights(table, spec, weights, wanted) if wanted > 1 else ())
-    if not every and domain is not REAL and wanted and spec.response in table.columns:
+    if not every and not family.linear and wanted and spec.response in table.columns:
         y, trials = _events(table, spec)
         if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest:
             every = (Rare((str(spec.response),), few, wanted=fewest),)
-        elif wanted > 1 and domain is COUNTS and trials is None and heavy(y, weights):
+        elif wanted > 1 and family.counted and trials is None and heavy(y, weights):
             every = (Rare((str(spec.response),), 1, far=True),)
         elif (offset := _heavy(table, spec, y, trials, weights)) < wanted:
             return _words_of_offset(offset, table, spec, wanted)
@@ -104,7 +104,7 @@ def _of_weights(table: Table, spec: Spec, weights: Array, wanted: int) -> tuple[
             return found
     if spec.offset is None or spec.offset not in table.columns:
         return ()
-    far = FAMILIES[spec.family].domain is REAL and heavy(without_faults(floats(table.columns[spec.offset])), weights)
+    far = FAMILIES[spec.family].linear and heavy(without_faults(floats(table.columns[spec.offset])), weights)
     return (Rare((spec.offset,), 1, far=True),) if far else ()
 
 
@@ -127,7 +127,7 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
     if trials is not None:
         groups = [y, np.maximum(trials - y, 0)]
     else:
-        groups = [weights * y] + ([weights * np.maximum(1 - y, 0)] if FAMILIES[spec.family].domain is BINARY else [])
+        groups = [weights * y] + ([weights * np.maximum(1 - y, 0)] if FAMILIES[spec.family].binary else [])
     numbers = [effective(np.where(weights > 0, own, 0.0)) for own in groups]
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 

@@ -22,7 +22,7 @@ from ..data.design import column_of, describe
 from ..data.header import check_header
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
-from ..kernels.families import FAMILIES, REAL
+from ..kernels.families import FAMILIES
 from ..models.encoding import Spec
 from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL, OF_A_LINEAR, told_up_to
 from ..transports.place import Place
@@ -147,7 +147,7 @@ def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: 
         f"client {client!r}, {table.source}: {n} rows that count{_in_a_batch(config)} and {p} coefficients by its columns and "
         f"levels; more than {wanted} rows are asked for, since the sites of a {shape} covariance tell fewer"
     )
-    if full and FAMILIES[spec.family].domain is not REAL and n <= (least := told_up_to(p, diagonal=True)):
+    if full and not FAMILIES[spec.family].linear and n <= (least := told_up_to(p, diagonal=True)):
         own += f" (of a diagonal one, up to {least})"
     return Few(f"{told}: {remedies}", f"{own}: {remedies}")
 
@@ -212,7 +212,7 @@ def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
     n_rows : of one's own file; None: of no client in particular, whose rows nobody else may know
     """
     least = holders.least(config)
-    lines_of_it = FAMILIES[getattr(config.model, "family", "gaussian")].domain is REAL
+    lines_of_it = FAMILIES[getattr(config.model, "family", "gaussian")].linear
     if n_rows is not None and not lines_of_it and p + 1 < n_rows <= config.told_up_to(p):
         return [f"  note: {n_rows} rows and {p} coefficients: what is sent can tell all these rows"]
     if config.privacy is not None or least is None or (least if n_rows is None else n_rows) > p + 1:

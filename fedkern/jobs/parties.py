@@ -21,7 +21,7 @@ from ..data.plain_text import is_there
 from ..data.sets.builtin import Federation
 from ..data.table import Table
 from ..errors import FedkernError, JobError, OwnFault, owned
-from ..kernels.families import BINARY, FAMILIES, REAL
+from ..kernels.families import FAMILIES
 from ..models.encoding import Column, Spec
 from .holding.policy import DataSet
 from .keys import DataSection, JobConfig
@@ -151,9 +151,9 @@ def of_dealt(config: JobConfig, dealt: Federation, spec: Spec) -> Parties:
 
 def fits(family: str, data: Federation) -> None:
     """Whether a model of this family can explain what the built-in data have; JobError."""
-    wanted = BINARY if data.positive is not None else REAL
-    if data.response and FAMILIES[family].domain is not wanted:
-        what = "a binary" if wanted is BINARY else "a real"
+    record, binary = FAMILIES[family], data.positive is not None
+    if data.response and not (record.binary if binary else record.linear):
+        what = "a binary" if binary else "a real"
         raise JobError(f'model.family = "{family}": data.builtin = "{data.name}" has {what} response')
 
 

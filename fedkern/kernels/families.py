@@ -15,10 +15,9 @@ family              y                  E[y | eta]
 Kernels average the logistic families by a quadrature whose errors a negative binomial multiplies by y + scale: where scale is in
 the thousands, take "poisson".
 
-A new family is a record here, listed in `RECORDS`, with what its methods need (`NEEDED`); where kernels take it (`code`), also a
-struct and a line of `make_family` in `csrc/include/fedkern/glm/families.hpp`, and the branches of `_reference/glm.py` and
-`_numba/glm.py`, which have code numbers; then the extension is built anew.
-Keys, checks of cells and of jobs, cases of the conformance test and texts follow. Source: vertical.md, sections 1, 8, 9 and 11.
+A new family is a record here, listed in `RECORDS`, with what its methods need (`NEEDED`), and what CONTRIBUTING.md lists where
+kernels take it (`code`): they refuse a number that they have no case of. Keys, checks of cells and of jobs, cases of the
+conformance test and texts follow. Source: vertical.md, sections 1, 8, 9 and 11.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +75,14 @@ class Domain:
 
     words: str
     has: Callable[[Vector], NDArray[np.bool_]]
+
+
+class Source(Protocol):
+    """Where a sampler's random numbers come from: uniform ones in (0, 1), and standard normal ones."""
+
+    def uniform(self, n: int) -> Vector: ...
+
+    def normal(self, n: int) -> Vector: ...
 
 
 BINARY = Domain("0 or 1", lambda y: (y == 0) | (y == 1))
@@ -127,10 +134,15 @@ class Family:
     also : what others call it
     link : of E[y]; "logit" and "log" have no unit, with "identity" eta has that of y
     domain : of y
+    linear : whether -l'' is one number: sums over rows have the same weights in every round, and tell of them what least squares
+        do. Where it is not said, what is sent is watched as of a family that tells more
     methods : that take it
     level : what E[y | eta] is called in tables (of a binomial y: for one trial)
-    value, slope : (y, eta, scale, trials) -> l and l'
+    value, slope : (y, eta, scale, trials) -> l and l'; of an eta that may be far off they are asked for its `kept`
     mean : eta -> E[y | eta], of a binomial y for one trial
+    draw : (source, mean, scale, trials) -> y of every row
+    cdf : (y, mean, scale, trials) -> P(Y <= y)
+    spread : (mean, scale, trials) -> Var Y
     information : (y, eta, scale, trials) -> about -l'' of each row where eta fits y, above 0
     curvature : (y, scale) -> kappa >= -l'' of each row for every eta; None: there is none
     local_curvature : (eta, scale) -> where there is none, kappa good for moves of eta by at most 1
@@ -157,6 +169,10 @@ class Family:
     slope: Callable[[Vector, Vector, Scale, Trials], Vector]
     mean: Callable[[Vector], Vector]
     information: Callable[[Vector, Vector, Scale, Trials], Vector]
+    draw: Callable[[Source, Vector, Scale, Trials], Vector]
+    cdf: Callable[[Vector, Vector, Any, Any], Vector]
+    spread: Callable[[Vector, Any, Any], Vector]
+    linear: bool = False
     curvature: Callable[[Any, Any], Any] | None = None
     local_curvature: Callable[[Vector, Any], Vector] | None = None
     variance: Callable[[Vector, Any], float] | None = None
@@ -179,6 +195,20 @@ class Family:
                 raise ValueError(
                     f'family "{self.name}": vertical takes it, so its record must have one of `curvature` and `local_curvature`'
                 )
+
+    @property
+    def binary(self) -> bool:
+        """Whether y is 0 or 1."""
+        return self.domain is BINARY
+
+    @property
+    def counted(self) -> bool:
+        """Whether y is a count."""
+        return self.domain is COUNTS
+
+    def kept(self, eta: Vector) -> Vector:
+        """eta, as a logarithm of a rate at most `MOST`."""
+        return np.minimum(eta, MOST) if self.link == "log" else eta
 
     @property
     def bounded(self) -> bool:
@@ -210,6 +240,12 @@ def _of(trials: Trials) -> Any:
     return 1.0 if trials is None else trials
 
 
+def _smallest(guess: Vector, u: Vector, cdf: Callable[[Vector], Vector]) -> Vector:
+    """The smallest counts whose distribution function reaches u, from real numbers where it does."""
+    y = np.ceil(np.nan_to_num(np.maximum(guess, 0.0)))  # nan where u is below the probability of 0
+    return np.asarray(y - ((y > 0) & (cdf(np.maximum(y - 1, 0)) >= u)), dtype=np.float64)
+
+
 # Exact intervals: each end is the level at which what was seen, or more, has probability 2.5 %; or what was seen, or less.
 # Where y is 0 (or all of the trials) one end is that of the range: the functions are asked for y = 1 there, and not believed.
 
@@ -239,9 +275,13 @@ def _negative_exact(y: Vector, exposure: Vector, scale: Scale) -> tuple[Vector, 
 # Poisson --------------------
 
 
-def _poisson_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
-    log_rate = np.minimum(eta, MOST)
-    return np.asarray(y * log_rate - np.exp(log_rate) - gammaln(y + 1))
+def _poisson_cdf(y: Vector, mean: Vector, scale: Scale, trials: Trials) -> Vector:
+    return np.asarray(_special("pdtr")(y, mean))
+
+
+def _poisson_draw(source: Source, mean: Vector, scale: Scale, trials: Trials) -> Vector:
+    u = source.uniform(len(mean))
+    return _smallest(_special("pdtrik")(u, mean), u, lambda y: _poisson_cdf(y, mean, scale, trials))
 
 
 POISSON = Family(
@@ -252,10 +292,13 @@ POISSON = Family(
     domain=COUNTS,
     methods=("pvi", "vertical", "sigma"),
     level="rate",
-    value=_poisson_value,
-    slope=lambda y, eta, scale, trials: np.asarray(y - _rate(eta)),
+    value=lambda y, eta, scale, trials: np.asarray(y * eta - np.exp(eta) - gammaln(y + 1)),
+    slope=lambda y, eta, scale, trials: np.asarray(y - np.exp(eta)),
     mean=_rate,
     information=lambda y, eta, scale, trials: y + 0.5,  # the half keeps rows without any from having none
+    draw=_poisson_draw,
+    cdf=_poisson_cdf,
+    spread=lambda mean, scale, trials: mean,
     local_curvature=lambda eta, scale: np.asarray(np.exp(np.minimum(eta, MOST) + 1)),
     variance=lambda y, scale: 1 / max(float(np.mean(y)), 1e-12),
     variance_words="1 / the mean count",
@@ -283,6 +326,16 @@ def _of_trials(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
     return np.asarray(_of(trials) * p * (1 - p))
 
 
+def _binomial_cdf(y: Vector, mean: Vector, scale: Scale, trials: Any) -> Vector:
+    """By the incomplete beta function, which takes real numbers."""
+    return np.where(y < trials, _special("betaincc")(y + 1, np.maximum(trials - y, 1), mean), 1.0)
+
+
+def _binomial_draw(source: Source, mean: Vector, scale: Scale, trials: Trials) -> Vector:
+    u = source.uniform(len(mean))
+    return _smallest(_special("bdtrik")(u, trials, mean), u, lambda y: _binomial_cdf(y, mean, scale, trials))
+
+
 BINOMIAL = Family(
     name="binomial",
     code=None,
@@ -294,6 +347,9 @@ BINOMIAL = Family(
     slope=_successes,
     mean=lambda eta: np.asarray(expit(eta)),
     information=_of_trials,
+    draw=_binomial_draw,
+    cdf=_binomial_cdf,
+    spread=lambda mean, scale, trials: trials * mean * (1 - mean),
     trials=True,
     exact=_clopper_pearson,
 )
@@ -307,9 +363,18 @@ def _negative_moments(mean: Vector, scale: float) -> tuple[Vector, Vector]:
 
 
 def _negative_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
-    b, count = np.minimum(eta, MOST) - np.log(scale), y + scale
+    b, count = eta - np.log(scale), y + scale
     ways = -betaln(scale, y + 1) - np.log(count)  # log Gamma(y + r) - log Gamma(r) - log y!
     return np.asarray(ways + y * b - count * np.logaddexp(0.0, b))
+
+
+def _negative_cdf(y: Vector, mean: Vector, scale: Scale, trials: Trials) -> Vector:
+    return np.asarray(_special("betainc")(scale, y + 1, scale / (scale + mean)))
+
+
+def _negative_draw(source: Source, mean: Vector, scale: Scale, trials: Trials) -> Vector:
+    u = source.uniform(len(mean))
+    return _smallest(_special("nbdtrik")(u, scale, scale / (scale + mean)), u, lambda y: _negative_cdf(y, mean, scale, trials))
 
 
 NEGATIVE_BINOMIAL = Family(
@@ -331,9 +396,12 @@ NEGATIVE_BINOMIAL = Family(
     methods=("pvi", "vertical", "sigma"),
     level="rate",
     value=_negative_value,
-    slope=lambda y, eta, scale, trials: np.asarray(y - (y + scale) * expit(np.minimum(eta, MOST) - np.log(scale))),
+    slope=lambda y, eta, scale, trials: np.asarray(y - (y + scale) * expit(eta - np.log(scale))),
     mean=_rate,
     information=lambda y, eta, scale, trials: (y + 0.5) * scale / (y + 0.5 + scale),
+    draw=_negative_draw,
+    cdf=_negative_cdf,
+    spread=lambda mean, scale, trials: mean + mean**2 / scale,
     curvature=lambda y, scale: (y + scale) / 4,
     variance=lambda y, scale: 1 / max(float(np.mean(y)), 1e-12) + 1 / scale,
     variance_words="1 / the mean count + 1 / r",
@@ -363,6 +431,9 @@ BERNOULLI = Family(
     slope=lambda y, eta, scale, trials: np.asarray(y - expit(eta)),
     mean=lambda eta: np.asarray(expit(eta)),
     information=_of_trials,
+    draw=lambda source, mean, scale, trials: (source.uniform(len(mean)) < mean).astype(np.float64),
+    cdf=lambda y, mean, scale, trials: np.where(y >= 1, np.ones_like(mean), 1 - mean),
+    spread=lambda mean, scale, trials: mean * (1 - mean),
     curvature=lambda y, scale: 0.25,
     variance=lambda y, scale: 4.0,
     variance_words="at least 4",
@@ -390,12 +461,16 @@ GAUSSIAN = Family(
     code=2,
     link="identity",
     domain=REAL,
+    linear=True,
     methods=("pvi", "sparse", "vertical", "sigma"),
     level="mean",
     value=_gaussian_value,
     slope=lambda y, eta, scale, trials: np.asarray((y - eta) / scale**2),
     mean=lambda eta: eta,
     information=lambda y, eta, scale, trials: np.full(len(y), float(scale) ** -2),
+    draw=lambda source, mean, scale, trials: np.asarray(mean + scale * source.normal(len(mean))),
+    cdf=lambda y, mean, scale, trials: np.asarray(_special("ndtr")((y - mean) / scale)),
+    spread=lambda mean, scale, trials: np.broadcast_to(np.asarray(scale) ** 2, np.shape(mean)),
     curvature=lambda y, scale: scale**-2,
     variance=lambda y, scale: float(scale) ** 2,
     variance_words="sigma^2",
@@ -418,6 +493,18 @@ RECORDS = (POISSON, BINOMIAL, NEGATIVE_BINOMIAL, BERNOULLI, GAUSSIAN)
 FAMILIES = {record.name: record for record in RECORDS}
 MEANT = {other: record.name for record in RECORDS for other in record.also}
 CODES = {f.name: f.code for f in sorted(RECORDS, key=lambda f: f.code or 0) if f.code is not None}
+
+
+def numbered(code: int) -> Family:
+    """The family that has this number in kernels.
+
+    Raises
+    ------
+    ValueError
+    """
+    if code not in CODES.values():
+        raise ValueError(f"family: no likelihood has the number {code}")
+    return next(record for record in RECORDS if record.code == code)
 
 
 def taken_by(method: str, first: str = "", where: Callable[[Family], bool] = lambda family: True) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
-from ..kernels.families import BINARY, FAMILIES, quoted
+from ..kernels.families import FAMILIES, quoted
 
 Kind = Literal["numeric", "categorical"]
 Standardise = Literal["public", "exchange", "none"]
@@ -135,8 +135,8 @@ class Spec:
         if len(set(roles)) < len(roles):
             said = "response, offset, weight, row_id and trials" if self.trials else "response, offset, weight and row_id"
             raise JobError(f"[data] {said} must be different columns, got {roles}")
-        if self.positive is not None and FAMILIES[self.family].domain is not BINARY:
-            binary = quoted(tuple(f.name for f in FAMILIES.values() if f.domain is BINARY))
+        if self.positive is not None and not FAMILIES[self.family].binary:
+            binary = quoted(tuple(f.name for f in FAMILIES.values() if f.binary))
             raise JobError(f"[data] positive: only family = {binary} has a positive label, not {self.family!r}; remove it")
         for name in set(roles[1:]) & self.columns.keys():
             raise JobError(f"[data.columns.{name}]: this column is not a covariate; remove the table")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..kernels import glm as kernels
 from ..kernels import homes
-from ..kernels.families import BINARY, COUNTS, FAMILIES
+from ..kernels.families import FAMILIES
 from ..kernels.homes import Home, on_host
 from .expfam import Gaussian
 
@@ -108,7 +108,7 @@ def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0) -> dict[st
     assert record.predictive is not None  # a record without it is refused where pvi takes the family
     density = record.predictive(y, p, lambda: q.variance_of(np.asarray(rows.X, np.float64)), scale)
     log_likelihood = float(np.average(density, weights=rows.counts))
-    if record.domain is BINARY:
+    if record.binary:
         right = (p > 0.5) == (y > 0.5)
         return {"accuracy": float(np.average(right, weights=rows.counts)), "log_likelihood": log_likelihood}
     return {"log_likelihood": log_likelihood, "rmse": float(np.sqrt(((y - p) ** 2).mean()))}
@@ -118,7 +118,7 @@ def log_likelihood(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -
     """(m, n) log-likelihoods of n rows at m draws theta (m, d), times the rows' weights."""
     eta = theta @ np.asarray(rows.X, np.float64).T
     eta = eta if rows.offset is None else eta + rows.offset
-    value = FAMILIES[family].value(rows.y, eta, scale, None)
+    value = FAMILIES[family].value(rows.y, FAMILIES[family].kept(eta), scale, None)
     return value if rows.weights is None else value * rows.weights
 
 
@@ -141,7 +141,7 @@ def pearson_sums(rows: Rows, theta: Vector, family: str, scale: float = 1.0) -> 
     """
     if rows.units is not None:
         return _of_trials(rows, theta)
-    record, counts = FAMILIES[family], FAMILIES[family].domain is COUNTS
+    record, counts = FAMILIES[family], FAMILIES[family].counted
     there = np.flatnonzero(np.ones(len(rows)) if rows.weights is None else rows.weights)
     weight = 1.0 if rows.weights is None else float(rows.weights[there].mean()) if len(there) else 0.0
     total = np.zeros(4)
@@ -193,7 +193,7 @@ def tested(q: Gaussian, rows: Rows, family: str, scale: float) -> dict[str, obje
     """Number of test rows, `on_average` of them and, of a binary response, the bins of a calibration plot."""
     n = len(rows) if rows.counts is None else int(rows.counts.sum())
     found: dict[str, object] = {"rows": n, "guess": on_average(rows, family, scale)}
-    if FAMILIES[family].domain is BINARY:
+    if FAMILIES[family].binary:
         found["reliability"] = reliability(predictive_mean(q, rows, family, scale), rows.y, counts=rows.counts)
     return found
 

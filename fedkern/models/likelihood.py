@@ -60,11 +60,11 @@ class Likelihood:
 
     def value(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> Vector:
         """(n,) log p(y | eta), normalised in y; `trials` (n,) of a binomial y."""
-        return self.record.value(y, eta, self.sd(log_scale), trials)
+        return self.record.value(y, self.record.kept(eta), self.sd(log_scale), trials)
 
     def slope(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> Vector:
         """(n,) d log p / d eta."""
-        return self.record.slope(y, eta, self.sd(log_scale), trials)
+        return self.record.slope(y, self.record.kept(eta), self.sd(log_scale), trials)
 
     def slope_scale(self, y: Vector, eta: Vector, log_scale: Scale = 0.0) -> Vector:
         """(n,) d log p / d log sigma."""

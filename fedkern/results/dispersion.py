@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..algorithms.exchanges.pearson import PearsonSums
-from ..kernels.families import COUNTS, FAMILIES
+from ..kernels.families import FAMILIES
 from .verdict import Verdict
 
 ERRORS = 3.0  # standard errors that the ratio must be off before it counts
@@ -46,7 +46,7 @@ class Dispersion:
     @property
     def counts(self) -> bool:
         """Whether the response is counted, and has events."""
-        return FAMILIES[self.family].domain is COUNTS
+        return FAMILIES[self.family].counted
 
     @property
     def counted(self) -> str:

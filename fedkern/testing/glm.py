@@ -8,7 +8,7 @@ import numpy as np
 
 from fedkern.kernels import rng
 from fedkern.kernels._reference import glm as _reference
-from fedkern.kernels.families import BINARY, CODES, FAMILIES, REAL
+from fedkern.kernels.families import CODES, FAMILIES
 
 from . import SIZES, Arguments, Case, Floats, Source
 
@@ -17,6 +17,7 @@ reference: Any = _reference
 SMALL = (0, 1, 2, 3, 7, 8, 9, 17, 33)  # columns
 ROWS = (1.0, 0.0, 1e-200, 1e30, 1e200, -1e308, np.inf, np.nan)  # what a row of a private sum may hold
 PLAIN = (1.0, 0.0, np.nan)
+STEP = 1e-3  # of a, for a curvature
 
 
 def regression(source: Source, extremes: tuple[float, ...] = PLAIN, dtype: str = "") -> Arguments:
@@ -29,14 +30,15 @@ def regression(source: Source, extremes: tuple[float, ...] = PLAIN, dtype: str =
     X = source.array(
         spread * source.random.standard_normal((n, d)), dtype or source.choose(["f8", "f4"]), source.choose([(), (), extremes])
     )
-    y = source.random.standard_normal(n) if record.domain is REAL else source.random.integers(0, 2, n)
-    if record.domain not in (REAL, BINARY):
+    whole = record.binary or record.counted
+    y = source.random.integers(0, 2, n) if whole else source.random.standard_normal(n)
+    if record.counted:
         y = y * source.random.integers(0, 400, n)
     columns = {
         "offset": source.array(source.random.standard_normal(n), X.dtype) if source.choose([True, False]) else None,
         "weights": source.array(source.random.exponential(size=n), X.dtype) if source.choose([True, False]) else None,
     }
-    response = source.choose(["f8", "f4"] if record.domain is REAL else ["f8", "i8", "i4"])
+    response = source.choose(["f8", "i8", "i4"] if whole else ["f8", "f4"])
     scale = 1.0 if record.dispersion is None else 0.7
     return {"X": X, "y": source.array(y, response), "family": family, "scale": scale, **columns}
 
@@ -68,8 +70,10 @@ def absolute_terms(
     X, w = np.nan_to_num(abs(X.astype(np.float64))), abs(reference.column(weights, n, 1.0))
     shift, code = reference.column(offset, n, 0.0), CODES[family]
     a = X @ abs(theta) + abs(shift)
-    _, slope, curvature = reference.log_likelihood(X @ theta + shift, abs(y.astype(np.float64)), code, scale)
-    most = abs(slope) + abs(curvature) * (1 + a)
+    (_, slope), (_, beyond) = (
+        reference.log_likelihood(X @ theta + shift + step, abs(y.astype(np.float64)), code, scale) for step in (0.0, STEP)
+    )
+    most = abs(slope) + abs(beyond - slope) / STEP * (1 + a)
     return float((w * (most * (1 + a) + abs(y) * (1 + a))).sum()), (w * most) @ X
 
 

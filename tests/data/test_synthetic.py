@@ -165,19 +165,6 @@ def test_vertical_files_have_their_own_orders_of_rows(tmp_path):
         assert all(abs(np.corrcoef(own, other)[0, 1]) < 0.6 for other in ids[:k])
 
 
-def test_poisson_counts_are_poisson():
-    draws = synthetic.Draws(3, 0)
-    mean = 2.5
-    made = synthetic.poisson(Settings(clients=1, rows=50, columns=1))
-    assert (made.clients[0][:, -1] == np.floor(made.clients[0][:, -1])).all()
-    counts = synthetic.poisson_counts(np.full(20_000, mean), draws)
-    expected = 20_000 * np.exp(-mean) * mean ** np.arange(9) / np.cumprod([1, *range(1, 9)])
-    observed = np.bincount(counts.astype(int), minlength=9)[:9]
-    assert (((observed - expected) ** 2) / expected).sum() < 40  # chi-square on 8 degrees of freedom: 1e-5 at 40
-    shifted = np.bincount(counts.astype(int) + 1, minlength=9)[:9]
-    assert (((shifted - expected) ** 2) / expected).sum() > 1000
-
-
 @pytest.mark.parametrize("kind", NEGATIVE_LOGLIK)
 def test_the_job_and_the_test_rows(tmp_path, kind):
     path = simulate(kind, tmp_path, Settings(clients=2, rows=10, columns=2))

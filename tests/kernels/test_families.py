@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.special import expit
 
-from fedkern.kernels import families
+from fedkern.kernels import families, glm
+from fedkern.kernels._cuda import glm as on_device
 from fedkern.kernels._reference import glm as reference
-from fedkern.kernels.families import BINARY, CODES, COUNTS, FAMILIES, REAL, RECORDS, Family
-from fedkern.kernels.glm import PREDICT
+from fedkern.kernels.families import CODES, FAMILIES, RECORDS, Family
 from oracles.differences import four_point
+from support import emulated
 
 SCALE = 0.7
 ETA = np.linspace(-6, 6, 49)
@@ -21,11 +25,11 @@ TRIALS = 5.0
 
 def responses(record: Family) -> tuple[np.ndarray, float]:
     """All values with a weight that matters, and the step of their sum."""
-    if record.domain is REAL:
+    if not (record.binary or record.counted):
         return np.linspace(-14, 14, 8001), 28 / 8000
     if record.trials:
         return np.arange(TRIALS + 1), 1.0
-    return np.arange(2.0) if record.domain is BINARY else np.arange(4000.0), 1.0
+    return np.arange(2.0) if record.binary else np.arange(4000.0), 1.0
 
 
 def of(record: Family, function: str, y: np.ndarray, eta: np.ndarray) -> np.ndarray:
@@ -52,7 +56,7 @@ def second(record: Family, y: float, eta: np.ndarray) -> np.ndarray:
 
 
 def some(record: Family) -> list[float]:
-    return [-3.0, 0.2, 4.0] if record.domain is REAL else [0.0, 1.0] if record.domain is BINARY else [0.0, 1.0, 5.0]
+    return [0.0, 1.0] if record.binary else [0.0, 1.0, 5.0] if record.counted else [-3.0, 0.2, 4.0]
 
 
 @each
@@ -71,6 +75,43 @@ def test_the_density_sums_to_one_and_has_the_mean_that_is_said(record: Family) -
         assert expected(record, eta, np.ones(len(y))) == pytest.approx(1, rel=1e-9)
         per_trial = TRIALS if record.trials else 1.0
         assert expected(record, eta, y) / per_trial == pytest.approx(float(record.mean(np.array(eta))), rel=1e-8, abs=1e-9)
+
+
+@each
+def test_the_distribution_function_and_the_variance_are_the_density_s(record: Family) -> None:
+    y, step = responses(record)
+    for eta in (-1.5, 0.0, 1.2):
+        mean, trials = np.full(len(y), float(record.mean(np.array(eta)))), TRIALS if record.trials else None
+        below = np.cumsum(np.exp(of(record, "value", y, np.full(len(y), eta)))) * step
+        np.testing.assert_allclose(record.cdf(y, mean, SCALE, trials), below, atol=1e-9 if step == 1 else 1e-2)
+        about = (y - mean * (trials or 1)) ** 2
+        assert record.spread(mean, SCALE, trials)[0] == pytest.approx(expected(record, eta, about), rel=1e-7)
+
+
+class Numbers:
+    """What a sampler asks for."""
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(3)
+
+    def uniform(self, n: int) -> np.ndarray:
+        return self._random.random(n)
+
+    def normal(self, n: int) -> np.ndarray:
+        return self._random.standard_normal(n)
+
+
+@each
+def test_draws_have_the_distribution(record: Family) -> None:
+    """By Kolmogorov's distance, which is beyond the bound once in 100,000 times; draws about another mean are farther off."""
+    n, trials, most = 20_000, np.full(20_000, TRIALS) if record.trials else None, 2.47 / np.sqrt(20_000)
+    for eta in (-1.5, 0.0, 1.2):
+        mean = np.full(n, float(record.mean(np.array(eta))))
+        y = np.sort(record.draw(Numbers(), mean, SCALE, trials))
+        assert record.domain.has(y).all()
+        share = np.searchsorted(y, y, side="right") / n
+        assert abs(record.cdf(y, mean, SCALE, trials) - share).max() < most
+        assert abs(record.cdf(y, 0.9 * mean - 0.05, SCALE, trials) - share).max() > most
 
 
 @bounded
@@ -127,22 +168,10 @@ def test_a_record_without_what_its_methods_need_is_refused(name: str, without: d
 def test_information_is_above_zero_and_right_where_eta_fits(record: Family) -> None:
     y = np.array(some(record))
     assert (of(record, "information", y, np.zeros(len(y))) > 0).all()
-    full = 40.0 if record.domain is COUNTS and not record.trials else 0.5
+    full = 40.0 if record.counted and not record.trials else 0.5
     eta = np.array([np.log(full) if record.link == "log" else 0.0])
     at = full if record.link == "log" else float(record.mean(eta)[0]) * (TRIALS if record.trials else 1)
     assert of(record, "information", np.array([at]), eta)[0] == pytest.approx(second(record, at, eta)[0], rel=0.02)
-
-
-@pytest.mark.parametrize("name", CODES)
-def test_kernels_have_the_same_density_and_the_same_domain(name: str) -> None:
-    record, code = FAMILIES[name], CODES[name]
-    y = np.array(some(record))[:, None]
-    value, slope, _ = reference.log_likelihood(ETA, y, code, SCALE)
-    np.testing.assert_allclose(value, of(record, "value", y, ETA), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(slope, of(record, "slope", y, ETA), rtol=1e-12, atol=1e-12)
-    odd = np.array([-np.inf, -1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 1e300, np.inf, np.nan])
-    with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(np.isfinite(reference.in_domain(odd, code)), record.domain.has(odd))
 
 
 def test_codes_are_the_places_of_the_kernels_branches() -> None:
@@ -150,11 +179,46 @@ def test_codes_are_the_places_of_the_kernels_branches() -> None:
     assert [getattr(reference, name.upper().replace("-", "_")) for name in CODES] == list(CODES.values())
 
 
-def test_a_number_that_no_family_has_is_an_error_and_no_gaussian() -> None:
-    X, mu, log_sigma, offset, family, method, mean = np.ones((1, 1)), np.ones(1), np.zeros(1), None, len(CODES), 0, np.empty(1)
-    for backend in ("reference", "cpp"):
-        with pytest.raises(ValueError, match="family: no likelihood has"):
-            PREDICT.implementation(backend)(X, mu, log_sigma, offset, family, method, mean, 1)
+@pytest.fixture(scope="module", params=["reference", "cpp", "numba", "cuda"])
+def backend(request: pytest.FixtureRequest) -> Any:
+    """Each, the device emulated."""
+    on_card = request.param == "cuda"
+    with emulated.instead_of_a_card(emulated.Emulator(emulated.built(emulated.FOLDER))) if on_card else nullcontext():
+        yield request.param
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_every_code_gives_its_family_s_value_slope_mean_and_domain(name: str, backend: str) -> None:
+    record, scale = FAMILIES[name], 1.0 if FAMILIES[name].dispersion is None else SCALE
+    common: dict[str, Any] = {"family": name, "scale": scale, "backend": backend}
+    one, narrow = np.ones((1, 1)), np.array([-40.0])
+    for y, eta in ((np.array([y]), np.array([eta])) for y in some(record) for eta in (-4.0, 0.3, 3.0)):
+        value, slope = (f(y, eta, scale, None) for f in (record.value, record.slope))
+        about: Callable[[np.ndarray], Any] = lambda number: pytest.approx(number, rel=1e-9, abs=1e-9)  # noqa: E731
+        found = glm.loglik_grad(one, y, eta, **common)
+        assert (float(found[0]), found[1]) == (about(value[0]), about(slope))
+        found = glm.expectations(one, y, eta, narrow, **common)
+        assert (found[0], found[1]) == (about(value), about(slope))
+        assert glm.predict(one, eta, narrow, **common) == about(record.mean(eta))
+    odd = np.array([-np.inf, -1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 1e300, np.inf, np.nan])
+    with np.errstate(invalid="ignore"):
+        slopes = glm.expectations(np.zeros((len(odd), 1)), odd, np.zeros(1), narrow, **common)[1]
+        np.testing.assert_array_equal(np.isfinite(slopes), record.domain.has(odd))
+
+
+@pytest.mark.parametrize("code", [-1, len(CODES)])
+def test_a_number_that_no_family_has_is_refused(code: int, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, mu, log_sigma, out = np.ones((1, 1)), np.ones(1), np.ones(1), np.zeros(1), np.empty(1)
+    with pytest.raises(ValueError, match="family: no likelihood"):
+        glm.PREDICT.implementation(backend)(X, mu, log_sigma, None, code, 0, out, 1)
+    with pytest.raises(ValueError, match="family: no likelihood"):
+        glm.LOGLIK_GRAD.implementation(backend)(X, y, mu, None, None, code, 1.0, out, 1)
+    if backend == "cuda":  # and if a host did not ask, a device would compute nothing
+        monkeypatch.setattr(on_device, "_known", lambda family: family)
+        glm.PREDICT.implementation(backend)(X, mu, log_sigma, None, code, 0, out, 1)
+        assert np.isnan(out).all()
+        assert np.isnan(glm.LOGLIK_GRAD.implementation(backend)(X, y, mu, None, None, code, 1.0, out, 1))
+        assert np.isnan(out).all()
 
 
 def test_each_methods_default_stands_first() -> None:

@@ -11,7 +11,7 @@ from scipy.special import expit, gammaln
 import fedkern
 from fedkern.kernels import glm, privacy, rng
 from fedkern.kernels._reference import glm as reference
-from fedkern.kernels.families import CODES, COUNTS
+from fedkern.kernels.families import CODES
 from fedkern.kernels.families import FAMILIES as RECORDS
 
 FAMILIES = tuple(CODES)
@@ -26,7 +26,7 @@ def problem(family, n=23, d=5, seed=0, dtype="f8"):
     r = np.random.default_rng(seed)
     X = (0.7 * r.standard_normal((n, d))).astype(dtype)
     responses = {"bernoulli": r.integers(0, 2, n), "poisson": r.poisson(1.5, n), "gaussian": r.standard_normal(n)}
-    y = responses["poisson" if RECORDS[family].domain is COUNTS else family].astype(float)
+    y = responses["poisson" if RECORDS[family].counted else family].astype(float)
     data = {"X": X, "y": y, "family": family, "offset": 0.3 * r.standard_normal(n), "weights": r.uniform(0.5, 2, n)}
     if RECORDS[family].dispersion is not None:
         data["scale"] = 0.8

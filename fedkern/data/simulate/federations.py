@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...errors import JobError
 from ...kernels import rng
-from ...kernels.families import FAMILIES
+from ...kernels.families import BERNOULLI, FAMILIES, POISSON
 from ...privacy.disclosure import LEAST_ROWS, told_up_to
 
 Array = NDArray[np.float64]
@@ -79,33 +79,18 @@ class Draws:
 def logistic(settings: Settings) -> Simulated:
     """y = 1 with probability 1 / (1 + exp(-a)), a = intercept + x theta."""
 
-    def respond(a: Array, draws: Draws) -> Array:
-        return (draws.uniform(len(a)) < 1 / (1 + np.exp(-a))).astype(np.float64)
-
-    return _glm(settings, "bernoulli", respond, intercept=-0.5, effect=0.8)
+    return _glm(settings, "bernoulli", intercept=-0.5, effect=0.8)
 
 
 def poisson(settings: Settings) -> Simulated:
     """y a Poisson count with mean exp(a), a = intercept + x theta."""
 
-    def respond(a: Array, draws: Draws) -> Array:
-        return poisson_counts(np.exp(a), draws)
-
-    return _glm(settings, "poisson", respond, intercept=0.7, effect=0.3)
-
-
-def poisson_counts(mean: Array, draws: Draws) -> Array:
-    """Counts (n,) with these means (n,): the smallest ones whose distribution function reaches a uniform number."""
-    from scipy.special import pdtr, pdtrik
-
-    u = draws.uniform(len(mean))
-    y = np.ceil(np.nan_to_num(np.maximum(pdtrik(u, mean), 0.0)))  # nan where u is below the probability of 0
-    return np.asarray(y - ((y > 0) & (pdtr(np.maximum(y - 1, 0), mean) >= u)), dtype=np.float64)
+    return _glm(settings, "poisson", intercept=0.7, effect=0.3)
 
 
 def regression(settings: Settings) -> Simulated:
     """y = a + noise of standard deviation 1, a = intercept + x theta."""
-    return _glm(settings, "gaussian", lambda a, draws: a + draws.normal(len(a)), intercept=1.0, effect=1.0)
+    return _glm(settings, "gaussian", intercept=1.0, effect=1.0)
 
 
 def sparse(settings: Settings) -> Simulated:
@@ -191,7 +176,7 @@ def vertical(settings: Settings) -> Simulated:
         names.append(("id", *(f"x{k + 1}_{j + 1}" for j in range(p))))
         truth |= {f"theta[{name}]": float(slope) for name, slope in zip(names[-1][1:], slopes)}
         files.append(np.column_stack([ids, x])[np.argsort(draws.uniform(n))])
-    y = (server.uniform(n) < 1 / (1 + np.exp(0.5 - a))).astype(np.float64)
+    y = BERNOULLI.draw(server, BERNOULLI.mean(a - 0.5), 1.0, None)
     own = np.column_stack([ids, y])[np.argsort(server.uniform(n))]
     truth = {"intercept": float(a.mean()) - 0.5} | truth
     return Simulated(names[0], tuple(files), None, truth, _vertical_job(settings), tuple(names), (("id", "y"), own))
@@ -225,7 +210,7 @@ def sigma(settings: Settings) -> Simulated:
         draws, own = Draws(settings.seed, k), slice(k * n, (k + 1) * n)
         expected = np.round(np.exp(2.0 + 0.8 * draws.normal(n)) + 0.5, 2)
         x = np.round(draws.normal(n, p), 4)
-        counts = poisson_counts(expected * np.exp(intercept + x @ beta + scale * theta[own]), draws)
+        counts = POISSON.draw(draws, expected * np.exp(intercept + x @ beta + scale * theta[own]), 1.0, None)
         files.append(np.column_stack([10_001.0 + number[own], expected, x, counts]))
     truth = {"intercept": intercept, "phi": phi, "sigma_theta": scale}
     truth |= {f"theta[x{j + 1}]": float(beta[j]) for j in range(p)}
@@ -296,11 +281,9 @@ def client_names(n: int) -> tuple[str, ...]:
     return tuple(f"client-{k + 1:0{max(2, len(str(n)))}}" for k in range(n))
 
 
-def _glm(
-    settings: Settings, family: str, respond: Callable[[Array, Draws], Array], *, intercept: float, effect: float
-) -> Simulated:
+def _glm(settings: Settings, family: str, *, intercept: float, effect: float) -> Simulated:
     """Covariates with different means and spreads, and a little different from client to client, as real ones have."""
-    p = settings.columns
+    p, record = settings.columns, FAMILIES[family]
     shared = Draws(settings.seed, 2**32 - 1)
     theta = effect * shared.normal(p) / np.sqrt(max(p / 5, 1.0))
     center, scale = _center(p), _scale(p)
@@ -308,7 +291,7 @@ def _glm(
     def rows_of(party: int, n: int) -> Array:
         draws = Draws(settings.seed, party)
         x = np.round(center + scale * (draws.normal(n, p) + 0.3 * draws.normal(p)), 4)
-        y = respond(intercept + ((x - center) / scale) @ theta, draws)
+        y = record.draw(draws, record.mean(intercept + ((x - center) / scale) @ theta), 1.0, None)
         return np.column_stack([x, np.round(y, 4)])
 
     names = (*(f"x{j + 1}" for j in range(p)), "y")

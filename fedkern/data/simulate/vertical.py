@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...kernels.families import BERNOULLI, POISSON
 from ..columns import Columns
-from .federations import Draws, poisson_counts
+from .federations import Draws
 
 LOGISTIC = (500, 20)  # rows and columns
 AREAS, LEVELS = 2000, ("major cities", "inner regional", "outer regional", "remote", "very remote")
@@ -23,7 +24,7 @@ def logistic(clients: int = 2, seed: int = 1) -> Columns:
         raise ValueError(f"vertical.logistic: {p} columns can't be dealt evenly to {clients} clients")
     draws = Draws(seed, 0)
     b, beta, x, e = draws.normal(1), draws.normal(p), draws.normal(n, p), draws.normal(n)
-    y = (draws.uniform(n) < 1 / (1 + np.exp(-(b + x @ beta + e)))).astype(np.float64)
+    y = BERNOULLI.draw(draws, BERNOULLI.mean(b + x @ beta + e), 1.0, None)
     names = tuple(f"x{j + 1}" for j in range(p))
     truth = {"intercept": float(b[0])} | {f"theta[{name}]": float(value) for name, value in zip(names, beta)}
     X = tuple(np.ascontiguousarray(part) for part in np.split(x, clients, axis=1))
@@ -43,7 +44,7 @@ def areas(seed: int = 1, *, n: int = AREAS) -> Columns:
     x, mu, own = draws.normal(n, 4), 0.3 * draws.normal(4), draws.normal(len(LEVELS), 4)
     beta = mu + SPREAD * own
     eta = np.log(population) + np.sum(x * beta[level], axis=1)
-    y = poisson_counts(np.exp(eta), draws)
+    y = POISSON.draw(draws, POISSON.mean(eta), 1.0, None)
     names = ("x1", "x2", "x3", "x4")
     truth = {"intercept": 0.0} | {f"mu[{name}]": float(value) for name, value in zip(names, mu)}
     truth |= {f"sigma[{name}]": SPREAD for name in names}

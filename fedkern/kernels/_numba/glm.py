@@ -29,14 +29,14 @@ U_WEIGHT /= U_WEIGHT.sum()
 
 @scalar
 def clean(y, family):
-    """The response, or NaN where the family has no such value; so for a number that no family has."""
+    """The response, or NaN where the family has no such value; where no family has the number, an error."""
     if family == BERNOULLI:
         return y if y == 0.0 or y == 1.0 else np.nan
     if family in (POISSON, NEGATIVE_BINOMIAL):
         return y if y >= 0.0 and y == np.floor(y) and y < np.inf else np.nan
     if family == GAUSSIAN:
         return y if np.isfinite(y) else np.nan
-    return np.nan
+    raise ValueError("family: no likelihood of the Numba kernels has this number")
 
 
 @scalar
@@ -188,7 +188,7 @@ def predict_rows(X, offset, mu, variance, factor, full, family, method, mean):
         elif family == GAUSSIAN:
             mean[i] = m
         elif family != BERNOULLI:
-            mean[i] = np.nan
+            raise ValueError("family: no likelihood of the Numba kernels has this number")
         elif method == PROBIT:
             mean[i] = sigmoid(m / np.sqrt(1.0 + np.pi / 8.0 * s * s))
         else:

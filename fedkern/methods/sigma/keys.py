@@ -33,7 +33,7 @@ from ...jobs.keys import (
 from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
-from ...kernels.families import BINARY, FAMILIES, quoted, taken_by
+from ...kernels.families import FAMILIES, quoted, taken_by
 
 LOG = ", ".join(families.taken_by("sigma", where=lambda family: family.link == "log"))
 TRIALS = ", ".join(families.taken_by("sigma", where=lambda family: family.trials))
@@ -224,8 +224,8 @@ def _data(config: Config) -> Iterator[str]:
     if (data.trials is not None) != family.trials:
         tried = quoted(taken_by("sigma", where=lambda f: f.trials))
         yield f"data.trials and model.family = {tried} go together; give both, or neither"
-    if data.positive is not None and family.domain is not BINARY:
-        binary = quoted(taken_by("sigma", where=lambda f: f.domain is BINARY))
+    if data.positive is not None and not family.binary:
+        binary = quoted(taken_by("sigma", where=lambda f: f.binary))
         yield f'data.positive: only family = {binary} has a positive label, not "{model.family}"; remove it'
     if family.lacks_scale(model.scale):
         yield family.scale_is_missing

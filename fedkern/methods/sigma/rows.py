@@ -17,7 +17,7 @@ from ...data.faults import who as begin
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs.parties import Parties, from_files
-from ...kernels.families import BINARY, COUNTS, FAMILIES
+from ...kernels.families import FAMILIES
 from ...models.spatial.site import Rows
 from .keys import Config
 
@@ -169,7 +169,7 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
         notes.append(f"{absent} of {file.d} areas stand in no row: they are predicted at the covariates' means")
     if data.area is not None and (several := int((counts > 1).sum())):
         notes.append(f"{several} of {file.d} areas stand in several rows, each an observation of its own")
-    if family.domain is COUNTS and len(at) and not y[at].any():
+    if family.counted and len(at) and not y[at].any():
         notes.append("every count is 0")
     with np.errstate(over="ignore"):
         exposed = np.exp(offset) if family.link == "log" else np.ones(len(offset))
@@ -179,7 +179,7 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
 def _response(read: Reading) -> tuple[Array, NDArray[np.bool_]]:
     """Values, and where there is one."""
     table, config = read.table, read.config
-    data, domain, name = config.data, FAMILIES[config.model.family].domain, config.data.response
+    data, family, name = config.data, FAMILIES[config.model.family], config.data.response
     column = table.columns[name]
     if data.positive is not None:
         texts = np.array(table.cells(name), dtype=object)
@@ -191,10 +191,10 @@ def _response(read: Reading) -> tuple[Array, NDArray[np.bool_]]:
     if isinstance(column, Text):
         empty = np.array([level.lower() in MISSING for level in column.levels])[column.codes]
     read.refuse(~seen & ~empty, name, "is no number; correct it, or leave the cell empty to have it predicted")
-    if domain is BINARY:
-        read.refuse(seen & ~domain.has(y), name, "is not 0 or 1; name the label that counts as 1 in data.positive")
-    if domain is COUNTS:
-        read.refuse(seen & ~domain.has(y), name, "is no count (0, 1, 2, ...)")
+    if family.binary:
+        read.refuse(seen & ~family.domain.has(y), name, "is not 0 or 1; name the label that counts as 1 in data.positive")
+    if family.counted:
+        read.refuse(seen & ~family.domain.has(y), name, "is no count (0, 1, 2, ...)")
         read.refuse(seen & (y > MOST_COUNTED), name, "is too large for a count: beyond 2^53 whole numbers have gaps")
     read.refuse(too_large(y), name, f"is too large; {TOO_LARGE}")
     return np.where(seen, y, 0.0), seen

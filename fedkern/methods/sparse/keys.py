@@ -23,7 +23,7 @@ from ...jobs.keys import (
 from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
-from ...kernels.families import BINARY, FAMILIES, REAL
+from ...kernels.families import FAMILIES
 
 
 class ModelSection(Section):
@@ -136,7 +136,7 @@ class Config(JobConfig):
         said = ['model.missing = "impute"'] if model.missing == "impute" else []
         if model.kind == "sem":
             said.append('model.kind = "sem"')
-        if model.kind == "regression" and FAMILIES[model.family].domain is BINARY:
+        if model.kind == "regression" and FAMILIES[model.family].binary:
             said.append(f'model.family = "{model.family}"')
         return [*said, 'model.errors = "student"'] if model.errors == "student" else said
 
@@ -209,7 +209,7 @@ def filled(raw: Raw) -> dict[str, Any]:
 def _binary(model: Mapping[str, Any]) -> bool:
     """Whether the job file's response has two values."""
     family = FAMILIES.get(str(model.get("family")))
-    return model.get("kind", "regression") == "regression" and family is not None and family.domain is BINARY
+    return model.get("kind", "regression") == "regression" and family is not None and family.binary
 
 
 def conflicts(config: Config) -> Iterator[str]:
@@ -227,7 +227,7 @@ def _not_on_a_device(config: Config) -> str:
         return 'with algorithm.statistics = "pooled" clients sample nothing'
     if config.model.missing == "impute":
         return "the sweeps over rows that lack cells are the host's (one chain a site)"
-    if config.model.kind == "regression" and FAMILIES[config.model.family].domain is BINARY:
+    if config.model.kind == "regression" and FAMILIES[config.model.family].binary:
         return f"the sweeps of a {config.model.family} regression are the host's (one chain a site)"
     if config.model.errors == "student":
         return "the sweeps over rows with Student errors are the host's (each chain weighs rows by itself)"
@@ -257,14 +257,14 @@ def _data(config: Config) -> Iterator[str]:
 
 
 def _model(config: Config) -> Iterator[str]:
-    model, a, real = config.model, config.algorithm, FAMILIES[config.model.family].domain is REAL
+    model, a, linear = config.model, config.algorithm, FAMILIES[config.model.family].linear
     if model.c0 is not None and model.negligible is not None:
         yield "model.c0 and model.negligible contradict each other; give one of them"
     if model.kind != "regression":
         for name in ("always", "splines"):
             if getattr(model, name):
                 yield f'model.{name} is for kind = "regression"; remove it'
-        if not real:
+        if not linear:
             yield f'model.family = "{model.family}" is for kind = "regression"; remove it'
         if model.missing == "impute" and model.kind == "sem":
             yield 'model.missing = "impute" is for kind = "regression" or "mrf"; remove rows with empty cells, or the columns'
@@ -282,7 +282,7 @@ def _model(config: Config) -> Iterator[str]:
     if model.rho == "shared" and model.kind != "mrf":
         yield 'model.rho = "shared" is for kind = "mrf"; remove it'
     yield from _errors(config)
-    if config.output.site_fits and (model.kind != "regression" or not real):
+    if config.output.site_fits and (model.kind != "regression" or not linear):
         yield 'output.site_fits are least-squares fits of kind = "regression" with family = "gaussian"; remove the key'
     if config.output.loo:
         wrong = {'kind = "regression"': model.kind != "regression", 'missing = "refuse"': model.missing != "refuse"}
@@ -293,7 +293,7 @@ def _model(config: Config) -> Iterator[str]:
     for name, knots in model.splines.items():
         if len(knots) < 3 or sorted(set(knots)) != knots:
             yield f"model.splines.{name} = {knots}: wanted at least 3 knots in increasing order"
-    if not real and a.statistics == "pooled":
+    if not linear and a.statistics == "pooled":
         yield 'algorithm.statistics = "pooled" needs family = "gaussian": no factor of the rows suffices'
 
 
@@ -308,7 +308,7 @@ def _errors(config: Config) -> Iterator[str]:
 def against_student(config: Config) -> list[str]:
     """Why a job cannot have Student errors: rows have weights then, which change in every round and stay at their site."""
     model, a = config.model, config.algorithm
-    if model.kind != "regression" or FAMILIES[model.family].domain is not REAL:
+    if model.kind != "regression" or not FAMILIES[model.family].linear:
         return ['is for kind = "regression" with family = "gaussian"; remove it']
     without = {
         'model.missing = "impute"': model.missing == "impute",

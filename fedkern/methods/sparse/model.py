@@ -30,7 +30,7 @@ from ...data.design import Design
 from ...errors import JobError, OwnFault
 from ...jobs.devices import Load
 from ...jobs.keys import settings_of
-from ...kernels.families import BINARY, FAMILIES, REAL
+from ...kernels.families import FAMILIES
 from ...kernels.homes import HOST, Home
 from ...models import sparse
 from ...models.encoding import Encoding
@@ -133,7 +133,7 @@ class SparseModel:
     @property
     def has_least_squares(self) -> bool:
         """Whether a client can fit its rows alone by least squares."""
-        return not self.is_graph and FAMILIES[self.config.model.family].domain is not BINARY
+        return not self.is_graph and FAMILIES[self.config.model.family].linear
 
     @cached_property
     def coefficients(self) -> sparse.Coefficients:
@@ -155,7 +155,7 @@ class SparseModel:
     @property
     def scales_response(self) -> bool:
         """Whether the response is scaled too."""
-        return not self.is_graph and FAMILIES[self.config.model.family].domain is REAL
+        return not self.is_graph and FAMILIES[self.config.model.family].linear
 
     @property
     def scaled(self) -> tuple[str, ...]:
@@ -381,7 +381,7 @@ class SparseModel:
         X = (centred(X) if model.intercept else X) / scales[:w]  # far from zero the quotients would lose digits
         if model.splines and psi is not None:
             X = self.coefficients.orthogonal(X, psi)
-        if FAMILIES[model.family].domain is BINARY:
+        if FAMILIES[model.family].binary:
             # Once more, for far from zero the first mean is rounded, and the chains make the difference grow.
             return Logistic(centred(X) if model.intercept else X, y, intercept=model.intercept, n_threads=n_threads)
         if self.is_student:

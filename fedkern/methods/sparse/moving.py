@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...algorithms.gibbs.settings import Move
-from ...kernels.families import BINARY, FAMILIES
+from ...kernels.families import FAMILIES
 from .keys import Config
 
 MANY_SITES, MANY_COVARIATES = 8, 50  # from either on, chains without a move are slow
@@ -102,7 +102,7 @@ def chosen(size: Size, *, pooled: bool) -> Moves:
 
 def sentence(config: Config) -> str:
     """What moves show the server of a client."""
-    if FAMILIES[config.model.family].domain is BINARY:
+    if FAMILIES[config.model.family].binary:
         return "X' Omega X and X'(y - 1/2 - Omega z) of every client, which tell its second moments nearly"
     if config.model.missing == "impute":
         return "X'y / sigma^2 and X'X / sigma^2 of every client's completed rows, from which its second moments follow"
@@ -122,6 +122,6 @@ def recommended(config: Config, size: Size) -> str | None:
         f'algorithm.moves = "auto" would take {moves.words(size)}, and send {sentence(config)} '
         f"({moves.largest(size):,} bytes a round)"
     )
-    if config.model.missing == "refuse" and FAMILIES[config.model.family].domain is not BINARY:
+    if config.model.missing == "refuse" and not FAMILIES[config.model.family].binary:
         text += '; algorithm.statistics = "pooled" sends those statistics once, and takes moves by itself'
     return text

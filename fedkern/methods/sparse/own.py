@@ -17,7 +17,7 @@ from ...algorithms.exchanges.loo_sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...jobs.run import Run
 from ...kernels import rng
-from ...kernels.families import BINARY, FAMILIES, gammaln
+from ...kernels.families import FAMILIES, gammaln
 from ...results import chains, loo, selection
 from ...results.plain import Record
 from .keys import Config
@@ -146,7 +146,7 @@ def _intercept(model: SparseModel, own: Own) -> Array:
     theta = client.trace["theta"]
     w = theta.shape[-1]
     slopes = model.slopes(theta, own.agreed)
-    if FAMILIES[model.config.model.family].domain is BINARY:
+    if FAMILIES[model.config.model.family].binary:
         return np.asarray(client.trace["alpha"][..., 0] - slopes @ means[:w])
     centre = means[w] - slopes @ means[:w]
     if "alpha" in client.trace.names():
@@ -181,7 +181,7 @@ def left_out(model: SparseModel, own: Own) -> LooSums | None:
     slopes = model.slopes(trace["theta"], own.agreed).reshape(-1, w)
     alpha = _intercept(model, own).reshape(-1, 1) if model.config.model.intercept else np.zeros((1, 1))
     family = FAMILIES[model.config.model.family]
-    sd = 1.0 if family.domain is BINARY else np.sqrt(trace["sigma_sq"][..., :1].reshape(-1, 1)) * own.scales[w]
+    sd = 1.0 if family.binary else np.sqrt(trace["sigma_sq"][..., :1].reshape(-1, 1)) * own.scales[w]
 
     def density(at: slice) -> Array:
         mean = slopes @ values[at, :w].T + alpha

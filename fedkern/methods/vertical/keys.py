@@ -39,7 +39,7 @@ from ...jobs.keys import (
 from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
-from ...kernels.families import BINARY, FAMILIES, quoted, taken_by
+from ...kernels.families import FAMILIES, quoted, taken_by
 from ...privacy.accountant import LARGEST_EPSILON, LEAST_CLIP
 from ...sections import remedy
 
@@ -338,8 +338,8 @@ def _data(config: Config) -> Iterator[str]:
         yield "data.folds and data.holdout both keep rows for testing; give one of them"
     if data.folds is None and data.fold:
         yield "data.fold without data.folds; give both"
-    if data.positive is not None and FAMILIES[model.family].domain is not BINARY:
-        binary = quoted(taken_by("vertical", where=lambda f: f.domain is BINARY))
+    if data.positive is not None and not FAMILIES[model.family].binary:
+        binary = quoted(taken_by("vertical", where=lambda f: f.binary))
         yield f'data.positive: only family = {binary} has a positive label, not "{model.family}"; remove it'
     if data.small == "leave-out":
         yield 'data.small = "leave-out" is not for method = "vertical", whose clients all have the same rows; remove it'

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.families import BINARY, expit
+from ...kernels.families import expit
 from ...results.lines import AT, Lines, lines
 from .model import VerticalModel
 
@@ -28,7 +28,7 @@ def asked(model: VerticalModel) -> bool:
     """Whether slopes tell labels, and q is as wide as a normal one can be: of open linear logistic jobs with amortised auxiliary
     variables whose clients are sent slopes."""
     linear = model.config.model.kind == "linear" and model.config.algorithm.auxiliary == "amortised"
-    return model.watched and linear and not model.shared and model.likelihood.record.domain is BINARY
+    return model.watched and linear and not model.shared and model.likelihood.record.binary
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from ...algorithms.core.windows import Movement
 from ...algorithms.exchanges import missing, predictions
 from ...algorithms.split import machine as vertical
 from ...jobs.publish import Fit
-from ...kernels.families import BINARY, REAL
 from ...models.expfam import Gaussian
 from ...models.glm import Rows as Tested
 from ...models.glm import on_average, reliability
@@ -305,8 +304,8 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
         return {}, table
     out: dict[str, Any] = {"rule": wanted.rule, "rows": len(rows.test)}
     out["rules"] = {rule: scores(*moments) for rule, moments in under.items()}
-    if likelihood.record.domain in (BINARY, REAL) and likelihood.record.predictive is not None:
+    if (likelihood.record.binary or likelihood.record.linear) and likelihood.record.predictive is not None:
         out["guess"] = on_average(Tested(y[tested, None], y[tested]), likelihood.record.name, 0.0)
-    if likelihood.record.domain is BINARY:
+    if likelihood.record.binary:
         out["reliability"] = reliability(p[tested], y[tested])
     return out | ({"without": without} if without else {}), table

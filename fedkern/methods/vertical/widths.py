@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges.pearson import PearsonSums
 from ...algorithms.split import machine as vertical
-from ...kernels.families import BINARY, COUNTS
 from ...models.glm import Rows, pearson_sums
 from ...results import dispersion
 from ...results.dispersion import Dispersion
@@ -112,7 +111,7 @@ def looked(server: vertical.Server, model: VerticalModel, to: Undivided, b: floa
     noise = to.factor**2 * model.rho**2 / server.seen.counts.min()
     intercept, ratios = _ratios(model, parts, _weights(model, eta, scale), noise)
     counts = None
-    if likelihood.record.domain is COUNTS and likelihood.record.moments is not None:
+    if likelihood.record.counted and likelihood.record.moments is not None:
         n, _, events, misfit, noisy, slope = pearson_sums(Rows(eta[:, None], y), np.ones(1), likelihood.family, scale)
         told = PearsonSums(0, n, 1.0, events, misfit, noisy, slope)
         counts = dispersion.pooled(likelihood.family, scale, [told], J + server.shared.intercept)
@@ -123,7 +122,7 @@ def _weights(model: VerticalModel, eta: Array, scale: float) -> Array:
     """(N,) E(-l'') of each row."""
     record = model.likelihood.record
     mean = record.mean(eta)
-    if record.domain is BINARY:
+    if record.binary:
         return np.asarray(mean * (1 - mean))
     assert record.moments is not None
     slope = np.maximum(mean, 1e-30) if record.link == "log" else np.ones(len(eta))

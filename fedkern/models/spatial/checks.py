@@ -8,13 +8,10 @@ Source: docs/methods/sigma.md, section 9.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincc, ndtr, pdtr
 
 from ..likelihood import HALF_LOG_TAU
 from .site import Observed
@@ -26,29 +23,6 @@ NODES = 15
 NEWTON = 12  # steps to the mode; the log-likelihoods are concave in eta
 STEP = 1e-4  # of eta, for curvatures
 MOST_MOVED = 3.0  # of theta in a Newton step, in sds
-
-
-def _binomial_cdf(y: Array, p: Array, trials: Array) -> Array:
-    """P(Y <= y), by the incomplete beta function, which takes real numbers."""
-    return np.asarray(np.where(y < trials, betaincc(y + 1, np.maximum(trials - y, 1), p), 1.0), np.float64)
-
-
-# family -> P(Y <= y) and Var Y where the mean is mu (of a binomial y, that of one trial)
-Cdf = Callable[[Array, Array, Any, Any], Array]
-CDF: dict[str, Cdf] = {
-    "poisson": lambda y, mu, scale, trials: pdtr(y, mu),
-    "negative-binomial": lambda y, mu, scale, trials: betainc(scale, y + 1, scale / (scale + mu)),
-    "binomial": lambda y, mu, scale, trials: _binomial_cdf(y, mu, trials),
-    "bernoulli": lambda y, mu, scale, trials: np.where(y >= 1, np.ones_like(mu), 1 - mu),
-    "gaussian": lambda y, mu, scale, trials: ndtr((y - mu) / scale),
-}
-VARIANCE: dict[str, Cdf] = {
-    "poisson": lambda y, mu, scale, trials: mu,
-    "negative-binomial": lambda y, mu, scale, trials: mu + mu**2 / scale,
-    "binomial": lambda y, mu, scale, trials: trials * mu * (1 - mu),
-    "bernoulli": lambda y, mu, scale, trials: mu * (1 - mu),
-    "gaussian": lambda y, mu, scale, trials: np.broadcast_to(np.asarray(scale) ** 2, np.shape(mu)),
-}
 
 
 def log_density(site: Observed, xi: Array, mean: Array, v: Array | None) -> Array:
@@ -86,9 +60,9 @@ def pit(site: Observed, xi: Array, theta: Array, weights: Array) -> Array:
     alone = np.flatnonzero(site.counts[rows.area] == 1)
     y, area, trials = rows.y[alone], rows.area[alone], None if rows.trials is None else rows.trials[alone]
     mu = like.mean(site.fixed(xi)[:, alone] + site.scale(xi) * theta[:, area])
-    cdf, scale = CDF[like.record.name], like.sd(site.log_sd(xi))
+    cdf, scale = like.record.cdf, like.sd(site.log_sd(xi))
     below = cdf(y, mu, scale, trials)
-    if like.record.link != "identity":
+    if like.record.binary or like.record.counted:
         below = (below + np.where(y > 0, cdf(np.maximum(y - 1, 0), mu, scale, trials), 0.0)) / 2
     found = np.full(site.n_areas, np.nan)
     found[area] = (weights[:, area] * below).sum(axis=0)
@@ -100,7 +74,7 @@ def pearson(site: Observed, xi: Array, theta: Array) -> Array:
     rows, like = site.rows, site.likelihood
     mu = like.mean(site.fixed(xi) + site.scale(xi) * theta[:, rows.area]).mean(axis=0)
     scale = np.sqrt(np.mean(np.asarray(like.sd(site.log_sd(xi))) ** 2))
-    variance = np.asarray(VARIANCE[like.record.name](rows.y, mu, scale, rows.trials))
+    variance = np.asarray(like.record.spread(mu, scale, rows.trials))
     expected = mu if rows.trials is None else rows.trials * mu
     left, spread = site.by_area(np.stack([rows.y - expected, variance]))
     with np.errstate(invalid="ignore", divide="ignore"):

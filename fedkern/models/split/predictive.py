@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ...kernels.families import BINARY, REAL
 from ..likelihood import Likelihood
 
 Vector = NDArray[np.float64]
@@ -55,9 +54,9 @@ def scores(likelihood: Likelihood, y: Vector, mean: Vector, variance: Vector, lo
     p = predicted(likelihood, mean, variance)
     density = log_density(likelihood, y, mean, variance, log_scale)
     out = {"log_likelihood": float(density.mean())}
-    if likelihood.record.domain is not BINARY:
+    if not likelihood.record.binary:
         out["rmse"] = float(np.sqrt(((y - p) ** 2).mean()))
-        if likelihood.record.domain is REAL:
+        if likelihood.record.linear:
             sd = np.sqrt(variance + likelihood.link_variance(y, log_scale))
             out["coverage_90"] = float((np.abs(y - p) < 1.6448536269514722 * sd).mean())
         return out

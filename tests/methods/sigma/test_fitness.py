@@ -52,10 +52,6 @@ def inverse(family: str, eta: Any) -> Any:
     return eta if family == "gaussian" else np.exp(eta)
 
 
-def test_every_family_has_its_distribution() -> None:
-    assert set(checks.CDF) == set(checks.VARIANCE) == set(FAMILIES)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_area_s_rows_are_foreseen_by_quadrature(family: str) -> None:
     rng = np.random.default_rng(5)

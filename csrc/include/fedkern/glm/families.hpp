@@ -1,10 +1,10 @@
 // The families over the rows of a block, in loops that become vector instructions; their scalar mathematics is in scalar.hpp.
 #pragma once
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <stdexcept>
+#include <type_traits>
 
 #include "quadrature.hpp"
 
@@ -74,14 +74,8 @@ inline void predict(const Bernoulli&, Index n, const double* m, const double* s,
     }
 }
 
-inline void predict(const Poisson&, Index n, const double* m, const double* s, bool, double* mean) {
-    for (Index i = 0; i < n; ++i) mean[i] = math::exp(m[i] + 0.5 * s[i] * s[i]);
-}
-
-inline void predict(const Gaussian&, Index n, const double* m, const double*, bool, double* mean) { std::copy_n(m, n, mean); }
-
-inline void predict(const NegativeBinomial&, Index n, const double* m, const double* s, bool probit, double* mean) {
-    predict(Poisson{}, n, m, s, probit, mean);
+template <class F> void predict(const F& f, Index n, const double* m, const double* s, bool probit, double* mean) {
+    for (Index i = 0; i < n; ++i) mean[i] = mean_row(f, m[i], s[i], probit, AllNodes{});
 }
 
 /// A likelihood over the rows of a block. The loops are written once, below, for every family.
@@ -132,13 +126,13 @@ template <class F> struct FamilyOf final : Family {
 };
 
 inline std::unique_ptr<const Family> make_family(Likelihood likelihood) {
-    switch (likelihood.family) {
-    case 0: return std::make_unique<FamilyOf<Bernoulli>>(Bernoulli{});
-    case 1: return std::make_unique<FamilyOf<Poisson>>(Poisson{});
-    case 2: return std::make_unique<FamilyOf<Gaussian>>(Gaussian{likelihood.scale});
-    case 3: return std::make_unique<FamilyOf<NegativeBinomial>>(NegativeBinomial{likelihood.scale});
-    }
-    throw std::invalid_argument("family: no likelihood has this number; is the extension older than families.py?");
+    return AnyFamily(likelihood).of([](const auto& f) -> std::unique_ptr<const Family> {
+        using F = std::decay_t<decltype(f)>;
+        if constexpr (std::is_same_v<F, NoFamily>)
+            throw std::invalid_argument("family: no likelihood has this number; is the extension older than families.py?");
+        else
+            return std::make_unique<FamilyOf<F>>(f);
+    });
 }
 
 } // namespace FEDKERN_ISA

@@ -130,9 +130,58 @@ template <class Nodes> FEDKERN_DEVICE Expectation logistic_row(double b, double 
     return {-s * value, slope, -curvature / s};
 }
 
-/// A family that is chosen when the program runs: all rows take the same way.
+/// What a number stands for that no family has: NaN everywhere. A host refuses it by name (`make_family`).
+struct NoFamily {
+    static constexpr double nothing = math::not_a_number<double>();
+    FEDKERN_INLINE double clean(double) const { return nothing; }
+    FEDKERN_INLINE double base(double) const { return nothing; }
+    template <class T> FEDKERN_INLINE T power(T) const { return T(nothing); }
+    template <class T> FEDKERN_INLINE T value(T, T, T power) const { return power; }
+    template <class T> FEDKERN_INLINE T slope(T, T, T power) const { return power; }
+};
+
+// ---- E log p - base and of its derivatives, a ~ N(m, s^2), and E y; `probit`: the usual approximation for the Bernoulli family.
+
+template <class Nodes>
+FEDKERN_DEVICE Expectation expect_row(const Bernoulli&, double m, double s, double y, bool with_value, const Nodes& nodes) {
+    const double sign = 2 * y - 1;
+    const Expectation e = logistic_row(sign * m, s, with_value, nodes);
+    return {e.value, e.slope * sign, e.curvature + 0 * sign}; // NaN with y
+}
+template <class Nodes> FEDKERN_DEVICE Expectation expect_row(const Poisson&, double m, double s, double y, bool, const Nodes&) {
+    const double rate = math::exp(m + 0.5 * s * s);
+    return {y * m - rate, y - rate, -rate};
+}
+template <class Nodes> FEDKERN_DEVICE Expectation expect_row(const Gaussian& f, double m, double s, double y, bool, const Nodes&) {
+    const double off = y - m, precision = f.precision;
+    return {-0.5 * precision * (off * off + s * s), precision * off, -precision + 0 * off};
+}
+template <class Nodes>
+FEDKERN_DEVICE Expectation expect_row(const NegativeBinomial& f, double m, double s, double y, bool with_value, const Nodes& nodes) {
+    const double shift = f.shift, count = y + f.scale;
+    const Expectation e = logistic_row(shift - m, s, with_value, nodes);
+    return {y * (m - shift) + count * e.value, y - count * e.slope, count * e.curvature};
+}
+template <class Nodes> FEDKERN_DEVICE Expectation expect_row(const NoFamily& f, double, double, double, bool, const Nodes&) {
+    return {f.nothing, f.nothing, f.nothing};
+}
+
+template <class Nodes> FEDKERN_DEVICE double mean_row(const Bernoulli&, double m, double s, bool probit, const Nodes& nodes) {
+    if (probit) return math::sigmoid(m / math::sqrt(1 + s * s * 0.39269908169872414)); // pi / 8
+    return logistic_row(-m, s, false, nodes).slope; // sigmoid(m) is the slope at -m
+}
+template <class Nodes> FEDKERN_DEVICE double mean_row(const Gaussian&, double m, double, bool, const Nodes&) { return m; }
+template <class Nodes> FEDKERN_DEVICE double mean_row(const Poisson&, double m, double s, bool, const Nodes&) {
+    return math::exp(m + 0.5 * s * s);
+}
+template <class Nodes> FEDKERN_DEVICE double mean_row(const NegativeBinomial&, double m, double s, bool probit, const Nodes& nodes) {
+    return mean_row(Poisson{}, m, s, probit, nodes);
+}
+template <class Nodes> FEDKERN_DEVICE double mean_row(const NoFamily& f, double, double, bool, const Nodes&) { return f.nothing; }
+
+/// A family that is chosen when the program runs: all rows take the same way. The one list of the numbers that families.py gives.
 struct AnyFamily {
-    int number; // as in `make_family`
+    int number;
     Gaussian gaussian;
     NegativeBinomial negative_binomial;
 
@@ -144,8 +193,9 @@ struct AnyFamily {
         case 0: return work(Bernoulli{});
         case 1: return work(Poisson{});
         case 2: return work(gaussian);
-        default: return work(negative_binomial);
+        case 3: return work(negative_binomial);
         }
+        return work(NoFamily{});
     }
     FEDKERN_INLINE double clean(double y) const {
         return of([&](const auto& f) { return f.clean(y); });
@@ -165,36 +215,11 @@ struct AnyFamily {
             return Weighed<T>{f.value(a, y, power), f.slope(a, y, power)};
         });
     }
-
-    /// E log p - base and of its derivatives in a ~ N(m, s^2).
     template <class Nodes> FEDKERN_DEVICE Expectation expect(double m, double s, double y, bool with_value, const Nodes& nodes) const {
-        switch (number) {
-        case 0: {
-            const double sign = 2 * y - 1;
-            const Expectation e = logistic_row(sign * m, s, with_value, nodes);
-            return {e.value, e.slope * sign, e.curvature + 0 * sign}; // NaN with y
-        }
-        case 1: {
-            const double rate = math::exp(m + 0.5 * s * s);
-            return {y * m - rate, y - rate, -rate};
-        }
-        case 2: {
-            const double off = y - m, precision = gaussian.precision;
-            return {-0.5 * precision * (off * off + s * s), precision * off, -precision + 0 * off};
-        }
-        default: {
-            const double shift = negative_binomial.shift, count = y + negative_binomial.scale;
-            const Expectation e = logistic_row(shift - m, s, with_value, nodes);
-            return {y * (m - shift) + count * e.value, y - count * e.slope, count * e.curvature};
-        }
-        }
+        return of([&](const auto& f) { return expect_row(f, m, s, y, with_value, nodes); });
     }
-
-    /// E y; `probit`: the usual approximation for the Bernoulli family.
     template <class Nodes> FEDKERN_DEVICE double mean(double m, double s, bool probit, const Nodes& nodes) const {
-        if (number == 0 && probit) return math::sigmoid(m / math::sqrt(1 + s * s * 0.39269908169872414)); // pi / 8
-        if (number == 0) return logistic_row(-m, s, false, nodes).slope; // sigmoid(m) is the slope at -m
-        return number == 2 ? m : math::exp(m + 0.5 * s * s);
+        return of([&](const auto& f) { return mean_row(f, m, s, probit, nodes); });
     }
 };
 

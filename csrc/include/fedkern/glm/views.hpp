@@ -23,7 +23,7 @@ struct Regression {
     Index n; // rows in use
 };
 
-/// A family by its number, as in `make_family` (families.hpp), and its dispersion.
+/// A family by its number, as in `AnyFamily` (scalar.hpp), and its dispersion.
 struct Likelihood {
     int family;
     double scale;
