@@ -119,7 +119,7 @@ class UntilSection(Section):
 class AlgorithmSection(Section):
     variant: Variant = key(help="of partitioned variational inference")
     schedule: Literal["sequential", "synchronous", "random", "asynchronous"] = key(help="who works when")
-    client_weights: dict[str, Positive] = key({}, help="random schedule: public weights; clients not named have 1")
+    client_weights: dict[str, Positive] = key({}, path=True, help="random schedule: public weights; clients not named have 1")
     local_steps: Count = key(help="optimiser steps of one update")
     optimiser: Literal["adagrad", "adam", "sgd", "exact"] = key(help="of a client's local problem")
     optimiser_state: Literal["keep", "reset"] = key(help="between the updates of a client")
@@ -139,7 +139,7 @@ class AlgorithmSection(Section):
     until: UntilSection | None = key(
         None, help='end when q is where the posterior of all rows is, asked after 3, 6, 12, .. rounds; job.rounds = "until"'
     )
-    checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
+    checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
     def damping_of(self, n_clients: int) -> float:
         """The damping of a job with so many clients: those that work at once share one step (docs/methods/pvi.md, section 8)."""
@@ -169,7 +169,7 @@ class PrivacySection(Terms):
     accountant: Literal["pld", "rdp"] = key(help="of dp-accounting")
     last_update: Literal["refuse", "shorten"] = key("refuse", help="when a whole update no longer fits the budget")
     rows_per_person: Count = key(1, help="rows that one person may have, over all clients")
-    clients: dict[str, Terms] = key({}, help="terms of one client that differ")
+    clients: dict[str, Terms] = key({}, path=True, help="terms of one client that differ")
 
     def of(self, client: str) -> Terms:
         """The terms of one client: the section's, overridden by its own."""
@@ -197,8 +197,8 @@ class PrivacySection(Terms):
 
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(1, help="rounds between two measurements on the test rows")
-    draws: Draws = key(1000, help="per chain, from the posterior into posterior.nc")
-    chains: Chains = key(4, help="independent sets of draws")
+    draws: Draws = key(1000, resumable=True, help="per chain, from the posterior into posterior.nc")
+    chains: Chains = key(4, resumable=True, help="independent sets of draws")
     reweigh: bool = key(
         help="clients also send their log-likelihood at draws from q, once, at most 400 and fewer than data.least_rows has "
         "cells: k-hat of q; default: true if open"
@@ -256,10 +256,6 @@ class Config(JobConfig):
     @property
     def open_ended(self) -> bool:
         return self.privacy is None or not self.privacy.calibrate
-
-    @property
-    def drawn_at_the_end(self) -> bool:
-        return True
 
 
 # Layers of defaults, the later ones stronger, the file itself the strongest.

@@ -96,7 +96,7 @@ class AlgorithmSection(Section):
     update: Literal["auto", "row-gibbs", "row", "element"] = key("auto", help="sem: of the coefficients")
     tempering: Count = key(1, help="sem: chains of a ladder of temperatures; those at temperature 1 count")
     swap: bool = key(True, help="sem: moves between modes that permute equations")
-    checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
+    checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
 
 class OutputSection(CommonOutputSection):
