@@ -73,7 +73,7 @@ def key(
     resumable : whether a resumed run may have another value; or the property of the file that says so
     limits : gt, ge, lt, le
     """
-    said = {"remedy": remedy, "meant": dict(meant), "path": path, "resumable": resumable}
+    said: dict[str, Any] = {"remedy": remedy, "meant": dict(meant), "path": path, "resumable": resumable}
     return Field(default, description=help, json_schema_extra=said, **limits)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ...errors import JobError
 from ...jobs import incomplete, keys
@@ -206,6 +206,23 @@ class OutputSection(CommonOutputSection):
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO; open jobs")
 
 
+class Spending(NamedTuple):
+    """What a private job may spend, and on what.
+
+    Attributes
+    ----------
+    privacy : the terms
+    update : what one update is charged, in accounted steps
+    updates : of each client that the job plans, as far as that is public: None if only the budget ends it
+    with_noise : whether the released posterior is made of the clients' noisy sums
+    """
+
+    privacy: PrivacySection
+    update: int
+    updates: int | None
+    with_noise: bool
+
+
 class Config(JobConfig):
     """A job of method "pvi"."""
 
@@ -256,6 +273,18 @@ class Config(JobConfig):
     @property
     def open_ended(self) -> bool:
         return self.privacy is None or not self.privacy.calibrate
+
+    @property
+    def spending(self) -> Spending:
+        """Of a private job."""
+        privacy, a = self.privacy, self.algorithm
+        assert privacy is not None
+        once = privacy.unit == "client" or a.variant in (*SHARDED, "global-vi")
+        planned = [n for n in (self.job.rounds, a.updates_per_client) if isinstance(n, int)]
+        in_turn = privacy.unit == "example"  # whole clients: all are asked in every round
+        by_chance = in_turn and a.schedule in ("random", "asynchronous") and a.updates_per_client is None
+        updates = None if by_chance else min(planned, default=None)
+        return Spending(privacy, 1 if once else a.local_steps, updates, a.posterior is not None)
 
 
 # Layers of defaults, the later ones stronger, the file itself the strongest.
