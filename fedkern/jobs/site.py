@@ -33,9 +33,7 @@ class SiteFile(Section):
     path: str | None = key(
         None, path=True, help="of the client's data, in the place of data.clients; relative ones begin at this file"
     )
-    policy: str | None = key(
-        None, path=True, help="a policy file that binds these data too, wherever else policies lie"
-    )
+    policy: str | None = key(None, path=True, help="a policy file that binds these data too, wherever else policies lie")
     threads: Count | None = key(None, help="the most threads that the client's kernels may use")
     dialect: DialectSection | None = key(None, help="how the client's text file is written, instead of the job's [data.dialect]")
 

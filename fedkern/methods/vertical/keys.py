@@ -210,6 +210,11 @@ class Config(JobConfig):
     output: OutputSection
 
     @property
+    def shared(self) -> bool:
+        """Whether clients use the response."""
+        return self.algorithm.response == "shared"
+
+    @property
     def drawn_at_the_end(self) -> bool:
         """Whether the draws are made once the fit is known."""
         return self.algorithm.inference == "sfvi"
