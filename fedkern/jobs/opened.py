@@ -46,6 +46,11 @@ class Opened:
         return self.files.path
 
     @property
+    def method(self) -> str:
+        """Of the job."""
+        return self.config.job.method
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Of all clients, by number."""
         return self.files.names

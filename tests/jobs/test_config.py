@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,11 @@ import pytest
 from fedkern.errors import JobError
 from fedkern.jobs.keys import settings_of
 from fedkern.jobs.reference import tables
+from fedkern.jobs.site import SiteFile
 from fedkern.methods import METHODS, load, named, parse
 from fedkern.methods.pvi.keys import Config
+from fedkern.methods.sigma.prior.keys import PriorConfig
+from fedkern.sections import marked
 
 OPEN: dict[str, Any] = {"data": {"clients": ["clients/*.csv"], "response": "income"}}
 PRIVATE: dict[str, Any] = OPEN | {
@@ -326,6 +330,57 @@ def test_set_overrides() -> None:
     assert (job.job.rounds, job.privacy.epsilon, job.privacy.of("a").clip) == (7, 0.5, 1.0)
     assert (job.data.response, job.data.names) == ("wage", ["a", "b"])
     assert PRIVATE["privacy"]["epsilon"] == 1.0
+
+
+COMPOSED, APART = (unicodedata.normalize(form, "h\u00e9") for form in ("NFC", "NFD"))
+
+
+@pytest.mark.parametrize("by", ["a file", "tables", "--set"])
+def test_texts_have_one_way_to_write_a_letter_and_paths_stay_as_they_are(tmp_path: Path, by: str) -> None:
+    given = {
+        "data.response": APART,
+        "data.ignore": [APART],
+        "data.columns.test.levels": [APART],  # a column may have the name of a key
+        f"data.columns.{APART}.reference": APART,
+        "data.test": APART,
+        "data.clients": [APART],
+        "data.names": [APART],
+        "output.client_folder": APART,
+        "data.dialect.missing": [APART],
+    }
+    if by == "--set":
+        job = parse({}, sets=[f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items()])
+    elif by == "tables":
+        job, _ = load(changed({}, given))
+    else:
+        lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in given.items() if APART not in name]
+        (tmp_path / "job.toml").write_text("".join(lines) + f'data.columns."{APART}".reference = "{APART}"\n', encoding="utf-8")
+        job, _ = load(tmp_path / "job.toml")
+    data = job.model_dump()["data"]
+    assert (data["response"], data["ignore"], data["dialect"]["missing"]) == (COMPOSED, [COMPOSED], [COMPOSED])
+    assert data["columns"]["test"]["levels"] == [COMPOSED]
+    assert data["columns"][COMPOSED]["reference"] == COMPOSED
+    assert (data["test"], data["clients"], data["names"]) == (APART, [APART], [APART])
+    assert job.model_dump()["output"]["client_folder"] == APART
+
+
+def test_the_keys_of_paths_and_of_clients_names() -> None:
+    """A new key that names a file must say so."""
+    common = {"data.clients", "data.names", "output.client_folder"}
+    own = {
+        "pvi": {"data.test", "algorithm.client_weights", "privacy.clients"},
+        "sparse": {"data.test"},
+        "vertical": {"data.server", "model.priors"},
+        "sigma": {"data.polygons", "model.prior"},
+    }
+    assert {name: set(marked(named(name).keys.Config, "path")) for name in METHODS} == {n: common | own[n] for n in METHODS}
+    assert set(marked(PriorConfig, "path")) == {"data.areas", "data.adjacency", "data.polygons"}
+    assert set(marked(SiteFile, "path")) == {"client", "path", "policy"}
+
+
+def test_two_keys_that_are_one() -> None:
+    with pytest.raises(JobError, match=r"^job: two of the keys .* are one but for blanks or .* written; leave one of them out"):
+        parse({"data": {"columns": {COMPOSED: {}, APART: {}}}})
 
 
 @pytest.mark.parametrize("text", ["rounds=3", "job.rounds", "=3", "job.=3", "job.seed.x=1"])

@@ -21,7 +21,7 @@ import fedkern
 from fedkern.algorithms.exchanges import certificates
 from fedkern.data.table import load as load_table
 from fedkern.errors import JobError, LostPeer
-from fedkern.jobs import identity, ledger, stamp
+from fedkern.jobs import ledger, stamp
 from fedkern.jobs.files import RunFolder
 from fedkern.jobs.holding.chain import Mark
 from fedkern.jobs.hooks import RunHooks
@@ -168,7 +168,7 @@ def test_which_keys_may_change() -> None:
 
     def free(kind: str, *sets: str) -> set[str]:
         config, _ = load(tomllib.loads({"pvi": interrupted.PVI, "private": private, "sigma": interrupted.SIGMA}[kind]), sets)
-        return set(identity.may_change(config)) - {"job.deadline", "algorithm.checkpoint_every"}
+        return set(config.resumable) - {"job.deadline", "algorithm.checkpoint_every"}
 
     drawn = {"output.draws", "output.chains"}  # from what is fitted, and not before
     assert free("pvi") == free("private") == {"job.rounds"} | drawn

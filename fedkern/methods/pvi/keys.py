@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ...errors import JobError
 from ...jobs import incomplete, keys
@@ -119,7 +119,7 @@ class UntilSection(Section):
 class AlgorithmSection(Section):
     variant: Variant = key(help="of partitioned variational inference")
     schedule: Literal["sequential", "synchronous", "random", "asynchronous"] = key(help="who works when")
-    client_weights: dict[str, Positive] = key({}, help="random schedule: public weights; clients not named have 1")
+    client_weights: dict[str, Positive] = key({}, path=True, help="random schedule: public weights; clients not named have 1")
     local_steps: Count = key(help="optimiser steps of one update")
     optimiser: Literal["adagrad", "adam", "sgd", "exact"] = key(help="of a client's local problem")
     optimiser_state: Literal["keep", "reset"] = key(help="between the updates of a client")
@@ -142,7 +142,7 @@ class AlgorithmSection(Section):
     until: UntilSection | None = key(
         None, help='end when q is where the posterior of all rows is, asked after 3, 6, 12, .. rounds; job.rounds = "until"'
     )
-    checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
+    checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
     def damping_of(self, n_clients: int) -> float:
         """The damping of a job with so many clients: those that work at once share one step (docs/methods/pvi.md, section 8)."""
@@ -172,7 +172,7 @@ class PrivacySection(Terms):
     accountant: Literal["pld", "rdp"] = key(help="of dp-accounting")
     last_update: Literal["refuse", "shorten"] = key("refuse", help="when a whole update no longer fits the budget")
     rows_per_person: Count = key(1, help="rows that one person may have, over all clients")
-    clients: dict[str, Terms] = key({}, help="terms of one client that differ")
+    clients: dict[str, Terms] = key({}, path=True, help="terms of one client that differ")
 
     def of(self, client: str) -> Terms:
         """The terms of one client: the section's, overridden by its own."""
@@ -200,13 +200,30 @@ class PrivacySection(Terms):
 
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(1, help="rounds between two measurements on the test rows")
-    draws: Draws = key(1000, help="per chain, from the posterior into posterior.nc")
-    chains: Chains = key(4, help="independent sets of draws")
+    draws: Draws = key(1000, resumable=True, help="per chain, from the posterior into posterior.nc")
+    chains: Chains = key(4, resumable=True, help="independent sets of draws")
     reweigh: bool = key(
         help="clients also send their log-likelihood at draws from q, once, at most 400 and fewer than data.least_rows has "
         "cells: k-hat of q; default: true if open"
     )
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO; open jobs")
+
+
+class Spending(NamedTuple):
+    """What a private job may spend, and on what.
+
+    Attributes
+    ----------
+    privacy : the terms
+    update : what one update is charged, in accounted steps
+    updates : of each client that the job plans, as far as that is public: None if only the budget ends it
+    with_noise : whether the released posterior is made of the clients' noisy sums
+    """
+
+    privacy: PrivacySection
+    update: int
+    updates: int | None
+    with_noise: bool
 
 
 class Config(JobConfig):
@@ -275,8 +292,16 @@ class Config(JobConfig):
         return self.privacy is None or not self.privacy.calibrate
 
     @property
-    def drawn_at_the_end(self) -> bool:
-        return True
+    def spending(self) -> Spending:
+        """Of a private job."""
+        privacy, a = self.privacy, self.algorithm
+        assert privacy is not None
+        once = privacy.unit == "client" or a.variant in (*SHARDED, "global-vi")
+        planned = [n for n in (self.job.rounds, a.updates_per_client) if isinstance(n, int)]
+        in_turn = privacy.unit == "example"  # whole clients: all are asked in every round
+        by_chance = in_turn and a.schedule in ("random", "asynchronous") and a.updates_per_client is None
+        updates = None if by_chance else min(planned, default=None)
+        return Spending(privacy, 1 if once else a.local_steps, updates, a.posterior is not None)
 
 
 # Layers of defaults, the later ones stronger, the file itself the strongest.

@@ -101,7 +101,7 @@ class AlgorithmSection(Section):
         help="of a client's draws: secure, numbers that nobody else can make; keyed, those of job.seed, the same bits again; "
         "default secure where draws are made of each row, and not of cross-products alone",
     )
-    checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
+    checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
 
 class OutputSection(CommonOutputSection):
@@ -151,9 +151,9 @@ class Config(JobConfig):
         said, by = list[str](), " and ".join(self.draws_rows)
         if self.algorithm.tempering != 1:
             said.append(
-                "algorithm.tempering has clients send the log-likelihood at each draw: of 20 rows a server that could make the draws' "
-                'random numbers (random_source = "keyed") computed them in seconds, up to the sign of each, and of secure ones no '
-                "attack was tried for long; leave it out where that must not be"
+                "algorithm.tempering has clients send the log-likelihood at each draw: of 20 rows a server that could make the "
+                'draws\' random numbers (random_source = "keyed") computed them in seconds, up to the sign of each, and of '
+                "secure ones no attack was tried for long; leave it out where that must not be"
             )
         if by and not self.secure:
             said.append(
