@@ -10,6 +10,8 @@ wrong is found and named here.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import struct
 from collections.abc import Mapping
@@ -176,6 +178,19 @@ def pack(saved: Mapping[str, Value]) -> bytes:
             raise ValueError(f"saved {name!r}: {type(value).__name__}, needs an array, int, float or bytes")
         parts += [_ITEM.pack(len(encoded), code), encoded, struct.pack("<Q", len(body)), body]
     return b"".join(parts)
+
+
+def state_layout(saved: Mapping[str, Value]) -> bytes:
+    """BLAKE2b-128 of how a state is kept: the names of its fields, their types and, of arrays, their shapes."""
+    fields = []
+    for name in sorted(saved):
+        value = saved[name]
+        if isinstance(value, np.ndarray):
+            fields.append((name, value.dtype.newbyteorder("<").str, value.shape))
+        else:
+            kind = "bytes" if isinstance(value, bytes) else "int" if isinstance(value, (int, np.integer)) else "float"
+            fields.append((name, kind, ()))
+    return hashlib.blake2b(json.dumps(fields).encode(), digest_size=16, person=b"fedkern layout").digest()
 
 
 def unpack(data: bytes) -> Saved:
