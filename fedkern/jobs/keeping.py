@@ -104,7 +104,7 @@ class Keeper(Hooks):
         self._draws.clear()
         if self.folder:
             states = {**clients, SERVER: start[0]} if place.is_server else clients
-            self._layouts = {party: state_layout(protocol.save(state)) for party, state in states.items()}
+            self._layouts = {party: state_layout(state, protocol.save(state)) for party, state in states.items()}
             if resume:
                 parties = [*clients, *([SERVER] if place.is_server else [])]
                 self.checkpoint_number = number = self._chosen(place, parties)

@@ -15,7 +15,7 @@ import json
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -180,17 +180,18 @@ def pack(saved: Mapping[str, Value]) -> bytes:
     return b"".join(parts)
 
 
-def state_layout(saved: Mapping[str, Value]) -> bytes:
-    """BLAKE2b-128 of how a state is kept: the names of its fields, their types and, of arrays, their shapes."""
-    fields = []
+def state_layout(state: Any, saved: Mapping[str, Value]) -> bytes:
+    """BLAKE2b-128 of a state's layout: the fields that its class declares, with their types (also of what is None yet), and the
+    names, types and shapes of what is saved of it."""
+    parts: list[tuple[object, ...]] = [(one.name, str(one.type)) for one in fields(state)]
     for name in sorted(saved):
         value = saved[name]
         if isinstance(value, np.ndarray):
-            fields.append((name, value.dtype.newbyteorder("<").str, value.shape))
+            parts.append((name, value.dtype.newbyteorder("<").str, value.shape))
         else:
             kind = "bytes" if isinstance(value, bytes) else "int" if isinstance(value, (int, np.integer)) else "float"
-            fields.append((name, kind, ()))
-    return hashlib.blake2b(json.dumps(fields).encode(), digest_size=16, person=b"fedkern layout").digest()
+            parts.append((name, kind, ()))
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16, person=b"fedkern layout").digest()
 
 
 def unpack(data: bytes) -> Saved:
