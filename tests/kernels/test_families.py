@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -88,26 +89,15 @@ def test_the_distribution_function_and_the_variance_are_the_density_s(record: Fa
         assert record.spread(mean, SCALE, trials)[0] == pytest.approx(expected(record, eta, about), rel=1e-7)
 
 
-class Numbers:
-    """What a sampler asks for."""
-
-    def __init__(self) -> None:
-        self._random = np.random.default_rng(3)
-
-    def uniform(self, n: int) -> np.ndarray:
-        return self._random.random(n)
-
-    def normal(self, n: int) -> np.ndarray:
-        return self._random.standard_normal(n)
-
-
 @each
 def test_draws_have_the_distribution(record: Family) -> None:
     """By Kolmogorov's distance, which is beyond the bound once in 100,000 times; draws about another mean are farther off."""
+    random = np.random.default_rng(3)
+    source = SimpleNamespace(uniform=random.random, normal=random.standard_normal)
     n, trials, most = 20_000, np.full(20_000, TRIALS) if record.trials else None, 2.47 / np.sqrt(20_000)
     for eta in (-1.5, 0.0, 1.2):
         mean = np.full(n, float(record.mean(np.array(eta))))
-        y = np.sort(record.draw(Numbers(), mean, SCALE, trials))
+        y = np.sort(record.draw(source, mean, SCALE, trials))
         assert record.domain.has(y).all()
         share = np.searchsorted(y, y, side="right") / n
         assert abs(record.cdf(y, mean, SCALE, trials) - share).max() < most

@@ -1,7 +1,10 @@
 """Small trained-looking priors and sites with random numbers in them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
+from fedkern.kernels.families import FAMILIES
 from fedkern.kernels.mlp import Architecture
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial.condition import Condition, Hyperprior
@@ -46,15 +49,9 @@ def rows(rng, family, n=11, d=D, p=2):
     """Some areas have several rows, some have none."""
     area = rng.integers(0, d - 1, n)
     X, offset = rng.normal(size=(n, p)), rng.normal(0, 0.3, n)
-    trials = rng.integers(1, 9, n).astype(float) if family == "binomial" else None
-    y = {
-        "gaussian": rng.normal(size=n),
-        "poisson": rng.poisson(2.0, n).astype(float),
-        "negative-binomial": rng.negative_binomial(2, 0.5, n).astype(float),
-        "bernoulli": rng.integers(0, 2, n).astype(float),
-        "binomial": np.floor(rng.uniform(0, 1, n) * ((1 if trials is None else trials) + 1)),
-    }[family]
-    return Rows(y, area, X, offset, trials)
+    record, source = FAMILIES[family], SimpleNamespace(uniform=rng.random, normal=rng.standard_normal)
+    trials = rng.integers(1, 9, n).astype(float) if record.trials else None
+    return Rows(record.draw(source, record.mean(np.full(n, 0.7)), 1.0, trials), area, X, offset, trials)
 
 
 def auxiliary(rng, kind, d=D):
