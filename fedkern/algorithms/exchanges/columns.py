@@ -15,8 +15,8 @@ A file that has not the columns of the others has told nothing of its rows when 
 of the job stand in the order that most clients have.
 
 Of what comes so the server sees slips that nothing else shows, and notes them: levels that differ in capitals or blanks alone, a
-column that is coded 0 and 1 at one client and 1 and 2 at another, and one that is in another unit at a client, or has a cell
-there that is so wrong that it makes the client's standard deviation (`spreads`).
+column that is coded 0 and 1 at one client and 1 and 2 at another, and one that is in another unit at a client (`spreads`,
+`centres`), or has a cell there that is so wrong that it makes the client's standard deviation.
 
 The server collects answers and computes from them in client order, so that the order of arrival can't change a bit. A client
 takes what is agreed only if its own job file and its own columns can lead to it.
@@ -41,7 +41,7 @@ from ..core import pieces
 from ..core.messages import ONE_OR_TWO, ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, Tells, text
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
-from . import lacking, spreads
+from . import centres, lacking, spreads
 
 DIMS = {"schema": pieces.PIECE}
 
@@ -184,8 +184,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return _columns_known(state)
     if state.leg == ROWS:
         return _rows_known(state)
-    wide, doubts = _spread_apart(state)
-    state = replace(state, notes=(*state.notes, *_coded_apart(state), *wide), doubts=(*state.doubts, *doubts))
+    apart, doubts = _apart(state)
+    state = replace(state, notes=(*state.notes, *_coded_apart(state), *apart), doubts=(*state.doubts, *doubts))
     return _agree(state, _deviations_known(state))
 
 
@@ -453,10 +453,10 @@ def _coded_apart(state: Server) -> Iterator[str]:
             )
 
 
-def _spread_apart(state: Server) -> tuple[list[str], tuple[str, ...]]:
-    """Notes on columns whose standard deviation at some client is not that at the others, and why the result cannot stand with
-    them. Columns of two values are left out, for their variance is that of a share, and those of which the job file gives center
-    and scale: these say what is ordinary."""
+def _apart(state: Server) -> tuple[list[str], tuple[str, ...]]:
+    """Notes on columns whose standard deviation or mean at some client is not that at the others, and why the result cannot stand
+    with them. Columns of two values are left out, for their variance is that of a share, and those of which the job file gives
+    center and scale: these say what is ordinary."""
     (means, variances), degrees = _told_moments(state), np.maximum(np.array(state.sizes, np.float64) - 1, 0)
     numeric = [column for column in state.columns if column.kind == "numeric"]
     lines, doubts = list[str](), list[str]()
@@ -472,8 +472,9 @@ def _spread_apart(state: Server) -> tuple[list[str], tuple[str, ...]]:
         lines += spreads.notes(found, what, state.clients, remedy)
         with np.errstate(divide="ignore", invalid="ignore"):
             sure = spreads.certain(found, mean / np.sqrt(own))
-        if said := spreads.doubt(found, sure, what, state.clients):
-            doubts.append(said)
+        moved = centres.compared(mean, own, degrees, ~found.odd)
+        lines += centres.notes(moved, what, state.clients, remedy)
+        doubts += filter(None, (spreads.doubt(found, sure, what, state.clients), centres.doubt(moved, what, state.clients)))
     return lines, tuple(doubts)
 
 
