@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -48,6 +49,7 @@ DIMS = {"schema": pieces.PIECE}
 COLUMNS, ROWS, DEVIATIONS, DONE = 0, 1, 2, 3  # the legs
 LARGEST_CODE = 10  # of a column with two neighbouring whole numbers
 SHOWN = 4  # clients, or levels, in a note
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 NOISE = 1e-9  # what rounding leaves of such a column's variance
 
 NAMES = Tells("names, levels and labels of its columns", private="names of its columns")  # where standardise is not "exchange"
@@ -412,7 +414,7 @@ def one_but_for(same: Sequence[str]) -> str:
 def _read(level: str) -> str | float:
     text = "".join(level.casefold().split())
     try:
-        number = float(text)
+        number = float(text.replace(",", ".", 1) if _DECIMAL_COMMA.fullmatch(text) else text)
     except ValueError:
         return text
     return number if math.isfinite(number) else text
