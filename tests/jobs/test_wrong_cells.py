@@ -38,6 +38,19 @@ def ran(job: dict[str, Any], clients: dict[str, Any], **more: Any) -> Any:
     return run(job, data={name: one.drop(columns=other) for name, one in clients.items()}, **more)
 
 
+@pytest.mark.parametrize("rows", [100, 30_000])
+def test_a_column_with_one_value_at_one_client_is_in_no_other_unit_there(rows: int) -> None:
+    """Rounding of that value's distance from the pooled mean is no standard deviation."""
+    random, clients = np.random.default_rng(3), sites()
+    clients["a"] = clients["a"].loc[np.arange(rows) % 100].reset_index(drop=True)
+    for k, one in clients.items():
+        one["ph"] = 7.4 if k == "a" else random.normal(7.3, 0.1, len(one))
+        one["chol"] = 200.1 if k == "a" else one["chol"]
+    for job in (LOGISTIC, LINEAR):
+        said = ran(job, clients).summary
+        assert "another unit" not in str((said["verdict"], said["notes"]))
+
+
 @pytest.mark.parametrize("where", ["a", "b"])
 def test_a_wrong_cell_is_told_to_its_holder_and_its_client_is_named(where: str, tmp_path: Path) -> None:
     clients = sites()

@@ -421,11 +421,12 @@ def _read(level: str) -> str | float:
 
 
 def _told_moments(state: Server) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Means and variances (m, p) of clients' numeric columns; nan of a client without rows."""
+    """Means and variances (m, p) of clients' numeric columns; of a client without rows a mean of nan, and 0."""
     replies, n = in_order(state.replies), np.array(state.sizes, np.float64)[:, None]
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         shift = np.array([reply["sums"] for reply in replies]) / n
-        return np.array(state.means) + shift, np.array([reply["squares"] for reply in replies]) / n - shift**2
+        means = np.array(state.means) + shift
+        return means, spreads.variances(means, shift, np.array([reply["squares"] for reply in replies]) / n)
 
 
 def _two_neighbours(mean: float, variance: float) -> int | None:
@@ -462,10 +463,8 @@ def _apart(state: Server) -> tuple[list[str], tuple[str, ...]]:
     (means, variances), degrees = _told_moments(state), np.maximum(np.array(state.sizes, np.float64) - 1, 0)
     numeric = [column for column in state.columns if column.kind == "numeric"]
     lines, doubts = list[str](), list[str]()
-    for column, mean, variance in zip(numeric, means.T, variances.T):
-        tiny = (1e-14 * np.abs(mean)) ** 2  # what rounding leaves of a constant column
-        own = np.where(variance > tiny, variance, 0.0)
-        two = any(_two_neighbours(*both) is not None for both in zip(mean.tolist(), variance.tolist()))
+    for column, mean, own in zip(numeric, means.T, variances.T):
+        two = any(_two_neighbours(*both) is not None for both in zip(mean.tolist(), own.tolist()))
         if column.center is not None or two:
             continue
         what = f"column {column.name!r}"

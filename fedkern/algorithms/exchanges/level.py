@@ -187,8 +187,8 @@ def _apart(state: Server, about: Array) -> Server:
     n, what = np.array(state.each), f"column {state.settings.response!r}"
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         shift = about[:, 0] / n
-        mean, variance = state.centre + shift, about[:, 1] / n - shift**2
-        own = np.where(variance > (1e-14 * mean) ** 2, variance, 0.0)  # what is less is rounding
+        mean = state.centre + shift
+        own = spreads.variances(mean, shift, about[:, 1] / n)
         degrees = np.maximum(n - 1, 0)
         found = spreads.compared(own * degrees, degrees)
         sure = spreads.certain(found, mean / np.sqrt(own))

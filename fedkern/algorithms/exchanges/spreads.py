@@ -40,6 +40,13 @@ class Spreads:
     torn: bool = False
 
 
+def variances(means: Array, shifts: Array, squares: Array) -> Array:
+    """Of sites with these means, which are `shifts` from a centre about which their mean squares are `squares`; 0 where it is no
+    more than what rounding leaves of a constant column."""
+    own = squares - shifts**2
+    return np.where((own > (1e-14 * means) ** 2) & (own > 1e-10 * squares), own, 0.0)
+
+
 def compared(squares: Array, degrees: Array, apart: float = APART, sure: float = SURE) -> Spreads:
     """Of sites with these centred sums of squares and degrees of freedom (m,); `apart` and `sure` as above."""
     varies = (squares > 0) & (degrees > 0)
