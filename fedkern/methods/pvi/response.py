@@ -75,6 +75,17 @@ def asks(config: Config) -> bool:
     return config.privacy is None and (measured(config) or (m.intercept and m.intercept_centre is None))
 
 
+def assumed(config: Config) -> str:
+    """That a private linear job takes the size of its errors for granted; "" where the job file says it."""
+    if config.privacy is None or config.model.family != "gaussian" or "scale" in config.model.model_fields_set:
+        return ""
+    return (
+        "the job file has no model.scale, and errors are taken to have a standard deviation of 1 in the response's unit: where "
+        "it is more, intervals are too narrow, and clip may cut most rows; give model.scale from what is known of such "
+        "responses, and model.intercept_centre where these are not about 0"
+    )
+
+
 def stages(config: Config) -> list[Stage]:
     """Before the rounds."""
     return [Stage(level.PROTOCOL, level.DIMS, times=level.TIMES if measured(config) else {})] if asks(config) else []
