@@ -377,7 +377,8 @@ def _numeric(table: Table, name: str, marks: Marks, missing: bool = False) -> ND
             said = np.array([level.lower() != "nan" for level in column.levels], dtype=bool)[column.codes]
             marks.mark(empty & said, name, "is missing", f"fill in the value or remove the row ({NO_VALUE})")
         none = np.isnan(column.values)
-        remedy = f'correct or remove the row (or, if these are categories, set kind = "categorical" in [data.columns.{name}])'
+        remedy = "correct or remove the row; what stands for a missing value belongs into [data.dialect] missing "
+        remedy += f'(or, if these are categories, set kind = "categorical" in [data.columns.{name}])'
         if any(no and has_decimal_comma(level) for no, level in zip(none, column.levels)):
             remedy = f"{COMMA}, or {remedy}"
         marks.mark(none[column.codes] & ~empty, name, "is not a number", remedy)

@@ -456,6 +456,11 @@ def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
             yield f"{column}: levels {one_but_for(same[0])}, and are taken for different ones; write them alike"
         if seen.kinds[name] not in ("binary", "count", "real"):
             continue
+        if any(level.lower() not in MISSING for own in texts for level in _unread(own) if np.isnan(number(level, own.decimal))):
+            yield (
+                f"{column}: a few cells are no numbers; what stands for a missing value (some programs write a point) "
+                "belongs into [data.dialect] missing"
+            )
         values = [_numbers(one, name) for one in holding]
         pairs = {tuple(np.unique(own).tolist()) for own in values if len(np.unique(own)) == 2}
         if len(pairs) > 1:
@@ -489,9 +494,9 @@ def _spoilt(levels: Collection[str]) -> str:
 
 def _kind(one: Table, name: str) -> str:
     column = one.columns[name]
+    if isinstance(column, Text) and _spoilt(_unread(column)):  # numbers, once the file is mended: no name of a row, and not empty
+        return "text"
     if isinstance(column, Text) and column.kind() == "categorical":
-        if _spoilt(_unread(column)):
-            return "text"
         return "names" if len(column.levels) == one.n_rows > 2 else "text"
     values = _numbers(one, name)
     if not values.size:
