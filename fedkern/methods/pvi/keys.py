@@ -248,6 +248,17 @@ class Config(JobConfig):
         return self.algorithm.batch
 
     @property
+    def assumed_scale(self) -> str:
+        """That a private linear job takes the size of its errors for granted; "" where the job file says it."""
+        if self.privacy is None or self.model.family != "gaussian" or "scale" in self.model.model_fields_set:
+            return ""
+        return (
+            "the job file has no model.scale, and errors are taken to have a standard deviation of 1 in the response's unit: "
+            "where it is more, intervals are too narrow, and clip may cut most rows; give model.scale from what is known of such "
+            "responses, and model.intercept_centre where these are not about 0"
+        )
+
+    @property
     def secret_batches(self) -> bool:
         """Whether a client alone knows which rows are in the batches of a job that is not private."""
         return self.batch < 1 and self.algorithm.random_source == "secure"

@@ -23,6 +23,10 @@ RAREST = 0.095  # of the rarer value of a column that is declared as binary: bel
 BALANCED = 0.3  # share of the rarer value of a 0/1 column, from which it does no harm (likewise)
 ALIKE = 0.6  # a correlation of curvatures from which its eigenvalues are asked for; noise alone seldom makes one
 NAMED = 3  # columns that a sentence names
+CLIPPED = (
+    "Or does clip cut most rows, as where the response is not about model.intercept_centre, or its errors are larger than "
+    "model.scale? Then columns seem correlated that are not"
+)
 CUT = 0.02  # of a client's rows, that may be twice as long as the clip; of normal ones at 1.1 lengths it is none
 
 
@@ -30,7 +34,8 @@ def doubt(model: Model, estimate: noise_aware.Estimate) -> str:
     """Why intervals may not hold what they say; "" where nothing says so. Of a linear job the gradients are lines, whatever its
     columns are."""
     if model.family != "bernoulli":
-        return of_correlation(model, estimate)
+        correlated = of_correlation(model, estimate)
+        return correlated and f"{correlated} {CLIPPED}"
     return of_columns(model) or of_events(model, estimate) or of_correlation(model, estimate)
 
 

@@ -297,6 +297,11 @@ class Model:
         return Load(kernels, beside, 0.0, 8.0 * columns, few)
 
     @property
+    def assumed_scale(self) -> str:
+        """What is said of a scale that the job file does not give, where errors have the size that it says."""
+        return self.config.assumed_scale
+
+    @property
     def secret_batches(self) -> bool:
         """Whether a client alone knows which rows are in its batches."""
         return self.config.secret_batches

@@ -228,7 +228,7 @@ def _of_noise(model: Model, estimate: noise_aware.Estimate | None) -> Verdict:
     """Whether the noisy sums were near enough to the estimate, and curvature is known well enough."""
     if estimate is None:
         return Verdict(False, LACKING)
-    if why := "; ".join(filter(None, (_cutting(model), linearised.doubt(model, estimate)))):
+    if why := "; ".join(filter(None, (model.assumed_scale, _cutting(model), linearised.doubt(model, estimate)))):
         return Verdict("not judged", why)
     ask = np.maximum(estimate.moved / ASTRAY, estimate.curvature_error / DOUBTFUL)
     worst = int(np.argmax(ask))
@@ -293,7 +293,7 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     without = [name for k, name in enumerate(model.names) if k in server.refused and not updates[k]]
     notes = [f"{', '.join(without)}: not in the result, for no update of theirs fits their budgets"] if without else []
     if model.privacy is not None:  # there noise alone can carry them away
-        return notes
+        return notes if model.with_noise else [*notes, *filter(None, [model.assumed_scale])]
     if isinstance(server, pvi.Server) and model.response.r is not None and server.counts.poisson:
         notes.append(
             f"r = {model.response.r:.3g} (model.scale), which was learnt, cannot be told from a Poisson's, that is infinite: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import arrival as arrivals
@@ -133,6 +134,12 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     trials = f", successes of {model.trials} trials" if model.trials else ""
     yield f"columns  {d} coefficients{more}; response {model.encoding.response}{trials}"
     yield from few.curvature(config, d)
+    if assumed := config.assumed_scale:
+        yield f"scale    {assumed}"
+    if model.family == "gaussian" and model.privacy is not None and not model.by_client and a.variant == "pvi":
+        clip = min((c for name in model.names if (c := model.privacy.of(name).clip) is not None), default=math.inf)
+        reach = clip * model.scale**2 / math.sqrt(float(model.encoding.spread.sum()))
+        yield f"clip     cuts a usual row where its response is more than {reach:.2g} from its prediction"
 
 
 def _rounds(model: Model) -> str:
