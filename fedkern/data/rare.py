@@ -93,7 +93,7 @@ def rare(
         found += (one._replace(wanted=together) for one in _of_two_numbers(columns, every, weights, together))
     if not found and together > 1:
         one_column = _factors(pairs, numbers, weights, np.flatnonzero(weights > 0))
-        factors = [*(((name,), mask) for name, mask in one_column), *_of_relations(columns, every, weights)]
+        factors = [*(((name,), mask) for name, mask in one_column), *_of_nested(pairs), *_of_relations(columns, every, weights)]
         found += (one._replace(wanted=together) for one in _of_sums_among(columns, every, factors, weights, together))
     if not found and least > 1:
         far = (c.name for c, values in zip(columns, every) if c.kind != "categorical" and heavy(values, weights))
@@ -384,6 +384,21 @@ def _of_few_columns(
         if 0 < few < least - 1e-9:
             yield Rare(tuple(dict.fromkeys((*names, *(parts[j][0][0] for j in relation.columns)))), int(np.ceil(few - 1e-9)))
             return
+
+
+def _of_nested(columns: Sequence[tuple[str, NDArray[np.bool_]]]) -> Iterator[_Factor]:
+    """Two columns of two values with three combinations: a sum of them is not 0 in one of these, in intensive care and not on
+    ventilation."""
+    if len(columns) < 2:
+        return
+    n, seen = len(columns[0][1]), set[bytes]()
+    occur = _combined(columns, np.ones(n)) > 0
+    for i, j in zip(*np.nonzero(np.triu(occur.sum(axis=0) == 3, 1))):
+        (one, a), (other, b) = columns[i], columns[j]
+        opposite = (~a & ~b, ~a & b, a & ~b, a & b)[int(occur[:, i, j].argmin())]
+        if one != other and 2 * np.count_nonzero(opposite) <= n and opposite.tobytes() not in seen:
+            seen.add(opposite.tobytes())
+            yield (one, other), opposite
 
 
 def _of_relations(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: Array) -> list[_Factor]:

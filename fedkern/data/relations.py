@@ -59,7 +59,7 @@ def in_most(n: int, column: Callable[[int, Ints], Array], many: Sequence[bool]) 
     ----------
     n : rows
     column : cells of a column, of these rows
-    many : whether each has many different values; of two columns one has, and of three two
+    many : whether each has many different values: of two columns one does, and of three two
     """
     if n < FEWEST or not many:
         return []
@@ -69,7 +69,7 @@ def in_most(n: int, column: Callable[[int, Ints], Array], many: Sequence[bool]) 
     usual, found = np.array([_usual(x) for x in X.T]), dict[tuple[tuple[int, ...], bytes], Relation]()
     for size in (2, 3):
         draws = np.array([random.choice(len(X), size + 1, replace=False) for _ in range(DRAWS[size])])
-        planes = _drawn(X, many, draws)
+        planes = _drawn(X, many, size - 1, draws)
         for few, wanted in ((FIRST, 0), (SAMPLE, size + 2)):
             planes = planes.those(_often(planes, X[:few], usual, wanted))
         for k in range(min(len(planes.normal), MOST_HELD)):
@@ -87,7 +87,7 @@ def in_all_but(weights: Array, column: Callable[[int, Ints], Array], many: Seque
     ----------
     weights : (n,) of the rows
     column : cells of a column, of these rows
-    many : as above
+    many : whether each has many different values: of three columns two do
     """
     n, random = len(weights), np.random.default_rng(0)
     if n < FEWEST or few < 2 or not many:
@@ -99,7 +99,7 @@ def in_all_but(weights: Array, column: Callable[[int, Ints], Array], many: Seque
     for size in (2, 3):
         order = np.concatenate([random.permutation(len(X)) for _ in range(size)])
         draws = order[: min(max(DRAWS_OF_FEW, few), len(order) // (size + 1)) * (size + 1)].reshape(-1, size + 1)
-        planes = _screened(_drawn(X, many, draws), X, len(X) - few + 1)
+        planes = _screened(_drawn(X, many, 2 if size == 3 else 0, draws), X, len(X) - few + 1)
         for k, at in enumerate(planes.columns):
             own = np.column_stack([column(j, every) for j in at])
             off = _off(own, planes, k)
@@ -108,8 +108,9 @@ def in_all_but(weights: Array, column: Callable[[int, Ints], Array], many: Seque
                 yield Relation(tuple(at.tolist()), off)
 
 
-def _drawn(X: Array, many: Sequence[bool], draws: Ints) -> _Planes:
-    """Sums of so many columns as a draw (t, s + 1) has differences of rows, each with the same value in all rows of a draw."""
+def _drawn(X: Array, many: Sequence[bool], wanted: int, draws: Ints) -> _Planes:
+    """Sums of so many columns as a draw (t, s + 1) has differences of rows, each with the same value in all rows of a draw, and
+    `wanted` columns of many different values."""
     size = draws.shape[1] - 1
     most = MOST_IN_PAIRS if size == 2 else MOST_IN_THREES
     order = np.sort(np.argsort(~np.asarray(many, dtype=bool), kind="stable")[:most])
@@ -117,7 +118,7 @@ def _drawn(X: Array, many: Sequence[bool], draws: Ints) -> _Planes:
     for rows in draws:
         away = X[np.ix_(rows[1:], order)] - X[rows[0], order]
         which = _dependent(away)
-        which = which[is_many[which].sum(axis=1) >= size - 1]
+        which = which[is_many[which].sum(axis=1) >= wanted]
         normal, bound = _normal(away.T[which])
         has_all = np.flatnonzero((np.abs(normal) > SAME * bound).all(axis=1))
         found.append(_Planes(order[which], normal, bound, X[rows[0]][order[which]]).those(has_all))

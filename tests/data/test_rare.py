@@ -193,6 +193,32 @@ class TestSumsOfColumns:
         columns |= {"second": second, "given": np.where(moved, given - second, random.normal(200, 60, n).round())}
         assert set(self.named(columns)) == ({"moved", "planned", "given", "second"} if unlike in (1, 2) else set())
 
+    @pytest.mark.parametrize(("n", "as_planned"), [(90, 0.8), (300, 0.3)])
+    @pytest.mark.parametrize("unlike", [1, 3])
+    def test_a_product_of_two_sums(self, n: int, as_planned: float, unlike: int) -> None:
+        """Of those in intensive care who are not ventilated one had another dose than planned."""
+        random = np.random.default_rng(4)
+        columns = {name: random.normal(size=n) for name in "pqrstu"}
+        planned = random.integers(60, 140, n) * 4.0
+        same = (random.random(n) < as_planned) & (np.arange(n) > 5)
+        given = np.where(same, planned, (planned * random.uniform(0.4, 0.9, n)).round())
+        icu, vent = np.arange(n) < 32, np.arange(n) < 18
+        given[18:32] = planned[18:32] - np.where(np.arange(14) < unlike, 20 + np.arange(14), 0)
+        columns |= {"icu": icu * 1.0, "vent": vent * 1.0, "planned": planned, "given": given}
+        names = self.named({name: x[random.permutation(n)] if name in "pqrstu" else x for name, x in columns.items()})
+        assert set(names) == ({"icu", "vent", "planned", "given"} if unlike == 1 else set())
+
+    @pytest.mark.parametrize("unlike", [1, 3])
+    def test_yes_and_no_among_those_with_another_dose(self, unlike: int) -> None:
+        """Two columns are the same in them, but in one row."""
+        random, n = np.random.default_rng(5), 100
+        columns = {name: random.normal(size=n) for name in "pqrst"} | {"planned": random.integers(60, 140, n) * 4.0}
+        a, b = random.random((2, n)) < 0.5
+        b[:14] = a[:14] ^ (np.arange(14) < unlike)
+        given = columns["planned"] - np.where(np.arange(n) < 14, 20 + np.arange(n), 0)
+        columns |= {"given": given, "a": a * 1.0, "b": b * 1.0}
+        assert set(self.named(columns)) == ({"planned", "given", "a", "b"} if unlike == 1 else set())
+
     @pytest.mark.parametrize("n", [60, 300])
     def test_three_numbers_that_add_up_but_in_one_row(self, n: int) -> None:
         """Of whole years: age less age at diagnosis less years since is 0 or 1; 2 by a typing error."""
