@@ -117,8 +117,14 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
         what = f"too close together; {TOO_SMALL}"
         called = ", ".join(told(name, table.names, known) for name in tiny)
         raise OwnFault(f"{begin}: values of {called} are {what}", f"{begin}: values of {', '.join(map(repr, tiny))} are {what}")
-    counts = None if spec.trials is None else weights
+    counts = weights if spec.trials is not None or weights is None else _counting(weights)
     return Summary(names, tuple(kinds_found), levels, labels, values if spec.standardise == "exchange" else None, counts)
+
+
+def _counting(weights: _Values) -> NDArray[np.float64] | None:
+    """1 of rows that weigh something and 0 of others, of which nothing may be told; None where all do, or none."""
+    there = weights > 0
+    return None if there.all() or not there.any() else there.astype(np.float64)
 
 
 def column_of(spec: Spec, table: Table, name: str) -> Column:

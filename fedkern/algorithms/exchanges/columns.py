@@ -97,7 +97,8 @@ TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, devia
 @dataclass(frozen=True)
 class Summary:
     """What a client may tell of its table, and `numeric` (n, p): the rows of its numeric columns, no field of a message; nor is
-    `counts` (n,), how many trials a row has where the response is a number of successes: sums are those of so many rows."""
+    `counts` (n,), of how many rows each is in sums: its trials where the response is a number of successes, and 0 if it weighs
+    nothing."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
