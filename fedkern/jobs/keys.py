@@ -378,7 +378,7 @@ def no_cool_down(given: float) -> str:
 
 
 def settings_of(kind: Callable[..., S], *sections: Section, **computed: Any) -> S:
-    """A machine's settings: what is computed, and keys of the sections that have the same name; the rest by default."""
+    """A machine's settings: what is computed, and keys of the sections that have the same name; the rest by the class."""
     names = set(signature(kind).parameters) - computed.keys()
     keys = {name: getattr(section, name) for section in sections for name in type(section).model_fields if name in names}
     return kind(**keys, **computed)

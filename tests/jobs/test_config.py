@@ -6,12 +6,20 @@ import copy
 import json
 import os
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from pydantic import BaseModel
 
+from fedkern.algorithms.gibbs import settings as gibbs
+from fedkern.algorithms.hmc import settings as hmc
+from fedkern.algorithms.pvi import settings as pvi
+from fedkern.algorithms.sfvi import settings as sfvi
+from fedkern.algorithms.soul import settings as soul
+from fedkern.algorithms.split import settings as split
+from fedkern.algorithms.training import training
 from fedkern.errors import JobError
 from fedkern.jobs.keys import settings_of
 from fedkern.jobs.reference import tables
@@ -256,6 +264,32 @@ class Settings:
 def test_settings_are_what_is_computed_and_the_keys_of_the_same_name() -> None:
     job = parse(changed(OPEN, {"job.seed": 7, "job.rounds": 9}))
     assert settings_of(Settings, job.job, job.algorithm, rounds=5) == Settings(7, 600.0, 5, 4)
+
+
+MACHINES = [
+    gibbs.Settings,
+    gibbs.Prior,
+    hmc.Settings,
+    pvi.Settings,
+    sfvi.Settings,
+    soul.Settings,
+    split.Settings,
+    training.Settings,
+]
+
+
+@pytest.mark.parametrize("kind", MACHINES, ids=lambda kind: kind.__module__.removeprefix("fedkern.algorithms."))
+def test_a_machine_has_no_default_for_what_a_job_says(kind: type) -> None:
+    """Of what neither a key says nor a model works out it may: a place of a chain's start, a period, threads."""
+    own = {field.name for field in fields(kind) if (field.default, field.default_factory) != (MISSING, MISSING)}
+    assert own <= {"n_threads", "jitter", "centre_every", "local_sd", "weights"}
+    said = {name for method in METHODS for section in _sections(named(method).keys.Config) for name in section.model_fields}
+    assert not own & said
+
+
+def _sections(config: type[BaseModel]) -> list[type[BaseModel]]:
+    kinds = [kind for field in config.model_fields.values() for kind in (field.annotation, *get_args(field.annotation))]
+    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
 
 
 @pytest.mark.parametrize("base", [OPEN, PRIVATE])

@@ -236,6 +236,11 @@ class Model:
         return self.config.algorithm.average == "half"
 
     @property
+    def averaged_sites(self) -> bool:
+        """Whether the server keeps one site for all clients, where whole clients are protected."""
+        return self.config.algorithm.sites == "averaged"
+
+    @property
     def one_posterior(self) -> bool:
         """Whether all clients send gradients for one posterior, and have no sites of their own."""
         return self.config.algorithm.variant == "global-vi"
@@ -244,7 +249,7 @@ class Model:
     def protocol(self) -> Protocol[Any, Any]:
         """With only the messages that this job can send."""
         if self.by_client:
-            return client_level.protocol(averaged_sites=self.config.algorithm.sites == "averaged")
+            return client_level.protocol(averaged_sites=self.averaged_sites)
         private = self.privacy is not None
         if self.one_posterior:
             return global_vi.protocol(private=private)
@@ -259,7 +264,7 @@ class Model:
             return global_vi.start(settings, prior, n)
         if not self.by_client:
             return pvi.start(settings, prior, n)
-        mechanism, averaged = self.plan("the federation").mechanism, self.config.algorithm.sites == "averaged"
+        mechanism, averaged = self.plan("the federation").mechanism, self.averaged_sites
         return client_level.start(settings, prior, n, mechanism, self.source(SERVER), averaged)
 
     def client(self, index: int, local: Local) -> Client:

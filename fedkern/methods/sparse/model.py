@@ -176,6 +176,11 @@ class SparseModel:
         return self.config.algorithm.statistics == "pooled"
 
     @property
+    def allgather(self) -> bool:
+        """Whether there is no server, and all clients see all messages."""
+        return self.config.algorithm.topology == "allgather"
+
+    @property
     def tempering(self) -> int:
         """Chains of a ladder of temperatures."""
         return self.config.algorithm.tempering
@@ -434,10 +439,10 @@ class SparseModel:
     @property
     def load(self) -> Load:
         """What a client asks of a card."""
-        model, chains, n = self.config.model, self.config.algorithm.chains, len(self.names)
+        model, chains, n = self.config.model, self.settings.chains, len(self.names)
         p = len(self.nodes) if self.is_graph else self.coefficients.size
         state = 8.0 * chains * p * 6  # two of the server's, two of its own, and what becomes of these
-        beside = {"shrinkage.local_sums": "of what goes into a message"} if self.config.algorithm.aggregate == "sums" else {}
+        beside = {"shrinkage.local_sums": "of what goes into a message"} if self.settings.aggregate == "sums" else {}
         if self.settings.moves:
             beside["shrinkage.move"] = "the server's"
         if model.kind == "sem":

@@ -63,8 +63,7 @@ def stages(model: SparseModel) -> list[Stage]:
 
 def valued(model: SparseModel) -> Stage:
     """How many different values each client's columns have."""
-    tell = model.config.algorithm.topology == "allgather"
-    return Stage(column_values.protocol(tell=tell), {"w": len(model.scaled), "m": len(model.names)})
+    return Stage(column_values.protocol(tell=model.allgather), {"w": len(model.scaled), "m": len(model.names)})
 
 
 def shaped(model: SparseModel) -> Stage:
@@ -94,14 +93,14 @@ def sampled(model: SparseModel) -> Stage:
         once = dict.fromkeys((*pooled.to_client, *pooled.to_server), 1)
         return Stage(pooled, settings.dims(), settings.rounds, times=once, runs=runs)
     runs -= model.output.leave_one_out and len(model.names) > 1  # of which one is without this client
-    allgather = model.config.algorithm.topology == "allgather"
     protocol, rounds = gibbs.protocol(settings), settings.rounds * _starts(model)
     often = Counter[str]()
     for move, count in settings.often(rounds).items():
         often.update(dict.fromkeys(expected(settings, move), count))
     times = {kind: often[kind.__name__] for kind in protocol.to_server}
     times |= {Globals: 1, GlobalsMoved: rounds - 1} if settings.moves else dict.fromkeys(protocol.to_client, rounds)
-    return Stage(protocol, settings.dims(), settings.rounds, resumable=not allgather, allgather=allgather, times=times, runs=runs)
+    alone = model.allgather
+    return Stage(protocol, settings.dims(), settings.rounds, resumable=not alone, allgather=alone, times=times, runs=runs)
 
 
 def checked(at: Check[Config]) -> Said | None:
@@ -183,7 +182,7 @@ def _coefficients(model: SparseModel) -> int:
 def disclosure(model: SparseModel) -> str:
     """In words, what the others learn of a client (docs/methods/sparse.md, section 5)."""
     a = model.config.algorithm
-    seen = "all clients" if a.topology == "allgather" else "the server"
+    seen = "all clients" if model.allgather else "the server"
     if a.statistics == "pooled":
         times = 1 + sum(_further_runs(model).values())
         text = "every client's sufficient statistics (Gram matrix, X'y, y'y, number of rows) go to the server, "
