@@ -11,7 +11,8 @@ A federation has three clients of 100 to 200 rows with the same true coefficient
   Poisson, with r = 0.4 or r = 1.2 where it says r = 3); of a measurement errors of Student's t with 4 degrees of freedom. A 0/1
   response cannot vary more than its mean says.
 
-The line of a cell has the share of federations that are judged (the first line says "settled" or "converged"), and of those the
+The line of a cell has the share of federations that are judged (the first line says "settled" or "converged"; not where a client
+refuses, since one of its rows stands alone), and of those the
 share of the slopes' intervals that hold the truth, with its standard error over federations. Wanted: each cell within 3 standard
 errors of .90, the mean of all within .01, unless the first line is another. The slopes are fixed and the prior is N(0, 1) on
 standardised columns, so where rows say little intervals may cover more than .90.
@@ -32,6 +33,7 @@ from scipy.special import expit
 
 import fedkern
 from fedkern import _core
+from fedkern.errors import JobError
 
 Vector = NDArray[np.float64]
 
@@ -147,7 +149,10 @@ def measured(cell: Cell, federations: int) -> Measured:
     """Over so many federations."""
     held = []
     for seed in range(federations):
-        summary = fitted(cell, seed).summary
+        try:
+            summary = fitted(cell, seed).summary
+        except JobError:  # a client of which too few rows have a value
+            continue
         if summary["converged"] not in (True, "settled"):
             continue
         found = [summary["parameters"][f"theta[x{j + 1}]"] for j in range(3)]

@@ -8,18 +8,22 @@ Medians over blocks of steps, in one process; exact noise from the secure source
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 from fedkern.algorithms.pvi.local import Local, optimise
-from fedkern.algorithms.pvi.settings import Settings
 from fedkern.kernels import glm, rng
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.noise import KeyedSource, SecureSource, Source
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support import chosen
 
 N, D, RATE, STEPS = 3907, 108, 79 / 3907, 25
 
@@ -39,7 +43,7 @@ def step(rows: Rows, source: Source) -> float:
     mechanism = Mechanism(
         sampling="poisson", sampling_rate=RATE, noise_multiplier=5.0, clip=2.5, dimension=2 * D, secure=source.secure
     )
-    local = Local(rows, Settings(local_steps=STEPS), 0, mechanism, source)
+    local = Local(rows, chosen.pvi(local_steps=STEPS), 0, mechanism, source)
     q, cavity = Gaussian(np.zeros(D), np.full(D, 25.0)), Gaussian(np.zeros(D), np.full(D, 20.0))
     _, state = optimise(local, q, cavity, None, 2000, 0)  # Adagrad's steps are as small as in the middle of a job
 

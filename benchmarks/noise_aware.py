@@ -13,8 +13,10 @@ outcomes. Source: docs/methods/pvi.md, section 16.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import deque
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
@@ -26,12 +28,14 @@ from fedkern.algorithms.core.messages import Charge, Charged
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi import noise_aware
 from fedkern.algorithms.pvi.local import Local
-from fedkern.algorithms.pvi.settings import Settings
 from fedkern.algorithms.pvi.two_points import TwoPoints
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows
 from fedkern.privacy.accountant import Mechanism, calibrate
 from fedkern.privacy.noise import KeyedSource
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support import chosen
 
 Vector = NDArray[np.float64]
 
@@ -159,7 +163,7 @@ def fitted(cell: Cell, seed: int) -> Fitted:
     """One federation from its rows to both posteriors."""
     rng, d, mechanism = np.random.default_rng([seed, cell.updates]), len(TRUTH), cell.mechanism
     parts = [rows(cell, rng) for _ in range(cell.clients)]
-    settings = Settings(
+    settings = chosen.pvi(
         family=cell.family, rounds=cell.updates, local_steps=STEPS, damping=0.1, damping_form="moment", average="half", seed=seed
     )
     early = int(np.ceil(noise_aware.EARLY * cell.updates * STEPS))

@@ -74,7 +74,7 @@ def planned(rounds: int, variant: str = "pvi", local_steps: int = 1, **privacy: 
         }
     )
     assert isinstance(config, Config)
-    plan = terms.plan(config, "a", terms.Sizes(5, 200))
+    plan = terms.plan(config.spending, "a", terms.Sizes(5, 200))
     return plan.mechanism, plan.steps
 
 

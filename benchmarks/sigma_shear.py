@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import sys
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,9 @@ from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
 from fedkern.models.spatial.within_site import WithinSite
 from fedkern.transports import inprocess
 from fedkern.transports.codec import Codec
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support import chosen
 
 Array = NDArray[np.float64]
 
@@ -143,7 +148,7 @@ def main() -> None:
         print(f"  exact: {_told(made.exact())}", flush=True)
         for rounds, covariance, sheared in itertools.product(o.rounds, o.covariance, (False, True)):
             began = time.process_time()
-            settings = sfvi.Settings(rounds=rounds, covariance=covariance, learning_rate=o.rate, sheared=sheared, seed=seed)
+            settings = chosen.sfvi(rounds=rounds, covariance=covariance, learning_rate=o.rate, sheared=sheared, seed=seed)
             mean, sd = made.fitted(settings)
             told = _told({name: (mean[k], sd[k]) for name, k in made.unknowns().items()})
             name = "sheared" if sheared else "as it is"

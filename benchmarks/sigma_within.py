@@ -16,12 +16,12 @@ import sys
 import time
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.algorithms.sfvi import settings as sfvi_settings
 from fedkern.data.graph import from_pairs, grid
 from fedkern.data.sets import au_sa2, county_homicide
 from fedkern.kernels import spatial
@@ -32,6 +32,9 @@ from fedkern.models.spatial.factors import Division, Judge, leading, owed, tie
 from fedkern.models.spatial.prior import AreaPrior, MixedPrior
 from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
 from fedkern.models.spatial.within_site import WithinSite
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support import chosen
 
 VARIANCE = 0.25
 PHI = Condition("phi", 0.0, 0.99, "log-rest", Hyperprior("logit-normal"))
@@ -123,7 +126,7 @@ def fit(phis: Sequence[float], latents: int = 40, rounds: int = 2_000) -> None:
         for j, own in enumerate(tied.clients):
             rows = Rows(y[ends[j] : ends[j + 1]], np.arange(own.size), np.zeros((own.size, 0)), np.zeros(own.size))
             sites.append(WithinSite(own, PHI, layout, Likelihood("gaussian", sd), rows, integrated=True))
-        settings, prior = sfvi_settings.Settings(rounds=rounds, learning_rate=0.02, seed=1), SigmaPrior(layout, PHI)
+        settings, prior = chosen.sfvi(rounds=rounds, learning_rate=0.02, seed=1), SigmaPrior(layout, PHI)
         begin = time.perf_counter()
         server, inbox = sfvi.start(settings, prior, tuple(names))
         parties = {k: sfvi.client(names[k], k, settings, site, len(sites), prior) for k, site in enumerate(sites)}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,14 @@ from fedkern.algorithms.gibbs import pooled
 from fedkern.algorithms.gibbs.settings import Layout, Settings
 from fedkern.algorithms.gibbs.sites import Factor
 from fedkern.data.sets import rppa
-from fedkern.methods.sparse.moving import Size, chosen
+from fedkern.methods.sparse.moving import Size
+from fedkern.methods.sparse.moving import chosen as moves_for
 from fedkern.results import mixing
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support import chosen
 
 Array = NDArray[np.float64]
 SEEDS = (1, 2, 3, 4)
@@ -63,7 +68,7 @@ def of_sites() -> None:
     for name, options in {"interweave": {"moves": BOTH[1:]}, "no moves": {}, "translate": {"moves": BOTH[:1]}}.items():
 
         def one(seed: int, options: dict[str, Any] = options) -> tuple[gibbs.Server, float]:
-            s = Settings(Layout(np.arange(5)[None]), seed=seed, rounds=1500, burn_in=500, **options)
+            s = chosen.gibbs(Layout(np.arange(5)[None]), seed=seed, rounds=1500, burn_in=500, **options)
             return sampled(s, simulated(seed)), 1000 / (s.chains * 1000)
 
         row(f"32 sites, {name}", one)
@@ -77,14 +82,14 @@ def of_proteins(wanted: str = "") -> None:
                 continue
 
             def one(seed: int, options: dict[str, Any] = options, node: str = node) -> tuple[gibbs.Server, float]:
-                s = Settings(Layout(np.arange(216)[None]), seed=seed, rounds=600, burn_in=120, **options)
+                s = chosen.gibbs(Layout(np.arange(216)[None]), seed=seed, rounds=600, burn_in=120, **options)
                 return sampled(s, regression(tables, node)), 1.0
 
             row(f"{node}, {name}", one)
 
 
 def schedules(p: int) -> dict[str, dict[str, Any]]:
-    auto = chosen(Size(7, 1, p, 4), pooled=True)
+    auto = moves_for(Size(7, 1, p, 4), pooled=True)
     return {
         "no moves": {},
         "translate": {"moves": BOTH[:1]},

@@ -11,16 +11,20 @@ from __future__ import annotations
 import hashlib
 import resource
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedkern.algorithms.gibbs import pooled
 from fedkern.algorithms.gibbs.messages import Statistics
-from fedkern.algorithms.gibbs.settings import Layout, Settings
+from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import Factor
 from fedkern.data.sets import rppa
 from fedkern.models.sparse import graph
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support import chosen
 
 SCHEDULES: dict[str, dict[str, Any]] = {
     "none": {},
@@ -46,7 +50,7 @@ def statistics() -> dict[int, Statistics]:
 def cost(name: str, rounds: int) -> None:
     received = statistics()
     p = len(received[0].q)
-    s = Settings(Layout(graph(p, one=False)), seed=1, rounds=rounds, burn_in=rounds - 1, starts="both", **SCHEDULES[name])
+    s = chosen.gibbs(Layout(graph(p, one=False)), seed=1, rounds=rounds, burn_in=rounds - 1, starts="both", **SCHEDULES[name])
     before = resource.getrusage(resource.RUSAGE_SELF)
     last = pooled.sample(pooled.Server(s, "mrf", len(received), received=received))
     after = resource.getrusage(resource.RUSAGE_SELF)

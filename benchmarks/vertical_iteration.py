@@ -28,6 +28,9 @@ from fedkern.kernels import rng
 from fedkern.models.split.site import Auxiliary, Linear, Site
 from fedkern.reproduce.vertical import job
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support import chosen
+
 ROWS, COLUMNS, CLIENTS, ROUNDS, BLOCK, RHO = 500, 2, 10, 3000, 100, 0.5
 HEART = """
 [job]
@@ -66,7 +69,7 @@ def whole(kind: str) -> np.ndarray:
 
 def kernels(kind: str) -> np.ndarray:
     """Microseconds of the ten clients' compiled calls of one iteration."""
-    settings = vertical.Settings(1, ROUNDS, ROWS, CLIENTS)
+    settings = chosen.split(1, ROUNDS, ROWS, CLIENTS)
     auxiliary = Auxiliary(kind, RHO, inputs=("residual",) if kind == "amortised" else ())
     clients = [vertical.client(f"client-{k}", k, settings, Site(Linear(X), auxiliary)) for k, X in enumerate(data().X)]
     ready = [vertical.client_receive(client, vertical.Begin(0))[0] for client in clients]

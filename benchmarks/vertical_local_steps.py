@@ -9,7 +9,9 @@ the rate falls over the second half: at a constant rate steps that share one dra
 
 from __future__ import annotations
 
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -18,6 +20,9 @@ from vertical_iteration import CLIENTS, RHO, ROWS, data
 from fedkern.algorithms.split import machine as vertical
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.split.site import Auxiliary, Linear, Shared, Site
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support import chosen
 
 ROUNDS, TIMED, WINDOW, SLACK, STEPS, RATES = 1500, 200, 50, 1.0, (1, 2, 5), (0.01, 0.03)
 
@@ -28,7 +33,7 @@ def fitted(
     """The bound of every round, and the seconds at its end."""
     likelihood, d, names = Likelihood("bernoulli"), data(), tuple(f"client-{k}" for k in range(CLIENTS))
     more = {"bound": bound, "learning_rate": rate, "cool_down": cool_down}
-    settings = vertical.Settings(
+    settings = chosen.split(
         1, rounds, ROWS, CLIENTS, local_steps=n_steps, curvature=likelihood.curvature_bound, average="half", **more
     )
     auxiliary = Auxiliary(kind, RHO, inputs=("residual",) if kind == "amortised" else ())

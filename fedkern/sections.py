@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from types import MappingProxyType, NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -52,9 +52,29 @@ class Section(BaseModel):
 File = TypeVar("File", bound=Section)
 
 
-def key(default: Any = ..., *, help: str, remedy: str = "", meant: Mapping[str, str] = NONE, **limits: Any) -> Any:
-    """A key: its default, what it is, what to do when it is wrong, what others call its values, and limits (gt, ge, lt, le)."""
-    return Field(default, description=help, json_schema_extra={"remedy": remedy, "meant": dict(meant)}, **limits)
+def key(
+    default: Any = ...,
+    *,
+    help: str,
+    remedy: str = "",
+    meant: Mapping[str, str] = NONE,
+    path: bool = False,
+    resumable: bool | str = False,
+    **limits: Any,
+) -> Any:
+    """A key of a section.
+
+    Parameters
+    ----------
+    default : without one the key must be given, or be filled in
+    help, remedy : what it is; what to do when it is wrong
+    meant : what others call its values -> its own
+    path : whether it is a path, or names clients, whose names come from paths: its letters stay as they are written
+    resumable : whether a resumed run may have another value; or the property of the file that says so
+    limits : gt, ge, lt, le
+    """
+    said: dict[str, Any] = {"remedy": remedy, "meant": dict(meant), "path": path, "resumable": resumable}
+    return Field(default, description=help, json_schema_extra=said, **limits)
 
 
 def validated(kind: type[File], tables: Mapping[str, Any], refused: Callable[[Any], Iterator[str]], name: str) -> File:
@@ -89,6 +109,23 @@ def remedy(field: FieldInfo) -> str:
     """What to do when the key is wrong; where nothing is said, what the key is."""
     extra = field.json_schema_extra
     return str((extra.get("remedy") if isinstance(extra, dict) else "") or field.description or "")
+
+
+def marked(root: Model, mark: Literal["path", "resumable"]) -> dict[str, bool | str]:
+    """Of a file's keys those that bear a mark: dotted name -> what it says. A table of names that the user chose has none."""
+    found = dict[str, bool | str]()
+    for name, field in root.model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and isinstance(said := extra.get(mark), bool | str) and said:
+            found[name] = said
+        for table in () if _of_names(field) else _tables(field.annotation):
+            found |= {f"{name}.{inner}": said for inner, said in marked(table, mark).items()}
+    return found
+
+
+def _of_names(field: FieldInfo) -> bool:
+    """Whether a table's next level are names that the user chose, not keys."""
+    return str(field.annotation).startswith("dict")
 
 
 def _meant(field: FieldInfo | None) -> Mapping[str, str]:
@@ -190,8 +227,7 @@ def _walk(root: Model, location: Sequence[int | str]) -> tuple[Model | None, Fie
         if section is not None and str(part) in section.model_fields:
             field = section.model_fields[str(part)]
             inner = next(_tables(field.annotation), None)
-            # In a table of tables the next part is a name that the user chose, not a key.
-            section = None if inner is not None and str(field.annotation).startswith("dict") else inner
+            section = None if _of_names(field) else inner
         elif section is None and field is not None:
             section = next(_tables(field.annotation), None)
     return section, field

@@ -15,12 +15,15 @@ from pathlib import Path
 import numpy as np
 
 from fedkern.algorithms.gibbs import machine as gibbs
-from fedkern.algorithms.gibbs.settings import Layout, Settings
+from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import Factor, Regression
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run
 
 from .common import need
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from support import chosen
 
 REFERENCES = Path(__file__).parents[2] / "tools" / "references"
 
@@ -44,7 +47,7 @@ def ess(theta) -> float:
 
 def ours(X, y, rounds: int = 6000) -> tuple[float, float]:
     """Effective draws, and seconds of the kept rounds."""
-    s = Settings(Layout(np.arange(X[0].shape[1])[None]), seed=1, rounds=rounds, burn_in=rounds // 6)
+    s = chosen.gibbs(Layout(np.arange(X[0].shape[1])[None]), seed=1, rounds=rounds, burn_in=rounds // 6)
     sites = [Regression(Factor.of(X_k, y_k)) for X_k, y_k in zip(X, y)]
     clients = {k: gibbs.client(str(k), k, s, site) for k, site in enumerate(sites)}
     begin = time.perf_counter()

@@ -14,10 +14,10 @@ from ..errors import JobError
 from ..jobs import audit as audits
 from ..jobs import opened
 from ..jobs import status as statuses
+from ..jobs.holding import statement
 from ..jobs.limits import refusals
 from ..methods import load, of_record
 from ..printing import columns, printable, several
-from ..privacy import statement
 from ..privacy.plan import Plan, outlooks
 from ..results.plain import plain
 from ..transports.inprocess import InProcess

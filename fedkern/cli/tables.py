@@ -16,7 +16,7 @@ from ..api import load
 from ..errors import JobError
 from ..jobs import opened
 from ..jobs.files import write_atomically, writing
-from ..jobs.load import tables_of
+from ..jobs.load import tables_of, written_once
 from ..methods import of_record
 from ..methods.vertical import predict as vertical
 from ..printing import printable, several
@@ -76,7 +76,7 @@ def graph(options: argparse.Namespace) -> int:
 
 def _names(path: Path) -> dict[str, str]:
     """Our name -> theirs."""
-    tables = tables_of(path, "names")
+    tables = written_once(tables_of(path, "names"), None, str(path))
     for name, other in tables.items():
         if not isinstance(other, str):
             raise JobError(f'{path}: {name} is no text; wanted lines "OUR NAME" = "THEIR NAME", with both names in quotes')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,9 +11,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .dialect import has_decimal_comma
+from .dialect import has_decimal_comma, read
 from .plain_text import canonical
 
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in lower case, in numeric columns only
 
 MOST = 1e150  # of a number's size: beyond, squares and their sums are no numbers
@@ -26,20 +28,33 @@ MOST_COUNTED = 2.0**53  # of a count: beyond, not every whole number has a float
 
 @dataclass(frozen=True)
 class Text:
-    """A column of cells as they were written: `levels[codes[i]]`, levels by first appearance, as `canonical` has them."""
+    """A column of cells as they were written: `levels[codes[i]]`, levels by first appearance, as `canonical` has them; `decimal`:
+    "." or ",", as the file's numbers have it."""
 
     codes: NDArray[np.int64]  # (n,)
     levels: tuple[str, ...]
+    decimal: str = "."
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """What each level is as a number; NaN where it is none."""
+        return np.array([number(level, self.decimal) for level in self.levels], dtype=np.float64)
 
     def numbers(self) -> NDArray[np.float64]:
         """Values (n,); NaN where a cell is no number."""
-        return np.array([*map(number, self.levels)], dtype=np.float64)[self.codes]
+        return self.values[self.codes]
+
+    def shown(self, row: int) -> str:
+        """A cell, for its holder, with why it is no number where that cannot be seen."""
+        level = self.levels[self.codes[row]]
+        pointed = self.decimal == "," and "." in level and (_THOUSANDS.fullmatch(level) or not math.isnan(number(level)))
+        return f"{level} (a point, where decimals have commas)" if pointed else level
 
     def kind(self) -> Literal["numeric", "categorical"]:
         """Numeric if at least half of the cells that are not missing are numbers, be it with a decimal comma: the others are then
         mistakes, not levels."""
         present = np.array([level.lower() not in MISSING for level in self.levels], dtype=bool)
-        numeric = np.array([not math.isnan(number(level)) or has_decimal_comma(level) for level in self.levels], dtype=bool)
+        numeric = ~np.isnan(self.values) | np.array([*map(has_decimal_comma, self.levels)], dtype=bool)
         counts = np.bincount(self.codes, minlength=len(self.levels))
         return "numeric" if 2 * counts[numeric].sum() >= counts[present].sum() else "categorical"
 
@@ -52,10 +67,10 @@ def floats(cells: Cells) -> NDArray[np.float64]:
     return cells.numbers() if isinstance(cells, Text) else np.asarray(cells, np.float64)
 
 
-def number(cell: str) -> float:
+def number(cell: str, decimal: str = ".") -> float:
     """The number that a cell holds, NaN if none ("1_000" is none)."""
     try:
-        return math.nan if "_" in cell else float(cell)
+        return math.nan if "_" in cell else read(cell, decimal)
     except ValueError:
         return math.nan
 
@@ -79,10 +94,10 @@ def plain(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def as_text(cells: Sequence[str]) -> Text:
+def as_text(cells: Sequence[str], decimal: str = ".") -> Text:
     """Codes the distinct cells by first appearance."""
     seen: dict[str, int] = {}
     codes = np.fromiter((seen.setdefault(cell, len(seen)) for cell in cells), dtype=np.int64, count=len(cells))
     levels: dict[str, int] = {}
     merged = np.array([levels.setdefault(canonical(cell), len(levels)) for cell in seen], dtype=np.int64)
-    return Text(merged[codes] if len(cells) else codes, tuple(levels))
+    return Text(merged[codes] if len(cells) else codes, tuple(levels), decimal)

@@ -20,7 +20,7 @@ from ..errors import JobError, OwnFault
 from ..kernels.families import COUNTS, FAMILIES
 from ..models.encoding import Column, Encoding, Spec
 from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
-from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, number, plain, too_far, too_large
+from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, plain, too_far, too_large
 from .dialect import has_decimal_comma
 from .faults import COMMA, HINT, LABEL, NO_VALUE, Fault, Faults, Marks, told, who
 from .header import check_header
@@ -117,8 +117,14 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
         what = f"too close together; {TOO_SMALL}"
         called = ", ".join(told(name, table.names, known) for name in tiny)
         raise OwnFault(f"{begin}: values of {called} are {what}", f"{begin}: values of {', '.join(map(repr, tiny))} are {what}")
-    counts = None if spec.trials is None else weights
+    counts = weights if spec.trials is not None or weights is None else _counting(weights)
     return Summary(names, tuple(kinds_found), levels, labels, values if spec.standardise == "exchange" else None, counts)
+
+
+def _counting(weights: _Values) -> NDArray[np.float64] | None:
+    """1 of rows that weigh something and 0 of others, of which nothing may be told; None where all do, or none."""
+    there = weights > 0
+    return None if there.all() or not there.any() else there.astype(np.float64)
 
 
 def column_of(spec: Spec, table: Table, name: str) -> Column:
@@ -376,11 +382,12 @@ def _numeric(table: Table, name: str, marks: Marks, missing: bool = False) -> ND
         if not missing:
             said = np.array([level.lower() != "nan" for level in column.levels], dtype=bool)[column.codes]
             marks.mark(empty & said, name, "is missing", f"fill in the value or remove the row ({NO_VALUE})")
-        shown = np.array([np.isnan(number(level)) for level in column.levels], dtype=bool)[column.codes]
-        remedy = f'correct or remove the row (or, if these are categories, set kind = "categorical" in [data.columns.{name}])'
-        if any(map(has_decimal_comma, column.levels)):
+        none = np.isnan(column.values)
+        remedy = "correct or remove the row; what stands for a missing value belongs into [data.dialect] missing "
+        remedy += f'(or, if these are categories, set kind = "categorical" in [data.columns.{name}])'
+        if any(no and has_decimal_comma(level) for no, level in zip(none, column.levels)):
             remedy = f"{COMMA}, or {remedy}"
-        marks.mark(shown & ~empty, name, "is not a number", remedy)
+        marks.mark(none[column.codes] & ~empty, name, "is not a number", remedy)
         if not missing:
             empty[:] = False
     elif missing:

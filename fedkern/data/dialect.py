@@ -17,7 +17,6 @@ from typing import IO, Any
 from .plain_text import canonical
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
-_POINTS_AND_COMMAS = re.compile(r"[+-]?[\d.,]*\d[\d.,]*(e[+-]?\d+)?", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 
@@ -60,11 +59,10 @@ class Dialect:
         file = _open(path)
         return file if self.encoding is None else codecs.EncodedFile(file, "utf-8", self.encoding, "replace")
 
-    def cells(self, cells: Sequence[str], *, numbers: bool) -> list[str]:
-        """A column's cells as a file with decimal points and empty cells would have them; `numbers`: not kept as text."""
+    def cells(self, cells: Sequence[str]) -> Sequence[str]:
+        """A column's cells as a file with empty cells would have them."""
         missing = {canonical(word) for word in self.missing}
-        cells = ["" if missing and canonical(cell) in missing else cell for cell in cells]
-        return [_pointed(cell) for cell in cells] if numbers and self.decimal == "," else cells
+        return ["" if canonical(cell) in missing else cell for cell in cells] if missing else cells
 
 
 def _open(path: Path) -> IO[Any]:
@@ -72,13 +70,13 @@ def _open(path: Path) -> IO[Any]:
     return gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[return-value]
 
 
-def _pointed(cell: str) -> str:
-    """A number with a decimal comma, written with a point; a point inside it may be of thousands: then it is no number."""
-    if not _POINTS_AND_COMMAS.fullmatch(cell.strip()):
-        return cell
+def read(cell: str, decimal: str = ".") -> float:
+    """The number that a cell holds; ValueError where it holds none, or a point among decimal commas, perhaps of thousands."""
+    if decimal == ".":
+        return float(cell)
     if "." in cell:
-        return f"{cell.strip()} (a point, where decimals have commas)"
-    return cell.replace(",", ".", 1)
+        raise ValueError("a point, where decimals have commas")
+    return float(cell.replace(decimal, ".", 1))
 
 
 def has_decimal_comma(cell: str) -> bool:

@@ -117,7 +117,8 @@ def _empty(cells: Cells, numeric: bool) -> Mask:
 def _filled(cells: Cells, empty: Mask, value: float) -> Cells:
     if not isinstance(cells, Text):
         return np.where(empty, value, np.asarray(cells, np.float64))
-    return Text(np.where(empty, len(cells.levels), cells.codes), (*cells.levels, repr(float(value))))
+    written = repr(float(value)).replace(".", cells.decimal)
+    return replace(cells, codes=np.where(empty, len(cells.levels), cells.codes), levels=(*cells.levels, written))
 
 
 def _compact(cells: Cells) -> Cells:
@@ -128,4 +129,4 @@ def _compact(cells: Cells) -> Cells:
     order = np.argsort(first)
     place = np.empty(len(used), np.int64)
     place[order] = np.arange(len(used))
-    return Text(place[codes], tuple(cells.levels[used[k]] for k in order))
+    return replace(cells, codes=place[codes], levels=tuple(cells.levels[used[k]] for k in order))

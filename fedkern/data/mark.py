@@ -7,17 +7,16 @@ tables are the same, and no more: one cell that was changed, or two rows that we
 from __future__ import annotations
 
 import json
-import math
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..privacy.policy import OF_ROWS
-from .cells import MISSING, Cells, Text, number
+from .cells import MISSING, Cells, Text
 from .table import Table
 
+OF_ROWS = "rows-"  # with which a fingerprint of rows begins; that of a file's bytes has hexadecimal digits alone
 RESPONSE = "y"  # what the response of arrays is called here, whatever a job calls it
 BLOCK = 1 << 20  # cells that are hashed at a time
 
@@ -40,8 +39,10 @@ def _values(column: Cells) -> tuple[list[str], NDArray[Any]]:
     """Levels in their order, and codes; of numbers, also where they are written as texts, no levels, and themselves."""
     if not isinstance(column, Text):
         return [], np.asarray(column)
-    if all(level.lower() in MISSING or not math.isnan(number(level)) for level in column.levels):
+    none = np.isnan(column.values)
+    if all(level.lower() in MISSING or not no for level, no in zip(column.levels, none)):
         return [], column.numbers()
-    levels = sorted(column.levels)
+    written = [level if no else level.replace(column.decimal, ".") for level, no in zip(column.levels, none)]
+    levels = sorted(written)
     place = {level: at for at, level in enumerate(levels)}
-    return levels, np.array([place[level] for level in column.levels], dtype=np.int64)[column.codes]
+    return levels, np.array([place[level] for level in written], dtype=np.int64)[column.codes]

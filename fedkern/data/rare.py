@@ -15,11 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.encoding import Column
+from . import relations
 from .cells import MOST, Cells, Text
 from .incomplete import marked
 from .table import Table
 
 Array = NDArray[np.float64]
+_Part = tuple[str, NDArray[Any], int | None]  # a column as it is multiplied: its name, values, and of which level
+_Factor = tuple[tuple[str, ...], NDArray[np.bool_]]  # columns, and whether a sum of them, less a constant, is not 0 in each row
 
 BLOCK = 1 << 16
 MOST_PAIRED = 2e8  # cells of columns of two values that are looked at in pairs
@@ -29,6 +32,7 @@ ALONE = 1e-3  # of a sum of squares, that all rows but a few may have where thes
 STARTS, STEPS = 500, 30  # of the search for sums of columns
 MOST_MULTIPLIED = 5e9  # products of cells, for sums among the rows with a value: of the rarer values first
 MOST_DIFFERENT, MOST_PARTS, MOST_PATTERNS = 12, 40, 5_000  # values of a column; such columns and levels; patterns of them
+OF_FEW = 3  # rows a coefficient, up to which sums of few columns are looked at by themselves
 HELD = 2e7  # numbers of rows and columns that are held in memory for it
 TOGETHER, MOST_TOGETHER = 0.5, 100  # a correlation of two columns whose sums are looked at for a far row, of so many columns
 NAMED = 0.05  # of the largest part of a sum of columns, in standard deviations
@@ -81,11 +85,15 @@ def rare(
     found += (one._replace(wanted=together if one.n_rows < together else least) for one in both)
     if not found and (summed := _of_sums(columns, every, weights, least)) is not None:
         found.append(summed._replace(wanted=least))
+    if not found:
+        parts = _different(_parts(columns, every, relations.MOST_IN_PAIRS), 2)
+        found += (one._replace(wanted=least) for one in _of_few_columns((), parts, weights, np.flatnonzero(weights > 0), least))
     if not found and together > 1:
         found += (one._replace(wanted=together) for one in _of_patterns(columns, every, weights, together))
         found += (one._replace(wanted=together) for one in _of_two_numbers(columns, every, weights, together))
     if not found and together > 1:
-        factors = _factors(pairs, numbers, weights, np.flatnonzero(weights > 0))
+        one_column = _factors(pairs, numbers, weights, np.flatnonzero(weights > 0))
+        factors = [*(((name,), mask) for name, mask in one_column), *_of_nested(pairs), *_of_relations(columns, every, weights)]
         found += (one._replace(wanted=together) for one in _of_sums_among(columns, every, factors, weights, together))
     if not found and least > 1:
         far = (c.name for c, values in zip(columns, every) if c.kind != "categorical" and heavy(values, weights))
@@ -272,7 +280,7 @@ def heavy(values: NDArray[Any], weights: Array) -> bool:
 class _Design(NamedTuple):
     """Columns as they are multiplied: one each, or one a level, less its mean and over its standard deviation."""
 
-    parts: tuple[tuple[str, NDArray[Any], int | None], ...]  # name, values, level
+    parts: tuple[_Part, ...]
     weights: Array
     centre: Array
     scale: Array
@@ -326,23 +334,87 @@ def _of_sums(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: 
 def _of_sums_among(
     columns: Sequence[Column],
     every: Sequence[NDArray[Any]],
-    factors: Iterable[tuple[str, NDArray[np.bool_]]],
+    factors: Collection[_Factor],
     weights: Array,
     together: int,
 ) -> Iterator[Rare]:
-    """A value of one column and a sum of others, the same in all rows with this value but fewer than `together`: insulin only
-    where there is diabetes, and of those who were transferred one with diabetes and without."""
-    work, counted = 0.0, np.flatnonzero(weights > 0)
-    for name, mask in sorted(factors, key=lambda factor: np.count_nonzero(factor[1])):
+    """A value of one column, or of a sum of two or three, and a sum of others that is the same in all rows with this value but
+    fewer than `together`: insulin only where there is diabetes, and of those who were transferred one with diabetes and without;
+    a dose that was not given as planned to one of them."""
+    work, counted, parts = 0.0, np.flatnonzero(weights > 0), _different(_parts(columns, every), MOST_DIFFERENT)
+    for names, mask in sorted(factors, key=lambda factor: np.count_nonzero(factor[1])):
         rows = counted[mask]
         work += len(rows) * len(columns) ** 2
         if work > MOST_MULTIPLIED:
             return
-        others = [at for at, column in enumerate(columns) if column.name != name]
-        own = [np.asarray(every[at][rows]) for at in others]
-        one = _of_sums([columns[at] for at in others], own, weights[rows], together) if len(rows) else None
+        if not len(rows):
+            continue
+        for more, other in factors:
+            if len(more) > 1 and other is not mask and 0 < (few := effective(weights[rows[other[mask]]])) < together - 1e-9:
+                yield Rare(tuple(dict.fromkeys((*names, *more))), int(np.ceil(few - 1e-9)))
+        for (name, values, level), _ in parts if len(names) > 1 else ():
+            if few := _of_numbers(_numbers(values[rows], level), weights[rows], together):
+                yield Rare(tuple(dict.fromkeys((*names, name))), few)
+        at = [k for k, column in enumerate(columns) if len(names) > 1 or column.name != names[0]]
+        one = _of_sums([columns[k] for k in at], [np.asarray(every[k][rows]) for k in at], weights[rows], together)
         if one is not None and not one.far:
-            yield Rare((name, *one.columns), one.n_rows)
+            yield Rare(tuple(dict.fromkeys((*names, *one.columns))), one.n_rows)
+        else:
+            others = [part for part in parts if len(names) > 1 or part[0][0] != names[0]]
+            yield from _of_few_columns(names, others, weights, rows, together)
+
+
+def _of_few_columns(
+    names: tuple[str, ...],
+    parts: Sequence[tuple[_Part, bool]],
+    weights: Array,
+    rows: NDArray[Any],
+    least: int,
+) -> Iterator[Rare]:
+    """A sum of two columns or three that is the same in all of these rows, which have something `names` in common, but fewer than
+    `least`: looked for where rows are too few for sums of all columns, or columns too many."""
+    if OF_FEW * (1 + len(parts)) <= len(rows) and len(parts) < MOST_SUMMED:
+        return
+
+    def column(j: int, at: NDArray[np.int64]) -> Array:
+        return _numbers(parts[j][0][1][rows[at]], parts[j][0][2])
+
+    for relation in relations.in_all_but(weights[rows], column, [many for _, many in parts], least):
+        few = effective(weights[rows[relation.off]])
+        if 0 < few < least - 1e-9:
+            yield Rare(tuple(dict.fromkeys((*names, *(parts[j][0][0] for j in relation.columns)))), int(np.ceil(few - 1e-9)))
+            return
+
+
+def _of_nested(columns: Sequence[tuple[str, NDArray[np.bool_]]]) -> Iterator[_Factor]:
+    """Two columns of two values with three combinations: a sum of them is not 0 in one of these, in intensive care and not on
+    ventilation."""
+    if len(columns) < 2:
+        return
+    n, seen = len(columns[0][1]), set[bytes]()
+    occur = _combined(columns, np.ones(n)) > 0
+    for i, j in zip(*np.nonzero(np.triu(occur.sum(axis=0) == 3, 1))):
+        (one, a), (other, b) = columns[i], columns[j]
+        opposite = (~a & ~b, ~a & b, a & ~b, a & b)[int(occur[:, i, j].argmin())]
+        if one != other and 2 * np.count_nonzero(opposite) <= n and opposite.tobytes() not in seen:
+            seen.add(opposite.tobytes())
+            yield (one, other), opposite
+
+
+def _of_relations(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: Array) -> list[_Factor]:
+    """Sums of two columns or three with a value that most rows have, and in which rows that count they have another."""
+    at, parts = np.flatnonzero(weights > 0), _different(_parts(columns, every), MOST_DIFFERENT)
+
+    def column(j: int, rows: NDArray[np.int64]) -> Array:
+        return _numbers(parts[j][0][1][at[rows]], parts[j][0][2])
+
+    found = relations.in_most(len(at), column, [many for _, many in parts])
+    return [(tuple(dict.fromkeys(parts[j][0][0] for j in one.columns)), one.off) for one in found]
+
+
+def _different(parts: Sequence[_Part], most: int) -> list[tuple[_Part, bool]]:
+    """Each with whether it has more than so many different values."""
+    return [(part, part[2] is None and not _is_few(part[1], most)) for part in parts]
 
 
 def _of_patterns(
@@ -353,7 +425,7 @@ def _of_patterns(
 
     A pattern has a sum to itself if its leverage among all that occur is 1.
     """
-    few = [at for at, (column, values) in enumerate(zip(columns, every)) if _is_few(column, values)]
+    few = [at for at, (column, values) in enumerate(zip(columns, every)) if column.kind == "categorical" or _is_few(values)]
     own, there = weights[weights > 0], [np.nan_to_num(np.asarray(every[at][weights > 0], np.float64), nan=np.pi) for at in few]
     if not few:
         return
@@ -410,12 +482,10 @@ def _leverage(columns: Array) -> Array:
     return found
 
 
-def _is_few(column: Column, values: NDArray[Any]) -> bool:
-    """Whether a column has few different values."""
-    if column.kind == "categorical":
-        return True
+def _is_few(values: NDArray[Any], most: int = MOST_DIFFERENT) -> bool:
+    """Whether a column of numbers has few different values."""
     found = np.unique(np.asarray(values[:BLOCK], np.float64))
-    return len(found) <= MOST_DIFFERENT and len(np.unique(np.asarray(values, np.float64))) <= MOST_DIFFERENT
+    return len(found) <= most and len(np.unique(np.asarray(values, np.float64))) <= most
 
 
 def _far_apart(design: _Design, gram: Array) -> Rare | None:
@@ -442,12 +512,7 @@ def _far_apart(design: _Design, gram: Array) -> Rare | None:
 
 
 def _design(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: Array) -> _Design:
-    parts = list[tuple[str, NDArray[Any], int | None]]()
-    for column, values in zip(columns, every):
-        levels = np.unique(values).tolist() if column.kind == "categorical" else [None]
-        parts += [(column.name, values, level) for level in levels if level is None or level >= 0]
-        if len(parts) >= MOST_SUMMED:
-            break
+    parts = _parts(columns, every)
     total, moments = float(weights.sum()), np.zeros((2, len(parts)))
     centre = np.array([_middle(_numbers(values[:BLOCK], level)) for _, values, level in parts])
     for j, (_, values, level) in enumerate(parts):
@@ -457,6 +522,16 @@ def _design(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: A
     mean, square = moments / total
     scale = np.sqrt(np.maximum(square - mean**2, 0))
     return _Design(tuple(parts), weights, centre + mean, np.where(scale > 0, scale, 1.0))
+
+
+def _parts(columns: Sequence[Column], every: Sequence[NDArray[Any]], most: int = MOST_SUMMED) -> list[_Part]:
+    parts = list[_Part]()
+    for column, values in zip(columns, every):
+        levels = np.unique(values).tolist() if column.kind == "categorical" else [None]
+        parts += [(column.name, values, level) for level in levels if level is None or level >= 0]
+        if len(parts) >= most:
+            break
+    return parts
 
 
 def _middle(values: Array) -> float:

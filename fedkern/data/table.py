@@ -13,7 +13,7 @@ import re
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError, OwnFault
-from ..privacy.binding import BESIDE
 from . import plain_text
 from .cells import Cells, Text, as_text, plain
 from .dialect import Dialect, stem, suffix
+from .dialect import read as read_number
 
 __all__ = ["Table", "Text", "files_of", "find", "header", "load"]
 
 PLAIN = Dialect()
+BESIDE = "fedkern-policy.toml"  # a holder's policy for the data of the folder that it lies in: no data itself
 LONGEST_HEADER = 1 << 24  # bytes
 NUMBERS = ("int", "uint", "float", "half", "double", "decimal", "bool", "null")  # types in parquet files; null: no value at all
 READABLE = "see whether it is a file of text, and may be read"
@@ -60,9 +61,9 @@ class Table:
         return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
 
     def text(self, name: str, row: int) -> str:
-        """The cell as a person would write it."""
+        """The cell as a person would write it, for whoever holds it."""
         column = self.columns[name]
-        return column.levels[column.codes[row]] if isinstance(column, Text) else plain(column[row].item()) or "nan"
+        return column.shown(row) if isinstance(column, Text) else plain(column[row].item()) or "nan"
 
     def cells(self, name: str) -> list[str]:
         """A column as texts, row by row; a missing number is empty."""
@@ -76,7 +77,7 @@ class Table:
         rows = np.asarray(rows, dtype=np.int64)
         columns: dict[str, Cells] = {}
         for name, column in self.columns.items():
-            columns[name] = Text(column.codes[rows], column.levels) if isinstance(column, Text) else column[rows]
+            columns[name] = replace(column, codes=column.codes[rows]) if isinstance(column, Text) else column[rows]
         place = {int(row): i for i, row in enumerate(rows)} if self.broken else {}
         broken = {place[row]: reason for row, reason in self.broken.items() if row in place}
         lines = None if self.lines is None else [self.lines[row] for row in rows]
@@ -278,8 +279,8 @@ def _csv(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> T
     careful = "_" in text_body
     by_column: Sequence[Sequence[str]] = [*zip(*rows)] if rows else [()] * width
     if not dialect.plain:
-        by_column = [dialect.cells(cells, numbers=name not in text) for name, cells in zip(names, by_column)]
-    columns = {name: _column(cells, name in text, careful) for name, cells in zip(names, by_column)}
+        by_column = [*map(dialect.cells, by_column)]
+    columns = {name: _column(cells, name in text, careful, dialect.decimal) for name, cells in zip(names, by_column)}
     return Table(str(path), names, columns, len(rows), broken=broken, lines=lines)
 
 
@@ -292,13 +293,14 @@ def _all_numbers(lines: list[str], delimiter: str, width: int) -> NDArray[np.flo
     return np.ascontiguousarray(rows.T) if rows.shape[1] == width else None
 
 
-def _column(cells: Sequence[str], keep: bool, careful: bool) -> NDArray[np.float64] | Text:
+def _column(cells: Sequence[str], keep: bool, careful: bool, decimal: str) -> NDArray[np.float64] | Text:
     if not keep and not (careful and any("_" in cell for cell in cells)):
         try:
-            return np.array([*map(float, cells)], dtype=np.float64)
+            values = map(float, cells) if decimal == "." else (read_number(cell, decimal) for cell in cells)
+            return np.array([*values], dtype=np.float64)
         except ValueError:
             pass
-    return as_text(cells)
+    return as_text(cells, decimal)
 
 
 # Arrays with types of their own.

@@ -187,10 +187,9 @@ def _remedy(one: Rare, spec: Spec, splines: Collection[str]) -> str:
         return f"pool them with another site's, {LOWER}"
     if any(name.endswith(MARK) for name in one.columns):
         return f'set model.missing = "drop", fill these cells in, put the column into data.ignore, {LOWER}'
-    if len(one.columns) == 1:
-        mend = f"mend the cells if they are wrong, join rare values in all files, {POOL}"
-        return f"{mend}, put the column into data.ignore, {LOWER}"
-    return f"join their rare values in all files, {POOL}, put one of these columns into data.ignore, {LOWER}"
+    which = "the column" if len(one.columns) == 1 else "one of these columns"
+    mend = f"mend the cells if they are wrong, join rare values in all files, {POOL}"
+    return f"{mend}, put {which} into data.ignore, {LOWER}"
 
 
 def _farthest(one: Rare, table: Table) -> str:

@@ -17,15 +17,15 @@ from ..algorithms.core.messages import SERVER
 from ..errors import JobError
 from ..printing import columns
 from ..privacy.accountant import Mechanism, Parts
-from ..privacy.budget import Ledger
 from ..privacy.certificate import ALONE, certificate
 from ..privacy.certificate_fields import problem
-from ..privacy.chain import Mark
 from ..privacy.losses import epsilon_bounds
 from ..results.plain import plain
 from ..results.summary import claim_of
 from . import ledger as ledgers_of
 from . import outbox
+from .holding.budget import Ledger
+from .holding.chain import Mark
 from .opened import Opened, ledgers, read, sent, torn
 from .stamp import Stamp
 

@@ -11,7 +11,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.cells import MISSING, Cells, Text, floats, number
+from ..data.cells import MISSING, Cells, Text, floats
 from ..data.incomplete import marked
 from ..data.rare import effective
 from ..data.table import Table, as_written
@@ -87,7 +87,7 @@ def _values(cells: Cells, key: bytes) -> Numbers:
     if not isinstance(cells, Text):
         values = np.asarray(cells, np.float64) + 0.0  # one zero
         return np.where(np.isnan(values), np.nan, values).view(np.uint64)
-    numbers = np.array([number(level) for level in cells.levels], np.float64) + 0.0
+    numbers = cells.values + 0.0
     levels = numbers.view(np.uint64)
     for at, level in enumerate(cells.levels):
         if np.isnan(numbers[at]) and level.lower() not in MISSING:

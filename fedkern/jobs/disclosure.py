@@ -30,6 +30,7 @@ from .stage import Stage
 
 NOTHING = "no row in any way that was tried, which is no guarantee"
 NO_MORE = "no more in any way that was tried, which is no guarantee"
+ALONE = "of every client: each row that is alone in a function of columns which the job does not look for, exactly"
 COMBINATIONS = f"of a client with at most {COARSE:,} combinations of covariates: how often each occurs"
 PAGE = "docs/concepts/disclosure.md"
 # Rows up to which it is so.
@@ -90,7 +91,7 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
         most = config.told_up_to(d) if d else 0
         beside = {kind: one for kind, one in told.items() if kind not in every}
         few = {kind: one for kind, one in beside.items() if _still(config, kind, one, kinds[kind], least, most)}
-    parts = [*_grouped(every), *([COMBINATIONS] if config.tells_combinations else [])]
+    parts = [*_grouped(every), *([ALONE, COMBINATIONS] if config.tells_combinations else [])]
     if least is not None:
         still = {kind: one._replace(where=one.where if one.where == FEWER else "") for kind, one in few.items()}
         words = ", ".join(_computed(still)) or (NO_MORE if any(one.computed for one in every.values()) else NOTHING)

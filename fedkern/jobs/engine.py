@@ -16,11 +16,11 @@ from ..data.design import check_header, column_of, encode
 from ..data.dialect import Dialect
 from ..errors import JobError, owned
 from ..printing import printable
-from ..privacy.policy import Policy
 from ..results.result import Result
 from . import devices, few, holders, incomplete, wire
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
+from .holding.policy import Policy
 from .hooks import RunHooks
 from .identity import job_bytes
 from .keys import C

@@ -24,12 +24,12 @@ from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
 from ..kernels.families import FAMILIES
 from ..models.encoding import Spec
-from ..privacy.binding import Binding
 from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL, OF_A_LINEAR, told_up_to
-from ..privacy.policy import Policy
 from ..transports.place import Place
 from . import alike, holders
 from .counting import counted, weights
+from .holding.binding import Binding
+from .holding.policy import Policy
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .parties import Parties
 

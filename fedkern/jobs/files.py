@@ -32,7 +32,7 @@ from .handles import Handle
 from .limits import FULL, MANY, too_many
 from .stamp import Stamp
 
-MAGIC = b"fedkern checkpoint 2\n"
+MAGIC = b"fedkern checkpoint 3\n"
 DIGEST = 32
 RECORD = "job.json"  # in the folder of a run, and in each client's own, once a run has begun there
 DEEP = 3  # folders above a file of a run, of which one is one of these
@@ -334,8 +334,8 @@ class RunFolder:
         name = None if party == SERVER else self.names[party]
         return Stamp(self.job, self.run, stamping.name_digest(name), self.rows.get(party, bytes(32)))
 
-    def check(self, path: Path, party: int, found: Stamp) -> None:
-        """JobError unless a stamp that was found there is this party's."""
+    def check(self, path: Path, party: int, found: Stamp, layout: bytes | None = None) -> None:
+        """JobError unless a stamp that was found there is this party's, and of this layout of its state where that is known."""
         own = self.stamp(party).at(path)
         who = "the server" if party == SERVER else f"client {self.names[party]!r}"
         faults = []
@@ -353,6 +353,11 @@ class RunFolder:
             faults.append(f"was made from other rows than {who} has now")
         if faults:
             raise JobError(f"{path} {', and '.join(faults)}; put back what the run left there, or start anew (--out)")
+        if layout is not None and found.layout != layout:
+            raise JobError(
+                f"{path} keeps the state of {who} in another layout than this version of fedkern (other fields, types, shapes): "
+                "go on with the version that wrote it, or start anew (--out)"
+            )
 
     def stamps(self, party: int) -> Iterator[tuple[Path, Stamp]]:
         """Those of a party's checkpoints, as far as they can be read."""
@@ -389,7 +394,7 @@ class RunFolder:
         found = [re.fullmatch(re.escape(protocol) + r"-(\d+)\.ckpt", name) for name in names]
         return sorted(int(match[1]) for match in found if match)
 
-    def kept(self, party: int, protocol: str, number: int) -> dict[str, Any]:
+    def kept(self, party: int, protocol: str, number: int, layout: bytes | None = None) -> dict[str, Any]:
         """A checkpoint's content. ValueError if it is not whole; JobError if its stamp is another."""
         path = self._checkpoint(party, protocol, number)
         try:
@@ -400,7 +405,7 @@ class RunFolder:
         body = data[len(MAGIC) + DIGEST :]
         if data[: len(MAGIC)] != MAGIC or data[len(MAGIC) :][:DIGEST] != hashlib.blake2b(body, digest_size=DIGEST).digest():
             raise ValueError(f"{path} was cut short or altered")
-        self.check(path, party, Stamp.read(body))
+        self.check(path, party, Stamp.read(body), layout)
         return unpack(body[stamping.LENGTH :])
 
     def forget_after(self, party: int, protocol: str, number: int) -> None:

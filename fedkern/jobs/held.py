@@ -13,7 +13,7 @@ from ..data import memory
 from ..data.dialect import stem
 from ..data.table import Table
 from ..errors import JobError, owned
-from ..privacy.policy import DataSet
+from .holding.policy import DataSet
 from .parties import Parties, own_of_client
 
 IN_MEMORY = "(in memory)"

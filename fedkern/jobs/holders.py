@@ -19,14 +19,14 @@ from ..errors import HolderError, JobError, owned
 from ..ground import Ground
 from ..models.encoding import Spec
 from ..privacy.accountant import Mechanism
-from ..privacy.binding import Account, Binding, account, bind, client_home
-from ..privacy.budget import Books, Near, Total, allowed_by
 from ..privacy.disclosure import NEAR_ROWS
 from ..privacy.plan import Plan
-from ..privacy.policy import DataSet, Policy, Refusal, Use
 from ..privacy.sketch import Sketch
 from ..results.plain import Record
 from . import counting
+from .holding.binding import Account, Binding, account, bind, client_home
+from .holding.budget import Books, Near, Total, allowed_by
+from .holding.policy import DataSet, Policy, Refusal, Use
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .parties import Parties, data_set, mark_of_rows
 from .secret import SECRET, secret

@@ -19,9 +19,6 @@ from ..data.table import Table
 from ..errors import HolderError, JobError
 from ..ground import Ground
 from ..printing import printable
-from ..privacy.binding import Account, Binding
-from ..privacy.budget import Books, Holder, Near
-from ..privacy.chain import Mark
 from ..privacy.plan import Plan
 from ..privacy.sketch import Sketch
 from ..results.plain import Record
@@ -31,6 +28,9 @@ from ..transports.place import Place
 from . import counting, few, holders
 from .files import RunFolder, write_atomically
 from .holders import Standing
+from .holding.binding import Account, Binding
+from .holding.budget import Books, Holder, Near
+from .holding.chain import Mark
 from .identity import Identity
 from .keeping import Keeper
 from .keys import JobConfig

@@ -19,11 +19,11 @@ from ..algorithms.core.messages import SERVER
 from ..data.table import Table
 from ..errors import JobError
 from ..ground import Ground
-from ..privacy.chain import Mark
 from ..results.plain import Record, plain
 from ..transports.place import Place
 from . import ledger, outbox
 from .files import RunFolder
+from .holding.chain import Mark
 from .keys import JobConfig
 from .locks import Locks
 from .parties import Parties
@@ -35,20 +35,9 @@ ABOUT = ("id", "clients", "party", "ledger", "end", SHARED)
 MOST_NAMED = 6  # keys that differ, with their values
 
 
-def may_change(config: JobConfig) -> frozenset[str]:
-    """Keys that a resumed run may have otherwise. `job.rounds` where the number of rounds decides nothing but the end, the number
-    of draws where they are made after it."""
-    free = {"job.deadline", "algorithm.checkpoint_every"}
-    if config.open_ended:
-        free.add("job.rounds")
-    if config.drawn_at_the_end:
-        free |= {"output.draws", "output.chains"}
-    return frozenset(free)
-
-
 def job_bytes(config: JobConfig, names: Sequence[str]) -> bytes:
     """What a checkpoint is bound to: the job without what may change, and its clients."""
-    free = may_change(config)
+    free = config.resumable
     kept = {key: value for key, value in flat(plain(config.model_dump())).items() if key not in free}
     return json.dumps([kept, list(names)], sort_keys=True, allow_nan=False).encode()
 
@@ -238,7 +227,7 @@ class Identity:
 
     def _otherwise(self, record: Record) -> list[str]:
         """What a record has otherwise than this job."""
-        free = may_change(self.config)
+        free = self.config.resumable
         before = flat({key: value for key, value in record.items() if key != "run"})
         now = flat(self._shared.job)
         keys = [key for key in dict.fromkeys([*now, *before]) if before.get(key) != now.get(key) and key not in free]

@@ -28,14 +28,14 @@ from ..errors import (
     outline,
 )
 from ..printing import printable
-from ..privacy.chain import Mark
 from ..results.plain import Record
 from ..results.summary import Wire
-from ..transports.codec import Codec, Frame, pack, unpack
+from ..transports.codec import Codec, Frame, pack, state_layout, unpack
 from ..transports.driver import Hooks, Offers, restart
 from ..transports.place import Transport
 from .draws import Draws, Reference
 from .files import Lines, RunFolder, spare, write_atomically
+from .holding.chain import Mark
 from .ledger import Ledger
 from .outbox import Outbox, pack_frames, unpack_frames
 from .releases import Releases
@@ -91,6 +91,7 @@ class Keeper(Hooks):
         self._lines: dict[tuple[str, type[Message]], str] = {}
         self._ledgers: dict[int, Ledger] = {}
         self._boot = boot()
+        self._layouts: dict[int, bytes] = {}  # party -> of its state in this protocol
 
     def run(self, place: Transport, exchange: Exchange, *, resume: bool | None = None) -> tuple[Any, dict[int, Any]]:
         """`place.run` with this as its hooks; with `resume` from the newest checkpoint that all have (all places must say so).
@@ -102,6 +103,8 @@ class Keeper(Hooks):
         self.clients = tuple(clients)
         self._draws.clear()
         if self.folder:
+            states = {**clients, SERVER: start[0]} if place.is_server else clients
+            self._layouts = {party: state_layout(state, protocol.save(state)) for party, state in states.items()}
             if resume:
                 parties = [*clients, *([SERVER] if place.is_server else [])]
                 self.checkpoint_number = number = self._chosen(place, parties)
@@ -139,7 +142,8 @@ class Keeper(Hooks):
     def stamp(self, party: int, *, sync: bool) -> Stamp:
         """Of what a party writes now; with `sync` all of its ledger is on the disk then."""
         assert self.folder
-        stamp = self.folder.stamp(party)._replace(budget=self.budget(party), boot=self._boot)
+        of_state = self._layouts.get(party, bytes(16))
+        stamp = self.folder.stamp(party)._replace(budget=self.budget(party), boot=self._boot, layout=of_state)
         if party == SERVER:
             return stamp
         ledger = self._ledger(party)
@@ -302,7 +306,7 @@ class Keeper(Hooks):
             self.protocol,
             self.checkpoint_number,
             lambda: self.stamp(client, sync=False),
-            lambda path, stamp: folder.check(path, client, stamp),
+            lambda path, stamp: folder.check(path, client, stamp, self._layouts[client]),
             folder.ground(folder.home(client)),
         )
 
@@ -337,7 +341,7 @@ class Keeper(Hooks):
         numbers, readable = self.folder.numbers(party, self.protocol), []
         for number in numbers:
             try:
-                saved = self.folder.kept(party, self.protocol, number)
+                saved = self.folder.kept(party, self.protocol, number, self._layouts[party])
                 if "draws" in saved:
                     self._draws_of(party).check(Reference.read(saved["draws"]))
                 readable.append(number)

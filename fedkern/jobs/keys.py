@@ -21,6 +21,7 @@ from ..privacy.disclosure import OF_A_LINEAR
 from ..results.plain import plain
 from ..sections import Section as Section
 from ..sections import key as key
+from ..sections import marked
 
 Raw = Mapping[str, Any]  # tables of a file, as they came
 Tables = dict[str, dict[str, Any]]  # defaults of some keys
@@ -58,8 +59,8 @@ Paths = Annotated[list[str], BeforeValidator(_paths)]
 class JobSection(Section):
     method: str = key(help="the federated method")
     seed: int = key(0, ge=0, lt=2**64, help="of all keyed streams; not of secure noise", remedy="a number of 64 bits")
-    rounds: RoundsOrBudget = key(100, help="how often the server goes through the clients")
-    deadline: Positive = key(600.0, help="seconds after which a silent client counts as lost")
+    rounds: RoundsOrBudget = key(100, resumable="open_ended", help="how often the server goes through the clients")
+    deadline: Positive = key(600.0, resumable=True, help="seconds after which a silent client counts as lost")
     device: Device = key("cpu", help="where the clients' kernels run: a processor, or a GPU by CuPy")
 
 
@@ -67,7 +68,9 @@ class CountedJobSection(JobSection):
     """Of a method without rounds = "budget"."""
 
     rounds: Rounds = key(
-        100, help='how often the server goes through the clients; "until" is algorithm.until with as many as it may have'
+        100,
+        resumable="open_ended",
+        help='how often the server goes through the clients; "until" is algorithm.until with as many as it may have',
     )
 
 
@@ -161,8 +164,8 @@ FEW: Tables = {"data": {"least_rows": LEAST_ROWS, "small": "refuse"}}
 class DataSection(FewSection):
     """Every client has rows of its own, with the same columns."""
 
-    clients: Paths = key([], help="csv, parquet, npz or npy files; wildcards allowed")
-    names: list[str] = key([], help="of the clients, in the order of their files; by default the files' stems")
+    clients: Paths = key([], path=True, help="csv, parquet, npz or npy files; wildcards allowed")
+    names: list[str] = key([], path=True, help="of the clients, in the order of their files; by default the files' stems")
     builtin: Literal["breast-cancer", "adult", "heart-disease", "rppa", "rppa-217", "sachs"] | None = key(
         None, help="data of a dependency, or a published set in FEDKERN_DATA"
     )
@@ -176,7 +179,7 @@ class DataSection(FewSection):
     ignore: list[str] = key([], help="columns of the files that the model does not use")
     standardise: Literal["public", "exchange", "none"] = key("exchange", help="by [data.columns], by statistics, or not")
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")
-    test: str | None = key(None, help="a file of test rows, held by the server")
+    test: str | None = key(None, path=True, help="a file of test rows, held by the server")
     dialect: DialectSection = key(DialectSection(), help="how the parties' text files are written")
 
 
@@ -184,7 +187,7 @@ class CommonOutputSection(Section):
     """What every method's [output] has."""
 
     client_folder: str | None = key(
-        None, help="where a client's own folder lies, on its machine; by default in the run's", min_length=1
+        None, path=True, help="where a client's own folder lies, on its machine; by default in the run's", min_length=1
     )
 
     def own_folders(self, folder: Path) -> Path | None:
@@ -273,9 +276,10 @@ class JobConfig(Section):
         return False
 
     @property
-    def drawn_at_the_end(self) -> bool:
-        """Whether `output.draws` and `output.chains` say what is drawn from a fitted posterior, once it is known."""
-        return False
+    def resumable(self) -> frozenset[str]:
+        """Keys that a resumed run may have otherwise."""
+        marks = marked(type(self), "resumable")
+        return frozenset(name for name, said in marks.items() if said is True or getattr(self, str(said)))
 
     @property
     def batch(self) -> float:
@@ -374,7 +378,7 @@ def no_cool_down(given: float) -> str:
 
 
 def settings_of(kind: Callable[..., S], *sections: Section, **computed: Any) -> S:
-    """A machine's settings: what is computed, and keys of the sections that have the same name; the rest by default."""
+    """A machine's settings: what is computed, and keys of the sections that have the same name; the rest by the class."""
     names = set(signature(kind).parameters) - computed.keys()
     keys = {name: getattr(section, name) for section in sections for name in type(section).model_fields if name in names}
     return kind(**keys, **computed)

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from ..errors import JobError
 from ..ground import Ground
-from ..privacy.chain import SIZE, START, Mark
 from .files import Lines
+from .holding.chain import SIZE, START, Mark
 from .stamp import Stamp, boot
 
 CHUNK = 1 << 20

@@ -10,16 +10,15 @@ from unicodedata import normalize
 
 from ..data.plain_text import canonical, is_there
 from ..errors import JobError
+from ..sections import Model, marked
 from ..sections import validated as validated
 from .keys import C, JobConfig, Keys, Raw, Tables
 
 TOML_FAULTS = (ValueError, RecursionError)  # beside TOMLDecodeError: thousands of digits, or of brackets
-# Keys of paths, and of clients, whose names come from paths: a disk tells apart what readers don't.
-PATHS = {"clients", "names", "client_weights", "priors", "test", "server", "prior", "client_folder", "areas", "adjacency"}
 
 
 def tables_of(path: Path, what: str) -> dict[str, Any]:
-    """The tables of a TOML file; JobError where it is none, `what` it should have been."""
+    """The tables of a TOML file, as it writes them; JobError where it is none, `what` it should have been."""
     if not is_there(path):
         raise JobError(f"{path}: cannot be read (No such file or directory); give the path of a {what} file")
     try:
@@ -29,25 +28,44 @@ def tables_of(path: Path, what: str) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise JobError(f"{path}: is no UTF-8 text; give the path of a TOML {what} file, saved as UTF-8") from None
     try:
-        return written_once(tomllib.loads(text))
+        return tomllib.loads(text)
     except TOML_FAULTS as error:
         raise JobError(f"{path}: is no TOML: {error}") from None
 
 
-def written_once(tables: Raw) -> dict[str, Any]:
-    """The tables with each letter of their texts written in the one way that cells have (NFC); paths stay as they are."""
-    once = {canonical(key): value if key in PATHS else _written_once(value) for key, value in tables.items()}
-    if len(once) < len(tables):
-        raise ValueError(f"two of the keys {', '.join(map(repr, tables))} are one but for blanks or the way letters are written")
-    return once
+def written_once(tables: Raw, kind: Model | None, name: str) -> dict[str, Any]:
+    """The tables with each letter of their texts written in the one way that cells have (NFC).
 
+    Keys with `path` stay as they are: a disk tells apart what readers don't.
 
-def _written_once(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return written_once(value)
-    if isinstance(value, list):
-        return [_written_once(one) for one in value]
-    return value if not isinstance(value, str) or value.isascii() else normalize("NFC", value)
+    Parameters
+    ----------
+    tables, name : as they came; the error text begins with `name`
+    kind : of the file, which knows its keys; None where all of them are the user's
+
+    Raises
+    ------
+    JobError
+        Two keys are one.
+    """
+    paths = {} if kind is None else marked(kind, "path")
+
+    def once(value: Any, at: str) -> Any:
+        if isinstance(value, list):
+            return [once(one, at) for one in value]
+        if not isinstance(value, Mapping):
+            return value if not isinstance(value, str) or value.isascii() else normalize("NFC", value)
+        out = dict[str, Any]()
+        for given, inner in value.items():
+            own = canonical(given)
+            out[own] = inner if at + own in paths else once(inner, f"{at}{own}.")
+        if len(out) < len(value):
+            both = f"two of the keys {', '.join(map(repr, value))} are one but for blanks or the way letters are written"
+            raise JobError(f"{name}: {both}; leave one of them out")
+        return out
+
+    written: dict[str, Any] = once(tables, "")
+    return written
 
 
 def merged(raw: Raw, over: Raw) -> dict[str, Any]:
@@ -81,22 +99,34 @@ def config_of(keys: Keys[C], raw: Raw, *, name: str = "job") -> C:
     return validated(keys.Config, keys.filled(raw), keys.conflicts, name)
 
 
-def override(raw: Raw, text: str) -> dict[str, Any]:
-    """The tables with one "section.key=value" applied."""
+def overridden(raw: Raw, sets: Sequence[str], kind: Model | None = None) -> Raw:
+    """The tables of such a file with each "section.key=value" applied."""
+    for text in sets:
+        raw = _override(raw, text, kind)
+    return raw
+
+
+def _override(raw: Raw, text: str, kind: Model | None) -> dict[str, Any]:
     if "\n" in text or "\r" in text:  # what comes after it would be another key, and be lost
         raise JobError(f"--set {text!r}: has a line break; give one --set for each key")
     path, equals, value = text.partition("=")
     *sections, last = path.strip().split(".")
     if not equals or not sections or not all([*sections, last]):
         raise JobError(f"--set {text}: wanted section.key=value, such as job.rounds=10")
+    given: Any
+    try:
+        given = tomllib.loads(f"value = {value.strip()}")["value"]
+    except TOML_FAULTS:
+        given = value.strip()
+    for name in reversed([*sections, last]):
+        given = {name: given}
+    given = written_once(given, kind, f"--set {text}")
     inside = out = dict(raw)
-    for section in sections:
+    for _ in sections:
+        ((section, given),) = given.items()
         inner = inside.get(section, {})
         if not isinstance(inner, Mapping):
             raise JobError(f"--set {text}: {section} is no section of the job file")
         inside[section] = inside = dict(inner)
-    try:
-        inside[last] = _written_once(tomllib.loads(f"value = {value.strip()}")["value"])
-    except TOML_FAULTS:
-        inside[last] = _written_once(value.strip())
+    inside.update(given)
     return out

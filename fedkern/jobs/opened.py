@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from ..algorithms.core.messages import SERVER
 from ..errors import JobError
-from ..privacy.binding import account, bind, client_home
-from ..privacy.budget import Ledger
-from ..privacy.chain import SIZE
-from ..privacy.policy import DataSet
 from ..results.plain import Record
 from . import ledger
 from .files import RunFolder
 from .holders import ACCOUNT
+from .holding.binding import account, bind, client_home
+from .holding.budget import Ledger
+from .holding.chain import SIZE
+from .holding.policy import DataSet
 from .identity import given_digest, job_bytes
 from .keys import JobConfig
 from .record import NAME, Reader
@@ -44,6 +44,11 @@ class Opened:
     @property
     def path(self) -> Path:
         return self.files.path
+
+    @property
+    def method(self) -> str:
+        """Of the job."""
+        return self.config.job.method
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -118,7 +118,12 @@ class Outbox:
                         "back as the run left it, or start anew (--out)"
                     )
                 return
-            self.check(self._path(number), Stamp.read(body))
+            try:
+                stamp = Stamp.read(body)
+            except ValueError:
+                text = "was written by another version of fedkern: go on with that version, or start anew (--out)"
+                raise JobError(f"{self._path(number)} {text}") from None
+            self.check(self._path(number), stamp)
             yield body[stamping.LENGTH :]
             at += RECORD.size + length
 

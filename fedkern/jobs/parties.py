@@ -23,7 +23,7 @@ from ..data.table import Table
 from ..errors import FedkernError, JobError, OwnFault, owned
 from ..kernels.families import FAMILIES
 from ..models.encoding import Column, Spec
-from ..privacy.policy import DataSet
+from .holding.policy import DataSet
 from .keys import DataSection, JobConfig
 from .naming import faults as faults_of_names
 from .site import Site, Sites

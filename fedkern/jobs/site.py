@@ -20,7 +20,7 @@ from pathlib import Path
 from ..data.dialect import Dialect
 from ..errors import JobError, OwnFault
 from .keys import Count, DialectSection, Section, key
-from .load import tables_of, validated
+from .load import tables_of, validated, written_once
 
 GIVEN = "FEDKERN_SITE"
 SHARED, EACH = "site.toml", "sites"
@@ -29,9 +29,11 @@ SHARED, EACH = "site.toml", "sites"
 class SiteFile(Section):
     """The keys of a site file."""
 
-    client: str | None = key(None, help="whose it is, where several clients would find it")
-    path: str | None = key(None, help="of the client's data, in the place of data.clients; relative ones begin at this file")
-    policy: str | None = key(None, help="a policy file that binds these data too, wherever else policies lie")
+    client: str | None = key(None, path=True, help="whose it is, where several clients would find it")
+    path: str | None = key(
+        None, path=True, help="of the client's data, in the place of data.clients; relative ones begin at this file"
+    )
+    policy: str | None = key(None, path=True, help="a policy file that binds these data too, wherever else policies lie")
     threads: Count | None = key(None, help="the most threads that the client's kernels may use")
     dialect: DialectSection | None = key(None, help="how the client's text file is written, instead of the job's [data.dialect]")
 
@@ -104,7 +106,8 @@ class Sites:
         yield self.folder / SHARED
 
     def _read(self, path: Path, client: str) -> Site:
-        said = validated(SiteFile, tables_of(path, "site"), lambda _: iter(()), path.name)
+        tables = written_once(tables_of(path, "site"), SiteFile, path.name)
+        said = validated(SiteFile, tables, lambda _: iter(()), path.name)
         own = path.stem == client and path.name != SHARED
         if said.client is not None and said.client != client:
             if own or said.client not in self.names:

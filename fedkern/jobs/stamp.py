@@ -10,9 +10,9 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from ..privacy.chain import SIZE, Mark
+from .holding.chain import SIZE, Mark
 
-FORM = struct.Struct(f"<32s16s16s32s16s{f'Q{SIZE}s' * 3}16s")
+FORM = struct.Struct(f"<32s16s16s32s16s{f'Q{SIZE}s' * 3}16s16s")
 CHECK = 16  # bytes of the stamp's own digest
 LENGTH = FORM.size + CHECK
 
@@ -38,6 +38,7 @@ class Stamp(NamedTuple):
     budget : how far the party's budget.jsonl has been read or written
     ledger, synced : what the ledger of the party's messages holds, and what of it is surely on the disk
     boot : of the machine
+    layout : digest of how the state is kept: its fields, their types and shapes when the rounds begin
     """
 
     job: bytes = bytes(32)
@@ -49,11 +50,12 @@ class Stamp(NamedTuple):
     ledger: Mark = Mark()
     synced: Mark = Mark()
     boot: bytes = bytes(16)
+    layout: bytes = bytes(16)
 
     def pack(self) -> bytes:
         """As bytes, `LENGTH` of them."""
         whose = (self.job, self.run, self.party, self.rows, self.place)
-        body = FORM.pack(*whose, *self.budget, *self.ledger, *self.synced, self.boot)
+        body = FORM.pack(*whose, *self.budget, *self.ledger, *self.synced, self.boot, self.layout)
         return body + _check(body)
 
     def at(self, path: Path) -> Stamp:
@@ -66,9 +68,9 @@ class Stamp(NamedTuple):
         body = data[: FORM.size]
         if len(data) < LENGTH or data[FORM.size : LENGTH] != _check(body):
             raise ValueError("no stamp")
-        job, run, party, rows, place, *logs, machine = FORM.unpack(body)
+        job, run, party, rows, place, *logs, machine, layout = FORM.unpack(body)
         budget, ledger, synced = (Mark(*logs[i : i + 2]) for i in (0, 2, 4))
-        return cls(job, run, party, rows, place, budget, ledger, synced, machine)
+        return cls(job, run, party, rows, place, budget, ledger, synced, machine, layout)
 
 
 def name_digest(name: str | None) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import JobError
 from ..jobs.keys import JobConfig, Raw
-from ..jobs.load import config_of, merged, override, table, tables_of, written_once
+from ..jobs.load import config_of, merged, overridden, table, tables_of, written_once
 from ..jobs.method import Method
 from ..sections import chosen, validated
 
@@ -57,7 +57,7 @@ def load(
         Names every faulty key, its value, what was wanted, and the remedy.
     """
     if isinstance(job, Mapping):
-        return parse(written_once(merged(merged(defaults or {}, job), sections or {})), sets=sets), Path.cwd()
+        return parse(merged(merged(defaults or {}, job), sections or {}), sets=sets), Path.cwd()
     if not isinstance(job, str | Path):
         raise JobError(f"job: wanted the path of a job file, or its tables, not {job!r}")
     path = Path(job)
@@ -89,10 +89,10 @@ def _revived(value: Any) -> Any:
 
 def parse(raw: Raw, *, name: str = "job", sets: Sequence[str] = ()) -> JobConfig:
     """Checks the tables of a job and fills in its method's defaults; `name` begins the error text."""
-    for text in sets:
-        raw = override(raw, text)
-    method = table(raw, "job").get("method", METHODS[0])
+    method = table(overridden(raw, sets), "job").get("method", METHODS[0])
     if method not in METHODS:
         raise JobError(f"{name}: {chosen('job.method', method, METHODS)}")
-    config: JobConfig = config_of(named(method).keys, raw, name=name)
+    keys = named(method).keys
+    tables = overridden(written_once(raw, keys.Config, name), sets, keys.Config)
+    config: JobConfig = config_of(keys, tables, name=name)
     return config

@@ -447,15 +447,20 @@ def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
     """What fits a model without an error, and is perhaps not what was meant; no cell is said."""
     for name in seen.names:
         holding = [one for one in tables if name in one.names]
-        texts = [one.columns[name] for one in holding if isinstance(one.columns[name], Text)]
-        levels = {level for one in texts if isinstance(one, Text) for level in one.levels}
+        texts = [own for one in holding if isinstance(own := one.columns[name], Text)]
+        levels = {level for own in texts for level in own.levels}
         column = f"column {name}"
-        if what := _spoilt(levels):
+        if what := _spoilt({level for own in texts for level in _unread(own)}):
             yield f"{column}: its cells look like numbers with {what}, and are taken for text; write plain numbers into the file"
         if seen.kinds[name] == "text" and (same := spellings(levels)):
             yield f"{column}: levels {one_but_for(same[0])}, and are taken for different ones; write them alike"
         if seen.kinds[name] not in ("binary", "count", "real"):
             continue
+        if any(level.lower() not in MISSING for own in texts for level in _unread(own) if np.isnan(number(level, own.decimal))):
+            yield (
+                f"{column}: a few cells are no numbers; what stands for a missing value (some programs write a point) "
+                "belongs into [data.dialect] missing"
+            )
         values = [_numbers(one, name) for one in holding]
         pairs = {tuple(np.unique(own).tolist()) for own in values if len(np.unique(own)) == 2}
         if len(pairs) > 1:
@@ -472,6 +477,11 @@ def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
             )
 
 
+def _unread(cells: Text) -> list[str]:
+    """Levels but for numbers with decimal commas, where the file has such: 1,234 are no thousands there."""
+    return [level for level, value in zip(cells.levels, cells.values) if cells.decimal == "." or np.isnan(value)]
+
+
 def _spoilt(levels: Collection[str]) -> str:
     """What at least half of a column's different cells have beside a number; "" where it is nothing that they share."""
     present = [level for level in levels if level.lower() not in MISSING]
@@ -484,9 +494,9 @@ def _spoilt(levels: Collection[str]) -> str:
 
 def _kind(one: Table, name: str) -> str:
     column = one.columns[name]
+    if isinstance(column, Text) and _spoilt(_unread(column)):  # numbers, once the file is mended: no name of a row, and not empty
+        return "text"
     if isinstance(column, Text) and column.kind() == "categorical":
-        if _spoilt(column.levels):
-            return "text"
         return "names" if len(column.levels) == one.n_rows > 2 else "text"
     values = _numbers(one, name)
     if not values.size:

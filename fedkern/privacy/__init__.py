@@ -1,1 +1,1 @@
-"""Differential privacy: mechanisms and what they spend, unpredictable noise, and budgets that belong to the data's holder."""
+"""Differential privacy: mechanisms and what they spend, unpredictable noise, plans, certificates. No file is opened here."""

@@ -22,11 +22,13 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from ..algorithms.pvi.local import exact
-from ..algorithms.pvi.settings import Settings
 from ..api import run as run_job
 from ..data.design import Encoding, encode
 from ..data.sets import adult, builtin
 from ..data.table import Table
+from ..methods import parse
+from ..methods.pvi.keys import Config
+from ..methods.pvi.model import Model
 from ..models.expfam import Gaussian, kl
 from ..models.glm import Rows, prior
 from ..privacy.accountant import Mechanism
@@ -139,7 +141,10 @@ def experiment(name: str) -> Experiment:
     pooled = Rows(np.concatenate([c.X for c in clients]), np.concatenate([c.y for c in clients]))
     p = prior(pooled.X.shape[1])
     sizes = {client: len(rows) for client, rows in zip(dealt.clients, clients)}
-    return Experiment(sizes, encoded(dealt.test()), exact(pooled, Settings(), p, p))
+    one = parse({"job": {"method": "pvi"}, "data": {"builtin": "adult"}, "model": {"covariance": "diagonal"}})
+    assert isinstance(one, Config)
+    settings = Model(one, ("all",), encoding).settings
+    return Experiment(sizes, encoded(dealt.test()), exact(pooled, settings, p, p))
 
 
 def sampling_rate(n_rows: int) -> float:

@@ -89,7 +89,11 @@ def measured(folder: Path, steps: int, phi: float, seed: int, out: Path | None =
     variance = prior().mean_variance()
     trained_prior = networks(folder, steps)
     fits = {kind: posterior(trained_prior, kind, y) for kind in ("deterministic", "auxiliary")}
-    other = mean_field(_true_model(y, everywhere), Variational(rounds=ROUNDS, learning_rate=RATE, coupled=False, seed=1))
+    independent = Variational(
+        rounds=ROUNDS, most=0, covariance="full", local_covariance="auto", coupled=False, draws=1, path=True, optimiser="adam",
+        learning_rate=RATE, decay=0.5, initial_sd=0.1, bound=False, sheared=False, local_steps=0, seed=1,
+    )  # fmt: skip
+    other = mean_field(_true_model(y, everywhere), independent)
     shrunk = variance / (variance + ERROR_SD**2)
     means = {"independent": shrunk * y} | {kind: one.mean for kind, one in fits.items()} | {"mean-field": other.mean}
     sds = {"independent": np.sqrt(shrunk) * ERROR_SD} | {kind: one.sd for kind, one in fits.items()} | {"mean-field": other.sd}

@@ -106,7 +106,7 @@ def fit(
     -------
     server and clients at each mark
     """
-    settings, sd = model.settings, model.config.algorithm.start_sd
+    settings, sd = model.settings, model.start_sd
     if marks and settings.cool_down:
         raise ValueError("a cooling learning rate depends on the last round: no marks before it")
     response, likelihood = (y, model.likelihood) if model.shared else (None, None)

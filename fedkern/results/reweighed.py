@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 MEAN, SD = 0.1, 0.05  # sds by which a mean, and parts by which an sd may be off
 EQUAL = 1e-6  # nats within which all ratios are one: q is then the posterior
 CLOSE = 0.01  # nats, at most, where ratios are rounded: they move no mean by more sds
+EVEN, UNEVEN = 0.99, 0.9  # of draws, how many equal weights these are worth: beyond the one q is near, below the other it is not
 SIGHT = 0.5  # of these, the largest standard error with which that can be seen
 
 
@@ -35,6 +36,7 @@ class Reweighed:
     mean, sd : (P,) the posterior's mean less q's, in sds of q; its sd over q's, less 1
     mean_error, sd_error : (P,) their standard errors
     draws : that have weights
+    effective : how many draws of equal weights these are worth, (sum w)^2 / sum w^2
     exact : all weights are equal, but for rounding: q is the posterior, and there is no tail to have a shape
     """
 
@@ -45,6 +47,7 @@ class Reweighed:
     mean_error: Array
     sd_error: Array
     draws: int
+    effective: float = 0.0
     exact: bool = False
 
     @property
@@ -61,8 +64,13 @@ class Reweighed:
 
     @property
     def reliable(self) -> bool:
-        """Whether weighted means mean something."""
-        return self.exact or bool(self.k_hat < self.limit)
+        """Whether weighted means mean something: weights that hardly differ have no tail to speak of, whatever k-hat is."""
+        return self.exact or self.even or bool(self.k_hat < self.limit)
+
+    @property
+    def even(self) -> bool:
+        """Whether weights hardly differ: a mean that is off by 0.15 sds, or an sd by a tenth, makes them less even."""
+        return self.effective >= EVEN * self.draws
 
     @property
     def agrees(self) -> bool:
@@ -79,7 +87,7 @@ class Reweighed:
         """For summary.json."""
         columns = {"mean": self.mean, "mean_error": self.mean_error, "sd": self.sd, "sd_error": self.sd_error}
         rows = {name: {key: float(x[k]) for key, x in columns.items()} for k, name in enumerate(self.names)}
-        worth: dict[str, Any] = {"k_hat": self.k_hat, "draws": self.draws, "limit": self.limit}
+        worth: dict[str, Any] = {"k_hat": self.k_hat, "draws": self.draws, "limit": self.limit, "effective": self.effective}
         worth |= {"exact": True} if self.exact else {}
         return {**worth, "agrees": self.agrees, "moves": rows if self.reliable else {}}
 
@@ -94,6 +102,8 @@ class Reweighed:
         mean = f"mean {self.mean[k]:+.2f} ± {self.mean_error[k]:.2f} sd (wanted within {MEAN:g})"
         sd = f"sd {100 * self.sd[k]:+.1f} ± {100 * self.sd_error[k]:.1f} % (wanted within {100 * SD:g})"
         tail = f"k-hat {self.k_hat:.2f} (weights of {self.draws} draws can be trusted below {self.limit:.2g})"
+        if not self.k_hat < self.limit:
+            tail = f"weights of {self.draws} draws are worth {self.effective:.1f} equal ones"
         return f"{tail}, by its weights {self.names[k]} is off most, {mean}, {sd}"
 
 
@@ -108,8 +118,10 @@ def reweighed(names: Sequence[str], draws: Array, log_ratios: Array, rounding: f
         return Reweighed(tuple(names), np.inf, nothing, nothing, nothing, nothing, len(draws))
     if np.ptp(log_ratios) <= max(EQUAL, min(rounding, CLOSE)):
         zero = np.zeros(draws.shape[1])
-        return Reweighed(tuple(names), 0.0, zero, zero, zero, zero, len(draws), exact=True)
+        return Reweighed(tuple(names), 0.0, zero, zero, zero, zero, len(draws), len(draws), exact=True)
     log_weights, k_hat = psis.smoothed(log_ratios)
+    ratios = np.exp(log_ratios - log_ratios.max())
+    effective = float(ratios.sum() ** 2 / (ratios**2).sum())
     S, w, z = len(draws), np.exp(log_weights)[:, np.newaxis], (draws - m) / sd
     mean = (w * z).sum(axis=0)
     spread = np.sqrt((w * (z - mean) ** 2).sum(axis=0))
@@ -119,4 +131,4 @@ def reweighed(names: Sequence[str], draws: Array, log_ratios: Array, rounding: f
     with np.errstate(divide="ignore", invalid="ignore"):  # where one draw has all the weight there is no spread
         of_sd = w * ((z - mean) ** 2 - spread**2) / (2 * spread) - spread * width
     mean_error, sd_error = (np.sqrt((one**2).sum(axis=0)) for one in (of_mean, of_sd))
-    return Reweighed(tuple(names), k_hat, mean, spread - 1, mean_error, sd_error, S)
+    return Reweighed(tuple(names), k_hat, mean, spread - 1, mean_error, sd_error, S, effective)

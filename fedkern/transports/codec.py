@@ -10,10 +10,12 @@ wrong is found and named here.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -176,6 +178,20 @@ def pack(saved: Mapping[str, Value]) -> bytes:
             raise ValueError(f"saved {name!r}: {type(value).__name__}, needs an array, int, float or bytes")
         parts += [_ITEM.pack(len(encoded), code), encoded, struct.pack("<Q", len(body)), body]
     return b"".join(parts)
+
+
+def state_layout(state: Any, saved: Mapping[str, Value]) -> bytes:
+    """BLAKE2b-128 of a state's layout: the fields that its class declares, with their types (also of what is None yet), and the
+    names, types and shapes of what is saved of it."""
+    parts: list[tuple[object, ...]] = [(one.name, str(one.type)) for one in fields(state)]
+    for name in sorted(saved):
+        value = saved[name]
+        if isinstance(value, np.ndarray):
+            parts.append((name, value.dtype.newbyteorder("<").str, value.shape))
+        else:
+            kind = "bytes" if isinstance(value, bytes) else "int" if isinstance(value, (int, np.integer)) else "float"
+            parts.append((name, kind, ()))
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16, person=b"fedkern layout").digest()
 
 
 def unpack(data: bytes) -> Saved:

@@ -14,6 +14,8 @@ from fedkern.algorithms.core import pieces
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
 from fedkern.algorithms.exchanges import columns as agreement
 from fedkern.algorithms.exchanges.columns import PROTOCOL, AskSchema, Client, SchemaReply, Summary, start
+from fedkern.data.design import describe
+from fedkern.data.table import Table
 from fedkern.errors import JobError, LostPeer, OwnFault
 from fedkern.models.encoding import Column, Encoding, Spec
 from fedkern.transports import inprocess
@@ -72,6 +74,21 @@ def test_one_pass_sums_of_squares_would_have_failed():
     exchanged = agree(SPEC, [Summary(("x",), ("numeric",), {}, (), part[:, None]) for part in (x[:9], x[9:])]).columns[0].scale
     assert abs(naive - x.std()) > 0.5
     assert abs(exchanged - x.std()) < 1e-6
+
+
+def test_rows_that_weigh_nothing_are_in_no_sum():
+    """Whoever was left out by a weight of 0 is not told: 0 in all rows but one is this one's cell."""
+    spec, weight = Spec("y", family="gaussian", weight="w"), np.array([1.0, 0, 2, 3, 0])
+    columns = {"x": np.array([1.0, 70, 2, 4, np.pi]), "dialysis": np.array([0.0, 7, 0, 0, 0]), "w": weight, "y": np.arange(5.0)}
+    told = []
+    for rows in (np.arange(5), weight > 0):
+        table = Table("a.csv", tuple(columns), {name: x[rows] for name, x in columns.items()}, len(weight[rows]))
+        told.append(json.dumps(agree(spec, [describe(table, spec)] * 2).to_dict()))
+    assert told[0] == told[1]
+    every = Table("a.csv", tuple(columns), columns | {"w": np.ones(5)}, 5)
+    assert describe(every, spec).counts is None
+    nobody = Table("a.csv", tuple(columns), columns | {"w": np.zeros(5)}, 5)
+    assert agree(spec, [describe(nobody, spec)]).columns[0].center == pytest.approx((77 + np.pi) / 5)
 
 
 def test_the_order_of_arrival_changes_no_bit():

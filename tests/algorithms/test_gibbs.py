@@ -10,12 +10,13 @@ import pytest
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
 from fedkern.algorithms.gibbs import machine as gibbs
 from fedkern.algorithms.gibbs import pooled as gibbs_pooled
-from fedkern.algorithms.gibbs.settings import Layout, Prior, Settings
+from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import Factor, MarkovRandomField, Regression, StructuralEquations
 from fedkern.errors import LostPeer
 from fedkern.models.sparse import graph
 from fedkern.transports.codec import Codec, pack, unpack
 from fedkern.transports.inprocess import run as in_process
+from support import chosen
 
 SIZES = (30, 41, 25)
 P = 4
@@ -29,7 +30,7 @@ def rows(k, n, p=P):
 
 def settings(p=P, **changes):
     default = {"layout": Layout(np.arange(p)[None]), "seed": 3, "chains": 2, "rounds": 12, "burn_in": 4}
-    return Settings(**(default | changes))
+    return chosen.gibbs(**(default | changes))
 
 
 def regressions(sizes=SIZES):
@@ -75,7 +76,7 @@ def test_chains_do_not_depend_on_how_many_travel_together():
 @pytest.mark.parametrize("slab", [np.inf, 2.0])
 def test_sums_give_the_bits_of_locals(slab):
     """Section 15, test 9: the server works from the sums, added in client order, in both."""
-    s = settings(server_sweeps=1, prior=Prior(slab=slab))
+    s = settings(server_sweeps=1, prior=chosen.prior(slab=slab))
     same(kept(run(s)[0]), kept(run(replace(s, aggregate="sums"))[0]), ("theta", "tau_sq", "inclusion", "eta", "rho"))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.gibbs.covariates import Covariates
-from fedkern.algorithms.gibbs.settings import ALWAYS, NONE, Layout, Settings
+from fedkern.algorithms.gibbs.settings import ALWAYS, NONE, Layout
 from fedkern.algorithms.gibbs.sites import (
     Factor,
     Imputed,
@@ -16,6 +16,7 @@ from fedkern.algorithms.gibbs.sites import (
 )
 from fedkern.algorithms.gibbs.sweeps import first
 from fedkern.models.sparse import graph
+from support import chosen
 
 P, N = 4, 40
 
@@ -45,7 +46,7 @@ def test_no_deviation_starts_at_zero(kind):
     """Scales are drawn first: those of a zero would be clipped at 1e-60, and the chain would stay there."""
     is_graph = kind[:3] in ("mrf", "sem")
     layout = Layout(graph(P, one=kind == "sem") if is_graph else np.arange(P)[None])
-    d = sites()[kind].start(Settings(layout=layout, chains=4, rounds=10, burn_in=2))["deviation"]
+    d = sites()[kind].start(chosen.gibbs(layout=layout, chains=4, rounds=10, burn_in=2))["deviation"]
     assert d.shape == (4, *layout.shape)
     there = np.broadcast_to(layout.there, d.shape)
     assert np.abs(d[there]).min() > 1e-4
@@ -56,7 +57,8 @@ def test_no_deviation_starts_at_zero(kind):
 
 def test_with_both_starts_every_second_chain_begins_with_nothing_but_what_is_always_in():
     layout = Layout(np.array([[0, 1, ALWAYS, NONE]]))
-    one, both = (first(Settings(layout=layout, chains=4, rounds=10, burn_in=2, starts=starts)) for starts in ("included", "both"))
+    settings = [chosen.gibbs(layout, chains=4, rounds=10, burn_in=2, starts=starts) for starts in ("included", "both")]
+    one, both = map(first, settings)
     assert (one.gamma == [1, 1, 1, 0]).all()
     assert (both.gamma[::2] == [1, 1, 1, 0]).all()
     assert (both.gamma[1::2] == [0, 0, 1, 0]).all()

@@ -14,6 +14,7 @@ from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.hierarchical import MixedModel
 from fedkern.transports import inprocess
 from fedkern.transports.codec import HEADER, Codec
+from support import chosen
 from support import hamiltonian as ham
 from support import hierarchical as h
 from support.federations import play
@@ -59,7 +60,7 @@ def plain_leapfrog(target, q, p, step, n_steps):
 @pytest.mark.parametrize("kind", ["linear", "poisson"])
 def test_trajectories_are_the_textbooks(kind, leapfrog, step):
     models, step = (h.linear([2, 0, 3]), step) if kind == "linear" else (h.mixed("poisson"), 0.4 * step)
-    s = Settings(draws=12, warmup=0, chains=3, leapfrog=leapfrog, step=step, jitter=0.3, seed=4)
+    s = chosen.hmc(draws=12, warmup=0, chains=3, leapfrog=leapfrog, step=step, jitter=0.3, seed=4)
     server, clients = ham.run(models, s)
     target, sizes = OneParty(models), {SERVER: models[0].n_global} | {k: m.size for k, m in enumerate(models)}
     want, rate, moves = np.empty(ham.together(server, clients).shape), np.zeros(3), 0
@@ -159,19 +160,19 @@ def test_a_model_that_takes_all_chains_at_once_is_asked_once():
 
 
 def test_windows_are_stans():
-    assert Settings(warmup=1000).windows() == (75, (99, 149, 249, 449, 949))
-    assert Settings(warmup=150).windows() == (75, (99,))
-    assert Settings(warmup=100).windows() == (15, (89,))
-    assert Settings(warmup=19).windows() == (19, ())
+    assert chosen.hmc(warmup=1000).windows() == (75, (99, 149, 249, 449, 949))
+    assert chosen.hmc(warmup=150).windows() == (75, (99,))
+    assert chosen.hmc(warmup=100).windows() == (15, (89,))
+    assert chosen.hmc(warmup=19).windows() == (19, ())
     for warmup in range(20, 400, 7):
-        first, ends = Settings(warmup=warmup).windows()
+        first, ends = chosen.hmc(warmup=warmup).windows()
         assert 0 < first <= ends[0]
         assert list(ends) == sorted(set(ends))
         assert ends[-1] < warmup
 
 
 def test_standard_deviations_are_those_of_the_draws_of_a_window():
-    s, rng = Settings(warmup=100), np.random.default_rng(0)
+    s, rng = chosen.hmc(warmup=100), np.random.default_rng(0)
     draws = 3 + np.array([0.1, 10.0]) * rng.standard_normal((100, 4, 2))
     walk = Walk.begin(draws[0], np.zeros(4), np.zeros((4, 2)))
     for round in range(100):
@@ -192,7 +193,7 @@ def test_dual_averaging_finds_the_step_of_the_wanted_rate():
 @pytest.mark.parametrize(("leapfrog", "wanted"), [(1, 0.57), (5, 0.8)])
 def test_acceptance_is_near_its_target_and_frozen_after_the_warmup(leapfrog, wanted):
     models = h.linear([2, 1])
-    s = Settings(warmup=400, draws=150, chains=4, leapfrog=leapfrog)
+    s = chosen.hmc(warmup=400, draws=150, chains=4, leapfrog=leapfrog)
     seen = []
 
     class Watched:
@@ -237,7 +238,7 @@ def test_a_trajectory_that_leaves_the_finite_numbers_is_rejected_and_counted(kin
 
     models = h.linear([2, 1])
     models[1] = (kind or Infinite)(**vars(models[1]))
-    s = Settings(draws=60, warmup=30, chains=2, leapfrog=4)
+    s = chosen.hmc(draws=60, warmup=30, chains=2, leapfrog=4)
     codec = Codec(s.sizes(3), 2)
     started, clients = ham.machines(models, s, xi=np.array([-0.5, 0.0, 0.0]))
     server, clients = inprocess.run(hmc.protocol(s), started, clients, codec)  # the wire takes finite numbers only
@@ -249,7 +250,7 @@ def test_a_trajectory_that_leaves_the_finite_numbers_is_rejected_and_counted(kin
 
 def test_a_step_that_is_far_too_long_ends_in_rejections():
     models = h.mixed("poisson")
-    server, clients = ham.run(models, Settings(draws=3, warmup=0, chains=2, leapfrog=20, step=1e3))
+    server, clients = ham.run(models, chosen.hmc(draws=3, warmup=0, chains=2, leapfrog=20, step=1e3))
     s = server.settings
     np.testing.assert_array_equal(hmc.draws(server), np.repeat(s.starts(SERVER, 3, sd=0.5)[:, None], 3, axis=1))
     assert server.divergences.tolist() == [3, 3]
@@ -391,7 +392,7 @@ def test_what_nobody_asked_for_is_refused():
 )  # fmt: skip
 def test_settings_are_refused_by_name(wrong):
     with pytest.raises(ValueError, match=f"hmc: {next(iter(wrong))} must be"):
-        Settings(**wrong)
+        chosen.hmc(**wrong)
 
 
 def test_a_client_without_rows_and_one_without_local_unknowns_take_part():

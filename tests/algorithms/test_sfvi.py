@@ -10,17 +10,17 @@ from scipy import stats
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
 from fedkern.algorithms.sfvi import machine as sfvi
 from fedkern.algorithms.sfvi.families import barycentre
-from fedkern.algorithms.sfvi.settings import Settings
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.hierarchical import MixedModel
 from fedkern.models.variational import Block
 from fedkern.transports import inprocess
 from fedkern.transports.codec import HEADER, Codec
 from oracles.differences import four_point
+from support import chosen
 from support import hierarchical as h
 from support.federations import play
 
-SHORT = Settings(rounds=7, centre_every=3, learning_rate=0.05)
+SHORT = chosen.sfvi(rounds=7, centre_every=3, learning_rate=0.05)
 
 
 # One step: the gradient --------------------
@@ -77,14 +77,14 @@ def log_normal(block, parameters, x):
 
 
 def variants():
-    yield h.linear([2, 3]), Settings()
-    yield h.linear([2, 1]), Settings(path=False)
-    yield h.linear([2, 1]), Settings(covariance="diagonal", local_covariance="diagonal")
-    yield h.linear([2, 1]), Settings(coupled=False)
+    yield h.linear([2, 3]), chosen.sfvi()
+    yield h.linear([2, 1]), chosen.sfvi(path=False)
+    yield h.linear([2, 1]), chosen.sfvi(covariance="diagonal", local_covariance="diagonal")
+    yield h.linear([2, 1]), chosen.sfvi(coupled=False)
     for family in ("bernoulli", "poisson", "gaussian"):
-        yield h.mixed(family), Settings()
-    yield h.mixed("gaussian", scale=None), Settings(local_covariance="diagonal")
-    yield h.mixed("bernoulli", centred=True), Settings(path=False)
+        yield h.mixed(family), chosen.sfvi()
+    yield h.mixed("gaussian", scale=None), chosen.sfvi(local_covariance="diagonal")
+    yield h.mixed("bernoulli", centred=True), chosen.sfvi(path=False)
 
 
 def relative(a, b):
@@ -99,7 +99,7 @@ def test_four_point_gradients(models, settings):
 
 @pytest.mark.parametrize("planted", ["B_j' g_u dropped", "J + 1 Jacobians"])
 def test_negative_control_a_planted_fault_fails_the_four_point_test(planted, monkeypatch):
-    step = Step(h.mixed("bernoulli"), Settings())
+    step = Step(h.mixed("bernoulli"), chosen.sfvi())
     if planted == "J + 1 Jacobians":  # each client adds that of log tau, as the server does
         real = MixedModel.log_joint_grad
 
@@ -126,7 +126,7 @@ def test_negative_control_a_planted_fault_fails_the_four_point_test(planted, mon
 @pytest.mark.parametrize("family", ["bernoulli", "poisson", "gaussian"])
 @pytest.mark.parametrize("path", [True, False])
 def test_federated_gradient_is_the_pooled_one(family, path):
-    models, settings = h.mixed(family), Settings(local_covariance="diagonal", path=path)
+    models, settings = h.mixed(family), chosen.sfvi(local_covariance="diagonal", path=path)
     step = Step(models, settings)
     one = Step([h.pooled(models)], settings)
     one.lam, one.e, one.centre, one.eps = step.lam, step.e, step.centre, [np.concatenate(step.eps)]
@@ -158,7 +158,7 @@ def test_the_density_of_a_mixed_model_has_each_term_once(n_clients, scale):
 
 def test_moving_the_centre_changes_no_draw():
     model = h.linear([3])[0]
-    family, rng = Settings().family(model), np.random.default_rng(0)
+    family, rng = chosen.sfvi().family(model), np.random.default_rng(0)
     parameters, xi, old, new = rng.standard_normal(family.n_parameters), *rng.standard_normal((3, 3))
     eps = rng.standard_normal(3)
     before = family.gradient(model, parameters, xi, old, eps)
@@ -203,12 +203,12 @@ def test_the_full_barycentre_is_the_diagonal_one_in_common_axes_and_a_fixed_poin
 def test_the_wire_is_that_of_the_specification():
     """P = 6: 56 bytes down and 48 up; P = 101: 816 and 808. Nothing that leaves a client is of another kind."""
     for P, down, up in ((6, 56, 48), (101, 816, 808)):
-        codec = Codec(Settings().sizes(P), 1)
+        codec = Codec(chosen.sfvi().sizes(P), 1)
         assert codec.layout(sfvi.Global).total - HEADER.size == down
         assert codec.layout(sfvi.GlobalGradient).total - HEADER.size == up
         assert codec.layout(sfvi.GlobalGradientBound).total - HEADER.size == up + 8
-    kinds = [*sfvi.protocol(Settings()).to_server, *sfvi.protocol(Settings(bound=True)).to_server]
-    kinds += sfvi.protocol(Settings(local_steps=2)).to_server
+    kinds = [*sfvi.protocol(chosen.sfvi()).to_server, *sfvi.protocol(chosen.sfvi(bound=True)).to_server]
+    kinds += sfvi.protocol(chosen.sfvi(local_steps=2)).to_server
     assert {kind.__name__: set(schema(kind)) for kind in kinds} == {
         "GlobalGradient": {"gradient"},
         "GlobalGradientBound": {"gradient", "bound"},
@@ -330,14 +330,14 @@ def test_a_gradient_that_is_not_finite_names_client_and_round():
 )  # fmt: skip
 def test_settings_are_refused_by_name(wrong):
     with pytest.raises(ValueError, match=f"sfvi: {next(iter(wrong))} must be"):
-        Settings(**wrong)
+        chosen.sfvi(**wrong)
 
 
 def test_weights_need_one_number_a_client_and_averaging_needs_the_prior():
     with pytest.raises(ValueError, match="one number for each of 3 clients"):
-        sfvi.start(Settings(weights=(0.5, 0.5)), h.Standard(2), ("a", "b", "c"))
+        sfvi.start(chosen.sfvi(weights=(0.5, 0.5)), h.Standard(2), ("a", "b", "c"))
     with pytest.raises(ValueError, match="needs the prior of xi"):
-        sfvi.client("a", 0, Settings(local_steps=2), h.linear([1])[0], 1)
+        sfvi.client("a", 0, chosen.sfvi(local_steps=2), h.linear([1])[0], 1)
 
 
 def test_a_client_without_rows_and_one_without_local_unknowns_take_part():

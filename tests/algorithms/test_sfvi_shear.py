@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.algorithms.sfvi.settings import Settings
 from fedkern.algorithms.sfvi.shear import Shear
 from fedkern.models.variational import Block
 from oracles.differences import four_point
+from support import chosen
 from support import hierarchical as h
 from support.federations import play
 
@@ -19,7 +19,7 @@ SLOPES = np.array([0.7, -1.3, 0.4])
 SHEAR = Shear(ROW, Z, SLOPES)
 T = np.eye(P)
 T[ROW, Z] = SLOPES
-SETTINGS = [Settings(rounds=47, covariance=c, sheared=True, learning_rate=0.05) for c in ("full", "diagonal")]
+SETTINGS = [chosen.sfvi(rounds=47, covariance=c, sheared=True, learning_rate=0.05) for c in ("full", "diagonal")]
 
 
 class Moving:
@@ -195,7 +195,7 @@ def test_windows_watch_q_of_xi():
 
 
 def test_without_a_ridge_a_full_run_has_the_bits_of_one_without_the_setting():
-    settings, models = Settings(rounds=40, learning_rate=0.05), h.linear([2, 3])
+    settings, models = chosen.sfvi(rounds=40, learning_rate=0.05), h.linear([2, 3])
     want, _ = h.run(models, settings)
     started, clients = h.machines(models, replace(settings, sheared=True))
     server, _ = play(sfvi, started, clients)
@@ -204,6 +204,6 @@ def test_without_a_ridge_a_full_run_has_the_bits_of_one_without_the_setting():
 
 def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="sfvi: sheared must be False with local_steps > 0"):
-        Settings(sheared=True, local_steps=2)
+        chosen.sfvi(sheared=True, local_steps=2)
     with pytest.raises(ValueError, match="a ridge is for settings with sheared = True"):
-        machines(Settings())
+        machines(chosen.sfvi())

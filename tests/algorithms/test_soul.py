@@ -12,7 +12,7 @@ from fedkern.models.likelihood import Likelihood
 from fedkern.models.split.predictors import Linear, Multilevel, Network
 from fedkern.transports import inprocess
 from fedkern.transports.codec import HEADER, Codec
-from support import soul_runs
+from support import chosen, soul_runs
 from support.federations import play
 from support.soul_runs import FORMS
 
@@ -107,7 +107,7 @@ def test_the_wire_is_that_of_the_specification(n):
         (FORMS[1], True, n + 2, n),
         (FORMS[2], True, 2 * n + 2, 2 * n + 1),
     ):
-        s = soul.Settings(0, 4, n, 3, 1.0, *form, dispersed=dispersed)
+        s = chosen.soul(0, 4, n, 3, 1.0, *form, dispersed=dispersed)
         codec, protocol = Codec(s.dims(), 3), soul.protocol(s)
         assert [codec.layout(kind).total - HEADER.size - 8 for kind in protocol.to_client] == [8 * down]
         assert [codec.layout(kind).total - HEADER.size - 8 for kind in protocol.to_server] == [8 * up]
@@ -184,17 +184,17 @@ def test_a_chain_that_leaves_the_finite_numbers_names_client_and_round():
 )  # fmt: skip
 def test_settings_are_refused_by_name(wrong):
     with pytest.raises(ValueError, match=f"soul: {next(iter(wrong))} must be"):
-        soul.Settings(**({"seed": 0, "rounds": 4, "n_rows": 3, "n_clients": 2, "rho": 1.0} | wrong))
+        chosen.soul(**({"seed": 0, "rounds": 4, "n_rows": 3, "n_clients": 2, "rho": 1.0} | wrong))
 
 
 def test_models_without_a_step_size_are_refused_with_the_reason(rows):
     X, y = rows
-    s = soul.Settings(0, 4, 40, 3, 1.0)
+    s = chosen.soul(0, 4, 40, 3, 1.0)
     with pytest.raises(ValueError, match="needs a linear predictor: the largest curvature"):
         soul.client("a", 0, s, Multilevel(X[0], np.zeros(40, np.int64), 1))
     with pytest.raises(ValueError, match="of a network one has no bound"):
         soul.client("a", 0, s, Network(X[0]))
-    shared = soul.Settings(0, 4, 40, 3, 1.0, "power", "shared")
+    shared = chosen.soul(0, 4, 40, 3, 1.0, "power", "shared")
     with pytest.raises(ValueError, match="no Langevin step for model = 'power' with counts"):
         soul.client("a", 0, shared, Linear(X[0]), y, Likelihood("poisson"))
     with pytest.raises(ValueError, match="needs y here"):

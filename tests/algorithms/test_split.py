@@ -13,13 +13,13 @@ from fedkern.algorithms.core.messages import SERVER, ClientLost, RemoteFault, sc
 from fedkern.algorithms.core.optim import OPTIMISERS
 from fedkern.algorithms.split import client as vertical_client
 from fedkern.algorithms.split import machine as vertical
-from fedkern.algorithms.split.machine import Settings
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.kernels import rng
 from fedkern.models.split.site import Auxiliary, Likelihood, Linear, Shared, Site
 from fedkern.transports.codec import HEADER, Codec, pack, unpack
 from fedkern.transports.driver import Received
 from fedkern.transports.inprocess import run as in_process
+from support import chosen
 from support import vertical_cases as cases
 from support.federations import play
 
@@ -41,7 +41,7 @@ def model(form, auxiliary="amortised", likelihood="dispersed", **options):
 
 def settings(c, form, rounds=9, **changes):
     given = {"seed": 5, "rounds": rounds, "n_rows": c.n, "n_clients": c.J, "dispersed": c.likelihood.dispersed}
-    return Settings(**(given | {"model": MODELS[c.kind]} | FORMS[form] | changes))
+    return chosen.split(**(given | {"model": MODELS[c.kind]} | FORMS[form] | changes))
 
 
 def machines(c, s):
@@ -298,7 +298,7 @@ def test_the_wire_is_that_of_section_6(n):
             ({"model": "augmented", "response": "shared"}, 8 * n + 8 * (1 + dispersed), 8 * n),
             ({"model": "power", "response": "shared"}, 16 * n + 8 * (1 + dispersed), 16 * n + 8 * (1 + dispersed)),
         ):
-            s = Settings(**common, **given)
+            s = chosen.split(**common, **given)
             codec, protocol = Codec(s.dims(), J), vertical.protocol(s)
             for kinds, want in ((protocol.to_client, down), (protocol.to_server, up)):
                 arrays = [kind for kind in kinds if kind is not vertical.Begin]
@@ -349,7 +349,7 @@ def test_messages_have_only_the_fields_of_section_6():
     }
     for given, (down, up) in kinds.items():
         for bound in (False, True):
-            protocol = vertical.protocol(Settings(**base, **dict(given), bound=bound))
+            protocol = vertical.protocol(chosen.split(**base, **dict(given), bound=bound))
             assert {kind.__name__ for kind in protocol.to_client} == down
             assert {kind.__name__ for kind in protocol.to_server} == up | ({"BoundShare"} if bound else set())
 
@@ -631,7 +631,7 @@ def test_the_split_network_is_a_pooled_network():
     sites = [Site(cases.predictor("network", random, 20, p), Auxiliary("none")) for p in (2, 3)]
     y = random.integers(0, 2, 20).astype(float)
     likelihood = Likelihood("bernoulli")
-    s = Settings(seed=1, rounds=1, n_rows=20, n_clients=2, model="none", optimiser="sgd", learning_rate=1.0)
+    s = chosen.split(seed=1, rounds=1, n_rows=20, n_clients=2, model="none", optimiser="sgd", learning_rate=1.0)
     shared = Shared(likelihood, 20, 2, intercept=False)
     here = {k: vertical.client(NAMES[k], k, s, site) for k, site in enumerate(sites)}
     before = [here[k].parameters for k in range(2)]

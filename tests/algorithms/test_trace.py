@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fedkern.algorithms.core import trace
 from fedkern.algorithms.core.trace import Trace
 from fedkern.algorithms.gibbs import server
-from fedkern.algorithms.gibbs.settings import Layout, Settings
+from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.methods.sparse.streams import Streams
+from support import chosen
 
 Draws = dict[str, NDArray[np.float64]]
 
@@ -39,6 +40,7 @@ def same(found: Trace, rounds: list[int]) -> None:
         np.testing.assert_array_equal(found[name], wanted)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["add", "add", "add", "many", "read", "save", "clear"]), max_size=40))
 def test_whatever_happens_between_rounds(steps: list[str]) -> None:
     held, rounds, number = Trace(), list[int](), 0
@@ -94,8 +96,7 @@ def test_the_server_keeps_of_several_rounds_what_it_keeps_of_each(shape: tuple[i
     """To the last bit, whatever the order in which NumPy adds."""
     chains, g, p = shape
     layout = Layout(np.zeros((g, p), np.int64) if g == 1 else np.where(np.eye(p, dtype=bool), -2, np.arange(p * p).reshape(p, p)))
-    settings = Settings(layout, chains=chains, share_local=True)
-    object.__setattr__(settings.prior, "eta_form", eta_form)
+    settings = chosen.gibbs(layout, chosen.prior(eta_form=eta_form), chains=chains, share_local=True)
     state, _ = server.start(settings, sites)
     object.__setattr__(state, "rows", tuple(range(1, sites + 1)))
     random = np.random.default_rng(sites)

@@ -15,11 +15,12 @@ from fedkern.data.graph import grid
 from fedkern.kernels import mlp
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.prior import AreaPrior, GpPrior
+from support import chosen
 
 GRAPH = grid(4, 3)
 CAR = AreaPrior(GRAPH.indptr, GRAPH.indices, Condition("phi", 0.0, 0.95, "unit", Hyperprior("logit-normal")))
 SIZES = (6, 6)
-SETTINGS = Settings(steps=60, batch=8, chunk=10, seed=3, learning_rate=3e-3)
+SETTINGS = chosen.training(steps=60, batch=8, chunk=10, seed=3, learning_rate=3e-3)
 
 
 def architecture(variant="multiplicative", sizes=SIZES, p=3, q=2):
@@ -37,7 +38,7 @@ def same(one, other):
 
 
 def test_schedules():
-    s = Settings(steps=100, learning_rate=1.0, decay=0.4, warmup=0.1)
+    s = chosen.training(steps=100, learning_rate=1.0, decay=0.4, warmup=0.1)
     rates, weights = s.rates(0, 100), s.kl_weights(0, 100)
     assert (rates[:61] == 1).all()
     assert np.allclose(np.diff(rates[60:]), -0.99 / 40)
@@ -45,7 +46,7 @@ def test_schedules():
     assert np.allclose(weights[:10], np.arange(1, 11) / 10)
     assert (weights[10:] == 1).all()
     assert np.array_equal(s.rates(30, 40), rates[30:70])
-    flat = Settings(steps=100, learning_rate=1.0, decay=0.0, warmup=0.0)
+    flat = chosen.training(steps=100, learning_rate=1.0, decay=0.0, warmup=0.0)
     assert (flat.rates(0, 100) == 1).all()
     assert (flat.kl_weights(0, 100) == 1).all()
 
@@ -139,7 +140,7 @@ def test_a_state_of_another_architecture_or_precision_is_refused():
 )
 def test_bad_settings(wrong):
     with pytest.raises(ValueError, match="training: "):
-        Settings(**wrong)
+        chosen.training(**wrong)
 
 
 def test_stored_draws_are_used_again():
@@ -294,7 +295,7 @@ def test_printed_networks_leave_their_local_latents_dead():
     shares = {}
     for variant in ("printed", "amended"):
         made = architecture(variant, (12, 12), 1, 2)
-        settings = Settings(steps=2500, batch=32, chunk=500, seed=1, learning_rate=5e-3, gamma=0.3)
+        settings = chosen.training(steps=2500, batch=32, chunk=500, seed=1, learning_rate=5e-3, gamma=0.3)
         made_table = table(process, 64, 1)
         done = train(made, lambda k, t=made_table: t, settings)
         federation = Federation(made, done.parameters.astype(float), process.condition, np.ones(24))
@@ -309,7 +310,8 @@ def test_linear_networks_reach_the_optimum_of_principal_components():
     prior = AreaPrior(graph.indptr, graph.indices, Condition("none", 0.0, 0.0), "bym2")
     made = mlp.Architecture("multiplicative", (3, 3), 1, 6, (1, 1), rank=1, width=2)
     gamma = 0.5
-    settings = Settings(steps=6000, batch=64, chunk=1000, seed=2, learning_rate=1e-2, gamma=gamma, decay=0.6, precision="float64")
+    rates = {"learning_rate": 1e-2, "gamma": gamma, "decay": 0.6, "precision": "float64"}
+    settings = chosen.training(steps=6000, batch=64, chunk=1000, seed=2, **rates)
     done = train(made, lambda k: table(prior, 1, 2, np.ones(6)), settings)
     S = prior.covariance(0.0)
     values = np.linalg.eigvalsh(S)

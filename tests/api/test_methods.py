@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,61 @@ def test_a_method_without_a_door_fails_with_its_name(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("name", METHODS)
 def test_the_same_question_has_the_same_file(name: str, file: str) -> None:
     assert (FOLDER / name / f"{file}.py").exists()
+
+
+# Of a method: what a job may ask, what is read of files before there is a model, the model, and what is said of the job. All else
+# takes plain values of the model. The files of `sigma/prior` are of a command with a file of its own.
+READERS = ("keys", "rows", "model", "stages")
+CONFIGS = ("Config", "JobConfig")
+
+
+def reads(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and text of each look into a job's config: an attribute of something that is called so; or another name for one, by
+    which nobody would find it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and _is_config(node.value):
+            yield node.lineno, ast.unparse(node)
+        if isinstance(node, ast.arg) and node.arg != "config" and node.annotation is not None:
+            yield from ((node.lineno, ast.unparse(node)) for kind in (ast.unparse(node.annotation),) if kind in CONFIGS)
+        if isinstance(node, ast.Assign):
+            yield from ((node.lineno, ast.unparse(node)) for target in node.targets if _renames(target, node.value))
+        if isinstance(node, ast.NamedExpr) and _renames(node.target, node.value):
+            yield node.lineno, ast.unparse(node)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "vars"):
+            yield from ((node.lineno, ast.unparse(node)) for one in node.args[:1] if _is_config(one))
+
+
+def _is_config(node: ast.AST) -> bool:
+    return getattr(node, "id", getattr(node, "attr", "")) == "config"
+
+
+def _renames(target: ast.AST, value: ast.AST) -> bool:
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        return any(map(_renames, target.elts, value.elts))
+    return _is_config(value) and not _is_config(target)
+
+
+def test_only_these_look_into_the_job() -> None:
+    found = []
+    for path in sorted(FOLDER.glob("*/*.py")):
+        if path.stem not in READERS:
+            found += [f"{path.relative_to(FOLDER)}:{line}: {text}" for line, text in reads(ast.parse(path.read_text("utf-8")))]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "seed = model.config.job.seed",
+        "delta = config.output.delta",
+        "x = run.config.private",
+        "c = model.config",
+        "a, c = 1, run.config",
+        "f(c := run.config)",
+        "def f(job: Config): ...",
+        "kind = getattr(model.config, name)",
+    ],
+)
+def test_a_look_is_seen(planted: str) -> None:
+    assert list(reads(ast.parse(planted)))
+    assert not list(reads(ast.parse("config, n = run.config, model.n\nf(model.config, config)\ndef f(config: Config): ...")))

@@ -16,6 +16,7 @@ import pytest
 import fedkern
 from fedkern import kernels, reproduce
 from fedkern.cli.__main__ import EXIT_CODES, main, parser
+from fedkern.jobs.holding.policy import read_policies
 from fedkern.jobs.site import SiteFile
 from fedkern.methods import load, named, parse
 from fedkern.methods.pvi.keys import Config
@@ -23,7 +24,6 @@ from fedkern.methods.reference import text
 from fedkern.methods.sigma.prior import keys as prior_config
 from fedkern.methods.sigma.prior import reference as prior_reference
 from fedkern.methods.sigma.prior.keys import PriorConfig
-from fedkern.privacy.policy import read_policies
 from fedkern.results import report
 from support.mpirun import environment
 

@@ -12,11 +12,11 @@ import pytest
 
 from fedkern.cli.__main__ import main
 from fedkern.data.simulate import federations
+from fedkern.jobs.holding import policy
 from fedkern.jobs.run import Output
 from fedkern.methods import METHODS, draft
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import load
-from fedkern.privacy import policy
 from support import few
 
 KINDS = {"logistic": "pvi", "poisson": "pvi", "regression": "pvi", "sparse": "sparse", "mrf": "sparse", "sem": "sparse"}
@@ -208,6 +208,8 @@ SLIPS = {
         [f'"{k},{100 + 7 * k}.5"' for k in range(1, 31)],
         "cells look like numbers with separators of thousands",
     ),
+    "whole thousands": ("cost", [f'"{k},{100 + 7 * k}"' for k in range(1, 31)], "with separators of thousands"),
+    "a point for what is missing": ("bmi", [25.5 + k / 10 if k > 2 else "." for k in range(30)], "a few cells are no numbers"),
     "blanks": ("cost", [f"{k} {100 + 7 * k}" for k in range(1, 31)], "cells look like numbers with separators of thousands"),
     "unit": ("sbp", [f"{110 + k} mmHg" for k in range(30)], "cells look like numbers with a unit behind"),
     "capitals": ("sex", ["fFmM"[k % 4] for k in range(30)], "levels differ in capitals or blanks alone"),

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.data import table
+from fedkern.algorithms.exchanges.columns import spellings
+from fedkern.data import mark, table
+from fedkern.data.cells import Text
 from fedkern.data.dialect import Dialect
 from fedkern.errors import JobError
+from support import few
 
 METHODS: dict[str, dict[str, Any]] = {
     "pvi": {"job": {"rounds": 2}, "data": {"response": "y"}},
@@ -223,3 +226,57 @@ def test_a_gz_that_is_none(tmp_path: Path) -> None:
     written(tmp_path, "b.csv.gz", plain(2).encode())
     with pytest.raises(JobError, match="can't be read"):
         run(METHODS["pvi"], [str(tmp_path / "b.csv.gz")])
+
+
+def test_codes_with_points_are_the_levels_that_stand_in_the_file(tmp_path: Path) -> None:
+    """Procedure codes, versions, German dates: one site's numbers have commas, the other's points, and codes are the same."""
+    codes = ("none", "5.511.1", "5.470.0", "01.02.2021")
+    for name, delimiter, decimal in (("a", ",", "."), ("b", ";", ",")):
+        rows = [f"{k}{decimal}5{delimiter}{codes[k % 4]}{delimiter}{k // 2 % 2}" for k in range(24)]
+        written(tmp_path, f"{name}.csv", "\n".join([delimiter.join(("x", "code", "y")), *rows]).encode())
+    (tmp_path / "sites").mkdir()
+    (tmp_path / "sites" / "b.toml").write_text('path = "../b.csv"\n[dialect]\ndelimiter = ";"\ndecimal = ","\n')
+    (tmp_path / "job.toml").write_text(
+        f'[job]\nmethod = "pvi"\nrounds = 2\n[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n{few.LINE}'
+    )
+    found = fedkern.run(tmp_path / "job.toml").parameters
+    assert {name for name in found if name.startswith("theta[code")} == {f"theta[code={code}]" for code in codes}
+
+
+def test_numbers_among_texts_keep_their_comma_as_a_level_and_their_value(tmp_path: Path) -> None:
+    written(tmp_path, "b.csv", b"x;g\n1,5;<1\n1.234;<2\n;1,5\n2,5;neg\n")
+    read = table.load(tmp_path / "b.csv", dialect=Dialect(";", ","))
+    assert read.cells("g") == ["<1", "<2", "1,5", "neg"]
+    x, g = read.columns["x"], read.columns["g"]
+    assert isinstance(x, Text)
+    assert isinstance(g, Text)
+    np.testing.assert_array_equal(x.numbers(), [1.5, np.nan, np.nan, 2.5])
+    np.testing.assert_array_equal(g.numbers(), [np.nan, np.nan, 1.5, np.nan])
+    assert (x.kind(), g.kind()) == ("numeric", "categorical")
+    assert [read.text("x", row) for row in range(4)] == ["1,5", "1.234 (a point, where decimals have commas)", "", "2,5"]
+    picked = read.select(np.array([3, 1])).columns["x"]
+    assert isinstance(picked, Text)
+    np.testing.assert_array_equal(picked.numbers(), [2.5, np.nan])
+
+
+def test_the_same_rows_have_one_mark_whatever_their_decimals(tmp_path: Path) -> None:
+    written(tmp_path, "a.csv", b"x,g\n1.5,<1\n2.5,3.5\n3.5,5.511.1\n")
+    written(tmp_path, "b.csv", b"x;g\n1,5;<1\n2,5;3,5\n3,5;5.511.1\n")
+    a, b = table.load(tmp_path / "a.csv"), table.load(tmp_path / "b.csv", dialect=Dialect(";", ","))
+    assert mark.of_rows(a) == mark.of_rows(b)
+
+
+def test_one_number_with_a_comma_and_with_a_point_is_no_two_levels() -> None:
+    assert spellings(["1,5", "1.5", "neg", "1,2,3"]) == [["1,5", "1.5"]]
+
+
+def test_what_is_filled_in_has_the_files_decimals(tmp_path: Path) -> None:
+    found = []
+    for delimiter, decimal in ((",", "."), (";", ",")):
+        rows = [f"{f'{k}{decimal}25' if k % 5 else ''}{delimiter}{k // 2 % 2}" for k in range(1, 25)]
+        written(tmp_path / decimal, "b.csv", "\n".join([f"x{delimiter}y", *rows]).encode())
+        data: dict[str, Any] = {"clients": [str(tmp_path / decimal / "b.csv")], "response": "y", **few.ANY}
+        data |= {"columns": {"x": {"center": 12.5, "scale": 7.25}}, "dialect": {"delimiter": delimiter, "decimal": decimal}}
+        job = {"job": {"method": "pvi", "rounds": 2}, "data": data, "model": {"missing": "indicator"}}
+        found.append(fedkern.run(job).digest)
+    assert found[0] == found[1]

@@ -96,6 +96,12 @@ class TestSumsOfColumns:
         measured = {"x": random.normal(size=n), "z": random.lognormal(size=n)}
         return measured | {name: random.random(n) < 0.3 for name in "ab"}
 
+    def named(self, columns: dict[str, Any], least: int = 10, together: int = 3) -> tuple[str, ...]:
+        one = table(**columns)
+        numbers = [Column(name, "numeric", center=0.0, scale=1.0) for name in one.names]
+        every = rare(one, numbers, np.ones(one.n_rows), least, together)
+        return every[0].columns if every else ()
+
     @pytest.mark.parametrize("few", [1, 2, 5, 9, 40])
     def test_two_measurements_that_differ_in_a_few_rows(self, few: int) -> None:
         columns = {name: np.asarray(x, float) for name, x in self.frame().items()}
@@ -172,6 +178,78 @@ class TestSumsOfColumns:
         given[9] = planned[9] / 2
         assert found(table(planned=planned, given=given)) == (("planned", "given"), 1)
 
+    @pytest.mark.parametrize("unlike", [0, 1, 2, 3])
+    def test_doses_that_differ_in_one_of_a_few_rows(self, unlike: int) -> None:
+        """Of fewer rows with a value than there are columns, sums of two or three are looked at by themselves."""
+        random, n = np.random.default_rng(2), 300
+        columns = {name: random.normal(size=n) for name in "pqrstuvwx"}
+        moved = random.permutation(n) < 15
+        planned = (random.normal(400, 60, n) / 4).round() * 4
+        given = np.where(~moved & (random.random(n) < 0.3), (planned * random.uniform(0.4, 0.9, n)).round(), planned)
+        given[np.flatnonzero(moved)[:unlike]] -= [95, 40, 60][:unlike]
+        columns |= {"moved": moved * 1.0, "planned": planned, "given": given}
+        assert set(self.named(columns)) == ({"moved", "planned", "given"} if unlike in (1, 2) else set())
+        second = random.normal(100, 20, n).round()  # and three that add up among these rows alone
+        columns |= {"second": second, "given": np.where(moved, given - second, random.normal(200, 60, n).round())}
+        assert set(self.named(columns)) == ({"moved", "planned", "given", "second"} if unlike in (1, 2) else set())
+
+    @pytest.mark.parametrize(("n", "as_planned"), [(90, 0.8), (300, 0.3)])
+    @pytest.mark.parametrize("unlike", [1, 3])
+    def test_a_product_of_two_sums(self, n: int, as_planned: float, unlike: int) -> None:
+        """Of those in intensive care who are not ventilated one had another dose than planned."""
+        random = np.random.default_rng(4)
+        columns = {name: random.normal(size=n) for name in "pqrstu"}
+        planned = random.integers(60, 140, n) * 4.0
+        same = (random.random(n) < as_planned) & (np.arange(n) > 5)
+        given = np.where(same, planned, (planned * random.uniform(0.4, 0.9, n)).round())
+        icu, vent = np.arange(n) < 32, np.arange(n) < 18
+        given[18:32] = planned[18:32] - np.where(np.arange(14) < unlike, 20 + np.arange(14), 0)
+        columns |= {"icu": icu * 1.0, "vent": vent * 1.0, "planned": planned, "given": given}
+        names = self.named({name: x[random.permutation(n)] if name in "pqrstu" else x for name, x in columns.items()})
+        assert set(names) == ({"icu", "vent", "planned", "given"} if unlike == 1 else set())
+
+    @pytest.mark.parametrize("unlike", [1, 3])
+    def test_yes_and_no_among_those_with_another_dose(self, unlike: int) -> None:
+        """Two columns are the same in them, but in one row."""
+        random, n = np.random.default_rng(5), 100
+        columns = {name: random.normal(size=n) for name in "pqrst"} | {"planned": random.integers(60, 140, n) * 4.0}
+        a, b = random.random((2, n)) < 0.5
+        b[:14] = a[:14] ^ (np.arange(14) < unlike)
+        given = columns["planned"] - np.where(np.arange(n) < 14, 20 + np.arange(n), 0)
+        columns |= {"given": given, "a": a * 1.0, "b": b * 1.0}
+        assert set(self.named(columns)) == ({"planned", "given", "a", "b"} if unlike == 1 else set())
+
+    @pytest.mark.parametrize("n", [60, 300])
+    def test_three_numbers_that_add_up_but_in_one_row(self, n: int) -> None:
+        """Of whole years: age less age at diagnosis less years since is 0 or 1; 2 by a typing error."""
+        for seed in range(2):
+            random = np.random.default_rng(seed)
+            age, years = random.uniform(35, 88, n), random.gamma(2, 4, n)
+            columns = {"age": np.floor(age), "bmi": random.normal(27, 4, n).round(1), "sex": (random.random(n) < 0.45) * 1.0}
+            columns |= {"years": np.floor(years), "first": np.floor(age - years)}
+            assert found(table(**columns)) is None
+            columns["first"][7] = columns["age"][7] - columns["years"][7] - 2
+            names, rows = found(table(**columns))
+            assert (set(names), rows) == ({"age", "years", "first"}, 1)
+
+    @pytest.mark.parametrize("p", [30, 310])
+    def test_two_columns_that_differ_in_one_row_of_few_or_among_many(self, p: int) -> None:
+        """However many columns there are beside them."""
+        random = np.random.default_rng(1)
+        columns = {f"m{j}": random.choice(3, 60) * 1.0 for j in range(p)} | {"planned": random.normal(75, 12, 60).round() * 4}
+        columns["given"] = columns["planned"].copy()
+        assert p > 100 or self.named(columns, 3, 0) == ()
+        columns["given"][7] -= 95
+        assert self.named(columns, 3, 0) == ("planned", "given")
+        if p > 100:
+            return
+        columns["given"] = 2 * columns["m3"] - 1
+        columns["given"][7] += 2
+        assert self.named(columns, 3, 0) == ("m3", "given")
+        columns["given"] = columns["planned"] - columns["m3"]
+        columns["given"][7:9] += 2
+        assert self.named(columns, 3, 0) == ("m3", "planned", "given")
+
     @pytest.mark.parametrize("seed", range(6))
     def test_measurements_that_go_together_are_nobodys(self, seed: int) -> None:
         random = np.random.default_rng(seed)
@@ -180,7 +258,12 @@ class TestSumsOfColumns:
         columns = {"systolic": pressure, "diastolic": (0.6 * pressure + random.normal(5, 6, n)).round()}
         columns |= {"weight": random.normal(75, 12, n).round(1), "height": random.normal(1.7, 0.08, n).round(2)}
         columns |= {"bmi": (columns["weight"] / columns["height"] ** 2).round(1)}
-        columns |= {"asa": random.choice(4, n, p=[0.2, 0.4, 0.3, 0.1])}
+        columns |= {"asa": random.choice(4, n, p=[0.2, 0.4, 0.3, 0.1]), "treated": random.random(n) < 0.3}
+        columns |= {"start": random.integers(700, size=n), "days": random.gamma(2, 5, n).round() * columns["treated"]}
+        columns |= {"end": columns["start"] + columns["days"], "before": random.normal(80, 15, n).round(1)}
+        columns |= {"packs": (random.random(n) < 0.4) * random.integers(1, 41, n) / 2}
+        columns |= {"change": random.normal(2, 4, n).round(1)}
+        columns |= {"after": columns["before"] + columns["change"], "mean": ((pressure + columns["diastolic"]) / 2).round()}
         assert found(table(**columns)) is None
 
     def test_patterns_that_many_products_share_are_nobodys(self) -> None:

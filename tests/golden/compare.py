@@ -1,7 +1,8 @@
 """Whether this commit computes the same bits as another: `make golden BASE=commit`, or `python tests/golden/compare.py COMMIT`.
 
-Both run the golden jobs of this folder on this machine; every digest is compared. The other commit lies in build/golden; it gets
-the compiled extension of this one where both have the same sources of it, and is built where not.
+Both run the golden jobs of this folder on this machine; every digest is compared, and what is sent and said of a job is shown
+line by line where it is another. The other commit lies in build/golden; it gets the compiled extension of this one where both
+have the same sources of it, and is built where not.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ def main(arguments: list[str]) -> int:
         raise SystemExit(f"the jobs of {commit[:12]} ran with {was['fedkern']}")
     now = record.recorded()
     print(f"{commit[:12]}: {was['fedkern']}\nthis: {now['fedkern']}")
+    for line in record.differences(was["stored"], now["stored"]):
+        print(line)
     different = rows(was, now)
     for name, where in different:
         print(f"{name:<34}{where}")

@@ -284,6 +284,7 @@ JOBS: dict[str, tuple[str, ...]] = {
         "algorithm.estimator=stl",
         "algorithm.draws=2",
         "algorithm.batch=0.5",
+        "algorithm.random_source=keyed",
         "data.least_rows=15",
         "algorithm.updates_per_client=2",
     ),
@@ -339,14 +340,15 @@ JOBS: dict[str, tuple[str, ...]] = {
     "sparse-sums": (
         "sparse/logistic",
         "algorithm.aggregate=sums",
+        "algorithm.random_source=keyed",
         "algorithm.server_sweeps=1",
         "model.slab=2.0",
         "model.splines={age = [-1.0, 0.0, 1.0]}",
     ),
     "sparse-allgather": ("sparse/regression", "algorithm.topology=allgather", "output.largest=2"),
-    "sparse-imputed": ("sparse/holes", "model.missing=impute", "output.sensitivity=true"),
+    "sparse-imputed": ("sparse/holes", "model.missing=impute", "output.sensitivity=true", "algorithm.random_source=keyed"),
     "sparse-mrf": ("sparse/mrf", "algorithm.participation=0.7"),
-    "sparse-sem": ("sparse/sem", "algorithm.tempering=2"),
+    "sparse-sem": ("sparse/sem", "algorithm.tempering=2", "algorithm.random_source=keyed"),
     # vertical
     "vertical-amortised": ("vertical/open", "data.holdout=0.2", "output.missing_party=true", "output.bound=true"),
     "vertical-mean-field": (

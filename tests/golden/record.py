@@ -2,7 +2,8 @@
 
 Two halves. "stored": what has to be the same on every machine (messages, sizes, counts, ledgers, texts of `fedkern check`, keys).
 "numbers": digests of all results, the same on one machine with one BLAS only; `compare.py` has two commits at them.
-`--write` makes golden.json anew.
+`--write` makes messages.json and the files of `stored` anew, one a job: six jobs whole, the others by a digest of each part.
+What a digest holds, and what it held at another commit, says `compare.py`.
 
 Only names that outlast a move are used: the command line, the files of a run's folder, and `ALGORITHMS`.
 """
@@ -29,7 +30,10 @@ if __name__ == "__main__":
     os.environ["FEDKERN_ISA"] = "baseline"  # before the first kernel
 
 HERE = Path(__file__).resolve().parent
-GOLDEN = HERE / "golden.json"
+MESSAGES, STORED = HERE / "messages.json", HERE / "stored"  # what all jobs share, and a file of each
+# Stored as they are, so that a change of what is sent or said can be read; the others by digests
+WHOLE = ("pvi-sequential", "pvi-private-poisson", "sparse-sums", "vertical-amortised", "vertical-private", "sigma-sfvi")
+LONGEST = 80  # characters of a part that stands as it is in every job's file
 ALGORITHMS = "fedkern.algorithms"  # the package below which every message is defined, but for the transports' own
 OTHER_BLAS = "Prescott"  # OpenBLAS's oldest kernels for x86: other bits than those of any newer processor
 # What differs from run to run: times, places, versions. Their keys are compared all the same.
@@ -287,9 +291,33 @@ def recorded(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
         return dict(json.loads(path.read_text()))
 
 
+def digested(job: Mapping[str, Any]) -> dict[str, Any]:
+    """A job's parts, the long ones by their digests."""
+    texts = {name: json.dumps(part, sort_keys=True) for name, part in job.items()}
+    return {name: job[name] if len(text) <= LONGEST else sha(text) for name, text in texts.items()}
+
+
 def kept(done: Mapping[str, Any]) -> dict[str, Any]:
-    """The half that golden.json holds."""
-    return {name: done[name] for name in ("messages", "streams")} | {"jobs": done["stored"]}
+    """The half that is stored."""
+    of_jobs = {name: job if name in WHOLE else digested(job) for name, job in done["stored"].items()}
+    return {name: done[name] for name in ("messages", "streams")} | {"jobs": of_jobs}
+
+
+def read() -> dict[str, Any]:
+    """What is stored."""
+    of_jobs = {path.stem: json.loads(path.read_text()) for path in sorted(STORED.glob("*.json"))}
+    return {**json.loads(MESSAGES.read_text()), "jobs": of_jobs}
+
+
+def write(content: Mapping[str, Any]) -> None:
+    """Stores it; files of jobs that are no more go."""
+    STORED.mkdir(exist_ok=True)
+    for path in STORED.glob("*.json"):
+        if path.stem not in content["jobs"]:
+            path.unlink()
+    for name, job in content["jobs"].items():
+        (STORED / f"{name}.json").write_text(laid(job) + "\n")
+    MESSAGES.write_text(laid({name: content[name] for name in ("messages", "streams")}) + "\n")
 
 
 def differences(was: Any, now: Any, path: str = "") -> Iterator[str]:
@@ -333,14 +361,14 @@ def short(value: Any) -> str:
 
 def main(arguments: list[str]) -> int:
     if arguments == ["--write"]:
-        before = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
-        now = json.loads(json.dumps(kept(recorded())))
-        other = list(differences(now, json.loads(json.dumps(kept(recorded({"OPENBLAS_CORETYPE": OTHER_BLAS}))))))
+        before = read() if MESSAGES.exists() else {}
+        now = kept(recorded())
+        other = list(differences(now, kept(recorded({"OPENBLAS_CORETYPE": OTHER_BLAS}))))
         if other:
             print(f"not written: with OpenBLAS's kernels for {OTHER_BLAS} the stored half would differ", *other, sep="\n")
             return 1
-        GOLDEN.write_text(laid(now) + "\n")
-        print("\n".join(differences(before, now)) if before else "first record", f"written: {GOLDEN}", sep="\n")
+        write(now)
+        print("\n".join(differences(before, now)) if before else "first record", f"written: {MESSAGES}, {STORED}", sep="\n")
         return 0
     if len(arguments) != 1:
         print(__doc__)

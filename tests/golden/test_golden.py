@@ -1,6 +1,6 @@
 """Thirty small jobs of all methods do what they always did: what leaves each party, what is said of it, and what is written.
 
-A change that means to alter some of it writes the file anew, in a commit of its own: python tests/golden/record.py --write
+A change that means to alter some of it writes its files anew, in a commit of its own: python tests/golden/record.py --write
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import pytest
 
 pytestmark = pytest.mark.timeout(900)  # all jobs run for the first test: 19 s of one core, more where many share it
 HERE = Path(__file__).parent
-STORED: dict[str, Any] = json.loads((HERE / "golden.json").read_text())
-REMEDY = "\nIf this is meant: python tests/golden/record.py --write, and commit golden.json alone with the reason"
+REMEDY = (
+    "\nWhat digests hold, line by line beside another commit's: make golden BASE=COMMIT"
+    "\nIf this is meant: python tests/golden/record.py --write, and commit what it changed in tests/golden alone with the reason"
+)
 
 
 def loaded(name: str) -> Any:
@@ -29,6 +31,7 @@ def loaded(name: str) -> Any:
 
 
 record, jobs = loaded("record"), loaded("jobs")
+STORED: dict[str, Any] = record.read()
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +51,8 @@ def test_the_stored_jobs_are_those_of_the_list() -> None:
     assert len(jobs.JOBS) == 30
     assert STORED["jobs"].keys() == jobs.JOBS.keys()
     assert {name for name, job in STORED["jobs"].items() if "digest" in job} == set(jobs.PORTABLE)
+    assert len(record.WHOLE) == 6
+    assert {name for name, job in STORED["jobs"].items() if isinstance(job["check"], list)} == set(record.WHOLE)
 
 
 @pytest.mark.parametrize("name", STORED["jobs"])
@@ -79,3 +84,27 @@ def test_negative_control_a_difference_names_the_job_and_the_key() -> None:
         f"{name}: rounds: is gone (was {STORED['jobs'][name]['rounds']})",
         f"{name}: ledgers: {clients}: kinds: agreement/SchemaReply: n: was {kind['n'] - 1}, is {kind['n']}",
     ]
+
+
+def test_negative_control_one_message_more_is_another_digest_of_the_same_part() -> None:
+    job = copy.deepcopy(STORED["jobs"]["pvi-sequential"])
+    before = record.digested(job)
+    assert all(len(json.dumps(part)) <= record.LONGEST for part in before.values())
+    next(iter(job["ledgers"].values()))["kinds"]["agreement/SchemaReply"]["n"] += 1
+    job["check"][-1] += "."
+    after = record.digested(job)
+    assert {name for name in before if before[name] != after[name]} == {"ledgers", "check"}
+
+
+def test_a_changed_job_changes_its_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "STORED", tmp_path / "stored")
+    monkeypatch.setattr(record, "MESSAGES", tmp_path / "messages.json")
+    record.write({**STORED, "jobs": {**STORED["jobs"], "gone": {"rounds": 1}}})
+    changed = {**STORED, "jobs": {**STORED["jobs"], "sparse-mrf": {**STORED["jobs"]["sparse-mrf"], "rounds": 99}}}
+    record.write(changed)
+    assert record.read() == changed
+    assert (tmp_path / "messages.json").read_bytes() == (HERE / "messages.json").read_bytes()
+    theirs = {path.name: path.read_bytes() for path in (HERE / "stored").iterdir()}
+    ours = {path.name: path.read_bytes() for path in (tmp_path / "stored").iterdir()}
+    assert ours.keys() == theirs.keys()
+    assert [name for name in theirs if ours[name] != theirs[name]] == ["sparse-mrf.json"]

@@ -5,17 +5,29 @@ from __future__ import annotations
 import copy
 import json
 import os
-from dataclasses import dataclass
+import unicodedata
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from pydantic import BaseModel
 
+from fedkern.algorithms.gibbs import settings as gibbs
+from fedkern.algorithms.hmc import settings as hmc
+from fedkern.algorithms.pvi import settings as pvi
+from fedkern.algorithms.sfvi import settings as sfvi
+from fedkern.algorithms.soul import settings as soul
+from fedkern.algorithms.split import settings as split
+from fedkern.algorithms.training import training
 from fedkern.errors import JobError
 from fedkern.jobs.keys import settings_of
 from fedkern.jobs.reference import tables
+from fedkern.jobs.site import SiteFile
 from fedkern.methods import METHODS, load, named, parse
 from fedkern.methods.pvi.keys import Config
+from fedkern.methods.sigma.prior.keys import PriorConfig
+from fedkern.sections import marked
 
 OPEN: dict[str, Any] = {"data": {"clients": ["clients/*.csv"], "response": "income"}}
 PRIVATE: dict[str, Any] = OPEN | {
@@ -129,6 +141,8 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (OPEN, {"algorithm.client_weights.a": 1.0}, 'algorithm.client_weights are for schedule = "random"; schedule is "sequential"'),
     (OPEN, {"job.rounds": "budget"}, 'job.rounds = "budget" is for private jobs'),
     (OPEN, {"algorithm.batch": 0.1}, 'algorithm.batch = 0.1: optimiser = "exact" uses all rows'),
+    (OPEN, {"algorithm.random_source": "keyed"}, 'algorithm.random_source = "keyed" is of batches (algorithm.batch), and there'),
+    (PRIVATE, {"algorithm.random_source": "keyed"}, "algorithm.random_source is for jobs that are not private; privacy.noise"),
     (OPEN, {"model.covariance": "full", "algorithm.variant": "global-vi"}, 'model.covariance = "full" does not exist with'),
     (OPEN, {"algorithm.variant": "global-vi", "algorithm.optimiser": "exact"}, 'optimiser = "exact" does not exist with variant'),
     (OPEN, {"algorithm.variant": "bcm-same", "job.rounds": 3}, "is one synchronous round without damping"),
@@ -252,6 +266,32 @@ def test_settings_are_what_is_computed_and_the_keys_of_the_same_name() -> None:
     assert settings_of(Settings, job.job, job.algorithm, rounds=5) == Settings(7, 600.0, 5, 4)
 
 
+MACHINES = [
+    gibbs.Settings,
+    gibbs.Prior,
+    hmc.Settings,
+    pvi.Settings,
+    sfvi.Settings,
+    soul.Settings,
+    split.Settings,
+    training.Settings,
+]
+
+
+@pytest.mark.parametrize("kind", MACHINES, ids=lambda kind: kind.__module__.removeprefix("fedkern.algorithms."))
+def test_a_machine_has_no_default_for_what_a_job_says(kind: type) -> None:
+    """Of what neither a key says nor a model works out it may: a place of a chain's start, a period, threads."""
+    own = {field.name for field in fields(kind) if (field.default, field.default_factory) != (MISSING, MISSING)}
+    assert own <= {"n_threads", "jitter", "centre_every", "local_sd", "weights"}
+    said = {name for method in METHODS for section in _sections(named(method).keys.Config) for name in section.model_fields}
+    assert not own & said
+
+
+def _sections(config: type[BaseModel]) -> list[type[BaseModel]]:
+    kinds = [kind for field in config.model_fields.values() for kind in (field.annotation, *get_args(field.annotation))]
+    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+
+
 @pytest.mark.parametrize("base", [OPEN, PRIVATE])
 def test_the_faults_come_from_the_changes(base: dict[str, Any]) -> None:
     assert isinstance(parse(base), Config)
@@ -324,6 +364,57 @@ def test_set_overrides() -> None:
     assert (job.job.rounds, job.privacy.epsilon, job.privacy.of("a").clip) == (7, 0.5, 1.0)
     assert (job.data.response, job.data.names) == ("wage", ["a", "b"])
     assert PRIVATE["privacy"]["epsilon"] == 1.0
+
+
+COMPOSED, APART = (unicodedata.normalize(form, "h\u00e9") for form in ("NFC", "NFD"))
+
+
+@pytest.mark.parametrize("by", ["a file", "tables", "--set"])
+def test_texts_have_one_way_to_write_a_letter_and_paths_stay_as_they_are(tmp_path: Path, by: str) -> None:
+    given = {
+        "data.response": APART,
+        "data.ignore": [APART],
+        "data.columns.test.levels": [APART],  # a column may have the name of a key
+        f"data.columns.{APART}.reference": APART,
+        "data.test": APART,
+        "data.clients": [APART],
+        "data.names": [APART],
+        "output.client_folder": APART,
+        "data.dialect.missing": [APART],
+    }
+    if by == "--set":
+        job = parse({}, sets=[f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items()])
+    elif by == "tables":
+        job, _ = load(changed({}, given))
+    else:
+        lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in given.items() if APART not in name]
+        (tmp_path / "job.toml").write_text("".join(lines) + f'data.columns."{APART}".reference = "{APART}"\n', encoding="utf-8")
+        job, _ = load(tmp_path / "job.toml")
+    data = job.model_dump()["data"]
+    assert (data["response"], data["ignore"], data["dialect"]["missing"]) == (COMPOSED, [COMPOSED], [COMPOSED])
+    assert data["columns"]["test"]["levels"] == [COMPOSED]
+    assert data["columns"][COMPOSED]["reference"] == COMPOSED
+    assert (data["test"], data["clients"], data["names"]) == (APART, [APART], [APART])
+    assert job.model_dump()["output"]["client_folder"] == APART
+
+
+def test_the_keys_of_paths_and_of_clients_names() -> None:
+    """A new key that names a file must say so."""
+    common = {"data.clients", "data.names", "output.client_folder"}
+    own = {
+        "pvi": {"data.test", "algorithm.client_weights", "privacy.clients"},
+        "sparse": {"data.test"},
+        "vertical": {"data.server", "model.priors"},
+        "sigma": {"data.polygons", "model.prior"},
+    }
+    assert {name: set(marked(named(name).keys.Config, "path")) for name in METHODS} == {n: common | own[n] for n in METHODS}
+    assert set(marked(PriorConfig, "path")) == {"data.areas", "data.adjacency", "data.polygons"}
+    assert set(marked(SiteFile, "path")) == {"client", "path", "policy"}
+
+
+def test_two_keys_that_are_one() -> None:
+    with pytest.raises(JobError, match=r"^job: two of the keys .* are one but for blanks or .* written; leave one of them out"):
+        parse({"data": {"columns": {COMPOSED: {}, APART: {}}}})
 
 
 @pytest.mark.parametrize("text", ["rounds=3", "job.rounds", "=3", "job.=3", "job.seed.x=1"])

@@ -164,8 +164,8 @@ def test_rows_in_memory(home: Path) -> None:
 def test_accounts_of_older_versions_are_read(fedkern: Any, job: Path, home: Path) -> None:
     """Their lines name the other clients, and say nothing of rows."""
     policy(home, "refuse")
-    from fedkern.privacy.binding import Account
-    from fedkern.privacy.budget import Books
+    from fedkern.jobs.holding.binding import Account
+    from fedkern.jobs.holding.budget import Books
 
     Books(Account(home, "b")).note("an old job", "open", ["a", "c"])
     assert list(noted(home)[0]) == ["job", "data", "unaccounted", "others", "time", "chain"]

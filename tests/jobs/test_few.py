@@ -268,21 +268,42 @@ def test_a_job_that_tells_rows_by_its_choices_says_so_first(fedkern: Any, tmp_pa
     assert any(note.startswith(says) for note in json.loads(Path("out/summary.json").read_text())["notes"])
     usual = fedkern("check", federation.job, "--set", "algorithm.tempering=1").out
     assert "ROWS" not in usual
-    assert "(job.seed): they tell X'X and X'y" in usual
+    assert "made with random numbers that no other party has" in usual
+    keyed = fedkern("check", federation.job, "--set", "algorithm.tempering=1", "--set", "algorithm.random_source=keyed").out
+    assert "(job.seed): each is a function of its rows" in keyed
+    regression = Federation(tmp_path, "sparse")
+    assert "(job.seed): they tell X'X and X'y" in fedkern("check", regression.job).out
 
 
 @pytest.mark.parametrize(
-    ("model", "says"),
+    ("model", "by"),
     [
-        ({"missing": "impute"}, "every cell of a row that lacks one"),
-        ({"errors": "student"}, 'model.errors = "student" draws a number for every row'),
-        ({"family": "bernoulli"}, 'model.family = "bernoulli" draws a number for every row'),
+        ({"missing": "impute"}, 'model.missing = "impute"'),
+        ({"errors": "student"}, 'model.errors = "student"'),
+        ({"family": "bernoulli"}, 'model.family = "bernoulli"'),
+        ({"kind": "sem"}, 'model.kind = "sem"'),
         ({}, None),
     ],
 )
-def test_sparse_models_whose_draws_tell_rows_say_so(model: dict[str, Any], says: str | None) -> None:
-    told = parse({"job": {"method": "sparse"}, "data": {"clients": ["a.csv"], "response": "y"}, "model": model}).tells_rows
-    assert told is None if says is None else says in str(told)
+def test_sparse_models_that_draw_for_rows_have_random_numbers_of_their_own(model: dict[str, Any], by: str | None) -> None:
+    """Of those that follow from the seed, and of moves, the job says what they tell."""
+    data = {"clients": ["a.csv"]} | ({} if "kind" in model else {"response": "y"})
+    unmoved = "errors" in model or "kind" in model
+    usual, keyed, moving = (
+        parse({"job": {"method": "sparse"}, "data": data, "model": model, "algorithm": algorithm})
+        for algorithm in ({}, {"random_source": "keyed"}, {"moves": [] if unmoved else ["translate"]})
+    )
+    assert usual.secure is (by is not None)
+    assert usual.tells_rows is None
+    assert not keyed.secure
+    if by is None:
+        assert keyed.tells_rows is None
+        return
+    assert keyed.tells_rows == (
+        f'algorithm.random_source = "keyed" with {by} has clients draw by random numbers that follow from job.seed: the draws '
+        "of a few rounds tell a server rows, or every cell of a row that lacks one, at any number of rows; remove the key"
+    )
+    assert ("algorithm.moves with" in str(moving.tells_rows)) is not unmoved
 
 
 def test_more_coefficients_than_rows_are_spoken_of(fedkern: Any, tmp_path: Path) -> None:
@@ -454,8 +475,8 @@ def test_a_policy_refuses_such_a_job(fedkern: Any, tmp_path: Path, home: Path) -
 
 
 def test_clients_that_differ_by_more_than_two_tell_nothing(tmp_path: Path) -> None:
-    from fedkern.privacy.binding import Account
-    from fedkern.privacy.budget import Books
+    from fedkern.jobs.holding.binding import Account
+    from fedkern.jobs.holding.budget import Books
 
     def noted(job: str, others: str) -> list[set[str]]:
         found: list[set[str]] = []

@@ -324,7 +324,7 @@ from fedkern.errors import JobError
 from fedkern.jobs.files import Lines, unwritable, write_atomically
 from fedkern.jobs.ledger import Ledger
 from fedkern.jobs.outbox import Outbox
-from fedkern.privacy.budget import Ledger as Budget
+from fedkern.jobs.holding.budget import Ledger as Budget
 
 budget = Budget(Path("budget.jsonl"))
 with budget.locked() as file:

@@ -44,7 +44,7 @@ class Place:
         self.base.mkdir()
         monkeypatch.setenv("HOME", str(folder / "home"))
         monkeypatch.delenv("FEDKERN_CLIENT_HOME", raising=False)
-        monkeypatch.setattr("fedkern.privacy.binding.SYSTEM", folder / "etc")
+        monkeypatch.setattr("fedkern.jobs.holding.binding.SYSTEM", folder / "etc")
         self.federation = cases.METHODS[method](self.base)
         self.folder, self.chdir = folder, monkeypatch.chdir
         self.digest: str | None = None

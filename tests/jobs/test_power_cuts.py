@@ -12,8 +12,8 @@ import pytest
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.jobs import ledger, opened, outbox
+from fedkern.jobs.holding.budget import Ledger as Budget
 from fedkern.jobs.identity import Identity
-from fedkern.privacy.budget import Ledger as Budget
 from support.interrupted import Crash, job, run
 
 NAME = "a"

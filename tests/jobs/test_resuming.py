@@ -11,23 +11,28 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedkern
+from fedkern.algorithms.core.messages import Saved
 from fedkern.algorithms.exchanges import certificates
+from fedkern.algorithms.pvi import machine
+from fedkern.algorithms.pvi.client import Client
+from fedkern.algorithms.pvi.server import Server
 from fedkern.data.table import load as load_table
 from fedkern.errors import JobError, LostPeer
-from fedkern.jobs import identity, ledger, stamp
+from fedkern.jobs import ledger, stamp
 from fedkern.jobs.files import RunFolder
+from fedkern.jobs.holding.chain import Mark
 from fedkern.jobs.hooks import RunHooks
 from fedkern.jobs.identity import Identity
 from fedkern.jobs.secret import fingerprint, secret
 from fedkern.methods import load
-from fedkern.privacy.chain import Mark
 from support import few, interrupted, sigma_artifacts
 from support.command import Ended, mpirun
 from support.interrupted import KINDS, Crash, run
@@ -156,8 +161,72 @@ def test_a_folder_of_an_older_version_is_named(tmp_path: Path) -> None:
     refused(path, out, match=r"job\.json is of an older version of fedkern.*start anew")
     (out / "job.json").write_text(json.dumps(record))
     (checkpoint,) = (out / "checkpoint").iterdir()
-    checkpoint.write_bytes(checkpoint.read_bytes().replace(b"checkpoint 2\n", b"checkpoint 1\n"))
+    checkpoint.write_bytes(checkpoint.read_bytes().replace(b"checkpoint 3\n", b"checkpoint 1\n"))
     refused(path, out, match=r"ckpt was written by another version of fedkern \(its format is 1\)")
+
+
+@dataclass(frozen=True)
+class Another:
+    """A protocol's way to keep states, as another version may have it."""
+
+    save: Callable[[Any], Saved]
+    party: type
+
+    def __call__(self, state: Any) -> Saved:
+        saved = dict(self.save(state))
+        return self.changed(saved) if isinstance(state, self.party) else saved
+
+    @staticmethod
+    def changed(saved: Saved) -> Saved:
+        return saved | {"one field more": 1}
+
+
+class OfAnotherType(Another):
+    @staticmethod
+    def changed(saved: Saved) -> Saved:
+        return saved | {"round": float(saved["round"])}  # type: ignore[arg-type]
+
+
+class OfAnotherShape(Another):
+    @staticmethod
+    def changed(saved: Saved) -> Saved:
+        name = next(name for name, value in saved.items() if isinstance(value, np.ndarray) and value.size)
+        return saved | {name: np.append(saved[name], 0.0)}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kept", "party", "whose", "file"),
+    [
+        (Another, Client, "client 'a'", r"client-a/checkpoint/pvi-000001\.ckpt"),
+        (OfAnotherShape, Client, "client 'a'", r"client-a/checkpoint/pvi-000001\.ckpt"),
+        (OfAnotherType, Server, "the server", r"out/checkpoint/pvi-000001\.ckpt"),
+        (OfAnotherShape, Server, "the server", r"out/checkpoint/pvi-000001\.ckpt"),
+    ],
+)
+def test_a_checkpoint_of_another_layout_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: type[Another], party: type, whose: str, file: str
+) -> None:
+    """What a state keeps has changed meanwhile, and nobody thought of the format's number."""
+    path, out = stopped(tmp_path, "pvi")
+    real = machine.PROTOCOL
+    with monkeypatch.context() as other:
+        other.setattr(machine, "PROTOCOL", replace(real, save=kept(real.save, party)))
+        says = rf"{file} keeps the state of {whose} in another layout .*other fields, types, shapes.*go on with the version"
+        with pytest.raises(JobError, match=says) as caught:
+            run(path, out, resume=True)
+        assert caught.value.exit_code == 2
+    assert run(path, out, resume=True).stop == "rounds"
+
+
+def test_a_stored_answer_of_another_layout_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The noise in it would be drawn again if it were left out."""
+    path, out = crashed(tmp_path)
+    real = machine.PROTOCOL
+    with monkeypatch.context() as other:
+        other.setattr(machine, "PROTOCOL", replace(real, save=Another(real.save, Client)))
+        with pytest.raises(JobError, match=r"client-a/outbox/pvi-000000\.log keeps the state of client 'a' in another layout"):
+            run(path, out, resume=True)
+    assert {c["steps"] for c in run(path, out, resume=True).privacy.values()} == {36}
 
 
 # --- what may change
@@ -168,7 +237,7 @@ def test_which_keys_may_change() -> None:
 
     def free(kind: str, *sets: str) -> set[str]:
         config, _ = load(tomllib.loads({"pvi": interrupted.PVI, "private": private, "sigma": interrupted.SIGMA}[kind]), sets)
-        return set(identity.may_change(config)) - {"job.deadline", "algorithm.checkpoint_every"}
+        return set(config.resumable) - {"job.deadline", "algorithm.checkpoint_every"}
 
     drawn = {"output.draws", "output.chains"}  # from what is fitted, and not before
     assert free("pvi") == free("private") == {"job.rounds"} | drawn
@@ -640,7 +709,7 @@ def test_resume_on_some_ranks_only(tmp_path: Path) -> None:
 
 def test_a_stamp_and_its_bytes() -> None:
     marks = (Mark(1, b"b" * 16), Mark(2, b"l" * 16), Mark(3, b"s" * 16))
-    whole = stamp.Stamp(b"j" * 32, b"r" * 16, b"p" * 16, b"w" * 32, b"f" * 16, *marks, b"m" * 16)
+    whole = stamp.Stamp(b"j" * 32, b"r" * 16, b"p" * 16, b"w" * 32, b"f" * 16, *marks, b"m" * 16, b"y" * 16)
     data = whole.pack()
     assert len(data) == stamp.LENGTH
     assert stamp.Stamp.read(data + b"more") == whole

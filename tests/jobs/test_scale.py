@@ -20,9 +20,9 @@ from fedkern.cli.__main__ import main
 from fedkern.errors import JobError, LostPeer
 from fedkern.jobs import files, handles, locks, record
 from fedkern.jobs.files import Lines
+from fedkern.jobs.holding.chain import SIZE
 from fedkern.jobs.ledger import Ledger
 from fedkern.jobs.outbox import Outbox
-from fedkern.privacy.chain import SIZE
 from support import few
 from support.interrupted import job, people, run
 

@@ -14,12 +14,12 @@ import pytest
 from fedkern.data.simulate import federations
 from fedkern.errors import OwnFault
 from fedkern.jobs import engine, few
+from fedkern.jobs.holding.binding import Binding
+from fedkern.jobs.holding.policy import DataSet
 from fedkern.jobs.keys import LEAST_ROWS, FewSection, JobConfig
 from fedkern.jobs.run import Part
 from fedkern.methods import load, named, parse
-from fedkern.privacy.binding import Binding
 from fedkern.privacy.disclosure import told_up_to
-from fedkern.privacy.policy import DataSet
 from fedkern.transports.inprocess import InProcess
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,6 @@ import fedkern
 from fedkern.algorithms.core import until
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.core.windows import STRETCHES
-from fedkern.algorithms.sfvi.settings import Settings
 from fedkern.api import checked, perform
 from fedkern.cli import report, show
 from fedkern.data.columns import Columns
@@ -25,6 +24,7 @@ from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.reproduce import vertical
 from fedkern.transports.inprocess import InProcess
+from support import chosen
 from support import sigma_artifacts as artifacts
 from support.command import mpirun
 from support.wires import compare, ledgers
@@ -254,7 +254,7 @@ def test_the_stretches_of_two_lengths_are_apart(most):
 
 
 def test_a_client_believes_no_other_length():
-    at = Settings(rounds=1171, most=3000)
+    at = chosen.sfvi(rounds=1171, most=3000)
     assert until.told(at, until.Length(at.steady, 1171), at.steady).most == 0
     assert until.told(at, until.Length(at.steady, 1875), at.steady).rounds == 1875
     for length, round in ((1900, at.steady), (3000, at.steady), (1171, at.steady + 1)):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedkern import run
-from fedkern.algorithms.exchanges import spreads
+from fedkern.algorithms.exchanges import centres, spreads
 from support import few
 
 LOGISTIC: dict[str, Any] = {"data": {"response": "died", **few.ANY}}
@@ -36,6 +36,19 @@ def ran(job: dict[str, Any], clients: dict[str, Any], **more: Any) -> Any:
     other = "chol" if job["data"]["response"] == "died" else "died"
     job = {**job, "output": {"reweigh": False}, "data": {**job["data"], **more.pop("data", {})}}
     return run(job, data={name: one.drop(columns=other) for name, one in clients.items()}, **more)
+
+
+@pytest.mark.parametrize("rows", [100, 30_000])
+def test_a_column_with_one_value_at_one_client_is_in_no_other_unit_there(rows: int) -> None:
+    """Rounding of that value's distance from the pooled mean is no standard deviation."""
+    random, clients = np.random.default_rng(3), sites()
+    clients["a"] = clients["a"].loc[np.arange(rows) % 100].reset_index(drop=True)
+    for k, one in clients.items():
+        one["ph"] = 7.4 if k == "a" else random.normal(7.3, 0.1, len(one))
+        one["chol"] = 200.1 if k == "a" else one["chol"]
+    for job in (LOGISTIC, LINEAR):
+        said = ran(job, clients).summary
+        assert "another unit" not in str((said["verdict"], said["notes"]))
 
 
 @pytest.mark.parametrize("where", ["a", "b"])
@@ -116,3 +129,99 @@ def test_heavy_tails_shares_and_rare_values_make_no_result_fall() -> None:
             sure = spreads.certain(spreads.compared(squares, degrees), means / np.sqrt(squares / degrees))
         fallen += bool(sure.any())
     assert fallen <= 3
+
+
+# --- another unit whose standard deviation is not five times the others'
+
+ENOUGH: dict[str, Any] = {"data": {"response": "died"}}  # rows for the job's own default: no note on that comes first
+UNITS: dict[str, tuple[float, float, Callable[[Any], Any]]] = {
+    "temperature": (37.2, 0.8, lambda celsius: 1.8 * celsius + 32),
+    "weight": (80.0, 14.0, lambda kg: 2.2046 * kg),
+    "height": (170.0, 9.0, lambda cm: cm / 2.54),
+    "haemoglobin": (14.0, 1.5, lambda g: 0.6206 * g),
+}
+
+
+def measured(name: str, where: str, seed: int = 7) -> dict[str, Any]:
+    """The sites with one more column that raises the risk, in another unit at one of them."""
+    random, (mean, sd, unit) = np.random.default_rng(seed), UNITS[name]
+    clients = sites()
+    for k, one in clients.items():
+        values = random.normal(mean, sd, len(one)).round(1)
+        one["died"] = (random.random(len(one)) < 1 / (1 + np.exp(0.5 - (values - mean) / sd))).astype(int)
+        one[name] = unit(values).round(2) if k == where else values
+    return clients
+
+
+@pytest.mark.parametrize("where", ["b", "c"])
+@pytest.mark.parametrize("name", UNITS)
+def test_an_everyday_unit_is_named_before_anything_is_advised(name: str, where: str) -> None:
+    summary = ran(ENOUGH, measured(name, where)).summary
+    assert summary["converged"] is False
+    assert f"column '{name}' is in another unit at {where}: " in summary["verdict"]
+    assert summary["notes"][0].startswith(f"{where}: the mean of column '{name}' is ")
+    assert "is it in another unit there" in summary["notes"][0]
+
+
+def test_a_column_that_is_right_so_is_declared() -> None:
+    declared = {"columns": {"weight": {"center": 100.0, "scale": 40.0}}}
+    assert "another unit" not in str(ran(ENOUGH, measured("weight", "b"), data=declared).summary)
+
+
+def test_of_two_clients_means_do_not_say_which_is_right_either() -> None:
+    clients = measured("weight", "b")
+    del clients["c"]
+    said = ran(ENOUGH, clients).summary
+    assert "column 'weight' is in another unit at b or a: mean and standard deviation are both 2.2 times" in said["verdict"]
+    assert "nothing says which is right" in said["notes"][0]
+
+
+def test_a_response_in_another_unit_is_named() -> None:
+    clients = sites()
+    clients["b"]["chol"] /= 2.4
+    verdict = ran(LINEAR, clients).summary["verdict"]
+    assert "column 'chol' is in another unit at b: mean and standard deviation are both 0.4" in verdict
+
+
+def test_other_patients_are_noted_before_site_intercepts_and_no_result_falls() -> None:
+    clients, random = sites(), np.random.default_rng(2)
+    for k, age in {"a": random.normal(8, 5, 100), "c": random.normal(80, 8, 120)}.items():
+        clients[k]["age"] = np.clip(age, 0, None).round()
+        clients[k]["died"] = (random.random(len(age)) < {"a": 0.3, "c": 0.5}[k]).astype(int)
+    summary = ran(ENOUGH, clients).summary
+    assert summary["converged"] is not False
+    assert summary["notes"][0].startswith("a: the mean of column 'age' is ")
+    assert "site_intercepts" in summary["notes"][-1]
+
+
+def judged(columns: list[Any]) -> centres.Centres:
+    means, variances = np.array([c.mean() for c in columns]), np.array([c.var() for c in columns])
+    degrees = np.array([len(c) - 1.0 for c in columns])
+    variances[variances < (1e-14 * means) ** 2] = 0  # rounding of a constant
+    return centres.compared(means, variances, degrees, ~spreads.compared(variances * degrees, degrees).odd)
+
+
+def test_ordinary_differences_of_hospitals_make_no_result_fall() -> None:
+    """Two to six clients whose means differ as much as their rows; a site two standard deviations away; children and the old."""
+    random, fallen, noted = np.random.default_rng(1), 0, 0
+    kinds = [
+        lambda n, b: random.normal(60 + 12 * b, 12, n),
+        lambda n, b: random.normal(37 + 0.5 * b, 0.5, n).round(1),
+        lambda n, b: np.exp(1 + 0.5 * b + 0.5 * random.normal(size=n)),
+        lambda n, b: np.exp(0.2 * b + 0.2 * random.normal(size=n)),
+        lambda n, b: random.poisson(3 * np.exp(0.5 * b), n).astype(float),
+        lambda n, b: np.clip(np.round(5 + 2 * b + 2 * random.normal(size=n)), 0, 10),
+        lambda n, b: np.full(n, round(b, 1)),
+    ]
+    for draw in kinds * 100:
+        found = judged([draw(n, random.normal()) for n in random.integers(40, 500, random.integers(2, 7))])
+        fallen, noted = fallen + int(found.unit.any()), noted + int(found.odd.any())
+    assert fallen <= 2
+    assert noted < 35  # a site in twenty: that many are three standard deviations away by chance
+    for b in (2.0, -2.0):
+        assert not judged([kinds[0](200, at) for at in (0.0, b, 0.2, -0.1)]).odd.any()
+    children, old = random.normal(8, 5, 300), random.normal(80, 8, 200)
+    others = [kinds[0](200, at) for at in (0.1, -0.1)]
+    for columns in ([children, old], [children, *others], [children, *others, old]):
+        assert judged(columns).odd.any()
+        assert not judged(columns).unit.any()

@@ -93,7 +93,7 @@ def narrower(names: tuple[str, ...], q: Gaussian, affine: jobs.Vector | None) ->
 
 FAULTS = {
     "a precision": ("fedkern.methods.pvi.publish.Posterior", narrower),
-    "the intercept's prior": ("fedkern.methods.pvi.response._intercept_sd", lambda config: 0.02),
+    "the intercept's prior": ("fedkern.methods.pvi.response.Given.spread", property(lambda given: 0.02)),
 }
 
 

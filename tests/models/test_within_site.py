@@ -6,7 +6,6 @@ from scipy.stats import multivariate_normal
 
 from fedkern.algorithms.hmc.moves import evaluate, finite
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.algorithms.sfvi.settings import Settings
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial import factors
 from fedkern.models.spatial.car import Areas, exact_areas, exact_process
@@ -15,6 +14,7 @@ from fedkern.models.spatial.prior import AreaPrior, MixedPrior
 from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
 from fedkern.models.spatial.within_site import WithinSite
 from oracles.differences import four_point
+from support import chosen
 from support.hierarchical import run
 from support.maps import grid
 
@@ -119,7 +119,7 @@ def test_variational_inference_of_a_federation_has_nearly_the_exact_means(client
         own = y[ends[j] : ends[j + 1]]
         rows = Rows(own, np.arange(len(own)), np.zeros((len(own), 0)), np.zeros(len(own)))
         sites.append(WithinSite(prior, model.condition, layout, Likelihood("gaussian", sd), rows, integrated))
-    settings = Settings(rounds=1500, learning_rate=0.03, seed=1)
+    settings = chosen.sfvi(rounds=1500, learning_rate=0.03, seed=1)
     server, parties = run(sites, settings, prior=SigmaPrior(layout, model.condition))
     mean, S = sfvi.posterior(server)
     xi = rng.multivariate_normal(mean, S, 400)

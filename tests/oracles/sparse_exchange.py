@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from fedkern.algorithms.gibbs import exchange
-from fedkern.algorithms.gibbs.settings import Layout, Prior, Settings
+from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sweeps import Values
 from oracles.sparse_joint import Regression
+from support import chosen
 from support.sparse_protocol import PRIOR
 
 
@@ -27,7 +28,7 @@ class Exchanging(Regression):
 
     def move(self, state, data, number, present):
         prior = {name: self.options[name] for name in PRIOR} | self.prior_options
-        settings = Settings(Layout(self.indicators[None]), Prior(**prior), seed=self.seed)
+        settings = chosen.gibbs(Layout(self.indicators[None]), chosen.prior(**prior), seed=self.seed)
         gram = np.stack([R.T @ R for R in self.R])
         score = np.stack([d.q @ R for d, R in zip(data, self.R)])[:, :, None]
         own = (a[:, None] for a in (state.theta, state.tau_sq, state.gamma, state.eta))

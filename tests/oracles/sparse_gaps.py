@@ -14,10 +14,11 @@ from scipy.special import exp1
 
 from fedkern.algorithms.gibbs import sites
 from fedkern.algorithms.gibbs.covariates import Covariates
-from fedkern.algorithms.gibbs.settings import Layout, Prior, Settings
+from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.models.sparse import graph
 from oracles.sparse_joint import Hierarchy
 from oracles.sparse_law import OwnLaw
+from support import chosen
 
 COLUMNS = 3
 
@@ -68,12 +69,12 @@ class FieldWithGaps(Hierarchy):
             "precision": precision,
             "completed": np.where(gaps, filled[:, :, : self.n[k]], np.stack([rows[k][1] for rows in data], axis=1)),
         }  # fmt: skip
-        prior = Prior(
+        prior = chosen.prior(
             shape_sigma=first.shape, rate_sigma=first.rate, slab=self.prior_options["slab"],
             scale_lambda=self.prior_options["scale_lambda"],
         )  # fmt: skip
         layout = Layout(self.indicators.reshape(COLUMNS, COLUMNS))
-        settings = Settings(layout, prior, self.seed, c, local_sweeps=self.n_sweeps, scales=self.options["scales"])
+        settings = chosen.gibbs(layout, prior, self.seed, c, local_sweeps=self.n_sweeps, scales=self.options["scales"])
         site = sites.ImputedField(tuple(self.regression(k, j, rows[k][0]) for j, rows in enumerate(data)))
         at = {"seed": self.seed, "client": k, "step": number * self.n_sweeps}
         new, _ = site.sweeps(settings, own, *square[:2], **at)

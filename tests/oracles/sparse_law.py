@@ -14,8 +14,9 @@ from scipy.special import expit
 
 from fedkern.algorithms.gibbs import sites
 from fedkern.algorithms.gibbs.covariates import Covariates
-from fedkern.algorithms.gibbs.settings import Layout, Prior, Settings
+from fedkern.algorithms.gibbs.settings import Layout
 from oracles.sparse_joint import Imputed, inverse_gamma
+from support import chosen
 
 
 class OwnLaw(Imputed):
@@ -67,11 +68,11 @@ class OwnLaw(Imputed):
             "alpha": alpha[:, None], "mean": mean, "precision": precision,
             "completed": np.where(np.isnan(self.X[k]), filled[:, : self.n[k]], X),
         }  # fmt: skip
-        prior = Prior(
+        prior = chosen.prior(
             shape_sigma=self.shape, rate_sigma=self.rate, slab=self.prior_options["slab"],
             scale_lambda=self.prior_options["scale_lambda"],
         )  # fmt: skip
-        settings = Settings(
+        settings = chosen.gibbs(
             Layout(self.indicators[None]), prior, self.seed, len(y), local_sweeps=self.n_sweeps, scales=self.options["scales"]
         )
         at = {"seed": self.seed, "client": k, "step": number * self.n_sweeps}

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedkern.algorithms.gibbs import sites
-from fedkern.algorithms.gibbs.settings import Layout, Prior, Settings
+from fedkern.algorithms.gibbs.settings import Layout
 from oracles.sparse_joint import Sites, inverse_gamma
+from support import chosen
 
 
 class StudentErrors(Sites):
@@ -41,11 +42,11 @@ class StudentErrors(Sites):
             "deviation": state.deviation[k][:, None], "lambda_sq": state.lambda_sq[k][:, None],
             "sigma_sq": state.local[0][k][:, None], "alpha": state.local[1][k][:, None],
         }  # fmt: skip
-        prior = Prior(
+        prior = chosen.prior(
             shape_sigma=self.shape, rate_sigma=self.rate, slab=self.prior_options["slab"],
             scale_lambda=self.prior_options["scale_lambda"],
         )  # fmt: skip
-        settings = Settings(
+        settings = chosen.gibbs(
             Layout(self.indicators[None]), prior, self.seed, len(own["alpha"]), local_sweeps=self.n_sweeps,
             scales=self.options["scales"],
         )  # fmt: skip

@@ -577,7 +577,7 @@ def test_without_dp_accounting_there_is_no_epsilon(monkeypatch):
 
 def test_the_optional_packages_are_loaded_when_they_are_needed():
     code = (
-        "import sys, fedkern.privacy.budget, fedkern.privacy.noise\n"
+        "import sys, fedkern.jobs.holding.budget, fedkern.privacy.noise\n"
         "print({'dp_accounting', 'cryptography', 'scipy.stats'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, env=os.environ)

@@ -16,13 +16,13 @@ from scipy import stats
 import fedkern
 from fedkern.algorithms.pvi.local import Local, gradient_of
 from fedkern.algorithms.pvi.messages import SiteDelta
-from fedkern.algorithms.pvi.settings import Settings
 from fedkern.kernels import glm
 from fedkern.models.glm import Rows
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.noise import SecureSource
 from fedkern.transports.driver import ServerSide
 from oracles.audit import Errors, gaussian_epsilon, mixture_epsilon
+from support import chosen
 from support.sources import Silent
 
 D, CLIP, DELTA = 2, 1.5, 1e-5
@@ -48,7 +48,7 @@ def one_step(runs):
     at = np.array([0.2, -0.4]), np.array([-0.5, 0.1])
 
     def step(rows, source):
-        return gradient_of(Local(rows, Settings(local_steps=1), 0, m, source), None)
+        return gradient_of(Local(rows, chosen.pvi(local_steps=1), 0, m, source), None)
 
     known, canary = (step(rows, Silent())(*at, 0) for rows in (KNOWN, with_canary(Rows(np.zeros((0, D)), np.zeros(0)))))
     assert CLIP * (1 - 1e-5) < np.linalg.norm(canary) <= CLIP

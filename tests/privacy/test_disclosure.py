@@ -22,9 +22,10 @@ from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.level import Level, LevelSums
 from fedkern.algorithms.exchanges.terms import LogTermsOf
 from fedkern.algorithms.gibbs.messages import MoveTerms, SecondMoveTerms, Statistics
-from fedkern.algorithms.pvi.messages import ScaledSiteDelta, SiteDelta
+from fedkern.algorithms.pvi.messages import Gradient, ScaledSiteDelta, SiteDelta
 from fedkern.errors import JobError
 from fedkern.jobs.keys import LEAST_ROWS
+from fedkern.kernels import rng
 from fedkern.models.expfam import unpack
 from fedkern.privacy.disclosure import COARSE_ROWS
 from support import curious, curious_jobs, curious_sums, curious_values
@@ -266,6 +267,22 @@ def test_sites_of_a_linear_client_are_its_cross_products_and_no_more() -> None:
     assert not curious.matched(truth, other).any()
 
 
+# --- batches
+
+
+@pytest.mark.parametrize(("source", "told"), [("keyed", True), ("secure", False)])
+def test_sums_over_batches_tell_labels_if_their_rows_are_known(source: str, told: bool) -> None:
+    """Many sums over known batches are equations for what each row adds: its residual first, whose sign is its label."""
+    n, rate, algorithm = 60, 0.5, {"variant": "global-vi", "batch": 0.5, "random_source": source}
+    tape, rows = curious_jobs.logistic(n, 2, algorithm=algorithm, job={"rounds": 200, "seed": 4}, data=curious_jobs.FEW)
+    sums = np.stack([m.mu for m in tape.of(0, Gradient) if isinstance(m, Gradient)])
+    key = rng.key(4, "batch")
+    inside = np.stack([rng.uniform(n, key=key, client=0, step=k) < rate for k in range(len(sums))]).astype(float)
+    added = np.linalg.solve(inside.T @ inside + 3 * np.eye(n), inside.T @ sums)
+    alike = float(np.corrcoef(added[:, 0], rows.y)[0, 1])
+    assert alike > 0.9 if told else abs(alike) < 0.5
+
+
 # --- draws whose random numbers everybody knows
 
 
@@ -283,8 +300,9 @@ def test_draws_of_a_site_are_its_second_moments(n: int) -> None:
 
 
 def test_draws_of_a_logistic_site_are_equations_in_its_rows() -> None:
-    """None of its random numbers is its own: rows explain its draws to the last digits, and others do not."""
-    tape, rows = curious_jobs.sparse(6, model={"family": "bernoulli", "slab": float("inf")})
+    """With random numbers of the seed rows explain its draws to the last digits, and others do not. With its own none do."""
+    model = {"family": "bernoulli", "slab": float("inf")}
+    tape, rows = curious_jobs.sparse(6, model=model, algorithm={"random_source": "keyed"})
     X, y = rows[:, :-1], rows[:, -1]
     X = (X - X.mean(axis=0)) / curious.scales(tape, 0)[: X.shape[1]]
     other = y.copy()
@@ -292,6 +310,8 @@ def test_draws_of_a_logistic_site_are_equations_in_its_rows() -> None:
     true, false = (curious.logistic_draws(tape, 0, X, one, seed=curious_jobs.SEED, rounds=10) for one in (y, other))
     assert np.abs(true).max() < 1e-10
     assert np.abs(false).max() > 1e-3
+    tape, rows = curious_jobs.sparse(6, model=model)
+    assert np.median(np.abs(curious.logistic_draws(tape, 0, X, y, seed=curious_jobs.SEED, rounds=10))) > 0.1
 
 
 @pytest.mark.parametrize("n", [5, pytest.param(20, marks=pytest.mark.nightly)])

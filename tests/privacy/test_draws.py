@@ -16,15 +16,14 @@ from fedkern.algorithms.core.messages import Charged
 from fedkern.algorithms.pvi import global_vi, shards
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
-from fedkern.algorithms.pvi.settings import Settings
 from fedkern.algorithms.split import private as private_split
 from fedkern.algorithms.split.messages import Begin, Residual
-from fedkern.algorithms.split.settings import Settings as VerticalSettings
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows, prior
 from fedkern.models.split.site import Auxiliary, Linear, Site
 from fedkern.privacy.accountant import GRID, Mechanism
 from fedkern.privacy.noise import CHUNK
+from support import chosen
 from support.client_rounds import Rounds
 from support.sources import Silent, plant_words
 
@@ -89,7 +88,7 @@ def answer_of_global_vi(local):
 
 def summed(m, n, answer):
     """The rows whose gradients are in what one step releases."""
-    settings = Settings(family="gaussian", optimiser="sgd", learning_rate=1.0, local_steps=1)
+    settings = chosen.pvi(family="gaussian", optimiser="sgd", learning_rate=1.0, local_steps=1)
     X, y, inside = np.zeros((n, D), np.float32), np.ones(n), []
     for start in range(0, n, BLOCK):
         rows = np.arange(start, min(start + BLOCK, n))
@@ -157,7 +156,7 @@ def test_every_row_is_in_one_shard_and_every_shard_is_summed_once(variant, n):
     ids = generator.integers(2**64, size=n, dtype=np.uint64)
     X = np.zeros((n, D))
     X[np.arange(n), np.arange(n) % D] = generator.uniform(0.5, 1.0, n)
-    settings = Settings(
+    settings = chosen.pvi(
         family="gaussian", variant=variant, shards=n_shards, optimiser="sgd", learning_rate=rate, local_steps=1, damping=1.0
     )
     m = Mechanism(sampling="shards", clip=2.0**6, dimension=2 * D, noise_multiplier=1.0)
@@ -179,7 +178,7 @@ def test_every_row_of_a_vertical_client_is_released_once(n):
     generator, source = np.random.default_rng(n), Silent()
     X = np.zeros((n, D))
     X[np.arange(n), np.arange(n) % D] = generator.uniform(0.5, 1.0, n)
-    settings = VerticalSettings(5, 2, n, 1, private=True, learning_rate=0.3, optimiser="sgd")
+    settings = chosen.split(5, 2, n, 1, private=True, learning_rate=0.3, optimiser="sgd")
     release = private_split.Release(private_split.mechanism(n, D, 1.0), clip_z, clip_g, source)
     client = private_split.client("c", 0, settings, Site(Linear(X), Auxiliary("mean-field", rho)), release)
     for event in (Begin(0), Residual(0, np.zeros((1, n)))):

@@ -13,14 +13,13 @@ from fedkern.algorithms.core.messages import Charged
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
-from fedkern.algorithms.pvi.settings import Settings
 from fedkern.algorithms.split import private as private_split
 from fedkern.algorithms.split.messages import Begin, Residual
-from fedkern.algorithms.split.settings import Settings as VerticalSettings
 from fedkern.models.glm import Rows, prior
 from fedkern.models.split.site import Auxiliary, Linear, Site
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.noise import SecureSource
+from support import chosen
 from support.client_rounds import Rounds
 
 D, N, CLIP, SIGMA, RATE = 4, 30, 1.5, 2.0, 0.25
@@ -34,7 +33,7 @@ def mechanism(sampling, **own):
 
 def empty_client(m, algorithm=pvi, **settings):
     """A client whose rows are zeros, so that all their gradients are zero."""
-    s = Settings(**({"family": "gaussian", "optimiser": "sgd", "learning_rate": TINY, "local_steps": 1} | settings))
+    s = chosen.pvi(**({"family": "gaussian", "optimiser": "sgd", "learning_rate": TINY, "local_steps": 1} | settings))
     local = Local(Rows(np.zeros((N, D)), np.zeros(N)), s, 0, m, SecureSource(), np.arange(N, dtype=np.uint64))
     return algorithm.client("c", local, prior(D))
 
@@ -73,7 +72,7 @@ def gradients():
 
 def columns():
     """z of a vertical client, less its own z."""
-    settings = VerticalSettings(5, 10**6, 2 * D, 1, private=True, learning_rate=1e-3, optimiser="sgd")
+    settings = chosen.split(5, 10**6, 2 * D, 1, private=True, learning_rate=1e-3, optimiser="sgd")
     release = private_split.Release(private_split.mechanism(2 * D, D, SIGMA), CLIP, 1.0, SecureSource())
     site = Site(Linear(np.zeros((2 * D, D))), Auxiliary("mean-field", 0.5))
     client, question = private_split.client("c", 0, settings, site, release), Begin(0)

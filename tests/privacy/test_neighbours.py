@@ -19,7 +19,7 @@ from fedkern.algorithms.pvi import client_level, noise_aware
 from fedkern.algorithms.pvi import local as local_steps
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local, gradient_of
-from fedkern.algorithms.pvi.settings import SHARDED, Settings
+from fedkern.algorithms.pvi.settings import SHARDED
 from fedkern.kernels import glm
 from fedkern.methods import load
 from fedkern.methods.pvi import linearised, publish
@@ -30,6 +30,7 @@ from fedkern.models.glm import Rows, prior
 from fedkern.privacy import noise
 from fedkern.privacy.accountant import LEAST_CLIP, Mechanism
 from fedkern.privacy.noise import KeyedSource, SecureSource
+from support import chosen
 
 D, CLIP, SIGMA = 5, 1.5, 3.0
 MU, OMEGA = np.linspace(-0.5, 0.5, D), np.linspace(-1, 0.5, D)
@@ -49,7 +50,7 @@ class Silent(SecureSource):
 
 def gradient(rows, m=None, source=None, step=0, **settings):
     """What one private step releases, times 1/q_s: the likelihood's part, without the (public) gradient of the KL term."""
-    s = Settings(**({"family": "bernoulli", "local_steps": 1} | settings))
+    s = chosen.pvi(**({"family": "bernoulli", "local_steps": 1} | settings))
     local = Local(rows, s, 0, m or mechanism(), source or Silent())
     return gradient_of(local, None)(MU, OMEGA, step)
 
@@ -199,7 +200,7 @@ def check_nothing_visible_changes():
 
     So is the verdict of a noise-aware job whose file says that a column is skewed.
     """
-    m, settings = mechanism("poisson", sampling_rate=0.5), Settings(family="bernoulli", optimiser="adagrad", local_steps=3)
+    m, settings = mechanism("poisson", sampling_rate=0.5), chosen.pvi(family="bernoulli", optimiser="adagrad", local_steps=3)
     transcripts = [transcript(rows, settings, m) for pair in neighbours() for rows in pair]
     assert all(t == transcripts[0] for t in transcripts)
     model = noise_aware_model(x2={"kind": "numeric", "center": 0.0, "scale": 1.0, "shape": "skewed"})
@@ -212,7 +213,7 @@ def check_nothing_visible_changes():
 def check_kl_is_outside():
     """Without rows the step is the gradient of -KL, whatever its size: neither clipped nor noisy in itself."""
     hc, Pc = np.full(D, 1e3), np.full(D, 7.0)
-    local = Local(data(0), Settings(family="bernoulli"), 0, mechanism(), Silent())
+    local = Local(data(0), chosen.pvi(family="bernoulli"), 0, mechanism(), Silent())
     g = gradient_of(local, Gaussian(hc, Pc))(MU, OMEGA, 0)
     np.testing.assert_allclose(g, np.concatenate([hc - Pc * MU, 1 - Pc * np.exp(2 * OMEGA)]), rtol=1e-15)
 
@@ -260,7 +261,7 @@ def hard_rows():
 
 def shown(family, optimiser, estimator, **changes):
     """The different transcripts over `hard_rows`."""
-    settings = Settings(family=family, optimiser=optimiser, estimator=estimator, local_steps=3, **changes)
+    settings = chosen.pvi(family=family, optimiser=optimiser, estimator=estimator, local_steps=3, **changes)
     m = mechanism("shards") if settings.variant in SHARDED else None
     found = []
     for rows in hard_rows():

@@ -26,11 +26,12 @@ from fedkern.algorithms.core.messages import Charge, Charged
 from fedkern.algorithms.pvi import client as pvi_client
 from fedkern.algorithms.pvi import client_level, local
 from fedkern.algorithms.split import private as private_split
+from fedkern.jobs.holding import budget
+from fedkern.jobs.holding.budget import Decision, Holder
 from fedkern.jobs.outbox import Outbox
 from fedkern.methods.pvi import run as pvi_run
-from fedkern.privacy import accountant, budget, noise
+from fedkern.privacy import accountant, noise
 from fedkern.privacy.accountant import GRID, Mechanism
-from fedkern.privacy.budget import Decision, Holder
 from fedkern.privacy.noise import SecureSource
 from fedkern.transports.driver import ClientSide, Received
 
@@ -320,7 +321,14 @@ class Planted:
 
 
 AUDIT, BUDGET, DRAWS, NEIGHBOURS, TRANSCRIPTS = (
-    f"privacy/test_{name}.py::" for name in ("audit", "budget", "draws", "neighbours", "transcripts")
+    f"{folder}/test_{name}.py::"
+    for folder, name in (
+        ("privacy", "audit"),
+        ("jobs", "budget"),
+        ("privacy", "draws"),
+        ("privacy", "neighbours"),
+        ("privacy", "transcripts"),
+    )
 )
 FAULTS = (
     Planted("noise halved", noise_halved, NEIGHBOURS + "check_noise_scale"),

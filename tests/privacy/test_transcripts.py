@@ -19,7 +19,7 @@ from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.noise_aware import Design
-from fedkern.algorithms.pvi.settings import SHARDED, Settings
+from fedkern.algorithms.pvi.settings import SHARDED
 from fedkern.api import perform
 from fedkern.jobs.hooks import RunHooks
 from fedkern.jobs.run import Output
@@ -30,6 +30,7 @@ from fedkern.privacy.accountant import Mechanism
 from fedkern.transports.codec import Codec, pack
 from fedkern.transports.driver import ClientSide, Hooks, Kept, Received, ServerSide
 from fedkern.transports.inprocess import InProcess
+from support import chosen
 from support.sources import Scripted, Silent
 
 D, N, STEPS, DELTA = 3, 40, 3, 1e-5
@@ -45,7 +46,7 @@ class Machine:
     design: Design | None = None
 
     def side(self, rows, source, hooks=None):
-        s = Settings(**({"family": "bernoulli", "local_steps": STEPS, "learning_rate": 0.1} | self.settings))
+        s = chosen.pvi(**({"family": "bernoulli", "local_steps": STEPS, "learning_rate": 0.1} | self.settings))
         own = {"sampling": "full", "clip": 1.5, "dimension": 2 * D, "noise_multiplier": 2.0}
         ids = np.random.default_rng(len(rows)).integers(2**63, size=len(rows)).astype(np.uint64)
         local = Local(rows, s, 0, Mechanism(**(own | self.mechanism)), source, ids, design=self.design)

@@ -19,23 +19,23 @@ from fedkern.algorithms.split import machine as vertical
 from fedkern.algorithms.split import private as private_split
 from fedkern.algorithms.split.messages import Begin, PredictorSum, Residual, ZShare
 from fedkern.algorithms.split.private import Release, client, client_receive, mechanism
-from fedkern.algorithms.split.settings import Settings
 from fedkern.errors import NumericalError
+from fedkern.jobs.holding.binding import Account
+from fedkern.jobs.holding.budget import Holder
 from fedkern.kernels import rng
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.split.site import Auxiliary, Linear, Multilevel, Network, Shared, Site
 from fedkern.privacy import accountant
 from fedkern.privacy.accountant import GRID, Mechanism
-from fedkern.privacy.binding import Account
-from fedkern.privacy.budget import Holder
 from fedkern.privacy.noise import KeyedSource, SecureSource
 from fedkern.transports import inprocess
 from fedkern.transports.codec import Codec
 from fedkern.transports.driver import Hooks
+from support import chosen
 
 N, P, T, RHO = 12, 3, 6, 0.5
 CLIP_Z, CLIP_G, SIGMA = 1.5, 2.0, 4.0
-SETTINGS = Settings(5, T, N, 1, private=True, learning_rate=0.3, average="half")
+SETTINGS = chosen.split(5, T, N, 1, private=True, learning_rate=0.3, average="half")
 
 
 class Scripted(SecureSource):

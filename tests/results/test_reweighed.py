@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedkern.methods.pvi import show
+from fedkern.results import psis
 from fedkern.results.reweighed import MEAN, SD, reweighed
 from fedkern.results.verdict import Verdict, with_weights
 
@@ -93,3 +95,32 @@ def test_rounding_never_hides_what_is_off() -> None:
     random = np.random.default_rng(0)
     draws = random.normal(size=(200, 2))
     assert not reweighed(("a", "b"), draws, 0.1 * draws[:, 0], rounding=1.0).exact
+
+
+def test_weights_that_hardly_differ_are_those_of_a_near_q() -> None:
+    """Of fifty draws k-hat is made of ten: that of a right q is above 0.7 now and then."""
+    random, large = np.random.default_rng(0), 0
+    for _ in range(200):
+        draws = random.standard_normal((50, 8))
+        one = reweighed([f"x{k}" for k in range(8)], draws, 0.02 * (draws**3 / 6).sum(axis=1))  # as skew as a thousand rows
+        large += one.k_hat > psis.limit(50)
+        assert one.even
+        assert one.reliable
+        assert show.grade(one.content) == "near: weights of 50 draws hardly differ"
+    assert large > 20
+
+
+@pytest.mark.parametrize("size", [50, 400])
+def test_weights_of_a_q_that_is_off_are_not_even(size: int) -> None:
+    """A mean-field q of correlated columns: 50 draws gave a quarter of them a small k-hat, and called them near."""
+    random, near = np.random.default_rng(1), 0
+    precision = np.linalg.inv(np.full((8, 8), 0.6) + 0.4 * np.eye(8))
+    for _ in range(100):
+        z = random.standard_normal((size, 8))
+        x = z / np.sqrt(np.diag(precision))
+        far = reweighed("abcdefgh", x, 0.5 * (z**2).sum(axis=1) - 0.5 * np.einsum("ij,jk,ik->i", x, precision, x))
+        near += show.grade(far.content).startswith(("near,", "near:"))
+        assert not far.even
+        for ratios in (0.2 * z[:, 0], (1 - 1 / 1.2**2) * z[:, 0] ** 2 / 2):  # a mean, and an sd
+            assert size == 50 or not reweighed("abcdefgh", z, ratios).even
+    assert near <= 2

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.algorithms.sfvi.settings import Settings as Variational
 from fedkern.data.graph import grid
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial.car import Areas, CarModel, exact_areas
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
+from support import chosen
 from support import hamiltonian as ham
 from support import hierarchical as h
 
@@ -31,7 +30,7 @@ def case(form):
 @pytest.mark.parametrize("form", ["car", pytest.param("leroux", marks=pytest.mark.nightly)])
 def test_draws_are_from_the_exact_posterior(seed, form):
     model, exact = case(form)
-    s = hmc.Settings(draws=200, warmup=150, chains=20, leapfrog=6, seed=seed)
+    s = chosen.hmc(draws=200, warmup=150, chains=20, leapfrog=6, seed=seed)
     server, clients = ham.run([model], s, prior=SigmaPrior(LAYOUT, PHI))
     draws = ham.together(server, clients)
     mean = np.concatenate([[exact.weight @ exact.x], exact.mean])
@@ -47,7 +46,7 @@ def test_draws_are_from_the_exact_posterior(seed, form):
 def test_mean_field_means_are_nearly_exact_and_its_spread_too_small():
     """What docs/methods/sigma.md, section 8, says of mean-field inference on the true model."""
     model, exact = case("car")
-    s = Variational(rounds=2000, covariance="diagonal", local_covariance="diagonal", coupled=False, learning_rate=0.03)
+    s = chosen.sfvi(rounds=2000, covariance="diagonal", local_covariance="diagonal", coupled=False, learning_rate=0.03)
     started = sfvi.start(s, SigmaPrior(LAYOUT, PHI), ("all",))
     _, clients = h.play(sfvi, started, {0: sfvi.client("all", 0, s, model, 1)})
     mean, covariance = sfvi.local_posterior(clients[0])

@@ -9,9 +9,9 @@ from fedkern.algorithms.core.messages import SERVER
 from fedkern.algorithms.hmc import client as hmc_client
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.hmc.moves import Walk
-from fedkern.algorithms.hmc.settings import Settings
 from fedkern.reproduce.common import references
 from oracles import geweke
+from support import chosen
 from support import hamiltonian as ham
 from support import hierarchical as h
 
@@ -65,7 +65,7 @@ def test_negative_control_the_kinetic_energy_of_clients_not_counted(seed, monkey
 def test_the_posterior_of_a_linear_model(seed, leapfrog):
     models = ham.side_by_side(h.linear([2, 1]))
     mean, covariance = h.exact(models)
-    s = Settings(draws=250, warmup=200, chains=40, leapfrog=leapfrog, seed=seed)
+    s = chosen.hmc(draws=250, warmup=200, chains=40, leapfrog=leapfrog, seed=seed)
     starts = {"xi": s.starts(SERVER, 3), "u": [s.starts(k, m.size) for k, m in enumerate(models)]}
     draws = ham.together(*ham.run(models, s, **starts))
     assert np.abs(ham.z_scores(draws, mean)).max() < 5
@@ -80,7 +80,7 @@ def test_negative_control_a_target_that_is_a_little_wide(seed, monkeypatch):
     _, covariance = h.exact(models)
     real = hmc_client.evaluate
     monkeypatch.setattr(hmc_client, "evaluate", lambda *a: tuple(0.75 * part for part in real(*a)))
-    s = Settings(draws=250, warmup=200, chains=40, leapfrog=5, seed=seed)
+    s = chosen.hmc(draws=250, warmup=200, chains=40, leapfrog=5, seed=seed)
     draws = ham.together(*ham.run(models, s))
     assert np.abs(ham.z_scores((draws - h.exact(models)[0]) ** 2, np.diag(covariance))).max() > 5
 
@@ -93,7 +93,7 @@ NUTS = references("hierarchical")["families"]
 @pytest.mark.parametrize(("family", "leapfrog"), [("poisson", 6), pytest.param("bernoulli", 1, marks=pytest.mark.nightly)])
 def test_a_mixed_model_at_three_clients_agrees_with_nuts_on_all_rows(seed, family, leapfrog):
     """NUTS of another program (tools/references/hierarchical.py): first and second moments of beta, log tau and intercepts."""
-    s = Settings(draws=150, warmup=150, chains=10, leapfrog=leapfrog, seed=seed)
+    s = chosen.hmc(draws=150, warmup=150, chains=10, leapfrog=leapfrog, seed=seed)
     if leapfrog == 1:
         s = replace(s, draws=4000, warmup=1000)
     draws = ham.together(*ham.run(h.mixed(family), s))

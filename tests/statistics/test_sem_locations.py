@@ -9,10 +9,11 @@ import pytest
 from scipy import stats
 
 from fedkern.algorithms.gibbs.locations import drawn, laplace_centres
-from fedkern.algorithms.gibbs.settings import Layout, Prior, Settings
+from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import StructuralEquations
 from oracles import sparse_quadrature as quadrature
 from oracles.sem_joint import Equations
+from support import chosen
 from support.sparse_chains import posterior
 
 DEFAULTS: dict[str, Any] = {"shape_eta": 2.0, "rate_eta": 1.0, "rho_a": 1.0, "rho_b": 1.0, "shape": 2.0, "rate": 1.0}
@@ -26,8 +27,8 @@ class Located(Equations):
 
     def client(self, k: int, state: Any, data: Any, number: int) -> tuple[Any, Any, Any]:
         c, p = state.theta.shape[0], self.p
-        prior = Prior(shape_sigma=self.shape, rate_sigma=self.rate, **self.prior_options)
-        settings = Settings(Layout(self.indicators[None]), prior, seed=self.seed, chains=c, local_sweeps=SWEEPS, burn_in=0)
+        prior = chosen.prior(shape_sigma=self.shape, rate_sigma=self.rate, **self.prior_options)
+        settings = chosen.gibbs(Layout(self.indicators[None]), prior, seed=self.seed, chains=c, local_sweeps=SWEEPS, burn_in=0)
         site = StructuralEquations(data[k], self.kernel["update"], locate=not self.fault)
         before = {"deviation": state.deviation[k][:, None], "lambda_sq": state.lambda_sq[k][:, None], "b": state.local[0][k]}
         before |= {"log_step": np.full((c, p, p), np.log(0.5)), "temperature": np.ones(c), "loglik": np.zeros(c)}

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.algorithms.sfvi.settings import Settings
 from fedkern.models.hierarchical import MixedModel, MixedPrior
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.variational import Block
+from support import chosen
 from support import hierarchical as h
 
-FAST = Settings(rounds=3000, learning_rate=0.03)
+FAST = chosen.sfvi(rounds=3000, learning_rate=0.03)
 
 
 @pytest.fixture(scope="module")
@@ -73,18 +73,18 @@ def z_scores(draws, mean):
 
 @pytest.mark.parametrize("path", [True, False])
 def test_a_clients_gradient_is_unbiased(models, seed, path):
-    G, _, exact = gradients(models[1], Settings(), seed, path)
+    G, _, exact = gradients(models[1], chosen.sfvi(), seed, path)
     assert z_scores(G, exact).max() < 4.5
 
 
 def test_negative_control_without_the_local_path_it_is_not(models, seed):
-    G, _, wrong = gradients(models[1], Settings(), seed, True, drop=True)
+    G, _, wrong = gradients(models[1], chosen.sfvi(), seed, True, drop=True)
     assert z_scores(G, wrong).max() > 10
 
 
 def test_the_two_estimators_have_one_mean(models, seed):
-    a = gradients(models[1], Settings(), seed, True)[1]
-    b = gradients(models[1], Settings(), seed, False)[1]
+    a = gradients(models[1], chosen.sfvi(), seed, True)[1]
+    b = gradients(models[1], chosen.sfvi(), seed, False)[1]
     error = np.sqrt(a.var(axis=0) / len(a) + b.var(axis=0) / len(b))
     assert (np.abs(a.mean(axis=0) - b.mean(axis=0)) / error).max() < 4.5
 

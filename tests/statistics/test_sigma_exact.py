@@ -11,15 +11,15 @@ from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.sfvi import machine as sfvi
 from fedkern.algorithms.sfvi.families import Family
 from fedkern.algorithms.sfvi.nested import NestedFamily
-from fedkern.algorithms.sfvi.settings import Settings as Variational
 from fedkern.models.spatial.condition import Hyperprior
 from fedkern.models.spatial.site import SigmaPrior
 from fedkern.models.variational import Block
 from oracles import sigma_exact as exact
+from support import chosen
 from support import hamiltonian as ham
 from support import hierarchical as h
 
-FAST = Variational(rounds=2500, learning_rate=0.03)
+FAST = chosen.sfvi(rounds=2500, learning_rate=0.03)
 
 
 def fitted(models, prior, settings=FAST, nested=False):
@@ -179,7 +179,7 @@ def test_negative_control_a_planted_slip_is_seen(planted):
 def test_draws_of_xi_and_u_are_from_the_exact_posterior(seed, tau2, sampled, chains):
     """Also with theta sampled beside them: the same posterior. phi is integrated by quadrature."""
     models, prior = exact.sites(condition=exact.FREE, tau2=tau2, sampled=sampled)
-    s = hmc.Settings(draws=120, warmup=120, chains=chains, leapfrog=6, seed=seed)
+    s = chosen.hmc(draws=120, warmup=120, chains=chains, leapfrog=6, seed=seed)
     server, clients = ham.run(models, s, prior=prior)
     us = [hmc.local_draws(clients[k])[:, :, : m.decoder.n_local] for k, m in enumerate(models)]
     draws = np.concatenate([hmc.draws(server), *us], axis=2)
@@ -192,7 +192,7 @@ def test_draws_of_xi_and_u_are_from_the_exact_posterior(seed, tau2, sampled, cha
 def test_variational_inference_of_counts_agrees_with_draws_from_the_posterior():
     """Means within 0.1 sd for xi and 0.15 sd for theta (docs/methods/sigma.md, section 8), and spreads of xi within a fifth."""
     models, prior = exact.counts()
-    s = hmc.Settings(draws=500, warmup=300, chains=8, leapfrog=10, seed=1)
+    s = chosen.hmc(draws=500, warmup=300, chains=8, leapfrog=10, seed=1)
     server, clients = ham.run(models, s, prior=prior)
     xi = hmc.draws(server).reshape(-1, prior.size)
     fit, fitted_clients = fitted(models, prior, replace(FAST, rounds=4000, learning_rate=0.02), nested=True)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.algorithms.sfvi.settings import Settings
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial import factors
 from fedkern.models.spatial.condition import Condition, Hyperprior
@@ -14,6 +13,7 @@ from fedkern.models.spatial.loadings import LevelRidge, of_within
 from fedkern.models.spatial.prior import AreaPrior
 from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
 from fedkern.models.spatial.within_site import WithinSite
+from support import chosen
 from support import hierarchical as h
 from support.maps import grid
 
@@ -54,7 +54,7 @@ def published(federation, settings):
 
 def test_the_full_family_reaches_the_exact_posterior_sooner(federation):
     mean, covariance = federation[-1]
-    settings = Settings(rounds=600, learning_rate=0.03, sheared=True)
+    settings = chosen.sfvi(rounds=600, learning_rate=0.03, sheared=True)
     sheared = sfvi.posterior(published(federation, settings))
     as_it_is = sfvi.posterior(published(federation, replace(settings, sheared=False)))
     sd = np.sqrt(np.diag(covariance))
@@ -72,7 +72,7 @@ def test_the_mean_field_family_holds_the_ridge(federation):
     T = np.eye(13)
     T[-1, :12] = ridge.slopes(np.zeros(13))
     best = np.sqrt(T[-1] ** 2 @ (1 / np.diag(T.T @ np.linalg.inv(covariance) @ T)))
-    settings = Settings(rounds=600, learning_rate=0.03, covariance="diagonal", sheared=True)
+    settings = chosen.sfvi(rounds=600, learning_rate=0.03, covariance="diagonal", sheared=True)
     sheared = sfvi.posterior(published(federation, settings))[1]
     as_it_is = sfvi.posterior(published(federation, replace(settings, sheared=False)))[1]
     assert as_it_is[-1] == pytest.approx(given_z, rel=0.03)

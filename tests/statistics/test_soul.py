@@ -11,7 +11,7 @@ from fedkern.algorithms.soul import machine as soul
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.split.predictors import Linear
 from oracles import vertical_oracle as oracle
-from support import soul_runs
+from support import chosen, soul_runs
 
 KIND = {"augmented": "av", "power": "pl"}
 
@@ -67,7 +67,7 @@ def test_langevin_steps_have_their_exact_stationary_law(rows, power):
     """Given z, for a quadratic log-density of precision A: mean exact, covariance (A - h A^2 / 2)^-1."""
     X, y = rows
     z, Z = 0.3 * y, 0.8 * y
-    s = soul.Settings(3, 100, 40, 3, 0.8, "power" if power else "augmented", "shared", langevin_steps=100)
+    s = chosen.soul(3, 100, 40, 3, 0.8, "power" if power else "augmented", "shared", langevin_steps=100)
     client = soul.client("a", 0, s, Linear(X[0]), y, Likelihood("gaussian", 0.7))
     client = replace(client, round=s.first)  # so that all steps count
     event = soul.AuxiliaryTotal(0, z, Z, 0.1, np.zeros(0)) if power else None

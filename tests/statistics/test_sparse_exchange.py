@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.gibbs import exchange, pooled
-from fedkern.algorithms.gibbs.settings import Layout, Settings
+from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import Factor
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run
 from oracles.geweke import BOUND, joint_test, worst
 from oracles.sparse_exchange import Exchanging, WithoutRatio, WithoutRefit
+from support import chosen
 
 SHORT = {"chains": 300, "steps": 40, "draws": 50_000}
 FULL = {"chains": 2000, "steps": 100, "draws": 400_000}
@@ -70,7 +71,7 @@ def crossings(*, exchanges, rounds=1000):
         X[:, 1] = 0.95 * X[:, 0] + np.sqrt(1 - 0.95**2) * X[:, 1]
         clients[k] = pooled.Client(Factor.of(X, 0.4 * (X[:, 0] + X[:, 1]) + random.standard_normal(40)), 40)
     options = {"seed": 3, "chains": 2, "rounds": rounds, "burn_in": 0, "moves": ("interweave",), "exchange": exchanges}
-    s = Settings(Layout(np.arange(p)[None]), **options)
+    s = chosen.gibbs(Layout(np.arange(p)[None]), **options)
     asked = pooled.start(pooled.Server(s, "regression", len(clients)))
     q = run(pooled.PROTOCOL, asked, clients, Codec(s.dims(), len(clients)))[0].sampled.trace["inclusion"]
     apart = q[..., 0] - q[..., 1]

@@ -9,12 +9,13 @@ import pytest
 
 from fedkern.algorithms.gibbs import machine as gibbs
 from fedkern.algorithms.gibbs import sweeps
-from fedkern.algorithms.gibbs.settings import Layout, Prior, Settings
+from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import Factor, Regression
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run
 from oracles import plain_sampler
 from oracles.geweke import BOUND, ROUNDS, joint_test, worst
+from support import chosen
 from support.sparse_protocol import Federated
 
 SCHEDULES = {
@@ -64,14 +65,14 @@ def test_negative_control_a_stale_theta_is_seen(seed):
 
 
 @pytest.mark.parametrize("m", [1, 4])
-@pytest.mark.parametrize("options", [{}, {"local_sweeps": 3}, {"prior": Prior(c0=0.1, scale_tau=0.5, scale_lambda=2.0)}])
+@pytest.mark.parametrize("options", [{}, {"local_sweeps": 3}, {"prior": chosen.prior(c0=0.1, scale_tau=0.5, scale_lambda=2.0)}])
 def test_a_federated_run_is_the_plain_sampler_with_all_rows(m, options):
     """With the same streams, within 1e-9. Few rounds: the difference of two such chains grows about threefold in each."""
     random, p = np.random.default_rng(m), 5
     X = [random.standard_normal((n, p)) for n in (25, 31, 4, 40)[:m]]
     y = [X_k @ [1.0, -0.7, 0, 0, 0.3] + random.standard_normal(len(X_k)) + 2 for X_k in X]
     default = {"layout": Layout(np.arange(p)[None]), "seed": 77, "chains": 2, "rounds": 5, "burn_in": 0, "draw": "gram"}
-    s = Settings(**(default | options))
+    s = chosen.gibbs(**(default | options))
     sites = [Regression(Factor.of(X_k, y_k)) for X_k, y_k in zip(X, y)]
     clients = {k: gibbs.client(f"c{k}", k, s, site) for k, site in enumerate(sites)}
     server, clients = run(gibbs.protocol(s), gibbs.start(s, m), clients, Codec(s.dims(), m))[:2]

@@ -6,11 +6,11 @@ import numpy as np
 
 from fedkern.algorithms.pvi import client_level
 from fedkern.algorithms.pvi.messages import QUpdate, SiteDelta
-from fedkern.algorithms.pvi.settings import Settings
 from fedkern.models.glm import prior
 from fedkern.privacy.accountant import Mechanism
 from fedkern.transports.codec import Codec
 from fedkern.transports.driver import Hooks, Received, ServerSide
+from support import chosen
 
 
 class Rounds:
@@ -26,7 +26,7 @@ class Rounds:
         n, d = changes.shape
         sampling = {"sampling": "poisson", "sampling_rate": rate} if rate < 1 else {"sampling": "full"}
         self.mechanism = Mechanism(**sampling, clip=clip, dimension=2 * d, noise_multiplier=sigma, unit="client")
-        settings = Settings(rounds=10**6)
+        settings = chosen.pvi(rounds=10**6)
         self.codec = Codec(settings.sizes(d), n)
         started = client_level.start(settings, prior(d), n, self.mechanism, source, averaged)
         self.side = ServerSide(client_level.PROTOCOL, started, self.codec, Hooks())

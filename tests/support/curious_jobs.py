@@ -110,7 +110,7 @@ def equations(n: int, p: int, seed: int = 0, rounds: int = 60, chains: int = 4) 
     job = {
         "job": {"method": "sparse", "rounds": rounds, "seed": SEED},
         "model": {"kind": "sem"},
-        "algorithm": {"tempering": 2, "chains": chains},
+        "algorithm": {"tempering": 2, "chains": chains, "random_source": "keyed"},
         "data": dict(FEW),
     }
     with curious.Tape() as tape:

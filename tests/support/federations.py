@@ -9,8 +9,8 @@ import numpy as np
 from fedkern.algorithms.core.messages import SERVER, Charge, Charged, Release, Released
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
-from fedkern.algorithms.pvi.settings import Settings
 from fedkern.models.glm import Rows, prior
+from support import chosen
 
 
 def make_rows(family, n=120, d=4, seed=0):
@@ -36,7 +36,7 @@ def deal(rows, n_clients, seed=1):
 
 def settings(**changes):
     default = {"optimiser": "exact", "rounds": 1, "schedule": "sequential", "damping": 1.0}
-    return Settings(**(default | changes))
+    return chosen.pvi(**(default | changes))
 
 
 def run(parts, s, precision=1.0, order=None, algorithm=pvi, **local):

@@ -9,11 +9,11 @@ from scipy import stats
 
 from fedkern.algorithms.core.messages import SERVER
 from fedkern.algorithms.hmc import machine as hmc
-from fedkern.algorithms.hmc.settings import Settings
+from support import chosen
 from support import hierarchical as h
 from support.federations import play
 
-SHORT = Settings(draws=5, warmup=40, chains=2, leapfrog=3)
+SHORT = chosen.hmc(draws=5, warmup=40, chains=2, leapfrog=3)
 
 
 def machines(models, settings, prior=None, xi=None, u=None):
@@ -101,7 +101,7 @@ class Joint:
     """For `geweke.joint_test`: two clients with three rows each; one round is two trajectories of the real machines."""
 
     def __init__(self, seed, leapfrog, step, prior=None):
-        self.settings = Settings(draws=1, thin=2, warmup=0, leapfrog=leapfrog, step=step, seed=seed)
+        self.settings = chosen.hmc(draws=1, thin=2, warmup=0, leapfrog=leapfrog, step=step, seed=seed)
         self.drawn, self.prior_used = 0, prior or Normals()
 
     def prior(self, rng, n):

@@ -12,6 +12,7 @@ import numpy as np
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.transports.codec import Codec
 from fedkern.transports.launch import launch
+from support import chosen
 from support import hamiltonian as ham
 from support import hierarchical as h
 
@@ -19,7 +20,7 @@ from support import hierarchical as h
 def perform(place, *, leapfrog=3, warmup=40):
     """Name of each party that lives here -> digest of its state."""
     models = h.mixed("poisson", clients=4)
-    s = hmc.Settings(draws=5, warmup=warmup, chains=2, leapfrog=leapfrog, seed=5)
+    s = chosen.hmc(draws=5, warmup=warmup, chains=2, leapfrog=leapfrog, seed=5)
     started, clients = ham.machines(models, s)
     here = {k: clients[k] for k in place.mine(len(models))}
     start = started if place.is_server else None

@@ -7,6 +7,7 @@ import numpy as np
 from fedkern.algorithms.soul import machine as soul
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.split.predictors import Linear
+from support import chosen
 from support.federations import play
 
 FORMS = (("augmented", "server"), ("augmented", "shared"), ("power", "shared"))
@@ -29,7 +30,7 @@ def machines(X, y, form, rho, family="gaussian", scale=0.7, *, intercept=False, 
     """Settings, the server's start and the clients."""
     likelihood = Likelihood(family, scale)
     values = {"seed": 1, "rounds": 1500, "langevin_steps": 20, "dispersed": likelihood.dispersed} | changes
-    s = soul.Settings(n_rows=len(y), n_clients=len(X), rho=rho, model=form[0], response=form[1], **values)
+    s = chosen.soul(n_rows=len(y), n_clients=len(X), rho=rho, model=form[0], response=form[1], **values)
     told = (y, likelihood) if form[1] == "shared" else (None, None)
     clients = {j: soul.client(NAMES[j], j, s, Linear(x), *told) for j, x in enumerate(X)}
     at_server = None if form[0] == "power" else y

@@ -12,10 +12,11 @@ import numpy as np
 
 from fedkern.algorithms.gibbs import exchange, pooled
 from fedkern.algorithms.gibbs import machine as gibbs
-from fedkern.algorithms.gibbs.settings import Layout, Prior, Settings
+from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import Factor, MarkovRandomField
 from fedkern.models.sparse import graph
 from oracles.sparse_joint import Regression, State
+from support import chosen
 from support.sparse_protocol import ENDLESS, PRIOR
 
 NODE, OTHERS = 1, (0, 2)
@@ -38,9 +39,9 @@ class Field(Regression):
 
     def settings(self, chain):
         prior = {name: self.options[name] for name in PRIOR} | self.prior_options
-        return Settings(
-            self.layout, Prior(**prior, shape_sigma=self.shape, rate_sigma=self.rate), seed=self.seed + 1000 * chain, chains=1,
-            rounds=ENDLESS, burn_in=ENDLESS, moves=self.moves, block=self.block,
+        return chosen.gibbs(
+            self.layout, chosen.prior(**prior, shape_sigma=self.shape, rate_sigma=self.rate),
+            seed=self.seed + 1000 * chain, chains=1, rounds=ENDLESS, burn_in=ENDLESS, moves=self.moves, block=self.block,
         )  # fmt: skip
 
     def sites(self, data, chain):

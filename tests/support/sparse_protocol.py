@@ -10,10 +10,11 @@ from dataclasses import replace
 import numpy as np
 
 from fedkern.algorithms.gibbs import machine as gibbs
-from fedkern.algorithms.gibbs.settings import Layout, Prior, Settings
+from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import Factor
 from fedkern.algorithms.gibbs.sites import Regression as Site
 from oracles.sparse_joint import Regression, State
+from support import chosen
 
 PRIOR = ("c0", "spike_variance", "eta_form", "shape_eta", "rate_eta", "rho_a", "rho_b", "scale_tau", "shared_rho")
 ENDLESS = 10**9
@@ -26,8 +27,8 @@ class Federated(Regression):
 
     def settings(self, chains):
         prior = {name: self.options[name] for name in PRIOR} | self.prior_options
-        return Settings(
-            Layout(self.indicators[None]), Prior(**prior, shape_sigma=self.shape, rate_sigma=self.rate), seed=self.seed,
+        return chosen.gibbs(
+            Layout(self.indicators[None]), chosen.prior(**prior, shape_sigma=self.shape, rate_sigma=self.rate), seed=self.seed,
             chains=chains, rounds=ENDLESS, burn_in=ENDLESS, local_sweeps=self.n_sweeps, server_sweeps=self.n_passes,
             scales=self.options["scales"], order=self.options["order"], draw=self.draw,
             moves=(self.moves,) if isinstance(self.moves, str) else self.moves or (), block=(self.block, self.block),

@@ -26,7 +26,7 @@ LONGEST = (
     "methods/sparse/test_jobs.py",
     "statistics/test_sem_joint.py",
     "privacy/test_accountant.py",
-    "privacy/test_budget.py",
+    "jobs/test_budget.py",
     "transports/test_mpi.py",
     "privacy/test_audit.py",
     "jobs/test_rows_stay.py",

@@ -12,6 +12,7 @@ import numpy as np
 from fedkern.algorithms.split import machine as vertical
 from fedkern.transports.codec import Codec
 from fedkern.transports.launch import launch
+from support import chosen
 from support import vertical_cases as cases
 
 
@@ -19,7 +20,7 @@ def perform(place, *, kind="av", auxiliary="amortised", batch=None, response="se
     """Name of each party that lives here -> digest of its parameters and of what it holds of others' messages."""
     c = cases.case(kind, auxiliary, True, ("linear", "multilevel", "network", "centred"), "dispersed", sizes=(2, 3, 2, 1))
     power = kind == "pl"
-    s = vertical.Settings(
+    s = chosen.split(
         seed=5, rounds=rounds, n_rows=c.n, n_clients=c.J, model="power" if power else "augmented", dispersed=True, bound=True,
         response="shared" if power else response, batch=batch, average="half",
     )  # fmt: skip

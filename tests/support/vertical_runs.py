@@ -9,6 +9,7 @@ from fedkern.models.split.site import Auxiliary, Likelihood, Linear, Shared, Sit
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run as in_process
 from oracles.vertical_oracle import Model
+from support import chosen
 from support.vertical_cases import Case
 
 MODELS = {"av": "augmented", "pl": "power"}
@@ -30,7 +31,7 @@ def parties(m, auxiliary="mean-field", full=True, inputs=(), hidden=(16, 16), pa
 
 
 def settings(m, rounds, **changes):
-    return vertical.Settings(seed=3, rounds=rounds, n_rows=m.n, n_clients=m.J, model=MODELS[m.kind], **changes)
+    return chosen.split(seed=3, rounds=rounds, n_rows=m.n, n_clients=m.J, model=MODELS[m.kind], **changes)
 
 
 def run(m, s, sites, shared, order=None, likelihood=None):

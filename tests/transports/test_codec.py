@@ -7,7 +7,7 @@ import struct
 import subprocess
 import sys
 import tracemalloc
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +22,7 @@ import fedkern
 from fedkern import _core
 from fedkern._core import wire
 from fedkern.algorithms.core.messages import Message, RemoteFault
-from fedkern.transports.codec import HEADER, LAST, Codec, is_last, pack, unpack
+from fedkern.transports.codec import HEADER, LAST, Codec, is_last, pack, state_layout, unpack
 from fedkern.transports.driver import Received
 from support import toy
 
@@ -545,3 +545,23 @@ def _resident():
     """Bytes of this process that are in memory."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_layout_is_of_fields_types_and_shapes_and_not_of_values():
+    def of(saved, *declared):
+        state = make_dataclass("State", declared or [("h", "Vector"), ("psi", "Matrix | None")])
+        return state_layout(state(None, None), saved)
+
+    plain = {"h": np.zeros(3), "round": 0, "note": b""}
+    assert of(plain) == of({"note": b"some", "round": 7, "h": np.ones(3)})
+    others = [
+        of(plain | {"h": np.zeros(4)}),
+        of(plain | {"h": np.zeros((3, 1))}),
+        of(plain | {"h": np.zeros(3, np.int64)}),
+        of(plain | {"round": 0.0}),
+        of({"h": np.zeros(3), "rounds": 0, "note": b""}),
+        of({"h": np.zeros(3), "round": 0}),
+        of(plain, ("h", "Vector"), ("Psi", "Matrix | None")),  # of nothing that is saved yet
+        of(plain, ("h", "Vector"), ("psi", "Vector | None")),
+    ]
+    assert len({of(plain), *others}) == 1 + len(others)

@@ -189,7 +189,8 @@ class Load(Shape[S, C]):
 class Protocol(Generic[S, C]):
     """All that a transport knows of an algorithm: which messages travel which way, its transitions, how its states are kept.
 
-    `save` and `load` serve server and client states alike; rows are never saved.
+    A state is linear: it is given to one transition, and from then on only the state that came back may be read. A machine may so
+    change large arrays where they are, and some do. `save` and `load` serve server and client states alike; rows are never saved.
     """
 
     name: str

@@ -1,9 +1,10 @@
 """Maps and sets of which every state has its own version, though one client's change costs the same however many there are.
 
-A machine's `receive` leaves the state before as it was. With a plain dictionary it would copy, at every message, what it knows of
-all clients: a round of n clients would copy n^2 entries. Here the newest version holds the dictionary, and an older one only what
-is otherwise in it; whoever reads an older one turns that around (Baker, "Shallow binding makes functional arrays fast", 1991).
-So what is cheap is what machines do: only the newest version is read. Nothing says in which order the keys come.
+Most machines make a new state and leave the one before as it was. With a plain dictionary they would copy, at every message,
+what they know of all clients: a round of n clients would copy n^2 entries. Here the newest version holds the dictionary, and an
+older one only what is otherwise in it; whoever reads an older one turns that around (Baker, "Shallow binding makes functional
+arrays fast", 1991). So what is cheap is what machines do: only the newest version is read. Nothing says in which order the keys
+come.
 """
 
 from __future__ import annotations

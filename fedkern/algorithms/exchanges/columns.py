@@ -15,8 +15,8 @@ A file that has not the columns of the others has told nothing of its rows when 
 of the job stand in the order that most clients have.
 
 Of what comes so the server sees slips that nothing else shows, and notes them: levels that differ in capitals or blanks alone, a
-column that is coded 0 and 1 at one client and 1 and 2 at another, and one that is in another unit at a client, or has a cell
-there that is so wrong that it makes the client's standard deviation (`spreads`).
+column that is coded 0 and 1 at one client and 1 and 2 at another, and one that is in another unit at a client (`spreads`,
+`centres`), or has a cell there that is so wrong that it makes the client's standard deviation.
 
 The server collects answers and computes from them in client order, so that the order of arrival can't change a bit. A client
 takes what is agreed only if its own job file and its own columns can lead to it.
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -41,13 +42,14 @@ from ..core import pieces
 from ..core.messages import ONE_OR_TWO, ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, Tells, text
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
-from . import lacking, spreads
+from . import centres, lacking, spreads
 
 DIMS = {"schema": pieces.PIECE}
 
 COLUMNS, ROWS, DEVIATIONS, DONE = 0, 1, 2, 3  # the legs
 LARGEST_CODE = 10  # of a column with two neighbouring whole numbers
 SHOWN = 4  # clients, or levels, in a note
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 NOISE = 1e-9  # what rounding leaves of such a column's variance
 
 NAMES = Tells("names, levels and labels of its columns", private="names of its columns")  # where standardise is not "exchange"
@@ -95,7 +97,8 @@ TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, devia
 @dataclass(frozen=True)
 class Summary:
     """What a client may tell of its table, and `numeric` (n, p): the rows of its numeric columns, no field of a message; nor is
-    `counts` (n,), how many trials a row has where the response is a number of successes: sums are those of so many rows."""
+    `counts` (n,), of how many rows each is in sums: its trials where the response is a number of successes, and 0 if it weighs
+    nothing."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -184,8 +187,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return _columns_known(state)
     if state.leg == ROWS:
         return _rows_known(state)
-    wide, doubts = _spread_apart(state)
-    state = replace(state, notes=(*state.notes, *_coded_apart(state), *wide), doubts=(*state.doubts, *doubts))
+    apart, doubts = _apart(state)
+    state = replace(state, notes=(*state.notes, *_coded_apart(state), *apart), doubts=(*state.doubts, *doubts))
     return _agree(state, _deviations_known(state))
 
 
@@ -412,18 +415,19 @@ def one_but_for(same: Sequence[str]) -> str:
 def _read(level: str) -> str | float:
     text = "".join(level.casefold().split())
     try:
-        number = float(text)
+        number = float(text.replace(",", ".", 1) if _DECIMAL_COMMA.fullmatch(text) else text)
     except ValueError:
         return text
     return number if math.isfinite(number) else text
 
 
 def _told_moments(state: Server) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Means and variances (m, p) of clients' numeric columns; nan of a client without rows."""
+    """Means and variances (m, p) of clients' numeric columns; of a client without rows a mean of nan, and 0."""
     replies, n = in_order(state.replies), np.array(state.sizes, np.float64)[:, None]
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         shift = np.array([reply["sums"] for reply in replies]) / n
-        return np.array(state.means) + shift, np.array([reply["squares"] for reply in replies]) / n - shift**2
+        means = np.array(state.means) + shift
+        return means, spreads.variances(means, shift, np.array([reply["squares"] for reply in replies]) / n)
 
 
 def _two_neighbours(mean: float, variance: float) -> int | None:
@@ -453,17 +457,15 @@ def _coded_apart(state: Server) -> Iterator[str]:
             )
 
 
-def _spread_apart(state: Server) -> tuple[list[str], tuple[str, ...]]:
-    """Notes on columns whose standard deviation at some client is not that at the others, and why the result cannot stand with
-    them. Columns of two values are left out, for their variance is that of a share, and those of which the job file gives center
-    and scale: these say what is ordinary."""
+def _apart(state: Server) -> tuple[list[str], tuple[str, ...]]:
+    """Notes on columns whose standard deviation or mean at some client is not that at the others, and why the result cannot stand
+    with them. Columns of two values are left out, for their variance is that of a share, and those of which the job file gives
+    center and scale: these say what is ordinary."""
     (means, variances), degrees = _told_moments(state), np.maximum(np.array(state.sizes, np.float64) - 1, 0)
     numeric = [column for column in state.columns if column.kind == "numeric"]
     lines, doubts = list[str](), list[str]()
-    for column, mean, variance in zip(numeric, means.T, variances.T):
-        tiny = (1e-14 * np.abs(mean)) ** 2  # what rounding leaves of a constant column
-        own = np.where(variance > tiny, variance, 0.0)
-        two = any(_two_neighbours(*both) is not None for both in zip(mean.tolist(), variance.tolist()))
+    for column, mean, own in zip(numeric, means.T, variances.T):
+        two = any(_two_neighbours(*both) is not None for both in zip(mean.tolist(), own.tolist()))
         if column.center is not None or two:
             continue
         what = f"column {column.name!r}"
@@ -472,8 +474,9 @@ def _spread_apart(state: Server) -> tuple[list[str], tuple[str, ...]]:
         lines += spreads.notes(found, what, state.clients, remedy)
         with np.errstate(divide="ignore", invalid="ignore"):
             sure = spreads.certain(found, mean / np.sqrt(own))
-        if said := spreads.doubt(found, sure, what, state.clients):
-            doubts.append(said)
+        moved = centres.compared(mean, own, degrees, ~found.odd)
+        lines += centres.notes(moved, what, state.clients, remedy)
+        doubts += filter(None, (spreads.doubt(found, sure, what, state.clients), centres.doubt(moved, what, state.clients)))
     return lines, tuple(doubts)
 
 

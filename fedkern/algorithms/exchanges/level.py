@@ -6,9 +6,9 @@ level and the scale.
 | level | two sums of its responses and offsets (`models.spatial.units.sums`) | level; of a Gaussian response the next question |
 | spread (Gaussian) | sum and sum of squares about the pooled mean | level and scale |
 
-Of a Gaussian response the server notes a client whose standard deviation is not that of the others (`spreads`): another unit, or
-a wrong cell. What comes is added in client order. With this the result does not depend on the unit of exposures, or of a Gaussian
-response.
+Of a Gaussian response the server notes a client whose standard deviation or mean is not that of the others (`spreads`,
+`centres`): another unit, or a wrong cell. What comes is added in client order. With this the result does not depend on the unit
+of exposures, or of a Gaussian response.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..core import once
 from ..core.messages import FEW_AREAS, SUM, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
-from . import spreads
+from . import centres, spreads
 
 DIMS: dict[str, int] = {}
 LEVEL, SPREAD = 0, 1  # the legs
@@ -161,7 +161,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     answers, s = in_order(state.told), state.settings
     state = replace(state, told=PersistentMap())
     if state.leg == SPREAD:
-        state = _spread_apart(state, np.array(answers))
+        state = _apart(state, np.array(answers))
         return _known(state, _gaussian(s, answers, state.centre, state.rows))
     with np.errstate(over="ignore"):
         level = pooled_level(s.family, answers)
@@ -181,18 +181,21 @@ def _known(state: Server, units: Units) -> tuple[Server, ServerEffects]:
     return replace(state, units=units), once.ask(len(state.clients), Level(state.leg, units.level, units.scale))
 
 
-def _spread_apart(state: Server, about: Array) -> Server:
-    """With what is to be said of clients whose response varies otherwise; `about` (m, 2): their sums about the centre."""
+def _apart(state: Server, about: Array) -> Server:
+    """With what is to be said of clients whose response varies otherwise, or about another mean; `about` (m, 2): their sums about
+    the centre."""
     n, what = np.array(state.each), f"column {state.settings.response!r}"
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         shift = about[:, 0] / n
-        mean, variance = state.centre + shift, about[:, 1] / n - shift**2
-        own = np.where(variance > (1e-14 * mean) ** 2, variance, 0.0)  # what is less is rounding
+        mean = state.centre + shift
+        own = spreads.variances(mean, shift, about[:, 1] / n)
         degrees = np.maximum(n - 1, 0)
         found = spreads.compared(own * degrees, degrees)
         sure = spreads.certain(found, mean / np.sqrt(own))
-    note = "; ".join((*([state.note] if state.note else []), *spreads.notes(found, what, state.clients)))
-    return replace(state, note=note, doubt=spreads.doubt(found, sure, what, state.clients, LARGER))
+    moved = centres.compared(mean, own, degrees, ~found.odd)
+    notes = (*spreads.notes(found, what, state.clients), *centres.notes(moved, what, state.clients))
+    doubts = (spreads.doubt(found, sure, what, state.clients, LARGER), centres.doubt(moved, what, state.clients))
+    return replace(state, note="; ".join(filter(None, (state.note, *notes))), doubt="; ".join(filter(None, doubts)))
 
 
 def _one_sided(s: Settings, answers: list[tuple[float, float]]) -> str:

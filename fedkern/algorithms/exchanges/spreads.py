@@ -40,6 +40,13 @@ class Spreads:
     torn: bool = False
 
 
+def variances(means: Array, shifts: Array, squares: Array) -> Array:
+    """Of sites with these means, which are `shifts` from a centre about which their mean squares are `squares`; 0 where it is no
+    more than what rounding leaves of a constant column."""
+    own = squares - shifts**2
+    return np.where((own > (1e-14 * means) ** 2) & (own > 1e-10 * squares), own, 0.0)
+
+
 def compared(squares: Array, degrees: Array, apart: float = APART, sure: float = SURE) -> Spreads:
     """Of sites with these centred sums of squares and degrees of freedom (m,); `apart` and `sure` as above."""
     varies = (squares > 0) & (degrees > 0)
@@ -87,8 +94,8 @@ def notes(found: Spreads, what: str, sites: Sequence[str], remedy: str = "") -> 
     """What a reader should know of it: one line a site, or one where nothing says who is right. `what`: the column."""
     if found.torn:
         yield (
-            f"the standard deviation of {what} at {_some(sites, found.odd)} is {np.nanmin(found.ratio[found.odd]):.3g} times or "
-            f"more that at {_some(sites, found.agree)}, and nothing says which is right: is it in another unit on one side "
+            f"the standard deviation of {what} at {some(sites, found.odd)} is {np.nanmin(found.ratio[found.odd]):.3g} times or "
+            f"more that at {some(sites, found.agree)}, and nothing says which is right: is it in another unit on one side "
             f"(mg/dl for mmol/l), or is a cell wrong? rows.json of these clients names cells that are far away{remedy}"
         )
         return
@@ -103,7 +110,7 @@ def doubt(found: Spreads, sure: Sites, what: str, sites: Sequence[str], more: st
     """Why a result cannot stand; "" where it can. `more`: what else it may be."""
     if not sure.any():
         return ""
-    where = f"{_some(sites, sure)} or {_some(sites, found.agree)}" if found.torn else _some(sites, sure)
+    where = f"{some(sites, sure)} or {some(sites, found.agree)}" if found.torn else some(sites, sure)
     worst = np.nanmax(np.where(sure, np.maximum(found.ratio, 1 / found.ratio), np.nan))
     return (
         f"{what} is in another unit at {where}, or has a wrong cell there{more}: standard deviations are {worst:.3g}-fold apart "
@@ -111,6 +118,7 @@ def doubt(found: Spreads, sure: Sites, what: str, sites: Sequence[str], more: st
     )
 
 
-def _some(sites: Sequence[str], those: Sites) -> str:
+def some(sites: Sequence[str], those: Sites) -> str:
+    """The first few of them."""
     at = np.flatnonzero(those)
     return ", ".join(sites[k] for k in at[:SHOWN]) + (f" and {len(at) - SHOWN} more" if len(at) > SHOWN else "")

@@ -28,6 +28,7 @@ class Client:
     Attributes
     ----------
     name, index, site : of the client; its rows are in `site`
+    seed : of its own random numbers: that of all streams, or one that nobody else has
     state : of the site, see `sites`
     theta, tau_sq : (c, g, p) as it was last told
     step : its own sweeps so far
@@ -44,17 +45,17 @@ class Client:
     theta: Array
     tau_sq: Array
     trace: Any
+    seed: int
     step: int = 0
     since: int = 0
     events: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
 
 
-def client(name: str, index: int, settings: Settings, site: Site, trace: Any = None) -> Client:
-    """A client before the first round."""
-    values = first(settings)
-    return Client(
-        name, index, settings, site, site.start(settings), values.theta, values.tau_sq, Trace() if trace is None else trace
-    )
+def client(name: str, index: int, settings: Settings, site: Site, trace: Any = None, seed: int | None = None) -> Client:
+    """A client before the first round; without a seed of its own it has that of all parties."""
+    values, trace = first(settings), Trace() if trace is None else trace
+    seed = settings.seed if seed is None else seed
+    return Client(name, index, settings, site, site.start(settings), values.theta, values.tau_sq, trace, seed)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -84,7 +85,7 @@ def updated(state: Client, event: Globals | GlobalsMoved | GlobalsTempered) -> C
 def swept(state: Client, before: State, theta: Array, tau_sq: Array, event: Globals | GlobalsMoved | GlobalsTempered) -> Client:
     """The local sweeps of a round, from the site's state as the server's draws have left it."""
     settings, since = state.settings, event.since
-    counter: Counter = {"seed": settings.seed, "client": state.index, "step": state.step}
+    counter: Counter = {"seed": state.seed, "client": state.index, "step": state.step}
     local, taken = state.site.sweeps(settings, before, theta, tau_sq, **counter)
     events = counted(state.events, taken)
     if since != state.since:
@@ -127,7 +128,7 @@ def move_terms(state: Client, round: int, regression: int) -> tuple[Array, Array
     """What a client adds to the gradient (c, w) and the precision (c, w, w) of a round's move in one regression."""
     site, settings = state.site, state.settings
     assert isinstance(site, Movable)  # the job's keys refuse moves elsewhere
-    counter: Counter = {"seed": settings.seed, "client": state.index, "step": state.step}
+    counter: Counter = {"seed": state.seed, "client": state.index, "step": state.step}
     return site.move_terms(moving(state, settings.coordinates(round), regression), state.state, **counter)
 
 
@@ -141,7 +142,8 @@ def moving(state: Client, coordinates: NDArray[np.int64], regression: int) -> Mo
 def save(state: Client) -> Saved:
     """As named arrays and numbers; rows are never among them."""
     saved: Saved = {"theta": state.theta, "tau_sq": state.tau_sq, "step": state.step, "since": state.since}
-    saved |= {"events": state.events.astype(float)} | {f"state.{name}": value for name, value in state.state.items()}
+    saved |= {"events": state.events.astype(float), "seed": state.seed}
+    saved |= {f"state.{name}": value for name, value in state.state.items()}
     saved |= state.trace.save()
     return saved
 
@@ -149,5 +151,5 @@ def save(state: Client) -> Saved:
 def load(fresh: Client, saved: Saved) -> Client:
     """A fresh state as it was when it was saved."""
     local = {name.removeprefix("state."): array(saved, name) for name in saved if name.startswith("state.")}
-    same = {name: saved[name] for name in ("theta", "tau_sq", "step", "since")}
+    same = {name: saved[name] for name in ("theta", "tau_sq", "step", "since", "seed")}
     return evolve(fresh, **same, state=local, trace=fresh.trace.load(saved), events=array(saved, "events").astype(np.int64))

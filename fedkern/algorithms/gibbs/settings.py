@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -24,19 +24,19 @@ class Prior:
     `spike_variance` > 0 fixes the spike instead of c0 eta. `eta_form`: one slab variance for all coefficients, or one each.
     """
 
-    c0: float = 0.01
-    spike_variance: float = 0.0
-    eta_form: Literal["common", "coordinate"] = "common"
-    shape_eta: float = 2.0
-    rate_eta: float = 1.0
-    rho_a: float = 1.0
-    rho_b: float = 1.0
-    shape_sigma: float = 2.0
-    rate_sigma: float = 1.0
-    scale_lambda: float = 1.0
-    scale_tau: float = 1.0
-    slab: float = math.inf
-    shared_rho: bool = False
+    c0: float
+    spike_variance: float
+    eta_form: Literal["common", "coordinate"]
+    shape_eta: float
+    rate_eta: float
+    rho_a: float
+    rho_b: float
+    shape_sigma: float
+    rate_sigma: float
+    scale_lambda: float
+    scale_tau: float
+    slab: float
+    shared_rho: bool
 
 
 @dataclass(frozen=True)
@@ -151,27 +151,27 @@ class Settings:
     """
 
     layout: Layout
-    prior: Prior = field(default_factory=Prior)
-    seed: int = 0
-    chains: int = 4
-    rounds: int = 2500
-    burn_in: int = 500
-    thin: int = 1
-    local_sweeps: int = 1
-    server_sweeps: int = 5
-    scales: Literal["exact", "expanded"] = "exact"
-    draw: Literal["auto", "gram", "data"] = "auto"
-    order: Literal["blocked", "printed"] = "blocked"
-    moves: tuple[Move, ...] = ()
-    block: tuple[int | None, ...] = ()
-    second_every: int = 2
-    exchange: bool = False
-    starts: Literal["included", "both"] = "included"
-    participation: float = 1.0
-    aggregate: Literal["locals", "sums"] = "locals"
-    share_local: bool = False
-    on_loss: Literal["stop", "drop"] = "stop"
-    tempering: int = 1
+    prior: Prior
+    seed: int
+    chains: int
+    rounds: int
+    burn_in: int
+    thin: int
+    local_sweeps: int
+    server_sweeps: int
+    scales: Literal["exact", "expanded"]
+    draw: Literal["auto", "gram", "data"]
+    order: Literal["blocked", "printed"]
+    moves: tuple[Move, ...]
+    block: tuple[int | None, ...]
+    second_every: int
+    exchange: bool
+    starts: Literal["included", "both"]
+    participation: float
+    aggregate: Literal["locals", "sums"]
+    share_local: bool
+    on_loss: Literal["stop", "drop"]
+    tempering: int
     n_threads: int = 1
 
     @property

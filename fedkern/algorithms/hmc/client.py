@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.hierarchical import LocalModel
-from ..core.messages import ClientEffects, Event, RemoteFault, Saved, evolve
+from ..core.kept import GIVEN
+from ..core.messages import ClientEffects, Event, RemoteFault, evolve
 from ..core.trace import Trace
 from .messages import Decided, Launch, Move, Place, Slope, SlopeChange
 from .moves import Walk, evaluate, finite, placed
@@ -36,10 +37,10 @@ class Client:
     trace : draws of u, and of the xi that belong to them
     """
 
-    name: str
-    index: int
-    settings: Settings
-    model: LocalModel
+    name: str = field(metadata=GIVEN)
+    index: int = field(metadata=GIVEN)
+    settings: Settings = field(metadata=GIVEN)
+    model: LocalModel = field(metadata=GIVEN)
     walk: Walk
     h: Vector
     xi: Matrix
@@ -113,15 +114,3 @@ def _settle(state: Client, accepted: NDArray[np.bool_]) -> Client:
 def local_draws(state: Client) -> NDArray[np.float64]:
     """(c, t, d) Draws of u_j, which belong to the same iterations as those of xi."""
     return state.trace["u"]
-
-
-def save(state: Client) -> Saved:
-    """As named arrays and numbers; rows are never among them."""
-    saved: Saved = {"round": state.round, "inner": state.inner, "h": state.h}
-    return saved | state.walk.save() | state.trace.save() | {"xi": state.xi, "trial": state.trial}
-
-
-def load(fresh: Client, saved: Saved) -> Client:
-    """A fresh state as it was when it was saved."""
-    own = {name: value for name, value in saved.items() if "." not in name}
-    return evolve(fresh, **own, walk=Walk.load(saved), trace=Trace.load(saved))

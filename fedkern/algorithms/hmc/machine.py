@@ -14,16 +14,11 @@ its own draws; then all is fixed. Source: docs/methods/sigma.md, section 7.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from ..core.messages import Message, Protocol, Saved
+from ..core.kept import load, save
+from ..core.messages import Message, Protocol
 from .client import Client, client, client_receive, local_draws
-from .client import load as load_client
-from .client import save as save_client
 from .messages import Decided, Launch, Move, Place, Slope, SlopeChange
 from .server import Server, draws, finished, server_receive, start
-from .server import load as load_server
-from .server import save as save_server
 from .settings import Settings
 
 __all__ = [
@@ -32,20 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-Party = TypeVar("Party", Server, Client)
-
-
 def protocol(settings: Settings) -> Protocol[Server, Client]:
     """The protocol with only the messages that a job of these settings can send."""
     down: tuple[type[Message], ...] = (Place, Launch, *((Move,) if settings.leapfrog > 1 else ()), Decided)
     return Protocol("hmc", down, (Slope, SlopeChange), server_receive, client_receive, finished, save, load)
-
-
-def save(state: Server | Client) -> Saved:
-    """The state as named arrays and numbers; rows are never among them."""
-    return save_client(state) if isinstance(state, Client) else save_server(state)
-
-
-def load(fresh: Party, saved: Saved) -> Party:
-    """A fresh state as it was when it was saved."""
-    return load_client(fresh, saved) if isinstance(fresh, Client) else load_server(fresh, saved)

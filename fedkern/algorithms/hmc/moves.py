@@ -12,14 +12,14 @@ and the kinetic energy v'v / 2. All parties take it together, each with its own 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.hierarchical import LocalModel
-from ..core.messages import Saved, evolve
+from ..core.messages import evolve
 from .settings import Settings
 
 Vector = NDArray[np.float64]
@@ -163,15 +163,6 @@ class Walk:
         variance = (square / max(count - 1, 1) * count + FLOOR * SHRINK) / (count + SHRINK)
         return evolve(self, scale=np.sqrt(variance), mean=np.zeros_like(mean), square=np.zeros_like(mean), count=0)
 
-    def save(self) -> Saved:
-        """As named arrays."""
-        return {f"walk.{f.name}": getattr(self, f.name) for f in fields(self)}
-
-    @classmethod
-    def load(cls, saved: Saved) -> Walk:
-        """Inverse of `save`."""
-        return evolve(cls.__new__(cls), **{f.name: saved[f"walk.{f.name}"] for f in fields(cls)})
-
 
 @dataclass(frozen=True)
 class Step:
@@ -202,12 +193,3 @@ class Step:
         log_step = self.centre - np.sqrt(t) / 0.05 * error
         weight = t**-0.75
         return Step(log_step, weight * log_step + (1 - weight) * self.log_mean, self.centre, error, t)
-
-    def save(self) -> Saved:
-        """As named arrays."""
-        return {f"step.{f.name}": getattr(self, f.name) for f in fields(self)}
-
-    @classmethod
-    def load(cls, saved: Saved) -> Step:
-        """Inverse of `save`."""
-        return evolve(cls.__new__(cls), **{f.name: saved[f"step.{f.name}"] for f in fields(cls)})

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.hierarchical import GlobalPrior
-from ..core.messages import SERVER, Event, Saved, ServerEffects, array, evolve
+from ..core.kept import GIVEN
+from ..core.messages import SERVER, Event, ServerEffects, evolve
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, with_answer
 from ..core.trace import Trace
@@ -38,9 +39,9 @@ class Server(AllRounds):
     trace : draws of xi
     """
 
-    settings: Settings
-    prior: GlobalPrior
-    names: tuple[str, ...]
+    settings: Settings = field(metadata=GIVEN)
+    prior: GlobalPrior = field(metadata=GIVEN)
+    names: tuple[str, ...] = field(metadata=GIVEN)
     walk: Walk
     step: Step
     h: Vector
@@ -50,7 +51,7 @@ class Server(AllRounds):
     round: int = 0
     inner: int = 0
     waiting: PersistentSet[int] = field(default_factory=PersistentSet)
-    answers: PersistentMap[int, Slope | SlopeChange] = field(default_factory=PersistentMap)
+    answers: PersistentMap[int, Slope | SlopeChange] = field(default_factory=PersistentMap, metadata=GIVEN)
     trace: Trace = field(default_factory=Trace)
 
     @property
@@ -165,18 +166,3 @@ def _decide(state: Server, changes: list[Vector]) -> tuple[Server, ServerEffects
 def draws(state: Server) -> NDArray[np.float64]:
     """(c, t, P) Draws of xi."""
     return state.trace["xi"]
-
-
-def save(state: Server) -> Saved:
-    """As named arrays and numbers."""
-    saved: Saved = {"round": state.round, "inner": state.inner, "h": state.h}
-    saved |= state.walk.save() | state.trace.save()
-    saved |= {name: getattr(state, name) for name in ("rate", "divergences", "warmup_divergences")}
-    return saved | state.step.save() | {"waiting": np.array(sorted(state.waiting), np.int64)}
-
-
-def load(fresh: Server, saved: Saved) -> Server:
-    """A fresh state as it was when it was saved."""
-    own: dict[str, object] = {name: value for name, value in saved.items() if "." not in name}
-    own |= {"waiting": PersistentSet(array(saved, "waiting").tolist()), "answers": PersistentMap()}
-    return evolve(fresh, **own, walk=Walk.load(saved), trace=Trace.load(saved), step=Step.load(saved))

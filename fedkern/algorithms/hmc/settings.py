@@ -36,15 +36,15 @@ class Settings:
     seed : of the keyed random streams
     """
 
-    draws: int = 1000
-    thin: int = 1
-    warmup: int = 1000
-    chains: int = 4
-    leapfrog: int = 10
-    step: float = 0.1
-    target: float | None = None
+    draws: int
+    thin: int
+    warmup: int
+    chains: int
+    leapfrog: int
+    step: float
+    target: float | None
+    seed: int
     jitter: float = 0.2
-    seed: int = 0
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:

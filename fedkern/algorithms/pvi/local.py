@@ -48,6 +48,7 @@ class Local:
     n_threads : of the kernels; no result depends on it
     design : of a job whose posterior is to contain the noise: what is kept of the noisy gradients
     tells : whether the client has rows enough to tell X'WX
+    coins : the seed by which rows enter a batch that is not private, where no other party may know which; None: the job's
     sums : the kernel's call over these rows, with this clip, which all steps share
     """
 
@@ -60,6 +61,7 @@ class Local:
     n_threads: int = 1
     design: Design | None = None
     tells: bool = False
+    coins: int | None = field(default=None, repr=False)
     sums: Bound[glm.ClippedSums] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
     def slope(self, asked: AskSlope) -> tuple[Vector, Vector]:
@@ -291,11 +293,11 @@ class _KlGradient:
 
 
 def _batches(local: Local) -> Callable[[int], tuple[NDArray[np.int64] | None, float]]:
-    """step -> (row indices or None for all, 1 / sampling rate), by Poisson sampling with keyed coins."""
+    """step -> (row indices or None for all, 1 / sampling rate), by Poisson sampling."""
     rate = local.settings.batch_rate
     if rate >= 1:
         return lambda step: (None, 1.0)
-    key = rng.key(local.settings.seed, "batch")
+    key = rng.key(local.settings.seed if local.coins is None else local.coins, "batch")
 
     def batch(step: int) -> tuple[NDArray[np.int64], float]:
         coins = rng.uniform(len(local.rows), key=key, client=local.index, step=step)

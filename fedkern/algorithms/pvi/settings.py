@@ -38,30 +38,30 @@ class Settings:
     Source: docs/methods/pvi.md, sections 5, 8, 9 and 12.
     """
 
-    family: str = "bernoulli"
-    scale: float = 1.0
-    covariance: str = "diagonal"
-    variant: str = "pvi"
-    schedule: str = "sequential"
-    rounds: int | None = 100
-    client_weights: tuple[float, ...] = ()
-    local_steps: int = 25
-    optimiser: str = "adagrad"
-    learning_rate: float = 0.5
-    optimiser_state: str = "keep"
-    estimator: str = "analytic"
-    draws: int = 1
-    batch_rate: float = 1.0
-    damping: float = 1.0
-    damping_form: str = "natural"
-    average: str = "none"
-    shards: int = 1
-    updates_per_client: int | None = None
-    max_staleness: int | None = None
-    seed: int = 0
-    by_client: bool = False
-    until: bool = False
-    learn_scale: bool = False
+    family: str
+    scale: float
+    covariance: str
+    variant: str
+    schedule: str
+    rounds: int | None
+    client_weights: tuple[float, ...]
+    local_steps: int
+    optimiser: str
+    learning_rate: float
+    optimiser_state: str
+    estimator: str
+    draws: int
+    batch_rate: float
+    damping: float
+    damping_form: str
+    average: str
+    shards: int
+    updates_per_client: int | None
+    max_staleness: int | None
+    seed: int
+    by_client: bool
+    until: bool
+    learn_scale: bool
 
     @property
     def learns_variance(self) -> bool:

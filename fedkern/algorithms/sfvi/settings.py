@@ -45,24 +45,24 @@ class Settings:
     seed : of the keyed random streams
     """
 
-    rounds: int = 10_000
-    most: int = 0
-    covariance: str = "full"
-    local_covariance: str = "auto"
-    coupled: bool = True
-    draws: int = 1
-    path: bool = True
-    optimiser: str = "adam"
-    learning_rate: float = 0.01
-    decay: float = 0.5
+    rounds: int
+    most: int
+    covariance: str
+    local_covariance: str
+    coupled: bool
+    draws: int
+    path: bool
+    optimiser: str
+    learning_rate: float
+    decay: float
+    initial_sd: float
+    bound: bool
+    sheared: bool
+    local_steps: int
+    seed: int
     centre_every: int = 100
-    initial_sd: float = 0.1
     local_sd: float = 1.0
-    bound: bool = False
-    sheared: bool = False
-    local_steps: int = 0
     weights: tuple[float, ...] = ()
-    seed: int = 0
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:

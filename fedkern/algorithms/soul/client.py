@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
@@ -12,7 +12,8 @@ from ...errors import NumericalError
 from ...kernels import rng
 from ...models.likelihood import Likelihood
 from ...models.split.predictors import Linear, Predictor
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, Saved, evolve
+from ..core.kept import GIVEN
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, evolve
 from ..core.trace import Trace
 from .messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Slopes, Total
 from .settings import Settings
@@ -41,14 +42,14 @@ class Client:
     round, step : rounds answered; its own count of Langevin steps, the last word of its random counters
     """
 
-    name: str
-    index: int
-    settings: Settings
-    predictor: Linear
-    y: Vector | None
-    likelihood: Likelihood | None
-    gram: Matrix
-    largest: float
+    name: str = field(metadata=GIVEN)
+    index: int = field(metadata=GIVEN)
+    settings: Settings = field(metadata=GIVEN)
+    predictor: Linear = field(metadata=GIVEN)
+    y: Vector | None = field(metadata=GIVEN)
+    likelihood: Likelihood | None = field(metadata=GIVEN)
+    gram: Matrix = field(metadata=GIVEN)
+    largest: float = field(metadata=GIVEN)
     theta: Vector
     z: Vector
     total: Vector
@@ -206,15 +207,3 @@ def conditional(state: Client) -> Conditional:
         raise ValueError(f"client {state.name!r}: round {state.round} is before the second half of the run: nothing is kept yet")
     mean = state.total / state.count
     return Conditional(mean, state.squares / state.count - np.outer(mean, mean), state.trace["theta"][0])
-
-
-def save(state: Client) -> Saved:
-    """As named arrays and numbers; rows are never among them."""
-    saved: Saved = {name: getattr(state, name) for name in ("theta", "z", "total", "squares", "round", "step", "count")}
-    return saved | state.trace.save()
-
-
-def load(fresh: Client, saved: Saved) -> Client:
-    """A fresh state as it was when it was saved."""
-    own = {name: value for name, value in saved.items() if not name.startswith("trace.")}
-    return evolve(fresh, **own, trace=Trace.load(saved))

@@ -24,25 +24,17 @@ posterior of theta: they are labelled "conditional", and are much narrower. Sour
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from ..core.messages import Message, Protocol, Saved
+from ..core.kept import load, save
+from ..core.messages import Message, Protocol
 from .client import Client, Conditional, client, client_receive, conditional
-from .client import load as load_client
-from .client import save as save_client
 from .messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Slopes, Total
 from .server import Server, finished, server_receive, start
-from .server import load as load_server
-from .server import save as save_server
 from .settings import Settings
 
 __all__ = [
     "Auxiliary", "AuxiliaryTotal", "Client", "Conditional", "Moved", "Predicted", "Server", "Settings", "Slopes", "Total",
     "client", "client_receive", "conditional", "finished", "load", "protocol", "save", "server_receive", "start",
 ]  # fmt: skip
-
-
-Party = TypeVar("Party", Server, Client)
 
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:
@@ -53,13 +45,3 @@ def protocol(settings: Settings) -> Protocol[Server, Client]:
     elif settings.response == "shared":
         pair = (Total, Moved)
     return Protocol("soul", pair[:1], pair[1:], server_receive, client_receive, finished, save, load)
-
-
-def save(state: Server | Client) -> Saved:
-    """The state as named arrays and numbers; rows are never among them."""
-    return save_client(state) if isinstance(state, Client) else save_server(state)
-
-
-def load(fresh: Party, saved: Saved) -> Party:
-    """A fresh state as it was when it was saved."""
-    return load_client(fresh, saved) if isinstance(fresh, Client) else load_server(fresh, saved)

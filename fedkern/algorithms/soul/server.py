@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.likelihood import Likelihood
-from ..core.messages import NO_PREDICTOR, Event, Message, Saved, ServerEffects, evolve
+from ..core.kept import GIVEN
+from ..core.messages import NO_PREDICTOR, Event, Message, ServerEffects, evolve
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import AllRounds, all_of, ask_all, summed, with_answer
 from .messages import Auxiliary, AuxiliaryTotal, Moved, Predicted, Slopes, Total
@@ -37,21 +38,21 @@ class Server(AllRounds):
     waiting, answers : clients that have yet to answer; client -> its answer
     """
 
-    settings: Settings
-    likelihood: Likelihood
-    y: Vector | None
-    offset: Vector | None
-    names: tuple[str, ...]
-    intercept: bool
-    prior_sd: float
+    settings: Settings = field(metadata=GIVEN)
+    likelihood: Likelihood = field(metadata=GIVEN)
+    y: Vector | None = field(metadata=GIVEN)
+    offset: Vector | None = field(metadata=GIVEN)
+    names: tuple[str, ...] = field(metadata=GIVEN)
+    intercept: bool = field(metadata=GIVEN)
+    prior_sd: float = field(metadata=GIVEN)
     z: Matrix
     z_total: Matrix
     b: float = 0.0
     log_scale: float = 0.0
     total: Vector = field(default_factory=lambda: np.zeros(2))
     round: int = 0
-    waiting: PersistentSet[int] = field(default_factory=PersistentSet)
-    answers: PersistentMap[int, Predicted | Slopes | Moved] = field(default_factory=PersistentMap)
+    waiting: PersistentSet[int] = field(default_factory=PersistentSet, metadata=GIVEN)
+    answers: PersistentMap[int, Predicted | Slopes | Moved] = field(default_factory=PersistentMap, metadata=GIVEN)
 
     @property
     def Z(self) -> Vector:
@@ -172,13 +173,3 @@ def _checked(state: Server) -> Server:
             "not small beside sigma it fits y exactly. Give model.scale, lower model.rho, or take another algorithm"
         )
     return state
-
-
-def save(state: Server) -> Saved:
-    """As named arrays and numbers."""
-    return {name: getattr(state, name) for name in ("z", "z_total", "b", "log_scale", "total", "round")}
-
-
-def load(fresh: Server, saved: Saved) -> Server:
-    """A fresh state as it was when it was saved."""
-    return evolve(fresh, **saved)

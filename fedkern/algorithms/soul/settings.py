@@ -30,11 +30,11 @@ class Settings:
     n_rows: int
     n_clients: int
     rho: float
-    model: str = "augmented"
-    response: str = "server"
-    langevin_steps: int = 20
-    keep: int = 1000
-    dispersed: bool = False
+    model: str
+    response: str
+    langevin_steps: int
+    keep: int
+    dispersed: bool
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:

@@ -46,24 +46,24 @@ class Settings:
     rounds: int
     n_rows: int
     n_clients: int
-    most: int = 0
-    model: str = "augmented"
-    response: str = "server"
-    draws: int = 1
-    batch: int | None = None
-    local_steps: int = 1
-    curvature: float | None = None
-    closed_form: bool = False
-    optimiser: str = "adam"
-    learning_rate: float = 0.01
-    cool_down: float = 0.0
-    memory: float | str = 0.9
-    average: str = "none"
-    bound: bool = False
-    bound_every: int = 1
-    gradient_clip: float | None = None
-    dispersed: bool = False
-    private: bool = False
+    most: int
+    model: str
+    response: str
+    draws: int
+    batch: int | None
+    local_steps: int
+    curvature: float | None
+    closed_form: bool
+    optimiser: str
+    learning_rate: float
+    cool_down: float
+    memory: float | str
+    average: str
+    bound: bool
+    bound_every: int
+    gradient_clip: float | None
+    dispersed: bool
+    private: bool
 
     def __post_init__(self) -> None:
         if self.most and (self.private or not 0 < self.cool_down < 1):

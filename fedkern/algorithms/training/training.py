@@ -48,19 +48,19 @@ class Settings:
     threads : of one call; the result does not depend on them
     """
 
-    steps: int = 20_000
-    batch: int = 32
-    learning_rate: float = 1e-3
-    decay: float = 0.4
-    warmup: float = 0.1
-    clip: float = 1e3
-    gamma: float = 0.5
-    learn_gamma: bool = False
-    seed: int = 1
-    precision: Literal["float32", "float64"] = "float32"
-    refresh: int = 0
-    chunk: int = 100
-    threads: int = 1
+    steps: int
+    batch: int
+    learning_rate: float
+    decay: float
+    warmup: float
+    clip: float
+    gamma: float
+    learn_gamma: bool
+    seed: int
+    precision: Literal["float32", "float64"]
+    refresh: int
+    chunk: int
+    threads: int
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "chunk", "threads"):

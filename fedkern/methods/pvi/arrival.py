@@ -98,7 +98,7 @@ def _found(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> Arriv
         return Arrived(
             None,
             f"client {names[k]!r} has too few rows to tell X'WX of {model.encoding.size} coefficients (more than "
-            f"{max(model.config.told_up_to(d), OF_A_LINEAR * d)} are wanted), without which nobody knows how wide the posterior "
+            f"{max(model.told_up_to, OF_A_LINEAR * d)} are wanted), without which nobody knows how wide the posterior "
             "of all rows is",
         )
     step = arrival.newton(model.prior, q, told.replies)
@@ -141,7 +141,7 @@ def _remedy_of_width(model: Model) -> str:
 
 def _remedy(model: Model) -> str:
     """What brings q nearer."""
-    a = model.config.algorithm
+    a = model.settings
     if a.variant in keys.ONE_SHOT:
         return f'"{a.variant}" only combines posteriors: take algorithm.variant = "pvi"'
     if a.optimiser != "exact" and a.variant != "global-vi":

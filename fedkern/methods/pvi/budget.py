@@ -9,26 +9,9 @@ from typing import NamedTuple
 from ...errors import JobError
 from ...privacy.accountant import Mechanism, calibrate
 from ...privacy.plan import Plan
-from .keys import SHARDED, Config
+from .keys import Spending
 
 LEAST_UPDATES = 10  # of a client, for a posterior that contains the noise: fewer have not been tried
-
-
-def steps_of_an_update(config: Config) -> int:
-    """What one update is charged, in accounted steps."""
-    assert config.privacy is not None
-    once = config.privacy.unit == "client" or config.algorithm.variant in (*SHARDED, "global-vi")
-    return 1 if once else config.algorithm.local_steps
-
-
-def public_updates(config: Config) -> int | None:
-    """Updates of each client that the job plans, as far as that is public: None if only the budget ends it."""
-    a, rounds = config.algorithm, config.job.rounds
-    planned = [n for n in (rounds, a.updates_per_client) if isinstance(n, int)]
-    in_turn = config.privacy is None or config.privacy.unit == "example"  # whole clients: all are asked in every round
-    if in_turn and a.schedule in ("random", "asynchronous") and a.updates_per_client is None:
-        return None
-    return min(planned, default=None)
 
 
 class Sizes(NamedTuple):
@@ -38,7 +21,7 @@ class Sizes(NamedTuple):
     clients: int
 
 
-def plan(config: Config, client: str, sizes: Sizes) -> Plan:
+def plan(spending: Spending, client: str, sizes: Sizes) -> Plan:
     """The plan of one client.
 
     Raises
@@ -46,8 +29,7 @@ def plan(config: Config, client: str, sizes: Sizes) -> Plan:
     JobError
         Terms are missing for this client, or the mechanism cannot be.
     """
-    privacy = config.privacy
-    assert privacy is not None
+    privacy, update, updates, with_noise = spending
     terms = privacy.of(client)
     if terms.epsilon is None or terms.delta is None or terms.clip is None:
         missing = next(name for name in ("epsilon", "delta", "clip") if getattr(terms, name) is None)
@@ -72,7 +54,6 @@ def plan(config: Config, client: str, sizes: Sizes) -> Plan:
             accountant=privacy.accountant,
             secure=privacy.noise_source == "secure",
         )
-        update, updates = steps_of_an_update(config), public_updates(config)
         if privacy.calibrate:
             if updates is None:
                 raise JobError("privacy.calibrate = true needs algorithm.updates_per_client with this schedule")
@@ -87,7 +68,7 @@ def plan(config: Config, client: str, sizes: Sizes) -> Plan:
             "raise epsilon or noise_multiplier, or lower sampling_rate or local_steps"
         )
     found = Plan(mechanism, terms.epsilon, terms.delta, allowed, update, updates, shorten=privacy.last_update == "shorten")
-    if config.algorithm.posterior is not None and found.steps < LEAST_UPDATES * update:
+    if with_noise and found.steps < LEAST_UPDATES * update:
         raise JobError(
             f'client {client!r}: algorithm.posterior = "noise-aware" needs at least {LEAST_UPDATES} updates, and has '
             f"{found.paid}; raise job.rounds, epsilon or noise_multiplier, or lower local_steps"

@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 def _full_sites(model: Model, server: Server, own: Verdict) -> tuple[list[int], Array, Array] | None:
     """Clients that are still there, with h (M, d) and P (M, d, d) of their sites; None in private jobs, where noise looks like
     differences, of diagonal sites, and where sites have not come to their end, `own` says."""
-    if model.privacy is not None or model.config.algorithm.variant != "pvi" or own.converged is False:
+    if model.privacy is not None or model.settings.variant != "pvi" or own.converged is False:
         return None
     if not isinstance(server, pvi.Server) or server.q.P.ndim != 2:
         return None
@@ -34,7 +34,7 @@ def _full_sites(model: Model, server: Server, own: Verdict) -> tuple[list[int], 
 
 def varying(model: Model, server: Server, own: Verdict, varied: Found) -> residuals.Residuals | None:
     """Whether the errors of a linear job vary otherwise at some clients; None where they don't, or nothing can be said."""
-    sites = _full_sites(model, server, own) if model.config.model.family == "gaussian" else None
+    sites = _full_sites(model, server, own) if model.family == "gaussian" else None
     if sites is None or any(k not in varied.told for k in sites[0]):
         return None
     there, h, P = sites
@@ -60,7 +60,7 @@ def notes(model: Model, found: heterogeneity.Heterogeneity | None) -> list[str]:
     """What is said of it."""
     if found is None:
         return []
-    sparse = "sparse" in FAMILIES[model.config.model.family].methods
+    sparse = "sparse" in FAMILIES[model.family].methods
     slopes = 'job.method = "sparse" has slopes that differ' if sparse else "fit those that differ in jobs of their own"
     return list(found.notes(INTERCEPTS, slopes))
 

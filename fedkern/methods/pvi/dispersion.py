@@ -47,20 +47,20 @@ class Found:
         return max(ratio, 1.0) * (self.weight if self.weight > dispersion.HEAVY else 1.0)
 
 
-def asks(config: Config) -> bool:
+def asks(model: Model) -> bool:
     """Whether clients are asked: in open jobs whose responses have a variance of their own, or rows weights or trials."""
-    judged = FAMILIES[config.model.family].noise is not None or config.data.trials is not None
-    return config.privacy is None and (judged or config.data.weight is not None)
+    judged = FAMILIES[model.family].noise is not None or model.trials is not None
+    return model.privacy is None and (judged or model.weight is not None)
 
 
 def stages(model: Model) -> list[Stage]:
     """After the rounds."""
-    return [Stage(pearson.PROTOCOL, {"d": model.encoding.size})] if asks(model.config) else []
+    return [Stage(pearson.PROTOCOL, {"d": model.encoding.size})] if asks(model) else []
 
 
 def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Found:
     """What is found, at the server's place; nothing elsewhere."""
-    if not asks(run.config):
+    if not asks(model):
         return Found()
     q = None if server is None or server.lost else pvi.released(server)
     clients = {k: once.Client(partial(_told, model, own, k)) for k, own in rows.items()}
@@ -71,23 +71,23 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
     notes = [f"client {run.names[k]!r} is not in the dispersion, for {why}" for k, why in sorted(told.dropped.items())]
     named = {run.names[k]: told.replies[k] for k in sorted(told.replies)}
     weight = sum(one.rows * one.weight for one in named.values()) / max(sum(one.rows for one in named.values()), 1)
-    if run.config.model.family != "gaussian" or weight > dispersion.HEAVY:  # precisions are about 1 over all, not at each client
-        notes += dispersion.weighty(named, run.config.data.weight)
-    family = run.config.model.family if run.config.data.trials is None else "binomial"
-    if run.config.data.trials is None and FAMILIES[family].noise is None:
+    if model.family != "gaussian" or weight > dispersion.HEAVY:  # precisions are about 1 over all, not at each client
+        notes += dispersion.weighty(named, model.weight)
+    family = model.family if model.trials is None else "binomial"
+    if model.trials is None and FAMILIES[family].noise is None:
         return Found(None, tuple(notes), weight)
     P = model.prior.P
     used = float(np.clip(1 - (P if P.ndim == 1 else np.diag(P)) * q.sd**2, 0, 1).sum())
-    learns = _learns(run.config)
+    learns = _learns(model)
     ratio = dispersion.pooled(family, scale_of(model), in_order(told.replies), used, learns)
     return Found(ratio, tuple(notes), weight, told.replies)
 
 
-def _learns(config: Config) -> Literal["", "can", "has"]:
+def _learns(model: Model) -> Literal["", "can", "has"]:
     """Whether this job can learn the r of a negative binomial, or has."""
-    if config.model.scale == "learn":
+    if model.given.learnt:
         return "has"
-    return "can" if config.privacy is None and config.algorithm.variant == "pvi" else ""
+    return "can" if model.privacy is None and model.settings.variant == "pvi" else ""
 
 
 def scale_of(model: Model) -> float:
@@ -97,5 +97,5 @@ def scale_of(model: Model) -> float:
 
 def _told(model: Model, rows: Rows, client: int, asked: pearson.AskPearson) -> pearson.PearsonSums:
     with owned(client):
-        n, *sums = pearson_sums(rows, asked.mean, model.config.model.family, scale_of(model))
+        n, *sums = pearson_sums(rows, asked.mean, model.family, scale_of(model))
     return pearson.told(pearson.PearsonSums(0, n, *sums))

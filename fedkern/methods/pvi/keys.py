@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ...errors import JobError
 from ...jobs import incomplete, keys
@@ -119,7 +119,7 @@ class UntilSection(Section):
 class AlgorithmSection(Section):
     variant: Variant = key(help="of partitioned variational inference")
     schedule: Literal["sequential", "synchronous", "random", "asynchronous"] = key(help="who works when")
-    client_weights: dict[str, Positive] = key({}, help="random schedule: public weights; clients not named have 1")
+    client_weights: dict[str, Positive] = key({}, path=True, help="random schedule: public weights; clients not named have 1")
     local_steps: Count = key(help="optimiser steps of one update")
     optimiser: Literal["adagrad", "adam", "sgd", "exact"] = key(help="of a client's local problem")
     optimiser_state: Literal["keep", "reset"] = key(help="between the updates of a client")
@@ -132,6 +132,9 @@ class AlgorithmSection(Section):
     posterior: Literal["noise-aware"] | None = key(None, help="release a posterior that contains the privacy noise, not q")
     shards: int | None = key(None, ge=2, help="parts of a client's rows in local-averaging and virtual-clients")
     batch: float = key(1.0, gt=0, le=1, help="rate at which rows enter a step of a job that is not private")
+    random_source: Literal["secure", "keyed"] = key(
+        "secure", help="of which rows are in such a batch: nobody else can know; keyed: as job.seed says, the same bits again"
+    )
     updates_per_client: Count | None = key(None, help="public cap on the updates of each client")
     min_updates: int = key(0, ge=0, help="updates, over all clients, that a job must reach for its result to count")
     sites: Literal["own", "averaged"] = key("own", help='privacy.unit = "client": who keeps what of the noisy sum')
@@ -139,7 +142,7 @@ class AlgorithmSection(Section):
     until: UntilSection | None = key(
         None, help='end when q is where the posterior of all rows is, asked after 3, 6, 12, .. rounds; job.rounds = "until"'
     )
-    checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
+    checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
     def damping_of(self, n_clients: int) -> float:
         """The damping of a job with so many clients: those that work at once share one step (docs/methods/pvi.md, section 8)."""
@@ -169,7 +172,7 @@ class PrivacySection(Terms):
     accountant: Literal["pld", "rdp"] = key(help="of dp-accounting")
     last_update: Literal["refuse", "shorten"] = key("refuse", help="when a whole update no longer fits the budget")
     rows_per_person: Count = key(1, help="rows that one person may have, over all clients")
-    clients: dict[str, Terms] = key({}, help="terms of one client that differ")
+    clients: dict[str, Terms] = key({}, path=True, help="terms of one client that differ")
 
     def of(self, client: str) -> Terms:
         """The terms of one client: the section's, overridden by its own."""
@@ -197,13 +200,30 @@ class PrivacySection(Terms):
 
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(1, help="rounds between two measurements on the test rows")
-    draws: Draws = key(1000, help="per chain, from the posterior into posterior.nc")
-    chains: Chains = key(4, help="independent sets of draws")
+    draws: Draws = key(1000, resumable=True, help="per chain, from the posterior into posterior.nc")
+    chains: Chains = key(4, resumable=True, help="independent sets of draws")
     reweigh: bool = key(
         help="clients also send their log-likelihood at draws from q, once, at most 400 and fewer than data.least_rows has "
         "cells: k-hat of q; default: true if open"
     )
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO; open jobs")
+
+
+class Spending(NamedTuple):
+    """What a private job may spend, and on what.
+
+    Attributes
+    ----------
+    privacy : the terms
+    update : what one update is charged, in accounted steps
+    updates : of each client that the job plans, as far as that is public: None if only the budget ends it
+    with_noise : whether the released posterior is made of the clients' noisy sums
+    """
+
+    privacy: PrivacySection
+    update: int
+    updates: int | None
+    with_noise: bool
 
 
 class Config(JobConfig):
@@ -226,6 +246,31 @@ class Config(JobConfig):
     @property
     def batch(self) -> float:
         return self.algorithm.batch
+
+    @property
+    def assumed_scale(self) -> str:
+        """That a private linear job takes the size of its errors for granted; "" where the job file says it."""
+        if self.privacy is None or self.model.family != "gaussian" or "scale" in self.model.model_fields_set:
+            return ""
+        return (
+            "the job file has no model.scale, and errors are taken to have a standard deviation of 1 in the response's unit: "
+            "where it is more, intervals are too narrow, and clip may cut most rows; give model.scale from what is known of such "
+            "responses, and model.intercept_centre where these are not about 0"
+        )
+
+    @property
+    def secret_batches(self) -> bool:
+        """Whether a client alone knows which rows are in the batches of a job that is not private."""
+        return self.batch < 1 and self.algorithm.random_source == "secure"
+
+    @property
+    def tells_rows(self) -> str | None:
+        if self.batch == 1 or self.secret_batches:
+            return None
+        return (
+            'algorithm.random_source = "keyed" with algorithm.batch: job.seed tells which rows are in a batch, so that the sums '
+            "over many batches tell a server each row, every cell and label, at any number of rows; remove the key"
+        )
 
     @property
     def passes_on(self) -> bool:
@@ -258,8 +303,16 @@ class Config(JobConfig):
         return self.privacy is None or not self.privacy.calibrate
 
     @property
-    def drawn_at_the_end(self) -> bool:
-        return True
+    def spending(self) -> Spending:
+        """Of a private job."""
+        privacy, a = self.privacy, self.algorithm
+        assert privacy is not None
+        once = privacy.unit == "client" or a.variant in (*SHARDED, "global-vi")
+        planned = [n for n in (self.job.rounds, a.updates_per_client) if isinstance(n, int)]
+        in_turn = privacy.unit == "example"  # whole clients: all are asked in every round
+        by_chance = in_turn and a.schedule in ("random", "asynchronous") and a.updates_per_client is None
+        updates = None if by_chance else min(planned, default=None)
+        return Spending(privacy, 1 if once else a.local_steps, updates, a.posterior is not None)
 
 
 # Layers of defaults, the later ones stronger, the file itself the strongest.
@@ -404,6 +457,8 @@ def conflicts(config: Config) -> Iterator[str]:
         yield f'algorithm.variant = "{algorithm.variant}" is for private jobs; take "pvi", or give a [privacy] section'
     if config.job.rounds == "budget":
         yield 'job.rounds = "budget" is for private jobs; give a number, or a [privacy] section'
+    if algorithm.random_source == "keyed" and algorithm.batch == 1:
+        yield 'algorithm.random_source = "keyed" is of batches (algorithm.batch), and there are none; remove it'
     if algorithm.optimiser == "exact" and algorithm.batch < 1:
         yield f'algorithm.batch = {algorithm.batch:g}: optimiser = "exact" uses all rows; leave batch out'
 
@@ -483,6 +538,8 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
             yield f"output.{name} has clients send numbers of their rows without noise, and this job is private; remove it"
     if algorithm.batch != 1:
         yield "algorithm.batch is for jobs that are not private; privacy.sampling_rate says how rows enter a step"
+    if algorithm.random_source == "keyed":
+        yield "algorithm.random_source is for jobs that are not private; privacy.noise_source says where noise comes from"
     if algorithm.variant in ONE_SHOT:
         yield f'algorithm.variant = "{algorithm.variant}" has no private form; take "pvi", or leave out [privacy]'
     if (covariance := config.model.covariance) != "diagonal":

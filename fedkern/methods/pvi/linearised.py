@@ -7,7 +7,7 @@ Source: docs/methods/pvi.md, section 16.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,22 +15,27 @@ from scipy.special import expit
 
 from ...algorithms.pvi import noise_aware, two_points
 from ...jobs import incomplete
-from .keys import ColumnSection, Config
-from .model import Model, declared_binary
+from .keys import ColumnSection
+from .model import Model
 
 FEWEST = 0.075  # share of the rarer outcome, below which intervals do not hold what they say (docs/develop/measured.md)
 RAREST = 0.095  # of the rarer value of a column that is declared as binary: below it nothing was measured (likewise)
 BALANCED = 0.3  # share of the rarer value of a 0/1 column, from which it does no harm (likewise)
 ALIKE = 0.6  # a correlation of curvatures from which its eigenvalues are asked for; noise alone seldom makes one
 NAMED = 3  # columns that a sentence names
+CLIPPED = (
+    "Or does clip cut most rows, as where the response is not about model.intercept_centre, or its errors are larger than "
+    "model.scale? Then columns seem correlated that are not"
+)
 CUT = 0.02  # of a client's rows, that may be twice as long as the clip; of normal ones at 1.1 lengths it is none
 
 
 def doubt(model: Model, estimate: noise_aware.Estimate) -> str:
     """Why intervals may not hold what they say; "" where nothing says so. Of a linear job the gradients are lines, whatever its
     columns are."""
-    if model.config.model.family != "bernoulli":
-        return of_correlation(model, estimate)
+    if model.family != "bernoulli":
+        correlated = of_correlation(model, estimate)
+        return correlated and f"{correlated} {CLIPPED}"
     return of_columns(model) or of_events(model, estimate) or of_correlation(model, estimate)
 
 
@@ -61,16 +66,16 @@ def longer(X: NDArray[np.float64], clip: float | None) -> Iterator[str]:
 
 def of_columns(model: Model) -> str:
     """From the job file alone: the same sentence whatever the rows are."""
-    config, marks = model.config, incomplete.marks(model.config)
+    marks = incomplete.marks(model.config)
     told = {
-        column.name: _unlike(config, column.name, categorical=column.levels is not None, mark=column.name in marks)
+        column.name: _unlike(model.declared, column.name, categorical=column.levels is not None, mark=column.name in marks)
         for column in model.encoding.columns
     }
     said = [f"{name} ({why})" for name, why in told.items() if why]
-    if (several := len(declared_binary(config, model.encoding))) > two_points.MOST:
+    if (several := len(model.declared_binary)) > two_points.MOST:
         said.append(f"{several} binary ones (at most {two_points.MOST})")
-    if config.data.offset is not None:
-        said.append(f"{config.data.offset} (an offset)")
+    if model.offset is not None:
+        said.append(f"{model.offset} (an offset)")
     if not said:
         return ""
     named = ", ".join(said[:NAMED]) + (f" and {len(said) - NAMED} more" if len(said) > NAMED else "")
@@ -98,13 +103,13 @@ def of_events(model: Model, estimate: noise_aware.Estimate) -> str:
     )
 
 
-def _unlike(config: Config, name: str, *, categorical: bool, mark: bool) -> str:
+def _unlike(declared: Mapping[str, ColumnSection], name: str, *, categorical: bool, mark: bool) -> str:
     """What the job file says of a column that is not near normal and standard; "" where it says nothing of the kind."""
     if mark:
         return "it marks missing cells"
     if categorical:
         return "categorical"
-    said = config.data.columns.get(name, ColumnSection())
+    said = declared.get(name, ColumnSection())
     if said.shape == "skewed":
         return 'shape = "skewed"'
     if said.lower is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import Settings
 from ...jobs.devices import Load
 from ...jobs.keys import settings_of
-from ...kernels import rng
+from ...kernels import families, rng
 from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
 from ...models.glm import prior
@@ -22,7 +23,8 @@ from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
 from ...results import lines
 from . import budget, response
-from .keys import MOST_FULL, Config, PrivacySection
+from .keys import MOST_FULL, ColumnSection, Config, OutputSection, PrivacySection
+from .response import Given
 
 FEWEST = 4_096  # rows of a batch that a card is worth
 Server = pvi.Server | global_vi.Server | client_level.Server
@@ -47,7 +49,72 @@ class Model:
     def __post_init__(self) -> None:
         if self.config.model.site_intercepts:
             object.__setattr__(self, "encoding", replace(self.encoding, clients=self.names))
-        self.encoding.check_references({name: column.reference for name, column in self.config.data.columns.items()})
+        self.encoding.check_references({name: column.reference for name, column in self.declared.items()})
+
+    @property
+    def given(self) -> Given:
+        """What the job file says of the response and of the priors."""
+        m = self.config.model
+        return Given(
+            family=m.family,
+            column=self.config.data.response or "y",
+            open=self.config.privacy is None,
+            intercept=m.intercept,
+            centre=m.intercept_centre,
+            sd=m.intercept_sd,
+            precision=m.prior_precision,
+            scale=m.scale if isinstance(m.scale, float) else None,
+        )
+
+    @property
+    def family(self) -> families.OfPvi:
+        """Of the response."""
+        return self.config.model.family
+
+    @property
+    def trials(self) -> str | None:
+        """The column of a row's trials."""
+        return self.config.data.trials
+
+    @property
+    def weight(self) -> str | None:
+        """The column of case weights."""
+        return self.config.data.weight
+
+    @property
+    def offset(self) -> str | None:
+        """The column that is added to the linear predictor."""
+        return self.config.data.offset
+
+    @property
+    def least_rows(self) -> int | None:
+        """Rows that a client of an open job must have."""
+        return self.config.data.least_rows
+
+    @property
+    def declared(self) -> Mapping[str, ColumnSection]:
+        """What is publicly known of the columns."""
+        return self.config.data.columns
+
+    @property
+    def output(self) -> OutputSection:
+        """What is asked of the result."""
+        return self.config.output
+
+    @property
+    def seed(self) -> int:
+        """Of all keyed streams."""
+        return self.config.job.seed
+
+    @property
+    def rounds(self) -> int | str:
+        """As the job file has them: a number, or "budget"."""
+        return self.config.job.rounds
+
+    @property
+    def told_up_to(self) -> int:
+        """The rows of a client up to which what it sends may tell them."""
+        return self.config.told_up_to(self.encoding.size)
 
     @property
     def covariance(self) -> Literal["diagonal", "full"]:
@@ -75,8 +142,8 @@ class Model:
             a,
             covariance=self.covariance,
             scale=response.model_scale(self),
-            learn_scale=config.model.scale == response.LEARNT,
-            rounds=config.job.rounds if isinstance(config.job.rounds, int) else None,
+            learn_scale=self.given.learnt,
+            rounds=self.rounds if isinstance(self.rounds, int) else None,
             client_weights=weights,
             batch_rate=a.batch,
             damping=a.damping_of(n),
@@ -103,18 +170,29 @@ class Model:
     @property
     def with_noise(self) -> bool:
         """Whether the released posterior is made of the clients' noisy sums, after the last round."""
-        return self.config.algorithm.posterior == "noise-aware"
+        return self.config.algorithm.posterior is not None
 
     def design(self, client: str) -> noise_aware.Design | None:
         """What a client keeps of its noisy sums; None where nothing is made of them."""
         if not self.with_noise:
             return None
         early = math.ceil(noise_aware.EARLY * self.plan(client).steps)
-        family, spread = self.config.model.family, self.encoding.spread
-        shares = declared_binary(self.config, self.encoding) if family == "bernoulli" else {}
+        family, spread = self.family, self.encoding.spread
+        shares = self.declared_binary if family == "bernoulli" else {}
         if not 0 < len(shares) <= two_points.MOST:
             return noise_aware.Design(family, spread, early)
         return noise_aware.Design(family, spread, early, two_points.TwoPoints.of(spread, shares, self.encoding.intercept))
+
+    @property
+    def declared_binary(self) -> dict[int, float]:
+        """Coefficient of a column that is declared as binary (private jobs) -> its share of ones."""
+        found, at = {}, int(self.encoding.intercept)
+        for column in self.encoding.columns:
+            said = self.declared.get(column.name)
+            if column.levels is None and said is not None and said.shape == "binary" and said.share is not None:
+                found[at] = said.share
+            at += 1 if column.levels is None else len(column.levels)
+        return found
 
     def noise(self, client: str) -> noise_aware.Noise:
         """What noise one number of a client's noisy gradients has."""
@@ -132,10 +210,15 @@ class Model:
         rejected = server.rejected if isinstance(server, pvi.Server) else 0
         return noise_aware.Known.of(design, int(server.updates[client]), rejected, settings.local_steps, gradient)
 
+    def progress(self, updates: int) -> float | None:
+        """How far the sites of a private job have gone from the prior after so many updates, where that is known."""
+        said = self.config.of_posterior(updates * self.config.spending.update).get("progress")
+        return said if isinstance(said, float) else None
+
     @property
     def answers(self) -> int:
         """At how many points the clients of an open job tell their log-likelihood; 0 where weights would be of too few draws."""
-        return terms.allowed(self.config.data.least_rows or 0, len(self.encoding.columns))
+        return terms.allowed(self.least_rows or 0, len(self.encoding.columns))
 
     @property
     def lined(self) -> int:
@@ -148,6 +231,16 @@ class Model:
         return self.answers - (1 + len(lines.AT) * self.lined if self.lined else 0)
 
     @property
+    def averaged(self) -> bool:
+        """Whether the mean over the second half of all updates is released."""
+        return self.config.algorithm.average == "half"
+
+    @property
+    def averaged_sites(self) -> bool:
+        """Whether the server keeps one site for all clients, where whole clients are protected."""
+        return self.config.algorithm.sites == "averaged"
+
+    @property
     def one_posterior(self) -> bool:
         """Whether all clients send gradients for one posterior, and have no sites of their own."""
         return self.config.algorithm.variant == "global-vi"
@@ -156,7 +249,7 @@ class Model:
     def protocol(self) -> Protocol[Any, Any]:
         """With only the messages that this job can send."""
         if self.by_client:
-            return client_level.protocol(averaged_sites=self.config.algorithm.sites == "averaged")
+            return client_level.protocol(averaged_sites=self.averaged_sites)
         private = self.privacy is not None
         if self.one_posterior:
             return global_vi.protocol(private=private)
@@ -171,7 +264,7 @@ class Model:
             return global_vi.start(settings, prior, n)
         if not self.by_client:
             return pvi.start(settings, prior, n)
-        mechanism, averaged = self.plan("the federation").mechanism, self.config.algorithm.sites == "averaged"
+        mechanism, averaged = self.plan("the federation").mechanism, self.averaged_sites
         return client_level.start(settings, prior, n, mechanism, self.source(SERVER), averaged)
 
     def client(self, index: int, local: Local) -> Client:
@@ -181,7 +274,7 @@ class Model:
 
     def plan(self, client: str) -> Plan:
         """What one client may spend (with unit = "client": the federation, whatever the name)."""
-        return budget.plan(self.config, client, budget.Sizes(self.encoding.size, len(self.names)))
+        return budget.plan(self.config.spending, client, budget.Sizes(self.encoding.size, len(self.names)))
 
     @property
     def load(self) -> Load:
@@ -204,24 +297,22 @@ class Model:
             rate = 1.0 if self.by_client else min(self.plan(name).mechanism.rate for name in self.names)
         elif rate < 1:
             beside["rng.uniform"] = "which rows are in a batch"
-        data = self.config.data
-        columns = self.encoding.size + 1 + (data.offset is not None) + (data.weight is not None or data.trials is not None)
+        columns = self.encoding.size + 1 + (self.offset is not None) + (self.weight is not None or self.trials is not None)
         few = [f"pays from batches of {FEWEST:,} rows: clients that have {FEWEST / rate:,.0f} or more"] if rate < 1 else []
         return Load(kernels, beside, 0.0, 8.0 * columns, few)
+
+    @property
+    def assumed_scale(self) -> str:
+        """What is said of a scale that the job file does not give, where errors have the size that it says."""
+        return self.config.assumed_scale
+
+    @property
+    def secret_batches(self) -> bool:
+        """Whether a client alone knows which rows are in its batches."""
+        return self.config.secret_batches
 
     def source(self, party: int) -> Source:
         """Where a party's noise and coins come from."""
         if self.privacy is None or self.privacy.noise_source == "secure":
             return SecureSource()
-        return KeyedSource(rng.key(self.config.job.seed, "noise"), party)
-
-
-def declared_binary(config: Config, encoding: Encoding) -> dict[int, float]:
-    """Coefficient of a column that is declared as binary (private jobs) -> its share of ones."""
-    found, at = {}, int(encoding.intercept)
-    for column in encoding.columns:
-        said = config.data.columns.get(column.name)
-        if column.levels is None and said is not None and said.shape == "binary" and said.share is not None:
-            found[at] = said.share
-        at += 1 if column.levels is None else len(column.levels)
-    return found
+        return KeyedSource(rng.key(self.seed, "noise"), party)

@@ -23,10 +23,9 @@ from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
 from . import differences, linearised, pull, response
 from .arrival import Arrived, judged
-from .budget import steps_of_an_update
 from .dispersion import Found
 from .keys import ONE_SHOT
-from .model import Model, Server, declared_binary
+from .model import Model, Server
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class Ended:
 
 def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     """What the server has at the end, but for the certificates."""
-    config, encoding, server, updates = model.config, model.encoding, ended.server, ended.server.updates
+    output, encoding, server, updates = model.output, model.encoding, ended.server, ended.server.updates
     estimate, without = _estimate(model, ended)
     q = pvi.released(server) if estimate is None else estimate.q
     own = _of_noise(model, estimate) if model.with_noise else _verdict(model, server, ended.checked)
@@ -95,7 +94,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     if ended.doubts:
         own = Verdict(False, "; ".join(ended.doubts), own.worst)
     differ = differences.compared(model, server, own, varied, errors)
-    found: dict[str, Any] = {} if test is None else {"test": tested(q, test, config.model.family, model.scale)}
+    found: dict[str, Any] = {} if test is None else {"test": tested(q, test, model.family, model.scale)}
     posterior = Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None)
     if own.converged == "settled" and (along := ended.checked.lines) is not None and len(along.off):
         intervals = _of_lines(along, posterior)
@@ -107,13 +106,13 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         rounds=server.round,
         verdict=_judged(model, own, varied, errors, differences.first(differ)),
         clients={name: {"updates": int(updates[k]), "status": _status(server, k)} for k, name in enumerate(model.names)},
-        chains=config.output.chains,
-        draws=config.output.draws,
+        chains=output.chains,
+        draws=output.draws,
         encoding=encoding.to_dict(),
-        metrics={} if test is None else metrics(q, test, config.model.family, model.scale),
+        metrics={} if test is None else metrics(q, test, model.family, model.scale),
         notes=[
             *_remarks(model, server, q),
-            *([TRIALS] if config.data.trials and varied.ratio is None else []),
+            *([TRIALS] if model.trials and varied.ratio is None else []),
             *response.notes(model.response, encoding),
             *_of_estimate(model, estimate, without),
             *ended.checked.notes,
@@ -140,7 +139,7 @@ def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
 
 def _judged(model: Model, own: Verdict, varied: Found, errors: Residuals | None, first: str) -> Verdict:
     """The verdict of a fit with what its responses say; the ratio of a scale that is learnt of them is 1, and says nothing."""
-    learnt = model.config.model.scale == "learn" and model.config.model.family == "gaussian"  # its ratio is 1, whatever the rows
+    learnt = model.given.learnt and model.family == "gaussian"  # its ratio is 1, whatever the rows
     judged = dispersion.judged(own, None if learnt else varied.ratio, first)
     return judged if errors is None else errors.judged(judged)
 
@@ -172,7 +171,7 @@ def _not_normal(found: Lines, content: Mapping[str, Mapping[str, float]]) -> Ver
 def _of_movement(model: Model, server: Server) -> Verdict:
     if model.by_client:  # q has all of the noise in each round: how it moves says little else
         return not_judged("noise")
-    moved = None if model.config.algorithm.variant in ONE_SHOT else pvi.moved(server, server.round)
+    moved = None if model.settings.variant in ONE_SHOT else pvi.moved(server, server.round)
     if moved is None:
         return not_judged("a single round")
     worst = int(np.argmax(np.maximum(moved.mean / MEAN, moved.sd / SD)))
@@ -180,8 +179,8 @@ def _of_movement(model: Model, server: Server) -> Verdict:
     why = f"{name} moved by {moved.mean[worst]:.2g} sd (wanted {MEAN:g}), its sd by {moved.sd[worst]:.1%} (wanted {SD:.0%})"
     settled = bool(moved.mean[worst] <= MEAN and moved.sd[worst] <= SD)
     private, least = model.privacy is not None, int(min(server.updates))
-    gone = model.config.of_posterior(least * steps_of_an_update(model.config)).get("progress") if private else None
-    if isinstance(gone, float):
+    gone = model.progress(least) if private else None
+    if gone is not None:
         why += f"; updates have gone {gone:.0%} of the way from the prior (wanted {FAR_ENOUGH:.0%})"
         settled = settled and gone >= FAR_ENOUGH
     return Verdict("settled" if settled else False, why, name)
@@ -197,10 +196,10 @@ def _of_scale(model: Model, found: Found) -> Verdict | None:
     by, spread = max(by, 1e-300), scale * by
     wrong = f"{by:.3g} times too narrow" if by > 1 else f"{1 / by:.3g} times too wide"
     said = f"residuals have a standard deviation of about {spread:.3g}, and model.scale says {scale:g}"
-    if model.config.model.scale == "learn":
+    if model.given.learnt:
         learnt = said.replace("says", "has learnt")
-        return Verdict(False, f"{learnt}: intervals are about {wrong}; raise job.rounds = {model.config.job.rounds}")
-    remedy = '"learn"' if model.config.algorithm.variant == "pvi" else f"{spread:.3g}"
+        return Verdict(False, f"{learnt}: intervals are about {wrong}; raise job.rounds = {model.rounds}")
+    remedy = '"learn"' if model.settings.variant == "pvi" else f"{spread:.3g}"
     return Verdict(False, f"{said}: intervals are about {wrong}; set model.scale = {remedy}")
 
 
@@ -229,7 +228,7 @@ def _of_noise(model: Model, estimate: noise_aware.Estimate | None) -> Verdict:
     """Whether the noisy sums were near enough to the estimate, and curvature is known well enough."""
     if estimate is None:
         return Verdict(False, LACKING)
-    if why := "; ".join(filter(None, (_cutting(model), linearised.doubt(model, estimate)))):
+    if why := "; ".join(filter(None, (model.assumed_scale, _cutting(model), linearised.doubt(model, estimate)))):
         return Verdict("not judged", why)
     ask = np.maximum(estimate.moved / ASTRAY, estimate.curvature_error / DOUBTFUL)
     worst = int(np.argmax(ask))
@@ -242,11 +241,9 @@ def _of_noise(model: Model, estimate: noise_aware.Estimate | None) -> Verdict:
 def _cutting(model: Model) -> str:
     """That a clip is likely to cut rows of a logistic job, from what is public; "" where it is not. In a linear job residuals are
     cut on both sides, and no bias was seen."""
-    if model.config.model.family != "bernoulli" or model.privacy is None:
+    if model.family != "bernoulli" or model.privacy is None:
         return ""
-    longer = sum(
-        max(share, 1 - share) / min(share, 1 - share) - 1 for share in declared_binary(model.config, model.encoding).values()
-    )
+    longer = sum(max(share, 1 - share) / min(share, 1 - share) - 1 for share in model.declared_binary.values())
     length = math.sqrt(float(model.encoding.spread.sum()) + longer)
     clips = {model.privacy.of(name).clip: name for name in model.names}
     clip, name = min((clip, name) for clip, name in clips.items() if clip is not None)
@@ -296,13 +293,13 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     without = [name for k, name in enumerate(model.names) if k in server.refused and not updates[k]]
     notes = [f"{', '.join(without)}: not in the result, for no update of theirs fits their budgets"] if without else []
     if model.privacy is not None:  # there noise alone can carry them away
-        return notes
+        return notes if model.with_noise else [*notes, *filter(None, [model.assumed_scale])]
     if isinstance(server, pvi.Server) and model.response.r is not None and server.counts.poisson:
         notes.append(
             f"r = {model.response.r:.3g} (model.scale), which was learnt, cannot be told from a Poisson's, that is infinite: "
             'model.family = "poisson" says the same'
         )
-    return notes + pull.notes(model.encoding.names, q, model.prior, model.config.model, model.encoding.intercept)
+    return notes + pull.notes(model.encoding.names, q, model.prior, model.given, model.encoding.intercept)
 
 
 def _arrays(server: Server, q: Gaussian) -> dict[str, NDArray[np.float64]]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.expfam import Gaussian
-from .keys import ModelSection
+from .response import Given
 
 Vector = NDArray[np.float64]
 LIMIT = 0.25  # posterior standard deviations
@@ -38,7 +38,7 @@ def pulls(q: Gaussian, prior: Gaussian) -> tuple[Vector, Vector]:
     return moves, weaker
 
 
-def notes(names: Sequence[str], q: Gaussian, prior: Gaussian, m: ModelSection, intercept: bool) -> list[str]:
+def notes(names: Sequence[str], q: Gaussian, prior: Gaussian, given: Given, intercept: bool) -> list[str]:
     """What a reader should know of it, and what to do; nothing where no coefficient is moved so far."""
     each, weaker = pulls(q, prior)
     total = np.abs(each.sum(axis=1))
@@ -50,22 +50,22 @@ def notes(names: Sequence[str], q: Gaussian, prior: Gaussian, m: ModelSection, i
     first = int(intercept)
     of_slopes = float(np.abs(weaker[moved][:, first:].sum(axis=1)).max()) if len(names) > first else 0.0
     of_intercept = float(np.abs(weaker[moved, 0]).max()) if intercept else 0.0
-    advice = " and ".join(_advice(of_slopes, of_intercept, m, intercept))
+    advice = " and ".join(_advice(of_slopes, of_intercept, given, intercept))
     return [
         f"the prior moves these by so many of their posterior standard deviations: {listed}. Where it is not meant to, {advice}; "
         "what is still named then is what the rows alone do not tell (as where a column separates the responses)"
     ]
 
 
-def _advice(of_slopes: float, of_intercept: float, m: ModelSection, intercept: bool) -> Iterator[str]:
+def _advice(of_slopes: float, of_intercept: float, given: Given, intercept: bool) -> Iterator[str]:
     """What to set, so that no coefficient is moved by more than `AIM`."""
-    shared = intercept and m.intercept_sd is None
+    shared = intercept and given.sd is None
     worst = max(of_slopes, of_intercept) if shared else of_slopes
     if worst > AIM:
-        yield f"lower model.prior_precision = {m.prior_precision:g} to {max(_down(m.prior_precision * AIM / worst), 1e-10):g}"
-    if intercept and not shared and of_intercept > AIM and m.intercept_sd is not None:
-        wider = 1 / _down(1 / (m.intercept_sd * (of_intercept / AIM) ** 0.5))
-        yield f"raise model.intercept_sd = {m.intercept_sd:g} to {wider:.2g}"
+        yield f"lower model.prior_precision = {given.precision:g} to {max(_down(given.precision * AIM / worst), 1e-10):g}"
+    if intercept and not shared and of_intercept > AIM and given.sd is not None:
+        wider = 1 / _down(1 / (given.sd * (of_intercept / AIM) ** 0.5))
+        yield f"raise model.intercept_sd = {given.sd:g} to {wider:.2g}"
 
 
 def _down(value: float) -> float:

@@ -32,7 +32,65 @@ from .keys import Config
 
 Vector = NDArray[np.float64]
 Server: TypeAlias = pvi.Server | global_vi.Server | client_level.Server
-LEARNT = "learn"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the job file says of it, and of the priors.
+
+    Attributes
+    ----------
+    family, column : of the response
+    open : the job is
+    intercept, centre, sd : whether there is one, and of its prior; None where the data, or `precision`, say it
+    precision : of the coefficients' priors
+    scale : in the data's units; None where it is learnt
+    """
+
+    family: str
+    column: str
+    open: bool
+    intercept: bool
+    centre: float | None
+    sd: float | None
+    precision: float
+    scale: float | None
+
+    @property
+    def learnt(self) -> bool:
+        """Whether the scale is."""
+        return self.scale is None
+
+    @property
+    def measured(self) -> bool:
+        """Whether the response has a unit of its own in this job."""
+        return self.open and self.family == "gaussian"
+
+    @property
+    def asks(self) -> bool:
+        """Whether the clients are asked for the response's level."""
+        return self.open and (self.measured or (self.intercept and self.centre is None))
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the intercept's prior."""
+        return 1 / math.sqrt(self.precision) if self.sd is None else self.sd
+
+    @property
+    def words(self) -> str:
+        """What `check` says of the priors and the scale."""
+        said = f"prior precision {self.precision:g}"
+        if not self.open:
+            return said
+        if self.intercept:
+            centre = "the response's pooled level" if self.centre is None else f"{self.centre:g}"
+            said += f", intercept's prior about {centre} with sd {self.spread:g}"
+        if self.measured:
+            said += "; units of the prior: standard deviations of the response; "
+            said += "scale learnt" if self.scale is None else f"scale {self.scale:g} in the data's units"
+        elif self.family == "negative-binomial":
+            said += "; r (model.scale) learnt" if self.scale is None else f"; r = {self.scale:g}"
+        return said
 
 
 @dataclass(frozen=True)
@@ -57,66 +115,40 @@ class Known(Protocol):
     """What a model says of itself."""
 
     @property
-    def config(self) -> Config: ...
+    def given(self) -> Given: ...
+    @property
+    def weight(self) -> str | None: ...
+    @property
+    def averaged(self) -> bool: ...
     @property
     def encoding(self) -> Encoding: ...
     @property
     def response(self) -> Response: ...
 
 
-def measured(config: Config) -> bool:
-    """Whether the response has a unit of its own in this job."""
-    return config.privacy is None and config.model.family == "gaussian"
-
-
-def asks(config: Config) -> bool:
-    """Whether the clients are asked for the response's level."""
-    m = config.model
-    return config.privacy is None and (measured(config) or (m.intercept and m.intercept_centre is None))
-
-
-def stages(config: Config) -> list[Stage]:
+def stages(given: Given) -> list[Stage]:
     """Before the rounds."""
-    return [Stage(level.PROTOCOL, level.DIMS, times=level.TIMES if measured(config) else {})] if asks(config) else []
+    return [Stage(level.PROTOCOL, level.DIMS, times=level.TIMES if given.measured else {})] if given.asks else []
 
 
-def after(config: Config) -> list[Stage]:
+def after(given: Given) -> list[Stage]:
     """After them."""
-    if config.model.scale != LEARNT:
+    if not given.learnt:
         return []
-    return [Stage.of(scale) if measured(config) else Stage.of(dispersion)]
+    return [Stage.of(scale) if given.measured else Stage.of(dispersion)]
 
 
-def words(config: Config) -> str:
-    """What `check` says of the priors and the scale."""
-    m = config.model
-    said = f"prior precision {m.prior_precision:g}"
-    if config.privacy is not None:
-        return said
-    if m.intercept:
-        centre = "the response's pooled level" if m.intercept_centre is None else f"{m.intercept_centre:g}"
-        said += f", intercept's prior about {centre} with sd {_intercept_sd(config):g}"
-    if measured(config):
-        said += "; units of the prior: standard deviations of the response; "
-        said += "scale learnt" if m.scale == LEARNT else f"scale {m.scale:g} in the data's units"
-    elif m.family == "negative-binomial":
-        said += "; r (model.scale) learnt" if m.scale == LEARNT else f"; r = {m.scale:g}"
-    return said
-
-
-def exchanged(run: Run[Config], rows: Mapping[int, Rows]) -> Response:
+def exchanged(run: Run[Config], model: Known, rows: Mapping[int, Rows]) -> Response:
     """The units, the same at every place."""
-    config = run.config
-    if not asks(config):
+    given = model.given
+    if not given.asks:
         return Response()
-    m = config.model
-    given = float(m.scale) if isinstance(m.scale, float) else None
-    asked = level.Settings(m.family, config.data.response or "y", m.intercept, given)
+    asked = level.Settings(given.family, given.column, given.intercept, given.scale)
     clients = {k: level.Client(run.names[k], asked, _responses(own), weights=own.weights) for k, own in rows.items()}
-    server, clients = run.exchange(stages(config)[0], lambda: level.start(asked, run.names), clients)
+    server, clients = run.exchange(stages(given)[0], lambda: level.start(asked, run.names), clients)
     if server is not None and server.note:
         run.hooks.notes.append(server.note.replace("intercept, effects and map are", "the intercept is"))
-    if server is not None and server.doubt and config.data.weight is None:  # weights may say that a client varies more
+    if server is not None and server.doubt and model.weight is None:  # weights may say that a client varies more
         run.hooks.doubts.append(server.doubt)
     units = next(one.units for one in (server, *clients.values()) if one is not None and one.units is not None)
     return Response(units)
@@ -129,9 +161,10 @@ def _responses(rows: Rows) -> Responses:
     return Responses(rows.y, np.zeros(n, np.int64), np.zeros((n, 0)), offset, None)
 
 
-def standardised(rows: Rows, response: Response, config: Config) -> Rows:
+def standardised(rows: Rows, model: Known) -> Rows:
     """A client's rows in the model's units: a Gaussian response less offset and level, over the scale; others as they are."""
-    if not measured(config):
+    response = model.response
+    if not model.given.measured:
         return rows
     y = rows.y - (0.0 if rows.offset is None else rows.offset) - response.units.level
     return replace(rows, y=y / response.units.scale, offset=None)
@@ -139,14 +172,13 @@ def standardised(rows: Rows, response: Response, config: Config) -> Rows:
 
 def prior(model: Known, plain: Gaussian) -> Gaussian:
     """`plain`, with that of the intercept; in the data's units once the rounds are over."""
-    config, response = model.config, model.response
-    m, units = config.model, response.units
-    found = plain
-    if model.encoding.intercept and (config.privacy is None or m.intercept_sd is not None or m.intercept_centre is not None):
+    given, response = model.given, model.response
+    units, found = response.units, plain
+    if model.encoding.intercept and (given.open or given.sd is not None or given.centre is not None):
         P, h = plain.P.copy(), plain.h.copy()
-        centre = units.level if m.intercept_centre is None else m.intercept_centre
-        own = (centre - units.level) / units.scale if measured(config) else centre
-        precision = 1 / _intercept_sd(config) ** 2
+        centre = units.level if given.centre is None else given.centre
+        own = (centre - units.level) / units.scale if given.measured else centre
+        precision = 1 / given.spread**2
         if P.ndim == 1:
             P[0] = precision
         else:
@@ -156,27 +188,22 @@ def prior(model: Known, plain: Gaussian) -> Gaussian:
     return natural(found, model) if response.ended else found
 
 
-def _intercept_sd(config: Config) -> float:
-    sd = config.model.intercept_sd
-    return 1 / math.sqrt(config.model.prior_precision) if sd is None else sd
-
-
 def model_scale(model: Known) -> float:
     """What the machines begin with: a given scale in the model's units; of one that is learnt the response's own."""
-    given, response = model.config.model.scale, model.response
+    given, response = model.given, model.response
     if response.ended:
         return data_scale(model, response.variance, response.r)
-    if not isinstance(given, float):
+    if given.scale is None:
         return 1.0
-    return given / response.units.scale if measured(model.config) else given
+    return given.scale / response.units.scale if given.measured else given.scale
 
 
 def data_scale(model: Known, variance: float | None, r: float | None) -> float:
     """The scale in the data's units, where that of a learnt one is `variance` in the model's, or `r`."""
-    given = model.config.model.scale
-    if isinstance(given, float):
-        return given
-    if not measured(model.config):
+    given = model.given
+    if given.scale is not None:
+        return given.scale
+    if not given.measured:
         return 1.0 if r is None else r
     return math.sqrt(1.0 if variance is None else variance) * model.response.units.scale
 
@@ -221,7 +248,7 @@ def _centre(model: Known) -> Vector:
 
 def natural(q: Gaussian, model: Known) -> Gaussian:
     """A Gaussian, or a factor of one, of the model's units in the data's."""
-    if not measured(model.config):
+    if not model.given.measured:
         return q
     s, centre = model.response.units.scale, _centre(model)
     P = q.P / s**2
@@ -230,16 +257,16 @@ def natural(q: Gaussian, model: Known) -> Gaussian:
 
 def ended(run: Run[Config], model: Known, server: Server | None) -> tuple[Server | None, Response]:
     """After the rounds: all parties know the scale, and the server's state is in the data's units."""
-    known_now = replace(model.response, ended=True)
-    if run.config.model.scale == LEARNT:
+    known_now, given = replace(model.response, ended=True), model.given
+    if given.learnt:
         told = {k: scale.Told() for k in run.mine}
         variance, r = _so_far(server)
-        learnt = LearntVariance(variance) if measured(run.config) else LearntDispersion(r)
-        at_server, clients = run.exchange(after(run.config)[0], lambda: scale.tell(len(run.names), learnt), told)
+        learnt = LearntVariance(variance) if given.measured else LearntDispersion(r)
+        at_server, clients = run.exchange(after(given)[0], lambda: scale.tell(len(run.names), learnt), told)
         known = [one.value for one in (at_server, *clients.values()) if one is not None and one.value is not None]
         value = known[0] if known else None
-        known_now = replace(known_now, variance=value) if measured(run.config) else replace(known_now, r=value)
-    if server is None or not measured(run.config):
+        known_now = replace(known_now, variance=value) if given.measured else replace(known_now, r=value)
+    if server is None or not given.measured:
         return server, known_now
     return _in_data_units(server, model), known_now
 
@@ -247,7 +274,7 @@ def ended(run: Run[Config], model: Known, server: Server | None) -> tuple[Server
 def _in_data_units(server: Server, model: Known) -> Server:
     """The server's last state: prior, sites, q and trajectory."""
     prior, s, centre, d = natural(server.prior, model), model.response.units.scale, _centre(model), model.encoding.size
-    of_points = not (model.config.algorithm.average == "half" and server.q.P.ndim == 2)
+    of_points = not (model.averaged and server.q.P.ndim == 2)
 
     def moved(total: Vector, n: int) -> Vector:
         """A sum of n points of the trajectory."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -27,7 +28,7 @@ from ...models.glm import Rows, metrics
 from ...results.plain import Record
 from . import arrival, dispersion, linearised, own, publish, response, weights
 from .keys import Config
-from .model import Client, Model, Server, declared_binary
+from .model import Client, Model, Server
 from .stages import noisy_sums, trained
 
 
@@ -46,7 +47,7 @@ def fit(run: Run[Config]) -> Fit | None:
     if model.privacy is None:
         run.hooks.notes += column_notes.exchanged(run, degenerates)
     test = _test_rows(run.parties, model) if run.place.is_server else None
-    model = replace(model, response=response.exchanged(run, {k: _rows(design) for k, design in designs.items()}))
+    model = replace(model, response=response.exchanged(run, model, {k: _rows(design) for k, design in designs.items()}))
     clients = _clients(run, model, designs)
     if model.by_client and run.place.is_server:
         run.hooks.open_budget(SERVER, model.plan("the federation"))
@@ -74,12 +75,12 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
     """A client's arrays, columns that nothing can be learnt from, and what is remarkable: written in its own folder and nowhere
     else, as what is wrong with its rows."""
     design = encode(table, model.encoding, private=model.privacy is not None, client=client)
-    nothing = degenerate(design.X, model.encoding, intercept=model.config.model.intercept)
+    nothing = degenerate(design.X, model.encoding, intercept=model.given.intercept)
     notes = [*design.notes, *incomplete.own_notes(model.config, table), *few.private_notes(model.config, table.n_rows)]
     notes += [*nothing.lines(), *_not_binary(model, design)]
     if model.privacy is None:
         notes += far.notes(table, model.encoding, design.y)
-    if model.with_noise and model.privacy is not None and model.config.model.family == "bernoulli":
+    if model.with_noise and model.privacy is not None and model.family == "bernoulli":
         notes += linearised.longer(design.X, model.privacy.of(client).clip)
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None
     if delta is not None and delta * table.n_rows >= 1:
@@ -89,7 +90,7 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
 
 def _not_binary(model: Model, design: Design) -> Iterator[str]:
     """Of columns that are declared as binary, and are not."""
-    for at, share in declared_binary(model.config, model.encoding).items():
+    for at, share in model.declared_binary.items():
         sd = math.sqrt(share * (1 - share))
         other = int(np.abs(design.X[:, at] * sd - np.where(design.X[:, at] > 0, 1 - share, -share) > 0.05).sum())
         if other:
@@ -121,8 +122,9 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
             noise = {"mechanism": plan.mechanism, "source": model.source(k)}
             run.hooks.open_budget(k, plan)
             noise["design"] = model.design(model.names[k])
+        noise["coins"] = secrets.randbits(64) if model.secret_batches else None
         noise["tells"] = arrival.tells(run, model, _rows(design))
-        rows = response.standardised(_rows(design), model.response, model.config)
+        rows = response.standardised(_rows(design), model)
         local = Local(rows.at(run.used.home), model.settings, k, row_ids=design.row_ids, n_threads=run.threads, **noise)
         clients[k] = model.client(k, local)
     return clients

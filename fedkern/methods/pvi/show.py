@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...printing import aligned
 from ...privacy.certificate import certificates
-from ...results import psis
+from ...results import psis, reweighed
 from ...results.gaussian import comparable
 from ...results.plain import Record, real
 from ...results.report import against_guessing
@@ -24,7 +24,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
             yield worse
     if "weights" in content:
         weights = content["weights"]
-        yield f"q against the pooled posterior: k-hat {real(weights['k_hat']):.2f} ({_grade(weights)})"
+        yield f"q against the pooled posterior: k-hat {real(weights['k_hat']):.2f} ({grade(weights)})"
     if "loo" in content:
         found = content["loo"]
         yield f"rows without themselves: elpd {found['elpd']:.1f} (standard error {found['se']:.1f}), p_loo {found['p_loo']:.1f}"
@@ -44,12 +44,16 @@ def lines(content: Record, why: str) -> Iterator[str]:
     yield f"digest {content['digest']}"
 
 
-def _grade(weights: Record) -> str:
+def grade(weights: Record) -> str:
     """What a k-hat of so many draws says of q."""
     k_hat, limit, draws = real(weights["k_hat"]), real(weights["limit"]), weights["draws"]
+    share = real(weights["effective"]) / draws
+    if share >= reweighed.EVEN:
+        return f"near: weights of {draws} draws hardly differ"
     if k_hat < limit:
-        return f"{'near' if k_hat <= psis.GOOD else 'near enough for weighted means'}, as far as {draws} draws tell"
-    few = psis.limit(draws) < psis.UNRELIABLE and k_hat < psis.UNRELIABLE
+        near = k_hat <= psis.GOOD and share >= reweighed.UNEVEN
+        return f"{'near' if near else 'near enough for weighted means'}, as far as {draws} draws tell"
+    few = psis.limit(draws) < psis.UNRELIABLE and (k_hat < psis.UNRELIABLE or share >= reweighed.UNEVEN)
     return f"{draws} draws are too few to tell: wanted below {limit:.2g}" if few else "not near"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import arrival as arrivals
@@ -51,9 +52,9 @@ def stages(model: Model) -> list[Stage]:
     open_job = model.privacy is None
     notes = [Stage.of(column_notes)] if open_job else []
     sums = [noisy_sums(model)] if model.with_noise else []
-    before = [*incomplete.stages(model.config), *notes, *response.stages(model.config)]
-    output = model.config.output
-    told, judged = response.after(model.config), arrival.stage(model)
+    before = [*incomplete.stages(model.config), *notes, *response.stages(model.given)]
+    output = model.output
+    told, judged = response.after(model.given), arrival.stage(model)
     after = [] if judged is None else [judged]
     after += ([weighed(model)] if output.reweigh else []) + ([left_out()] if output.loo else [])
     after += dispersion.stages(model)
@@ -98,7 +99,7 @@ def checked(at: Check[Config]) -> Said | None:
         check_header(test.names, encoding, test.source)
     model, unknown = Model(at.config, at.names, encoding), at.unknown(encoding)
     missing, bytes_needed = incomplete.lines(at.config), memory.lines(*_memory(model))
-    lines = [*_lines(model, bool(unknown)), *missing, *bytes_needed, *notes, "", *_privacy(at.config, model)]
+    lines = [*_lines(model, bool(unknown)), *missing, *bytes_needed, *notes, "", *_privacy(model)]
     plans = {} if model.privacy is None else {name: model.plan(name) for name in spenders(model)}
     return Said(model, lines, unknown, plans, model.load if at.config.job.device == "cuda" else None)
 
@@ -118,25 +119,31 @@ def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan |
     """What the job may spend of one client's budget."""
     if file.config.privacy is None or file.config.unit == "client":
         return None
-    return budget.plan(file.config, client, budget.Sizes(file.encoding.size, len(names)))
+    return budget.plan(file.config.spending, client, budget.Sizes(file.encoding.size, len(names)))
 
 
 def _lines(model: Model, unknown: bool) -> Iterator[str]:
     """Job, model, clients and columns, of which some may turn out to be categorical."""
     config = model.config
-    a, m, d = config.algorithm, config.model, model.encoding.size
+    a, d = config.algorithm, model.encoding.size
     schedule = "synchronous" if model.by_client else a.schedule
-    yield f"job      {config.job.method}, variant {a.variant}, {schedule}, {_rounds(model)}, seed {config.job.seed}"
-    yield f"model    {m.family}, {model.covariance} covariance, {response.words(config)}"
+    yield f"job      {config.job.method}, variant {a.variant}, {schedule}, {_rounds(model)}, seed {model.seed}"
+    yield f"model    {model.family}, {model.covariance} covariance, {model.given.words}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
-    trials = f", successes of {config.data.trials} trials" if config.data.trials else ""
+    trials = f", successes of {model.trials} trials" if model.trials else ""
     yield f"columns  {d} coefficients{more}; response {model.encoding.response}{trials}"
     yield from few.curvature(config, d)
+    if assumed := config.assumed_scale:
+        yield f"scale    {assumed}"
+    if model.family == "gaussian" and model.privacy is not None and not model.by_client and a.variant == "pvi":
+        clip = min((c for name in model.names if (c := model.privacy.of(name).clip) is not None), default=math.inf)
+        reach = clip * model.scale**2 / math.sqrt(float(model.encoding.spread.sum()))
+        yield f"clip     cuts a usual row where its response is more than {reach:.2g} from its prediction"
 
 
 def _rounds(model: Model) -> str:
-    s, rounds = model.settings, model.config.job.rounds
+    s, rounds = model.settings, model.rounds
     if not s.until:
         return f"rounds = {rounds}"
     at = ", ".join(map(str, looks(s.rounds or 0)))
@@ -151,11 +158,11 @@ def _memory(model: Model) -> tuple[float, float]:
     return memory.NUMBER * d2 * (8 + 2 * len(model.names)), memory.NUMBER * d2 * 8
 
 
-def _privacy(config: Config, model: Model) -> Iterator[str]:
-    if config.privacy is None:
+def _privacy(model: Model) -> Iterator[str]:
+    if model.privacy is None:
         yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
         return
-    source = config.privacy.noise_source
+    source = model.privacy.noise_source
     yield f"privacy  plan, {source} noise" + ("" if source == "secure" else ": for experiments, epsilon is infinite")
     head = ("client", "sampling", "noise/clip", "clip", "delta", "cap", "updates", "steps", "epsilon")
     rows = []

@@ -36,7 +36,7 @@ SHARED = 1001  # chain of the stream "posterior": released draws have the first 
 
 def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Checked:
     """What is found, at the server's place; nothing elsewhere."""
-    if not run.config.output.reweigh:
+    if not model.output.reweigh:
         return Checked()
     question = None
     if server is not None and not server.lost:
@@ -48,7 +48,7 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
     if told is not None:
         notes = [f"no k-hat: client {run.names[k]!r} is not in it, for {why}" for k, why in sorted(told.dropped.items())]
     if server is not None and told is not None and told.complete and not model.answers:
-        least = run.config.data.least_rows
+        least = model.least_rows
         notes = [f"no k-hat: clients may have as few as {least} rows, of which so many numbers would tell too much"]
     elif server is not None and told is not None and told.complete:
         q, prior = pvi.released(server), model.prior
@@ -60,7 +60,7 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         labels = [label(name, suffix) for name in model.encoding.names]
         found = reweighed(labels, theta, posterior[:n] - q.log_density(theta), rounding)
         drawn = lines.lines([labels[j] for j in _lined(model, q)], posterior[n:]) if model.lined else None
-    if not run.config.output.loo:
+    if not model.output.loo:
         return Checked(found, None, tuple(notes), lines=drawn)
     own = {k: once.telling(loo_sums.told(_sums(model, rows[k], client.asked, k))) for k, client in clients.items()}
     asks = told is not None and told.asks
@@ -85,7 +85,7 @@ def _posterior(model: Model, q: Gaussian) -> Posterior:
 
 def _shared(model: Model, q: Gaussian) -> Array:
     """(answers, d) at which all clients are asked: draws from q, and points on lines through its mean."""
-    drawn = _posterior(model, q).draws(model.weighed_draws, seed=model.config.job.seed, chain=SHARED)
+    drawn = _posterior(model, q).draws(model.weighed_draws, seed=model.seed, chain=SHARED)
     if not model.lined:
         return drawn
     return np.concatenate([drawn, lines.points(q.mean, q.covariance, _lined(model, q))])
@@ -102,15 +102,15 @@ def _answer(model: Model, rows: Rows, client: int, asked: terms.AskTermsOf) -> t
         return terms.told_of(asked, np.zeros(0))
     with owned(client):
         points = _shared(model, _q(model, asked))
-        return terms.told_of(asked, total_log_likelihood(rows, points, model.config.model.family, model.scale))
+        return terms.told_of(asked, total_log_likelihood(rows, points, model.family, model.scale))
 
 
 def _sums(model: Model, rows: Rows, asked: terms.AskTermsOf | None, client: int) -> loo_sums.LooSums | None:
     """Of a client's rows, at the draws that posterior.nc has."""
     if asked is None:
         return None
-    drawn, output = _posterior(model, _q(model, asked)), model.config.output
-    theta = np.concatenate([drawn.draws(output.draws, seed=model.config.job.seed, chain=c) for c in range(output.chains)])
-    family, scale = model.config.model.family, model.scale
+    drawn, output = _posterior(model, _q(model, asked)), model.output
+    theta = np.concatenate([drawn.draws(output.draws, seed=model.seed, chain=c) for c in range(output.chains)])
+    family, scale = model.family, model.scale
     with owned(client):
         return loo.sums(len(rows), lambda at: log_likelihood(rows.take(np.arange(at.start, at.stop)), theta, family, scale))

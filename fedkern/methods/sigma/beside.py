@@ -35,7 +35,7 @@ def priors(model: SigmaModel, posterior: Draws) -> dict[str, dict[str, float]]:
     found = {"rho": at, "sigma_theta": half_normal, "sigma": half_normal}
     if model.layout.free:
         found[model.common.condition.name] = model.condition.quantile(at)
-    mean, sd = np.zeros(len(names)), np.full(len(names), units.scale * model.config.model.coefficient_sd)
+    mean, sd = np.zeros(len(names)), np.full(len(names), units.scale * model.coefficient_sd)
     mean[0], sd[0] = (units.level, sd[0]) if model.layout.intercept else (0.0, 0.0)
     A = model.encoding.affine()
     for suffix, centres, spreads in (("", A @ mean, np.sqrt(A**2 @ sd**2)), ("_std", mean, sd)):

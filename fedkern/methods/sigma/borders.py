@@ -13,6 +13,7 @@ from ...data.polygons import Polygons
 from ...errors import JobError, OwnFault, owned
 from ...jobs.run import At
 from .keys import Config
+from .rows import drawn
 
 
 def read(at: At[Config], files: Mapping[int, OwnFile]) -> dict[int, Polygons]:
@@ -34,15 +35,16 @@ def read(at: At[Config], files: Mapping[int, OwnFile]) -> dict[int, Polygons]:
 
 def of(config: Config, folder: Path, file: OwnFile) -> Polygons | None:
     """One client's."""
-    data = config.data
-    if data.polygons is None or data.area is None:
+    said = drawn(config, folder)
+    if said is None:
         return None
-    drawn = polygons.read(folder / data.polygons, data.area)
+    path, written, area = said
+    shapes = polygons.read(path, area)
     try:
-        return drawn.of(file.areas, f"client {file.name!r}: {data.polygons}")
+        return shapes.of(file.areas, f"client {file.name!r}: {written}")
     except JobError as error:
-        lacking = sum(name not in drawn.parts for name in file.areas)
-        text = f"client {file.name!r}: {data.polygons}: no polygon for {lacking} of its {file.d} areas in the prior; {HINT}"
+        lacking = sum(name not in shapes.parts for name in file.areas)
+        text = f"client {file.name!r}: {written}: no polygon for {lacking} of its {file.d} areas in the prior; {HINT}"
         raise OwnFault(text, str(error)) from None
 
 

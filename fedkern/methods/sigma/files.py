@@ -11,6 +11,7 @@ from ...errors import JobError
 from ...jobs.run import At
 from ...jobs.stage import Stage
 from .keys import Config
+from .rows import prior_of
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def read(at: At[Config]) -> Files:
     JobError
         A file is missing, altered or of another client; or the clients are not those of the prior.
     """
-    names, path = at.names, at.part.folder / at.config.model.prior
+    names, path = at.names, prior_of(at.config, at.part.folder)
     clients = {k: read_own(path, names[k]) for k in at.mine}
     server = read_server(path) if at.place.is_server else None
     if server is not None and server.clients != names:
@@ -56,7 +57,7 @@ def read(at: At[Config]) -> Files:
 
 def agree(at: At[Config], files: Files) -> None:
     """JobError unless all files are of one training."""
-    names, path = at.names, str(at.part.folder / at.config.model.prior)
+    names, path = at.names, str(prior_of(at.config, at.part.folder))
     clients = {k: prior_agreement.Client(names[k], file.common.id, file.digest, path) for k, file in files.clients.items()}
 
     def start() -> tuple[prior_agreement.Server, ServerEffects]:

@@ -58,14 +58,17 @@ Threshold = Annotated[float | str, BeforeValidator(_threshold)]
 class DataSection(Section):
     """Every row belongs to an area, or to a grid point, of the client's part of a prior."""
 
-    clients: Paths = key([], help="csv, parquet or npz files; wildcards allowed")
-    names: list[str] = key([], help="of the clients as the prior has them, in the order of the files; default: the files' stems")
+    clients: Paths = key([], path=True, help="csv, parquet or npz files; wildcards allowed")
+    names: list[str] = key(
+        [], path=True, help="of the clients as the prior has them, in the order of the files; default: the files' stems"
+    )
     area: str | None = key(None, help="the column with the name of the area")
     rows_per_area: Literal["one", "any"] = key(
         "one", help="area: one row each, whose response may be empty; any: several, each an observation of its own, or none"
     )
     polygons: str | None = key(
         None,
+        path=True,
         help="area: GeoJSON of the areas, whose property of that name names them: for maps in reports, and areas.geojson",
     )
     location: Paths = key([], help="instead: coordinates; a row goes to its grid point")
@@ -82,7 +85,7 @@ class DataSection(Section):
 
 
 class ModelSection(Section):
-    prior: str = key(help="folder of a prior (fedkern sigma build, or train), or this party's file of it")
+    prior: str = key(path=True, help="folder of a prior (fedkern sigma build, or train), or this party's file of it")
     kind: Literal["within", "auxiliary", "deterministic"] | None = key(
         None,
         help="within: the prior is exact inside each client, the default if it was built. If it was trained theta is about the "
@@ -125,13 +128,13 @@ class AlgorithmSection(Section):
     until: FitUntilSection | None = key(
         None, help="sfvi, sfvi-avg: stop when all unknowns have settled, job.rounds being the most"
     )
-    checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
+    checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
 
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
-    draws: Draws = key(1000, help="sfvi: per chain, from the posterior into posterior.nc")
-    chains: Chains = key(4, help="independent sets of draws, or Markov chains")
+    draws: Draws = key(1000, resumable="drawn_at_the_end", help="sfvi: per chain, from the posterior into posterior.nc")
+    chains: Chains = key(4, resumable="drawn_at_the_end", help="independent sets of draws, or Markov chains")
     bound: bool = key(help="clients also send their terms of the ELBO, one number a round; default true with sfvi")
     reweigh: bool = key(
         help="if all has settled clients also send their log-likelihood at 400 draws of the global unknowns, so that weights can "
@@ -160,6 +163,7 @@ class Config(JobConfig):
 
     @property
     def drawn_at_the_end(self) -> bool:
+        """Whether the draws are made once the fit is known."""
         return not self.open_ended
 
 

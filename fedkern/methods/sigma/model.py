@@ -17,6 +17,7 @@ from ...algorithms.sfvi.settings import LARGEST_FULL, Settings
 from ...data.artifact import ClientFile, Common, OwnFile, WithinFile
 from ...errors import JobError
 from ...jobs.keys import settings_of
+from ...kernels import families
 from ...kernels.mlp import Architecture
 from ...models.encoding import Encoding
 from ...models.likelihood import Likelihood
@@ -28,7 +29,7 @@ from ...models.spatial.units import Units
 from ...models.spatial.within_site import WithinSite
 from ...models.variational import Block
 from .areas import Threshold
-from .keys import Config
+from .keys import Config, OutputSection
 
 Kind = Literal["within", "auxiliary", "deterministic"]
 
@@ -71,9 +72,49 @@ class SigmaModel:
         return []
 
     @property
+    def inference(self) -> str:
+        """How the posterior is found."""
+        return self.config.algorithm.inference
+
+    @property
     def chains(self) -> bool:
         """Whether the posterior is sampled by Markov chains."""
-        return self.config.algorithm.inference in ("hmc", "mala")
+        return self.inference in ("hmc", "mala")
+
+    @property
+    def family_of_y(self) -> families.OfSigma:
+        """Of the response."""
+        return self.config.model.family
+
+    @property
+    def intercept(self) -> bool:
+        """Whether there is one."""
+        return self.config.model.intercept
+
+    @property
+    def coefficient_sd(self) -> float:
+        """Of the coefficients' prior."""
+        return self.config.model.coefficient_sd
+
+    @property
+    def until_settled(self) -> bool:
+        """Whether rounds end when all has settled."""
+        return self.config.algorithm.until is not None
+
+    @property
+    def rounds(self) -> int:
+        """At most."""
+        return self.config.job.rounds
+
+    @property
+    def seed(self) -> int:
+        """Of all keyed streams."""
+        return self.config.job.seed
+
+    @property
+    def output(self) -> OutputSection:
+        """What is asked of the result."""
+        return self.config.output
 
     @cached_property
     def condition(self) -> Condition:
@@ -92,7 +133,7 @@ class SigmaModel:
     def likelihood(self) -> Likelihood:
         """Of the response."""
         scale = self.config.model.scale
-        return Likelihood(self.config.model.family, None if scale == "unknown" else self.units.known(float(scale)))
+        return Likelihood(self.family_of_y, None if scale == "unknown" else self.units.known(float(scale)))
 
     @cached_property
     def layout(self) -> Layout:
@@ -103,7 +144,7 @@ class SigmaModel:
             self.condition.free,
             self.common.n_global,
             mixing=self.common.kind == "bym2" and not self.common.within,
-            intercept=m.intercept,
+            intercept=self.intercept,
             n_beta=self.encoding.size - 1,
             scaled=m.spatial_scale == "unknown",
             dispersed=self.likelihood.dispersed,
@@ -113,7 +154,7 @@ class SigmaModel:
     @cached_property
     def prior(self) -> SigmaPrior:
         """The server's term."""
-        return SigmaPrior(self.layout, self.condition, self.config.model.coefficient_sd)
+        return SigmaPrior(self.layout, self.condition, self.coefficient_sd)
 
     @cached_property
     def sfvi(self) -> Settings:
@@ -123,16 +164,16 @@ class SigmaModel:
             Settings,
             c.job,
             a,
-            rounds=until.lengths(c.job.rounds)[0] if a.until else c.job.rounds,
-            most=c.job.rounds if a.until else 0,
+            rounds=until.lengths(self.rounds)[0] if self.until_settled else self.rounds,
+            most=self.rounds if self.until_settled else 0,
             coupled=a.structured,
             draws=a.gradient_draws,
             path=a.estimator == "stl",
             decay=a.cool_down,
             initial_sd=a.start_sd,
-            bound=c.output.bound,
-            sheared=a.shear and a.inference == "sfvi" and c.model.intercept,
-            local_steps=a.local_steps if a.inference == "sfvi-avg" else 0,
+            bound=self.output.bound,
+            sheared=a.shear and self.inference == "sfvi" and self.intercept,
+            local_steps=a.local_steps if self.inference == "sfvi-avg" else 0,
         )
 
     def ridge(self, loadings: MeanLoadings | None) -> LevelRidge | None:
@@ -147,10 +188,10 @@ class SigmaModel:
             HmcSettings,
             c.job,
             a,
-            draws=(c.job.rounds - a.burn_in) // a.thin,
+            draws=(self.rounds - a.burn_in) // a.thin,
             warmup=a.burn_in,
-            chains=c.output.chains,
-            leapfrog=1 if a.inference == "mala" else a.leapfrog_steps,
+            chains=self.output.chains,
+            leapfrog=1 if self.inference == "mala" else a.leapfrog_steps,
             step=a.step_size,
             target=a.target_acceptance,
         )
@@ -158,20 +199,21 @@ class SigmaModel:
     @property
     def level(self) -> level.Settings:
         """What all parties know of the response before they know its units."""
-        c, m = self.config, self.config.model
-        return level.Settings(m.family, c.data.response, m.intercept, None if m.scale == "unknown" else float(m.scale))
+        scale = self.config.model.scale
+        known = None if scale == "unknown" else float(scale)
+        return level.Settings(self.family_of_y, self.config.data.response, self.intercept, known)
 
     @property
     def threshold(self) -> Threshold:
         """Above which an area's level is high."""
-        given = self.config.output.threshold
+        given = self.output.threshold
         if isinstance(given, str):
             return Threshold(given, float(self.likelihood.mean(np.asarray(self.units.level))))
         return Threshold(f"{given:g}", given)
 
     def site(self, file: OwnFile, rows: Rows) -> Site | WithinSite:
         """What a client computes of its rows, which come in the data's units."""
-        rows = self.units.rows(rows, self.config.model.family, self.likelihood.scale)
+        rows = self.units.rows(rows, self.family_of_y, self.likelihood.scale)
         gaussian = self.likelihood.record.link == "identity"
         if isinstance(file, WithinFile):
             integrated = gaussian or not self.chains

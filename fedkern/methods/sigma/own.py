@@ -49,7 +49,7 @@ class Own:
 def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     """areas.csv, areas.json, fit.json and perhaps areas.geojson in the client's own folder; its sums where the job asks."""
     folder, client, file = run.hooks.folder, own.client, own.file
-    summed = model.config.output.fit
+    summed = model.output.fit
     if folder is None and not summed:
         return None
     areas, drawn = of_areas(model, own)
@@ -93,13 +93,13 @@ def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
         assert client.fitted is not None
         assert client.centre is not None
         block = client.settings.released(site.n_global)
-        xi = global_draws(block, client.fitted, Drawing(model.config.job.seed, 1, DRAWS))[0]
+        xi = global_draws(block, client.fitted, Drawing(model.seed, 1, DRAWS))[0]
         n = client.family.n_normals
-        key = rng.key(model.config.job.seed, "posterior")
+        key = rng.key(model.seed, "posterior")
         eps = _normals(key, client.index, len(xi), n)
         u = np.array([client.family.sample(client.parameters, x, client.centre, e) for x, e in zip(xi, eps)])
     d = site.n_areas
-    key = rng.key(model.config.job.seed, "posterior", 1)
+    key = rng.key(model.seed, "posterior", 1)
     free = _normals(key, client.index, len(xi), d)
     # areas without rows: theta has its prior about thetahat
     if isinstance(site, Site) and site.sampled and not isinstance(client, hmc.Client):
@@ -115,7 +115,7 @@ def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
     if model.layout.intercept:
         fixed += xi[:, parts["intercept"]]
     spatial = units.scale * model.layout.scale(xi)[:, np.newaxis] * theta
-    key = rng.key(model.config.job.seed, "posterior", 2)
+    key = rng.key(model.seed, "posterior", 2)
     normals = rng.normal(len(xi) * d, key=key, client=client.index).reshape(len(xi), d)
     return Areas(theta, units.natural(fixed), spatial, model.likelihood, model.threshold), Drawn(xi, u, theta, normals)
 

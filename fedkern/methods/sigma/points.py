@@ -26,17 +26,17 @@ def extended(file: OwnFile, read: Reading, who: str) -> OwnFile:
     JobError
         Points of more than one dimension, or a prior without a decoder.
     """
-    table, data = read.table, read.config.data
-    if data.interpolation == "nearest" or file.locations is None or file.common.kind != "gp":
+    table, location = read.table, read.location
+    if not read.interpolates or file.locations is None or file.common.kind != "gp":
         return file
     if isinstance(file, WithinFile):
         raise JobError(
             f'{who}: data.interpolation = "linear" is for a prior that was trained; this one was built for its points alone: '
             'take "nearest", or build it for the points of the data'
         )
-    if file.locations.shape[1] != 1 or len(data.location) != 1:
+    if file.locations.shape[1] != 1 or len(location) != 1:
         raise JobError(f'{who}: data.interpolation = "linear" is for points on a line; take "nearest"')
-    column = table.columns.get(data.location[0])
+    column = table.columns.get(location[0])
     if not isinstance(column, np.ndarray):
         return file  # what is wrong with it is said where rows are read
     grid = file.locations[:, 0]

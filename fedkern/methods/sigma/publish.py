@@ -59,11 +59,11 @@ def global_draws(block: Block, parameters: Array, drawing: Drawing) -> Array:
 
 def posterior(model: SigmaModel, server: Server) -> Draws:
     """The server's unknowns in the data's units; z_G, which means nothing by itself, is left out."""
-    output = model.config.output
+    output = model.output
     if isinstance(server, hmc.Server):
         xi = hmc.draws(server)
     else:
-        xi = global_draws(*server.q, Drawing(model.config.job.seed, output.chains, output.draws))
+        xi = global_draws(*server.q, Drawing(model.seed, output.chains, output.draws))
     return Draws(_named(model, xi), isinstance(server, hmc.Server))
 
 
@@ -135,7 +135,7 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> 
     return Fit(
         posterior=released,
         arrays=_arrays(server),
-        stop="settled" if server.round < model.config.job.rounds else str(server.stop),
+        stop="settled" if server.round < model.rounds else str(server.stop),
         rounds=server.round,
         verdict=_verdict(model, ended, released),
         clients={name: {"updates": int(server.updates[k]), "status": "finished"} for k, name in enumerate(model.names)},
@@ -203,12 +203,12 @@ def _arrays(server: Server) -> dict[str, Array]:
 
 def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
     """The model and its prior."""
-    m, c = model.config.model, model.condition
+    c = model.condition
     about: dict[str, Any] = {
         "prior": {"id": prior.common.id, "kind": prior.common.kind, "variant": prior.common.variant},
         "kind": model.kind,
-        "family": m.family,
-        "inference": model.config.algorithm.inference,
+        "family": model.family_of_y,
+        "inference": model.inference,
         "areas": sum(prior.sizes),
         "latents": {"global": prior.common.n_global, "local": sum(prior.n_local)},
         "response": {"level": model.units.level, "scale": model.units.scale},
@@ -276,6 +276,6 @@ def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
         )
     if model.kind == "deterministic":
         notes.append('the deterministic model has no more variance than its decoder: kind = "auxiliary" adds what is missing')
-    if model.config.algorithm.inference == "sfvi-avg":
+    if model.inference == "sfvi-avg":
         notes.append("averaging of local steps (sfvi-avg) is not exact")
     return notes + model.warnings

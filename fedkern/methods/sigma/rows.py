@@ -74,6 +74,17 @@ def texts_of(config: Config) -> frozenset[str]:
     return spec_of(config).texts | ({data.response} if data.positive is not None else set())
 
 
+def prior_of(config: Config, folder: Path) -> Path:
+    """Where the job's prior lies, as seen from `folder`."""
+    return folder / config.model.prior
+
+
+def drawn(config: Config, folder: Path) -> tuple[Path, str, str] | None:
+    """Where the polygons of the areas lie, as the job file has it, and the property that names them; None where it has none."""
+    data = config.data
+    return None if data.polygons is None or data.area is None else (folder / data.polygons, data.polygons, data.area)
+
+
 @dataclass(frozen=True)
 class Reading:
     """A client's table, as the job file wants it to be read; `name` of the client."""
@@ -86,6 +97,16 @@ class Reading:
     def who(self) -> str:
         """How a sentence about it begins."""
         return begin(self.name, self.table.source)
+
+    @property
+    def location(self) -> list[str]:
+        """Columns of a row's coordinates."""
+        return self.config.data.location
+
+    @property
+    def interpolates(self) -> bool:
+        """Whether a row lies between two points of the grid."""
+        return self.config.data.interpolation == "linear"
 
     def refuse(self, bad: NDArray[np.bool_], column: str, remedy: str) -> None:
         """The column, which the job file names; to its holder also which rows, how many, and what stands there."""

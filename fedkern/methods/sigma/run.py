@@ -76,7 +76,7 @@ def fit(run: Run[Config]) -> Fit | None:
     sums = {}
     for k, client in clients.items():
         sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], shapes.get(k)))
-    total = _summed(run, {k: one for k, one in sums.items() if one is not None})
+    total = _summed(run, model, {k: one for k, one in sums.items() if one is not None})
     if server is None or released is None or kept is None:
         return None
     assert files.server is not None
@@ -85,9 +85,9 @@ def fit(run: Run[Config]) -> Fit | None:
     return fitted if total is None else publish.with_sums(fitted, total, run.names)
 
 
-def _summed(run: Run[Config], sums: Mapping[int, fit_sums.FitSums]) -> once.Server[fit_sums.FitSums] | None:
+def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, fit_sums.FitSums]) -> once.Server[fit_sums.FitSums] | None:
     """How well areas are foreseen without their own rows, at the server's place, where the job asks."""
-    if not run.config.output.fit:
+    if not model.output.fit:
         return None
     clients = {k: once.telling(fit_sums.told(one)) for k, one in sums.items()}
     return run.ask(Stage.of(fit_sums), fit_sums.QUESTION, fit_sums.AskFitSums(0), clients)[0]

@@ -27,7 +27,7 @@ from . import borders, files
 from .keys import Config
 from .model import SigmaModel
 from .points import extended
-from .rows import Reading, needed, rows
+from .rows import Reading, needed, prior_of, rows
 
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
 MAY_SEND = (
@@ -54,9 +54,9 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: SigmaModel) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
-    asked = [Stage.of(fit_sums)] if model.config.output.fit else []
+    asked = [Stage.of(fit_sums)] if model.output.fit else []
     bits = [] if model.chains else [Stage.of(settled)]
-    weights = [Stage.of(terms)] if model.config.output.reweigh else []
+    weights = [Stage.of(terms)] if model.output.reweigh else []
     return [Stage.of(column_notes), Stage.of(level), fitted(model), *bits, *weights, *asked]
 
 
@@ -67,7 +67,7 @@ def fitted(model: SigmaModel) -> Stage:
         times: dict[type[Message], int] = {hmc.Place: 1, hmc.Slope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
         sizes, rounds = model.hmc.sizes(model.layout.size), model.hmc.rounds
         return Stage(hmc.protocol(model.hmc), sizes, rounds=rounds, resumable=True, times=times)
-    sizes, rounds = model.sfvi.sizes(model.layout.size), model.config.job.rounds
+    sizes, rounds = model.sfvi.sizes(model.layout.size), model.rounds
     times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {sfvi.Fitted: 1}
     return Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times)
 
@@ -91,7 +91,7 @@ def look_through(file: OwnFile[Config]) -> None:
     describe(file.table, file.spec)
     name = file.path.stem
     try:
-        prior = read_own(file.folder / file.config.model.prior, name)
+        prior = read_own(prior_of(file.config, file.folder), name)
     except JobError as error:
         print(printable(f"  note: not compared with the prior: {error}"))
         return
@@ -107,15 +107,15 @@ def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan |
 
 def _lines(model: SigmaModel) -> Iterator[str]:
     """Job, model, inference, and what is disclosed."""
-    c, m, a, common = model.config, model.config.model, model.config.algorithm, model.common
-    rounds = until.words(c.job.rounds) if a.until else f"rounds = {c.job.rounds}"
-    yield f"job      sigma, {model.kind} model, {rounds}, seed {c.job.seed}"
+    a, common = model.config.algorithm, model.common
+    rounds = until.words(model.rounds) if model.until_settled else f"rounds = {model.rounds}"
+    yield f"job      sigma, {model.kind} model, {rounds}, seed {model.seed}"
     name = common.condition.name
     about = f"{name} in [{model.condition.lo:g}, {model.condition.hi:g}]" if model.layout.free else "no free hyperparameter"
     made = "exact inside each client" if common.within else f"{common.variant} networks"
     yield f"prior    {common.kind}, {made}, {common.n_global} global latents, {about}; id {common.id[:12]}"
-    intercept = "an intercept about the pooled level" if m.intercept else "no intercept"
-    yield f"model    {m.family}, {intercept}, {model.encoding.size - 1} coefficients"
+    intercept = "an intercept about the pooled level" if model.intercept else "no intercept"
+    yield f"model    {model.family_of_y}, {intercept}, {model.encoding.size - 1} coefficients"
     if model.chains:
         s = model.hmc
         yield f"fit      {a.inference}: {s.chains} chains, {s.leapfrog} leapfrog steps a round, {s.warmup} rounds of warm-up"
@@ -139,15 +139,15 @@ def disclosure(model: SigmaModel) -> str:
     text += "the gradient of each client's log-likelihood in the global unknowns, in every round"
     if model.chains:
         text += ", and one change of log-density a trajectory"
-    if model.config.output.bound:
+    if model.output.bound:
         text += ", and each client's term of the ELBO"
     if not model.chains:
         text += ", and at the end one bit of each client: whether its own unknowns still move"
-    if model.config.algorithm.until and until.looks(model.config.job.rounds):
-        text += f", and the same bit up to {until.looks(model.config.job.rounds)} times before: rounds end when all has settled"
-    if model.config.output.reweigh:
+    if model.until_settled and until.looks(model.rounds):
+        text += f", and the same bit up to {until.looks(model.rounds)} times before: rounds end when all has settled"
+    if model.output.reweigh:
         text += f", and if all has settled each client's log-likelihood at {terms.DRAWS} draws of the global unknowns"
-    if model.config.output.fit:
+    if model.output.fit:
         text += f", and at the end sums over each client's areas with rows, if it has at least {fit_sums.LEAST}: of their "
         text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, with two counts"
     text += (

@@ -38,7 +38,7 @@ def exchanged(
     settled: Mapping[str, bool | None],
 ) -> Reweighed | None:
     """What the weights say, at the server's place; None elsewhere, where something still moves, and in jobs that do not ask."""
-    if not run.config.output.reweigh:
+    if not model.output.reweigh:
         return None
     own = {k: once.Client(partial(_answer, model, client)) for k, client in clients.items()}
     asks = server is not None and publish.settled(model, server, settled).converged == "settled"
@@ -57,12 +57,12 @@ def exchanged(
 def _answer(model: SigmaModel, client: sfvi.Client, asked: terms.AskTerms) -> terms.LogTerms:
     """A client's log-likelihoods."""
     assert client.fitted is not None
-    key = rng.key(model.config.job.seed, "posterior", LOCAL)
+    key = rng.key(model.seed, "posterior", LOCAL)
     return terms.told(asked, log_terms(client, _draws(model, client.fitted)[0], key))
 
 
 def _draws(model: SigmaModel, parameters: Array) -> tuple[Array, Array]:
     """(S, P) draws of xi from q, the same at all parties, and the normals that they are made of."""
-    block, seed = model.sfvi.released(model.layout.size), model.config.job.seed
+    block, seed = model.sfvi.released(model.layout.size), model.seed
     e = rng.normal(terms.DRAWS * block.size, key=rng.key(seed, "posterior", GLOBAL), client=SERVER).reshape(-1, block.size)
     return np.array([block.sample(parameters, row) for row in e]), e

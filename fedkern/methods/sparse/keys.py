@@ -96,7 +96,12 @@ class AlgorithmSection(Section):
     update: Literal["auto", "row-gibbs", "row", "element"] = key("auto", help="sem: of the coefficients")
     tempering: Count = key(1, help="sem: chains of a ladder of temperatures; those at temperature 1 count")
     swap: bool = key(True, help="sem: moves between modes that permute equations")
-    checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
+    random_source: Literal["secure", "keyed"] | None = key(
+        None,
+        help="of a client's draws: secure, numbers that nobody else can make; keyed, those of job.seed, the same bits again; "
+        "default secure where draws are made of each row, and not of cross-products alone",
+    )
+    checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
 
 class OutputSection(CommonOutputSection):
@@ -125,25 +130,41 @@ class Config(JobConfig):
         return True
 
     @property
+    def draws_rows(self) -> list[str]:
+        """The choices by which a client's draws are made of each of its rows, and not of cross-products alone."""
+        model = self.model
+        said = ['model.missing = "impute"'] if model.missing == "impute" else []
+        if model.kind == "sem":
+            said.append('model.kind = "sem"')
+        if model.kind == "regression" and FAMILIES[model.family].binary:
+            said.append(f'model.family = "{model.family}"')
+        return [*said, 'model.errors = "student"'] if model.errors == "student" else said
+
+    @property
+    def secure(self) -> bool:
+        """Whether a client's random numbers are its own, so that the server cannot make them."""
+        source = self.algorithm.random_source
+        return bool(self.draws_rows) if source is None else source == "secure"
+
+    @property
     def tells_rows(self) -> str | None:
-        said = list[str]()
+        said, by = list[str](), " and ".join(self.draws_rows)
         if self.algorithm.tempering != 1:
             said.append(
-                "algorithm.tempering has clients send the log-likelihood at each draw: with it a server can compute their rows "
-                "about their means, up to the sign of each, of 20 rows in seconds; leave it out where that must not be"
+                "algorithm.tempering has clients send the log-likelihood at each draw: of 20 rows a server that could make the "
+                'draws\' random numbers (random_source = "keyed") computed them in seconds, up to the sign of each, and of '
+                "secure ones no attack was tried for long; leave it out where that must not be"
             )
-        if self.model.missing == "impute":
+        if by and not self.secure:
             said.append(
-                'model.missing = "impute" draws missing cells by random numbers that follow from job.seed: a server can compute '
-                "every cell of a row that lacks one, about the client's means, from the draws of a few rounds, at any number of "
-                "rows; remove rows that lack a cell from the files where that must not be"
+                f'algorithm.random_source = "keyed" with {by} has clients draw by random numbers that follow from job.seed: the '
+                "draws of a few rounds tell a server rows, or every cell of a row that lacks one, at any number of rows; "
+                "remove the key"
             )
-        binary = self.model.kind == "regression" and FAMILIES[self.model.family].binary
-        if binary or self.model.errors == "student":
-            what = 'family = "bernoulli"' if binary else 'errors = "student"'
+        if by and self.algorithm.moves:
             said.append(
-                f"model.{what} draws a number for every row that follows from job.seed: the draws of many rounds tell a server "
-                "each row, at any number of rows"
+                f"algorithm.moves with {by} sends cross-products of rows that are completed or weighed anew in each round: their "
+                "differences can tell a server rows; leave it out where that must not be"
             )
         return "; ".join(said) or None
 
@@ -321,6 +342,8 @@ def _sampler(config: Config) -> Iterator[str]:
         yield from (
             f"algorithm.participation < 1 with {name} samples another distribution; take 1" for name, bad in wrong.items() if bad
         )
+    if a.random_source == "secure" and a.statistics == "pooled":
+        yield 'algorithm.random_source = "secure" is of clients: with statistics = "pooled" the server draws; remove one'
     if a.share_local and a.aggregate == "sums":
         yield 'algorithm.share_local with aggregate = "sums" contradict each other: sums keep no coefficients'
     if a.statistics == "pooled":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +31,14 @@ from ...data.design import Design
 from ...errors import JobError, OwnFault
 from ...jobs.devices import Load
 from ...jobs.keys import settings_of
+from ...kernels import families
 from ...kernels.families import FAMILIES
 from ...kernels.homes import HOST, Home
 from ...models import sparse
 from ...models.encoding import Encoding
 from ...models.incomplete import Completed, completed
 from . import moving
-from .keys import DEGREES, Config
+from .keys import DEGREES, Config, OutputSection, UntilSection
 
 Array = NDArray[np.float64]
 FEWEST = 64  # regressions, or chains, at a time that a card is worth
@@ -104,17 +106,15 @@ class SparseModel:
             for j, column in enumerate(self.encoding.columns):
                 if column.levels is not None:  # perhaps the header is a row: its names are not said
                     which = f"column {column.name!r}" if column.name in self.config.data.columns else f"covariate no. {j + 1}"
-                    raise JobError(
-                        f'{which} is categorical: model.kind = "{self.config.model.kind}" needs numbers; put it into data.ignore'
-                    )
+                    raise JobError(f'{which} is categorical: model.kind = "{self.kind}" needs numbers; put it into data.ignore')
             if len(self.encoding.columns) < 2:
                 raise JobError("a graph needs at least two columns; there is one")
         elif not self.coefficients.size:
             raise JobError("no covariate is left beside the response; add columns")
-        elif self.config.output.loo and self.coefficients.size > self.config.output.largest:
+        elif self.output.loo and self.coefficients.size > self.output.largest:
             raise JobError(
                 f"output.loo needs kept draws, and of {self.coefficients.size} coefficients none are kept "
-                f"(output.largest = {self.config.output.largest}); raise it, or remove output.loo"
+                f"(output.largest = {self.output.largest}); raise it, or remove output.loo"
             )
 
     def public(self, name: str) -> str:
@@ -126,14 +126,109 @@ class SparseModel:
         return f"column {name!r}"
 
     @property
+    def secure(self) -> bool:
+        """Whether a client's random numbers are its own."""
+        return self.config.secure
+
+    @property
+    def kind(self) -> Literal["regression", "mrf", "sem"]:
+        """Of the model."""
+        return self.config.model.kind
+
+    @property
+    def family(self) -> families.OfSparse:
+        """Of a regression's response."""
+        return self.config.model.family
+
+    @property
+    def intercept(self) -> bool:
+        """Whether each client has one, or columns have means."""
+        return self.config.model.intercept
+
+    @property
+    def negligible(self) -> float | None:
+        """What a coefficient may be in the spike."""
+        return self.config.model.negligible
+
+    @property
+    def stable(self) -> bool:
+        """Whether only stable graphs of structural equations are allowed."""
+        return self.config.model.stable
+
+    @property
+    def locates(self) -> bool:
+        """Whether clients draw the locations of their columns."""
+        return self.config.model.centre == "sample"
+
+    @property
+    def splined(self) -> bool:
+        """Whether some columns are splines."""
+        return bool(self.config.model.splines)
+
+    @property
+    def scale(self) -> Literal["pooled", "given", "none"]:
+        """What columns are divided by."""
+        return self.config.model.scale
+
+    @property
+    def pooled(self) -> bool:
+        """Whether clients send their sufficient statistics, once."""
+        return self.config.algorithm.statistics == "pooled"
+
+    @property
+    def allgather(self) -> bool:
+        """Whether there is no server, and all clients see all messages."""
+        return self.config.algorithm.topology == "allgather"
+
+    @property
+    def tempering(self) -> int:
+        """Chains of a ladder of temperatures."""
+        return self.config.algorithm.tempering
+
+    @property
+    def swaps(self) -> bool:
+        """Whether structural equations make moves that permute them."""
+        return self.config.algorithm.swap
+
+    @property
+    def until(self) -> UntilSection | None:
+        """What the chains must reach where they end the job."""
+        return self.config.algorithm.until
+
+    @property
+    def output(self) -> OutputSection:
+        """What is asked of the result."""
+        return self.config.output
+
+    @property
+    def seed(self) -> int:
+        """Of all keyed streams."""
+        return self.config.job.seed
+
+    @property
+    def rounds(self) -> int:
+        """Of the sampler, burn-in among them."""
+        return self.config.job.rounds
+
+    @property
+    def moves(self) -> moving.Moves:
+        """That the sampler makes."""
+        return moving.of(self.config.algorithm, self.size)
+
+    @property
+    def advice(self) -> str | None:
+        """On moves that would pay."""
+        return moving.recommended(self.config.model, self.config.algorithm, self.size)
+
+    @property
     def is_graph(self) -> bool:
         """Whether every column is explained by the others."""
-        return self.config.model.kind != "regression"
+        return self.kind != "regression"
 
     @property
     def has_least_squares(self) -> bool:
         """Whether a client can fit its rows alone by least squares."""
-        return not self.is_graph and FAMILIES[self.config.model.family].linear
+        return not self.is_graph and FAMILIES[self.family].linear
 
     @cached_property
     def coefficients(self) -> sparse.Coefficients:
@@ -155,7 +250,7 @@ class SparseModel:
     @property
     def scales_response(self) -> bool:
         """Whether the response is scaled too."""
-        return not self.is_graph and FAMILIES[self.config.model.family].linear
+        return not self.is_graph and FAMILIES[self.family].linear
 
     @property
     def scaled(self) -> tuple[str, ...]:
@@ -183,12 +278,12 @@ class SparseModel:
     @property
     def second_moments(self) -> bool:
         """Whether clients also send these, to impute or for splines."""
-        return self.imputes or bool(self.config.model.splines)
+        return self.imputes or self.splined
 
     @property
     def exchanges_scales(self) -> bool:
         """Whether clients send moments of their columns."""
-        return self.imputes or self.config.model.scale == "pooled"
+        return self.imputes or self.scale == "pooled"
 
     @property
     def effects(self) -> tuple[str, ...]:
@@ -216,7 +311,7 @@ class SparseModel:
             slab=math.inf if model.slab is None else model.slab,
             shared_rho=model.rho == "shared",
         )
-        moves = vars(moving.of(self.config, self.size))
+        moves = vars(self.moves)
         return settings_of(Settings, self.config.job, a, layout=Layout(indicators), prior=prior, order=a.sweep, **moves)
 
     @property
@@ -239,7 +334,7 @@ class SparseModel:
         else:
             there = ~np.isnan(design.y)
             values = np.column_stack([self.coefficients.columns(X[there]), design.y[there]])
-        least = 2 if self.config.model.intercept else 1
+        least = 2 if self.intercept else 1
         if len(values) < least:
             what = f"client {client!r} has fewer usable rows than the model needs, {least}"
             remedy = "it would only return the prior; remove the client from data.clients"
@@ -247,7 +342,7 @@ class SparseModel:
         if not self.imputes:
             return Columns(values)
         empty = np.flatnonzero(np.isnan(values).all(axis=0))
-        if empty.size and not self.config.model.intercept:
+        if empty.size and not self.intercept:
             which = self.public(self.scaled[empty[0]])
             raise JobError(
                 f"client {client!r}: {which} has no value here, and model.intercept = false would need to know its mean; take "
@@ -306,7 +401,7 @@ class SparseModel:
 
         Nothing bounds the effects of such a column there, and |det B|^n grows faster with them than any tail of the prior falls.
         """
-        if self.config.model.kind != "sem":
+        if self.kind != "sem":
             return
         for client, own in zip(self.names, values):
             constant = [self.public(name) for name, n in zip(self.nodes, own) if n < 2]
@@ -329,7 +424,7 @@ class SparseModel:
 
     def known_scales(self) -> Array:
         """(w,) scales of the job file, or ones."""
-        if self.config.model.scale == "none":
+        if self.scale == "none":
             return np.ones(len(self.scaled))
         tables = self.config.data.columns
         names = self.scaled if self.is_graph else tuple(n.partition("=")[0] for n in self.coefficients.names)
@@ -344,10 +439,10 @@ class SparseModel:
     @property
     def load(self) -> Load:
         """What a client asks of a card."""
-        model, chains, n = self.config.model, self.config.algorithm.chains, len(self.names)
+        model, chains, n = self.config.model, self.settings.chains, len(self.names)
         p = len(self.nodes) if self.is_graph else self.coefficients.size
         state = 8.0 * chains * p * 6  # two of the server's, two of its own, and what becomes of these
-        beside = {"shrinkage.local_sums": "of what goes into a message"} if self.config.algorithm.aggregate == "sums" else {}
+        beside = {"shrinkage.local_sums": "of what goes into a message"} if self.settings.aggregate == "sums" else {}
         if self.settings.moves:
             beside["shrinkage.move"] = "the server's"
         if model.kind == "sem":
@@ -393,7 +488,7 @@ class SparseModel:
         """A client's scaled columns, about their means by EM where there is an intercept; else also these means."""
         means = columns.means
         own = columns.values[:, : len(means)]
-        if self.config.model.intercept:
+        if self.intercept:
             return (own - means) / agreed.each, None
         return own / agreed.each, means / agreed.each
 
@@ -403,7 +498,7 @@ class SparseModel:
 
     def _imputed(self, columns: Columns, agreed: Scales, n_threads: int) -> Imputed | LogisticImputed:
         """Of a regression."""
-        w, intercept = self.coefficients.size, self.config.model.intercept
+        w, intercept = self.coefficients.size, self.intercept
         values, mean = self._centred(columns, agreed)
         assert agreed.psi is not None
         covariates, mean = self._covariates(values[:, :w], agreed.psi[:w, :w]), None if mean is None else mean[:w]
@@ -413,7 +508,7 @@ class SparseModel:
 
     def _imputed_field(self, columns: Columns, agreed: Scales, n_threads: int) -> ImputedField:
         """Of a random field: each node's regression on the others, with the law of the others."""
-        intercept, each = self.config.model.intercept, list[Imputed]()
+        intercept, each = self.intercept, list[Imputed]()
         values, mean = self._centred(columns, agreed)
         assert agreed.psi is not None
         for j in range(len(self.nodes)):
@@ -427,7 +522,7 @@ class SparseModel:
 
     def slopes(self, theta: Array, agreed: Scales) -> Array:
         """(..., w) of a regression, by the columns as a client has them, from standardised ones (..., w)."""
-        if not self.config.model.splines or agreed.psi is None:
+        if not self.splined or agreed.psi is None:
             return np.asarray(theta * self.factors(agreed.each))
         w, own = self.coefficients.size, agreed.each
         return np.asarray(self.coefficients.of_scaled(theta, agreed.psi) * (own[w] if self.scales_response else 1.0) / own[:w])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ...algorithms.gibbs.settings import Move
 from ...kernels.families import FAMILIES
-from .keys import Config
+from .keys import AlgorithmSection, ModelSection
 
 MANY_SITES, MANY_COVARIATES = 8, 50  # from either on, chains without a move are slow
 WHOLE = 128  # coordinates up to which one draw of all is sent
@@ -77,9 +77,8 @@ def ordinal(number: int) -> str:
     return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
-def of(config: Config, size: Size) -> Moves:
+def of(a: AlgorithmSection, size: Size) -> Moves:
     """The moves of a job: as written, chosen with "auto", and chosen by themselves where nothing more leaves for them."""
-    a = config.algorithm
     pooled = a.statistics == "pooled"
     if a.moves == "auto" or (a.moves is None and pooled):
         return chosen(size, pooled=pooled)
@@ -100,28 +99,27 @@ def chosen(size: Size, *, pooled: bool) -> Moves:
     return Moves(("translate", "interweave"), blocks, exchange=pooled)
 
 
-def sentence(config: Config) -> str:
+def sentence(m: ModelSection) -> str:
     """What moves show the server of a client."""
-    if FAMILIES[config.model.family].binary:
+    if FAMILIES[m.family].binary:
         return "X' Omega X and X'(y - 1/2 - Omega z) of every client, which tell its second moments nearly"
-    if config.model.missing == "impute":
+    if m.missing == "impute":
         return "X'y / sigma^2 and X'X / sigma^2 of every client's completed rows, from which its second moments follow"
     return "X'y / sigma^2 and X'X / sigma^2 of every client, from which its sufficient statistics follow"
 
 
-def recommended(config: Config, size: Size) -> str | None:
+def recommended(m: ModelSection, a: AlgorithmSection, size: Size) -> str | None:
     """What would make the chains of a large job without a move mix, and what it would send; None where nothing is advised."""
-    a = config.algorithm
-    movable = config.model.kind != "sem" and config.model.errors != "student"
+    movable = m.kind != "sem" and m.errors != "student"
     able = movable and a.participation == 1 and a.aggregate == "locals" and a.topology == "server"
     if a.moves is not None or a.statistics == "pooled" or not able or not size.is_slow:
         return None
     moves = chosen(size, pooled=False)
     text = (
         f"chains mix slowly with {size.clients} clients and {size.each} coefficients; "
-        f'algorithm.moves = "auto" would take {moves.words(size)}, and send {sentence(config)} '
+        f'algorithm.moves = "auto" would take {moves.words(size)}, and send {sentence(m)} '
         f"({moves.largest(size):,} bytes a round)"
     )
-    if config.model.missing == "refuse" and not FAMILIES[config.model.family].binary:
+    if m.missing == "refuse" and not FAMILIES[m.family].binary:
         text += '; algorithm.statistics = "pooled" sends those statistics once, and takes moves by itself'
     return text

@@ -56,7 +56,7 @@ def summary(model: SparseModel, own: Own) -> Record:
     streamed = isinstance(trace, Streams)
     out: dict[str, Any] = {} if streamed else {"rows": len(own.columns.values), "rounds": trace.count}
     out["parameters"] = _parameters(model, own, None)
-    if model.config.model.kind == "sem":
+    if model.kind == "sem":
         groups = chains.groups(trace.streams["theta"] if streamed else trace["theta"])
         if len(groups) > 1:
             numbers = [_parameters(model, own, list(group.chains)) for group in groups]
@@ -96,7 +96,7 @@ def _parameters(model: SparseModel, own: Own, only: list[int] | None) -> dict[st
 def _described_all(model: SparseModel, own: Own, only: list[int] | None) -> dict[str, dict[str, float]]:
     """The same, with means and sds of everything."""
     client, scales = own.client, own.scales
-    delta, factors, names = model.config.output.delta, model.factors(scales), model.effects
+    delta, factors, names = model.output.delta, model.factors(scales), model.effects
     if isinstance(client.trace, Streams):
         streams = client.trace.streams if only is None else {k: s.of(only) for k, s in client.trace.streams.items()}
         theta, far = streams["theta"], streams["deviates"]
@@ -116,10 +116,10 @@ def _described_all(model: SparseModel, own: Own, only: list[int] | None) -> dict
         out |= _described("sigma", model.nodes or ("",), np.sqrt(draws["sigma_sq"]) * unit)
     if "b" in draws:
         out |= _described("b", model.nodes, draws["b"] * unit)
-    if model.config.model.centre == "sample":
+    if model.locates:
         out |= _located(model, own, draws)
     measured = not np.isnan(own.columns.means).any()  # the centre of a column that was never measured here is unknown
-    if not model.is_graph and model.config.model.intercept and not model.config.model.splines and measured:
+    if not model.is_graph and model.intercept and not model.splined and measured:
         out |= _described("intercept", ("",), _intercept(model, own)[..., None])
     return out
 
@@ -136,7 +136,7 @@ def _located(model: SparseModel, own: Own, draws: Mapping[str, Array]) -> dict[s
     intercepts = standard - theta @ standard
     if "alpha" in draws:  # the sampler's, about these means
         return _described("intercept", model.nodes, (intercepts + draws["alpha"]) * scales)
-    z = rng.normal(variance.size, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(variance.shape)
+    z = rng.normal(variance.size, key=rng.key(model.seed, "posterior"), client=client.index).reshape(variance.shape)
     return _described("intercept", model.nodes, (intercepts + z * np.sqrt(variance / len(own.columns.values))) * scales)
 
 
@@ -146,12 +146,12 @@ def _intercept(model: SparseModel, own: Own) -> Array:
     theta = client.trace["theta"]
     w = theta.shape[-1]
     slopes = model.slopes(theta, own.agreed)
-    if FAMILIES[model.config.model.family].binary:
+    if FAMILIES[model.family].binary:
         return np.asarray(client.trace["alpha"][..., 0] - slopes @ means[:w])
     centre = means[w] - slopes @ means[:w]
     if "alpha" in client.trace.names():
         return np.asarray(centre + client.trace["alpha"][..., 0] * scales[w])
-    z = rng.normal(centre.size, key=rng.key(model.config.job.seed, "posterior"), client=client.index).reshape(centre.shape)
+    z = rng.normal(centre.size, key=rng.key(model.seed, "posterior"), client=client.index).reshape(centre.shape)
     return np.asarray(centre + z * np.sqrt(client.trace["sigma_sq"][..., 0] / len(own.columns.values)) * scales[w])
 
 
@@ -161,7 +161,7 @@ def error_ratio(model: SparseModel, own: Own) -> Array:
     Of each chain, for chains may be in different modes; their mean over the chains.
     """
     trace, values = own.client.trace, own.columns.values / own.scales
-    about = values - values.mean(axis=0) if model.config.model.intercept else values
+    about = values - values.mean(axis=0) if model.intercept else values
     means = {
         name: trace.streams[name].centre if isinstance(trace, Streams) else trace[name].mean(axis=1)
         for name in ("theta", "location")
@@ -179,8 +179,8 @@ def left_out(model: SparseModel, own: Own) -> LooSums | None:
         return None
     w = trace["theta"].shape[-1]
     slopes = model.slopes(trace["theta"], own.agreed).reshape(-1, w)
-    alpha = _intercept(model, own).reshape(-1, 1) if model.config.model.intercept else np.zeros((1, 1))
-    family = FAMILIES[model.config.model.family]
+    alpha = _intercept(model, own).reshape(-1, 1) if model.intercept else np.zeros((1, 1))
+    family = FAMILIES[model.family]
     sd = 1.0 if family.binary else np.sqrt(trace["sigma_sq"][..., :1].reshape(-1, 1)) * own.scales[w]
 
     def density(at: slice) -> Array:

@@ -24,7 +24,6 @@ from ...results.plain import Record
 from ...results.samples import Samples
 from ...results.streamed import Streamed
 from ...results.verdict import Verdict
-from . import moving
 from .model import SparseModel
 from .streams import Streams
 
@@ -62,7 +61,7 @@ APART = "the chains disagree"  # in different modes, where no number of all chai
 
 def _verdict(model: SparseModel, released: Samples | Streamed, groups: list[chains.Group]) -> Verdict:
     """Whether the chains agree about all that is judged, by the job's own limits where it has some."""
-    slowest, settings, until = released.slowest(), model.settings, model.config.algorithm.until
+    slowest, settings, until = released.slowest(), model.settings, model.until
     if groups:
         return Verdict(False, f"{APART} ({chains.counted(groups)})", slowest[2] if slowest else "")
     limits = {} if until is None else {"rhat": until.rhat, "ess": until.ess}
@@ -91,10 +90,10 @@ def named(names: tuple[str, ...], values: Array) -> dict[str, float]:
 
 def posterior(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples | Streamed:
     """The kept draws, or their streaming summaries."""
-    settings, config = model.settings, model.config
+    settings = model.settings
     about: dict[str, Any] = {
-        "names": model.effects, "scale": model.factors(scales), "kind": config.model.kind, "nodes": model.nodes,
-        "c0": settings.prior.c0, "negligible": config.model.negligible,
+        "names": model.effects, "scale": model.factors(scales), "kind": model.kind, "nodes": model.nodes,
+        "c0": settings.prior.c0, "negligible": model.negligible,
     }  # fmt: skip
     trace = server.trace
     if isinstance(trace, Streams):
@@ -106,7 +105,7 @@ def posterior(model: SparseModel, server: gibbs.Server, scales: Array) -> Sample
         sites = {name: np.ascontiguousarray(trace["sites"][:, :, i]) for i, name in enumerate(here)}
     about |= {name: trace[name] if name in trace.names() else None for name in ("average", "by_rows", "between")}
     told = None if server.told is None else server.told[[k for k in range(len(model.names)) if k not in server.lost]]
-    return Samples(**draws, **about, sites=sites, delta=config.output.delta, told=told)
+    return Samples(**draws, **about, sites=sites, delta=model.output.delta, told=told)
 
 
 def new_site(model: SparseModel, released: Samples) -> Array:
@@ -114,7 +113,7 @@ def new_site(model: SparseModel, released: Samples) -> Array:
 
     lambda has its half-Cauchy prior, with a slab times (1 + (lambda tau / slab)^2)^(-1/2), by rejection.
     """
-    prior, key = model.settings.prior, rng.key(model.config.job.seed, "posterior")
+    prior, key = model.settings.prior, rng.key(model.seed, "posterior")
     theta, tau = released.theta, np.sqrt(released.tau_sq)
     server = len(model.names)  # a number that no client has
     spread, waiting, step = np.empty(theta.size), np.arange(theta.size), 0
@@ -144,16 +143,14 @@ def released(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples
     return replace(found, new_site=new_site(model, found)) if isinstance(found, Samples) else found
 
 
-def fit(
-    model: SparseModel, server: gibbs.Server, scales: Array, released: Samples | Streamed, doubts: Sequence[str] = ()
-) -> Fit:
+def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Samples | Streamed, doubts: Sequence[str] = ()) -> Fit:
     """What the server has at the end, but for further runs: here the chains are judged.
 
     `doubts` : why no result of these files can stand, whatever the chains do
     """
     groups, silent = _groups(model, server.trace), tells_nothing(model, server)
     more = _by_mode(model, released, groups) if groups else _selected(model, released)
-    if isinstance(released, Samples) and model.config.model.kind == "sem":
+    if isinstance(released, Samples) and model.kind == "sem":
         modes = selection.modes(released)
         more["modes"] = [{"share": m.share, "of_chains": list(m.of_chains), "signs": m.signs} for m in modes]
     judged = _verdict(model, released, groups)
@@ -167,7 +164,7 @@ def fit(
             name: {"updates": int(server.updates[k]), "status": "lost" if k in server.lost else "finished"}
             for k, name in enumerate(model.names)
         },
-        chains=model.config.algorithm.chains,
+        chains=model.settings.chains,
         draws=server.trace.count,
         encoding=model.encoding.to_dict() | {"scales": named(model.scaled, scales)},
         notes=[
@@ -222,7 +219,7 @@ def combined(
         usable &= ~np.array([meta.biased(psi, one) for one in there])
     both = meta.combine(np.where(usable, b, np.nan), np.where(usable, se, np.nan))
     low, high = both.interval()
-    p_values, level = both.p_values, model.config.output.fdr
+    p_values, level = both.p_values, model.output.fdr
     rows = {
         name: {
             "mean": both.mean[j],
@@ -261,27 +258,27 @@ def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Stream
     clipped, fallbacks, data_space = server.events.tolist()
     settings = model.settings
     about: dict[str, Any] = {
-        "kind": model.config.model.kind,
+        "kind": model.kind,
         "chains": settings.chains // settings.tempering, "kept": server.trace.count, "burn_in": settings.burn_in,
         "scales_clipped": clipped, "qr_fallbacks": fallbacks, "data_space_draws": data_space,
     }  # fmt: skip
     if settings.moves or settings.exchange:
-        about["moves"] = moving.of(model.config, model.size).words(model.size)
+        about["moves"] = model.moves.words(model.size)
     slowest = released.slowest()
     return about | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]})
 
 
 def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, Any]:
     """The FDR set and its explanation, deviating clients, and a graph's matrices and modes."""
-    level = model.config.output.fdr
+    level = model.output.fdr
     pips = released.pip.copy()
     layout = model.settings.layout
     pips[layout.indicators[layout.there] == ALWAYS] = np.nan  # always included: no question was asked
     members = [name for name, member in zip(released.names, selection.fdr_set(pips, level)) if member]
-    large = released.p_large(model.config.output.delta)
+    large = released.p_large(model.output.delta)
     average_large = np.zeros_like(pips) if large is None else large
-    delta = model.config.output.delta
-    fitted = model.config.output.site_fits if model.has_least_squares else None
+    delta = model.output.delta
+    fitted = model.output.site_fits if model.has_least_squares else None
     text = selection.explained(released.names, pips, average_large, level, released.rhat, delta, fitted)
     out: dict[str, Any] = {"selection": {"fdr": level, "delta": delta, "members": members, "text": text}}
     out["unsettled"] = verdict.doubtful(released.names, released.rhat)
@@ -308,7 +305,7 @@ def _groups_of_columns(model: SparseModel, released: Samples) -> list[dict[str, 
 
 def _groups(model: SparseModel, trace: Any) -> list[chains.Group]:
     """Groups of a sem's chains that stay in different modes, judged by the site average where it is known; none if they agree."""
-    if model.config.model.kind != "sem":
+    if model.kind != "sem":
         return []
     streamed = isinstance(trace, Streams)
     name = "average" if "average" in (trace.streams if streamed else trace.names()) else "theta"
@@ -334,7 +331,7 @@ def _by_mode(model: SparseModel, released: Samples | Streamed, groups: list[chai
     text = "none over all chains, which disagree: each mode has its own"
     return {
         "parameters": chains.blank(released.parameters()), "by_mode": modes, "graph": graph,
-        "selection": {"fdr": model.config.output.fdr, "delta": model.config.output.delta, "members": [], "text": text},
+        "selection": {"fdr": model.output.fdr, "delta": model.output.delta, "members": [], "text": text},
         "unsettled": verdict.doubtful(released.names, released.rhat),
     }  # fmt: skip
 
@@ -356,19 +353,18 @@ def _lacks(numbers: Mapping[str, float]) -> bool:
 
 def _disagreement(model: SparseModel, groups: list[chains.Group]) -> str:
     """That the chains disagree, what was done about it, and what may mend it."""
-    algorithm = model.config.algorithm
     text = (
         f"the chains disagree ({chains.counted(groups)}): numbers are given for each mode, since those over all chains would "
         "depend on how many of them each mode has caught; "
     )
-    if not model.config.model.stable:
+    if not model.stable:
         return text + (
             "model.stable = true is the remedy where modes exchange equations: it allows only graphs with spectral radius below "
             "1, and if no two cycles share a node, one of such modes at most"
         )
     others = ["more rounds (job.rounds)", "more chains (algorithm.chains)"]
-    others += ["algorithm.tempering = 4"] if algorithm.tempering == 1 else []
-    others += [] if algorithm.swap else ["algorithm.swap = true"]
+    others += ["algorithm.tempering = 4"] if model.tempering == 1 else []
+    others += [] if model.swaps else ["algorithm.swap = true"]
     return text + f"these are modes of stable graphs (model.stable = true), between which may help: {', '.join(others)}"
 
 
@@ -383,7 +379,7 @@ def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> Re
     out["pip_by_chain"] = [selection.matrix(pip, n).tolist() for pip in released.pip_by_chain]
     if isinstance(released, Samples):
         out["either"] = selection.either(released).tolist()
-    if model.config.model.kind == "mrf":
+    if model.kind == "mrf":
         correlation, clipped = released.partial_correlation()
         out |= {"partial_correlation": correlation.tolist(), "clipped": clipped}
     return out
@@ -425,14 +421,13 @@ def not_laplace(model: SparseModel, found: Sequence[tuple[int, float]]) -> list[
 
 def _slow(model: SparseModel, released: Samples | Streamed, own: Verdict) -> list[str]:
     """What helps where chains have not mixed: more rounds, and where site averages are slow and nothing bounds them a slab."""
-    config = model.config
     if own.converged is not False or own.why.startswith(APART):
         return []
     more = 'set job.rounds = "until", which goes on until R-hat and ESS are as wanted (at most 20,000 rounds)'
-    if config.algorithm.until is not None:
-        more = f"raise algorithm.until.max_rounds = {config.algorithm.until.max_rounds}"
+    if model.until is not None:
+        more = f"raise algorithm.until.max_rounds = {model.until.max_rounds}"
     rhat = released.mixing.get("average", (np.zeros(0),))[0]
-    if np.isfinite(model.settings.prior.slab) or config.model.kind == "sem" or not (rhat > verdict.RHAT).any():
+    if np.isfinite(model.settings.prior.slab) or model.kind == "sem" or not (rhat > verdict.RHAT).any():
         return [f"chains have not mixed yet: {more}"]
     slow = [name for name, value in zip(model.effects, rhat.tolist()) if value > verdict.RHAT]
     which = ", ".join(slow[:6]) + (f" and {len(slow) - 6} more" if len(slow) > 6 else "")
@@ -455,7 +450,7 @@ def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
     if server.lost and server.since:
         lost = ", ".join(model.names[k] for k in sorted(server.lost))
         notes.append(f"{lost} lost: the result is that of the model without; burn-in began again in round {server.since}")
-    if (advice := moving.recommended(model.config, model.size)) is not None:
+    if (advice := model.advice) is not None:
         notes.append(advice)
     if model.imputes:
         what = "values" if model.is_graph else "covariates"
@@ -463,6 +458,6 @@ def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
             f"missing {what} were drawn as Gaussian, whatever their columns hold; each site drew mean and covariance of its "
             "rows, about one covariance of all sites that was estimated once: intervals may lack a part of the doubt about that"
         )
-    if model.config.algorithm.aggregate == "sums":
+    if model.settings.aggregate == "sums":
         notes.append("the server kept the sums of all sites alone: there is no average over sites")
     return notes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -82,26 +83,25 @@ class Variant:
 
 def fit(run: Run[Config]) -> Fit | None:
     """The part of one place; what comes of it at the server's, None elsewhere."""
-    config = run.config
     tables = run.tables()
-    model = SparseModel(config, run.names, run.agreed(tables))
+    model = SparseModel(run.config, run.names, run.agreed(tables))
     run = run.knowing(model)
-    if config.algorithm.until is not None and not diagnostics.available():
+    if model.until is not None and not diagnostics.available():
         raise JobError("algorithm.until needs ArviZ for R-hat and ESS: pip install 'fedkern[results]'")
     data = _data(run, model, tables)
-    fits = _site_fits(run, data) if config.output.site_fits else None
+    fits = _site_fits(run, data) if model.output.site_fits else None
     server, clients = sampled(run.saying(_line), data, Variant())
     for k, client in clients.items():
         own.write(run, model, own.Own(client, data.columns[k], data.scales))
     released = kept = None
     if server is not None:
         released = publish.released(model, server, data.scales.each)
-        kept = keep_draws(run, released, config.algorithm.chains, server.trace.count)
+        kept = keep_draws(run, released, model.settings.chains, server.trace.count)
     rows = {k: own.Own(client, data.columns[k], data.scales) for k, client in clients.items()}
     left_out = _left_out(run, model, rows)
-    if config.algorithm.statistics == "local":
+    if not model.pooled:
         server = _counted(run, server, clients)
-    if model.config.model.kind == "sem":
+    if model.kind == "sem":
         run.hooks.notes += _shape(run, model, rows)
     others = _others(run, data) | ({"meta": fits} if fits else {}) | ({"imputed": data.imputed} if data.imputed else {})
     if server is None or released is None or kept is None:
@@ -128,7 +128,7 @@ def _shape(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) ->
 
 def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> once.Server[loo_sums.LooSums] | None:
     """How well rows are foreseen without themselves, at the server's place, where the job asks."""
-    if not run.config.output.loo:
+    if not model.output.loo:
         return None
     clients = {k: once.telling(loo_sums.told(own.left_out(model, one))) for k, one in rows.items()}
     return run.ask(Stage.of(loo_sums), loo_sums.QUESTION, loo_sums.AskLoo(0), clients)[0]
@@ -183,7 +183,7 @@ def _scales(
     run: Run[Config], model: SparseModel, columns: Mapping[int, Columns], variant: Variant | None = None
 ) -> tuple[Scales, scaling.Server | None]:
     """Scales, of the job file or over all clients (or those of a further run), and the server's state with what they came of."""
-    known = None if model.config.model.scale == "pooled" else model.known_scales()
+    known = None if model.scale == "pooled" else model.known_scales()
     if known is not None and not model.exchanges_scales:
         return Scales(known), None
     name, without = (
@@ -242,7 +242,7 @@ def _line(server: gibbs.Server | gibbs_pooled.Server, due: bool) -> Line | None:
 
 def _judge(data: Data) -> gibbs.Judge | None:
     """Whether the slowest of all that is printed has converged, as `until` wants it: what `slowest` of the result judges."""
-    until, told = data.model.config.algorithm.until, data.told
+    until, told = data.model.until, data.told
     if until is None:
         return None
 
@@ -266,9 +266,9 @@ def _judge(data: Data) -> gibbs.Judge | None:
 
 def _trace(model: SparseModel, *, client: bool) -> Streams | None:
     """What collects kept draws where there are too many coefficients to keep all: None collects all."""
-    if len(model.effects) <= model.config.output.largest:
+    if len(model.effects) <= model.output.largest:
         return None
-    delta = model.config.output.delta
+    delta = model.output.delta
     if client:
         return Streams({"deviates": lambda d: (np.abs(d["deviation"]) > delta) * 1.0}, thinned=(), unused=("deviation",))
     derived: dict[str, Callable[[Mapping[str, Array]], NDArray[np.floating[Any]]]] = {
@@ -277,9 +277,9 @@ def _trace(model: SparseModel, *, client: bool) -> Streams | None:
         "logit_rho": lambda d: np.log(d["rho"]) - np.log1p(-d["rho"]),
         "large": lambda d: (np.abs(d["average"]) > delta) * 1.0,
     }
-    if model.config.model.kind == "mrf":
+    if model.kind == "mrf":
         derived["partial"] = lambda d: publish.partial(d["theta"], len(model.nodes))
-    if model.config.algorithm.aggregate == "sums":
+    if model.settings.aggregate == "sums":
         del derived["large"]
     return Streams(derived)
 
@@ -289,11 +289,11 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
     model, stage = data.model, stages.sampled(data.model)
     settings = replace(model.settings, n_threads=run.threads, prior=variant.prior or model.settings.prior)
     judge, n = _judge(data), len(model.names)
-    if model.config.algorithm.statistics == "pooled":
+    if model.pooled:
 
         def asked() -> tuple[gibbs_pooled.Server, ServerEffects]:
             trace = _trace(model, client=False)
-            at = gibbs_pooled.Server(settings, model.config.model.kind, n, judge, trace, variant.without, data.told)
+            at = gibbs_pooled.Server(settings, model.kind, n, judge, trace, variant.without, data.told)
             return gibbs_pooled.start(at)
 
         server, _ = run.exchange(stage, asked, {k: _statistics(data, k) for k in data.sites})
@@ -304,8 +304,16 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
         rows = () if stage.allgather else data.scales.rows  # clients have not been told them
         return replace(server, rows=rows, told=data.told), questions
 
-    clients = {k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True)) for k, site in data.sites.items()}
+    clients = {
+        k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True), _seed(model))
+        for k, site in data.sites.items()
+    }
     return run.exchange(stage.named(variant.name), start, clients)
+
+
+def _seed(model: SparseModel) -> int | None:
+    """Of a client's random numbers, of every run of the sampler another: draws of two that had the same would tell more."""
+    return secrets.randbits(64) if model.secure else None
 
 
 def _counted(run: Run[Config], server: gibbs.Server | None, clients: Mapping[int, gibbs.Client]) -> gibbs.Server | None:
@@ -327,7 +335,7 @@ def _statistics(data: Data, client: int) -> gibbs_pooled.Client:
 def _others(run: Run[Config], data: Data) -> dict[str, Any]:
     """Further runs that a job may ask for: other priors, and the model without each client."""
     model = data.model
-    wanted = model.config.output
+    wanted = model.output
     runs: dict[str, Any] = {}
     if wanted.sensitivity:
         rows: list[dict[str, Any]] = []

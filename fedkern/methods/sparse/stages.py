@@ -53,19 +53,17 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: SparseModel) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
-    config = model.config
     scales = [scaled(model)] if model.exchanges_scales else []
-    fits = [fitted(model)] if config.output.site_fits else []
-    counted = [Stage.of(counts)] if config.algorithm.statistics == "local" else []
-    sums = [Stage.of(loo_sums)] if config.output.loo else []
-    shape = [shaped(model)] if config.model.kind == "sem" else []
+    fits = [fitted(model)] if model.output.site_fits else []
+    counted = [Stage.of(counts)] if not model.pooled else []
+    sums = [Stage.of(loo_sums)] if model.output.loo else []
+    shape = [shaped(model)] if model.kind == "sem" else []
     return [Stage.of(column_notes), valued(model), *scales, *fits, sampled(model), *sums, *counted, *shape]
 
 
 def valued(model: SparseModel) -> Stage:
     """How many different values each client's columns have."""
-    tell = model.config.algorithm.topology == "allgather"
-    return Stage(column_values.protocol(tell=tell), {"w": len(model.scaled), "m": len(model.names)})
+    return Stage(column_values.protocol(tell=model.allgather), {"w": len(model.scaled), "m": len(model.names)})
 
 
 def shaped(model: SparseModel) -> Stage:
@@ -75,7 +73,7 @@ def shaped(model: SparseModel) -> Stage:
 
 def scaled(model: SparseModel) -> Stage:
     """The scales of the columns over all clients, and what they have in common."""
-    known = model.config.model.scale != "pooled"
+    known = model.scale != "pooled"
     protocol = scaling.imputing_protocol(known=known) if model.imputes else scaling.protocol(second=model.second_moments)
     again = _further_runs(model).get(LEFT_OUT, 0)
     return Stage(protocol, {"w": len(model.scaled)}, runs=1 + again)
@@ -88,21 +86,21 @@ def fitted(model: SparseModel) -> Stage:
 
 def sampled(model: SparseModel) -> Stage:
     """The sampler: with a server, without one, or at the server alone."""
-    settings, algorithm = model.settings, model.config.algorithm
+    settings = model.settings
     runs = 1 + sum(_further_runs(model).values())
-    if algorithm.statistics == "pooled":
+    if model.pooled:
         pooled = gibbs_pooled.PROTOCOL
         once = dict.fromkeys((*pooled.to_client, *pooled.to_server), 1)
         return Stage(pooled, settings.dims(), settings.rounds, times=once, runs=runs)
-    runs -= model.config.output.leave_one_out and len(model.names) > 1  # of which one is without this client
-    allgather = algorithm.topology == "allgather"
+    runs -= model.output.leave_one_out and len(model.names) > 1  # of which one is without this client
     protocol, rounds = gibbs.protocol(settings), settings.rounds * _starts(model)
     often = Counter[str]()
     for move, count in settings.often(rounds).items():
         often.update(dict.fromkeys(expected(settings, move), count))
     times = {kind: often[kind.__name__] for kind in protocol.to_server}
     times |= {Globals: 1, GlobalsMoved: rounds - 1} if settings.moves else dict.fromkeys(protocol.to_client, rounds)
-    return Stage(protocol, settings.dims(), settings.rounds, resumable=not allgather, allgather=allgather, times=times, runs=runs)
+    alone = model.allgather
+    return Stage(protocol, settings.dims(), settings.rounds, resumable=not alone, allgather=alone, times=times, runs=runs)
 
 
 def checked(at: Check[Config]) -> Said | None:
@@ -131,7 +129,7 @@ def _lines(model: SparseModel) -> Iterator[str]:
     """Job, model, sampler, and what is disclosed."""
     config, s = model.config, model.settings
     m, a = config.model, config.algorithm
-    yield f"job      sparse, {m.kind}, rounds = {config.job.rounds} ({a.burn_in} of them burn-in), seed {config.job.seed}"
+    yield f"job      sparse, {m.kind}, rounds = {model.rounds} ({a.burn_in} of them burn-in), seed {model.seed}"
     spike = f"spike sd {m.negligible / 2:g}" if m.negligible else f"c0 {s.prior.c0:g} (of variances)"
     yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}{_centre(m)}" + (
         f", slab {m.slab:g}" if np.isfinite(s.prior.slab) else ""
@@ -140,7 +138,7 @@ def _lines(model: SparseModel) -> Iterator[str]:
         yield f"errors   Student's t with {model.degrees:g} degrees of freedom: rows have weights, which no client sends"
     yield f"sampler  {s.chains} chains, {s.local_sweeps} local and {s.server_sweeps} server sweeps a round"
     yield f"         {s.scales} scales, {s.order} sweep, " + (
-        f"moves: {moving.of(config, model.size).words(model.size)}" if s.moves or s.exchange else "no moves"
+        f"moves: {model.moves.words(model.size)}" if s.moves or s.exchange else "no moves"
     )
     if (most := _starts(model)) > 1:
         yield f"         begins anew without a client that is lost (on_loss): at most {most * s.rounds} rounds in all"
@@ -153,7 +151,7 @@ def _lines(model: SparseModel) -> Iterator[str]:
     yield ""
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
     yield f"disclosure  {disclosure(model)}"
-    if (advice := moving.recommended(config, model.size)) is not None:
+    if (advice := model.advice) is not None:
         yield f"advice   {advice}"
 
 
@@ -169,7 +167,7 @@ def _starts(model: SparseModel) -> int:
 
 def _further_runs(model: SparseModel) -> dict[str, int]:
     """For what the sampler runs after the first time, and how often."""
-    output, n = model.config.output, len(model.names)
+    output, n = model.output, len(model.names)
     runs = {"under other priors (output.sensitivity)": len(OTHER_PRIORS)} if output.sensitivity else {}
     if output.leave_one_out and n > 1:
         runs[LEFT_OUT] = n
@@ -184,7 +182,7 @@ def _coefficients(model: SparseModel) -> int:
 def disclosure(model: SparseModel) -> str:
     """In words, what the others learn of a client (docs/methods/sparse.md, section 5)."""
     a = model.config.algorithm
-    seen = "all clients" if a.topology == "allgather" else "the server"
+    seen = "all clients" if model.allgather else "the server"
     if a.statistics == "pooled":
         times = 1 + sum(_further_runs(model).values())
         text = "every client's sufficient statistics (Gram matrix, X'y, y'y, number of rows) go to the server, "
@@ -192,17 +190,20 @@ def disclosure(model: SparseModel) -> str:
     elif a.aggregate == "sums":
         text = f"sums of a client's deviations and scales (which tell both), three or four a coefficient and round, go to {seen}"
     else:
-        text = f"draws of every client's coefficients in every round go to {seen}, which can make the same random numbers "
-        gaussian = model.config.model.family == "gaussian"
-        text += "(job.seed): " + ("they tell X'X and X'y" if gaussian else "each is a function of its rows")
+        text = f"draws of every client's coefficients in every round go to {seen}"
+        if model.config.secure:
+            text += ", made with random numbers that no other party has"
+        else:
+            text += ", which can make the same random numbers (job.seed): "
+            text += "each is a function of its rows" if model.config.draws_rows else "they tell X'X and X'y"
         if a.tempering > 1:
             text += "; the log-likelihood at each draw, which tells this client's rows about their means, up to the sign of each"
         if a.moves:
-            text += f"; with moves also {moving.sentence(model.config)}"
+            text += f"; with moves also {moving.sentence(model.config.model)}"
     if model.imputes:
         text += "; covariances of every two columns, completed by EM, how many rows have both, and how many lack a value, once "
         text += "(what is drawn for missing cells stays at the client)"
-    elif model.config.model.scale == "pooled":
+    elif model.scale == "pooled":
         moments = "cross-products of every two columns about their means" if model.second_moments else "every column's variance"
         moments += " (of the response its scale by Student's t)" if model.is_student else ""
         text += f"; {moments} and the numbers of rows, once"
@@ -212,13 +213,13 @@ def disclosure(model: SparseModel) -> str:
     text += "; whether each column has one value, two or more, once"
     if a.statistics == "local":
         text += "; how often every client clipped a scale, had no Cholesky factor, and drew in data space, once"
-    if model.config.model.kind == "sem":
+    if model.kind == "sem":
         text += (
             "; of every equation the mean size of a client's residuals over their root mean square, and its number of rows, once"
         )
-    if model.config.output.site_fits:
+    if model.output.site_fits:
         text += "; least-squares estimates of every client and their errors, once"
-    if model.config.output.loo:
+    if model.output.loo:
         text += f"; sums over each client's rows, if it has at least {loo_sums.LEAST}, of their leave-one-out log densities, the "
         text += "squares of those and the effective numbers of parameters, with counts of k-hat, once"
     return text
@@ -226,23 +227,22 @@ def disclosure(model: SparseModel) -> str:
 
 def _memory(model: SparseModel) -> tuple[float, float]:
     """Bytes at the server and at a client: a graph's coefficients, second moments of a regression's columns, terms of moves."""
-    config, n = model.config, len(model.names)
-    a = config.algorithm
+    a, n = model.config.algorithm, len(model.names)
     p = len(model.nodes) if model.is_graph else model.coefficients.size
     server, client = 0.0, 6.0
     if model.is_graph:
-        draws = (config.job.rounds - a.burn_in) // a.thin
-        streamed = p * (p - 1) > config.output.largest
+        draws = (model.rounds - a.burn_in) // a.thin
+        streamed = p * (p - 1) > model.output.largest
         server, client = (a.chains * (one if streamed else min(one, 40 + 8 * draws)) for one in STREAMED)
         server += 2 * n * a.chains * 8
     if model.second_moments:
         server += 4 * n
     if model.imputes:
         client += a.chains * (10 * p if model.is_graph else 3)  # the law of rows, and what becomes of it; of each node, with rows
-    if a.statistics == "pooled":
+    if model.pooled:
         server, client = server + 4 * n, client + 4
-    moves = moving.of(config, model.size)
+    moves = model.moves
     terms = moves.largest(model.size) if moves.moves else 0
-    if a.statistics == "pooled":  # of one regression at a time, and none at a client
+    if model.pooled:  # of one regression at a time, and none at a client
         return memory.NUMBER * p * p * server + 2 * terms / model.size.regressions, memory.NUMBER * p * p * client
     return memory.NUMBER * p * p * server + n * terms, memory.NUMBER * p * p * client + 2 * terms

@@ -14,13 +14,7 @@ from ...kernels import rng
 from ...privacy.accountant import calibrate
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
-from .keys import PrivacySection
 from .model import VerticalModel
-
-
-def _section(model: VerticalModel) -> PrivacySection:
-    assert model.config.privacy is not None
-    return model.config.privacy
 
 
 def plan(model: VerticalModel, client: str, n_columns: int) -> Plan:
@@ -31,7 +25,7 @@ def plan(model: VerticalModel, client: str, n_columns: int) -> Plan:
     JobError
         The cap does not pay for the rounds of the job, or the mechanism cannot be.
     """
-    privacy, rounds = _section(model), model.settings.rounds
+    privacy, rounds = model.privacy, model.settings.rounds
     (epsilon, delta), steps = privacy.cap(client), private_split.releases(rounds)
     try:
         m = private_split.mechanism(model.n_rows, n_columns, privacy.noise_multiplier, secure=privacy.noise_source == "secure")
@@ -52,12 +46,12 @@ def plan(model: VerticalModel, client: str, n_columns: int) -> Plan:
 
 def source(model: VerticalModel, client: int) -> Source:
     """Where a client's noise comes from."""
-    if _section(model).noise_source == "secure":
+    if model.privacy.noise_source == "secure":
         return SecureSource()
-    return KeyedSource(rng.key(model.config.job.seed, "noise"), client)
+    return KeyedSource(rng.key(model.seed, "noise"), client)
 
 
 def release(model: VerticalModel, client: int, plan: Plan) -> private_split.Release:
     """How a client's noise is drawn."""
-    privacy = _section(model)
+    privacy = model.privacy
     return private_split.Release(plan.mechanism, privacy.clip_z, privacy.clip_gradient, source(model, client))

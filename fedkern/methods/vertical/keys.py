@@ -68,13 +68,15 @@ class PriorSection(Section):
 class DataSection(FewSection):
     """Columns are split over clients: every file has the same rows, named by an id, and columns of its own."""
 
-    clients: Paths = key([], help="csv, parquet, npz or npy files; wildcards allowed")
-    names: list[str] = key([], help="of the clients, in the order of their files; by default the files' stems")
+    clients: Paths = key([], path=True, help="csv, parquet, npz or npy files; wildcards allowed")
+    names: list[str] = key([], path=True, help="of the clients, in the order of their files; by default the files' stems")
     builtin: Literal["heart-failure"] | None = key(None, help="a published set in FEDKERN_DATA, split by column")
     id: str = key(help="the column that names the row at every party")
     response: str = key(help="the column to be explained")
     positive: str | None = key(None, help="the label that counts as 1 in a binary response")
-    server: str | None = key(None, help="the server's file, with id, response and offset; else a client tells the response")
+    server: str | None = key(
+        None, path=True, help="the server's file, with id, response and offset; else a client tells the response"
+    )
     offset: str | None = key(None, help="a column of the server's file that is added to the linear predictor")
     group: str | None = key(None, help="multilevel: a column of every client, each of whose levels has slopes of its own")
     holdout: float = key(0.0, ge=0, lt=1, help="share of the rows that are kept for testing")
@@ -110,7 +112,7 @@ class ModelSection(incomplete.ModelSection):
         help="of the intercept's prior; default of open amortised sfvi jobs: the level of the response, by the server; else 0",
     )
     prior: PriorSection = key(PriorSection(), help="of every client's coefficients")
-    priors: dict[str, PriorSection] = key({}, help="client -> the prior of its own coefficients")
+    priors: dict[str, PriorSection] = key({}, path=True, help="client -> the prior of its own coefficients")
     centred: bool = key(True, help="multilevel: slopes themselves, or their standardised deviations from the mean")
     hidden: list[Count] = key([8, 8], help="networks: units of the hidden layers, ReLU")
     features: Count = key(2, help="networks: outputs of a client's network, the columns of its last layer")
@@ -150,7 +152,7 @@ class AlgorithmSection(Section):
     until: FitUntilSection | None = key(
         None, help="sfvi, open jobs: stop when all unknowns have settled, job.rounds being the most"
     )
-    checkpoint_every: Positive = key(60.0, help="seconds between checkpoints")
+    checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
 
 class PrivacySection(Section):
@@ -183,8 +185,8 @@ class PrivacySection(Section):
 
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
-    draws: Draws = key(1000, help="per chain, from the posterior into posterior.nc")
-    chains: Chains = key(4, help="independent sets of draws")
+    draws: Draws = key(1000, resumable="drawn_at_the_end", help="per chain, from the posterior into posterior.nc")
+    chains: Chains = key(4, resumable="drawn_at_the_end", help="independent sets of draws")
     bound: bool = key(
         help="clients also send their terms of the ELBO, one number in ten rounds, or as often as metrics_every; default true in "
         "open sfvi jobs"
@@ -208,7 +210,13 @@ class Config(JobConfig):
     output: OutputSection
 
     @property
+    def shared(self) -> bool:
+        """Whether clients use the response."""
+        return self.algorithm.response == "shared"
+
+    @property
     def drawn_at_the_end(self) -> bool:
+        """Whether the draws are made once the fit is known."""
         return self.algorithm.inference == "sfvi"
 
 

@@ -36,7 +36,7 @@ def trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[soul.Se
 
     def start() -> tuple[soul.Server, ServerEffects]:
         assert rows.server is not None
-        return soul.start(settings, model.likelihood, names, *rows.server.of(rows.train), model.config.model.intercept)
+        return soul.start(settings, model.likelihood, names, *rows.server.of(rows.train), model.intercept)
 
     return run.saying(measuring(measured)).exchange(stages.trained(model), start, clients)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +13,16 @@ from numpy.typing import NDArray
 from ...algorithms.core import until
 from ...algorithms.soul import machine as soul
 from ...algorithms.split.machine import Settings
+from ...data.dialect import Dialect
 from ...jobs.keys import settings_of
+from ...kernels import families
 from ...models.likelihood import Likelihood
 from ...models.spatial import units
 from ...models.spatial.site import Rows as Responses
 from ...models.split.predictors import Linear, Multilevel, Network, Predictor
 from ...models.split.site import Auxiliary, Shared, Site
 from . import undivided
-from .keys import Config
+from .keys import Config, OutputSection, PriorSection, PrivacySection
 from .rows import Columns
 from .undivided import Undivided
 
@@ -36,6 +40,53 @@ FULL = 64  # coefficients of a client, at most, whose covariance is full with co
 
 FAR = 5.0  # root mean square of a Gaussian response, beyond which its coefficients' priors are worth a warning
 BOUND_EVERY = 10  # rounds: a term of the ELBO costs half as much as a whole round
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a prediction of new rows takes from the job of a run.
+
+    Attributes
+    ----------
+    config : for what reads rows as the run did
+    id, response, offset, group : columns: of the row's name, to be explained, that the server adds, whose levels have own slopes
+    server_texts, dialect : the server's columns that are read as text; how text files are written
+    rule, likelihood : by which rows are predicted; of the response
+    langevin, network : whether theta was drawn given a mode of z; whether it is the plain split network
+    private : whether nothing is kept of which a prediction could be made
+    """
+
+    config: Config
+    id: str
+    response: str
+    offset: str | None
+    group: str | None
+    server_texts: frozenset[str]
+    dialect: Dialect
+    rule: str
+    likelihood: Likelihood
+    langevin: bool
+    network: bool
+    private: bool
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """Of a job."""
+        data, m = config.data, config.model
+        return cls(
+            config,
+            data.id,
+            data.response,
+            data.offset,
+            data.group,
+            frozenset({data.id} | ({data.response} if data.positive is not None else set())),
+            data.dialect.dialect,
+            config.output.rule,
+            Likelihood(m.family, None if m.scale == "unknown" else float(m.scale)),
+            config.algorithm.inference == "soul",
+            m.kind == "network",
+            config.private,
+        )
 
 
 @dataclass(frozen=True)
@@ -59,14 +110,130 @@ class VerticalModel:
     factor: float = 1.0
 
     @property
+    def kind(self) -> Literal["linear", "multilevel", "network", "bayes-network"]:
+        """Of a client's part of the predictor."""
+        return self.config.model.kind
+
+    @property
+    def family(self) -> families.OfVertical:
+        """Of the response."""
+        return self.config.model.family
+
+    @property
+    def intercept(self) -> bool:
+        """Whether the server has one."""
+        return self.config.model.intercept
+
+    @property
+    def augmentation(self) -> Literal["augmented", "power"]:
+        """Which model the auxiliary variables are of."""
+        return self.config.model.augmentation
+
+    @property
     def power(self) -> bool:
         """Whether the power likelihood is the model."""
-        return self.config.model.augmentation == "power"
+        return self.augmentation == "power"
 
     @property
     def network(self) -> bool:
         """Whether it is the plain split network, without auxiliary variables."""
-        return self.config.model.kind == "network"
+        return self.kind == "network"
+
+    @property
+    def networks(self) -> bool:
+        """Whether clients' parts are networks, with a prior or without."""
+        return self.kind in ("network", "bayes-network")
+
+    @property
+    def features(self) -> int:
+        """Outputs of a client's network."""
+        return self.config.model.features
+
+    @property
+    def free_weights(self) -> bool:
+        """Whether networks' weights have no prior."""
+        return self.config.model.weight_sd == math.inf
+
+    def prior(self, client: int) -> PriorSection:
+        """Of a client's own coefficients."""
+        m = self.config.model
+        return m.priors.get(self.names[client], m.prior)
+
+    @property
+    def open(self) -> bool:
+        """Whether the job is."""
+        return not self.config.private
+
+    @property
+    def privacy(self) -> PrivacySection:
+        """The terms of a private job."""
+        assert self.config.privacy is not None
+        return self.config.privacy
+
+    @property
+    def inference(self) -> Literal["sfvi", "soul"]:
+        """How the posterior is found."""
+        return self.config.algorithm.inference
+
+    @property
+    def family_of_z(self) -> Literal["mean-field", "amortised"]:
+        """Of the auxiliary variables."""
+        return self.config.algorithm.auxiliary
+
+    @property
+    def start_sd(self) -> float:
+        """Of the coefficients' posterior at the start."""
+        return self.config.algorithm.start_sd
+
+    @property
+    def learning_rate(self) -> float:
+        """Of all parties."""
+        return self.config.algorithm.learning_rate
+
+    @property
+    def until_settled(self) -> bool:
+        """Whether rounds end when all has settled."""
+        return self.config.algorithm.until is not None
+
+    @property
+    def rounds(self) -> int:
+        """At most."""
+        return self.config.job.rounds
+
+    @property
+    def seed(self) -> int:
+        """Of all keyed streams."""
+        return self.config.job.seed
+
+    @property
+    def id(self) -> str:
+        """The column that names the row at every party."""
+        return self.config.data.id
+
+    @property
+    def response(self) -> str:
+        """The column to be explained."""
+        return self.config.data.response
+
+    @property
+    def told_by_client(self) -> bool:
+        """Whether a client tells the server the response."""
+        return self.config.data.server is None and not self.config.data.builtin
+
+    @property
+    def references(self) -> dict[str, str | None]:
+        """Of categorical columns: the level that others are compared with."""
+        return {name: column.reference for name, column in self.config.data.columns.items()}
+
+    @property
+    def drops(self) -> bool:
+        """Whether a row that lacks a cell at some party is left out at all."""
+        return self.config.model.missing == "drop"
+
+    @property
+    def output(self) -> OutputSection:
+        """What is asked of the result."""
+        return self.config.output
 
     @property
     def works_out(self) -> bool:
@@ -134,31 +301,30 @@ class VerticalModel:
     @property
     def bound_every(self) -> int:
         """Rounds from one term of the ELBO to the next: no fewer lines of metrics have it than the job asks for."""
-        return min(BOUND_EVERY, self.config.output.metrics_every)
+        return min(BOUND_EVERY, self.output.metrics_every)
 
     @property
     def unpredicted(self) -> str | None:
         """Why a result has nothing on a missing party although the job asks for it."""
-        if not self.config.output.missing_party or self.n_test:
+        if not self.output.missing_party or self.n_test:
             return None
         return "output.missing_party: no row is predicted, so it says nothing; give data.holdout, or rows without a response"
 
     @property
     def watched(self) -> bool:
         """Whether clients say if their own unknowns have settled: in open variational jobs."""
-        a = self.config.algorithm
-        return self.config.privacy is None and not self.network and a.inference == "sfvi"
+        return self.open and not self.network and self.inference == "sfvi"
 
     @property
     def shared(self) -> bool:
         """Whether clients use the response."""
-        return self.config.algorithm.response == "shared"
+        return self.config.shared
 
     @cached_property
     def likelihood(self) -> Likelihood:
         """Of the response."""
         scale = self.config.model.scale
-        return Likelihood(self.config.model.family, float(scale) if scale != "unknown" else None)
+        return Likelihood(self.family, float(scale) if scale != "unknown" else None)
 
     @cached_property
     def settings(self) -> Settings:
@@ -168,15 +334,15 @@ class VerticalModel:
             Settings,
             c.job,
             a,
-            rounds=until.lengths(c.job.rounds)[0] if a.until else c.job.rounds,
-            most=c.job.rounds if a.until else 0,
+            rounds=until.lengths(self.rounds)[0] if self.until_settled else self.rounds,
+            most=self.rounds if self.until_settled else 0,
             n_rows=self.n_rows,
             n_clients=len(self.names),
-            model="none" if self.network else c.model.augmentation,
+            model="none" if self.network else self.augmentation,
             batch=a.batch_size,
             curvature=self.likelihood.curvature_bound,
             closed_form=a.theta_update == "closed-form",
-            bound=c.output.bound,
+            bound=self.output.bound,
             bound_every=self.bound_every,
             dispersed=self.likelihood.dispersed,
             private=c.private,
@@ -193,9 +359,9 @@ class VerticalModel:
             n_rows=self.n_rows,
             n_clients=len(self.names),
             rho=self.rho,
-            model=c.model.augmentation,
+            model=self.augmentation,
             langevin_steps=a.moves,
-            keep=c.output.draws,
+            keep=self.output.draws,
             dispersed=self.likelihood.dispersed,
         )
 
@@ -204,21 +370,21 @@ class VerticalModel:
         """The family of the auxiliary variables."""
         a = self.config.algorithm
         inputs: tuple[str, ...] = ()
-        if a.auxiliary == "amortised":
+        if self.family_of_z == "amortised":
             inputs_of = {"paper": (), "recommended": ("residual",), "complete": ("centre", "residual")}
             inputs = (*(("response",) if self.power else ()), *inputs_of[a.inputs])
-        kind = "none" if self.network else a.auxiliary
+        kind = "none" if self.network else self.family_of_z
         return Auxiliary(kind, self.rho, tuple(a.network), inputs)
 
     def predictor(self, client: int, columns: Columns, rows: Index) -> Predictor:
         """A client's part of the linear predictor at some of its rows."""
         m, X = self.config.model, np.ascontiguousarray(columns.X[rows])
-        if m.kind in ("network", "bayes-network"):
+        if self.networks:
             return Network(X, tuple(m.hidden), m.features, weight_sd=m.weight_sd)
-        if m.kind == "multilevel":
+        if self.kind == "multilevel":
             assert columns.group is not None
             return Multilevel(X, columns.group[rows], len(columns.levels), m.centred)
-        prior = m.priors.get(self.names[client], m.prior)
+        prior = self.prior(client)
         return Linear(X, prior.mean, prior.sd)
 
     def site(self, client: int, columns: Columns, train: Index) -> Site:
@@ -231,20 +397,20 @@ class VerticalModel:
     @cached_property
     def server(self) -> Shared:
         """What the server computes."""
-        c = self.config
+        m = self.config.model
         power_rho = self.rho if self.power and self.likelihood.dispersed else None
-        n, J, path = self.n_rows, len(self.names), c.algorithm.estimator == "stl"
-        centre = c.model.intercept_centre or 0.0
-        return Shared(self.likelihood, n, J, c.model.intercept, c.model.intercept_sd, path, power_rho, centre)
+        n, J, path = self.n_rows, len(self.names), self.config.algorithm.estimator == "stl"
+        centre = m.intercept_centre or 0.0
+        return Shared(self.likelihood, n, J, m.intercept, m.intercept_sd, path, power_rho, centre)
 
     def centred(self, y: Array, offset: Array | None) -> Shared:
         """`server`, with the intercept's prior about the level of the training rows where the job does not say about what."""
-        if self.config.model.intercept_centre is not None or not self.config.model.intercept:
+        if self.config.model.intercept_centre is not None or not self.intercept:
             return self.server
         n = len(y)
         rows = Responses(y, np.zeros(n, np.int64), np.zeros((n, 0)), np.zeros(n) if offset is None else offset, None)
-        family = self.config.model.family
-        return replace(self.server, prior_mean=units.pooled_level(family, [units.sums(family, rows)]) or 0.0)
+        level = units.pooled_level(self.family, [units.sums(self.family, rows)])
+        return replace(self.server, prior_mean=level or 0.0)
 
     def link(self, y: Array) -> float:
         """A row's variance on the link scale; where rho is worked out for an unknown scale, a part of the response's variance."""
@@ -264,7 +430,7 @@ class VerticalModel:
         out: list[str] = []
         if self.network:
             return out
-        centred = self.config.model.intercept and self.config.model.intercept_centre is None
+        centred = self.intercept and self.config.model.intercept_centre is None
         size = float(y.std() if centred else np.sqrt(np.mean(y**2)))
         if self.likelihood.record.link == "identity" and size > FAR:
             what, first = ("standard deviation", "") if centred else ("root mean square", "subtract their mean, and ")
@@ -279,7 +445,7 @@ class VerticalModel:
                 f"to {share**-0.5:.2g} times too large; a lower model.rho keeps more of it, and takes more rounds"
             )
         link = float(np.sqrt(self.likelihood.link_variance(y)))
-        if self.config.algorithm.auxiliary == "mean-field" and self.config.algorithm.inference == "sfvi" and self.rho < link / 3:
+        if self.family_of_z == "mean-field" and self.inference == "sfvi" and self.rho < link / 3:
             J = len(self.names)
             exact = link**2 + self.rho**2 * ((J - 1) ** 2 / J if self.power else J)
             own = 1 / (self.rho**-2 + (1 / (J * link**2) if self.power else 0.0))

@@ -27,7 +27,7 @@ HALVINGS = 50
 def asked(model: VerticalModel) -> bool:
     """Whether slopes tell labels, and q is as wide as a normal one can be: of open linear logistic jobs with amortised auxiliary
     variables whose clients are sent slopes."""
-    linear = model.config.model.kind == "linear" and model.config.algorithm.auxiliary == "amortised"
+    linear = model.kind == "linear" and model.family_of_z == "amortised"
     return model.watched and linear and not model.shared and model.likelihood.record.binary
 
 

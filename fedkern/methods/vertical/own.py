@@ -78,7 +78,7 @@ def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
                 content |= Verdict(False, f"settled, but {'; '.join(doubts)}").content
             notes = [*doubts, *([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
             content |= {"note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
-    if model.config.privacy is None:
+    if model.open:
         content = {**content, "part": parts.kept(model, client, columns)}
     run.hooks.write_own(client.index, "posterior.json", {**common, **content})
 
@@ -110,7 +110,7 @@ def _unknowns(model: VerticalModel, client: vertical.Client, columns: Columns) -
     if isinstance(predictor, Multilevel):
         heads = [f"mu[{name}]" for name in names] + [f"sigma[{name}]" for name in names]
         return heads + [f"theta_std[{name},{level}]" for level in columns.levels for name in names]
-    if model.config.model.kind == "bayes-network":
+    if model.kind == "bayes-network":
         return [f"w[{q + 1}]" for q in range(client.site.block.size)]
     return [f"theta_std[{name}]" for name in names]
 
@@ -125,10 +125,10 @@ def _posterior(model: VerticalModel, own: Own) -> Record:
     """Name -> mean, sd and 5/95 %; of networks also their weights; q's own standard deviations where others are published."""
     client, columns = own.client, own.columns
     assert isinstance(client, vertical.Client)
-    kind, site, parameters = model.config.model.kind, client.site, client.released
+    site, parameters = client.site, client.released
     part = parameters[site.parts["theta"]]
-    if kind in ("network", "bayes-network"):
-        labels = tuple(f"w[{q + 1}]" for q in range(model.config.model.features))
+    if model.networks:
+        labels = tuple(f"w[{q + 1}]" for q in range(model.features))
         spread = np.zeros(len(part)) if site.point else site.block.sd(part)
         network = {"sizes": list(site.predictor.sizes), "weights": parameters[site.parts["phi"]].tolist()}  # type: ignore[attr-defined]
         f = model.factor
@@ -147,10 +147,9 @@ def _contrasts(model: VerticalModel, own: Own) -> Record:
     client, columns = own.client, own.columns
     assert isinstance(client, vertical.Client)
     site, names = client.site, columns.encoding.names
-    if model.config.model.kind in ("network", "bayes-network") or isinstance(site.predictor, Multilevel):
+    if model.networks or isinstance(site.predictor, Multilevel):
         return {}
-    declared = model.config.data.columns
-    references = {name: column.reference for name, column in declared.items()}
+    references = model.references
     part, rows = client.released[site.parts["theta"]], dict[str, dict[str, float]]()
     part, scale = model.factor * part, model.factor * own.scale
     for column in columns.encoding.columns:
@@ -193,7 +192,7 @@ def _multilevel(model: VerticalModel, client: vertical.Client, columns: Columns)
     assert isinstance(predictor, Multilevel)
     d = predictor.n_theta
     part = client.released[site.parts["theta"]]
-    key = rng.key(model.config.job.seed, "posterior", 1)  # predictions are drawn from chain 0
+    key = rng.key(model.seed, "posterior", 1)  # predictions are drawn from chain 0
     normals = rng.normal(DRAWS * d, key=key, client=client.index).reshape(DRAWS, d)
     theta = np.array([site.block.sample(part, e) for e in normals])
     slopes = np.array([predictor.slopes(t) for t in theta]) * factors

@@ -35,7 +35,7 @@ def normals(seed: int, client: int, n_theta: int) -> Array:
 
 def moments(model: VerticalModel, number: int, client: vertical.Client, predictor: Predictor) -> tuple[Array, Array]:
     """Mean and variance of the client's part at the rows of a predictor, as they are published."""
-    drawn = normals(model.config.job.seed, number, predictor.n_theta)
+    drawn = normals(model.seed, number, predictor.n_theta)
     mean, variance = client.site.predicted(client.released, predictor, drawn)
     return model.factor * mean, model.factor**2 * variance
 
@@ -47,17 +47,16 @@ def of_draws(mean: Array, covariance: Array, H: Array) -> tuple[Array, Array]:
 
 def kept(model: VerticalModel, client: vertical.Client | soul.Client, columns: Columns) -> Record:
     """What has to be known for that, but for the encoding of the columns."""
-    kind = model.config.model.kind
     if isinstance(client, soul.Client):
         theta = soul.conditional(client)
         return {"kind": "conditional", "mean": theta.mean.tolist(), "covariance": theta.covariance.tolist()}
     site = client.site
     head = client.released[: site.parts["phi"].stop]
-    said = {"kind": kind, "factor": model.factor, "full": site.full, "point": site.point, "parameters": head.tolist()}
+    said = {"kind": model.kind, "factor": model.factor, "full": site.full, "point": site.point, "parameters": head.tolist()}
     if isinstance(site.predictor, Network):
         said |= {"hidden": list(site.predictor.hidden), "features": site.predictor.features}
     if isinstance(site.predictor, Multilevel):
-        seed = {"seed": model.config.job.seed, "number": client.index}
+        seed = {"seed": model.seed, "number": client.index}
         said |= {"levels": list(columns.levels), "centred": site.predictor.centred, **seed}
     return said
 

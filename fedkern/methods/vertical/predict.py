@@ -23,7 +23,6 @@ from ...errors import JobError, OwnFault
 from ...jobs import incomplete as missing
 from ...jobs.opened import Opened, opened, read
 from ...models.encoding import Encoding
-from ...models.likelihood import Likelihood
 from ...models.split import predictive
 from ...results.gaussian import INTERCEPT
 from ...results.plain import real
@@ -32,6 +31,7 @@ from ...results.result import Result
 from ...results.table import ENDS
 from .. import of_record
 from .keys import Config
+from .model import Asked
 from .parts import Part
 from .rows import server_spec, unknown
 
@@ -74,16 +74,16 @@ def predicted(result: Result, rows: Any) -> Prediction:
             "job with out=DIR"
         )
     run = opened(result.folder, of_record)
-    config = _config(run)
-    if config.output.rule == "augmented":
+    asked = _asked(run)
+    if asked.rule == "augmented":
         raise JobError(NOT_AUGMENTED)
     if isinstance(rows, Mapping):
-        given, own = _apart(run, config, dict(rows))
+        given, own = _apart(run, asked, dict(rows))
     else:
-        given, own = _together(run, config, rows)
+        given, own = _together(run, asked, rows)
     ids = given[run.names[0]].ids
     mean, variance = (np.sum([getattr(one, what) for one in given.values()], axis=0) for what in ("mean", "variance"))
-    return _added(result, config, ids, own, mean, variance)
+    return _added(result, asked, ids, own, mean, variance)
 
 
 def part(run: Opened, client: str, rows: Any) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
@@ -94,30 +94,30 @@ def part(run: Opened, client: str, rows: Any) -> tuple[tuple[str, ...], list[tup
     JobError
         The job has no such client, its posterior is not here, or a fault of the rows.
     """
-    config = _config(run)
+    asked = _asked(run)
     if client not in run.names:
         raise JobError(f"the run has no client {client!r}; its clients are {', '.join(run.names)}")
-    found = _of_rows(_part(run, config, client), config, _table(rows, config, client, _texts(config, run, client)))
+    found = _of_rows(_part(run, asked, client), asked, _table(rows, asked, client, _texts(asked, run, client)))
     if not found.ids:
-        raise JobError(f"{found.source}: column {config.data.id!r} (data.id) is missing; parts are added by it")
+        raise JobError(f"{found.source}: column {asked.id!r} (data.id) is missing; parts are added by it")
     said = [(client, run.files.run.hex())] * len(found.ids)
     lines = [(id_, *who, *numbers) for id_, who, *numbers in zip(found.ids, said, found.mean.tolist(), found.variance.tolist())]
-    return (config.data.id, *HEAD), lines
+    return (asked.id, *HEAD), lines
 
 
-def _config(run: Opened) -> Config:
-    config = run.config
-    if not isinstance(config, Config):
-        raise JobError(f'{run.path}: a part of each party is asked of runs with method = "vertical", not "{config.job.method}"')
-    if config.privacy is not None:
+def _asked(run: Opened) -> Asked:
+    if not isinstance(run.config, Config):
+        raise JobError(f'{run.path}: a part of each party is asked of runs with method = "vertical", not "{run.method}"')
+    asked = Asked.of(run.config)
+    if asked.private:
         raise JobError(PRIVATE)
-    return config
+    return asked
 
 
 # --- who has which rows
 
 
-def _apart(run: Opened, config: Config, rows: dict[str, Any]) -> tuple[dict[str, Given], Table | None]:
+def _apart(run: Opened, asked: Asked, rows: dict[str, Any]) -> tuple[dict[str, Given], Table | None]:
     """Every party's rows by themselves, in the order of the server's where it has some, else of the first client's."""
     lacking = [name for name in run.names if name not in rows]
     unknown = [name for name in rows if name not in (*run.names, SERVER)]
@@ -128,22 +128,22 @@ def _apart(run: Opened, config: Config, rows: dict[str, Any]) -> tuple[dict[str,
         )
     given = {}
     for name in run.names:
-        read_ = _table(rows[name], config, name, _texts(config, run, name))
+        read_ = _table(rows[name], asked, name, _texts(asked, run, name))
         given[name] = (
-            _given(run, config, name, read_) if _is_part(read_, config) else _of_rows(_part(run, config, name), config, read_)
+            _given(run, asked, name, read_) if _is_part(read_, asked) else _of_rows(_part(run, asked, name), asked, read_)
         )
-    own = _table(rows[SERVER], config, SERVER, _server_texts(config)) if SERVER in rows else None
-    ids = {name: one.ids for name, one in given.items()} | ({} if own is None else {SERVER: _ids(own, config)})
+    own = _table(rows[SERVER], asked, SERVER, asked.server_texts) if SERVER in rows else None
+    ids = {name: one.ids for name, one in given.items()} | ({} if own is None else {SERVER: _ids(own, asked)})
     first = SERVER if own is not None else run.names[0]
-    orders = {name: _order(name, one, first, ids[first], config) for name, one in ids.items()}
+    orders = {name: _order(name, one, first, ids[first], asked) for name, one in ids.items()}
     return {
         name: Given(one.mean[orders[name]], one.variance[orders[name]], ids[first], one.source) for name, one in given.items()
     }, own
 
 
-def _together(run: Opened, config: Config, rows: Any) -> tuple[dict[str, Given], Table]:
+def _together(run: Opened, asked: Asked, rows: Any) -> tuple[dict[str, Given], Table]:
     """One table with the columns of all."""
-    found = {name: _part(run, config, name) for name in run.names}
+    found = {name: _part(run, asked, name) for name in run.names}
     owners: dict[str, str] = {}
     for name, one in found.items():
         for column in one.encoding.columns:
@@ -152,23 +152,23 @@ def _together(run: Opened, config: Config, rows: Any) -> tuple[dict[str, Given],
                     f"column {column.name!r} is {owners[column.name]}'s and {name}'s, and one table has one of that name: give "
                     "each client its own rows (--party NAME=FILE, or a mapping)"
                 )
-    texts = frozenset().union(_server_texts(config), *(_texts(config, run, name) for name in run.names))
-    whole = _table(rows, config, "rows", texts)
-    return {name: _of_rows(one, config, whole) for name, one in found.items()}, whole
+    texts = frozenset().union(asked.server_texts, *(_texts(asked, run, name) for name in run.names))
+    whole = _table(rows, asked, "rows", texts)
+    return {name: _of_rows(one, asked, whole) for name, one in found.items()}, whole
 
 
-def _order(name: str, ids: tuple[str, ...], first: str, wanted: tuple[str, ...], config: Config) -> list[int]:
+def _order(name: str, ids: tuple[str, ...], first: str, wanted: tuple[str, ...], asked: Asked) -> list[int]:
     """Where the wanted rows stand among a party's."""
     if not ids:
-        raise JobError(f"{name}: column {config.data.id!r} (data.id) is missing, and rows of several parties are joined by it")
+        raise JobError(f"{name}: column {asked.id!r} (data.id) is missing, and rows of several parties are joined by it")
     place = {one: k for k, one in enumerate(ids)}
     if len(place) < len(ids):
         twice = [one for k, one in enumerate(ids) if place[one] != k]
-        raise JobError(f"{name}: {config.data.id} {_some(twice)} stands in more than one row; an id names one row")
+        raise JobError(f"{name}: {asked.id} {_some(twice)} stands in more than one row; an id names one row")
     for who, other, those in ((name, first, set(wanted) - set(ids)), (first, name, set(ids) - set(wanted))):
         if those:
             raise JobError(
-                f"{who} has no row {_some(sorted(those))}, which {other} has; all parties need the same rows, by {config.data.id}"
+                f"{who} has no row {_some(sorted(those))}, which {other} has; all parties need the same rows, by {asked.id}"
             )
     return [place[one] for one in wanted]
 
@@ -176,7 +176,7 @@ def _order(name: str, ids: tuple[str, ...], first: str, wanted: tuple[str, ...],
 # --- one party's rows
 
 
-def _part(run: Opened, config: Config, client: str) -> Part:
+def _part(run: Opened, asked: Asked, client: str) -> Part:
     """What is needed for a client's part, from its own folder."""
     home = run.files.home(run.names.index(client))
     content = read(home / "posterior.json")
@@ -186,18 +186,18 @@ def _part(run: Opened, config: Config, client: str) -> Part:
             f"predict DIR ROWS --client {client} --out FILE), and give that file in the place of its rows"
         )
     encoding = replace(Encoding.from_dict(content["encoding"]), response=None, positive=None, labels=(), row_id=None)
-    return Part(client, encoding, content["part"], config.data.group)
+    return Part(client, encoding, content["part"], asked.group)
 
 
-def _of_rows(one: Part, config: Config, rows: Table) -> Given:
+def _of_rows(one: Part, asked: Asked, rows: Table) -> Given:
     try:
-        mean, variance = one.of(incomplete.filled(rows, missing.centers(config)))
+        mean, variance = one.of(incomplete.filled(rows, missing.centers(asked.config)))
     except OwnFault as fault:  # whoever predicts holds the rows
         raise JobError(fault.own) from None
-    return Given(mean, variance, _ids(rows, config), rows.source)
+    return Given(mean, variance, _ids(rows, asked), rows.source)
 
 
-def _given(run: Opened, config: Config, client: str, rows: Table) -> Given:
+def _given(run: Opened, asked: Asked, client: str, rows: Table) -> Given:
     """A file with a client's part."""
     whose, runs = set(rows.cells("client")), set(rows.cells("run"))
     if whose != {client}:
@@ -207,7 +207,7 @@ def _given(run: Opened, config: Config, client: str, rows: Table) -> Given:
     mean, variance = (np.array([_number(rows, column, k) for k in range(rows.n_rows)]) for column in ("mean", "variance"))
     if variance.min(initial=0) < 0:
         raise JobError(f"{rows.source}: a variance is below 0; make the file anew")
-    return Given(mean, variance, _ids(rows, config), rows.source)
+    return Given(mean, variance, _ids(rows, asked), rows.source)
 
 
 def _number(rows: Table, column: str, row: int) -> float:
@@ -220,30 +220,25 @@ def _number(rows: Table, column: str, row: int) -> float:
     return value
 
 
-def _is_part(rows: Table, config: Config) -> bool:
-    return set(rows.names) == {config.data.id, *HEAD}
+def _is_part(rows: Table, asked: Asked) -> bool:
+    return set(rows.names) == {asked.id, *HEAD}
 
 
-def _texts(config: Config, run: Opened, client: str) -> frozenset[str]:
+def _texts(asked: Asked, run: Opened, client: str) -> frozenset[str]:
     """Columns of a client's that are read as text."""
     content = read(run.files.home(run.names.index(client)) / "posterior.json") or {}
     own = Encoding.from_dict(content["encoding"]).texts if "encoding" in content else frozenset()
-    return own | {config.data.id, "client", "run"} | ({config.data.group} if config.data.group else set())
+    return own | {asked.id, "client", "run"} | ({asked.group} if asked.group else set())
 
 
-def _server_texts(config: Config) -> frozenset[str]:
-    data = config.data
-    return frozenset({data.id} | ({data.response} if data.positive is not None else set()))
-
-
-def _table(rows: Any, config: Config, name: str, texts: frozenset[str]) -> Table:
+def _table(rows: Any, asked: Asked, name: str, texts: frozenset[str]) -> Table:
     if isinstance(rows, str | Path):
-        return table.load(rows, text=texts, response=config.data.response, dialect=config.data.dialect.dialect)
-    return memory.table(rows, name, text=texts, response=config.data.response)
+        return table.load(rows, text=texts, response=asked.response, dialect=asked.dialect)
+    return memory.table(rows, name, text=texts, response=asked.response)
 
 
-def _ids(rows: Table, config: Config) -> tuple[str, ...]:
-    return tuple(rows.cells(config.data.id)) if config.data.id in rows.names else ()
+def _ids(rows: Table, asked: Asked) -> tuple[str, ...]:
+    return tuple(rows.cells(asked.id)) if asked.id in rows.names else ()
 
 
 def _some(texts: Sequence[str]) -> str:
@@ -253,47 +248,46 @@ def _some(texts: Sequence[str]) -> str:
 # --- their sum
 
 
-def _added(result: Result, config: Config, ids: tuple[str, ...], own: Table | None, mean: Array, variance: Array) -> Prediction:
+def _added(result: Result, asked: Asked, ids: tuple[str, ...], own: Table | None, mean: Array, variance: Array) -> Prediction:
     """With what the server has: the intercept, an offset, a dispersion; scores where rows have the response."""
-    b, spread, log_scale = _shared(result, config)
-    offset, y = _server(own, config, len(mean))
+    b, spread, log_scale = _shared(result, asked)
+    offset, y = _server(own, asked, len(mean))
     mean, variance = mean + (b + offset), variance + spread
-    scale = config.model.scale
-    likelihood = Likelihood(config.model.family, None if scale == "unknown" else float(scale))
-    used = predictive.spread(config.output.rule, variance, len(result.summary["clients"]), 0.0)
+    likelihood = asked.likelihood
+    used = predictive.spread(asked.rule, variance, len(result.summary["clients"]), 0.0)
     sd, of = np.sqrt(variance), likelihood.mean
     quantiles = {name: np.asarray(of(mean + float(ndtri(p)) * sd), np.float64) for name, p in ENDS.items()}
     known = np.isfinite(y)
     scores = predictive.scores(likelihood, y[known], mean[known], used[known], log_scale) if known.any() else {}
-    named = {config.data.id: ids} if ids else {}
+    named = {asked.id: ids} if ids else {}
     return Prediction(predictive.predicted(likelihood, mean, used), quantiles, mean, sd, scores, named)
 
 
-def _shared(result: Result, config: Config) -> tuple[float, float, float]:
+def _shared(result: Result, asked: Asked) -> tuple[float, float, float]:
     """Mean and variance of the intercept, and the logarithm of the dispersion, as the run published them."""
-    if config.algorithm.inference == "soul":
+    if asked.langevin:
         mode = result.summary["mode"]
         return real(mode.get(INTERCEPT, 0.0)), 0.0, math.log(real(mode.get("sigma", 1.0)))
     nothing = {"mean": 0.0, "sd": 0.0}
     b, log_scale = (result.parameters.get(name, nothing) for name in (INTERCEPT, "log_sigma"))
     sd = real(result.summary.get("sd_of_q", {}).get(INTERCEPT, b["sd"]))  # predictors are those of q
-    return b["mean"], 0.0 if config.model.kind == "network" else sd**2, log_scale["mean"]
+    return b["mean"], 0.0 if asked.network else sd**2, log_scale["mean"]
 
 
-def _server(own: Table | None, config: Config, n_rows: int) -> tuple[Array | float, Array]:
+def _server(own: Table | None, asked: Asked, n_rows: int) -> tuple[Array | float, Array]:
     """The rows' offset, and their response where they have it, nan where not."""
-    data, names = config.data, () if own is None else own.names
-    if data.offset is not None and data.offset not in names:
-        raise JobError(f"column {data.offset!r} (data.offset) is missing; give the server's rows, too (--party server=FILE)")
+    names = () if own is None else own.names
+    if asked.offset is not None and asked.offset not in names:
+        raise JobError(f"column {asked.offset!r} (data.offset) is missing; give the server's rows, too (--party server=FILE)")
     y = np.full(n_rows, np.nan)
     if own is None:
         return 0.0, y
-    spec = replace(server_spec(config), row_id=None)
+    spec = replace(server_spec(asked.config), row_id=None)
     plain, known = replace(spec, response=None, positive=None).encoding(()), np.empty(0, np.int64)
     try:
         offset = encode(own, plain).offset
-        if data.response in names:
-            known = np.setdiff1d(np.arange(n_rows), np.array(unknown(own, config), np.int64))
+        if asked.response in names:
+            known = np.setdiff1d(np.arange(n_rows), np.array(unknown(own, asked.config), np.int64))
         if len(known):
             y[known] = encode(own.select(known), replace(spec, offset=None).encoding(())).y
     except OwnFault as fault:

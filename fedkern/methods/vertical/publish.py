@@ -125,23 +125,23 @@ def measured(server: vertical.Server) -> Mapping[str, float]:
 def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
     """What the server has at the end, but for the certificates."""
     assert rows.server is not None
-    config, predicted = model.config, fitted.predicted
+    output, predicted = model.output, fitted.predicted
     scores, table = ({}, {}) if predicted is None else _predictions(model, fitted, rows)
     moments = {} if predicted is None else {"mean": predicted.mean, "variance": predicted.variance}
     return Fit(
         posterior=fitted.posterior,
         arrays={**fitted.arrays, **moments},
-        stop="settled" if config.algorithm.until and fitted.rounds < config.job.rounds else fitted.stop,
+        stop="settled" if model.until_settled and fitted.rounds < model.rounds else fitted.stop,
         rounds=fitted.rounds,
         verdict=_verdict(model, fitted),
         clients={name: {"updates": fitted.rounds, "status": "finished"} for name in model.names},
-        chains=config.output.chains,
-        draws=config.output.draws,
-        encoding={"id": config.data.id, "response": config.data.response, "rows": model.n_rows, "test_rows": model.n_test},
-        metrics=scores.get("rules", {}).get(config.output.rule, {}),
+        chains=output.chains,
+        draws=output.draws,
+        encoding={"id": model.id, "response": model.response, "rows": model.n_rows, "test_rows": model.n_test},
+        metrics=scores.get("rules", {}).get(output.rule, {}),
         notes=[
             *model.warnings(rows.server.y[rows.train]),
-            *too_fine(fitted.movement, fitted.posterior.sd, fitted.posterior.names, config.algorithm.learning_rate),
+            *too_fine(fitted.movement, fitted.posterior.sd, fitted.posterior.names, model.learning_rate),
             *_of_widths(model, fitted),
             *_about(model),
         ],
@@ -154,7 +154,7 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
         },
         tables={"predictions.csv": table} if rows.ids and predicted is not None else {},
         drawn=bool(fitted.posterior.names),
-        inference="langevin" if config.algorithm.inference == "soul" else "",
+        inference="langevin" if model.inference == "soul" else "",
     )
 
 
@@ -163,7 +163,7 @@ def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
     that the server's still move, and never that all have settled."""
     if model.network:
         return not_judged("optimised")
-    if model.config.algorithm.inference == "soul":
+    if model.inference == "soul":
         return not_judged("conditional")
     own = of_movement(fitted.movement, fitted.posterior.names)
     own = own if own.converged is False or len(model.names) == 1 else replace(own, why=f"{own.why}; {NARROW}")
@@ -216,11 +216,12 @@ NARROW = "standard deviations are too small where columns of different clients a
 
 
 def _inference(model: VerticalModel) -> dict[str, Any]:
-    m, a = model.config.model, model.config.algorithm
-    about: dict[str, Any] = {"kind": m.kind, "family": m.family, "rows": model.n_rows}
+    about: dict[str, Any] = {"kind": model.kind, "family": model.family, "rows": model.n_rows}
     if model.network:
         return about
-    return about | {"augmentation": m.augmentation, "rho": model.rho, "inference": a.inference, "auxiliary": a.auxiliary}
+    return about | {
+        "augmentation": model.augmentation, "rho": model.rho, "inference": model.inference, "auxiliary": model.family_of_z
+    }  # fmt: skip
 
 
 def _content(widths: Widths | None) -> dict[str, Any]:
@@ -236,17 +237,17 @@ def _about(model: VerticalModel) -> list[str]:
     if model.network:
         return ["a split network has point estimates: its predictions know no uncertainty of the weights"]
     notes = ["each client's coefficients are in its own folder: they have no message"]
-    if model.config.algorithm.inference == "sfvi" and len(model.names) > 1:
+    if model.inference == "sfvi" and len(model.names) > 1:
         notes.append(PRODUCT)
-    if model.config.algorithm.inference == "sfvi":
+    if model.inference == "sfvi":
         notes.append(model.about_rho())
-    if model.config.privacy is not None:
+    if not model.open:
         notes.append("each client's noise protects its own columns, one row's values at a time; nothing protects the response")
-    if model.config.algorithm.inference == "soul":
+    if model.inference == "soul":
         notes.append("draws are conditional on the mode of the auxiliary variables, and much narrower than the posterior")
-    if model.config.model.weight_sd == math.inf:
+    if model.free_weights:
         notes.append("the networks' weights have no prior and may have learnt the rows by heart; model.weight_sd gives them one")
-    if model.power and model.config.output.bound:
+    if model.power and model.output.bound:
         notes.append("the ELBO of power likelihoods bounds their log normaliser, which is not a log evidence")
     if model.unpredicted is not None:
         notes.append(model.unpredicted)
@@ -260,7 +261,7 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
     predicted = fitted.predicted
     assert rows.server is not None
     assert predicted is not None
-    likelihood, wanted, to = model.likelihood, model.config.output, fitted.undivided
+    likelihood, wanted, to = model.likelihood, model.output, fitted.undivided
     w = to.log_scale(fitted.log_scale)[0]
     J, rho = len(model.names), 0.0 if model.network else model.rho
     y, offset = rows.server.of(rows.predicted)
@@ -281,8 +282,8 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
     under = {rule: ruled(rule) for rule in predictive.RULES}
     p = predictive.predicted(likelihood, *under[wanted.rule][:2])
     table: dict[str, Sequence[Any]] = {
-        model.config.data.id: [rows.ids[row] for row in rows.predicted] if rows.ids else [],
-        model.config.data.response: ["" if np.isnan(value) else f"{value:g}" for value in y],
+        model.id: [rows.ids[row] for row in rows.predicted] if rows.ids else [],
+        model.response: ["" if np.isnan(value) else f"{value:g}" for value in y],
         "predicted": p.tolist(),
         "predictor_mean": under[wanted.rule][0].tolist(),
         "predictor_sd": np.sqrt(under[wanted.rule][1]).tolist(),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,10 @@ from ...data.header import unfit
 from ...data.table import Table
 from ...errors import JobError, OwnFault, owned
 from ...jobs import holders, incomplete
+from ...jobs.holding.policy import DataSet, Policy
 from ...jobs.parties import Parties, from_files, named, there
 from ...kernels import rng
 from ...kernels.families import FAMILIES
-from ...privacy.policy import DataSet, Policy
 from .keys import Config
 
 Array = NDArray[np.float64]
@@ -47,7 +48,7 @@ def parties(config: Config, folder: Path) -> Parties:
 
 def spec_of_file(config: Config, names: tuple[str, ...]) -> Spec:
     """What is known of a file's columns: a client's, or the server's, which has no covariate."""
-    client = spec_of(config, response=config.algorithm.response == "shared" and config.data.response in names, names=names)
+    client = spec_of(config, response=config.shared and config.data.response in names, names=names)
     return client if client.covariates(names) else server_spec(config)
 
 
@@ -72,7 +73,7 @@ def spec_of(config: Config, *, response: bool, names: Collection[str] = ()) -> S
     """What is known of a client's columns; with the response where it is used there. `names`: of the columns that it has."""
     data = config.data
     said = {name: section.model_dump(exclude_none=True) for name, section in data.columns.items() if name in names}
-    columns = {name: Column.declared(name, given) for name, given in said.items() if given or config.privacy is None}
+    columns = {name: Column.declared(name, given) for name, given in said.items() if given or not config.private}
     columns |= {name: column for name, column in incomplete.marks(config).items() if name in names}
     ignore = {*data.ignore, data.group, None if response else data.response} - {None}
     return Spec(
@@ -82,8 +83,8 @@ def spec_of(config: Config, *, response: bool, names: Collection[str] = ()) -> S
         row_id=data.id,
         ignore=tuple(sorted(str(name) for name in ignore)),
         intercept=False,
-        standardise="public" if config.data.standardise == "public" else "none",
-        private=config.privacy is not None,
+        standardise="public" if data.standardise == "public" else "none",
+        private=config.private,
         columns=columns,
     )
 
@@ -109,6 +110,35 @@ def texts_of(config: Config) -> frozenset[str]:
     return frozenset(texts | {name for name, c in data.columns.items() if c.kind == "categorical" or c.levels is not None})
 
 
+class Alignment(NamedTuple):
+    """What the job file says of how rows are brought together.
+
+    Attributes
+    ----------
+    seed : of the keyed digests
+    response : its column
+    shared : whether every client uses it
+    counted : whether it is said how many rows somebody lacks
+    common : whether a row that lacks a cell at some party is left out at all
+    from_client : whether the response is told by a client
+    """
+
+    seed: int
+    response: str
+    shared: bool
+    counted: bool
+    common: bool
+    from_client: bool
+
+
+def alignment_of(config: Config) -> Alignment:
+    """Of a job."""
+    data, shared = config.data, config.shared
+    from_client = data.server is None and not data.builtin
+    common = config.model.missing == "drop"
+    return Alignment(config.job.seed, data.response, shared, not config.private, common, from_client)
+
+
 def aligned(table: Table, config: Config, who: str) -> tuple[Table, tuple[str, ...]]:
     """A party's rows in the agreed order, and their ids."""
     name = config.data.id
@@ -116,14 +146,14 @@ def aligned(table: Table, config: Config, who: str) -> tuple[Table, tuple[str, .
         raise OwnFault(*(f"{who}{text}" for text in _missing(f"column {name!r} (data.id) is missing", table, config)))
     ids = table.cells(name)
     places = [table.place(row) for row in range(table.n_rows)]
-    order = alignment.order(ids, config.job.seed, who, places, f"{who}, {table.source}", counted=config.privacy is None)
+    order = alignment.order(ids, config.job.seed, who, places, f"{who}, {table.source}", counted=not config.private)
     return replace(table.select(order), incomplete=table.incomplete), tuple(ids[row] for row in order)
 
 
 def _missing(what: str, table: Table, config: Config) -> tuple[str, str]:
     """What is said of a column that the job file names and a file lacks: to others, and to the holder."""
     text = f"{what}; the header names {len(table.names)} others; {HINT}"
-    if config.privacy is not None:
+    if config.private:
         text = unfit(spec_of(config, response=False))
     return f": {text}", f", {table.source}: {what}; there are {', '.join(table.names)}"
 
@@ -153,7 +183,7 @@ def held_out(config: Config, n_rows: int, new: Sequence[int] = ()) -> tuple[Inde
 
 def check_counts(config: Config, n_train: int, n_new: int) -> None:
     """Whether there can be a job with so many rows that train, and so many without a response; JobError."""
-    if config.privacy is not None and n_new:
+    if config.private and n_new:
         raise JobError(
             f"data.server: {n_new} rows have no response, and predictions would leave a client without noise; remove "
             "these rows at all parties"
@@ -178,9 +208,10 @@ def check_common(config: Config, n_rows: int, policies: Mapping[int, Sequence[Po
 
 def no_response(config: Config) -> JobError:
     """What to say if neither the server nor a client has the response."""
+    data = config.data
     return JobError(
-        f"data.server is missing, and no client has a column {config.data.response!r}: give the server a file with "
-        f"{config.data.id!r} and {config.data.response!r}"
+        f"data.server is missing, and no client has a column {data.response!r}: give the server a file with "
+        f"{data.id!r} and {data.response!r}"
     )
 
 
@@ -192,25 +223,26 @@ def needed(config: Config, names: tuple[str, ...], who: str) -> None:
     JobError
         It has not.
     """
-    spec = spec_of(config, response=config.algorithm.response == "shared", names=names)
+    spec = spec_of(config, response=config.shared, names=names)
     if not spec.covariates(names):
         remedy = "a client of a vertical job needs a column of its own: add one, or remove the client"
         both = ([name for name in names if name in known] for known in (spec.known, names))  # for others, and for the holder
         raise OwnFault(*(f"{who}: no column is left beside {', '.join(there)}; {remedy}" for there in both))
-    if config.data.group is not None and config.data.group not in names:
-        raise JobError(f"{who}: column {config.data.group!r} (data.group) is missing; every client needs it")
+    group = config.data.group
+    if group is not None and group not in names:
+        raise JobError(f"{who}: column {group!r} (data.group) is missing; every client needs it")
 
 
 def check_declared(config: Config, parties: Parties, mine: Sequence[int]) -> None:
     """JobError which names these clients, if a private job lacks constants of the columns of several: of a single one `check`
     and `run` say it themselves. Nothing else is said of the headers."""
-    if config.privacy is None:
+    if not config.private:
         return
     lacking = []
     for k in mine:
         with owned(k):
             _, header = parties.header(k)
-        spec = spec_of(config, response=config.algorithm.response == "shared", names=header)
+        spec = spec_of(config, response=config.shared, names=header)
         if not all(map(spec.complete, spec.covariates(header))):
             lacking.append(parties.names[k])
     if len(lacking) > 1:
@@ -251,7 +283,7 @@ class Reading:
     @property
     def response(self) -> bool:
         """Whether the response is used here."""
-        return self.config.algorithm.response == "shared" and self.config.data.response in self.table.names
+        return self.config.shared and self.config.data.response in self.table.names
 
     @property
     def spec(self) -> Spec:
@@ -368,9 +400,10 @@ class Rows:
 
 def unknown(table: Table, config: Config) -> tuple[int, ...]:
     """Rows of the server's file whose response is empty: they are predicted."""
-    if config.data.response not in table.names:
+    name = config.data.response
+    if name not in table.names:
         return ()
-    return tuple(i for i, cell in enumerate(table.cells(config.data.response)) if cell.strip().lower() in MISSING)
+    return tuple(i for i, cell in enumerate(table.cells(name)) if cell.strip().lower() in MISSING)
 
 
 def server_rows(table: Table, config: Config) -> ServerRows:

@@ -31,6 +31,7 @@ from .rows import (
     Rows,
     ServerRows,
     aligned,
+    alignment_of,
     check_common,
     check_counts,
     check_declared,
@@ -73,21 +74,20 @@ class Aligned:
 
 def fit(run: Run[Config]) -> Fit | None:
     """The part of one place; what comes of it at the server's, None elsewhere."""
-    config = run.config
     at = _aligned(run)
-    model = VerticalModel(config, run.names, len(at.train), len(at.test) + len(at.new))
+    model = VerticalModel(run.config, run.names, len(at.train), len(at.test) + len(at.new))
     run = run.knowing(model)
-    check_counts(config, len(at.train), len(at.new))
+    check_counts(run.config, len(at.train), len(at.new))
     counted = incomplete.exchanged(run, at.tables, at.complete)
-    run.hooks.notes += incomplete.notes(config, counted)
-    if config.model.missing == "drop" and counted and any(one["rows"] > at.n_rows for one in counted.values()):
+    run.hooks.notes += incomplete.notes(run.config, counted)
+    if model.drops and counted and any(one["rows"] > at.n_rows for one in counted.values()):
         run.hooks.notes.append(f"{at.n_rows} rows are complete at all parties; all others are left out")
     rows = _rows(run, model, at)
     model = _worked_out(run, model, rows)
     fitted: publish.Fitted | None
     ratios, lines = dict[int, float](), dict[int, Lines]()
     clients: Mapping[int, Client]
-    if config.algorithm.inference == "soul":
+    if model.inference == "soul":
         drawn, clients = langevin.trained(run, model, rows)
         fitted = None if drawn is None else langevin.fitted(drawn)
     else:
@@ -103,11 +103,11 @@ def fit(run: Run[Config]) -> Fit | None:
         own.write(run, model, own.Own(client, rows.columns[k], ratios.get(k), lines.get(k)))
     predicted, filled = None, None
     if model.n_test:
-        start = partial(predictions.start, len(run.names), bool(config.output.missing_party))
+        start = partial(predictions.start, len(run.names), bool(model.output.missing_party))
         predicted, _ = run.exchange(stages.predicted(model), start, _prepared(model, rows, clients))
     if stages.by_columns(model):
         filled, _ = run.exchange(stages.filled_in(model), partial(missing.start, len(run.names)), _columns(model, rows, clients))
-    certificates = run.certified() if config.privacy is not None else {}
+    certificates = {} if model.open else run.certified()
     if fitted is None:
         return None
     fit = publish.fit(model, replace(fitted, predicted=predicted, filled=filled), rows)
@@ -116,20 +116,19 @@ def fit(run: Run[Config]) -> Fit | None:
 
 def _aligned(run: Run[Config]) -> Aligned:
     """Aligns the parties' rows."""
-    config, names, seed, counted = run.config, run.names, run.config.job.seed, run.config.privacy is None
-    common = config.model.missing == "drop"
+    config, names, by = run.config, run.names, alignment_of(run.config)
+    seed, counted, common, shared = by.seed, by.counted, by.common, by.shared
     tables: dict[int, Table] = {}
     ids: dict[int, tuple[str, ...]] = {}
     check_declared(config, run.parties, run.mine)
     for k in run.mine:
         with owned(k):
             tables[k], ids[k] = aligned(run.parties.rows(k), config, f"client {names[k]!r}")
-    has = {k: config.data.response in table.names for k, table in tables.items()}
-    shared = config.algorithm.response == "shared"
+    has = {k: by.response in table.names for k, table in tables.items()}
     for k, there in has.items():
         if shared and not there:
             raise JobError(
-                f"client {names[k]!r}: column {config.data.response!r} is missing, and this job uses the "
+                f"client {names[k]!r}: column {by.response!r} is missing, and this job uses the "
                 'response at every client; add it, or take augmentation = "augmented" with algorithm.response = "server"'
             )
     table, server_ids = None, None
@@ -166,7 +165,7 @@ def _aligned(run: Run[Config]) -> Aligned:
 def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
     """Gives each party its arrays."""
     config, server = run.config, at.server
-    if config.data.server is None and not config.data.builtin:
+    if model.told_by_client:
         server = _responded(run, model, at)
     arrays = {}
     for k in list(at.tables):
@@ -176,7 +175,7 @@ def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
         gone = at.complete[k] - at.n_rows
         others = [f"{gone} more rows are left out: another party lacks a cell of them, or the whole row"] if gone else []
         run.note_rows(k, [*column.notes, *others, *few.private_notes(config, len(column.X))], column.faults)
-    if config.privacy is None:
+    if model.open:
         degenerate = {k: column.degenerate for k, column in arrays.items()}
         run.hooks.notes += column_notes.exchanged(run, degenerate, split=True)
     return Rows(arrays, server, at.train, at.test, at.new, at.ids)
@@ -187,7 +186,7 @@ def _responded(run: Run[Config], model: VerticalModel, at: Aligned) -> ServerRow
     config, names, holder = run.config, run.names, at.holder
     if holder is None:
         raise no_response(config)
-    if holder in at.tables and config.data.response not in at.tables[holder].names:
+    if holder in at.tables and model.response not in at.tables[holder].names:
         raise RemoteFault(f"server: Aligned.holder is {holder}: client {names[holder]!r} has no response to tell")
     clients = {}
     for k, table in at.tables.items():
@@ -218,7 +217,7 @@ def _worked_out(run: Run[Config], model: VerticalModel, rows: Rows) -> VerticalM
 def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertical.Server | None, dict[int, vertical.Client]]:
     """The last states of this place's parties."""
     settings, names = model.settings, model.names
-    sd, likelihood = model.config.algorithm.start_sd, model.likelihood if model.shared else None
+    sd, likelihood = model.start_sd, model.likelihood if model.shared else None
     clients: dict[int, vertical.Client] = {}
     for k, column in rows.columns.items():
         y = column.y[rows.train] if column.y is not None else None
@@ -268,7 +267,7 @@ def _prepared(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -
         if isinstance(client, soul.Client):
             prepared[k] = predictions.Client(*langevin.predicted(client, predictor))
             continue
-        z = model.factor * client.site.mean_z(client.released, client.extra) if model.config.output.missing_party else None
+        z = model.factor * client.site.mean_z(client.released, client.extra) if model.output.missing_party else None
         prepared[k] = predictions.Client(*parts.moments(model, k, client, predictor), z)
     return prepared
 

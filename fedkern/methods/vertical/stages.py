@@ -29,6 +29,7 @@ from .model import FULL, VerticalModel
 from .rows import (
     Reading,
     aligned,
+    alignment_of,
     check_common,
     check_counts,
     check_declared,
@@ -78,10 +79,9 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: VerticalModel) -> list[Stage]:
     """What the parties exchange once it is known which rows there are."""
-    data, open_job = model.config.data, model.config.privacy is None
-    responses = [responded(model)] if data.server is None and not data.builtin else []
-    notes = [Stage.of(column_notes)] if open_job else []
-    spent = [] if open_job else [Stage.of(certificates)]
+    responses = [responded(model)] if model.told_by_client else []
+    notes = [Stage.of(column_notes)] if model.open else []
+    spent = [] if model.open else [Stage.of(certificates)]
     bits = [told(model), Stage.of(settled)] if model.watched else []
     filled = [filled_in(model)] if by_columns(model) else []
     before = [*incomplete.stages(model.config), *responses, *notes, *([Stage.of(auxiliary)] if model.works_out else [])]
@@ -100,9 +100,9 @@ def responded(model: VerticalModel) -> Stage:
 
 def trained(model: VerticalModel) -> Stage:
     """The rounds."""
-    if model.config.algorithm.inference == "soul":
+    if model.inference == "soul":
         return Stage(soul.protocol(model.soul), model.soul.dims(), rounds=model.soul.rounds, resumable=True)
-    s, rounds = model.settings, model.config.job.rounds
+    s, rounds = model.settings, model.rounds
     times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {vertical.Begin: 1}
     times[vertical.BoundShare] = -(-rounds // s.bound_every)
     return Stage(vertical.protocol(s), s.dims(), rounds=rounds, resumable=True, times=times)
@@ -110,13 +110,13 @@ def trained(model: VerticalModel) -> Stage:
 
 def predicted(model: VerticalModel) -> Stage:
     """The clients' parts at rows that are predicted."""
-    with_z = bool(model.config.output.missing_party)
+    with_z = bool(model.output.missing_party)
     return Stage(predictions.protocol(with_z), {"t": model.n_test, "n": model.n_rows})
 
 
 def by_columns(model: VerticalModel) -> bool:
     """Whether the parts of a missing party are regressed on the others' columns."""
-    return model.n_test > 0 and model.config.output.missing_party == "columns"
+    return model.n_test > 0 and model.output.missing_party == "columns"
 
 
 def filled_in(model: VerticalModel) -> Stage:
@@ -137,7 +137,7 @@ def checked(at: Check[Config]) -> Said | None:
     check_counts(at.config, len(train), len(rows[1]))
     model = VerticalModel(at.config, at.names, len(train), len(test) + len(rows[1]))
     lines = [*_lines(model), *incomplete.lines(at.config), *_memory(at.config.algorithm.covariance), *notes]
-    return Said(model, lines, plans={} if at.config.privacy is None else {"each client": budget.plan(model, "each", 1)})
+    return Said(model, lines, plans={} if model.open else {"each client": budget.plan(model, "each", 1)})
 
 
 def look_through(file: OwnFile[Config]) -> None:
@@ -159,16 +159,16 @@ def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan |
 
 def _counted(at: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
     """The number of rows and those without a response, once all headers are right and all have the same ids; at the server."""
-    config, names = at.config, at.names
-    clients, seed, counted, common = {}, config.job.seed, config.privacy is None, config.model.missing == "drop"
+    config, names, by = at.config, at.names, alignment_of(at.config)
+    clients, seed, counted, common = {}, by.seed, by.counted, by.common
     check_declared(config, at.parties, at.mine)
     for k in at.mine:
         source, header = at.parties.header(k)
-        spec = spec_of(config, response=config.algorithm.response == "shared", names=header)
+        spec = spec_of(config, response=by.shared, names=header)
         check_header(header, spec, source, names[k])
         needed(config, header, who(names[k], source))
         ids = aligned(at.parties.rows(k), config, f"client {names[k]!r}")[1]
-        clients[k] = alignment.Client(names[k], ids, seed, config.data.response in header, counted=counted, common=common)
+        clients[k] = alignment.Client(names[k], ids, seed, by.response in header, counted=counted, common=common)
     table = at.parties.server() if at.place.is_server else None
     server_ids, new = None, tuple[int, ...]()
     if table is not None:
@@ -180,16 +180,16 @@ def _counted(at: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
     if server is None:
         return None
     check_common(config, server.n_rows, {})
-    if table is None and not config.data.builtin and not server.holders:
+    if table is None and by.from_client and not server.holders:
         raise no_response(config)
     return int(server.n_rows), server.new
 
 
 def _lines(model: VerticalModel) -> Iterator[str]:
     """Job, model, inference, and what is disclosed."""
-    c, m, a = model.config, model.config.model, model.config.algorithm
-    rounds = until.words(c.job.rounds) if a.until else f"rounds = {c.job.rounds}"
-    yield f"job      vertical, {m.kind}, {rounds}, seed {c.job.seed}"
+    m, a = model.config.model, model.config.algorithm
+    rounds = until.words(model.rounds) if model.until_settled else f"rounds = {model.rounds}"
+    yield f"job      vertical, {m.kind}, {rounds}, seed {model.seed}"
     if model.network:
         yield f"model    {m.family}, split network {'-'.join(map(str, m.hidden))}-{m.features}, point estimates"
     else:
@@ -201,7 +201,7 @@ def _lines(model: VerticalModel) -> Iterator[str]:
         yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield f"rows     {model.n_rows} train, {model.n_test} are predicted (kept for testing, or without a response)"
-    yield f"response {c.data.response}, " + ("used at every client" if model.shared else "used at the server alone")
+    yield f"response {model.response}, " + ("used at every client" if model.shared else "used at the server alone")
     if model.works_out:
         yield (
             f"rho      the server works it out so that a row keeps {KEPT:.0%} of its information ({LEAST:g} to {MOST:g}) and "
@@ -225,7 +225,7 @@ def _lines(model: VerticalModel) -> Iterator[str]:
 
 
 def _privacy(model: VerticalModel) -> Iterator[str]:
-    if model.config.privacy is None:
+    if model.open:
         yield "privacy  none is claimed: the job is federated, and rho is no protection (z is drawn anew in every round, so its"
         yield "         average shows the client's part of the predictor)"
         return
@@ -241,19 +241,18 @@ def _privacy(model: VerticalModel) -> Iterator[str]:
 
 def disclosure(model: VerticalModel) -> str:
     """In words, what the parties learn of each other (docs/methods/vertical.md, section 11)."""
-    data = model.config.data
     texts = ["digests of row ids, a draw of each client's part of every training row's predictor in every round"]
     if model.network:
         texts = ["digests of row ids, each client's part of every training row's predictor in every round"]
-    if data.server is None and not data.builtin:
-        texts.append(f"{data.response} of all rows from the first client that has it, once")
-    if model.config.output.bound:
+    if model.told_by_client:
+        texts.append(f"{model.response} of all rows from the first client that has it, once")
+    if model.output.bound:
         often = "a round" if model.bound_every == 1 else f"in {model.bound_every} rounds"
         texts.append(f"each client's terms of the ELBO, one number {often}")
     if model.watched:
         normal_too = ", or have no normal posterior" if normal.asked(model) else ""
         texts.append(f"at the end one bit of each client, whether its own coefficients still move{normal_too}")
-    if model.config.algorithm.until and (looks := until.looks(model.config.job.rounds)):
+    if model.until_settled and (looks := until.looks(model.rounds)):
         texts.append(f"the same bit up to {looks} times before, for rounds end when all has settled")
     if model.n_test:
         texts.append("mean and variance of each client's part at the rows that are predicted, once")
@@ -265,7 +264,7 @@ def disclosure(model: VerticalModel) -> str:
         down += ", and once more the means of all slopes" if normal.asked(model) else ""
     if model.works_out:
         down += f"; clients are told rho, which {RHO_TELLS[model.likelihood.record.link]}"
-    if model.config.model.missing == "drop":
+    if model.drops:
         down += (
             "; each client learns which of its rows are left out because another party, it is not said which, lacks a cell of "
             "them, or the whole row: an incomplete row looks like an absent one"

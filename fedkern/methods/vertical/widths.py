@@ -130,17 +130,16 @@ def _weights(model: VerticalModel, eta: Array, scale: float) -> Array:
 
 def _ratios(model: VerticalModel, parts: Array, w: Array, noise: float) -> tuple[float, list[float]]:
     """Of the intercept, and of each client. A part that is no more than noise is no direction: 1."""
-    m = model.config.model
     sds = parts.std(axis=1)
     there = np.flatnonzero(sds**2 > SURE * noise)
-    D, prior = [parts[k] / sds[k] for k in there], [m.priors.get(model.names[k], m.prior).sd ** -2 for k in there]
-    if m.intercept:
+    D, prior = [parts[k] / sds[k] for k in there], [model.prior(int(k)).sd ** -2 for k in there]
+    if model.intercept:
         D, prior = [np.ones(parts.shape[1]), *D], [model.server.prior_sd**-2, *prior]
     if not D:
         return 1.0, [1.0] * len(parts)
     X = np.array(D)
     P = (X * w) @ X.T + np.diag(prior)
     found = np.minimum(1 / np.sqrt(np.diag(P) * np.diag(np.linalg.inv(P))), 1.0).tolist()
-    first = found.pop(0) if m.intercept else 1.0
+    first = found.pop(0) if model.intercept else 1.0
     named = dict(zip(there.tolist(), found))
     return first, [named.get(k, 1.0) for k in range(len(parts))]

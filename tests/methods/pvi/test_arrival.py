@@ -16,11 +16,10 @@ import fedkern
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
 from fedkern.algorithms.exchanges import arrival
 from fedkern.algorithms.pvi import machine
-from fedkern.algorithms.pvi.settings import Settings
 from fedkern.errors import JobError, LostPeer
 from fedkern.models.expfam import Gaussian
 from fedkern.results.result import Result
-from support import interrupted
+from support import chosen, interrupted
 from support.priors import PLAIN
 from support.wires import checked_and_run
 
@@ -283,7 +282,7 @@ def test_a_resumed_run_ends_where_the_uninterrupted_one_does(how: str, after: in
 
 
 def test_a_client_that_is_lost_while_it_is_asked_ends_no_job() -> None:
-    settings = Settings(rounds=7, until=True, schedule="synchronous", optimiser="exact")
+    settings = chosen.pvi(rounds=7, until=True, schedule="synchronous", optimiser="exact")
     prior = Gaussian(np.zeros(2), np.ones(2))
     state, effects = machine.start(settings, prior, 2)
     for _ in range(3):

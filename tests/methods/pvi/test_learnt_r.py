@@ -19,13 +19,12 @@ from fedkern.algorithms.core.persistent import PersistentMap
 from fedkern.algorithms.pvi import dispersion
 from fedkern.algorithms.pvi.dispersion import LEAST, MOST, Learnt, Told
 from fedkern.algorithms.pvi.messages import CountsQUpdate, CountsSiteDelta, QUpdate, SiteDelta
-from fedkern.algorithms.pvi.settings import Settings
 from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows
 from oracles.differences import four_point
-from support import few
+from support import chosen, few
 from support.command import mpirun
 from support.interrupted import regression, run, stopped_and_resumed
 from support.wires import checked_and_run
@@ -307,7 +306,7 @@ def test_check_lists_what_is_asked(tmp_path: Path) -> None:
 
 
 def test_answers_that_cannot_be_name_their_client() -> None:
-    s = Settings(family="negative-binomial", learn_scale=True)
+    s = chosen.pvi(family="negative-binomial", learn_scale=True)
     d = np.zeros(1)
     question, learnt = dispersion.asked(QUpdate(0, 0, d, d), s, Learnt(2.0), [4])
     assert isinstance(question, CountsQUpdate)

@@ -206,6 +206,23 @@ def test_columns_that_the_noise_does_not_tell_apart_are_not_judged() -> None:
         assert found.converged == "not judged"
         assert "columns are correlated (x1 and x2 most) by more than this noise lets be known" in found.summary["verdict"]
         assert "leave one of two such columns out, or combine them, or raise epsilon" in found.summary["verdict"]
+        assert ("Or does clip cut most rows" in found.summary["verdict"]) == bool(changes)
+
+
+def test_a_private_linear_job_says_that_it_takes_the_size_of_its_errors_for_granted() -> None:
+    """Errors of standard deviation 2 or 3 gave 90 % intervals that covered half, and "settled"."""
+    data = {name: rows(1500, seed, normal, 0.0) for seed, name in enumerate("ab")}
+    frames = {name: frame.assign(y=3 * np.random.default_rng(1).standard_normal(len(frame))) for name, frame in data.items()}
+    job = tables({"x2": NORMAL})
+    for model, says in (({"family": "gaussian"}, True), ({"family": "gaussian", "scale": 3.0}, False)):
+        result = fedkern.run(job | {"model": model}, data=frames)
+        assert ("errors are taken to have a standard deviation of 1" in result.summary["verdict"]) == says
+        assert (result.converged == "not judged") == says
+        plain = fedkern.run(job | {"model": model, "algorithm": {"local_steps": 5}}, data=frames)
+        assert ("errors are taken to have a standard deviation of 1" in str(plain.summary["notes"])) == says
+        said = str(fedkern.check(job | {"model": model}, data=frames))
+        assert ("errors are taken to have a standard deviation of 1" in said) == says
+        assert "cuts a usual row where its response is more than " in said
 
 
 def test_wrong_constants_are_told_to_the_holder() -> None:

@@ -20,10 +20,10 @@ from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.core.persistent import PersistentMap
 from fedkern.algorithms.pvi import scale
 from fedkern.algorithms.pvi.messages import ScaledSiteDelta, SiteDelta
-from fedkern.algorithms.pvi.settings import Settings
 from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.methods.pvi.predict import predicted
+from support import chosen
 from support.command import mpirun
 from support.interrupted import regression, run, stopped_and_resumed
 from support.wires import checked_and_run
@@ -150,7 +150,7 @@ def test_what_is_said_of_a_response_without_a_spread_helps() -> None:
 
 
 def test_sums_that_cannot_be_name_their_client() -> None:
-    s = Settings(family="gaussian", learn_scale=True)
+    s = chosen.pvi(family="gaussian", learn_scale=True)
     wrong = [(-1.0, 0.0, 1.0), (1.0, -1.0, 1.0), (1.0, 1.0, -1.0), (1e31, 1.0, 1.0), (1.0, 1e300, 1.0)]
     for sums in wrong:
         delta = ScaledSiteDelta(0, 0, 0, np.zeros(1), np.zeros(1), *sums)

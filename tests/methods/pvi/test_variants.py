@@ -25,7 +25,10 @@ OPEN: dict[str, dict[str, Any]] = {
     "asynchronous": {"algorithm": {"schedule": "asynchronous"}, "job": {"rounds": 10}},
     "full covariance": {"model": {"covariance": "full"}},
     "adam, full covariance": {"model": {"covariance": "full"}, "algorithm": {"optimiser": "adam"}, "job": {"rounds": 8}},
-    "adam, stl": {"algorithm": {"optimiser": "adam", "estimator": "stl", "draws": 4, "batch": 0.5}, "job": {"rounds": 20}},
+    "adam, stl": {
+        "algorithm": {"optimiser": "adam", "estimator": "stl", "draws": 4, "batch": 0.5, "random_source": "keyed"},
+        "job": {"rounds": 20},
+    },
     "global vi": {"algorithm": {"variant": "global-vi"}, "job": {"rounds": 400}},
     "bcm same": {"algorithm": {"variant": "bcm-same"}, "job": {"rounds": 1}},
     "bcm split": {"algorithm": {"variant": "bcm-split"}, "job": {"rounds": 1}},

@@ -18,6 +18,7 @@ from fedkern.methods.sigma.prior.keys import parse
 from fedkern.methods.sigma.prior.report import Fit, page
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.prior import AreaPrior, GpPrior
+from support import chosen
 
 NAMES = ("<b>north</b>", "south")
 MAP = {"areas": "a.csv", "area": "a", "client": "c", "adjacency": "e.csv"}
@@ -40,7 +41,7 @@ def prior(kind):
 def made(kind, by="mean") -> Fit:
     """The fit of untrained networks."""
     source, architecture = prior(kind), Architecture("multiplicative", (6, 6), 1, 3, (2, 2), rank=2, width=4)
-    settings = sigma_training.Settings(steps=20, chunk=5, batch=4)
+    settings = chosen.training(steps=20, chunk=5, batch=4)
     sd = source.training_sd()
     made_table = source.table(4, 1)
     table = replace(made_table, phi=source.condition.network(made_table.phi), scale=made_table.scale / sd)

@@ -21,7 +21,7 @@ from fedkern.methods.sparse import report as own_sections
 from fedkern.results import report
 from fedkern.results.result import Result
 from fedkern.results.samples import Samples
-from support import few
+from support import chosen, few
 from support.wires import checked_and_run
 
 EFFECTS = (0.35, 0.45, 0.4, 0.0)  # of `a`, the last site's own: theta is then in the spike and in the slab by turns
@@ -137,7 +137,7 @@ def test_a_new_site_has_its_law(shared: Result) -> None:
 
 class _Settings:
     def __init__(self, slab: float) -> None:
-        self.prior = fedkern.algorithms.gibbs.settings.Prior(slab=slab)
+        self.prior = chosen.prior(slab=slab)
 
 
 def test_what_clients_count_reaches_the_summary(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import pytest
 import fedkern
 from fedkern.cli import show
 from fedkern.cli.report import write as report
-from fedkern.methods import parse
 from fedkern.methods.sparse import publish
 from fedkern.results import chains
 from fedkern.results.result import Result
@@ -204,11 +203,10 @@ def test_chains_that_agree_have_ordinary_numbers_and_no_note(agreeing: Told) -> 
 
 def test_where_the_remedy_was_taken_another_is_named() -> None:
     groups = [chains.Group((0, 1, 2), False, {}), chains.Group((3,), False, {})]
-    tables = {"job": {"method": "sparse"}, "data": {"clients": ["x.csv"]}, "algorithm": {"swap": False}}
     notes = []
     for stable in (False, True):
-        config = parse({**tables, "model": {"kind": "sem", "stable": stable}})
-        notes.append(publish._disagreement(SimpleNamespace(config=config), groups))  # type: ignore[arg-type]
+        model = SimpleNamespace(stable=stable, tempering=1, swaps=False)
+        notes.append(publish._disagreement(model, groups))  # type: ignore[arg-type]
     assert "model.stable = true is the remedy" in notes[0]
     assert "is the remedy" not in notes[1]
     for words in ("model.stable = true), between which", "job.rounds", "algorithm.chains", "tempering = 4", "swap = true"):

@@ -132,7 +132,7 @@ def test_a_site_is_compared_with_the_median_of_the_others(tmp_path: Path) -> Non
 
 LEFT: dict[str, dict[str, Any]] = {
     "scales": {},
-    "psi": {"model": {"missing": "impute"}},
+    "psi": {"model": {"missing": "impute"}, "algorithm": {"random_source": "keyed"}},
     "splines": {"model": {"splines": {"b": [-1.0, 0.0, 1.0]}}},
     "statistics": {"algorithm": {"statistics": "pooled", "moves": []}},
     "given": {"model": {"scale": "none"}},
@@ -345,7 +345,7 @@ def test_all_that_is_printed_is_judged(slow: str) -> None:
     config = parse({"job": {"method": "sparse", "rounds": "until"}, "data": {"clients": ["x"], "response": "y"}})
     trace = _Trace(draws | {"sites": np.stack(list(sites.values()), axis=2)})
     for mask, agreed in ((None, slowest), (told, printed)):
-        model = SimpleNamespace(config=config, told=lambda values: values)
+        model = SimpleNamespace(until=config.algorithm.until, told=lambda values: values)
         judge = run._judge(run.Data(model, {}, {}, scales=None, imputed={}, values=mask))  # type: ignore[arg-type]
         assert judge is not None
         assert judge(trace) == (agreed[0] <= 1.01 and agreed[1] >= 1000)

@@ -25,6 +25,7 @@ from fedkern.jobs.run import Output
 from fedkern.methods import load, parse
 from fedkern.models.split.site import Auxiliary, Linear, Site
 from fedkern.transports.inprocess import InProcess
+from support import chosen
 from support.command import StopsAt, mpirun
 from support.wires import checked_and_run
 
@@ -259,7 +260,7 @@ def test_a_step_that_leaves_the_finite_numbers_is_named(tmp_path: Path) -> None:
 
 
 def test_the_layer_of_a_gradient_that_is_not_finite_is_named() -> None:
-    settings = vertical.Settings(seed=1, rounds=3, n_rows=4, n_clients=1)
+    settings = chosen.split(seed=1, rounds=3, n_rows=4, n_clients=1)
     site = Site(Linear(np.eye(4)), Auxiliary("amortised", inputs=("residual",)))
     state, _ = vertical.client_receive(vertical.client("a", 0, settings, site), vertical.Begin(0))
     broken = site.initial(np.full(site.n_uniforms, 0.7))

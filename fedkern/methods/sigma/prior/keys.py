@@ -15,7 +15,7 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from ....jobs.keys import Count, Device, Finite, Positive, Raw, Section, Tables, key
-from ....jobs.load import merged, override, table, tables_of, validated
+from ....jobs.load import merged, overridden, table, tables_of, validated, written_once
 from ....results.plain import plain
 
 
@@ -59,13 +59,15 @@ class PriorSection(Section):
 
 
 class DataSection(Section):
-    areas: str | None = key(None, help="a table with a line for each area or point")
+    areas: str | None = key(None, path=True, help="a table with a line for each area or point")
     area: str | None = key(None, help="its column with the area's name")
     client: str | None = key(None, help="its column that names the area's client")
     x: str | None = key(None, help="its column with the first coordinate: of a centroid, or of a point")
     y: str | None = key(None, help="with the second coordinate")
-    adjacency: str | None = key(None, help="a file whose first two columns name neighbouring areas")
-    polygons: str | None = key(None, help="GeoJSON whose property named as `area` names the areas: instead of adjacency and x, y")
+    adjacency: str | None = key(None, path=True, help="a file whose first two columns name neighbouring areas")
+    polygons: str | None = key(
+        None, path=True, help="GeoJSON whose property named as `area` names the areas: instead of adjacency and x, y"
+    )
     contiguity: Literal["vertex", "edge"] = key("vertex", help="polygons: neighbours have a corner in common, or a side")
     islands: Literal["link", "drop", "independent"] = key("link", help="areas without neighbours; link: to the nearest centroid")
 
@@ -226,9 +228,8 @@ def load(path: str | Path, sets: Sequence[str] = ()) -> tuple[PriorConfig, Path]
 
 def parse(raw: Raw, *, name: str = "prior", sets: Sequence[str] = ()) -> PriorConfig:
     """Checks the tables of a prior file and fills in the defaults; `name` begins the error text."""
-    for text in sets:
-        raw = override(raw, text)
-    return validated(PriorConfig, filled(raw), conflicts, name)
+    tables = overridden(written_once(raw, PriorConfig, name), sets, PriorConfig)
+    return validated(PriorConfig, filled(tables), conflicts, name)
 
 
 def conflicts(config: PriorConfig) -> Iterator[str]:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fedkern.errors import JobError
-from fedkern.privacy import binding
+from fedkern.jobs.holding import binding
+from fedkern.jobs.holding.binding import account, bind
+from fedkern.jobs.holding.budget import Books, Holder
+from fedkern.jobs.holding.policy import DataSet, read_policies
 from fedkern.privacy.accountant import Mechanism
-from fedkern.privacy.binding import account, bind
-from fedkern.privacy.budget import Books, Holder
-from fedkern.privacy.policy import DataSet, read_policies
 
 Charge = namedtuple("Charge", "steps round")
 M = Mechanism(sampling="poisson", sampling_rate=0.05, noise_multiplier=3.0, clip=1.0, dimension=20)

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from fedkern.errors import JobError
+from fedkern.jobs.holding.binding import Account
+from fedkern.jobs.holding.budget import Books, Holder
+from fedkern.jobs.holding.remembered import _check
 from fedkern.privacy.accountant import Mechanism
-from fedkern.privacy.binding import Account
-from fedkern.privacy.budget import Books, Holder
-from fedkern.privacy.remembered import _check
 from support import apart
 
 Charge = namedtuple("Charge", "steps round")

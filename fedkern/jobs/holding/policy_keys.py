@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from ..plain import Json
-from ..sections import Section, key, validated
-from .accountant import Unit
+from ...plain import Json
+from ...privacy.accountant import Unit
+from ...sections import Section, key, validated
 
 Word = TypeVar("Word", bound=str)
 

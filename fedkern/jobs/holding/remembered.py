@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 
-from ..ground import Ground
+from ...ground import Ground
 
 DIGEST = 16
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from fedkern.errors import JobError
+from fedkern.jobs.holding.binding import Account
+from fedkern.jobs.holding.budget import Holder
+from fedkern.jobs.holding.chain import START, Mark, seal, unseal
 from fedkern.privacy.accountant import Mechanism
-from fedkern.privacy.binding import Account
-from fedkern.privacy.budget import Holder
-from fedkern.privacy.chain import START, Mark, seal, unseal
 
 Charge = namedtuple("Charge", "steps round")
 M = Mechanism(sampling="poisson", sampling_rate=0.05, noise_multiplier=3.0, clip=1.0, dimension=20)
@@ -188,8 +188,8 @@ import os, signal, sys
 from collections import namedtuple
 from pathlib import Path
 from fedkern.privacy.accountant import Mechanism
-from fedkern.privacy.binding import Account
-from fedkern.privacy.budget import Holder
+from fedkern.jobs.holding.binding import Account
+from fedkern.jobs.holding.budget import Holder
 m = Mechanism(sampling="poisson", sampling_rate=0.05, noise_multiplier=3.0, clip=1.0, dimension=20)
 h = Holder("c", Account(Path(sys.argv[1]), "survey"), job="j1", mechanism=m, epsilon=1.0, delta=1e-5)
 Charge = namedtuple("Charge", "steps round")

@@ -35,13 +35,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ..errors import JobError
-from .accountant import Mechanism, Unit
+from ...data.mark import OF_ROWS
+from ...errors import JobError
+from ...privacy.accountant import Mechanism, Unit
 
 if TYPE_CHECKING:
     from .policy_keys import Data
 
-OF_ROWS = "rows-"  # with which a fingerprint of rows begins; that of a file's bytes has hexadecimal digits alone
 
 Use = Literal["private", "open", "client-level"]
 

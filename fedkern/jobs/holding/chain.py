@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..plain import Json
+from ...plain import Json
 
 SIZE = 16  # bytes of a hash
 START = bytes(SIZE)

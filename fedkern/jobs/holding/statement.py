@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import JobError
-from .accountant import Mechanism, Parts, epsilon, max_steps
+from ...errors import JobError
+from ...privacy.accountant import Mechanism, Parts, epsilon, max_steps
 from .binding import LEDGER, POLICY, Account, account, bind, client_home, known_policies
 from .budget import Books, Total
 from .policy import DataSet, Policy, PolicyFile, read_policies

@@ -29,17 +29,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from ..errors import JobError
-from ..ground import OWN, OWN_FOLDER, Ground, on
-from ..plain import Json
-from .accountant import UNLIMITED, Mechanism, Parts, epsilon, max_steps, neighbours_of
+from ...errors import JobError
+from ...ground import OWN, OWN_FOLDER, Ground, on
+from ...plain import Json
+from ...privacy.accountant import UNLIMITED, Mechanism, Parts, epsilon, max_steps, neighbours_of
+from ...privacy.certificate import certificate
+from ...privacy.disclosure import NEAR, NEAR_ROWS
+from ...privacy.sketch import Sketch
 from .binding import LEDGER, Account
-from .certificate import certificate
 from .chain import START, Mark, following, seal, unseal
-from .disclosure import NEAR, NEAR_ROWS
 from .policy import Policy, Use
 from .remembered import Remembered, again
-from .sketch import Sketch
 
 
 class Asked(Protocol):

@@ -27,13 +27,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from fedkern.errors import JobError
-from fedkern.ground import Ground
-
+from ...data.table import BESIDE
+from ...errors import JobError
+from ...ground import Ground
 from .policy import DataSet, Policy, PolicyFile, Refusal, Use, read_policies
 
 CLIENT_HOME, REQUIRE = "FEDKERN_CLIENT_HOME", "FEDKERN_REQUIRE_POLICY"
-POLICY, BESIDE, LEDGER = "policy.toml", "fedkern-policy.toml", "budget.jsonl"
+POLICY, LEDGER = "policy.toml", "budget.jsonl"
 SYSTEM = Path("/etc/fedkern")
 MARKS = ".local/state/fedkern/budgets"  # in the user's home, where neither a policy nor a budget lies
 ACCOUNTS = ".accounts"  # in a home: budgets of policies whose own folder can't be written

@@ -17,11 +17,11 @@ from collections import namedtuple
 import pytest
 
 from fedkern.errors import JobError
+from fedkern.jobs.holding.binding import Account
+from fedkern.jobs.holding.budget import Decision, Holder
+from fedkern.jobs.holding.policy import read_policies
 from fedkern.privacy.accountant import Mechanism, epsilon, neighbours_of
-from fedkern.privacy.binding import Account
-from fedkern.privacy.budget import Decision, Holder
 from fedkern.privacy.certificate import text
-from fedkern.privacy.policy import read_policies
 
 Charge = namedtuple("Charge", "steps round")
 M = Mechanism(sampling="poisson", sampling_rate=0.05, noise_multiplier=3.0, clip=1.0, dimension=20)
@@ -405,9 +405,9 @@ import sys
 from collections import namedtuple
 from pathlib import Path
 from fedkern.privacy.accountant import Mechanism
-from fedkern.privacy.binding import Account
-from fedkern.privacy.budget import Holder
-from fedkern.privacy.policy import read_policies
+from fedkern.jobs.holding.binding import Account
+from fedkern.jobs.holding.budget import Holder
+from fedkern.jobs.holding.policy import read_policies
 home, job, steps = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 m = Mechanism(sampling="poisson", sampling_rate=0.05, noise_multiplier=3.0, clip=1.0, dimension=20)
 account = Account(home, "survey", read_policies(home / "policy.toml").policies)
@@ -454,8 +454,8 @@ import math, sys
 from collections import namedtuple
 from pathlib import Path
 from fedkern.privacy.accountant import Mechanism
-from fedkern.privacy.binding import Account
-from fedkern.privacy.budget import Holder
+from fedkern.jobs.holding.binding import Account
+from fedkern.jobs.holding.budget import Holder
 m = Mechanism(sampling="poisson", sampling_rate=0.05, noise_multiplier=3.0, clip=1.0, dimension=20)
 h = Holder("c", Account(Path(sys.argv[1]), "survey"), job="j1", mechanism=m, epsilon=math.inf, delta=1e-5)
 Charge = namedtuple("Charge", "steps round")

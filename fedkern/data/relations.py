@@ -1,0 +1,195 @@
+"""Sums of two or three columns that are the same in many rows: doses that were given as planned, an age less two spans of years.
+
+So many columns depend on each other if their differences between drawn rows, one more than columns, do. Where half of all rows
+share a value of the sum, a few draws find it; where all do but two, so does one of three draws that share no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+MOST_IN_PAIRS, MOST_IN_THREES = 2_000, 100  # columns, of which those of many different values come first
+SAME = 1e-9  # of the parts of a sum: rounding
+FEWEST = 8  # rows: of fewer all but two may share a value by chance
+DRAWS = {2: 40, 3: 80}  # of rows, of which half share the value that is looked for
+SAMPLE, FIRST = 300, 40  # rows that are looked at before all are
+OF_ALL, OF_OTHERS = 0.4, 0.2  # of the rows in a sample; of those that do not have the usual value of each column
+DRAWS_OF_FEW, SAMPLE_OF_FEW = 6, 24  # where all rows but a few share it
+MOST_HELD = 2_000  # sums that half of a sample share, how many are looked at in all rows
+
+
+class Relation(NamedTuple):
+    """Columns, and whether a sum of them is in each row another than in all others."""
+
+    columns: tuple[int, ...]
+    off: Mask
+
+
+class _Planes(NamedTuple):
+    """Where a sum has one value: its columns (q, s) and their parts in it (q, s), a bound of these before digits cancelled, and a
+    row with this value."""
+
+    columns: Ints
+    normal: Array
+    bound: Array
+    origin: Array
+
+    def those(self, which: Mask | Ints) -> _Planes:
+        return _Planes(self.columns[which], self.normal[which], self.bound[which], self.origin[which])
+
+    def on(self, row: Array) -> Mask:
+        """(q,) whether a row (d,) is on each; not if it lacks a cell."""
+        away = row[self.columns] - self.origin
+        found: Mask = np.abs((self.normal * away).sum(axis=1)) <= SAME * (self.bound * np.abs(away)).sum(axis=1)
+        return found
+
+
+def in_most(n: int, column: Callable[[int, Ints], Array], many: Sequence[bool]) -> list[Relation]:
+    """Of two columns or three, with one value in half of the rows or more.
+
+    Parameters
+    ----------
+    n : rows
+    column : cells of a column, of these rows
+    many : whether each has many different values: of two columns one does, and of three two
+    """
+    if n < FEWEST or not many:
+        return []
+    random, all_rows = np.random.default_rng(0), np.arange(n)
+    rows = random.permutation(n)[:SAMPLE]
+    X = np.column_stack([column(j, rows) for j in range(len(many))])
+    usual, found = np.array([_usual(x) for x in X.T]), dict[tuple[tuple[int, ...], bytes], Relation]()
+    for size in (2, 3):
+        draws = np.array([random.choice(len(X), size + 1, replace=False) for _ in range(DRAWS[size])])
+        planes = _drawn(X, many, size - 1, draws)
+        for few, wanted in ((FIRST, 0), (SAMPLE, size + 2)):
+            planes = planes.those(_often(planes, X[:few], usual, wanted))
+        for k in range(min(len(planes.normal), MOST_HELD)):
+            at = tuple(planes.columns[k].tolist())
+            off = _off(np.column_stack([column(j, all_rows) for j in at]), planes, k)
+            if off.any() and 2 * np.count_nonzero(off) <= n + 2:
+                found.setdefault((at, off.tobytes()), Relation(at, off))
+    return list(found.values())
+
+
+def in_all_but(weights: Array, column: Callable[[int, Ints], Array], many: Sequence[bool], few: int) -> Iterator[Relation]:
+    """Of two columns or three, those of two first, with one value in all rows but fewer than `few`, of those that weigh most.
+
+    Parameters
+    ----------
+    weights : (n,) of the rows
+    column : cells of a column, of these rows
+    many : whether each has many different values: of three columns two do
+    """
+    n, random = len(weights), np.random.default_rng(0)
+    if n < FEWEST or few < 2 or not many:
+        return
+    every, rows = np.arange(n), random.permutation(n)
+    rows = rows[np.argsort(-weights[rows], kind="stable")][: max(SAMPLE_OF_FEW, 3 * few)]
+    X = np.column_stack([column(j, rows) for j in range(len(many))])
+    usual = np.array([_usual(x) for x in X.T])
+    for size in (2, 3):
+        order = np.concatenate([random.permutation(len(X)) for _ in range(size)])
+        draws = order[: min(max(DRAWS_OF_FEW, few), len(order) // (size + 1)) * (size + 1)].reshape(-1, size + 1)
+        planes = _screened(_drawn(X, many, 2 if size == 3 else 0, draws), X, len(X) - few + 1)
+        for k, at in enumerate(planes.columns):
+            own = np.column_stack([column(j, every) for j in at])
+            off = _off(own, planes, k)
+            on_others = ~off & (own != usual[at]).any(axis=1)
+            if off.any() and np.count_nonzero(on_others) >= size + 2:
+                yield Relation(tuple(at.tolist()), off)
+
+
+def _drawn(X: Array, many: Sequence[bool], wanted: int, draws: Ints) -> _Planes:
+    """Sums of so many columns as a draw (t, s + 1) has differences of rows, each with the same value in all rows of a draw, and
+    `wanted` columns of many different values."""
+    size = draws.shape[1] - 1
+    most = MOST_IN_PAIRS if size == 2 else MOST_IN_THREES
+    order = np.sort(np.argsort(~np.asarray(many, dtype=bool), kind="stable")[:most])
+    is_many, found = np.asarray(many, dtype=np.int64)[order], list[_Planes]()
+    for rows in draws:
+        away = X[np.ix_(rows[1:], order)] - X[rows[0], order]
+        which = _dependent(away)
+        which = which[is_many[which].sum(axis=1) >= wanted]
+        normal, bound = _normal(away.T[which])
+        has_all = np.flatnonzero((np.abs(normal) > SAME * bound).all(axis=1))
+        found.append(_Planes(order[which], normal, bound, X[rows[0]][order[which]]).those(has_all))
+    return _Planes(*(np.concatenate(part) for part in zip(*found)))
+
+
+def _dependent(away: Array) -> Ints:
+    """(q, s) the columns of (s, d) whose determinant, with s - 1 before them, is 0; none that is 0 itself."""
+    at = np.flatnonzero((away != 0).any(axis=0) & ~np.isnan(away).any(axis=0))
+    own, found = away[:, at], list[Ints]()
+    one, other = np.nonzero(np.tri(len(at), k=-1, dtype=bool))  # pairs, by the later one
+    pairs = np.column_stack([other, one])
+    if len(away) == 2:
+        left, right = own[0, other] * own[1, one], own[1, other] * own[0, one]
+        found = [pairs[np.abs(left - right) <= SAME * (np.abs(left) + np.abs(right))]]
+    else:
+        left = own[[1, 2, 0]][:, other] * own[[2, 0, 1]][:, one]
+        right = own[[2, 0, 1]][:, other] * own[[1, 2, 0]][:, one]
+    minors, bounds = left - right, np.abs(left) + np.abs(right)
+    for k in range(2, len(at) if len(away) == 3 else 0):
+        before = k * (k - 1) // 2
+        near = np.abs(own[:, k] @ minors[:, :before]) <= SAME * (np.abs(own[:, k]) @ bounds[:, :before])
+        if near.any():
+            found.append(np.column_stack([pairs[:before][near], np.full(np.count_nonzero(near), k)]))
+    which: Ints = at[np.concatenate(found)] if found else np.empty((0, 3), dtype=np.int64)
+    return which
+
+
+def _normal(away: Array) -> tuple[Array, Array]:
+    """(q, s) The parts of columns (q, s, s) in a sum that does not change, and a bound of these, from those s - 1 of the rows in
+    which they are farthest from 0."""
+    if away.shape[1] == 2:
+        every = np.stack([np.stack([away[:, 1, r], -away[:, 0, r]], axis=1) for r in (0, 1)])
+        bounds = np.abs(every)
+    else:
+        rows = ((0, 1), (0, 2), (1, 2))
+        left = np.stack([away[:, [1, 2, 0], r] * away[:, [2, 0, 1], s] for r, s in rows])
+        right = np.stack([away[:, [2, 0, 1], r] * away[:, [1, 2, 0], s] for r, s in rows])
+        every, bounds = left - right, np.abs(left) + np.abs(right)
+    best, each = np.abs(every).min(axis=2).argmax(axis=0), np.arange(len(away))
+    return every[best, each], bounds[best, each]
+
+
+def _screened(planes: _Planes, rows: Array, wanted: int) -> _Planes:
+    """Those on which so many of these rows are."""
+    hits = np.zeros(len(planes.normal), dtype=np.int64)
+    for left, row in zip(range(len(rows) - 1, -1, -1), rows):
+        hits += planes.on(row)
+        if not (alive := hits + left >= wanted).all():
+            planes, hits = planes.those(alive), hits[alive]
+    return planes
+
+
+def _often(planes: _Planes, rows: Array, usual: Array, wanted: int) -> Mask:
+    """(q,) whether many of the rows are on each, and many of those that do not have each column's usual value: a line through
+    (0, 0) is no relation of two columns that are mostly 0."""
+    every, others, on_others = (np.zeros(len(planes.normal), dtype=np.int64) for _ in range(3))
+    for row in rows:
+        on, other = planes.on(row), (row != usual)[planes.columns].any(axis=1)
+        every, others, on_others = every + on, others + other, on_others + (on & other)
+    enough: Mask = (every >= OF_ALL * len(rows)) & (on_others >= np.maximum(OF_OTHERS * others, wanted))
+    return enough
+
+
+def _off(X: Array, planes: _Planes, k: int) -> Mask:
+    """(n,) whether each row of the columns of one is not on it."""
+    away = X - planes.origin[k]
+    found: Mask = ~(np.abs(away @ planes.normal[k]) <= SAME * (np.abs(away) @ planes.bound[k]))
+    return found
+
+
+def _usual(x: Array) -> float:
+    different, times = np.unique(x[~np.isnan(x)], return_counts=True)
+    return float(different[times.argmax()]) if len(different) else np.nan

@@ -1,0 +1,86 @@
+"""A state is kept by its fields: each, but those that are marked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkern.algorithms.core import kept
+from fedkern.algorithms.core.kept import GIVEN
+from fedkern.algorithms.core.persistent import PersistentMap, PersistentSet
+from fedkern.algorithms.core.trace import Trace
+from fedkern.algorithms.hmc import machine as hmc
+from fedkern.algorithms.soul import machine as soul
+from fedkern.transports.codec import pack, unpack
+
+
+@dataclass(frozen=True)
+class Part:
+    at: np.ndarray
+    lost: np.ndarray
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class State:
+    rows: object = field(metadata=GIVEN)
+    part: Part
+    theta: np.ndarray
+    b: float = 0.0
+    round: int = 0
+    refused: bool = False
+    note: bytes = b""
+    waiting: PersistentSet[int] = field(default_factory=PersistentSet)
+    gone: frozenset[int] = frozenset()
+    trace: Trace = field(default_factory=Trace)
+    answers: PersistentMap[int, Any] = field(default_factory=PersistentMap, metadata=GIVEN)
+
+
+def moved() -> State:
+    """A state after some rounds."""
+    trace = Trace()
+    for t in range(3):
+        trace.add({"theta": np.full((1, 2), float(t))})
+    part = Part(np.eye(2), np.array([True, False]), 4)
+    waiting, gone = PersistentSet([4, 2]), frozenset({1})
+    return State("its rows", part, np.arange(3.0), np.float64(0.5), 7, True, b"seen", waiting, gone, trace)
+
+
+def test_every_field_comes_back_but_the_marked_ones() -> None:
+    state = moved()
+    saved = kept.save(state)
+    assert saved.keys() == {
+        *("part.at", "part.lost", "part.count", "theta", "b", "round", "refused", "note", "waiting", "gone", "trace.theta"),
+    }
+    fresh = State("the same rows", Part(np.zeros((2, 2)), np.zeros(2, bool)), np.zeros(3))
+    back = kept.load(fresh, unpack(pack(saved)))
+    assert (back.rows, len(back.answers)) == ("the same rows", 0)
+    assert (back.b, back.round, back.refused, back.note) == (0.5, 7, True, b"seen")
+    assert type(back.refused) is bool
+    assert (set(back.waiting), type(back.waiting), back.gone) == ({2, 4}, PersistentSet, {1})
+    assert np.array_equal(back.trace["theta"], state.trace["theta"])
+    assert pack(kept.save(back)) == pack(saved)
+
+
+def test_what_a_checkpoint_cannot_hold_is_named() -> None:
+    state = State("its rows", Part(np.eye(2), np.zeros(2, bool)), None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"State\.theta is NoneType, which a checkpoint can't hold: mark it as GIVEN"):
+        kept.save(state)
+
+
+def test_what_was_not_saved_is_missed_by_name() -> None:
+    saved = kept.save(moved())
+    del saved["part.count"]
+    with pytest.raises(KeyError, match="count"):
+        kept.load(moved(), saved)
+
+
+@pytest.mark.parametrize(
+    ("state", "rows"), [(hmc.Client, {"model"}), (soul.Client, {"predictor", "y", "gram"}), (soul.Server, {"y", "offset"})]
+)
+def test_rows_are_marked(state: type, rows: set[str]) -> None:
+    assert not rows & set(kept.names(state))
+    assert rows <= set(state.__dataclass_fields__)  # type: ignore[attr-defined]
