@@ -243,7 +243,8 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
     check_header(table.names, encoding, table.source, client)
     marks = Marks(table)
     if not table.n_rows and not private:
-        raise JobError(f"{who(client, table.source)}: no rows; remove the client from [data] clients, or give it data")
+        remedy = "remove the client from [data] clients, or give it data" if client else "give it rows"
+        raise JobError(f"{who(client, table.source)}: no rows; {remedy}")
     y, offset, weights = _roles(table, encoding, marks, missing)
     with np.errstate(all="ignore"):
         X = _matrix(table, encoding, marks, missing)

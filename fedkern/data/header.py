@@ -50,6 +50,11 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
         raise JobError(f"{begin}: no covariate is left beside {', '.join(needed)}; add columns, or an intercept")
 
 
+def not_there(ignored: Sequence[str], names: Sequence[str]) -> list[str]:
+    """For the holder of a file that is to have all columns: names that are to be ignored, perhaps mistyped."""
+    return [f"data.ignore names {name!r}, and this file has no such column" for name in ignored if name not in names]
+
+
 def unfit(spec: Spec) -> str:
     """What other parties read of any fault of a private job's file as a whole: the job file's own words."""
     columns = f"whose header names {', '.join(map(repr, spec.needed))}" if spec.needed else "with a header"

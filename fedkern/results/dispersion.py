@@ -100,7 +100,12 @@ class Dispersion:
             return f"{self.words}: {said}; sites differ (a note says how): set {first}, and where it is still so {self.remedy}"
         if self.family == "binomial":
             return f"{self.words}: {said}; trials of a row are alike, and no family here has that: widen intervals by this factor"
-        return f"{self.words}: {said}; " + (f"set {self.remedy}" if self.remedy else "no family here varies less than Poisson's")
+        if self.remedy:
+            return f"{self.words}: {said}; set {self.remedy}"
+        return (
+            f"{self.words}: {said}; no family here varies less than Poisson's, but for a response that has two values alone: for "
+            '0 and 1 set model.family = "bernoulli", for others also data.positive to the one that counts as 1'
+        )
 
 
 def pooled(

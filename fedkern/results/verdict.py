@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.core.windows import LEAST, MEAN, SD, Movement
+from ..algorithms.core.windows import ERRORS, LEAST, MEAN, SD, Movement
 from .diagnostics import MARKED
 from .reweighed import Reweighed
 
@@ -115,6 +115,8 @@ def of_movement(movement: Movement | None, names: Sequence[str]) -> Verdict:
     mean = f"its mean by {abs(movement.mean[k]):.2f} ± {movement.mean_error[k]:.2f} sd (wanted {MEAN:g})"
     sd = f"its sd by {100 * abs(movement.sd[k]):.1f} ± {100 * movement.sd_error[k]:.1f} % (wanted {100 * SD:g})"
     noisy = "; too noisy to be seen, with more rounds or a lower learning rate it can" if movement.noise[k] == most > 1 else ""
+    beyond = movement.settled and (abs(movement.mean[k]) > MEAN or abs(movement.sd[k]) > SD)
+    noisy += f"; what is more is no more than {ERRORS:g} of its standard errors" if beyond else ""
     why = f"{names[k]} moved most, {mean} and {sd}, between two stretches of the rounds at the full learning rate{noisy}"
     return Verdict("settled" if movement.settled else False, why, names[k])
 

@@ -121,3 +121,11 @@ def test_of_a_vertical_job_each_party_sees_its_own(tmp_path: Path) -> None:
     assert any("column 'age': -9 stands in 2 rows" in line for line in own["a"])
     assert any("the levels 'F', 'f' differ in capitals" in line for line in own["a"])
     assert not own["b"]
+
+
+def test_an_ignored_column_that_is_not_there_is_told_to_the_holder(tmp_path: Path) -> None:
+    job = {"data": {**PVI["data"], "ignore": ["smokr", "sex"]}}
+    fedkern.run(job, data={"a": frame(1), "b": frame(2)}, out=tmp_path / "out")
+    notes = json.loads((tmp_path / "out" / "client-a" / "rows.json").read_text())["notes"]
+    assert "data.ignore names 'smokr', and this file has no such column" in notes
+    assert "'sex'" not in str(notes)

@@ -216,6 +216,13 @@ def test_predictions_score_as_the_server_s_test_rows(federated: tuple[Result, pd
         result.predict(frame.drop(columns="sex"))
     with pytest.raises(JobError, match="give a data frame"):
         result.predict(7)
+    with pytest.raises(JobError, match="no rows; give it rows"):
+        result.predict(frame.drop(columns="y")[:0])
+    numeric = next(name for name in frame.columns if name != "y" and frame[name].dtype.kind == "f")
+    with pytest.raises(JobError, match=rf"row 3, column '{numeric}': '?nan'? is .*remove the row") as refused:
+        result.predict(frame.drop(columns="y").assign(**{numeric: frame[numeric].where(np.arange(len(frame)) != 2)}))
+    assert "model.missing" not in str(refused.value)
+    assert "check --local" not in str(refused.value)
 
 
 def test_the_command_line_prints_both_tables(federated: tuple[Result, pd.DataFrame, Path], fedkern: Any) -> None:

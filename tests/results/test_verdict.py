@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedkern
+from fedkern.algorithms.core.windows import Movement
 from fedkern.results import report, verdict
 from fedkern.results.verdict import STOPS, Verdict
 
@@ -31,6 +32,16 @@ def test_chains_have_converged_where_r_hat_and_ess_are_good(rhat: float, ess: fl
 def test_limits_of_the_job_stand_for_the_usual_ones() -> None:
     assert verdict.of_chains((1.04, 120.0, "rho"), 4, rhat=1.05, ess=100.0).converged is True
     assert verdict.of_chains((1.0, 900.0, "rho"), 4, rhat=1.05, ess=1000.0).converged is False
+
+
+def test_what_has_settled_beyond_its_limit_says_why_that_is_allowed() -> None:
+    def said(sd: float) -> str:
+        moved = Movement(1000, np.zeros(1), np.array([sd]), np.array([0.01]), np.array([0.007]), np.zeros(1))
+        return verdict.of_movement(moved, ["log_sigma"]).text
+
+    assert said(0.061).startswith("settled: ")
+    assert "what is more is no more than 2 of its standard errors" in said(0.061)
+    assert "what is more" not in said(0.03) + said(0.2)
 
 
 def test_what_is_not_judged_says_why() -> None:

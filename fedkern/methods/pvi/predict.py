@@ -11,11 +11,13 @@ from scipy.special import ndtri
 
 from ...data import incomplete, memory, table
 from ...data.design import encode
+from ...data.faults import NO_VALUE
 from ...data.table import Table
-from ...errors import JobError
+from ...errors import JobError, OwnFault
 from ...jobs.keys import DialectSection
 from ...kernels.families import FAMILIES
 from ...models.encoding import Column, Encoding
+from ...models.expfam import Gaussian
 from ...models.glm import Rows, metrics, predictive_mean
 from ...results.gaussian import Posterior
 from ...results.prediction import Prediction
@@ -36,6 +38,13 @@ def predicted(result: Result, rows: Any) -> Prediction:
         raise JobError(
             "predict needs the run's posterior.nc, and there is none: run the job where xarray and h5netcdf are installed"
         )
+    try:
+        return _predicted(result, q, rows)
+    except OwnFault as fault:  # whoever predicts holds the rows, and the job is over
+        raise JobError(fault.own.replace(f" ({NO_VALUE})", "")) from None
+
+
+def _predicted(result: Result, q: Gaussian, rows: Any) -> Prediction:
     encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
     read = _read(result, encoding, rows)
     whole, trials = replace(encoding, row_id=None), encoding.trials

@@ -17,6 +17,7 @@ from ...algorithms.pvi.local import Local
 from ...data import far
 from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Design, encode
+from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
 from ...jobs import column_notes, few, incomplete
@@ -77,7 +78,7 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
     design = encode(table, model.encoding, private=model.privacy is not None, client=client)
     nothing = degenerate(design.X, model.encoding, intercept=model.given.intercept)
     notes = [*design.notes, *incomplete.own_notes(model.config, table), *few.private_notes(model.config, table.n_rows)]
-    notes += [*nothing.lines(), *_not_binary(model, design)]
+    notes += [*nothing.lines(), *_not_binary(model, design), *not_there(model.config.data.ignore, table.names)]
     if model.privacy is None:
         notes += far.notes(table, model.encoding, design.y)
     if model.with_noise and model.privacy is not None and model.family == "bernoulli":

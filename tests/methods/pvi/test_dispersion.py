@@ -286,3 +286,13 @@ def test_sums_that_cannot_be_are_left_out() -> None:
     for told in ([large] * 3, [HONEST, replace(large, weight=1e-300)], [replace(HONEST, misfit=0.0, noise=0.0, slope=0.0)]):
         found = dispersion.pooled("poisson", 1.0, told, 3.0)
         assert found is None or (np.isfinite([found.ratio, found.error, found.excess]).all() and found.wrong())
+
+
+def test_a_response_of_two_values_is_no_count_and_the_remedy_ends_well() -> None:
+    random = np.random.default_rng(1)
+    data = {name: frame.assign(y=1 + (frame["x"] + random.normal(size=300) > 0)) for name, frame in counts(5).items()}
+    result = fitted(data)
+    assert result.converged is False
+    assert 'set model.family = "bernoulli", for others also data.positive' in result.summary["verdict"]
+    tables: dict[str, Any] = {"data": {"response": "y", "positive": "2"}, "model": {"family": "bernoulli"}}
+    assert fedkern.run(tables, data=data).converged == "settled"
