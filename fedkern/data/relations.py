@@ -23,6 +23,7 @@ DRAWS = {2: 40, 3: 80}  # of rows, of which half share the value that is looked 
 SAMPLE, FIRST = 300, 40  # rows that are looked at before all are
 OF_ALL, OF_OTHERS = 0.4, 0.2  # of the rows in a sample; of those that do not have the usual value of each column
 DRAWS_OF_FEW, SAMPLE_OF_FEW = 6, 24  # where all rows but a few share it
+NEARLY, WHOLE, MOST_PARTS = 0.05, 0.2, 12  # of a variance; of a coefficient that is a whole number; columns with one
 MOST_HELD = 2_000  # sums that half of a sample share, how many are looked at in all rows
 
 
@@ -77,7 +78,39 @@ def in_most(n: int, column: Callable[[int, Ints], Array], many: Sequence[bool]) 
             off = _off(np.column_stack([column(j, all_rows) for j in at]), planes, k)
             if off.any() and 2 * np.count_nonzero(off) <= n + 2:
                 found.setdefault((at, off.tobytes()), Relation(at, off))
-    return list(found.values())
+    for at, parts in _added_up(X, many):
+        value = np.column_stack([column(j, all_rows) for j in at])
+        bound, value = np.abs(value) @ np.abs(parts), value @ parts
+        for one in _two_usual(value):
+            off = ~(np.abs(value - one) <= SAME * bound)
+            found.setdefault((at, off.tobytes()), Relation(at, off))
+    return [relation for relation in found.values() if relation.off.any()]
+
+
+def _added_up(X: Array, many: Sequence[bool]) -> Iterator[tuple[tuple[int, ...], Array]]:
+    """Four columns or more of which one is the sum of the others, each times a whole number, but for rounding: by regression of
+    each on all others."""
+    at = np.flatnonzero((X.std(axis=0) > 0) & ~np.isnan(X).any(axis=0))
+    if not 4 <= len(at) <= min(MOST_IN_THREES, len(X) // 3):
+        return
+    own, sd, seen = X[:, at] - X[:, at].mean(axis=0), X[:, at].std(axis=0), set[tuple[int, ...]]()
+    inverse = np.linalg.inv(own.T @ own / np.outer(sd, sd) / len(X) + 1e-9 * np.eye(len(at)))
+    for j in np.flatnonzero((np.diag(inverse) > 1 / NEARLY) & np.asarray(many)[at]):
+        parts = inverse[j] / inverse[j, j] * sd[j] / sd
+        whole = np.rint(parts)
+        in_it = np.flatnonzero(whole)
+        if 4 <= len(in_it) <= MOST_PARTS and (np.abs(parts - whole) <= WHOLE).all() and tuple(in_it) not in seen:
+            seen.add(tuple(in_it))
+            yield tuple(at[in_it].tolist()), whole[in_it]
+
+
+def _two_usual(value: Array) -> list[float]:
+    """The two values that most rows have, of which half have the first; else none."""
+    different, at, times = np.unique(np.round(value, 6), return_index=True, return_counts=True)
+    first = np.argsort(-times * ~np.isnan(different), kind="stable")[:2]
+    if 2 * times[first[0]] < len(value) - 2 or np.isnan(different[first]).any():
+        return []
+    return [float(value[k]) for k in at[first]]
 
 
 def in_all_but(weights: Array, column: Callable[[int, Ints], Array], many: Sequence[bool], few: int) -> Iterator[Relation]:

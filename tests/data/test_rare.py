@@ -193,6 +193,16 @@ class TestSumsOfColumns:
         columns |= {"second": second, "given": np.where(moved, given - second, random.normal(200, 60, n).round())}
         assert set(self.named(columns)) == ({"moved", "planned", "given", "second"} if unlike in (1, 2) else set())
 
+    def test_four_numbers_that_add_up_but_in_one_row(self) -> None:
+        """A total of three that are written as whole numbers."""
+        random = np.random.default_rng(0)
+        three = random.gamma(4, 9, (200, 3)) + random.uniform(size=(200, 1))
+        columns = {name: np.floor(x) for name, x in zip("abc", three.T)} | {"x": random.normal(size=200)}
+        columns["total"] = np.floor(columns["a"] + columns["b"] + columns["c"] + random.choice(2, 200, p=[0.6, 0.4]))
+        assert self.named(columns) == ()
+        columns["total"][7] = columns["a"][7] + columns["b"][7] + columns["c"][7] + 5
+        assert set(self.named(columns)) == {"a", "b", "c", "total"}
+
     @pytest.mark.parametrize(("n", "as_planned"), [(90, 0.8), (300, 0.3)])
     @pytest.mark.parametrize("unlike", [1, 3])
     def test_a_product_of_two_sums(self, n: int, as_planned: float, unlike: int) -> None:
