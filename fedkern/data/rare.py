@@ -85,8 +85,9 @@ def rare(
     found += (one._replace(wanted=together if one.n_rows < together else least) for one in both)
     if not found and (summed := _of_sums(columns, every, weights, least)) is not None:
         found.append(summed._replace(wanted=least))
-    if not found:
-        parts = _different(_parts(columns, every, relations.MOST_IN_PAIRS), 2)
+    parts = [] if found else _different(_parts(columns, every, relations.MOST_IN_PAIRS), 2)
+    told = together <= 1 and np.count_nonzero(weights > 0) <= 1 + len(parts)  # X'X is all rows, up to a rotation: that is said
+    if not found and not told:
         found += (one._replace(wanted=least) for one in _of_few_columns((), parts, weights, np.flatnonzero(weights > 0), least))
     if not found and together > 1:
         found += (one._replace(wanted=together) for one in _of_patterns(columns, every, weights, together))
