@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,17 @@ from fedkern.cli.__main__ import main
 from support.command import Ended
 
 pytest_plugins = ("support.suite_order", "support.suite_share", "support.suite_minima")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """What is collected stays: looking for garbage in it took a quarter of this time, and more of it in every test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -206,7 +206,7 @@ def assert_conforms(kernel: str, backend: str, case: Case, once: bool = False) -
     _assert_same_bits(f"{kernel} on {backend} with out", filled, got)
     returned = (f for f in filled if np.ndim(on_host(f)))
     assert all(f is g for f, g in zip(returned, given)), f"{kernel}: another out was returned"
-    for n_threads in THREADS:
+    for n_threads in THREADS if backend != "cuda" else THREADS[:1]:  # a card has its own threads, whatever is asked for
         again = results_of(kernel, here, backend=backend, n_threads=n_threads)
         _assert_same_bits(f"{kernel} on {backend} with {n_threads} threads", again, got)
     for name, value in before.items():

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("mpi4py")
 from fedkern.cli import launch
+from fedkern.cli.__main__ import main
 from support.mpirun import environment
 
 FEDKERN = [sys.executable, "-P", "-m", "fedkern"]
@@ -80,13 +81,26 @@ def test_a_request_to_end_the_demo_alone_is_passed_on_once(number: int, tmp_path
     assert "Traceback" not in out + err
 
 
-def test_the_demo_is_that_of_the_repository(tmp_path: Path) -> None:
-    """Short here: its job file is the one that `make demo` runs."""
-    code, out, err = ended("demo", "--out", str(tmp_path / "demo"))
+@pytest.mark.parametrize("rounds", [6, pytest.param("budget", marks=pytest.mark.nightly)])
+def test_the_demo_is_that_of_the_repository(
+    rounds: int | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its job file is the one that `make demo` runs; by day for some rounds, on three ranks."""
+    text = launch.DEMO.read_text()
+    assert text == (Path(__file__).parents[2] / "mpi" / "breast-cancer.toml").read_text()
+    if rounds != "budget":
+        (tmp_path / "demo.toml").write_text(text.replace('rounds = "budget" ', f"rounds = {rounds} "))
+        monkeypatch.setattr(launch, "DEMO", tmp_path / "demo.toml")
+        monkeypatch.setattr(launch, "DEMO_RANKS", 3)
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+    code = main(["demo", "--out", str(tmp_path / "demo")])
+    out, err = capfd.readouterr()
     assert code == 0, err
     assert "privacy certificate" in out
     assert str(tmp_path / "demo" / "report.html") in out
-    assert launch.DEMO.read_text() == (Path(__file__).parents[2] / "mpi" / "breast-cancer.toml").read_text()
+    summary = json.loads((tmp_path / "demo" / "summary.json").read_text())
+    assert summary["rounds"] == rounds or rounds == "budget"
 
 
 def test_without_bash(monkeypatch: pytest.MonkeyPatch) -> None:

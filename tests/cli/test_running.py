@@ -13,7 +13,7 @@ import pytest
 
 from fedkern.cli.__main__ import main
 from fedkern.data.simulate import federations
-from support.command import mpirun
+from support.command import mpirun_jobs
 
 ROUNDS = ("--set", "job.rounds=3")
 
@@ -36,9 +36,9 @@ def test_a_second_run_has_a_folder_of_its_own(job: Path, capsys: pytest.CaptureF
 
 def test_ranks_go_where_rank_0_goes(job: Path) -> None:
     pytest.importorskip("mpi4py")
-    for folder in ("job", "job-2"):
-        ended = mpirun(3, "run", str(job), *ROUNDS)
-        assert ended.code == 0, ended.err
+    codes, err = mpirun_jobs(3, Path("commands.json"), {folder: ["run", job, *ROUNDS] for folder in ("job", "job-2")})
+    assert codes == {"job": 0, "job-2": 0}, err
+    for folder in codes:
         assert Path("runs", folder, "summary.json").exists()
         assert len([*Path("runs", folder).glob("client-*")]) == 2
 

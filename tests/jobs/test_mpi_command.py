@@ -16,7 +16,7 @@ from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 from support import few
-from support.command import OPEN, PRIVATE, mpirun
+from support.command import OPEN, PRIVATE, mpirun, mpirun_jobs
 
 DIAGONAL = '[model]\ncovariance = "diagonal"\n'
 SYNCHRONOUS = few.lowered(OPEN).replace("clients = 3", "clients = 10") + DIAGONAL + '[algorithm]\nschedule = "synchronous"\n'
@@ -82,14 +82,16 @@ def test_a_data_file_that_is_missing_on_one_rank(tmp_path: Path) -> None:
 
 
 def test_faults_that_all_ranks_see_are_said_once(tmp_path: Path) -> None:
-    (tmp_path / "job.toml").write_text(OPEN.replace("rounds", "roundz"))
-    ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
-    assert ended.code == 2
-    assert ended.err.count("did you mean job.rounds?") == 1
+    (tmp_path / "wrong.toml").write_text(OPEN.replace("rounds", "roundz"))
     (tmp_path / "job.toml").write_text(OPEN)
-    ended = mpirun(5, "check", tmp_path / "job.toml")
-    assert ended.code == 2
-    assert ended.err.count("5 ranks for a server and 3 clients; start at most 4") == 1
+    commands: dict[str, list[str | Path]] = {
+        "a key": ["run", tmp_path / "wrong.toml", "--out", tmp_path / "out"],
+        "ranks": ["check", tmp_path / "job.toml"],
+    }
+    codes, err = mpirun_jobs(5, tmp_path / "commands.json", commands)
+    assert codes == {"a key": 2, "ranks": 2}
+    assert err.count("did you mean job.rounds?") == 1
+    assert err.count("5 ranks for a server and 3 clients; start at most 4") == 1
 
 
 ANOTHER_VERSION = """

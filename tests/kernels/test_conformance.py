@@ -14,6 +14,7 @@ import fedkern
 from fedkern import _core, kernels, testing
 from fedkern.kernels._checks import MADE
 from fedkern.kernels._record import KERNELS
+from support.command import python
 
 PAIRS = [(name, backend) for name, kernel in sorted(KERNELS.items()) for backend in kernel.backends if backend != "reference"]
 NAMES = sorted(KERNELS)
@@ -53,6 +54,26 @@ def test_conforms_over_several_blocks(name, backend):
 def test_numba_conforms_in_every_layout(name):
     conforms(name, "numba", testing.LAYOUTS)
     conforms_over_several_blocks(name, "numba", testing.LAYOUTS)
+
+
+LEVELS = ("avx512", "avx2", "baseline")  # of instructions
+AT_A_LEVEL = """
+from fedkern import _core, testing
+from fedkern.kernels._record import KERNELS
+for name, kernel in KERNELS.items():
+    for seed in range(6 if "cpp" in kernel.backends else 0):
+        testing.assert_conforms(name, "cpp", testing.case(name, seed, sizes=(7, 33, 200)), once=True)
+print(_core.isa())
+"""
+
+
+@pytest.mark.parametrize("level", LEVELS[LEVELS.index(_core.isa()) + 1 :])
+def test_every_kernel_conforms_at_a_lower_level(level, monkeypatch):
+    """Other processors run objects that this one does not choose by itself."""
+    monkeypatch.setenv("FEDKERN_ISA", level)
+    run = python("-P", "-c", AT_A_LEVEL)
+    assert run.code == 0, run.err
+    assert run.out.split() == [level]
 
 
 def faulty(kernel, fault):

@@ -177,20 +177,21 @@ def test_single_precision(variant, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_gradient_is_the_difference_of_the_elbo(variant, backend):
-    """Of every parameter, by four points."""
+    """Of every parameter, by four points; on the emulator, which is slow and conforms to the reference, of every fifth."""
     a = mlp.Architecture(variant, (2, 1), 1, 2, (1, 1), hidden=3, local_hidden=3, width=3, rank=2)
     parameters, *batch = problem(a, 3)
     options = {"architecture": a, "gamma": 0.5, "backend": backend}
-    differences, step, weights = np.empty((len(parameters), 2)), 1e-6, np.array([1.0, 0.2])
-    for i in range(len(parameters)):
+    chosen = np.arange(0, len(parameters), 5 if backend == "cuda" else 1)
+    differences, step, weights = np.empty((len(chosen), 2)), 1e-6, np.array([1.0, 0.2])
+    for row, i in enumerate(chosen):
         at = []
         for k in (1, -1, 2, -2):
             moved = parameters + k * step * (np.arange(len(parameters)) == i)
             value, _, global_kl, local_kl = mlp.vae_gradient(moved, *batch, **options)[1]
             at.append(value + (1 - weights) * (global_kl + local_kl))
-        differences[i] = (8 * (at[0] - at[1]) - (at[2] - at[3])) / (12 * step)
+        differences[row] = (8 * (at[0] - at[1]) - (at[2] - at[3])) / (12 * step)
     for weight, wanted in zip(weights, differences.T):
-        gradient = mlp.vae_gradient(parameters, *batch, **options, kl_weight=weight)[0]
+        gradient = mlp.vae_gradient(parameters, *batch, **options, kl_weight=weight)[0][chosen]
         assert relative(gradient, wanted) <= DIFFERENCES
         assert relative(gradient * (1 + 1e-5), wanted) > DIFFERENCES  # negative control
 
