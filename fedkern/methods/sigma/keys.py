@@ -34,6 +34,7 @@ from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES, quoted, taken_by
+from ...models.spatial.site import COEFFICIENT_SD
 
 LOG = ", ".join(families.taken_by("sigma", where=lambda family: family.link == "log"))
 TRIALS = ", ".join(families.taken_by("sigma", where=lambda family: family.trials))
@@ -99,7 +100,9 @@ class ModelSection(Section):
     )
     spatial_scale: Known = key("unknown", help="sigma_theta, which multiplies theta; unknown: half-normal, of the same scale")
     intercept: bool = key(True, help="with a normal prior about the pooled level of the responses on the link scale")
-    coefficient_sd: Positive = key(5.0, help="prior sd of intercept and coefficients; gaussian: in units of the response's sd")
+    coefficient_sd: Positive = key(
+        COEFFICIENT_SD, help="prior sd of intercept and coefficients; gaussian: in units of the response's sd"
+    )
     phi: Finite | None = key(None, help="one value of the prior's hyperparameter, instead of its prior")
 
 

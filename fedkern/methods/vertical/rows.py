@@ -141,12 +141,12 @@ def alignment_of(config: Config) -> Alignment:
 
 def aligned(table: Table, config: Config, who: str) -> tuple[Table, tuple[str, ...]]:
     """A party's rows in the agreed order, and their ids."""
-    name = config.data.id
+    name, by = config.data.id, alignment_of(config)
     if name not in table.names:
         raise OwnFault(*(f"{who}{text}" for text in _missing(f"column {name!r} (data.id) is missing", table, config)))
     ids = table.cells(name)
     places = [table.place(row) for row in range(table.n_rows)]
-    order = alignment.order(ids, config.job.seed, who, places, f"{who}, {table.source}", counted=not config.private)
+    order = alignment.order(ids, by.seed, who, places, f"{who}, {table.source}", counted=by.counted)
     return replace(table.select(order), incomplete=table.incomplete), tuple(ids[row] for row in order)
 
 

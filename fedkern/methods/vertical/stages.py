@@ -150,7 +150,7 @@ def look_through(file: OwnFile[Config]) -> None:
 
 def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
     """What the job may spend of one client's budget."""
-    if file.config.privacy is None:
+    if not file.config.private:
         return None
     train, test = held_out(file.config, file.table.n_rows)
     model = VerticalModel(file.config, tuple(names), len(train), len(test))
