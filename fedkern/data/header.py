@@ -6,7 +6,8 @@ nothing is said of them, for where line ends are not recognised even the count t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..errors import JobError, OwnFault
@@ -14,6 +15,7 @@ from ..models.encoding import Encoding, Spec
 from .cells import number
 from .faults import HINT, who
 
+IDS = re.compile(r"(.*_)?(id|ids|pid|mrn|patient|key)")  # names of columns that name their rows, in small letters
 TEXT_FILES = (".csv", ".tsv")  # whose first line may be a row
 
 
@@ -53,6 +55,16 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
 def not_there(ignored: Sequence[str], names: Sequence[str]) -> list[str]:
     """For the holder of a file that is to have all columns: names that are to be ignored, perhaps mistyped."""
     return [f"data.ignore names {name!r}, and this file has no such column" for name in ignored if name not in names]
+
+
+def naming_rows(names: Iterable[str]) -> list[str]:
+    """For the reader of a result: covariates that by their names are none."""
+    return [
+        f"column {name!r} is taken for a covariate, and is called as what names rows: if it does, put it into data.ignore; if "
+        f"not, say what it is in [data.columns.{name}]"
+        for name in names
+        if IDS.fullmatch(name.lower())
+    ]
 
 
 def unfit(spec: Spec) -> str:

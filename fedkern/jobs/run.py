@@ -15,6 +15,7 @@ from ..algorithms.exchanges import certificates
 from ..algorithms.exchanges import columns as agreement
 from ..data.design import describe
 from ..data.faults import Faults
+from ..data.header import naming_rows
 from ..data.table import Table
 from ..errors import owned
 from ..models.encoding import Encoding
@@ -197,6 +198,8 @@ class Run(At[C]):
         self.hooks.doubts += () if server is None else server.doubts
         encoding = anyone(server, clients).encoding
         assert isinstance(encoding, Encoding)
+        if server is not None:
+            self.hooks.notes += naming_rows(column.name for column in encoding.columns if column.name not in spec.columns)
         return encoding
 
     def note_rows(self, client: int, notes: Sequence[str], faults: Faults) -> None:

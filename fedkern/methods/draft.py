@@ -25,6 +25,7 @@ from ..data import table
 from ..data.cells import MISSING, Text, floats, number
 from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix
 from ..data.far import FAR, coded, distances
+from ..data.header import IDS
 from ..data.plain_text import SEPARATORS as KNOWN
 from ..data.plain_text import UTF16
 from ..data.table import Table
@@ -32,7 +33,6 @@ from ..errors import JobError
 from . import METHODS
 
 RESPONSES = ("y", "response", "outcome", "target", "label", "cases", "case", "count", "events", "event", "status", "died")
-IDS = re.compile(r"(.*_)?(id|ids|pid|mrn|patient|key)")
 AREAS = ("area", "district", "county", "region", "municipality", "ward", "zip", "postcode", "fips")
 EXPOSURES = ("expected", "exposure", "population", "person_years", "pop", "offset")
 GRAPH_LEAST = 3  # columns

@@ -129,3 +129,12 @@ def test_an_ignored_column_that_is_not_there_is_told_to_the_holder(tmp_path: Pat
     notes = json.loads((tmp_path / "out" / "client-a" / "rows.json").read_text())["notes"]
     assert "data.ignore names 'smokr', and this file has no such column" in notes
     assert "'sex'" not in str(notes)
+
+
+def test_a_covariate_that_is_called_as_what_names_rows_is_noted() -> None:
+    clients = {name: frame(k, patient_id=1000.0 * k + np.arange(60)) for k, name in enumerate("ab")}
+    said = "column 'patient_id' is taken for a covariate"
+    assert said in notes_of(PVI, clients)
+    for data in ({"ignore": ["patient_id"]}, {"columns": {"patient_id": {"kind": "numeric"}}}):
+        assert said not in notes_of({"data": {**PVI["data"], **data}}, clients)
+    assert said not in notes_of(PVI, {"a": frame(1), "b": frame(2)})

@@ -25,7 +25,8 @@ ALIKE = 0.6  # a correlation of curvatures from which its eigenvalues are asked 
 NAMED = 3  # columns that a sentence names
 CLIPPED = (
     "Or does clip cut most rows, as where the response is not about model.intercept_centre, or its errors are larger than "
-    "model.scale? Then columns seem correlated that are not"
+    "model.scale, or is it far above what rows need (`fedkern check` says how far it reaches)? Then noise alone makes columns "
+    "seem correlated"
 )
 CUT = 0.02  # of a client's rows, that may be twice as long as the clip; of normal ones at 1.1 lengths it is none
 

@@ -74,6 +74,9 @@ def trained(model: Model) -> Stage:
     return Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance)
 
 
+REACH = 3.0  # of `model.scale`: few responses are so far from their predictions
+
+
 def weighed(model: Model) -> Stage:
     """After the rounds of an open job: clients' log-likelihoods at draws from the released q."""
     return Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), "draws": model.answers})
@@ -138,8 +141,12 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
         yield f"scale    {assumed}"
     if model.family == "gaussian" and model.privacy is not None and not model.by_client and a.variant == "pvi":
         clip = min((c for name in model.names if (c := model.privacy.of(name).clip) is not None), default=math.inf)
-        reach = clip * model.scale**2 / math.sqrt(float(model.encoding.spread.sum()))
-        yield f"clip     cuts a usual row where its response is more than {reach:.2g} from its prediction"
+        length = math.sqrt(float(model.encoding.spread.sum()))
+        reach, enough = clip * model.scale**2 / length, REACH * length / model.scale
+        yield (
+            f"clip     cuts a usual row where its response is more than {reach:.2g} from its prediction; clip = {enough:.2g} "
+            f"does where that is {REACH:g} times model.scale, and a larger one only adds noise"
+        )
 
 
 def _rounds(model: Model) -> str:
