@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -300,6 +300,11 @@ class Model:
         columns = self.encoding.size + 1 + (self.offset is not None) + (self.weight is not None or self.trials is not None)
         few = [f"pays from batches of {FEWEST:,} rows: clients that have {FEWEST / rate:,.0f} or more"] if rate < 1 else []
         return Load(kernels, beside, 0.0, 8.0 * columns, few)
+
+    @property
+    def ignored(self) -> Sequence[str]:
+        """Columns that the job leaves out."""
+        return self.config.data.ignore
 
     @property
     def assumed_scale(self) -> str:

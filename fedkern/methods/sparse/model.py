@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -124,6 +125,11 @@ class SparseModel:
                 if name == f"{column.name}={level}":
                     return f"level no. {j + 1} of column {column.name!r}"
         return f"column {name!r}"
+
+    @property
+    def ignored(self) -> Sequence[str]:
+        """Columns that the job leaves out."""
+        return self.config.data.ignore
 
     @property
     def secure(self) -> bool:
