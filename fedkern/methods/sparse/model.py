@@ -201,6 +201,11 @@ class SparseModel:
         return self.config.output
 
     @property
+    def ignored(self) -> list[str]:
+        """Columns that the job names and does not use."""
+        return self.config.data.ignore
+
+    @property
     def seed(self) -> int:
         """Of all keyed streams."""
         return self.config.job.seed

@@ -148,7 +148,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
             columns[k] = model.columns(design, run.names[k])
             degenerates[k] = degenerate(design.X[~np.isnan(design.y)], model.encoding)
             notes = [f"{name} is not in this file: every value of it is drawn by the model" for name in absent]
-            notes += [*not_there(model.config.data.ignore, table.names), *far.notes(table, model.encoding, design.y)]
+            notes += [*not_there(model.ignored, table.names), *far.notes(table, model.encoding, design.y)]
             notes += [*design.notes, *model.constants(columns[k].values), *replace(degenerates[k], constant=()).lines()]
         rows = len(columns[k].values)
         if len(design.y) > rows:
