@@ -67,11 +67,15 @@ def test_names_that_a_disk_could_take_for_each_other(one: str, two: str) -> None
 def test_every_method_refuses_them_before_it_opens_anything(fedkern: Any, job: Any, method: str, names: str) -> None:
     text = f'[job]\nmethod = "{method}"\n[data]\nclients = ["a.csv", "b.csv"]\nnames = {names}\n{HEAD[method]}\n'
     path = job(text + MODEL.get(method, ""))
-    before = sorted(path.parent.parent.rglob("*"))
+
+    def there() -> list[Path]:
+        return sorted([*path.parent.parent.iterdir(), *path.parent.rglob("*")])
+
+    before = there()
     for command in (["check", path], ["run", path, "--out", "out"]):
         ended = fedkern(*command)
         assert (ended.code, "data.names: " in ended.err) == (2, True), ended.err
-    assert sorted(path.parent.parent.rglob("*")) == before
+    assert there() == before
 
 
 @pytest.mark.parametrize("method", HEAD)
