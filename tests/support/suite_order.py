@@ -8,9 +8,8 @@ import pytest
 
 # What takes longest begins first, so that workers end together.
 LONGEST = (
-    "kernels: numba",
-    "statistics/test_vertical_optimum.py",
     "kernels: shrinkage",
+    "statistics/test_vertical_optimum.py",
     "kernels: sem",
     "kernels: mlp",
     "statistics/test_sparse_joint.py",
@@ -46,10 +45,8 @@ FAMILIES = {"polya": "rng", "vae": "mlp"}  # the files whose first word is not a
 
 
 def group(nodeid: str) -> str:
-    """What runs on one worker: a file, a family of kernels, or all that Numba compiles: families share its draws of numbers."""
+    """What runs on one worker: a file, or all of a family of kernels, which Numba then compiles once."""
     file, _, test = nodeid.removeprefix("tests/").partition("::")
-    if file.startswith("kernels/") and "numba" in test:
-        return "kernels: numba"
     kernel = re.search(r"\[(?:\w+-)?(\w+)\.\w+", test) if file == "kernels/test_conformance.py" else None
     word = kernel or re.match(r"kernels/test_([a-z]+)", file)
     return f"kernels: {FAMILIES.get(word[1], word[1])}" if word else file
