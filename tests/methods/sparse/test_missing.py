@@ -273,11 +273,11 @@ def test_ranks_do_not_change_a_bit(tmp_path: Path, model: str) -> None:
     path = tmp_path / "job.toml"
     path.write_text(
         f'[job]\nmethod = "sparse"\nrounds = 40\n[data]\nclients = ["{tmp_path}/data/*.csv"]\n{response}'
-        f'[model]\n{model}scale = "none"\n[algorithm]\nchains = 2\nburn_in = 6\n'
+        f'[model]\n{model}scale = "none"\n[algorithm]\nchains = 2\nburn_in = 6\nrandom_source = "keyed"\n'
     )
     codes, err = mpirun_jobs(3, tmp_path / "jobs.json", {"out": ["run", path, "--out", tmp_path / "out"]})
     assert codes == {"out": 0}, err
-    tables["model"]["scale"] = "none"
+    tables["model"]["scale"], tables["algorithm"]["random_source"] = "none", "keyed"
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     here = fedkern.run(tables)
     assert summary["digest"] == here.digest
