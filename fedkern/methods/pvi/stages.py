@@ -18,7 +18,7 @@ from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
 from ...privacy.plan import Plan
-from . import arrival, budget, dispersion, response
+from . import arrival, budget, dispersion, linear, response
 from .keys import Config
 from .model import Model
 
@@ -98,6 +98,7 @@ def checked(at: Check[Config]) -> Said | None:
         check_header(test.names, encoding, test.source)
     model, unknown = Model(at.config, at.names, encoding), at.unknown(encoding)
     missing, bytes_needed = incomplete.lines(at.config), memory.lines(*_memory(model))
+    notes = [*notes, *(f"note     {note}" for note in (*linear.of_file(model), *linear.notes(model)))]
     lines = [*_lines(model, bool(unknown)), *missing, *bytes_needed, *notes, "", *_privacy(model)]
     plans = {} if model.privacy is None else {name: model.plan(name) for name in spenders(model)}
     return Said(model, lines, unknown, plans, model.load if at.config.job.device == "cuda" else None)
