@@ -338,6 +338,7 @@ class Estimate:
     correlations : (d, d) these, less what noise explains
     uncut : the curvature in mu over that in omega: 1 without a clip; a cut row keeps the second in part, and nothing of the first
     uncut_error : its standard error, of the noise and of the sampling of rows
+    roamed : (d,) mean square distance of the early points, of which the curvature is, from the late ones
     """
 
     q: Gaussian
@@ -347,6 +348,7 @@ class Estimate:
     correlations: Vector
     uncut: float = 1.0
     uncut_error: float = np.inf
+    roamed: Vector | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -462,7 +464,8 @@ def _posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise
     covariance = covariance + covariance @ of_score @ covariance
     q = Gaussian.from_moments(theta + step, (covariance + covariance.T) / 2)
     moved = np.abs(step) / np.sqrt(np.diag(covariance))
-    return Estimate(q, moved, np.sqrt(np.diag(errors)) / np.diag(curvature), *found[1:], *uncut)
+    roamed = np.mean([np.diag(client.gram) / max(sums.early, 1) for client, (sums, _) in zip(clients, told)], axis=0)
+    return Estimate(q, moved, np.sqrt(np.diag(errors)) / np.diag(curvature), *found[1:], *uncut, roamed)
 
 
 def _shares(clients: Sequence[_Fall]) -> Vector:

@@ -8,6 +8,7 @@ Source: docs/methods/pvi.md, "A private linear job".
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,12 @@ from scipy.special import exp1
 from ...algorithms.pvi import noise_aware
 from .model import Model
 
-UNIT = 4.0  # the largest `model.scale` that was tried with steps and priors of a fixed length (docs/develop/measured.md)
+UNIT = 4.0  # the largest `model.scale` that was tried with steps and priors of a fixed length
 ENOUGH = 2.5  # row lengths over the scale: a clip that cuts about 1 % of the rows
 SHORT = 0.25  # and one that cuts nearly all of them
 LONG = 4.0  # times what is enough: the noise is so many times larger than it need be
 SURE = 2.0  # standard errors
+FARTHER = 3.0  # times the mean square of points: the curvature is weighted by it, as a normal one's fourth power
 NAMED = 1.4  # times `model.scale`: errors that are worth a word
 LARGEST = 20.0  # times it, that can be told
 FAR = 4.0  # sds of its prior, beyond which the intercept is not where the job file has it
@@ -116,16 +118,10 @@ def of_long_clips(model: Model) -> str:
 
 
 def of_errors(model: Model, estimate: noise_aware.Estimate) -> str:
-    """That the clip cuts more rows than it would if errors were as large as the job file says: a row that is cut loses its part of
-    the curvature in mu, and keeps some of that in omega."""
+    """That the clip cuts more rows than it would if errors were as large as the job file says."""
     clips = [clip * model.scale / length(model) for clip in _clips(model).values()]
-    wanted = float(np.mean([kept(clip) for clip in clips]))
-    if not estimate.uncut < wanted - SURE * estimate.uncut_error:
-        return ""
-    sizes = np.geomspace(1, LARGEST, 200)
-    found = [np.mean([kept(clip / size) for clip in clips]) for size in sizes]
-    times = float(sizes[int(np.argmin(np.abs(np.array(found) - estimate.uncut)))])
-    if times < NAMED:
+    times = larger(estimate, clips, model.encoding.spread / model.scale**2)
+    if times is None:
         return ""
     about = f"about {times:.2g} times" if times < LARGEST else f"over {LARGEST:g} times"
     return (
@@ -133,6 +129,27 @@ def of_errors(model: Model, estimate: noise_aware.Estimate) -> str:
         "intervals are then too narrow; give model.scale = the standard deviation of the errors, in the response's unit (or is the "
         "response's level far from model.intercept_centre, or are center and scale in [data.columns] not the rows' own?)"
     )
+
+
+def larger(estimate: noise_aware.Estimate, clips: Sequence[float], spread: NDArray[np.float64]) -> float | None:
+    """How many times as large as the job file says errors are, where noise does not explain it; at most `LARGEST`.
+
+    A row that is cut loses its part of the curvature in mu, and keeps some of that in omega.
+
+    Parameters
+    ----------
+    clips : of the clients, in lengths of a row whose error is one standard deviation
+    spread : (d,) mean squares of the columns over the square of the scale
+    """
+    beside = FARTHER * float((spread * estimate.roamed).sum())  # what the early points add to residuals
+
+    def expected(times: float) -> float:
+        return float(np.mean([kept(clip / math.sqrt(times**2 + beside)) for clip in clips]))
+
+    if not estimate.uncut < expected(1.0) - SURE * estimate.uncut_error:
+        return None
+    times = min(np.geomspace(1, LARGEST, 200).tolist(), key=lambda one: abs(expected(one) - estimate.uncut))
+    return None if times < NAMED else float(times)
 
 
 def kept(clip: float) -> float:
@@ -149,7 +166,7 @@ def late(model: Model, coefficient: int) -> str:
         return ""
     if model.encoding.intercept and coefficient == 0:
         return "give model.intercept_centre = the response's level, from public knowledge"
-    return "raise job.rounds"
+    return f"is model.scale = {model.scale:g} the standard deviation of the errors? or raise job.rounds"
 
 
 def of_level(model: Model, mean: NDArray[np.float64], step: NDArray[np.float64] | None = None) -> str:

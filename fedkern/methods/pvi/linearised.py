@@ -28,7 +28,7 @@ NAMED = 3  # columns that a sentence names
 CUT = 0.02  # of a client's rows, that may be twice as long as the clip; of normal ones at 1.1 lengths it is none
 
 
-def doubt(model: Model, mean: NDArray[np.float64], estimate: noise_aware.Estimate) -> str:
+def doubt(model: Model, estimate: noise_aware.Estimate, mean: NDArray[np.float64]) -> str:
     """Why intervals may not hold what they say; "" where nothing says so. Of a linear job the gradients are lines, whatever its
     columns are, but where the response's unit is not what the job file says.
 

@@ -87,7 +87,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     output, encoding, server, updates = model.output, model.encoding, ended.server, ended.server.updates
     estimate, without = _estimate(model, ended)
     q = pvi.released(server) if estimate is None else estimate.q
-    own = _of_noise(model, pvi.released(server).mean, estimate) if model.with_noise else _verdict(model, server, ended.checked)
+    own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.checked)
     varied = ended.checked.dispersed
     errors = differences.varying(model, server, own, varied)
     if ended.doubts:
@@ -234,14 +234,14 @@ TRIALS = (
 LACKING = "no client's noisy sums are enough for a posterior that contains the noise: this one does not"
 
 
-def _of_noise(model: Model, mean: NDArray[np.float64], estimate: noise_aware.Estimate | None) -> Verdict:
+def _of_noise(model: Model, estimate: noise_aware.Estimate | None, mean: NDArray[np.float64]) -> Verdict:
     """Whether the noisy sums were near enough to the estimate, and curvature is known well enough.
 
     `mean`: of q, where the rounds ended.
     """
     if estimate is None:
         return Verdict(False, LACKING)
-    if why := "; ".join(filter(None, (_cutting(model), linearised.doubt(model, mean, estimate)))):
+    if why := "; ".join(filter(None, (_cutting(model), linearised.doubt(model, estimate, mean)))):
         return Verdict("not judged", why)
     ask = np.maximum(estimate.moved / ASTRAY, estimate.curvature_error / linearised.DOUBTFUL)
     worst = int(np.argmax(ask))
