@@ -101,7 +101,8 @@ class ModelSection(incomplete.ModelSection):
     )
     scale: Positive | Literal["learn"] = key(
         1.0,
-        help="standard deviation of a gaussian response, in the data's units; negative-binomial: r (variance = mean + mean^2 "
+        help="standard deviation of a gaussian response's errors, in the data's units (a private job is to give it); "
+        "negative-binomial: r (variance = mean + mean^2 "
         '/ r); "learn", the default of both if open and variant = "pvi", finds it; else r is to be given',
     )
     preset: Literal["paper"] | None = key(None, help="a published configuration, whose values the file may override")

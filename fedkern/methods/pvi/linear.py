@@ -2,7 +2,7 @@
 
 All of it follows from the job file, and from posteriors that were made of charged sums: no row is asked anything. Squares of
 responses are in no charged sum, so that the job file must say how large errors are; what a clip does that cuts them is seen.
-Source: docs/methods/pvi.md, "A private linear job".
+Source: docs/methods/pvi.md, section 16, "Errors of a linear job"; docs/how-to/private-linear.md.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ...algorithms.pvi import noise_aware
 from .model import Model
 
 UNIT = 4.0  # the largest `model.scale` that was tried with steps and priors of a fixed length
+LEAST = 0.05  # and the least
 ENOUGH = 2.5  # row lengths over the scale: a clip that cuts about 1 % of the rows
 SHORT = 0.25  # and one that cuts nearly all of them
 LONG = 4.0  # times what is enough: the noise is so many times larger than it need be
@@ -49,7 +50,7 @@ def notes(model: Model) -> list[str]:
     """And why its intervals are wider than need be, which does not make them wrong; nothing while the unit itself is in doubt."""
     if not is_private(model) or of_file(model):
         return []
-    return [why for why in (_of_short_clips(model), of_long_clips(model)) if why]
+    return [why for why in (_of_large_unit(model), _of_short_clips(model), of_long_clips(model)) if why]
 
 
 def length(model: Model) -> float:
@@ -86,6 +87,16 @@ def _of_unit(model: Model) -> str:
     )
 
 
+def _of_large_unit(model: Model) -> str:
+    if model.scale >= LEAST:
+        return ""
+    return (
+        f"model.scale = {model.scale:g}: in so large a unit of the response the prior of q is wide beside the errors, the clip "
+        "cuts what rows say of its width, and intervals are several times too wide; divide the response by it in all files, "
+        f"and give model.scale = 1 and privacy.clip = {enough(model, 1.0):.2g}"
+    )
+
+
 def _clips(model: Model) -> dict[str, float]:
     """Client -> clip on its rows."""
     if model.privacy is None or model.by_client:
@@ -99,8 +110,8 @@ def _of_short_clips(model: Model) -> str:
     if not clips or clips[name] >= SHORT * length(model) / model.scale:
         return ""
     return (
-        f"clip = {clips[name]:g} of client {name!r} cuts nearly all rows, whose gradients are about {length(model):.2g} (a row) / "
-        f"{model.scale:g} (model.scale) long: intervals are several times wider than with privacy.clip = {enough(model):.2g}"
+        f"clip = {clips[name]:g} of client {name!r} cuts nearly all rows, whose gradients are about {length(model):.2g} (a row) "
+        f"/ {model.scale:g} (model.scale) long: intervals are several times wider than with privacy.clip = {enough(model):.2g}"
     )
 
 
@@ -125,9 +136,10 @@ def of_errors(model: Model, estimate: noise_aware.Estimate) -> str:
         return ""
     about = f"about {times:.2g} times" if times < LARGEST else f"over {LARGEST:g} times"
     return (
-        f"the clip cuts more rows than errors of model.scale = {model.scale:g} would have it cut, as if they were {about} as large: "
-        "intervals are then too narrow; give model.scale = the standard deviation of the errors, in the response's unit (or is the "
-        "response's level far from model.intercept_centre, or are center and scale in [data.columns] not the rows' own?)"
+        f"the clip cuts more rows than errors of model.scale = {model.scale:g} would have it cut, as if they were {about} as "
+        "large: intervals are then too narrow; give model.scale = the standard deviation of the errors, in the response's unit "
+        "(or is the response's level far from model.intercept_centre, or are center and scale in [data.columns] not those of the "
+        "rows?)"
     )
 
 
@@ -153,8 +165,8 @@ def larger(estimate: noise_aware.Estimate, clips: Sequence[float], spread: NDArr
 
 
 def kept(clip: float) -> float:
-    """`Estimate.uncut` of normal errors, where rows of one error standard deviation are cut at this: the share that is not cut over
-    the mean factor of the clip."""
+    """`Estimate.uncut` of normal errors, where rows of one error standard deviation are cut at this: the share that is not cut
+    over the mean factor of the clip."""
     inside = math.erf(clip / math.sqrt(2))
     outside = clip * float(exp1(clip * clip / 2)) / math.sqrt(2 * math.pi)  # 2 clip x integral of phi(z) / z beyond it
     return inside / (inside + outside)
@@ -185,7 +197,7 @@ def of_level(model: Model, mean: NDArray[np.float64], step: NDArray[np.float64] 
         return ""
     given = "is not given, which is 0" if model.given.centre is None else f"= {centre:g}"
     return (
-        f"the intercept is far from its prior (model.intercept_centre {given}, sd {model.given.spread:g}): steps may not arrive there, and "
-        "the clip cuts most rows until they do; give model.intercept_centre = the response's level, in its unit and from public "
-        "knowledge"
+        f"the intercept is far from its prior (model.intercept_centre {given}, sd {model.given.spread:g}): steps may not arrive "
+        "there, and the clip cuts most rows until they do; give model.intercept_centre = the response's level, in its unit and "
+        "from public knowledge"
     )

@@ -1,4 +1,4 @@
-"""Private linear jobs: what their intervals assume of the errors, and what is said where the response's unit is not the job file's."""
+"""Private linear jobs: what intervals assume of the errors, and what is said where the response's unit is not as declared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOISE_AWARE = {"posterior": "noise-aware"}
 COLUMNS = {name: {"kind": "numeric", "center": 0.0, "scale": 1.0} for name in ("x1", "x2")}
 TERMS = {"epsilon": 9.0, "delta": 1e-5, "noise_multiplier": 2.0, "sampling_rate": 0.1, "accountant": "rdp"}
 TERMS |= {"noise_source": "keyed"}  # the same noise in each run of the tests
-UNKNOWN = "model.scale is not given: intervals are as wide as errors with a standard deviation of 1 in the response's unit make them"
+UNKNOWN = "model.scale is not given: intervals are as wide as errors with a standard deviation of 1 in the response's unit"
 
 
 def frames(unit: float, errors: float) -> dict[str, pd.DataFrame]:
@@ -80,7 +80,8 @@ def test_check_says_it_before_the_run_and_other_jobs_hear_nothing() -> None:
     said = str(fedkern.check(tables(5.0, NOISE_AWARE), data=frames(12.0, ERRORS)))
     assert UNKNOWN in " ".join(said.split())
     assert "errors' standard deviation 1" in " ".join(said.split())
-    assert "model.scale" not in str(fedkern.check(tables(5.0, NOISE_AWARE, scale=1.0, intercept_centre=10.0), data=frames(12.0, ERRORS)))
+    given = tables(5.0, NOISE_AWARE, scale=1.0, intercept_centre=10.0)
+    assert "model.scale" not in str(fedkern.check(given, data=frames(12.0, ERRORS)))
     assert linear.of_file(model_of(5.0, scale=1.0)) == []
     assert linear.of_file(model_of(5.0, family="bernoulli")) == []
 
@@ -101,7 +102,7 @@ def test_the_cause_is_the_unit_and_not_the_columns_and_the_remedy_ends_in_a_righ
         (2.2, {}, "model.scale is not given"),
         (2.2, {"scale": 1.0}, "the intercept is far from its prior (model.intercept_centre is not given, which is 0, sd 1)"),
         (4.0, {"scale": 12.0, "intercept_centre": 120.0}, "divide the response by 12 in all files"),
-        (5.0, {"scale": 1.0, "intercept_centre": 120.0}, "the clip cuts more rows than errors of model.scale = 1 would have it cut"),
+        (5.0, {"scale": 1.0, "intercept_centre": 120.0}, "the clip cuts more rows than errors of model.scale = 1"),
     ):
         result = ran(clip, **given)
         assert result.converged == "not judged"
@@ -117,12 +118,14 @@ def test_the_cause_is_the_unit_and_not_the_columns_and_the_remedy_ends_in_a_righ
     assert obeyed.summary["notes"] == []
 
 
-def test_a_clip_far_longer_than_gradients_is_named_instead_of_epsilon() -> None:
+def test_clips_and_units_that_make_intervals_wider_than_need_be_are_named() -> None:
     (note,) = linear.notes(model_of(60.0, scale=1.0))
     assert "clip = 60 of client 'a' is 35 times as long as a row's gradient, about 1.7 (a row) / 1 (model.scale)" in note
     assert "privacy.clip = 4.3 is enough" in note
     (note,) = linear.notes(model_of(0.1, scale=4.0))
     assert "clip = 0.1 of client 'a' cuts nearly all rows" in note
+    (note,) = linear.notes(model_of(433.0, scale=0.01))
+    assert "divide the response by it in all files, and give model.scale = 1 and privacy.clip = 4.3" in note
     assert linear.notes(model_of(4.3, scale=1.0)) == []
 
 
@@ -143,7 +146,8 @@ def test_errors_that_are_larger_than_the_job_file_says_are_told_by_what_the_clip
     assert "as if they were about 3 times as large" in linear.of_errors(model, replace(right, uncut=linear.kept(2.5 / 3)))
     assert linear.of_errors(model, replace(right, uncut=linear.kept(2.5 / 3), uncut_error=0.3)) == ""
     assert "over 20 times as large" in linear.of_errors(model, replace(right, uncut=0.0))
-    assert linear.of_errors(model, replace(right, uncut=linear.kept(1.6), roamed=np.array([0.5, 0.2, 0.1]))) == ""  # early points'
+    early = np.array([0.5, 0.2, 0.1])  # points far away have larger residuals too
+    assert linear.of_errors(model, replace(right, uncut=linear.kept(1.6), roamed=early)) == ""
     assert "as if they were about 3" in linearised.doubt(model, replace(right, uncut=linear.kept(2.5 / 3)), q.mean)
 
 
