@@ -64,7 +64,7 @@ def enough(model: Model, scale: float | None = None) -> float:
 
 
 def _of_scale(model: Model) -> str:
-    if "scale" in model.config.model.model_fields_set:
+    if model.gives_scale:
         return ""
     return (
         "model.scale is not given: intervals are as wide as errors with a standard deviation of 1 in the response's unit make "

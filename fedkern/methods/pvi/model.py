@@ -158,6 +158,11 @@ class Model:
         return response.data_scale(self, self.response.variance, self.response.r)
 
     @property
+    def gives_scale(self) -> bool:
+        """Whether the job file says it."""
+        return "scale" in self.config.model.model_fields_set
+
+    @property
     def privacy(self) -> PrivacySection | None:
         """The privacy section; None for an open job."""
         return self.config.privacy
