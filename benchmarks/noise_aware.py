@@ -1,18 +1,19 @@
 """How often intervals of private partitioned jobs hold the truth: q, and the posterior that contains the noise.
 
     python benchmarks/noise_aware.py [--federations 100] [--epsilon 0.5 1 4] [--updates 10 27 100 400] [--family ...]
-                                  [--clips] [--columns] [--intercept-sd 1]
+                                  [--clips] [--columns] [--errors] [--intercept-sd 1]
 
 Each federation has four clients of 2,000 rows with the same true coefficients, two of whose five columns have correlation .5; an
 update has 25 steps at a sampling rate of .05, delta is 1e-5. Noise is keyed, and as large as the epsilon wants. A line for each
 cell: the share of 90 % intervals that hold the truth, root-mean-square errors of the means, and the mean standard deviation over
 that error. `--clips` prints instead what a clip does that cuts rows, `--columns` what columns do that are not normal, and rare
-outcomes. Source: docs/methods/pvi.md, section 16.
+outcomes, `--errors` linear jobs whose errors are not as large as model.scale says. Source: docs/methods/pvi.md, section 16.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections import deque
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi import noise_aware
 from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.two_points import TwoPoints
+from fedkern.methods.pvi import linear
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows
 from fedkern.privacy.accountant import Mechanism, calibrate
@@ -71,6 +73,7 @@ class Cell:
         "two binary-10": the third one too, with 90 % of ones
     declared : whether binary columns have shape = "binary"
     intercept_sd : of the intercept's prior; that of the others is 1
+    errors : standard deviation of a linear job's, whose scale is 1
     events : the share of ones that the intercept is set for; 0 for the truth's own
     """
 
@@ -85,6 +88,7 @@ class Cell:
     events: float = 0.0
     declared: bool = False
     intercept_sd: float = 1.0
+    errors: float = 1.0
 
     def calibrated(self) -> Cell:
         """With the noise that spends the epsilon."""
@@ -133,7 +137,7 @@ def rows(cell: Cell, rng: np.random.Generator) -> Rows:
         _other_columns(cell.columns, X, rng)
     activation = X @ cell.truth
     if cell.family == "gaussian":
-        return Rows(X, activation + rng.standard_normal(cell.rows))
+        return Rows(X, activation + cell.errors * rng.standard_normal(cell.rows))
     return Rows(X, (rng.random(cell.rows) < expit(activation)).astype(float))
 
 
@@ -205,6 +209,7 @@ class Measured:
     ----------
     cut : the share of rows that the clip cuts at q's mean
     each : coverage of each coefficient by the noise-aware posterior
+    told : the share of federations in which the clip tells that errors are larger
     """
 
     coverage: tuple[float, float]
@@ -212,6 +217,7 @@ class Measured:
     ratio: tuple[float, float]
     cut: float
     each: list[float]
+    told: float
 
 
 def measured(cell: Cell, federations: int) -> Measured:
@@ -227,7 +233,9 @@ def measured(cell: Cell, federations: int) -> Measured:
         error.append(rms)
         ratio.append(float(sd.mean()) / rms)
     cut = float(np.mean([one.cut for one in all_fitted]))
-    return Measured((coverage[0], coverage[1]), (error[0], error[1]), (ratio[0], ratio[1]), cut, inside.tolist())
+    clips, spread = [cell.clip / math.sqrt(len(TRUTH))], np.ones(len(TRUTH))
+    told = float(np.mean([linear.larger(one.estimate, clips, spread) is not None for one in all_fitted]))
+    return Measured((coverage[0], coverage[1]), (error[0], error[1]), (ratio[0], ratio[1]), cut, inside.tolist(), told)
 
 
 def line(cell: Cell, found: Measured) -> str:
@@ -282,6 +290,15 @@ def line_of_columns(cell: Cell, found: Measured) -> str:
     return f"{job}| {found.coverage[1]:.2f} | {each} | {found.ratio[1]:.2f} |"
 
 
+HEAD_OF_ERRORS = "| errors over scale | epsilon | clip | rows cut | coverage | sd / rms error | told |\n|" + " --- |" * 7
+
+
+def line_of_errors(cell: Cell, found: Measured) -> str:
+    """A row of the table of linear jobs whose errors are not as said; of the noise-aware posterior."""
+    job = f"| {cell.errors:g} | {cell.epsilon:g} | {cell.clip:g} | {found.cut:.1%} "
+    return f"{job}| {found.coverage[1]:.2f} | {found.ratio[1]:.2f} | {found.told:.2f} |"
+
+
 def main() -> None:
     """Prints the table, a row when it is known."""
     parser = argparse.ArgumentParser()
@@ -291,12 +308,20 @@ def main() -> None:
     parser.add_argument("--family", nargs="+", default=["bernoulli", "gaussian"])
     parser.add_argument("--clips", action="store_true")
     parser.add_argument("--columns", action="store_true", help="binary, exponential and bounded columns, and rare outcomes")
+    parser.add_argument("--errors", action="store_true", help="linear jobs whose errors are not as large as the scale")
     parser.add_argument("--intercept-sd", type=float, default=1.0, help="of the intercept's prior")
     given = parser.parse_args()
     if given.columns:
         print(HEAD_OF_COLUMNS, flush=True)
         for cell in map(Cell.calibrated, unlike_normal()):
             print(line_of_columns(cell, measured(cell, given.federations)), flush=True)
+        return
+    if given.errors:
+        print(HEAD_OF_ERRORS, flush=True)
+        sizes = [(errors, epsilon) for epsilon in (1.0, 4.0) for errors in (0.3, 1.0, 1.5, 2.0, 3.0, 5.0)]
+        clip = linear.ENOUGH * math.sqrt(len(TRUTH))
+        for cell in [Cell("gaussian", epsilon, 27, clip, errors=errors).calibrated() for errors, epsilon in sizes]:
+            print(line_of_errors(cell, measured(cell, given.federations)), flush=True)
         return
     print(HEAD, flush=True)
     if given.clips:

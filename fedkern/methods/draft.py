@@ -217,8 +217,8 @@ def _pvi(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str])
     lines = [*said, *_ignore_lines(ignored)]
     lines += ['standardise = "public"   # by [data.columns] below'] if wanted.private else []
     lines += [f"test = {_path(wanted, wanted.test)}"] if wanted.test is not None else []
-    lines += ["", "[model]", *_family(response, seen), *_scale(seen.kinds[response])]
-    asked += ["model.scale: the standard deviation of the response's noise"] if _scale(seen.kinds[response]) else []
+    lines += ["", "[model]", *_family(response, seen), *(scale := _scale(seen.kinds[response], wanted.private))]
+    asked += ["model.scale: the standard deviation of the response's noise"] if scale else []
     if seen.gaps - {*ignored} and not wanted.private:
         lines += [f'missing = "drop"        # {GAPS}: these rows are left out, and counted']
     return Part(lines, asked, frozenset({response, *ignored}))
@@ -354,8 +354,12 @@ def _family(response: str, seen: Seen) -> list[str]:
     return ['family = "bernoulli"']
 
 
-def _scale(kind: str) -> list[str]:
-    return ["scale = 1.0             # standard deviation of the response's noise: fill in"] if kind == "real" else []
+def _scale(kind: str, private: bool) -> list[str]:
+    if kind != "real":
+        return []
+    if private:  # a number that nobody has chosen would pass for one that is known
+        return ["# scale = ..            # standard deviation of the response's noise, from public knowledge: fill in"]
+    return ["scale = 1.0             # standard deviation of the response's noise: fill in"]
 
 
 def _named(names: Sequence[str], known: Sequence[str]) -> list[str]:

@@ -103,6 +103,17 @@ def test_a_private_jobs_constants_are_asked_for_all_at_once(
     assert main(["check", str(path)]) == 0, capsys.readouterr().err
 
 
+def test_a_private_linear_draft_leaves_the_scale_to_be_filled_in(tmp_path: Path) -> None:
+    """1.0 passed for a number that somebody knows."""
+    rows = "\n".join(f"{k % 7 + 0.5},{k * 0.37 + 100.25}" for k in range(60))
+    (tmp_path / "a.csv").write_text(f"x,bp\n{rows}\n")
+    for private in ([], ["--private"]):
+        out = tmp_path / f"job{len(private)}.toml"
+        assert main(["init", str(tmp_path / "a.csv"), "--response", "bp", "--out", str(out), *private]) == 0
+        assert ("\nscale = 1.0" in out.read_text()) is not bool(private)
+        assert "scale = " in out.read_text()
+
+
 def test_a_private_draft_takes_the_response_that_it_was_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.csv").write_text("pid,age,gone\nA1,30.5,0\nA2,41.5,1\nA3,50.5,0\n")
     out = tmp_path / "job.toml"

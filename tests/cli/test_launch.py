@@ -81,6 +81,7 @@ def test_a_request_to_end_the_demo_alone_is_passed_on_once(number: int, tmp_path
     assert "Traceback" not in out + err
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("rounds", [6, pytest.param("budget", marks=pytest.mark.nightly)])
 def test_the_demo_is_that_of_the_repository(
     rounds: int | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -65,8 +65,9 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def short(job: Path) -> dict[str, Any]:
     """Sections that make a job short."""
-    method = tomllib.loads(job.read_text())["job"]["method"]
-    return {"job": SHORT[method]}
+    said = tomllib.loads(job.read_text())
+    keyed = {"algorithm": {"random_source": "keyed"}} if said.get("model", {}).get("kind") == "sem" else {}
+    return {"job": SHORT[said["job"]["method"]], **keyed}
 
 
 def held(job: Path, of: Callable[[pd.DataFrame], Any] = lambda frame: frame) -> dict[str, Any]:

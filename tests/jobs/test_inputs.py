@@ -340,7 +340,7 @@ JOBS: dict[str, tuple[bytes, str]] = {
     "a center without a scale": (DATA + b"[data.columns.size]\ncenter = 1\n", "scale"),
     "a scale of 0": (DATA + b"[data.columns.size]\nscale = 0\ncenter = 1\n", "scale"),
     "an enormous scale": (DATA + b"[data.columns.size]\nscale = 1e400\ncenter = 1\n", "scale"),
-    "keys that are one": ("[data.columns]\n'\u00e9' = {}\n'e\u0301' = {}\n".encode(), "is no TOML: two of the keys"),
+    "keys that are one": ("[data.columns]\n'\u00e9' = {}\n'e\u0301' = {}\n".encode(), "two of the keys"),
 }
 
 

@@ -191,7 +191,7 @@ def judged(rows, settings, m, model, updates=8):
     estimate, without = noise_aware.posterior_of(design, prior(D), told)
     assert without == {}
     assert all(np.isfinite(v).all() for v in vars(sent).values())
-    verdict = publish._of_noise(model, estimate)
+    verdict = publish._of_noise(model, estimate, estimate.q.mean)
     return {name: np.shape(v) for name, v in vars(sent).items()}, sent.early, sent.late, verdict
 
 

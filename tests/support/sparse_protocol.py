@@ -51,7 +51,7 @@ class Federated(Regression):
         for k in range(self.m):
             local = {"deviation": state.deviation[k][:, None], "lambda_sq": state.lambda_sq[k][:, None]}
             local["sigma_sq"] = state.local[0][k][:, None]
-            self.clients_[k] = gibbs.Client(f"c{k}", k, settings, self.site(k, data), local, theta, tau_sq, None)
+            self.clients_[k] = gibbs.Client(f"c{k}", k, settings, self.site(k, data), local, theta, tau_sq, None, settings.seed)
 
     def round(self, state, data, number):
         if number == 0:

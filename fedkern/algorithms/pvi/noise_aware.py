@@ -336,6 +336,9 @@ class Estimate:
     curvature_error : (d,) relative standard error of the curvature of each coefficient
     clear : smallest eigenvalue of the correlations of the curvature, over what noise explains: below 1 it was lifted to that
     correlations : (d, d) these, less what noise explains
+    uncut : the curvature in mu over that in omega: 1 without a clip; a cut row keeps the second in part, and nothing of the first
+    uncut_error : its standard error, of the noise and of the sampling of rows
+    roamed : (d,) mean square distance of the early points, of which the curvature is, from the late ones
     """
 
     q: Gaussian
@@ -343,6 +346,9 @@ class Estimate:
     curvature_error: Vector
     clear: float
     correlations: Vector
+    uncut: float = 1.0
+    uncut_error: float = np.inf
+    roamed: Vector | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -444,7 +450,7 @@ def posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]
 def _posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]]) -> Estimate:
     clients = [_Fall.of(sums, noise) for sums, noise in told]
     shares = _shares(clients)
-    found, errors = _curvature(clients, shares)
+    found, errors, uncut = _curvature(clients, shares)
     curvature = found.curvature
     score = np.sum([client.gradient for client in clients], axis=0)
     theta, slope = design.at(np.sum([share * client.point for share, client in zip(shares, clients)], axis=0))
@@ -458,7 +464,8 @@ def _posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise
     covariance = covariance + covariance @ of_score @ covariance
     q = Gaussian.from_moments(theta + step, (covariance + covariance.T) / 2)
     moved = np.abs(step) / np.sqrt(np.diag(covariance))
-    return Estimate(q, moved, np.sqrt(np.diag(errors)) / np.diag(curvature), *found[1:])
+    roamed = np.mean([np.diag(client.gram) / max(sums.early, 1) for client, (sums, _) in zip(clients, told)], axis=0)
+    return Estimate(q, moved, np.sqrt(np.diag(errors)) / np.diag(curvature), *found[1:], *uncut, roamed)
 
 
 def _shares(clients: Sequence[_Fall]) -> Vector:
@@ -475,9 +482,9 @@ def _shares(clients: Sequence[_Fall]) -> Vector:
     return shares / shares.sum() if mean > 0 else np.full(len(clients), 1 / len(clients))
 
 
-def _curvature(clients: Sequence[_Fall], shares: Vector) -> tuple[_Proper, Vector]:
-    """(d, d) by how much the gradients of all clients together fall with a point, as `_proper` has it, and the variances of its
-    entries.
+def _curvature(clients: Sequence[_Fall], shares: Vector) -> tuple[_Proper, Vector, tuple[float, float]]:
+    """(d, d) by how much the gradients of all clients together fall with a point, as `_proper` has it, the variances of its
+    entries, and `uncut` of an `Estimate` with its error.
 
     Clients' moments are added before they are divided: points answer to the noise before them, which biases a quotient, and many
     quotients many times.
@@ -499,7 +506,9 @@ def _curvature(clients: Sequence[_Fall], shares: Vector) -> tuple[_Proper, Vecto
     on = np.diag_indices(d)
     errors[on] = 1 / (np.diag(weight) + 1 / variance_of_omega)
     diagonal = errors[on] * (np.diag(weight * of_mu) + of_omega / variance_of_omega)
-    return _proper(entries, errors, np.sqrt(np.maximum(diagonal, np.sqrt(errors[on])))), errors
+    both = np.diag(variance_of_mu).sum() + variance_of_omega.sum(), of_omega.sum()
+    uncut = (float(np.trace(of_mu) / both[1]), float(np.sqrt(both[0]) / both[1])) if both[1] > 0 else (1.0, np.inf)
+    return _proper(entries, errors, np.sqrt(np.maximum(diagonal, np.sqrt(errors[on])))), errors, uncut
 
 
 def _proper(entries: Vector, errors: Vector, scale: Vector) -> _Proper:

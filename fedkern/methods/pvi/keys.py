@@ -101,7 +101,8 @@ class ModelSection(incomplete.ModelSection):
     )
     scale: Positive | Literal["learn"] = key(
         1.0,
-        help="standard deviation of a gaussian response, in the data's units; negative-binomial: r (variance = mean + mean^2 "
+        help="standard deviation of a gaussian response's errors, in the data's units (a private job is to give it); "
+        "negative-binomial: r (variance = mean + mean^2 "
         '/ r); "learn", the default of both if open and variant = "pvi", finds it; else r is to be given',
     )
     preset: Literal["paper"] | None = key(None, help="a published configuration, whose values the file may override")
@@ -246,17 +247,6 @@ class Config(JobConfig):
     @property
     def batch(self) -> float:
         return self.algorithm.batch
-
-    @property
-    def assumed_scale(self) -> str:
-        """That a private linear job takes the size of its errors for granted; "" where the job file says it."""
-        if self.privacy is None or self.model.family != "gaussian" or "scale" in self.model.model_fields_set:
-            return ""
-        return (
-            "the job file has no model.scale, and errors are taken to have a standard deviation of 1 in the response's unit: "
-            "where it is more, intervals are too narrow, and clip may cut most rows; give model.scale from what is known of such "
-            "responses, and model.intercept_centre where these are not about 0"
-        )
 
     @property
     def secret_batches(self) -> bool:

@@ -15,28 +15,29 @@ from scipy.special import expit
 
 from ...algorithms.pvi import noise_aware, two_points
 from ...jobs import incomplete
+from . import linear
 from .keys import ColumnSection
 from .model import Model
 
 FEWEST = 0.075  # share of the rarer outcome, below which intervals do not hold what they say (docs/develop/measured.md)
 RAREST = 0.095  # of the rarer value of a column that is declared as binary: below it nothing was measured (likewise)
 BALANCED = 0.3  # share of the rarer value of a 0/1 column, from which it does no harm (likewise)
+DOUBTFUL = 0.5  # relative standard error of a curvature: beyond it nothing is known of columns that are alike
 ALIKE = 0.6  # a correlation of curvatures from which its eigenvalues are asked for; noise alone seldom makes one
 NAMED = 3  # columns that a sentence names
-CLIPPED = (
-    "Or does clip cut most rows, as where the response is not about model.intercept_centre, or its errors are larger than "
-    "model.scale, or is it far above what rows need (`fedkern check` says how far it reaches)? Then noise alone makes columns "
-    "seem correlated"
-)
 CUT = 0.02  # of a client's rows, that may be twice as long as the clip; of normal ones at 1.1 lengths it is none
 
 
-def doubt(model: Model, estimate: noise_aware.Estimate) -> str:
+def doubt(model: Model, estimate: noise_aware.Estimate, mean: NDArray[np.float64]) -> str:
     """Why intervals may not hold what they say; "" where nothing says so. Of a linear job the gradients are lines, whatever its
-    columns are."""
+    columns are, but where the response's unit is not what the job file says.
+
+    `mean`: of q, where the rounds ended.
+    """
     if model.family != "bernoulli":
-        correlated = of_correlation(model, estimate)
-        return correlated and f"{correlated} {CLIPPED}"
+        level = linear.of_level(model, mean, estimate.moved * estimate.q.sd)
+        unit = [*linear.of_file(model), level or linear.of_errors(model, estimate)]
+        return "; ".join(filter(None, unit)) or of_correlation(model, estimate)
     return of_columns(model) or of_events(model, estimate) or of_correlation(model, estimate)
 
 
@@ -45,7 +46,7 @@ def of_correlation(model: Model, estimate: noise_aware.Estimate) -> str:
     effects of correlated columns are drawn together."""
     first = int(model.encoding.intercept)  # a binary column is correlated with it by itself
     sizes = np.abs(np.triu(estimate.correlations[first:, first:], 1))
-    if estimate.clear >= 1 or sizes.max(initial=0) < ALIKE:
+    if estimate.clear >= 1 or sizes.max(initial=0) < ALIKE or estimate.curvature_error.max() > DOUBTFUL:
         return ""
     both = " and ".join(model.encoding.names[first + j] for j in np.unravel_index(sizes.argmax(), sizes.shape))
     return (

@@ -158,6 +158,11 @@ class Model:
         return response.data_scale(self, self.response.variance, self.response.r)
 
     @property
+    def gives_scale(self) -> bool:
+        """Whether the job file says it."""
+        return "scale" in self.config.model.model_fields_set
+
+    @property
     def privacy(self) -> PrivacySection | None:
         """The privacy section; None for an open job."""
         return self.config.privacy
@@ -305,11 +310,6 @@ class Model:
     def ignored(self) -> Sequence[str]:
         """Columns that the job leaves out."""
         return self.config.data.ignore
-
-    @property
-    def assumed_scale(self) -> str:
-        """What is said of a scale that the job file does not give, where errors have the size that it says."""
-        return self.config.assumed_scale
 
     @property
     def secret_batches(self) -> bool:

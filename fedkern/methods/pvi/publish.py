@@ -21,7 +21,7 @@ from ...results.lines import Lines
 from ...results.residuals import Residuals
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
-from . import differences, linearised, pull, response
+from . import differences, linear, linearised, pull, response
 from .arrival import Arrived, judged
 from .dispersion import Found
 from .keys import ONE_SHOT
@@ -59,7 +59,6 @@ class Checked:
 MEAN, SD = 0.1, 0.05  # by how many sds a mean may move that has settled, and by what part an sd
 FAR_ENOUGH = 0.95  # of the way that updates lead q
 ASTRAY = 3.0  # sds from where the last steps were: beyond it a line is not trusted
-DOUBTFUL = 0.5  # relative standard error of a curvature
 # A clip that cuts about 1 % of a logistic job's rows, in lengths of a row whose columns have standard deviation 1 (measured.md).
 SPARING_CLIP = 1.1
 WIDE = 1.25  # times `model.scale`: residuals beyond it make intervals too narrow, below 1 / 1.25 too wide
@@ -88,7 +87,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     output, encoding, server, updates = model.output, model.encoding, ended.server, ended.server.updates
     estimate, without = _estimate(model, ended)
     q = pvi.released(server) if estimate is None else estimate.q
-    own = _of_noise(model, estimate) if model.with_noise else _verdict(model, server, ended.checked)
+    own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.checked)
     varied = ended.checked.dispersed
     errors = differences.varying(model, server, own, varied)
     if ended.doubts:
@@ -169,6 +168,17 @@ def _not_normal(found: Lines, content: Mapping[str, Mapping[str, float]]) -> Ver
 
 
 def _of_movement(model: Model, server: Server) -> Verdict:
+    """Of a private linear job also on what its intervals stand, and why they cannot."""
+    own = _of_course(model, server)
+    doubts = [*linear.of_file(model), *filter(None, [linear.of_level(model, pvi.released(server).mean)])]
+    if own.converged is False or not linear.is_private(model):
+        return Verdict(own.converged, "; ".join([own.why, *doubts]), own.worst)
+    if own.converged == "settled" and doubts:
+        return Verdict("not judged", "; ".join(doubts), own.worst)
+    return Verdict(own.converged, "; ".join([own.why, *(doubts or [linear.assumed(model)])]), own.worst)
+
+
+def _of_course(model: Model, server: Server) -> Verdict:
     if model.by_client:  # q has all of the noise in each round: how it moves says little else
         return not_judged("noise")
     moved = None if model.settings.variant in ONE_SHOT else pvi.moved(server, server.round)
@@ -224,18 +234,24 @@ TRIALS = (
 LACKING = "no client's noisy sums are enough for a posterior that contains the noise: this one does not"
 
 
-def _of_noise(model: Model, estimate: noise_aware.Estimate | None) -> Verdict:
-    """Whether the noisy sums were near enough to the estimate, and curvature is known well enough."""
+def _of_noise(model: Model, estimate: noise_aware.Estimate | None, mean: NDArray[np.float64]) -> Verdict:
+    """Whether the noisy sums were near enough to the estimate, and curvature is known well enough.
+
+    `mean`: of q, where the rounds ended.
+    """
     if estimate is None:
         return Verdict(False, LACKING)
-    if why := "; ".join(filter(None, (model.assumed_scale, _cutting(model), linearised.doubt(model, estimate)))):
+    if why := "; ".join(filter(None, (_cutting(model), linearised.doubt(model, estimate, mean)))):
         return Verdict("not judged", why)
-    ask = np.maximum(estimate.moved / ASTRAY, estimate.curvature_error / DOUBTFUL)
+    ask = np.maximum(estimate.moved / ASTRAY, estimate.curvature_error / linearised.DOUBTFUL)
     worst = int(np.argmax(ask))
     away, error = float(estimate.moved[worst]), float(estimate.curvature_error[worst])
     name = model.encoding.names[worst]
     why = f"{name} is {away:.2g} sd from where the last steps were (wanted {ASTRAY:g}), its curvature is known to {error:.0%}"
-    return Verdict("settled" if float(ask[worst]) <= 1 else False, f"{why} (wanted {DOUBTFUL:.0%})", name)
+    why = f"{why} (wanted {linearised.DOUBTFUL:.0%})"
+    settled = float(ask[worst]) <= 1
+    more = linear.assumed(model) if settled else linear.late(model, worst) if away > ASTRAY else linear.of_long_clips(model)
+    return Verdict("settled" if settled else False, "; ".join(filter(None, [why, more])), name)
 
 
 def _cutting(model: Model) -> str:
@@ -282,8 +298,9 @@ def _of_estimate(model: Model, estimate: noise_aware.Estimate | None, without: M
         return [*notes, LACKING]
     worst = int(np.argmax(estimate.curvature_error))
     error, name = float(estimate.curvature_error[worst]), model.encoding.names[worst]
-    if error > DOUBTFUL:
-        notes.append(f"the noise hides by how much intervals should narrow: {error:.0%} standard error for {name}; raise epsilon")
+    if error > linearised.DOUBTFUL:
+        remedy = linear.of_long_clips(model) or "raise epsilon"
+        notes.append(f"the noise hides by how much intervals should narrow: {error:.0%} standard error for {name}; {remedy}")
     return notes
 
 
@@ -293,7 +310,7 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     without = [name for k, name in enumerate(model.names) if k in server.refused and not updates[k]]
     notes = [f"{', '.join(without)}: not in the result, for no update of theirs fits their budgets"] if without else []
     if model.privacy is not None:  # there noise alone can carry them away
-        return notes if model.with_noise else [*notes, *filter(None, [model.assumed_scale])]
+        return notes + linear.notes(model)
     if isinstance(server, pvi.Server) and model.response.r is not None and server.counts.poisson:
         notes.append(
             f"r = {model.response.r:.3g} (model.scale), which was learnt, cannot be told from a Poisson's, that is infinite: "

@@ -81,7 +81,7 @@ class Given:
         """What `check` says of the priors and the scale."""
         said = f"prior precision {self.precision:g}"
         if not self.open:
-            return said
+            return f"{said}, errors' standard deviation {self.scale:g}" if self.family == "gaussian" else said
         if self.intercept:
             centre = "the response's pooled level" if self.centre is None else f"{self.centre:g}"
             said += f", intercept's prior about {centre} with sd {self.spread:g}"

@@ -19,7 +19,7 @@ from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
 from ...privacy.plan import Plan
-from . import arrival, budget, dispersion, response
+from . import arrival, budget, dispersion, linear, response
 from .keys import Config
 from .model import Model
 
@@ -74,7 +74,6 @@ def trained(model: Model) -> Stage:
     return Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance)
 
 
-REACH = 3.0  # of `model.scale`: few responses are so far from their predictions
 
 
 def weighed(model: Model) -> Stage:
@@ -102,6 +101,7 @@ def checked(at: Check[Config]) -> Said | None:
         check_header(test.names, encoding, test.source)
     model, unknown = Model(at.config, at.names, encoding), at.unknown(encoding)
     missing, bytes_needed = incomplete.lines(at.config), memory.lines(*_memory(model))
+    notes = [*notes, *(f"note     {note}" for note in (*linear.of_file(model), *linear.notes(model)))]
     lines = [*_lines(model, bool(unknown)), *missing, *bytes_needed, *notes, "", *_privacy(model)]
     plans = {} if model.privacy is None else {name: model.plan(name) for name in spenders(model)}
     return Said(model, lines, unknown, plans, model.load if at.config.job.device == "cuda" else None)
@@ -137,15 +137,12 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     trials = f", successes of {model.trials} trials" if model.trials else ""
     yield f"columns  {d} coefficients{more}; response {model.encoding.response}{trials}"
     yield from few.curvature(config, d)
-    if assumed := config.assumed_scale:
-        yield f"scale    {assumed}"
     if model.family == "gaussian" and model.privacy is not None and not model.by_client and a.variant == "pvi":
         clip = min((c for name in model.names if (c := model.privacy.of(name).clip) is not None), default=math.inf)
-        length = math.sqrt(float(model.encoding.spread.sum()))
-        reach, enough = clip * model.scale**2 / length, REACH * length / model.scale
+        reach, enough = clip * model.scale**2 / linear.length(model), linear.enough(model)
         yield (
             f"clip     cuts a usual row where its response is more than {reach:.2g} from its prediction; clip = {enough:.2g} "
-            f"does where that is {REACH:g} times model.scale, and a larger one only adds noise"
+            f"does where that is {linear.ENOUGH:g} times model.scale, and a larger one only adds noise"
         )
 
 

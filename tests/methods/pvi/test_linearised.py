@@ -206,7 +206,6 @@ def test_columns_that_the_noise_does_not_tell_apart_are_not_judged() -> None:
         assert found.converged == "not judged"
         assert "columns are correlated (x1 and x2 most) by more than this noise lets be known" in found.summary["verdict"]
         assert "leave one of two such columns out, or combine them, or raise epsilon" in found.summary["verdict"]
-        assert ("Or does clip cut most rows" in found.summary["verdict"]) == bool(changes)
 
 
 def test_a_private_linear_job_says_that_it_takes_the_size_of_its_errors_for_granted() -> None:
@@ -216,12 +215,10 @@ def test_a_private_linear_job_says_that_it_takes_the_size_of_its_errors_for_gran
     job = tables({"x2": NORMAL})
     for model, says in (({"family": "gaussian"}, True), ({"family": "gaussian", "scale": 3.0}, False)):
         result = fedkern.run(job | {"model": model}, data=frames)
-        assert ("errors are taken to have a standard deviation of 1" in result.summary["verdict"]) == says
+        assert ("errors with a standard deviation of 1 in the response's unit" in result.summary["verdict"]) == says
         assert (result.converged == "not judged") == says
-        plain = fedkern.run(job | {"model": model, "algorithm": {"local_steps": 5}}, data=frames)
-        assert ("errors are taken to have a standard deviation of 1" in str(plain.summary["notes"])) == says
         said = str(fedkern.check(job | {"model": model}, data=frames))
-        assert ("errors are taken to have a standard deviation of 1" in said) == says
+        assert ("errors with a standard deviation of 1 in the response's unit" in said) == says
         assert "cuts a usual row where its response is more than " in said
 
 

@@ -180,7 +180,8 @@ def graph(folder: Path, kind: str, shift: float, **sections: Any) -> dict[str, A
     random = np.random.default_rng(4)
     sites = [np.round(random.laplace(size=(40, 3)) @ [[1, 0.5, 0], [0, 1, 0], [0, 0, 1]], 3) + shift for _ in range(2)]
     job: dict[str, Any] = {"job": {"method": "sparse", "rounds": 40, "seed": 1}, "model": {"kind": kind}}
-    job |= {"data": {"clients": written(folder, "a,b,c", sites)}, "algorithm": {"burn_in": 10, "chains": 2}}
+    job |= {"data": {"clients": written(folder, "a,b,c", sites)}}
+    job |= {"algorithm": {"burn_in": 10, "chains": 2, "random_source": "keyed"}}
     return {**job, **{name: job.get(name, {}) | keys for name, keys in sections.items()}}
 
 

@@ -40,7 +40,7 @@ def job(folder: Path, seed: int, **sections: dict[str, Any]) -> dict[str, Any]:
         "job": {"method": "sparse", "rounds": 300, "seed": seed},
         "data": {"clients": [str(path) for path in files]},
         "model": {"kind": "sem"} | sections.get("model", {}),
-        "algorithm": {"burn_in": 100, "chains": 8} | sections.get("algorithm", {}),
+        "algorithm": {"burn_in": 100, "chains": 8, "random_source": "keyed"} | sections.get("algorithm", {}),
         "output": sections.get("output", {}),
     }
 
