@@ -142,7 +142,7 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
         reach, enough = clip * model.scale**2 / linear.length(model), linear.enough(model)
         yield (
             f"clip     cuts a usual row where its response is more than {reach:.2g} from its prediction; clip = {enough:.2g} "
-            f"does where that is {linear.ENOUGH:g} times model.scale, and a larger one only adds noise"
+            f"does where that is {linear.ENOUGH:g} standard deviations of the errors, and a larger one adds noise"
         )
 
 
