@@ -306,6 +306,12 @@ def test_sparse_models_that_draw_for_rows_have_random_numbers_of_their_own(model
     assert ("algorithm.moves with" in str(moving.tells_rows)) is not unmoved
 
 
+def test_a_splined_column_is_said_to_be_told() -> None:
+    model = {"splines": {"week": [30, 36, 40]}}
+    job = parse({"job": {"method": "sparse"}, "data": {"clients": ["a.csv"], "response": "y"}, "model": model})
+    assert str(job.tells_rows).startswith("model.splines ('week') has clients send cross-products of functions of one column")
+
+
 def test_more_coefficients_than_rows_are_spoken_of(fedkern: Any, tmp_path: Path) -> None:
     federation = Federation(tmp_path, more="least_rows = 3\n")
     federation.small(4)

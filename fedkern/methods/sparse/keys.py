@@ -166,6 +166,13 @@ class Config(JobConfig):
                 f"algorithm.moves with {by} sends cross-products of rows that are completed or weighed anew in each round: their "
                 "differences can tell a server rows; leave it out where that must not be"
             )
+        if self.model.splines:
+            names = ", ".join(map(repr, self.model.splines))
+            said.append(
+                f"model.splines ({names}) has clients send cross-products of functions of one column: a server can compute how "
+                "often each value occurs where these are not many (whole years or weeks), and of a patient who is alone with a "
+                "value other cells, at any number of rows; join values in all files, or leave splines out where that must not be"
+            )
         return "; ".join(said) or None
 
 
