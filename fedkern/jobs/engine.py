@@ -177,7 +177,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     spec = parties.spec_of(rows.names)
     check_header(rows.names, spec, rows.source)
     encoding = spec.encoding(tuple(column_of(spec, rows, name) for name in spec.covariates(rows.names)))
-    design = encode(rows, encoding, private=True)
+    design = encode(rows, encoding, private=True, missing=spec.missing)
     faults = design.faults
     lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults", *few.rotation(config, encoding.size, rows.n_rows)]
     if mark := fingerprint(path):

@@ -312,6 +312,13 @@ def test_a_splined_column_is_said_to_be_told() -> None:
     assert str(job.tells_rows).startswith("model.splines ('week') has clients send cross-products of functions of one column")
 
 
+def test_fits_of_complete_rows_beside_moments_of_all_are_spoken_of() -> None:
+    job = {"job": {"method": "sparse"}, "data": {"clients": ["a.csv"], "response": "y"}, "output": {"site_fits": True}}
+    assert parse(job).tells_rows is None
+    told = parse(job | {"model": {"missing": "impute"}}).tells_rows
+    assert str(told).startswith('output.site_fits with model.missing = "impute": least squares are of complete rows')
+
+
 def test_more_coefficients_than_rows_are_spoken_of(fedkern: Any, tmp_path: Path) -> None:
     federation = Federation(tmp_path, more="least_rows = 3\n")
     federation.small(4)

@@ -166,6 +166,12 @@ class Config(JobConfig):
                 f"algorithm.moves with {by} sends cross-products of rows that are completed or weighed anew in each round: their "
                 "differences can tell a server rows; leave it out where that must not be"
             )
+        if self.model.missing == "impute" and self.output.site_fits:
+            said.append(
+                'output.site_fits with model.missing = "impute": least squares are of complete rows, and completed moments of '
+                "all, so that their difference tells a server the rows that lack a cell where these are few; leave site_fits out "
+                "where that must not be"
+            )
         if self.model.splines:
             names = ", ".join(map(repr, self.model.splines))
             said.append(

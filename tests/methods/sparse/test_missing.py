@@ -295,3 +295,12 @@ def test_the_meta_analysis_leaves_out_the_slopes_of_a_site_that_lacks_a_column(t
     assert found["pooled"]["b"]["sites"] == 2
     assert found["left_out"] == {"site-1": ["b"]}
     assert any("site-1 lacks a column that goes with b" in note for note in result.summary["notes"])
+
+
+def test_the_check_of_ones_own_file_takes_the_cells_that_the_job_imputes(fedkern: Any, tmp_path: Path) -> None:
+    job(tmp_path / "data", lacking(sites(80, 3), "by the response"))
+    text = f'[job]\nmethod = "sparse"\n[data]\nclients = ["{tmp_path}/data/*.csv"]\nresponse = "y"\n'
+    for model, code in (('[model]\nmissing = "impute"\n', 0), ("", 2)):
+        (tmp_path / "job.toml").write_text(text + model)
+        ended = fedkern("check", tmp_path / "job.toml", "--local", tmp_path / "data" / "site-0.csv")
+        assert ended.code == code, ended.out
