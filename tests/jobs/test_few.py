@@ -312,6 +312,16 @@ def test_a_splined_column_is_said_to_be_told() -> None:
     assert str(job.tells_rows).startswith("model.splines ('week') has clients send cross-products of functions of one column")
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "says"),
+    [({}, None), ({"batch": 0.5}, "algorithm.batch makes"), ({"batch": 0.5, "random_source": "keyed"}, "algorithm.random_source")],
+)
+def test_batches_are_said_to_tell_rows(algorithm: dict[str, Any], says: str | None) -> None:
+    job = {"data": {"clients": ["a.csv"], "response": "y"}, "algorithm": {"optimiser": "adam"} | algorithm}
+    told = parse(job).tells_rows
+    assert told is None if says is None else str(told).startswith(says)
+
+
 def test_fits_of_complete_rows_beside_moments_of_all_are_spoken_of() -> None:
     job = {"job": {"method": "sparse"}, "data": {"clients": ["a.csv"], "response": "y"}, "output": {"site_fits": True}}
     assert parse(job).tells_rows is None

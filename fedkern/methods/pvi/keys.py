@@ -255,8 +255,14 @@ class Config(JobConfig):
 
     @property
     def tells_rows(self) -> str | None:
-        if self.batch == 1 or self.secret_batches:
+        if self.batch == 1:
             return None
+        if self.secret_batches:
+            return (
+                "algorithm.batch makes a message of few rows: of many batches some have one row of a level, or with a value, and "
+                "where an update is of a step or two a server can compute that row, label and all, at any number of rows; leave "
+                "it out where that must not be"
+            )
         return (
             'algorithm.random_source = "keyed" with algorithm.batch: job.seed tells which rows are in a batch, so that the sums '
             "over many batches tell a server each row, every cell and label, at any number of rows; remove the key"
