@@ -314,7 +314,7 @@ def test_a_splined_column_is_said_to_be_told() -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "says"),
-    [({}, None), ({"batch": 0.5}, "algorithm.batch makes"), ({"batch": 0.5, "random_source": "keyed"}, "algorithm.random_source")],
+    [({}, None), ({"batch": 0.5}, "algorithm.batch makes"), ({"batch": 0.5, "random_source": "keyed"}, "algorithm.random")],
 )
 def test_batches_are_said_to_tell_rows(algorithm: dict[str, Any], says: str | None) -> None:
     job = {"data": {"clients": ["a.csv"], "response": "y"}, "algorithm": {"optimiser": "adam"} | algorithm}
