@@ -45,7 +45,7 @@ def test_a_run_that_is_there_is_not_run_again(tmp_path: Path, monkeypatch: pytes
     assert len(ran) == 1
     sparse.run_once(tmp_path / "one", sparse.job("mrf", {"clients": ["a.csv"]}, 1001))
     assert len(ran) == 2
-    assert asked["algorithm"] == {"chains": 4, "burn_in": 200}
+    assert asked["algorithm"] == {"chains": 4, "burn_in": 200, "random_source": "keyed"}
     assert sparse.converged(SUMMARY) == "2 chains of 5 kept draws, R-hat at most 1.010, ESS at least 50 (eta)"
 
 
