@@ -11,7 +11,7 @@ import inspect
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -214,12 +214,17 @@ def told(kind: type[Message]) -> str:
     )
 
 
+def marked(text: Callable[[], str]) -> str:
+    """Commented TOML that says where it comes from."""
+    return f"# Written by `make pages` from the sections that check a file; a test holds it to them.\n{text()}"
+
+
 FILES = {
     DISCLOSURE: disclosure,
     "docs/reference/jobs.md": jobs,
     "docs/reference/kernels.md": kernel_pages,
-    **{f"docs/reference/{method}.toml": partial(reference.text, method) for method in METHODS},
-    "docs/reference/prior.toml": prior_reference.text,
+    **{f"docs/reference/{method}.toml": partial(marked, partial(reference.text, method)) for method in METHODS},
+    "docs/reference/prior.toml": partial(marked, prior_reference.text),
 }
 
 if __name__ == "__main__":
