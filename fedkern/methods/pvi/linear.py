@@ -8,7 +8,7 @@ Source: docs/methods/pvi.md, section 16, "Errors of a linear job"; docs/how-to/p
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +104,21 @@ def _clips(model: Model) -> dict[str, float]:
     return {name: clip for name in model.names if (clip := model.privacy.of(name).clip) is not None}
 
 
+def of_clip(model: Model) -> str:
+    """How far the clip of a private linear job reaches, and which would be enough; "" in others."""
+    if not is_private(model) or not (clips := _clips(model)):
+        return ""
+    return (
+        f"cuts a usual row where its response is more than {_reach(model, clips):.2g} from its prediction; clip = "
+        f"{enough(model):.2g} does where that is {ENOUGH:g} standard deviations of the errors, and a larger one adds noise"
+    )
+
+
+def _reach(model: Model, clips: Mapping[str, float]) -> float:
+    """How far from its prediction a response may be before the shortest of the clips cuts a usual row."""
+    return min(clips.values(), default=math.inf) * model.scale**2 / length(model)
+
+
 def _of_short_clips(model: Model) -> str:
     clips = _clips(model)
     name = min(clips, key=clips.__getitem__, default="")
@@ -190,9 +205,8 @@ def of_level(model: Model, mean: NDArray[np.float64], step: NDArray[np.float64] 
     away = abs(float(mean[0]) - centre)
     far = away > FAR * model.given.spread
     if step is not None and not far:
-        clips = _clips(model).values()
         beyond = math.sqrt(float(model.encoding.spread @ step**2))
-        far = abs(step[0]) == np.abs(step).max() and beyond > min(clips, default=math.inf) * model.scale**2 / length(model)
+        far = abs(step[0]) == np.abs(step).max() and beyond > _reach(model, _clips(model))
     if not far:
         return ""
     given = "is not given, which is 0" if model.given.centre is None else f"= {centre:g}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import arrival as arrivals
@@ -137,13 +136,8 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     trials = f", successes of {model.trials} trials" if model.trials else ""
     yield f"columns  {d} coefficients{more}; response {model.encoding.response}{trials}"
     yield from few.curvature(config, d)
-    if model.family == "gaussian" and model.privacy is not None and not model.by_client and a.variant == "pvi":
-        clip = min((c for name in model.names if (c := model.privacy.of(name).clip) is not None), default=math.inf)
-        reach, enough = clip * model.scale**2 / linear.length(model), linear.enough(model)
-        yield (
-            f"clip     cuts a usual row where its response is more than {reach:.2g} from its prediction; clip = {enough:.2g} "
-            f"does where that is {linear.ENOUGH:g} standard deviations of the errors, and a larger one adds noise"
-        )
+    if a.variant == "pvi" and (said := linear.of_clip(model)):
+        yield f"clip     {said}"
 
 
 def _rounds(model: Model) -> str:
