@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import tomllib
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from fedkern.jobs.run import Part
 from fedkern.methods import load, named, parse
 from fedkern.privacy.disclosure import told_up_to
 from fedkern.transports.inprocess import InProcess
+from support.golden_jobs import golden_jobs
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted([ROOT / "fedkern" / "demo.toml", *(ROOT / "mpi").glob("*.toml")])
@@ -71,11 +71,7 @@ def test_what_is_simulated(kind: str, rows: int, tmp_path: Path) -> None:
 
 
 def test_the_golden_jobs(tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location("golden_of_few", Path(__file__).parents[1] / "golden" / "jobs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    jobs: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(jobs)
+    jobs = golden_jobs()
     jobs.write(tmp_path)
     counted = 0
     for name, (base, *sets) in jobs.JOBS.items():

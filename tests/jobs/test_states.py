@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from fedkern.algorithms.core.messages import Protocol, evolve
 from fedkern.cli.__main__ import main
 from fedkern.transports import driver, inprocess
 from support import toy
+from support.golden_jobs import golden_jobs
 
 USED = "a state that was used is used again"
 # Of each kind of machine one job at least
@@ -90,11 +90,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_no_method_reads_a_state_that_a_machine_was_given(
     calls: Counter[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec = importlib.util.spec_from_file_location("golden_of_states", Path(__file__).parents[1] / "golden" / "jobs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    golden: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(golden)
+    golden = golden_jobs()
     golden.write(tmp_path)
 
     def done(method: str, *arguments: str, sets: tuple[str, ...]) -> None:

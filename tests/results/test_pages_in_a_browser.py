@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import fedkern
 from fedkern.cli.report import write
 from support import sigma_artifacts as artifacts
 from support.browser import CHROMIUM, Browser
+from support.golden_jobs import golden_jobs
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH: pages are not looked at"),
@@ -63,11 +63,7 @@ PAGES = {"pvi open": 3, "pvi private": 3, "regression": 2, "mrf": 1, "sem": 1, "
 
 def made(folder: Path) -> dict[str, Path]:
     """The folders of a run of each kind."""
-    spec = importlib.util.spec_from_file_location("golden_jobs", Path(__file__).parents[1] / "golden" / "jobs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    jobs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(jobs)
+    jobs = golden_jobs()
     for name, write_files in jobs.FOLDERS.items():
         if name != "sigma":
             write_files(folder / name)
