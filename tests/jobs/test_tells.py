@@ -91,7 +91,7 @@ class TestTheLine:
         told = computed(path)
         assert "of a client with at most 2,400 combinations of covariates: how often each occurs; of a client" in told
         assert "combinations" not in computed(path, "model.family=gaussian")
-        assert f"of a client with {LEAST_ROWS} rows, {FEWEST}: no row in any way that was tried" in told
+        assert f"of a client with {LEAST_ROWS} rows, {FEWEST}: no more in any way that was tried" in told
         told = computed(path, "data.least_rows=3")
         assert f"of a client with 3 rows, {FEWEST}: its rows and labels (SiteDelta, LogTermsOf)" in told
         assert "each column's values (SchemaReply)" not in told
@@ -141,7 +141,7 @@ class TestTheLine:
         path = federation(tmp_path, "sparse")
         told = computed(path)
         assert "of every client: second moments of its rows (these up to a rotation where" in told
-        assert "coefficients + 1) (Locals); of a client with 20 rows" in told
+        assert "coefficients + 1) (Locals); of every client: by second moments of its columns, response included" in told
         gathered = computed(path, "algorithm.topology=allgather")
         assert gathered.startswith("computed  every other client and the server can compute")
         pooled = "algorithm.statistics=pooled"
