@@ -28,8 +28,9 @@ from .few import lowered, may_tell_curvature
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .stage import Stage
 
-NOTHING = "no row in any way that was tried, which is no guarantee"
 NO_MORE = "no more in any way that was tried, which is no guarantee"
+FIRST = "of every client: what ROWS, first of all lines, says"
+MOMENTS = "of every client: second moments of its rows, response included"
 ALONE = "of every client: each row that is alone in a function of columns which the job does not look for, exactly"
 COMBINATIONS = f"of a client with at most {COARSE:,} combinations of covariates: how often each occurs"
 PAGE = "docs/concepts/disclosure.md"
@@ -91,10 +92,11 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
         most = config.told_up_to(d) if d else 0
         beside = {kind: one for kind, one in told.items() if kind not in every}
         few = {kind: one for kind, one in beside.items() if _still(config, kind, one, kinds[kind], least, most)}
-    parts = [*_grouped(every), *([ALONE, COMBINATIONS] if config.tells_combinations else [])]
+    parts = [*([FIRST] if config.tells_rows else []), *([MOMENTS] if config.tells_moments else []), *_grouped(every)]
+    parts += [ALONE, COMBINATIONS] if config.tells_combinations else []
     if least is not None:
         still = {kind: one._replace(where=one.where if one.where == FEWER else "") for kind, one in few.items()}
-        words = ", ".join(_computed(still)) or (NO_MORE if any(one.computed for one in every.values()) else NOTHING)
+        words = ", ".join(_computed(still)) or NO_MORE
         parts.append(f"of a client with {least} rows, the fewest that this job takes ({fewest}): {words}")
     yield f"computed  {who} can compute {'; '.join(parts)} ({PAGE})"
     yield "          a server that runs another program, and asks at points of its own choice, can compute any row"

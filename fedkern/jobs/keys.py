@@ -301,6 +301,11 @@ class JobConfig(Section):
         """What is said first of a job whose choices have every client send what tells its rows, however many they are."""
         return None
 
+    @property
+    def tells_moments(self) -> bool:
+        """Whether what every client sends tells cross-products of its covariates and response, which no message's words say."""
+        return False
+
     def told_of(self, coefficients: int) -> bool:
         """Whether what every client sends tells X'WX of so many coefficients: clients with few rows are then none of this job."""
         return False

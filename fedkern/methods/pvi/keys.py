@@ -276,6 +276,10 @@ class Config(JobConfig):
     def tells_combinations(self) -> bool:
         return self.privacy is None and self.model.family != "gaussian"  # whose sums tell of no more than two columns at once
 
+    @property
+    def tells_moments(self) -> bool:
+        return self.privacy is None and self.model.family == "gaussian"
+
     def told_of(self, coefficients: int) -> bool:
         given = self.model.covariance
         return self.privacy is None and (given == "full" or (given == "auto" and 1 < coefficients <= MOST_FULL))
