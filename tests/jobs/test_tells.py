@@ -90,7 +90,9 @@ class TestTheLine:
         path = federation(tmp_path, "pvi")
         told = computed(path)
         assert "of a client with at most 2,400 combinations of covariates: how often each occurs; of a client" in told
-        assert "combinations" not in computed(path, "model.family=gaussian")
+        linear = computed(path, "model.family=gaussian")
+        assert "combinations" not in linear
+        assert "of every client: by second moments of its columns, response included, how many rows have a value of" in linear
         assert f"of a client with {LEAST_ROWS} rows, {FEWEST}: no more in any way that was tried" in told
         told = computed(path, "data.least_rows=3")
         assert f"of a client with 3 rows, {FEWEST}: its rows and labels (SiteDelta, LogTermsOf)" in told
@@ -148,6 +150,21 @@ class TestTheLine:
         rotated = "its rows up to a rotation (of two rows their difference) with no more rows than coefficients + 1 (Statistics)"
         assert rotated in computed(path, pooled, "data.least_rows=2")
         assert rotated not in computed(path, pooled)
+
+    @pytest.mark.parametrize(
+        ("method", "sets"),
+        [
+            ("pvi", ("algorithm.batch=0.5", "algorithm.optimiser=adam", "data.least_rows=3")),
+            ("sparse", ("model.family=bernoulli", "algorithm.random_source=keyed")),
+        ],
+    )
+    def test_what_is_said_first_is_not_taken_back(self, tmp_path: Path, method: str, sets: tuple[str, ...]) -> None:
+        """Of a job that tells rows by its choices, at any number of rows."""
+        text = said(federation(tmp_path, method), *sets)
+        assert "ROWS     " in text
+        (line,) = (line for line in text.splitlines() if line.startswith("computed  "))
+        assert "can compute of every client: what ROWS, first of all lines, says; " in line
+        assert "no row in any way" not in line
 
     def test_of_rows_that_are_split(self, tmp_path: Path) -> None:
         told = computed(federation(tmp_path, "vertical"))
