@@ -271,8 +271,8 @@ class Config(JobConfig):
         if held:
             return (
                 f"{' and '.join(held)}: the prior holds q where the job has it, so that messages are sums over rows with weights "
-                "the job has chosen, by offsets, centers and scales, and a server can compute the row that it lets weigh most, at "
-                "any number of rows; take a wider prior"
+                "the job has chosen, by offsets, centers and scales, and a server can compute the row that it lets weigh most, "
+                "at any number of rows; take a wider prior"
             )
         if link == "logit" and precision < VAGUE:
             return (
