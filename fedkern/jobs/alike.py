@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 
 LOWER = "or, where all holders agree that such rows may be known to the server, lower data.least_rows"
 POOL = "pool its rows with another site's"
+SMALL_R = 0.1  # of a negative binomial whose r is learnt: about as small as r is found to be
 MOST_NAMED = 20  # columns, or sets of them, beside the first
 
 
@@ -79,8 +80,12 @@ def found(
             every = (Rare((str(spec.response),), 1, far=True),)
         elif exposed is not None and (number := effective(exposed)) < wanted:
             return _words_of_offset(number, table, spec, wanted)
-        elif exposed is not None:  # beside columns too: of those in intensive care one has been there for years
-            every, by = rare(table, columns, exposed, fewest, fewest, filled), f", as {spec.offset!r} lets them weigh,"
+        else:  # beside columns too: of those in intensive care one has been there for years, or had nearly all visits
+            more = [] if exposed is None else [(exposed, f", as {spec.offset!r} lets them weigh,")]
+            if spec.family == "negative-binomial":
+                more.append((weights * (_r(config) + y), ", as their counts let them weigh,"))
+            tried = ((rare(table, columns, weighed, fewest, fewest, filled), why) for weighed, why in more)
+            every, by = next((one for one in tried if one[0]), ((), ""))
     if not every:
         return None
     every = tuple(each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
@@ -89,6 +94,12 @@ def found(
 
 def _number(name: str) -> Column:
     return Column(name, "numeric", center=0.0, scale=1.0)
+
+
+def _r(config: JobConfig) -> float:
+    """Of a negative binomial, whose rows weigh (r + y) r mu / (r + mu)^2: where r is small, by their counts alone."""
+    given = getattr(config.model, "scale", None)
+    return float(given) if isinstance(given, (int, float)) else SMALL_R
 
 
 def _multiplies_events(spec: Spec) -> bool:

@@ -874,3 +874,16 @@ def test_an_offset_is_a_column(family: str) -> None:
     """A job with it and one without tell the sum of products of it and of each column."""
     columns = {**ward(), "e": np.where(np.arange(300) < 2, 1.5, 0.0)}
     assert "'e' has a value that 2 rows have" in alone(family, {"offset": "e"}, **columns)
+
+
+def test_counts_leave_rows_of_each_value_their_weight() -> None:
+    """The curvature of a negative binomial has (r + y): of 25 in intensive care one had nearly all visits."""
+    y = np.where(np.arange(300) < 25, np.arange(300) % 4, np.random.default_rng(3).poisson(9, 300)) * 1.0
+    columns = {**ward(), "y": y}
+    assert alone("negative-binomial", {}, **columns) == ""
+    columns["y"] = np.where(np.arange(300) == 7, 90.0, y)
+    assert alone("poisson", {}, **columns) == ""
+    found = alone("negative-binomial", {}, **columns)
+    assert "'icu' has a value that 2 rows, as their counts let them weigh, have and all others lack; 3 are asked for" in found
+    columns["y"] = np.where(np.arange(300) < 25, np.arange(300) == 7, y) * 3.0
+    assert "'icu' and 'y' have values together that 1 row has" in alone("negative-binomial", {}, **columns)
