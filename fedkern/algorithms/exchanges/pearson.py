@@ -2,9 +2,8 @@
 
 At a predictor mean mu the family says a variance V of y. Of 1 = E (y - mu)^2 / V a client tells the sum over its rows, how much
 this sum varies where the model is right, and how fast it answers to a dispersion; with its events, and the sum of its weights. A
-sum is of at least five rows, whatever the job's least number: a client with fewer answers with zeros. Sums are in thousandths, and
-of six digits.
-Source: docs/concepts/convergence.md, "Counts that vary more".
+sum is of at least five rows, whatever the job's least number: a client with fewer answers with zeros. Sums are in thousandths
+and of six digits. Source: docs/concepts/convergence.md, "Counts that vary more".
 """
 
 from __future__ import annotations
