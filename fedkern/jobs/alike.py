@@ -69,8 +69,9 @@ def found(
     every, by = rare(table, columns, weights, wanted, together, filled) if covariates else (), ""
     every = every or (_of_weights(table, spec, weights, wanted) if wanted > 1 else ())
     if not every and covariates and not family.linear and _multiplies_events(spec) and spec.response in table.columns:
-        kind = "categorical" if isinstance(table.columns[str(spec.response)], Text) else "numeric"
-        every = rare(table, [*columns, replace(_number(str(spec.response)), kind=kind)], weights, 1, fewest, filled)
+        name = str(spec.response)
+        response = Column(name, "categorical") if isinstance(table.columns[name], Text) else _number(name)
+        every = rare(table, [*columns, response], weights, 1, fewest, filled)
     if not every and not family.linear and wanted and spec.response in table.columns:
         y, trials = _events(table, spec)
         exposed = _exposed(table, spec, y, trials, weights, getattr(config.model, "intercept_centre", None))

@@ -9,7 +9,7 @@ and of six digits. Source: docs/concepts/convergence.md, "Counts that vary more"
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ def told(sums: PearsonSums) -> PearsonSums:
     """The sums, or zeros where they would be of too few rows."""
     if sums.rows < LEAST:
         return NOBODY
-    numbers = {name: _six_digits(rounded(getattr(sums, name)).item()) for name in SUMS}
+    numbers: dict[str, Any] = {name: _six_digits(rounded(getattr(sums, name)).item()) for name in SUMS}
     return replace(sums, weight=_six_digits(min(sums.weight, LARGEST)), **numbers)
 
 
