@@ -66,8 +66,8 @@ def test_every_field_comes_back_but_the_marked_ones() -> None:
 
 
 def test_what_a_checkpoint_cannot_hold_is_named() -> None:
-    state = State("its rows", Part(np.eye(2), np.zeros(2, bool)), None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"State\.theta is NoneType, which a checkpoint can't hold: mark it as GIVEN"):
+    state = State("its rows", Part(np.eye(2), np.zeros(2, bool)), object())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"State\.theta is object, which a checkpoint can't hold: mark it as GIVEN"):
         kept.save(state)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .messages import Saved, array, evolve, number
+from .messages import evolve
 
 Array = NDArray[np.float64]
 KEPT = 256
@@ -59,14 +59,3 @@ class Trajectory:
     def released(self, average: str, last: Array) -> Array:
         """What a job publishes of the points: with average = "half" the mean of the second half, else the last one."""
         return self.half_mean() if average == "half" and self.count else last
-
-    def save(self) -> Saved:
-        """For a checkpoint: named, so that a machine's state can hold it beside its own."""
-        kept = np.stack(self.kept) if self.kept else np.zeros((0, len(self.total)))
-        return {"path.total": self.total, "path.count": self.count, "path.stride": self.stride, "path.kept": kept}
-
-    @classmethod
-    def load(cls, saved: Saved) -> Trajectory:
-        """The inverse of `save`; other names are passed over."""
-        count, stride = (number(saved, name) for name in ("path.count", "path.stride"))
-        return cls(array(saved, "path.total"), count, stride, tuple(array(saved, "path.kept")))

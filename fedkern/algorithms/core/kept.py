@@ -1,24 +1,41 @@
 """How a state is kept: by its fields, as a message's schema is its annotations.
 
 Every field is kept but those that are marked: `field(metadata=GIVEN)` is what a fresh state has from the job and its rows, or is
-empty while no question is open.
+empty while no question is open, and of `field(metadata=only("rounds"))` these parts alone are kept. What is None is left out.
+
+A state of which something follows from what is kept has a method `restored`, which is given that at the end. One of which more
+has to be known than its fields has a method `beside`, whose numbers are kept with them.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Set
 from dataclasses import fields, is_dataclass
 from functools import cache
-from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from inspect import get_annotations
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Protocol, TypeVar, Union, cast, get_args, get_origin, runtime_checkable
 
 import numpy as np
 
-from .messages import Saved, array, evolve
-from .trace import Trace
+from .messages import Saved, array, evolve, number, text
 
 State = TypeVar("State")
 GIVEN: Mapping[str, bool] = MappingProxyType({"given": True})
+
+
+def only(*parts: str) -> Mapping[str, tuple[str, ...]]:
+    """Marks a field of which these parts are kept, and all others given."""
+    return MappingProxyType({"only": parts})
+
+
+@runtime_checkable
+class Keeps(Protocol):
+    """What has a form of its own: draws, which may be many."""
+
+    def save(self, prefix: str) -> Saved: ...
+    def load(self, saved: Saved, prefix: str) -> Any: ...
 
 
 def save(state: Any) -> Saved:
@@ -29,40 +46,127 @@ def save(state: Any) -> Saved:
     TypeError
         A field is neither marked nor anything that can be kept.
     """
+    saved = _parts(state, names(state), f"{type(state).__name__}.")
+    return saved | state.beside() if hasattr(state, "beside") else saved
+
+
+def _parts(state: Any, kept: tuple[str, ...], of: str) -> Saved:
     saved: Saved = {}
-    for name in names(state):
-        value = getattr(state, name)
-        if isinstance(value, (np.ndarray, np.number, int, float, bytes)):
-            saved[name] = value  # type: ignore[assignment]  # `pack` takes NumPy's numbers too
-        elif isinstance(value, Trace):
-            saved |= value.save(f"{name}.")
-        elif isinstance(value, Set):
-            saved[name] = np.array(sorted(value), np.int64)
-        elif is_dataclass(value):
-            saved |= {f"{name}.{inner}": part for inner, part in save(value).items()}
-        else:
-            what = f"{type(state).__name__}.{name} is {type(value).__name__}"
-            raise TypeError(f"{what}, which a checkpoint can't hold: mark it as GIVEN, or give it another type")
+    for name in kept:
+        value, some = getattr(state, name), _only(state).get(name)
+        saved |= _under(name, _parts(value, some, f"{of}{name}.")) if some else _saved(name, value, of)
     return saved
+
+
+def _saved(name: str, value: Any, of: str) -> Saved:
+    if value is None:
+        return {}
+    if isinstance(value, (np.ndarray, np.number, int, float, bytes)):
+        return {name: value}  # type: ignore[dict-item]  # `pack` takes NumPy's numbers too
+    if isinstance(value, str):
+        return {name: value.encode()}
+    if isinstance(value, Keeps):
+        return value.save(f"{name}.")
+    if isinstance(value, Set):
+        return {name: np.array(sorted(value), np.int64)}
+    if is_dataclass(value):
+        return _under(name, _parts(value, names(value), f"{of}{name}."))
+    if hasattr(value, "_asdict"):
+        return _under(name, _of_each(value._asdict(), f"{of}{name}."))
+    if isinstance(value, Mapping):
+        if value and all(isinstance(key, str) for key in value):
+            return _under(name, _of_each(value, f"{of}{name}."))
+        rows = [(key, *(one if isinstance(one, tuple) else (one,))) for key, one in sorted(value.items())]
+        return {name: np.array(rows, np.float64)}  # of numbers: one array, however many clients there are
+    if isinstance(value, tuple):
+        if all(isinstance(one, (int, float)) for one in value):
+            return {name: np.array(value, np.float64)}
+        several = {str(i): one for i, one in enumerate(value)}
+        return {f"{name}.many": len(value), **_under(name, _of_each(several, f"{of}{name}."))}
+    what = f"{of}{name} is {type(value).__name__}"
+    raise TypeError(f"{what}, which a checkpoint can't hold: mark it as GIVEN, or give it another type")
+
+
+def _of_each(parts: Mapping[str, Any], of: str) -> Saved:
+    saved: Saved = {}
+    for name, value in parts.items():
+        saved |= _saved(name, value, of)
+    return saved
+
+
+def _under(name: str, parts: Saved) -> Saved:
+    return {f"{name}.{inner}": part for inner, part in parts.items()}
 
 
 def load(fresh: State, saved: Saved) -> State:
     """A fresh state as it was when it was saved."""
-    return evolve(fresh, **{name: _loaded(name, getattr(fresh, name), saved) for name in names(fresh)})
+    kept = names(fresh)
+    state = _with(fresh, kept, saved)
+    return state.restored(saved) if hasattr(state, "restored") else state
 
 
-def _loaded(name: str, before: Any, saved: Saved) -> Any:
-    """A field, which is of the type that it has in a fresh state."""
-    if isinstance(before, np.ndarray):
+def _with(fresh: State, kept: tuple[str, ...], saved: Saved) -> State:
+    found: dict[str, Any] = {}
+    for name in kept:
+        before, some = getattr(fresh, name), _only(fresh).get(name)
+        found[name] = _with(before, some, _part(saved, name)) if some else _loaded(name, _type(fresh, name), before, saved)
+    return evolve(fresh, **found)
+
+
+def _part(saved: Saved, name: str) -> Saved:
+    of_part = f"{name}."
+    return {inner.removeprefix(of_part): part for inner, part in saved.items() if inner.startswith(of_part)}
+
+
+def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> Any:
+    """A field of this type, which a fresh state has as `before`."""
+    if get_origin(kind) in (Union, UnionType):
+        kinds = [one for one in get_args(kind) if one is not NoneType]
+        if len(kinds) < len(get_args(kind)) and name not in saved and not any(key.startswith(f"{name}.") for key in saved):
+            return None
+        kind = kinds[0]
+    if isinstance(before, Keeps):
+        return before.load(saved, f"{name}.")
+    origin = get_origin(kind) or kind
+    if origin is np.ndarray:
         return array(saved, name)
-    if isinstance(before, Trace):
-        return Trace.load(saved, f"{name}.")
-    if isinstance(before, Set):
-        return type(before)(array(saved, name).tolist())  # type: ignore[call-arg]
-    if is_dataclass(before):
-        of_part = f"{name}."
-        return load(before, {inner.removeprefix(of_part): part for inner, part in saved.items() if inner.startswith(of_part)})
-    return type(before)(saved[name])
+    if origin in (int, bool):
+        return origin(number(saved, name))
+    if origin is float:
+        return float(cast(float, saved[name]))
+    if origin is bytes:
+        return text(saved, name)
+    if origin is str:
+        return text(saved, name).decode()
+    part = _part(saved, name)
+    if is_dataclass(origin):
+        return _made(origin, part) if before is None else load(before, part)
+    if hasattr(origin, "_fields"):
+        return origin(**{inner: _loaded(inner, _type(origin, inner), None, part) for inner in origin._fields})
+    if issubclass(origin, Set):
+        return origin(array(saved, name).tolist())
+    if issubclass(origin, Mapping):
+        if name in saved:
+            return _mapped(origin, get_args(kind)[1], array(saved, name))
+        return origin({key: _loaded(key, get_args(kind)[1], None, part) for key in dict.fromkeys(k.split(".")[0] for k in part)})
+    if origin is tuple:
+        inner = get_args(kind)
+        if name in saved:
+            return tuple(map(inner[0], array(saved, name).tolist()))
+        each = inner[:1] * number(part, "many") if inner[1:] == (...,) else inner
+        return tuple(_loaded(str(i), one, None, part) for i, one in enumerate(each))
+    raise TypeError(f"{name} is {kind}, which no checkpoint holds")
+
+
+def _mapped(origin: Any, kind: Any, rows: Any) -> Any:
+    """Of whole numbers to numbers, or to named tuples of them."""
+    several = hasattr(kind, "_fields")
+    return origin({int(key): kind(*own) if several else kind(own[0]) for key, *own in rows.tolist()})
+
+
+def _made(kind: Any, part: Saved) -> Any:
+    """A part that a fresh state lacks: all of it is kept."""
+    return kind(**{name: _loaded(name, _type(kind, name), None, part) for name in names(kind)})
 
 
 def names(state: object) -> tuple[str, ...]:
@@ -73,3 +177,24 @@ def names(state: object) -> tuple[str, ...]:
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind) if not one.metadata.get("given"))
+
+
+def _only(state: object) -> Mapping[str, tuple[str, ...]]:
+    """The fields of which some parts are kept."""
+    return _marked(cast(Any, type(state)))
+
+
+@cache
+def _marked(kind: Any) -> Mapping[str, tuple[str, ...]]:
+    return MappingProxyType({one.name: one.metadata["only"] for one in fields(kind) if "only" in one.metadata})
+
+
+def _type(state: object, name: str) -> Any:
+    """What a field's annotation means where its class stands."""
+    return _meant(cast(Any, state if isinstance(state, type) else type(state)), name)
+
+
+@cache
+def _meant(kind: Any, name: str) -> Any:
+    annotation, owner = next((own[name], c) for c in kind.__mro__ if name in (own := get_annotations(c)))
+    return eval(annotation, vars(sys.modules[owner.__module__])) if isinstance(annotation, str) else annotation

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol as Shape
 from typing import TypeVar
 
-from .messages import BIT, Message, RemoteFault, Saved, Tells, number
+from .messages import BIT, Message, RemoteFault, Tells
 
 GROWTH = 1.6  # of a length over the one before; at least 1 / 0.65, so that their stretches are apart
 FIRST = 1_000  # rounds of the shortest length, at least
@@ -116,16 +116,6 @@ def told(settings: Settings, length: Length, round: int) -> Settings:
     if out.rounds != length.rounds:
         raise RemoteFault(f"server: Length.rounds is {length.rounds}, wanted {settings.rounds} or {out.rounds}")
     return out
-
-
-def save(settings: Timed) -> Saved:
-    """For a checkpoint."""
-    return {"length.rounds": settings.rounds, "length.most": settings.most}
-
-
-def load(settings: Settings, saved: Saved) -> Settings:
-    """As they were when they were saved."""
-    return _with(settings, number(saved, "length.rounds"), number(saved, "length.most"))
 
 
 def _with(settings: Settings, rounds: int, most: int) -> Settings:

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .messages import Saved, array, evolve
+from .messages import evolve
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -144,14 +144,6 @@ class Windows:
             blind = SIGHT * np.maximum(MEAN * wide, SD) / self.reach
             return Movement(self.steady, (last - first) / wide, wide / narrow - 1, errors[0] / wide, errors[1] / narrow, blind)
 
-    def save(self) -> Saved:
-        """For a checkpoint."""
-        return {"windows.sums": self.sums, "windows.counts": self.counts}
-
-    def load(self, saved: Saved) -> Windows:
-        """As it was when it was saved."""
-        return evolve(self, sums=array(saved, "windows.sums"), counts=array(saved, "windows.counts"))
-
 
 @dataclass(frozen=True)
 class LastFifth:
@@ -191,11 +183,3 @@ class LastFifth:
         batches = self.sums[self.counts > 0] / self.counts[self.counts > 0]
         error = float(batches.std(ddof=1) / np.sqrt(len(batches))) if len(batches) > 1 else float("nan")
         return float(self.sums.sum() / self.counts.sum()), error
-
-    def save(self) -> Saved:
-        """For a checkpoint."""
-        return {"bound.sums": self.sums, "bound.counts": self.counts}
-
-    def load(self, saved: Saved) -> LastFifth:
-        """As it was when it was saved."""
-        return evolve(self, sums=array(saved, "bound.sums"), counts=array(saved, "bound.counts"))

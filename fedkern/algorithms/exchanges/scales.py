@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ...errors import JobError
 from ...models.incomplete import Completed, NeverTogether, pooled
 from ..core import once
+from ..core.kept import GIVEN, load, save
 from ..core.messages import (
     FEWER,
     ROTATED,
@@ -31,10 +32,8 @@ from ..core.messages import (
     Message,
     Protocol,
     RemoteFault,
-    Saved,
     ServerEffects,
     Tells,
-    evolve,
 )
 from ..core.persistent import PersistentMap
 from ..core.rounds import all_of, needed
@@ -116,13 +115,13 @@ class Client:
     tails : degrees of freedom of Student's t, whose squared scale is told in the place of the last column's variance
     """
 
-    values: Array = field(repr=False)
-    second: bool = False
+    values: Array = field(repr=False, metadata=GIVEN)
+    second: bool = field(default=False, metadata=GIVEN)
     scales: Array | None = None
     psi: Array | None = None
-    completed: Completed | None = field(default=None, repr=False)
-    known: Array | None = None
-    tails: float | None = None
+    completed: Completed | None = field(default=None, repr=False, metadata=GIVEN)
+    known: Array | None = field(default=None, metadata=GIVEN)
+    tails: float | None = field(default=None, metadata=GIVEN)
 
 
 @dataclass(frozen=True)
@@ -132,18 +131,20 @@ class Server:
     are these moments, at the end, and `moments` the first ones. `without`: clients that scales and Psi are not of; what cannot be
     known without them (`kept`: columns' names, and "Psi") is that of all."""
 
-    names: tuple[str, ...]
-    clients: tuple[str, ...]
-    second: bool
+    names: tuple[str, ...] = field(metadata=GIVEN)
+    clients: tuple[str, ...] = field(metadata=GIVEN)
+    second: bool = field(metadata=GIVEN)
     scales: Array | None = None
     psi: Array | None = None
-    replies: PersistentMap[int, ColumnMoments | SecondMoments | CompletedMoments] = field(default_factory=PersistentMap)
-    rows: tuple[int, ...] = ()
-    imputes: bool = False
-    sites: tuple[Completed, ...] = ()
-    moments: tuple[ColumnMoments, ...] = ()
-    without: frozenset[int] = frozenset()
-    kept: tuple[str, ...] = ()
+    replies: PersistentMap[int, ColumnMoments | SecondMoments | CompletedMoments] = field(
+        default_factory=PersistentMap, metadata=GIVEN
+    )
+    rows: tuple[int, ...] = field(default=(), metadata=GIVEN)
+    imputes: bool = field(default=False, metadata=GIVEN)
+    sites: tuple[Completed, ...] = field(default=(), metadata=GIVEN)
+    moments: tuple[ColumnMoments, ...] = field(default=(), metadata=GIVEN)
+    without: frozenset[int] = field(default=frozenset(), metadata=GIVEN)
+    kept: tuple[str, ...] = field(default=(), metadata=GIVEN)
 
 
 def start(
@@ -418,15 +419,6 @@ def _regular(names: tuple[str, ...], psi: Array) -> Array:
 
 
 Party = TypeVar("Party", Server, Client)
-
-
-def save(state: Server | Client) -> Saved:
-    """Scales and Psi; the values are read again."""
-    return {name: value for name in ("scales", "psi") if (value := getattr(state, name)) is not None}
-
-
-def load(state: Party, saved: Saved) -> Party:
-    return evolve(state, **saved)
 
 
 PROTOCOL: Protocol[Server, Client] = Protocol(

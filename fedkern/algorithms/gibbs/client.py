@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import shrinkage
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, Saved, array, evolve
+from ..core.kept import GIVEN
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, evolve
 from ..core.trace import Trace
 from .messages import MOVES, Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, Sums
 from .settings import Settings
@@ -37,10 +38,10 @@ class Client:
     events : counts of clipped scales, QR fall-backs, data-space draws
     """
 
-    name: str
-    index: int
-    settings: Settings
-    site: Site
+    name: str = field(metadata=GIVEN)
+    index: int = field(metadata=GIVEN)
+    settings: Settings = field(metadata=GIVEN)
+    site: Site = field(metadata=GIVEN)
     state: State
     theta: Array
     tau_sq: Array
@@ -137,19 +138,3 @@ def moving(state: Client, coordinates: NDArray[np.int64], regression: int) -> Mo
     settings = state.settings
     block = settings.layout.places(coordinates, regression)
     return Moving(state.theta[:, regression], state.tau_sq[:, regression], regression, block, settings.prior.slab)
-
-
-def save(state: Client) -> Saved:
-    """As named arrays and numbers; rows are never among them."""
-    saved: Saved = {"theta": state.theta, "tau_sq": state.tau_sq, "step": state.step, "since": state.since}
-    saved |= {"events": state.events.astype(float), "seed": state.seed}
-    saved |= {f"state.{name}": value for name, value in state.state.items()}
-    saved |= state.trace.save()
-    return saved
-
-
-def load(fresh: Client, saved: Saved) -> Client:
-    """A fresh state as it was when it was saved."""
-    local = {name.removeprefix("state."): array(saved, name) for name in saved if name.startswith("state.")}
-    same = {name: saved[name] for name in ("theta", "tau_sq", "step", "since", "seed")}
-    return evolve(fresh, **same, state=local, trace=fresh.trace.load(saved), events=array(saved, "events").astype(np.int64))

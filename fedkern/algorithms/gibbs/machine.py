@@ -13,16 +13,11 @@ used in client order, whenever they come. Source: docs/methods/sparse.md, sectio
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from ..core.messages import Message, Protocol, Saved
+from ..core.kept import load, save
+from ..core.messages import Message, Protocol
 from .client import Client, client, client_receive
-from .client import load as load_client
-from .client import save as save_client
 from .messages import Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, MoveTerms, SecondMoveTerms, Sums, sent
 from .server import Judge, Server, finished, server_receive, start
-from .server import load as load_server
-from .server import save as save_server
 from .settings import Settings
 
 __all__ = [
@@ -31,7 +26,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-Party = TypeVar("Party", Server, Client)
 
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:
@@ -40,13 +34,3 @@ def protocol(settings: Settings) -> Protocol[Server, Client]:
     if settings.tempering > 1:
         down = (GlobalsTempered,)
     return Protocol("gibbs", down, sent(settings), server_receive, client_receive, finished, save, load)
-
-
-def save(state: Server | Client) -> Saved:
-    """The state as named arrays and numbers; rows are never among them."""
-    return save_client(state) if isinstance(state, Client) else save_server(state)
-
-
-def load(fresh: Party, saved: Saved) -> Party:
-    """A fresh state as it was when it was saved."""
-    return load_client(fresh, saved) if isinstance(fresh, Client) else load_server(fresh, saved)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from ...kernels import shrinkage
 from ...kernels.bound import Bound
 from ...kernels.ranges import within
-from ..core.messages import ClientLost, Event, Message, RemoteFault, Saved, ServerEffects, array, evolve, number
-from ..core.rounds import active, flags, in_order, members, needed, to_each
+from ..core.kept import GIVEN
+from ..core.messages import ClientLost, Event, Message, RemoteFault, Saved, ServerEffects, evolve
+from ..core.rounds import active, in_order, needed, to_each
 from ..core.trace import Trace
 from . import sweeps as update
 from . import tempering
@@ -58,27 +59,31 @@ class Server:
     bound : the call of its sweeps
     """
 
-    settings: Settings
+    settings: Settings = field(metadata=GIVEN)
     values: Values
     updates: NDArray[np.int64]
     trace: Any
-    judge: Judge | None = None
+    judge: Judge | None = field(default=None, metadata=GIVEN)
     deviation: Array | None = None
     lambda_sq: Array | None = None
     round: int = 0
     since: int = 0
     step: int = 0
     waiting: set[int] = field(default_factory=set)
-    answers: dict[int, dict[str, Message]] = field(default_factory=dict)
-    names: tuple[str, ...] = ()
+    answers: dict[int, dict[str, Message]] = field(default_factory=dict, metadata=GIVEN)
+    names: tuple[str, ...] = field(default=(), metadata=GIVEN)
     lost: frozenset[int] = frozenset()
     events: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
     converged: bool = False
     ladder: tempering.Ladder | None = None
-    at_hand: Terms | None = None
-    rows: tuple[int, ...] = ()
-    told: NDArray[np.bool_] | None = None
-    bound: Bound[shrinkage.ServerSweeps] = field(default_factory=Bound)
+    at_hand: Terms | None = field(default=None, metadata=GIVEN)
+    rows: tuple[int, ...] = field(default=(), metadata=GIVEN)
+    told: NDArray[np.bool_] | None = field(default=None, metadata=GIVEN)
+    bound: Bound[shrinkage.ServerSweeps] = field(default_factory=Bound, metadata=GIVEN)
+
+    def restored(self, saved: Saved) -> Server:
+        """With the messages of an answer in its round."""
+        return evolve(self, answers={}, names=expected(self.settings, self.settings.move(self.round)))
 
     @property
     def n_clients(self) -> int:
@@ -354,33 +359,3 @@ def _to_be_judged(state: Server) -> bool:
         return False
     doublings, rest = divmod(state.trace.count, FIRST_JUDGED)
     return bool(rest == 0 and doublings.bit_count() == 1)
-
-
-def save(state: Server) -> Saved:
-    """As named arrays and numbers."""
-    saved: Saved = {"round": state.round, "since": state.since, "step": state.step, "converged": int(state.converged)}
-    saved |= {f"values.{name}": value for name, value in state.values._asdict().items()}
-    if state.deviation is not None and state.lambda_sq is not None:
-        saved |= {"deviation": state.deviation, "lambda_sq": state.lambda_sq}
-    if state.ladder is not None:
-        saved |= {f"ladder.{name}": np.asarray(value, float) for name, value in vars(state.ladder).items()}
-    lost, waiting = flags(state.n_clients, state.lost, state.waiting)
-    saved |= {"lost": lost, "waiting": waiting, "updates": state.updates.astype(float), "events": state.events.astype(float)}
-    saved |= state.trace.save()
-    return saved
-
-
-def load(fresh: Server, saved: Saved) -> Server:
-    """A fresh state as it was when it was saved."""
-    values = Values(**{name.removeprefix("values."): array(saved, name) for name in saved if name.startswith("values.")})
-    ladder = None
-    if fresh.ladder is not None:
-        steps = {name: array(saved, f"ladder.{name}") for name in vars(fresh.ladder)}
-        ladder = tempering.Ladder(steps.pop("log_gap"), **{name: value.astype(np.int64) for name, value in steps.items()})
-    lost, waiting = members([array(saved, "lost"), array(saved, "waiting")])
-    same = {name: saved.get(name) for name in ("round", "since", "step", "deviation", "lambda_sq")}
-    return evolve(
-        fresh, **same, values=values, trace=fresh.trace.load(saved), events=array(saved, "events").astype(np.int64),
-        converged=bool(saved["converged"]), updates=array(saved, "updates").astype(np.int64), lost=lost, waiting=set(waiting),
-        answers={}, names=expected(fresh.settings, fresh.settings.move(number(saved, "round"))), ladder=ladder,
-    )  # fmt: skip

@@ -5,7 +5,7 @@ Source: docs/methods/pvi.md, sections 1, 2, 8 and 12.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import numpy as np
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.expfam import Gaussian, floored, pack, packed_size, unpack
-from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Event, Refused, RemoteFault, Saved, array, evolve
+from ..core.kept import GIVEN
+from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Event, Refused, RemoteFault
 from ..exchanges.arrival import AskSlope, answer
 from . import dispersion, local, scale, shards
 from .messages import LARGEST, QUpdate, SiteApplied, SiteDelta
@@ -48,16 +49,16 @@ class Client:
     sums : of its noisy gradients, where the posterior is to contain the noise; None otherwise
     """
 
-    name: str
-    local: local.Local
-    prior_P: Vector
+    name: str = field(metadata=GIVEN)
+    local: local.Local = field(metadata=GIVEN)
+    prior_P: Vector = field(metadata=GIVEN)
     site_h: Vector
     site_P: Vector
     optimiser: Vector | None = None
     shards: shards.Shards | None = None
     step: int = 0
     updates: int = 0
-    asked: QUpdate | None = None
+    asked: QUpdate | None = field(default=None, metadata=GIVEN)
     outstanding: tuple[Vector, Vector, Vector | None] | None = None
     refused: bool = False
     floors: int = 0
@@ -171,47 +172,3 @@ def _applied(state: Client, event: SiteApplied) -> Client:
         divided = replace(divided, sites=divided.sites + event.alpha * after)
     site_h, site_P = state.site_h + event.alpha * dh, state.site_P + event.alpha * dP
     return replace(state, site_h=site_h, site_P=site_P, shards=divided, outstanding=None)
-
-
-def save(state: Client) -> Saved:
-    """The state as named arrays and numbers; rows are never among them."""
-    empty = np.zeros((0, 0))
-    saved: Saved = {name: int(getattr(state, name)) for name in ("step", "updates", "refused", "floors", "failed")}
-    saved |= {"site_h": state.site_h, "site_P": state.site_P, "optimiser": empty if state.optimiser is None else state.optimiser}
-    if state.outstanding:
-        dh, dP, after = state.outstanding
-        saved |= {"outstanding.dh": dh, "outstanding.dP": dP, "outstanding.after": empty if after is None else after}
-    if state.shards:
-        saved["shards.sites"] = state.shards.sites
-        saved |= {f"shards.{i}": empty if o is None else o for i, o in enumerate(state.shards.optimiser)}
-    return saved | (state.sums.save() if state.sums is not None else {})
-
-
-def load(fresh: Client, saved: Saved) -> Client:
-    """A fresh state as it was when it was saved."""
-
-    def optional(name: str) -> Vector | None:
-        return value if name in saved and (value := array(saved, name)).size else None
-
-    dh, dP = optional("outstanding.dh"), optional("outstanding.dP")
-    divided = fresh.shards
-    if divided:
-        divided = replace(
-            divided,
-            sites=array(saved, "shards.sites"),
-            optimiser=tuple(optional(f"shards.{i}") for i in range(len(divided.members))),
-        )
-    return evolve(
-        fresh,
-        step=saved["step"],
-        updates=saved["updates"],
-        refused=bool(saved["refused"]),
-        floors=saved["floors"],
-        failed=saved["failed"],
-        site_h=saved["site_h"],
-        site_P=saved["site_P"],
-        optimiser=optional("optimiser"),
-        shards=divided,
-        sums=None if fresh.sums is None else Sums.load(saved),
-        outstanding=None if dh is None or dP is None else (dh, dP, optional("outstanding.after")),
-    )

@@ -26,6 +26,7 @@ from ...models.expfam import Gaussian, keeps_proper
 from ...privacy.accountant import Mechanism
 from ...privacy.noise import Source
 from ..core.averaging import Trajectory
+from ..core.kept import GIVEN, load, save
 from ..core.messages import (
     SERVER,
     Charge,
@@ -44,7 +45,7 @@ from ..core.messages import (
     evolve,
 )
 from ..core.persistent import PersistentMap, PersistentSet
-from ..core.rounds import flags, members, to_each
+from ..core.rounds import to_each
 from . import machine as pvi
 from .messages import QUpdate, SiteApplied, SiteDelta, SiteShare
 from .server import SMALLEST_ALPHA, point_of
@@ -68,23 +69,27 @@ class Server:
     charging, releasing : a charge is being made at the server's own budget; a noisy sum is being stored
     """
 
-    settings: Settings
-    prior: Gaussian
+    settings: Settings = field(metadata=GIVEN)
+    prior: Gaussian = field(metadata=GIVEN)
     q: Gaussian
-    mechanism: Mechanism
-    source: Source
+    mechanism: Mechanism = field(metadata=GIVEN)
+    source: Source = field(metadata=GIVEN)
     updates: NDArray[np.int64]
     trajectory: Trajectory
-    averaged_sites: bool = False
+    averaged_sites: bool = field(default=False, metadata=GIVEN)
     round: int = 0
     waiting: PersistentSet[int] = field(default_factory=PersistentSet)
-    pending: PersistentMap[int, Vector] = field(default_factory=PersistentMap)
-    charging: bool = False
-    releasing: bool = False
+    pending: PersistentMap[int, Vector] = field(default_factory=PersistentMap, metadata=GIVEN)
+    charging: bool = field(default=False, metadata=GIVEN)
+    releasing: bool = field(default=False, metadata=GIVEN)
     spent: bool = False
     lost: PersistentSet[int] = field(default_factory=PersistentSet)
     halvings: int = 0
     rejected: int = 0
+
+    def restored(self, saved: Saved) -> Server:
+        """Between two rounds."""
+        return evolve(self, charging=False, releasing=False)
 
     @property
     def n_clients(self) -> int:
@@ -206,40 +211,7 @@ def client_receive(state: pvi.Client, event: Event) -> tuple[pvi.Client, ClientE
     return pvi.client_receive(state, event)
 
 
-_COUNTS = ("round", "halvings", "rejected")
-
-
 Party = TypeVar("Party", Server, pvi.Client)
-
-
-def save(state: Server | pvi.Client) -> Saved:
-    """As `pvi.save`."""
-    if isinstance(state, pvi.Client):
-        return pvi.save(state)
-    saved: Saved = {name: getattr(state, name) for name in _COUNTS}
-    saved |= {"h": state.q.h, "P": state.q.P, "updates": state.updates.astype(float), "spent": int(state.spent)}
-    saved["flags"] = flags(state.n_clients, state.lost, state.waiting)
-    return saved | state.trajectory.save()
-
-
-def load(state: Party, saved: Saved) -> Party:
-    """As `pvi.load`."""
-    if isinstance(state, pvi.Client):
-        return pvi.load(state, saved)
-    lost, waiting = map(PersistentSet, members(array(saved, "flags")))
-    return evolve(
-        state,
-        **{name: saved[name] for name in _COUNTS},
-        q=Gaussian(array(saved, "h"), array(saved, "P")),
-        updates=array(saved, "updates").astype(np.int64),
-        spent=bool(saved["spent"]),
-        lost=lost,
-        trajectory=Trajectory.load(saved),
-        waiting=waiting,
-        pending=PersistentMap(),
-        charging=False,
-        releasing=False,
-    )
 
 
 PROTOCOL: Protocol[Server, pvi.Client] = Protocol(

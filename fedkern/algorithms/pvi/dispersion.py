@@ -19,7 +19,7 @@ from scipy.special import expit, polygamma, psi
 from ...kernels.homes import on_host
 from ...models.expfam import Gaussian, unpack
 from ...models.glm import BLOCK, Rows
-from ..core.messages import Protocol, RemoteFault, Saved, array
+from ..core.messages import Protocol, RemoteFault
 from ..core.persistent import PersistentMap
 from ..exchanges.arrival import AskSlope
 from . import scale
@@ -174,25 +174,6 @@ def heard(learnt: Learnt, sender: int, event: SiteDelta, s: Settings) -> Learnt:
             f"client {sender}: CountsSiteDelta: derivatives of {event.slope:g} and {event.curvature:g} are too large to be any"
         )
     return replace(learnt, told=learnt.told.plus(sender, Told(learnt.at[sender], event.slope, event.curvature)))
-
-
-def save(learnt: Learnt, rescaled: float, s: Settings) -> Saved:
-    """For a checkpoint; nothing where no r is learnt."""
-    if not s.learns_r:
-        return {}
-    table = np.array([(k, *learnt.told[k]) for k in sorted(learnt.told)], float).reshape(-1, 4)
-    at = np.array([(k, learnt.at[k]) for k in sorted(learnt.at)], float).reshape(-1, 2)
-    return {"dispersion.r": learnt.r, "dispersion.rescaled": rescaled, "dispersion.told": table, "dispersion.at": at}
-
-
-def load(saved: Saved) -> tuple[Learnt, float]:
-    """The inverse of `save`, of a job that learns r."""
-    r, rescaled = saved["dispersion.r"], saved["dispersion.rescaled"]
-    if not (isinstance(r, float) and isinstance(rescaled, float)):
-        raise ValueError("saved 'dispersion.r' and 'dispersion.rescaled': need numbers")
-    told, at = (array(saved, f"dispersion.{name}").tolist() for name in ("told", "at"))
-    those = PersistentMap((int(k), Told(*said)) for k, *said in told)
-    return Learnt(r, those, PersistentMap((int(k), log_r) for k, log_r in at)), rescaled
 
 
 PROTOCOL: Protocol[scale.Told, scale.Told] = scale.telling("dispersion", LearntDispersion)

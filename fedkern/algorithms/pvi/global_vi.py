@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...errors import NumericalError
 from ...models.expfam import Gaussian
 from ..core.averaging import Trajectory
+from ..core.kept import GIVEN, load, save
 from ..core.messages import (
     Charge,
     Charged,
@@ -25,14 +26,11 @@ from ..core.messages import (
     Protocol,
     Refused,
     RemoteFault,
-    Saved,
     ServerEffects,
-    array,
-    evolve,
 )
 from ..core.optim import OPTIMISERS
 from ..core.persistent import PersistentMap, PersistentSet
-from ..core.rounds import flags, in_order, members, to_each
+from ..core.rounds import in_order, to_each
 from .local import OMEGA_BOUND, Local, gradient_of
 from .messages import Gradient, Parameters
 from .server import of_point
@@ -47,15 +45,15 @@ Vector = NDArray[np.float64]
 class Server:
     """`lam` is (mu, omega); `gradients` holds what has come of this round. The other fields are those of `pvi.Server`."""
 
-    settings: Settings
-    prior: Gaussian
+    settings: Settings = field(metadata=GIVEN)
+    prior: Gaussian = field(metadata=GIVEN)
     lam: Vector
     optimiser: Vector
     trajectory: Trajectory
     updates: NDArray[np.int64]
     round: int = 0
     waiting: PersistentSet[int] = field(default_factory=PersistentSet)
-    gradients: PersistentMap[int, Vector] = field(default_factory=PersistentMap)
+    gradients: PersistentMap[int, Vector] = field(default_factory=PersistentMap, metadata=GIVEN)
     refused: PersistentSet[int] = field(default_factory=PersistentSet)
     capped: PersistentSet[int] = field(default_factory=PersistentSet)
     lost: PersistentSet[int] = field(default_factory=PersistentSet)
@@ -145,10 +143,10 @@ def _ask(state: Server) -> tuple[Server, ServerEffects]:
 class Client:
     """A client keeps nothing but its count of steps; `asked` is the question whose charge is being made."""
 
-    name: str
-    local: Local
+    name: str = field(metadata=GIVEN)
+    local: Local = field(metadata=GIVEN)
     step: int = 0
-    asked: Parameters | None = None
+    asked: Parameters | None = field(default=None, metadata=GIVEN)
     refused: bool = False
 
 
@@ -181,36 +179,6 @@ def _gradient(state: Client, event: Parameters) -> tuple[Client, ClientEffects]:
 
 
 Party = TypeVar("Party", Server, Client)
-
-
-def save(state: Server | Client) -> Saved:
-    """The state as named arrays and numbers; rows are never among them."""
-    if isinstance(state, Client):
-        return {"step": state.step, "refused": int(state.refused)}
-    out = flags(state.n_clients, state.refused, state.capped, state.lost, state.waiting)
-    saved: Saved = {"round": state.round, "lam": state.lam, "optimiser": state.optimiser}
-    saved |= {"updates": state.updates.astype(float), "out": out}
-    return saved | state.trajectory.save()
-
-
-def load(state: Party, saved: Saved) -> Party:
-    """A fresh state as it was when it was saved."""
-    if isinstance(state, Client):
-        return evolve(state, step=saved["step"], refused=bool(saved["refused"]))
-    refused, capped, lost, waiting = map(PersistentSet, members(array(saved, "out")))
-    return evolve(
-        state,
-        round=saved["round"],
-        lam=saved["lam"],
-        optimiser=saved["optimiser"],
-        updates=array(saved, "updates").astype(np.int64),
-        refused=refused,
-        capped=capped,
-        lost=lost,
-        trajectory=Trajectory.load(saved),
-        waiting=waiting,
-        gradients=PersistentMap(),
-    )
 
 
 PROTOCOL: Protocol[Server, Client] = Protocol(

@@ -18,17 +18,13 @@ numbers alone decide, so the order of arrival can't change a bit of it. Source: 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
 
-from ..core.messages import Protocol, Refused, Saved
+from ..core.kept import load, save
+from ..core.messages import Protocol, Refused
 from ..exchanges.arrival import AskSlope, Slope
 from .client import Client, client, client_receive
-from .client import load as load_client
-from .client import save as save_client
 from .messages import AskSlopeAt, CountsQUpdate, CountsSiteDelta, QUpdate, ScaledQUpdate, ScaledSiteDelta, SiteApplied, SiteDelta
 from .server import Server, finished, moved, released, server_receive, start
-from .server import load as load_server
-from .server import save as save_server
 from .settings import Settings
 
 __all__ = [
@@ -38,17 +34,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-Party = TypeVar("Party", Server, Client)
-
-
-def save(state: Server | Client) -> Saved:
-    """The state as named arrays and numbers; rows are never among them."""
-    return save_client(state) if isinstance(state, Client) else save_server(state)
-
-
-def load(fresh: Party, saved: Saved) -> Party:
-    """A fresh state as it was when it was saved."""
-    return load_client(fresh, saved) if isinstance(fresh, Client) else load_server(fresh, saved)
 
 
 PROTOCOL: Protocol[Server, Client] = Protocol(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...errors import NumericalError
 from ...models.expfam import Gaussian
 from ..core import once
-from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, Saved, ServerEffects, Tells, array, number
+from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap, PersistentSet
 from .two_points import PROBIT, TwoPoints
 
@@ -72,16 +72,6 @@ class Sums:
         """Before the first step."""
         one, square = np.zeros(d), np.zeros((d, d))
         return cls(0, 0, one, one, one, one, square, square, one, one)
-
-    def save(self) -> Saved:
-        """For a checkpoint."""
-        return {f"sums.{one.name}": getattr(self, one.name) for one in fields(self)}
-
-    @classmethod
-    def load(cls, saved: Saved) -> Sums:
-        """The inverse of `save`; other names are passed over."""
-        early, late = number(saved, "sums.early"), number(saved, "sums.late")
-        return cls(early, late, *(array(saved, f"sums.{one.name}") for one in fields(cls)[2:]))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from ...kernels.homes import on_host
 from ...models.expfam import Gaussian, unpack
 from ...models.glm import BLOCK, Rows
 from ..core import once
-from ..core.messages import ClientEffects, Event, Protocol, RemoteFault, Saved, ServerEffects, array
+from ..core.messages import ClientEffects, Event, Protocol, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
 from .local import Local
 from .messages import LearntDispersion, LearntVariance, QUpdate, ScaledQUpdate, ScaledSiteDelta, SiteDelta
@@ -110,24 +110,6 @@ def learnt(residuals: Mapping[int, Residuals], variance: float) -> float:
 def still(rescaled: float, s: Settings) -> bool:
     """Whether a learnt standard deviation moves no more, by the factor of the last round."""
     return not s.learn_scale or abs(rescaled - 1) <= STILL * s.damping
-
-
-def save(residuals: Mapping[int, Residuals], variance: float, rescaled: float, s: Settings) -> Saved:
-    """For a checkpoint; nothing where no variance is learnt."""
-    if not s.learns_variance:
-        return {}
-    table = np.array([(k, *residuals[k]) for k in sorted(residuals)], float).reshape(-1, 4)
-    return {"scale.variance": variance, "scale.rescaled": rescaled, "scale.residuals": table}
-
-
-def load(saved: Saved, s: Settings) -> tuple[PersistentMap[int, Residuals], float, float]:
-    """The inverse of `save`."""
-    if not s.learns_variance:
-        return PersistentMap(), 1.0, 1.0
-    rows, variance, rescaled = array(saved, "scale.residuals").tolist(), saved["scale.variance"], saved["scale.rescaled"]
-    if not (isinstance(variance, float) and isinstance(rescaled, float)):
-        raise ValueError("saved 'scale.variance' and 'scale.rescaled': need numbers")
-    return PersistentMap((int(k), Residuals(*sums)) for k, *sums in rows), variance, rescaled
 
 
 # After the rounds --------------------

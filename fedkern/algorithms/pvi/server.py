@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from ...kernels import rng
 from ...models.expfam import Gaussian, keeps_proper, pack, packed_size, unpack
 from ..core.averaging import Trajectory
-from ..core.messages import SERVER, ClientLost, Event, Refused, RemoteFault, Saved, ServerEffects, array, evolve, number
+from ..core.kept import GIVEN
+from ..core.messages import SERVER, ClientLost, Event, Refused, RemoteFault, Saved, ServerEffects, evolve
 from ..core.persistent import PersistentMap, PersistentSet
-from ..core.rounds import active, flags, members, to_each
+from ..core.rounds import active, to_each
 from ..exchanges.arrival import AskSlope, Slope, newton, possible
 from . import dispersion, scale
 from .messages import LARGEST, QUpdate, SiteApplied, SiteDelta
@@ -83,21 +84,21 @@ class Server:
     rescaled : by what the last round has multiplied that scale; of r the most by which standard deviations may have changed
     """
 
-    settings: Settings
-    prior: Gaussian
+    settings: Settings = field(metadata=GIVEN)
+    prior: Gaussian = field(metadata=GIVEN)
     sites: Sites
-    q: Gaussian
+    q: Gaussian = field(metadata=GIVEN)
     trajectory: Trajectory
-    n_clients: int
-    n_active: int
+    n_clients: int = field(metadata=GIVEN)
+    n_active: int = field(metadata=GIVEN)
     next: int
     round: int = 0
     version: int = 0
     waiting: PersistentMap[int, int] = field(default_factory=PersistentMap)
-    pending: PersistentMap[int, tuple[Vector, Vector]] = field(default_factory=PersistentMap)
+    pending: PersistentMap[int, tuple[Vector, Vector]] = field(default_factory=PersistentMap, metadata=GIVEN)
     in_round: int = 0
     drawn: int = 0
-    wheel: Wheel | None = None
+    wheel: Wheel | None = field(default=None, metadata=GIVEN)
     refused: PersistentSet[int] = field(default_factory=PersistentSet)
     capped: PersistentSet[int] = field(default_factory=PersistentSet)
     lost: PersistentSet[int] = field(default_factory=PersistentSet)
@@ -105,11 +106,16 @@ class Server:
     rejected: int = 0
     looked: int = 0
     owing: PersistentSet[int] = field(default_factory=PersistentSet)
-    slopes: PersistentMap[int, Slope] = field(default_factory=PersistentMap)
-    arrived: bool = False
+    slopes: PersistentMap[int, Slope] = field(default_factory=PersistentMap, metadata=GIVEN)
+    arrived: bool = field(default=False, metadata=GIVEN)
     residuals: PersistentMap[int, scale.Residuals] = field(default_factory=PersistentMap)
     counts: dispersion.Learnt = field(default_factory=dispersion.Learnt)
     rescaled: float = 1.0
+
+    def restored(self, saved: Saved) -> Server:
+        """With what follows from the sites, and from who is gone."""
+        gone = {*self.refused, *self.capped, *self.lost}
+        return evolve(self, q=self.sites.product(), n_active=self.n_clients - len(gone), wheel=None)
 
     @property
     def site_h(self) -> Vector:
@@ -414,55 +420,3 @@ def _question(state: Server, clients: Iterable[int]) -> tuple[Server, ServerEffe
     question = scale.asked(question, state.settings, state.sites.variance)
     question, counts = dispersion.asked(question, state.settings, state.counts, clients)
     return evolve(state, waiting=waiting, counts=counts), to_each(clients, question)
-
-
-_COUNTS = ("round", "version", "in_round", "drawn", "halvings", "rejected")
-
-
-def save(state: Server) -> Saved:
-    """As named arrays and numbers, taken when every question has been answered or not yet left."""
-    saved: Saved = {name: getattr(state, name) for name in _COUNTS}
-    saved["waiting"] = np.array([state.waiting.get(k, -1) for k in range(state.n_clients)], float)
-    saved |= {
-        "site_h": state.sites.at_unit.h,
-        "site_P": state.sites.at_unit.P,
-        "updates": state.updates.astype(float),
-        "flags": flags(state.n_clients, state.refused, state.capped, state.lost, range(state.next, state.n_clients)),
-    }
-    saved |= scale.save(state.residuals, state.sites.variance, state.rescaled, state.settings)
-    saved |= dispersion.save(state.counts, state.rescaled, state.settings)
-    if state.settings.until:
-        saved |= {"looked": state.looked, "owing": np.array(sorted(state.owing), float)}
-    return saved | state.trajectory.save()
-
-
-def load(fresh: Server, saved: Saved) -> Server:
-    """A fresh state as it was when it was saved."""
-    refused, capped, lost, queue = members(array(saved, "flags"))
-    updates = array(saved, "updates").astype(np.int64)
-    until = fresh.settings.until
-    residuals, variance, rescaled = scale.load(saved, fresh.settings)
-    counts = fresh.counts
-    if fresh.settings.learns_r:
-        counts, rescaled = dispersion.load(saved)
-    sites = Sites.of(fresh.prior, array(saved, "site_h"), array(saved, "site_P"), updates, variance)
-    return evolve(
-        fresh,
-        **{name: saved[name] for name in _COUNTS},
-        sites=sites,
-        residuals=residuals,
-        counts=counts,
-        rescaled=rescaled,
-        q=sites.product(),
-        n_active=fresh.n_clients - len(refused | capped | lost),
-        refused=PersistentSet(refused),
-        capped=PersistentSet(capped),
-        lost=PersistentSet(lost),
-        next=min(queue, default=fresh.n_clients),
-        wheel=None,
-        trajectory=Trajectory.load(saved),
-        waiting=PersistentMap((k, int(v)) for k, v in enumerate(array(saved, "waiting")) if v >= 0),
-        pending=PersistentMap(),
-        looked=number(saved, "looked") if until else 0,
-        owing=PersistentSet(int(k) for k in array(saved, "owing")) if until else PersistentSet(),
-    )

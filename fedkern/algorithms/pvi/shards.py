@@ -8,7 +8,7 @@ Source: docs/methods/pvi.md, section 12 b and c.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...models.expfam import Gaussian, floored
 from ...models.glm import Rows
 from ...privacy.accountant import Mechanism
+from ..core.kept import GIVEN
 from .local import Local, attempt
 
 Vector = NDArray[np.float64]
@@ -32,7 +33,7 @@ class Shards:
     optimiser : each shard's own optimiser state, or None
     """
 
-    members: tuple[NDArray[np.int64], ...]
+    members: tuple[NDArray[np.int64], ...] = field(metadata=GIVEN)
     sites: Vector
     optimiser: tuple[Vector | None, ...]
 

@@ -8,12 +8,14 @@ the prior and the first block client by client, then the sums of the other block
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...models.expfam import Gaussian, pack, unpack
+from ..core.kept import GIVEN
+from ..core.messages import Saved
 
 Vector = NDArray[np.float64]
 BLOCK = 128
@@ -34,11 +36,11 @@ class Sites:
         likelihood's site is then the same whatever the variance, and only the prior moves against it
     """
 
-    prior: Vector
-    d: int
+    prior: Vector = field(metadata=GIVEN)
+    d: int = field(metadata=GIVEN)
     blocks: tuple[Vector, ...]
     counts: tuple[NDArray[np.int64], ...]
-    sums: Vector
+    sums: Vector = field(metadata=GIVEN)
     variance: float = 1.0
 
     @classmethod
@@ -51,6 +53,10 @@ class Sites:
         for i, block in enumerate(blocks):
             new.sums[i] = new._sum(i, block)
         return new
+
+    def restored(self, saved: Saved) -> Sites:
+        """With the sums of the blocks."""
+        return replace(self, sums=np.array([self._sum(i, block) for i, block in enumerate(self.blocks)]))
 
     @property
     def h(self) -> Vector:
@@ -75,11 +81,6 @@ class Sites:
         """The prior times all sites."""
         total = (self.sums[0] if len(self.sums) == 1 else _added(self.sums)) / self.variance
         return Gaussian(total[: self.d], unpack(total[self.d :], self.d))
-
-    @property
-    def at_unit(self) -> Sites:
-        """Whose sites are told in the units in which they are kept."""
-        return replace(self, variance=1.0)
 
     def at(self, variance: float) -> Sites:
         """With another residual variance."""

@@ -5,7 +5,7 @@ Source: docs/methods/sigma.md, section 6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
@@ -16,7 +16,8 @@ from ...kernels import rng
 from ...models.hierarchical import GlobalPrior, LocalModel
 from ...models.variational import Block
 from ..core import until
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, Saved, evolve
+from ..core.kept import GIVEN, only
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, evolve
 from ..core.optim import OPTIMISERS
 from ..core.windows import Windows
 from .families import Family
@@ -46,17 +47,17 @@ class Client:
     fitted : the flat parameters of q(xi), at the end
     """
 
-    name: str
-    index: int
-    n_clients: int
-    settings: Settings
-    model: LocalModel
-    family: Family | NestedFamily
+    name: str = field(metadata=GIVEN)
+    index: int = field(metadata=GIVEN)
+    n_clients: int = field(metadata=GIVEN)
+    settings: Settings = field(metadata=only("rounds", "most"))
+    model: LocalModel = field(metadata=GIVEN)
+    family: Family | NestedFamily = field(metadata=GIVEN)
     parameters: Vector
     optimiser: Matrix
     windows: Windows
-    prior: GlobalPrior | None = None
-    block: Block | None = None
+    prior: GlobalPrior | None = field(default=None, metadata=GIVEN)
+    block: Block | None = field(default=None, metadata=GIVEN)
     global_optimiser: Matrix | None = None
     reference: Vector | None = None
     centre: Vector | None = None
@@ -205,21 +206,3 @@ def local_posterior(state: Client) -> tuple[Vector, Matrix]:
     B = family.coupling(parameters)
     mean, own = family.block.moments(family.given(parameters, mu - state.centre))
     return mean, (own if own.ndim == 2 else np.diag(own**2)) + B @ cov @ B.T
-
-
-def save(state: Client) -> Saved:
-    """As named arrays and numbers; rows are never among them."""
-    saved: Saved = {"parameters": state.parameters, "optimiser": state.optimiser, "count": state.count, "step": state.step}
-    optional = {"centre": state.centre, "recent": state.recent, "fitted": state.fitted, "global": state.global_optimiser}
-    optional["reference"] = state.reference
-    saved |= until.save(state.settings)
-    return saved | state.windows.save() | {name: array for name, array in optional.items() if array is not None}
-
-
-def load(fresh: Client, saved: Saved) -> Client:
-    """A fresh state as it was when it was saved."""
-    same = {name: saved[name] for name in ("parameters", "optimiser", "count", "step")}
-    optional = {name: saved.get(name) for name in ("centre", "recent", "fitted", "reference")}
-    settings = until.load(fresh.settings, saved)
-    watched = {"settings": settings, "windows": settings.windows(fresh.family.n_normals).load(saved)}
-    return evolve(fresh, **same, **optional, **watched, global_optimiser=saved.get("global", fresh.global_optimiser))

@@ -19,18 +19,13 @@ Source: docs/methods/sigma.md, section 6; Hassan, Salomone and Mengersen (2023).
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from ..core import until
-from ..core.messages import Message, Protocol, Saved
+from ..core.kept import load, save
+from ..core.messages import Message, Protocol
 from .client import Client, client, client_receive, local_posterior
-from .client import load as load_client
-from .client import save as save_client
 from .families import Family, barycentre
 from .messages import Fitted, Global, GlobalGradient, GlobalGradientBound, Reached, Start
 from .server import Server, finished, posterior, server_receive, start
-from .server import load as load_server
-from .server import save as save_server
 from .settings import Settings
 
 __all__ = [
@@ -40,7 +35,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-Party = TypeVar("Party", Server, Client)
 
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:
@@ -52,13 +46,3 @@ def protocol(settings: Settings) -> Protocol[Server, Client]:
     if settings.rounds < settings.most:
         down, up = (*down, *until.DOWN), (*up, *until.UP)
     return Protocol("sfvi", down, up, server_receive, client_receive, finished, save, load)
-
-
-def save(state: Server | Client) -> Saved:
-    """The state as named arrays and numbers; rows are never among them."""
-    return save_client(state) if isinstance(state, Client) else save_server(state)
-
-
-def load(fresh: Party, saved: Saved) -> Party:
-    """A fresh state as it was when it was saved."""
-    return load_client(fresh, saved) if isinstance(fresh, Client) else load_server(fresh, saved)

@@ -16,7 +16,8 @@ from ...errors import NumericalError
 from ...models.hierarchical import GlobalPrior
 from ...models.variational import Block
 from ..core import until
-from ..core.messages import Event, Message, Saved, ServerEffects, array, evolve
+from ..core.kept import GIVEN, only
+from ..core.messages import Event, Message, ServerEffects, evolve
 from ..core.optim import OPTIMISERS
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, to_each, with_answer
@@ -50,20 +51,20 @@ class Server(AllRounds):
     trace, recent : bounds, each the mean of 100 rounds; the sum of the bounds since
     """
 
-    settings: Settings
-    prior: GlobalPrior
-    block: Block
+    settings: Settings = field(metadata=only("rounds", "most"))
+    prior: GlobalPrior = field(metadata=GIVEN)
+    block: Block = field(metadata=GIVEN)
     parameters: Vector
     optimiser: Matrix
-    names: tuple[str, ...]
+    names: tuple[str, ...] = field(metadata=GIVEN)
     windows: Windows
     last_fifth: LastFifth
-    shear: Shear
-    ridge: Ridge | None = None
+    shear: Shear = field(metadata=only("slopes"))
+    ridge: Ridge | None = field(default=None, metadata=GIVEN)
     round: int = 0
     waiting: PersistentSet[int] = field(default_factory=PersistentSet)
     answers: PersistentMap[int, GlobalGradient | GlobalGradientBound | Reached | until.Moving] = field(
-        default_factory=PersistentMap
+        default_factory=PersistentMap, metadata=GIVEN
     )
     trace: tuple[float, ...] = ()
     recent: float = 0.0
@@ -224,22 +225,3 @@ def posterior(state: Server) -> tuple[Vector, Vector]:
     """Mean of q(xi), and its standard deviations (P,) or covariance (P, P)."""
     block, parameters = state.q
     return block.moments(parameters)
-
-
-def save(state: Server) -> Saved:
-    """As named arrays and numbers."""
-    saved: Saved = {"parameters": state.parameters, "optimiser": state.optimiser}
-    saved |= {"slopes": state.shear.slopes, "round": state.round, "trace": np.array(state.trace, float), "recent": state.recent}
-    saved |= until.save(state.settings)
-    return saved | {"waiting": np.array(sorted(state.waiting), np.int64)} | state.windows.save() | state.last_fifth.save()
-
-
-def load(fresh: Server, saved: Saved) -> Server:
-    """A fresh state as it was when it was saved."""
-    same = {name: saved[name] for name in ("parameters", "optimiser", "recent", "round")}
-    waiting, trace = PersistentSet(array(saved, "waiting").tolist()), tuple(array(saved, "trace").tolist())
-    settings = until.load(fresh.settings, saved)
-    watched = {"windows": settings.windows(fresh.block.size).load(saved), "settings": settings}
-    watched["last_fifth"] = LastFifth.of(settings.rounds).load(saved)
-    shear = evolve(fresh.shear, slopes=array(saved, "slopes"))
-    return evolve(fresh, **same, **watched, shear=shear, trace=trace, waiting=waiting, answers=PersistentMap())

@@ -7,9 +7,9 @@ parameter, a network's weight or a row. Source: docs/methods/vertical.md, sectio
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from ...models.likelihood import Likelihood
 from ...models.split.site import Drawn, Site
 from ..core import until
 from ..core.averaging import Trajectory
-from ..core.messages import ClientEffects, Event, RemoteFault, Saved, array, evolve, number
+from ..core.kept import GIVEN, only
+from ..core.messages import ClientEffects, Event, RemoteFault, Saved, evolve, number
 from ..core.optim import OPTIMISERS
 from ..core.windows import Windows
 from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
@@ -54,12 +55,12 @@ class Client:
     fused : whether an iteration is one compiled call, `_iterated`
     """
 
-    name: str
-    index: int
-    settings: Settings
-    site: Site
-    y: Vector | None
-    likelihood: Likelihood | None
+    name: str = field(metadata=GIVEN)
+    index: int = field(metadata=GIVEN)
+    settings: Settings = field(metadata=only("rounds", "most"))
+    site: Site = field(metadata=GIVEN)
+    y: Vector | None = field(metadata=GIVEN)
+    likelihood: Likelihood | None = field(metadata=GIVEN)
     parameters: Vector
     optimiser: Vector
     trajectory: Trajectory
@@ -67,9 +68,19 @@ class Client:
     windows: Windows
     round: int = 0
     step: int = 0
-    drawn: tuple[Drawn, ...] = ()
+    drawn: tuple[Drawn, ...] = field(default=(), metadata=GIVEN)
     own: tuple[Vector, ...] = ()
-    fused: bool = False
+    fused: bool = field(default=False, metadata=GIVEN)
+
+    def beside(self) -> Saved:
+        """Whether this round's draws are made: they are made again from their counters."""
+        return {"begun": int(bool(self.drawn))}
+
+    def restored(self, saved: Saved) -> Self:
+        """With this round's draws."""
+        if not number(saved, "begun") or self.round >= self.settings.rounds:
+            return evolve(self, own=())
+        return evolve(_drawn(evolve(self, step=self.step - self.settings.draws))[0], own=self.own)
 
     @property
     def released(self) -> Vector:
@@ -364,29 +375,3 @@ def _not_finite(state: Client, g: Vector) -> str:
     parts = list(dict.fromkeys(state.site.place(int(j)) for j in where))
     named = ", ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
     return f"client {state.name!r}, round {state.round}: the gradient of {named} is not finite; {REMEDY}"
-
-
-def save(state: Client) -> Saved:
-    """As named arrays and numbers; rows are never among them. Draws are made again from their counters."""
-    saved: Saved = {"round": state.round, "parameters": state.parameters, "optimiser": state.optimiser}
-    saved |= {"step": state.step, "residual": state.residual, "begun": int(bool(state.drawn))}
-    saved |= until.save(state.settings)
-    return saved | state.trajectory.save() | state.windows.save() | ({"own": np.stack(state.own)} if state.own else {})
-
-
-def load(fresh: State, saved: Saved) -> State:
-    """A fresh state as it was when it was saved."""
-    settings = until.load(fresh.settings, saved)
-    begun = bool(saved["begun"]) and number(saved, "round") < settings.rounds
-    state = evolve(
-        fresh,
-        round=saved["round"],
-        parameters=saved["parameters"],
-        optimiser=saved["optimiser"],
-        trajectory=Trajectory.load(saved),
-        settings=settings,
-        windows=settings.windows(0 if fresh.site.point else fresh.site.block.size).load(saved),
-        step=number(saved, "step") - (fresh.settings.draws if begun else 0),
-        residual=saved["residual"],
-    )
-    return evolve(_drawn(state)[0], own=tuple(array(saved, "own")) if "own" in saved else ()) if begun else state

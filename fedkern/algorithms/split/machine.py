@@ -15,10 +15,10 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ..core import until
-from ..core.messages import ClientEffects, Event, Message, Protocol, Refused, Saved
+from ..core.kept import load, save
+from ..core.messages import ClientEffects, Event, Message, Protocol, Refused
 from . import client as client_side
 from . import private as private_side
-from . import server as server_side
 from .client import Client, client
 from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
 from .private import PrivateClient
@@ -65,17 +65,3 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if isinstance(state, PrivateClient):
         return private_side.client_receive(state, event)
     return client_side.client_receive(state, event)
-
-
-def save(state: Server | Client) -> Saved:
-    """The state as named arrays and numbers; rows are never among them."""
-    if isinstance(state, PrivateClient):
-        return private_side.save(state)
-    return client_side.save(state) if isinstance(state, Client) else server_side.save(state)
-
-
-def load(fresh: Party, saved: Saved) -> Party:
-    """A fresh state as it was when it was saved."""
-    if isinstance(fresh, PrivateClient):
-        return private_side.load(fresh, saved)
-    return client_side.load(fresh, saved) if isinstance(fresh, Client) else server_side.load(fresh, saved)

@@ -54,7 +54,8 @@ from ...models.split.predictors import Linear
 from ...models.split.site import Site
 from ...privacy.accountant import Mechanism
 from ...privacy.noise import Source
-from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Event, Refused, RemoteFault, Saved, evolve
+from ..core.kept import GIVEN
+from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Event, Refused, RemoteFault, evolve
 from ..core.optim import OPTIMISERS
 from . import client as plain
 from .messages import Begin, PredictorSum, Residual, ZShare
@@ -176,9 +177,9 @@ class PrivateClient(plain.Client):
     refused : its budget is spent
     """
 
-    release: Release = field(kw_only=True)
+    release: Release = field(kw_only=True, metadata=GIVEN)
     count: int = 0
-    asked: Question | None = None
+    asked: Question | None = field(default=None, metadata=GIVEN)
     refused: bool = False
 
 
@@ -284,13 +285,3 @@ def _stepped(state: PrivateClient, event: Residual | PredictorSum) -> tuple[Priv
     state = evolve(state, parameters=parameters, optimiser=optimiser, trajectory=trajectory, windows=windows)
     state = evolve(state, round=state.round + 1, count=state.count + 1)
     return _drawn(state) if state.round < s.rounds else (state, [])
-
-
-def save(state: PrivateClient) -> Saved:
-    """As named arrays and numbers; rows are never among them."""
-    return plain.save(state) | {"count": state.count, "refused": int(state.refused)}
-
-
-def load(fresh: PrivateClient, saved: Saved) -> PrivateClient:
-    """A fresh state as it was when it was saved."""
-    return evolve(plain.load(fresh, saved), count=saved["count"], refused=bool(saved["refused"]))

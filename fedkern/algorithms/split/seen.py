@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.messages import Saved, array, evolve
+from ..core.messages import evolve
 from .settings import Index, Vector
 
 NAMES = ("z", "slopes", "counts")
@@ -59,12 +59,3 @@ class Seen:
     def mean_slopes(self) -> Vector:
         """(N,) 0 where a row was never seen."""
         return np.asarray(self.slopes / np.maximum(self.counts, 1))
-
-    def save(self) -> Saved:
-        """For a checkpoint."""
-        return {f"seen.{name}": getattr(self, name) for name in NAMES}
-
-    @classmethod
-    def load(cls, saved: Saved) -> Seen:
-        """The inverse of `save`; other names are passed over."""
-        return cls(*(array(saved, f"seen.{name}") for name in NAMES))

@@ -18,6 +18,7 @@ from ...kernels.ranges import finite
 from ...models.split.site import Shared
 from ..core import until
 from ..core.averaging import Trajectory
+from ..core.kept import GIVEN, only
 from ..core.messages import (
     NO_PREDICTOR,
     SERVER,
@@ -25,11 +26,8 @@ from ..core.messages import (
     Message,
     Refused,
     RemoteFault,
-    Saved,
     ServerEffects,
-    array,
     evolve,
-    number,
 )
 from ..core.optim import OPTIMISERS
 from ..core.rounds import all_of, in_order, needs_all, summed, to_each
@@ -62,11 +60,11 @@ class Server:
     bound : of the ELBO at the last round's draws, where clients sent their terms; loglik: its likelihood part (AV)
     """
 
-    settings: Settings
-    shared: Shared
-    y: Vector | None
-    offset: Vector | None
-    names: tuple[str, ...]
+    settings: Settings = field(metadata=only("rounds", "most"))
+    shared: Shared = field(metadata=GIVEN)
+    y: Vector | None = field(metadata=GIVEN)
+    offset: Vector | None = field(metadata=GIVEN)
+    names: tuple[str, ...] = field(metadata=GIVEN)
     parameters: Vector
     optimiser: Vector
     trajectory: Trajectory
@@ -75,15 +73,15 @@ class Server:
     seen: Seen
     round: int = 0
     phase: str = "z"
-    answers: dict[int, ZShare | LikelihoodShare] = field(default_factory=dict)
-    bounds: dict[int, float] = field(default_factory=dict)
-    moving: Mapping[int, bool] = field(default_factory=dict)
+    answers: dict[int, ZShare | LikelihoodShare] = field(default_factory=dict, metadata=GIVEN)
+    bounds: dict[int, float] = field(default_factory=dict, metadata=GIVEN)
+    moving: Mapping[int, bool] = field(default_factory=dict, metadata=GIVEN)
     Z: Vector = field(default_factory=lambda: np.zeros((0, 0)))
     eps: Vector = field(default_factory=lambda: np.zeros((0, 0)))
     values: Vector = field(default_factory=lambda: np.zeros((0, 0)))
-    bound: float = np.nan
-    loglik: float = np.nan
-    lost: frozenset[int] = frozenset()
+    bound: float = field(default=np.nan, metadata=GIVEN)
+    loglik: float = field(default=np.nan, metadata=GIVEN)
+    lost: frozenset[int] = field(default=frozenset(), metadata=GIVEN)
     refused: frozenset[int] = frozenset()
 
     @property
@@ -285,28 +283,3 @@ def _moved(state: Server, slopes: list[float], scales: list[float]) -> Server:
         round=state.round + 1,
         bounds={},
     )
-
-
-def save(state: Server) -> Saved:
-    """As named arrays and numbers."""
-    saved: Saved = {"round": state.round, "parameters": state.parameters, "optimiser": state.optimiser}
-    saved |= {
-        "refused": np.array(sorted(state.refused), np.int64),
-        "phase": PHASES.index(state.phase),
-        "Z": state.Z,
-        "eps": state.eps,
-        "values": state.values,
-    }
-    saved |= until.save(state.settings)
-    return saved | state.trajectory.save() | state.windows.save() | state.last_fifth.save() | state.seen.save()
-
-
-def load(fresh: Server, saved: Saved) -> Server:
-    """A fresh state as it was when it was saved."""
-    names = ("round", "parameters", "optimiser", "Z", "eps", "values")
-    phase, settings = PHASES[number(saved, "phase")], until.load(fresh.settings, saved)
-    refused = frozenset(array(saved, "refused").tolist())
-    same = {name: saved[name] for name in names}
-    watched = {"windows": settings.windows(fresh.shared.block.size).load(saved), "settings": settings}
-    watched |= {"last_fifth": LastFifth.of(settings.rounds).load(saved), "seen": Seen.load(saved)}
-    return evolve(fresh, **same, **watched, trajectory=Trajectory.load(saved), phase=phase, refused=refused)
