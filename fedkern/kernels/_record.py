@@ -190,6 +190,8 @@ class Kernel:
     function : the public function, where it has not the kernel's own name
     blas : whether the C++ version calls BLAS or LAPACK; they are loaded when first needed, because SciPy takes its time
     host : why it has no cuda backend and shall have none
+    words : what each argument and each result means, as the public function calls it; "result": an output called `out`
+    results : what the public function returns, where that is not the outputs: "name", or "name : type" of what is no output
     """
 
     name: str
@@ -207,6 +209,8 @@ class Kernel:
     function: str = ""
     blas: bool = False
     host: str = ""
+    words: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    results: tuple[str, ...] = ()
     _loaded: dict[str, Function] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -1,0 +1,118 @@
+"""What `help` says of a public function: its own first lines, and from its kernel's record what each argument and result is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from inspect import cleandoc
+from typing import Any, TypeVar
+
+from ._checks import MADE
+from ._record import FLOATS, Array, Kernel, Scalar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+WIDTH = 120
+COMMON = {  # to all kernels, where a record has no words of its own
+    "out": "Filled and returned; never converted.",
+    "n_threads": "The result does not depend on it.",
+    "backend": "By default the one at home where the arrays live.",
+}
+REFUSED = "Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input."
+REFUSED_BOUND = "Here, what `{}` refuses; in a call, an array of another type or shape, or a bound array that has changed."
+OF_ANY_CALL = "Of any call: all have its sizes."
+STAYS = " It is read in every call, and must stay where it is."
+
+
+def documented(*kernels: Kernel) -> Callable[[Function], Function]:
+    """Gives a public function the sections of its arguments and results, of one record, or of several that it chooses from."""
+
+    def complete(function: Function) -> Function:
+        _complete(function, kernels, arguments(function, kernels), results(kernels), REFUSED)
+        return function
+
+    return complete
+
+
+def documented_twin(of: Callable[..., Any], *kernels: Kernel, varying: Sequence[str]) -> Callable[[Function], Function]:
+    """The same for the function that binds calls of another: `varying` are arrays that each call is given anew."""
+
+    def complete(function: Function) -> Function:
+        _complete(function, kernels, arguments(function, kernels, varying), "", REFUSED_BOUND.format(of.__name__))
+        return function
+
+    return complete
+
+
+def _complete(function: Any, kernels: Sequence[Kernel], parameters: str, returns: str, refused: str) -> None:
+    if function.__doc__ is None:  # python -OO
+        return
+    head, _, raises = cleandoc(function.__doc__).partition("\n\nRaises\n------\n")  # beside the usual
+    if not raises.startswith("TypeError, ValueError"):
+        raises = f"TypeError, ValueError\n    {refused}\n{raises}".rstrip()
+    sections = {"Parameters": parameters, "Returns": returns, "Raises": raises}
+    written = [f"{title}\n{'-' * len(title)}\n{text}" for title, text in sections.items() if text]
+    source = "; ".join(dict.fromkeys(kernel.source for kernel in kernels))
+    function.__doc__ = "\n\n".join([head, *written, f"Source: {source}."])
+
+
+def arguments(function: Any, kernels: Sequence[Kernel], varying: Sequence[str] | None = None) -> str:
+    """The entries of a public function's arguments; `varying` if it binds calls."""
+    code, entries = function.__code__, []
+    for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+        kind, _, rest = function.__annotations__[name].partition(" | ")
+        words = kernels[0].words.get(name) or COMMON[name]
+        if arrays := [a for kernel in kernels for a in kernel.inputs if a.name == name]:
+            kind = shaped(arrays) + (", or float" if "float" in (kind, *rest.split(" | ")) else "")
+            words = words if varying is None else OF_ANY_CALL if name in varying else words + STAYS
+        elif scalars := [s for s in kernels[0].scalars if s.keyword == name and s.domain is not MADE]:
+            kind = number(scalars[0], kind)
+        elif name == "out":
+            kinds = [shaped(outputs) for outputs in zip(*(kernel.outputs for kernel in kernels))]
+            kind = kinds[0] if len(kinds) == 1 else f"tuple of {len(kinds)} arrays"
+        elif name == "backend":
+            kind = " or ".join(f'"{b}"' for b in kernels[0].backends)
+        entries.append(entry(name, f"{kind}, optional" if rest.endswith("None") else kind, words))
+    return "\n".join(entries)
+
+
+def results(kernels: Sequence[Kernel]) -> str:
+    """The entries of what the public function returns."""
+    first, entries = kernels[0], []
+    for result in first.results or [a.name for a in first.outputs]:
+        name, _, kind = result.partition(" : ")
+        kind = kind or shaped([a for kernel in kernels for a in kernel.outputs if a.name == name])
+        name = "result" if name == "out" else name
+        entries.append(entry(name, kind, first.words[name]))
+    return "\n".join(entries)
+
+
+def shaped(arrays: Sequence[Array]) -> str:
+    """Shape and type of an array, of one record or of several."""
+    shapes = dict.fromkeys(f"({', '.join(a.shape)}{',' if len(a.shape) == 1 else ''})" for a in arrays)
+    shape, first = " or ".join(shapes), arrays[0]
+    if first.like:
+        return f"{shape} array of the type of {first.like}"
+    if len(first.dtypes) == 1:
+        return f"{shape} {first.dtypes[0]} array"
+    *types, last = map(str, ("float32", "float64") if first.dtypes == FLOATS else first.dtypes)
+    return f"{shape} array, {', '.join(types)} or {last}"
+
+
+def number(scalar: Scalar, annotation: str) -> str:
+    """Type and domain of a scalar."""
+    kind, domain = "str" if scalar.domain.codes else annotation, scalar.domain.may_be
+    return kind if not domain or kind == "bool" else f"{kind}, {domain}"
+
+
+def entry(name: str, kind: str, words: str) -> str:
+    """One argument, as NumPy's style has it."""
+    return "\n    ".join([f"{name} : {kind}", *lines(words)])
+
+
+def lines(words: str) -> Iterator[str]:
+    """Text in lines; an import is not to wait for textwrap."""
+    while len(words) > WIDTH:
+        end = words.rfind(" ", 0, WIDTH)
+        yield words[:end]
+        words = words[end + 1 :]
+    yield words
