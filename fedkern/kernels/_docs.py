@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from inspect import cleandoc
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from inspect import Parameter, cleandoc, signature
+from typing import Any, TypeAlias, TypeVar
 
 from ._checks import MADE
 from ._record import FLOATS, Array, Kernel, Scalar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Bound = TypeVar("Bound")
+Given: TypeAlias = dict[str, Any]  # all arguments of a public function
 
 WIDTH = 120
 COMMON = {  # to all kernels, where a record has no words of its own
@@ -27,18 +29,46 @@ def documented(*kernels: Kernel) -> Callable[[Function], Function]:
     """Gives a public function the sections of its arguments and results, of one record, or of several that it chooses from."""
 
     def complete(function: Function) -> Function:
-        _complete(function, kernels, arguments(function, kernels), results(kernels), REFUSED)
+        code: Any = function.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        _complete(function, kernels, arguments(names, function.__annotations__, kernels), results(kernels), REFUSED)
         return function
 
     return complete
 
 
-def documented_twin(of: Callable[..., Any], *kernels: Kernel, varying: Sequence[str]) -> Callable[[Function], Function]:
-    """The same for the function that binds calls of another: `varying` are arrays that each call is given anew."""
+def binds(
+    of: Callable[..., Any], *kernels: Kernel, varying: Collection[str], without: Collection[str], **start: Any
+) -> Callable[[Callable[[Given], Bound]], Callable[..., Bound]]:
+    """Makes the function that binds calls of a public one, of one that binds a call of all its arguments.
 
-    def complete(function: Function) -> Function:
-        _complete(function, kernels, arguments(function, kernels, varying), "", REFUSED_BOUND.format(of.__name__))
-        return function
+    Parameters
+    ----------
+    of : the public function; it has the arguments, and their defaults
+    kernels : its records
+    varying : what each call is given, for the documentation
+    without : the other arguments that are left out, beside `out`
+    start : values of what varies, and has no default
+    """
+    parameters = {p.name: p for p in signature(of).parameters.values()}
+    defaults = {name: p.default for name, p in parameters.items() if p.default is not Parameter.empty} | start
+    arrays = {a.name for kernel in kernels for a in kernel.inputs}
+    kept = [p for p in parameters.values() if p.name in arrays or p.name not in {*varying, *without, "out"}]
+
+    def complete(function: Callable[[Given], Bound]) -> Callable[..., Bound]:
+        taken = signature(function).replace(parameters=kept)
+
+        def bind(*positional: Any, **options: Any) -> Bound:
+            if unknown := options.keys() - taken.parameters.keys():
+                raise TypeError(f"{kernels[0].public}: no option {min(unknown)!r}")
+            return function({**defaults, **taken.bind(*positional, **options).arguments})
+
+        named: Any = bind
+        named.__name__, named.__qualname__, named.__module__ = function.__name__, function.__qualname__, function.__module__
+        named.__signature__, named.__doc__ = taken, function.__doc__
+        refused = REFUSED_BOUND.format(of.__name__)
+        _complete(bind, kernels, arguments(taken.parameters, of.__annotations__, kernels, varying), "", refused)
+        return bind
 
     return complete
 
@@ -55,11 +85,13 @@ def _complete(function: Any, kernels: Sequence[Kernel], parameters: str, returns
     function.__doc__ = "\n\n".join([head, *written, f"Source: {source}."])
 
 
-def arguments(function: Any, kernels: Sequence[Kernel], varying: Sequence[str] | None = None) -> str:
+def arguments(
+    names: Iterable[str], annotations: Mapping[str, str], kernels: Sequence[Kernel], varying: Collection[str] | None = None
+) -> str:
     """The entries of a public function's arguments; `varying` if it binds calls."""
-    code, entries = function.__code__, []
-    for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
-        kind, _, rest = function.__annotations__[name].partition(" | ")
+    entries = []
+    for name in names:
+        kind, _, rest = annotations[name].partition(" | ")
         words = kernels[0].words.get(name) or COMMON[name]
         if arrays := [a for kernel in kernels for a in kernel.inputs if a.name == name]:
             kind = shaped(arrays) + (", or float" if "float" in (kind, *rest.split(" | ")) else "")

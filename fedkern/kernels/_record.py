@@ -338,6 +338,17 @@ class Kernel:
         every_call = bound.bind(function, arguments, labels, those, ranges, lengths, outputs, self.returns, slowly)
         return every_call
 
+    def bind_given(
+        self,
+        given: Mapping[str, Any],
+        varying: Sequence[str],
+        symbols: Mapping[str, int] | None = None,
+        last: int = 2**32 - 1,
+    ) -> Callable[..., tuple[Any, ...]]:
+        """`bind` of all arguments of the public function, by name."""
+        inputs, scalars = [given[a.name] for a in self.inputs], {s.keyword: given[s.keyword] for s in self.scalars}
+        return self.bind(inputs, varying, given["n_threads"], given["backend"], symbols, last, **scalars)
+
     def _free(self, varying: Sequence[str]) -> set[str]:
         """Symbols that one dimension of one varying input has, and nothing else: as the number of rows in a batch."""
         shapes = [a.shape for a in (*self.inputs, *self.outputs)]

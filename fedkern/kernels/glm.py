@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from . import families
 from ._checks import MADE, OPTIONAL_KEY, WORD, Domain, Together, choice_of
-from ._docs import documented, documented_twin
+from ._docs import Given, binds, documented
 from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, home, on_host
 
 Real = NDArray[np.float64] | NDArray[np.float32]
@@ -484,26 +484,12 @@ def _check_clipped(
         raise ValueError(f"{name}: estimator must be 'analytic' for a full-rank posterior, got {estimator!r}")
 
 
-@documented_twin(clipped_grad_sum, CLIPPED_GRAD_SUM, CLIPPED_GRAD_SUM_FULL, varying=("mu", "log_sigma", "rows"))
-def bind_clipped_grad_sum(
-    X: Real,
-    y: Response,
-    mu: Vector,
-    log_sigma: Vector,
-    *,
-    clip: float,
-    family: str,
-    offset: Real | None = None,
-    weights: Real | None = None,
-    scale: float = 1.0,
-    rows: NDArray[np.int64] | None = None,
-    estimator: str = "analytic",
-    draws: int = 1,
-    key: int | None = None,
-    client: int = 0,
-    grid: float | None = None,
-    n_threads: int = 1,
-) -> ClippedSums:
+@binds(
+    *(clipped_grad_sum, CLIPPED_GRAD_SUM, CLIPPED_GRAD_SUM_FULL),
+    varying=("mu", "log_sigma", "rows", "step"),
+    without=("noise_multiplier", "backend"),
+)
+def bind_clipped_grad_sum(given: Given) -> ClippedSums:
     """`clipped_grad_sum` of the same data at many points: (mu, log_sigma, rows, step) -> (skipped, total).
 
     Batches `rows` may differ in size. Where `rows` is None, all rows count in every call, and calls are not given them.
@@ -513,13 +499,10 @@ def bind_clipped_grad_sum(
     IndexError
         In a call, as `clipped_grad_sum`.
     """
-    record = CLIPPED_GRAD_SUM_FULL if _full(log_sigma) else CLIPPED_GRAD_SUM
-    _check_clipped(record, clip, family, scale, estimator, key, grid, 0.0)
-    varying = ("mu", "log_sigma", "step") if rows is None else ("mu", "log_sigma", "rows", "step")
-    return record.bind(
-        (X, y, mu, log_sigma, rows, offset, weights), varying, n_threads, family=family, scale=scale, clip=clip,
-        estimator=estimator, draws=draws, key=key, client=client, step=0, noise_multiplier=0.0, grid=grid,
-    )  # fmt: skip
+    record = CLIPPED_GRAD_SUM_FULL if _full(given["log_sigma"]) else CLIPPED_GRAD_SUM
+    checked = ("clip", "family", "scale", "estimator", "key", "grid", "noise_multiplier")
+    _check_clipped(record, *(given[name] for name in checked))
+    return record.bind_given(given, ("mu", "log_sigma", *(["rows"] if given["rows"] is not None else []), "step"))
 
 
 @documented(PREDICT, PREDICT_FULL)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedkern import _core
 
 from ._checks import Domain
-from ._docs import documented, documented_twin
+from ._docs import Given, binds, documented
 from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar
 
 WORDS_TYPE = (np.dtype("uint32"),)
@@ -206,11 +206,11 @@ def words(
     return words
 
 
-@documented_twin(words, WORDS, varying=())
-def bind_words(n: int, *, key: int, client: int = 0, draw: int = 0) -> Callable[[int], tuple[Any, ...]]:
+@binds(words, WORDS, varying=("step",), without=("first_item", "n_threads", "backend"))
+def bind_words(given: Given) -> Callable[[int], tuple[Any, ...]]:
     """`words` of many steps: step -> (words,)."""
-    _check_counter(WORDS, n, key, client, 0, draw, 0)
-    return WORDS.bind((), ("step",), symbols={"n": n}, key=key, client=client, step=0, draw=draw, first_item=0)
+    _check_counter(WORDS, *(given[name] for name in ("n", "key", "client", "step", "draw", "first_item")))
+    return WORDS.bind_given(given, ("step",), {"n": given["n"]})
 
 
 @documented(UNIFORM)
