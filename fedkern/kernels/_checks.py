@@ -33,7 +33,7 @@ class Domain:
     passed: str = "x"
     codes: Mapping[str, int] | None = None
 
-    @property
+    @cached_property
     def may_be(self) -> str:
         """The words, as documents have them."""
         return self.words.removeprefix("must be ").replace("'", '"')

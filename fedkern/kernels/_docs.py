@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from inspect import Parameter, cleandoc, signature
 from typing import Any, TypeAlias, TypeVar
 
 from ._checks import MADE
-from ._record import FLOATS, Array, Kernel, Scalar
+from ._record import Array, Kernel, Scalar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Bound = TypeVar("Bound")
@@ -89,20 +89,22 @@ def arguments(
     names: Iterable[str], annotations: Mapping[str, str], kernels: Sequence[Kernel], varying: Collection[str] | None = None
 ) -> str:
     """The entries of a public function's arguments; `varying` if it binds calls."""
-    entries = []
+    first, entries = kernels[0], []
+    arrays = {same[0].name: same for same in zip(*(kernel.inputs for kernel in kernels))}
+    scalars = {s.keyword: s for s in first.scalars if s.domain is not MADE}
     for name in names:
         kind, _, rest = annotations[name].partition(" | ")
-        words = kernels[0].words.get(name) or COMMON[name]
-        if arrays := [a for kernel in kernels for a in kernel.inputs if a.name == name]:
-            kind = shaped(arrays) + (", or float" if "float" in (kind, *rest.split(" | ")) else "")
+        words = first.words.get(name) or COMMON[name]
+        if name in arrays:
+            kind = shaped(arrays[name]) + (", or float" if kind == "float" or rest == "float" else "")
             words = words if varying is None else OF_ANY_CALL if name in varying else words + STAYS
-        elif scalars := [s for s in kernels[0].scalars if s.keyword == name and s.domain is not MADE]:
-            kind = number(scalars[0], kind)
+        elif name in scalars:
+            kind = number(scalars[name], kind)
         elif name == "out":
             kinds = [shaped(outputs) for outputs in zip(*(kernel.outputs for kernel in kernels))]
             kind = kinds[0] if len(kinds) == 1 else f"tuple of {len(kinds)} arrays"
         elif name == "backend":
-            kind = " or ".join(f'"{b}"' for b in kernels[0].backends)
+            kind = " or ".join(f'"{b}"' for b in first.backends)
         entries.append(entry(name, f"{kind}, optional" if rest.endswith("None") else kind, words))
     return "\n".join(entries)
 
@@ -120,14 +122,8 @@ def results(kernels: Sequence[Kernel]) -> str:
 
 def shaped(arrays: Sequence[Array]) -> str:
     """Shape and type of an array, of one record or of several."""
-    shapes = dict.fromkeys(f"({', '.join(a.shape)}{',' if len(a.shape) == 1 else ''})" for a in arrays)
-    shape, first = " or ".join(shapes), arrays[0]
-    if first.like:
-        return f"{shape} array of the type of {first.like}"
-    if len(first.dtypes) == 1:
-        return f"{shape} {first.dtypes[0]} array"
-    *types, last = map(str, ("float32", "float64") if first.dtypes == FLOATS else first.dtypes)
-    return f"{shape} array, {', '.join(types)} or {last}"
+    shapes = [a.written[0] for a in arrays]
+    return f"{' or '.join(dict.fromkeys(shapes)) if len(shapes) > 1 else shapes[0]} {arrays[0].written[1]}"
 
 
 def number(scalar: Scalar, annotation: str) -> str:
@@ -137,14 +133,10 @@ def number(scalar: Scalar, annotation: str) -> str:
 
 
 def entry(name: str, kind: str, words: str) -> str:
-    """One argument, as NumPy's style has it."""
-    return "\n    ".join([f"{name} : {kind}", *lines(words)])
-
-
-def lines(words: str) -> Iterator[str]:
-    """Text in lines; an import is not to wait for textwrap."""
+    """One argument, as NumPy's style has it; an import is not to wait for textwrap."""
+    lines = [f"{name} : {kind}"]
     while len(words) > WIDTH:
         end = words.rfind(" ", 0, WIDTH)
-        yield words[:end]
+        lines.append(words[:end])
         words = words[end + 1 :]
-    yield words
+    return "\n    ".join([*lines, words])

@@ -48,6 +48,9 @@ def on_host(array: Any) -> Any:
     return array.get() if home(array) == "cuda" else array
 
 
+_named = cache(str)  # a type, whose name takes NumPy some microseconds
+
+
 @dataclass(frozen=True)
 class Array:
     """An array argument.
@@ -68,6 +71,17 @@ class Array:
     optional: bool = False
     like: str = ""
     second: str = ""
+
+    @cached_property
+    def written(self) -> tuple[str, str]:
+        """Shape and type, as documents have them."""
+        shape = f"({', '.join(self.shape)}{',' if len(self.shape) == 1 else ''})"
+        if self.like:
+            return shape, f"array of the type of {self.like}"
+        if len(self.dtypes) == 1:
+            return shape, f"{_named(self.dtypes[0])} array"
+        *types, last = map(_named, reversed(FLOATS) if self.dtypes == FLOATS else self.dtypes)
+        return shape, f"array, {', '.join(types)} or {last}"
 
     def check(self, kernel: str, value: Any, sizes: dict[str, int]) -> Any:
         """The array itself, or an error that names the argument, what it must be, and what came."""

@@ -25,10 +25,6 @@ def entries(function, section):
     return {entry[1]: (entry[2], " ".join(entry[3].split())) for entry in found}
 
 
-def written(array):
-    return f"({', '.join(array.shape)}{',' if len(array.shape) == 1 else ''})"
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_help_says_what_every_argument_and_result_is(name):
     kernel = KERNELS[name]
@@ -37,14 +33,14 @@ def test_help_says_what_every_argument_and_result_is(name):
     assert list(said) == list(inspect.signature(function).parameters)
     assert all(words for _, words in (*said.values(), *returned.values()))
     for array in kernel.inputs:
-        assert set(re.findall(r"\(.*?,.*?\)", said[array.name][0])) >= {written(array)}, array.name
+        assert set(re.findall(r"\(.*?,.*?\)", said[array.name][0])) >= {array.written[0]}, array.name
         assert array.optional <= ("optional" in said[array.name][0]), array.name
     for scalar in kernel.scalars:
         if scalar.domain not in (MADE, SWITCH):
             assert scalar.domain.may_be in said[scalar.keyword][0], scalar.name
     for array in kernel.outputs:
         name = "result" if array.name == "out" else array.name
-        assert name == "result" or written(array) in returned[name][0], name
+        assert name == "result" or array.written[0] in returned[name][0], name
 
 
 @pytest.mark.parametrize("name", NAMES)
