@@ -91,8 +91,8 @@ _WORDS = {
     "curvature": "weights_i E l_i''.",
 }
 _ELBO_WORDS = _WORDS | {
-    "prior_shift": "Of the prior: see above.",
-    "prior_precision": "P of the prior: see above; symmetric, or its diagonal.",
+    "prior_shift": "Of the prior exp(prior_shift'theta - theta' P theta / 2).",
+    "prior_precision": "P of the same prior: symmetric, or its diagonal.",
     "estimator": '"stl": the path gradient, with (mu, sigma) in log q held fixed, whose variance goes to 0 where q is exact; '
     '"total": the gradient of the same average; "analytic": no draws, the quadrature of `expectations`, and KL(q || prior) in '
     "closed form.",
