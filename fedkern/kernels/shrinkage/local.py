@@ -330,8 +330,7 @@ _VARYING = ("theta", "tau_sq", "deviation", "lambda_sq", "sigma_sq", "step")
 
 @binds(local_sweeps, LOCAL_SWEEPS, varying=_VARYING, without=())
 def bind_local_sweeps(given: Given) -> Sweeps:
-    """`local_sweeps` for many calls with equal sizes: (theta, tau_sq, deviation, lambda_sq, sigma_sq, step) -> what it "
-    "returns."""
+    """`local_sweeps` for many calls of equal sizes: (theta, tau_sq, deviation, lambda_sq, sigma_sq, step) -> what it returns."""
     of = given["theta"]
     return _bind(LOCAL_SWEEPS, given | {"q": each(given["q"], of, 1), "rss": each(given["rss"], of, 0)})
 

@@ -213,8 +213,7 @@ _VARYING = ("deviation", "lambda_sq", "theta", "tau_sq", "gamma", "eta", "rho", 
 
 @binds(global_sweep, GLOBAL_SWEEP, varying=_VARYING, without=())
 def bind_global_sweep(given: Given) -> ServerSweeps:
-    """`global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> its "
-    "result."""
+    """`global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> result."""
     kernel, chain, n_passes = GLOBAL_SWEEP, given["chain"], given["n_passes"]
     if _shaped(given["deviation"], 4):
         m, _, g, p = given["deviation"].shape
