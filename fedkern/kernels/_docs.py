@@ -94,7 +94,7 @@ def arguments(
     scalars = {s.keyword: s for s in first.scalars if s.domain is not MADE}
     for name in names:
         kind, _, rest = annotations[name].partition(" | ")
-        words = first.words.get(name) or COMMON[name]
+        words = words_of(first, name)
         if name in arrays:
             kind = shaped(arrays[name]) + (", or float" if kind == "float" or rest == "float" else "")
             words = words if varying is None else OF_ANY_CALL if name in varying else words + STAYS
@@ -116,8 +116,16 @@ def results(kernels: Sequence[Kernel]) -> str:
         name, _, kind = result.partition(" : ")
         kind = kind or shaped([a for kernel in kernels for a in kernel.outputs if a.name == name])
         name = "result" if name == "out" else name
-        entries.append(entry(name, kind, first.words[name]))
+        entries.append(entry(name, kind, words_of(first, name)))
     return "\n".join(entries)
+
+
+def words_of(kernel: Kernel, name: str) -> str:
+    """What an argument or a result means."""
+    words = kernel.words.get(name) or COMMON.get(name)
+    if not words:
+        raise TypeError(f"{kernel.name}: its record has no words for {name!r}; say in `words` what it means")
+    return words
 
 
 def shaped(arrays: Sequence[Array]) -> str:
