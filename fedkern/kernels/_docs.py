@@ -61,7 +61,11 @@ def binds(
         def bind(*positional: Any, **options: Any) -> Bound:
             if unknown := options.keys() - taken.parameters.keys():
                 raise TypeError(f"{kernels[0].public}: no option {min(unknown)!r}")
-            return function({**defaults, **taken.bind(*positional, **options).arguments})
+            try:
+                given = taken.bind(*positional, **options).arguments
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}: {error}") from None
+            return function({**defaults, **given})
 
         named: Any = bind
         named.__name__, named.__qualname__, named.__module__ = function.__name__, function.__qualname__, function.__module__
