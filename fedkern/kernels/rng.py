@@ -111,7 +111,7 @@ GAMMA = Kernel(
     scalars=_OWN_BLOCKS,
     streams=("user",),
     backends=BACKENDS,
-    words=_OWN_WORDS | {"shape": "Positive and at most 1e300; a number that is not gives NaN.", "result": "Of mean shape."},
+    words=_OWN_WORDS | {"shape": "Positive and at most 1e300; a number that is not gives NaN.", "result": "Of mean `shape`."},
 )
 INVERSE_GAUSSIAN = Kernel(
     "rng.inverse_gaussian",

@@ -239,7 +239,7 @@ def gamma(shape: NDArray[np.float64] | float, *, key: int, n: int | None=None, c
     Returns
     -------
     result : (n,) float64 array
-        Of mean shape.
+        Of mean `shape`.
 
     Raises
     ------
