@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from .._checks import NUMBER, POSITIVE, SEED, WORD, require
+from .._docs import documented
 from .._record import COMPILED, F64, Array, Kernel, Out, Scalar
-from ._checks import HIGH, INT64, LOW, WIDEST, Floats, Indices
+from ._checks import HIGH, INT64, LOW, WIDEST, WORDS, Floats, Indices
 from .car import PROPER
 
 __all__ = ["car_meanfield"]
@@ -15,7 +16,7 @@ CAR_MEANFIELD = Kernel(
     "spatial.car_meanfield",
     __name__,
     purpose="Steps of mean-field variational inference of an autoregressive prior with Gaussian observations.",
-    source="docs/methods/sigma.md, sections 3, 6 and 8",
+    source="docs/methods/sigma.md, sections 3, 6 and 8; Kingma and Ba (2015)",
     inputs=(
         Array("y", ("n",), F64),
         Array("weight", ("n",), F64),
@@ -45,9 +46,28 @@ CAR_MEANFIELD = Kernel(
     streams=("draws",),
     host="20 to 40 us on a CPU: less than its launches would take",
     backends=COMPILED,
+    words=WORDS
+    | {
+        "y": "Observations.",
+        "weight": "1 / the observations' variances: 0 where there is none.",
+        "parameters": "Means of theta and x, and the logs of their standard deviations.",
+        "moments": "Adam's means of gradients and of their squares: zeros before step 0.",
+        "rates": "The learning rate of each step.",
+        "form": 'Q = D - phi W ("car"), or (1 - phi) I + phi (D - W) ("leroux").',
+        "lo": "Of the same table; less than hi.",
+        "prior_mean": "Of logit phi, before it is truncated to [lo, hi].",
+        "prior_variance": "Of logit phi, before it is truncated to [lo, hi].",
+        "first": "Names the random numbers: step t of the call has number first + t; its e are the first n + 1 of stream "
+        "`draws`.",
+        "new_parameters": "Those after the last step: two calls of half the steps give the bits of one.",
+        "new_moments": "Those after the last step.",
+        "trace": "The bound at each draw, but for a constant. NaN from the step on whose bound or gradient is not finite: it is "
+        "not applied, and ends the call.",
+    },
 )
 
 
+@documented(CAR_MEANFIELD)
 def car_meanfield(
     y: Floats,
     weight: Floats,
@@ -77,43 +97,10 @@ def car_meanfield(
     mean + sd e, the gradient g of the log joint density there, g in the means and g sd e + 1 in log sd, and
     Adam (0.9, 0.999, 1e-8).
 
-    Parameters
-    ----------
-    y, weight : (n,) float64 array
-        Observations and 1 / their variances: 0 where there is none.
-    indptr, indices : int64 arrays
-        The graph: see the module `spatial`.
-    logdet : (k,) float64 array
-        `logdet_table(..).coefficients`.
-    parameters : (2, n + 1) float64 array
-        Means of theta and x, and the logs of their standard deviations.
-    moments : (2, 2, n + 1) float64 array
-        Adam's means of gradients and of their squares: zeros before step 0.
-    rates : (steps,) float64 array
-        The learning rate of each step.
-    form : "car" or "leroux"
-    lo, hi, widest : float
-        Of the same table, lo < hi.
-    prior_mean, prior_variance : float
-        Of logit phi, before it is truncated to [lo, hi].
-    seed, chain, first : int
-        Names of the random numbers: step t of the call has number first + t; its e are the first n + 1 of stream `draws`.
-    out : tuple of float64 arrays, optional
-
-    Returns
-    -------
-    parameters, moments : float64 arrays
-        Two calls of half the steps give the bits of one.
-    trace : (steps,) float64 array
-        The bound at each draw, but for a constant. NaN from the step on whose bound or gradient is not finite: it is not
-        applied, and ends the call.
-
     Raises
     ------
     TypeError, ValueError
         Wrong type or shape, an index outside the graph, a number outside its range, a wrong `out`.
-
-    Source: docs/methods/sigma.md, sections 3 and 6; Kingma and Ba (2015).
     """
     name = CAR_MEANFIELD.name
     require(name, 0 <= lo < hi < 1, "lo < hi", "must be in [0, 1)", (lo, hi))
