@@ -197,4 +197,5 @@ def _type(state: object, name: str) -> Any:
 @cache
 def _meant(kind: Any, name: str) -> Any:
     annotation, owner = next((own[name], c) for c in kind.__mro__ if name in (own := get_annotations(c)))
+    annotation = getattr(annotation, "__forward_arg__", annotation)  # of a named tuple
     return eval(annotation, vars(sys.modules[owner.__module__])) if isinstance(annotation, str) else annotation
