@@ -31,9 +31,7 @@ class AskMeans(Message, kind=135):
 
 
 @dataclass(frozen=True)
-class ColumnMeans(
-    Message, kind=136, tells=Tells("means of columns with 20 values or more, to the nearest quarter of a standard deviation")
-):
+class ColumnMeans(Message, kind=136, tells=Tells("means of columns, to a quarter of a standard deviation")):
     """Client to server: means in steps of a quarter of its standard deviation, rounded; 0 where there is nothing to compare."""
 
     round: int
