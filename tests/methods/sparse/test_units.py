@@ -107,6 +107,17 @@ def test_a_remedy_is_the_end_of_it(remedy: str) -> None:
     assert abs(average["mean"] - right) < 3 * average["sd"]
 
 
+def test_a_declared_column_is_not_said_to_vary_otherwise_either() -> None:
+    clients = sites("weight", "")
+    clients["b"]["age"] *= 30
+    said = ran(clients).summary
+    assert "column 'age' is in another unit at b, or has a wrong cell there" in said["verdict"]
+    (note,) = (text for text in said["notes"] if "standard deviation of column 'age'" in text)
+    assert "give center and scale of it in [data.columns.age]" in note
+    columns = {"age": {"center": 60.0, "scale": 12.0}}
+    assert "another unit" not in str([ran(clients, data={"columns": columns}).summary[key] for key in ("verdict", "notes")])
+
+
 def test_what_the_job_file_declares_is_not_asked(tmp_path: Path) -> None:
     def sent(name: str, **more: Any) -> list[Any]:
         job = {"job": {"method": "sparse", "rounds": 4}, "algorithm": {"burn_in": 1, "chains": 1}, **more}
