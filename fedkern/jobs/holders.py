@@ -324,7 +324,8 @@ def described(policy: Policy) -> str:
     kinds = f"open jobs {'yes' if policy.open else 'no'}, client-level jobs {'yes' if 'client' in policy.units else 'no'}"
     few = "" if policy.least_rows is None else f", with at least {policy.least_rows} rows"
     few += "" if policy.lower else ", none that lowers its least rows"
-    few += ", none with nearly the clients of an earlier one" if policy.differencing == "refuse" else ""
+    strict = ", none with nearly the clients or rows of an earlier one, nor with its own words for empty cells"
+    few += strict if policy.differencing == "refuse" else ""
     return f"{policy.file}, [data.{policy.data}]: {cap}; noise {' or '.join(policy.noise_sources)}{noise}; {kinds}{few}"
 
 
