@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fedkern.algorithms.core import kept
-from fedkern.algorithms.core.kept import GIVEN
+from fedkern.algorithms.core.kept import GIVEN, only
+from fedkern.algorithms.core.messages import Saved, evolve
 from fedkern.algorithms.core.persistent import PersistentMap, PersistentSet
 from fedkern.algorithms.core.trace import Trace
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.soul import machine as soul
 from fedkern.transports.codec import pack, unpack
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,70 @@ def test_every_field_comes_back_but_the_marked_ones() -> None:
     assert (set(back.waiting), type(back.waiting), back.gone) == ({2, 4}, PersistentSet, {1})
     assert np.array_equal(back.trace["theta"], state.trace["theta"])
     assert pack(kept.save(back)) == pack(saved)
+
+
+class Told(NamedTuple):
+    at: float
+    slope: float
+
+
+@dataclass(frozen=True)
+class Settings:
+    seed: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Many:
+    settings: Settings = field(metadata=only("rounds"))
+    phase: str = "z"
+    sums: Part | None = None
+    ladder: Told | None = None
+    waiting: PersistentMap[int, int] = field(default_factory=PersistentMap)
+    told: PersistentMap[int, Told] = field(default_factory=PersistentMap)
+    local: dict[str, Array] = field(default_factory=dict)
+    own: tuple[Array, ...] = ()
+    bounds: tuple[float, ...] = ()
+    states: tuple[Array | None, ...] = ()
+    outstanding: tuple[Array, Array, Array | None] | None = None
+    drawn: tuple[Array, ...] = field(default=(), metadata=GIVEN)
+    total: float = field(default=0.0, metadata=GIVEN)
+
+    def beside(self) -> Saved:
+        return {"begun": int(bool(self.drawn))}
+
+    def restored(self, saved: Saved) -> Many:
+        return evolve(self, total=sum(self.bounds), drawn=(np.zeros(1),) if saved["begun"] else ())
+
+
+FULL: dict[str, Any] = {
+    "phase": "moving",
+    "sums": Part(np.eye(2), np.arange(2), 3),
+    "ladder": Told(0.5, 2.0),
+    "waiting": PersistentMap({1: 2, 3: 7}),
+    "told": PersistentMap({2: Told(-1.0, 0.5), 4: Told(1.0, 2.0)}),
+    "local": {"scale": np.zeros(1), "theta": np.ones((2, 3))},
+    "own": (np.ones(2), np.zeros(3)),
+    "bounds": (1.5, -2.0),
+    "states": (None, np.arange(3.0), None),
+    "outstanding": (np.ones(1), np.zeros(2), None),
+    "drawn": (np.full(1, 9.0),),
+}
+
+
+@pytest.mark.parametrize("name", ["nothing", "all", *FULL])
+def test_every_kind_of_field_comes_back(name: str) -> None:
+    state = Many(Settings(1, 40), **(FULL if name == "all" else {name: FULL[name]} if name in FULL else {}))
+    saved = kept.save(state)
+    back = kept.load(Many(Settings(1, 10)), unpack(pack(saved)))
+    assert back.settings == Settings(1, 40)
+    assert back.total == sum(state.bounds)
+    assert len(back.drawn) == len(state.drawn)
+    assert pack(kept.save(back)) == pack(saved)
+    for one in (name,) if name in FULL else FULL:
+        if one not in ("drawn", "sums"):
+            assert type(getattr(back, one)) is type(getattr(state, one))
+            assert repr(getattr(back, one)) == repr(getattr(state, one))
 
 
 def test_what_a_checkpoint_cannot_hold_is_named() -> None:

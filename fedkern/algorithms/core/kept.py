@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Set
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from inspect import get_annotations
 from types import MappingProxyType, NoneType, UnionType
@@ -100,17 +100,19 @@ def _under(name: str, parts: Saved) -> Saved:
 
 def load(fresh: State, saved: Saved) -> State:
     """A fresh state as it was when it was saved."""
-    kept = names(fresh)
-    state = _with(fresh, kept, saved)
+    state = evolve(fresh, **_fields(fresh, names(fresh), saved))
     return state.restored(saved) if hasattr(state, "restored") else state
 
 
-def _with(fresh: State, kept: tuple[str, ...], saved: Saved) -> State:
-    found: dict[str, Any] = {}
+def _fields(before: Any, kept: tuple[str, ...], saved: Saved) -> dict[str, Any]:
+    found = {}
     for name in kept:
-        before, some = getattr(fresh, name), _only(fresh).get(name)
-        found[name] = _with(before, some, _part(saved, name)) if some else _loaded(name, _type(fresh, name), before, saved)
-    return evolve(fresh, **found)
+        value, some = getattr(before, name), _only(before).get(name)
+        if some:  # what else follows from these is made anew
+            found[name] = replace(value, **_fields(value, some, _part(saved, name)))
+        else:
+            found[name] = _loaded(name, _type(before, name), value, saved)
+    return found
 
 
 def _part(saved: Saved, name: str) -> Saved:

@@ -51,23 +51,24 @@ class Streams:
         """Forgets everything."""
         self.streams, self.count = {}, 0
 
-    def save(self) -> Saved:
+    def save(self, prefix: str) -> Saved:
         """All streams as named arrays and numbers."""
-        saved: Saved = {"trace.count": self.count}
+        saved: Saved = {f"{prefix}count": self.count}
         for name, stream in self.streams.items():
-            saved |= {f"trace.{name}.{key}": value for key, value in stream.save().items()}
+            saved |= {f"{prefix}{name}.{key}": value for key, value in stream.save().items()}
         return saved
 
-    def load(self, saved: Mapping[str, Any]) -> Streams:
+    def load(self, saved: Mapping[str, Any], prefix: str) -> Streams:
         """A fresh one with what was saved."""
         fresh = Streams(self.derived, self.thinned, self.unused)
-        fresh.count = saved["trace.count"]
-        if fresh.count and (lacking := [name for name in self.derived if f"trace.{name}.n" not in saved]):
+        own = {key.removeprefix(prefix): value for key, value in saved.items() if key.startswith(prefix)}
+        fresh.count = own["count"]
+        if fresh.count and (lacking := [name for name in self.derived if f"{name}.n" not in own]):
             raise JobError(
                 f"the checkpoint is of an older version of fedkern, which did not keep {', '.join(lacking)}: go on with that "
                 "version, or start anew (--out)"
             )
-        for name in {key.split(".")[1] for key in saved if key.startswith("trace.") and key.count(".") == 2}:
-            part = {key.split(".")[2]: value for key, value in saved.items() if key.startswith(f"trace.{name}.")}
+        for name in {key.split(".")[0] for key in own if "." in key}:
+            part = {key.split(".")[1]: value for key, value in own.items() if key.startswith(f"{name}.")}
             fresh.streams[name] = Stream(len(part["centre"]), part["centre"].shape[1], keep=name in self.thinned).load(part)
         return fresh
