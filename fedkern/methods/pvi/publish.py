@@ -14,7 +14,7 @@ from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi import noise_aware
 from ...jobs.publish import Fit
 from ...models.expfam import Gaussian
-from ...models.glm import Rows, metrics, tested
+from ...models.glm import Rows, averaged, metrics, tested
 from ...results import dispersion
 from ...results.gaussian import Posterior
 from ...results.lines import Lines
@@ -93,7 +93,8 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     if ended.doubts:
         own = Verdict(False, "; ".join(ended.doubts), own.worst)
     differ = differences.compared(model, server, own, varied, errors)
-    found: dict[str, Any] = {} if test is None else {"test": tested(q, test, model.family, model.scale)}
+    method = averaged(private=model.privacy is not None)
+    found: dict[str, Any] = {} if test is None else {"test": tested(q, test, model.family, model.scale, method)}
     posterior = Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None)
     if own.converged == "settled" and (along := ended.checked.lines) is not None and len(along.off):
         intervals = _of_lines(along, posterior)
@@ -108,7 +109,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         chains=output.chains,
         draws=output.draws,
         encoding=encoding.to_dict(),
-        metrics={} if test is None else metrics(q, test, model.family, model.scale),
+        metrics={} if test is None else metrics(q, test, model.family, model.scale, method),
         notes=[
             *_remarks(model, server, q),
             *([TRIALS] if model.trials and varied.ratio is None else []),
