@@ -203,3 +203,46 @@ def test_directions_that_cannot_be_told_are_left_to_a_random_field() -> None:
 def test_a_node_of_two_values_is_ignored() -> None:
     assert noted(drawn("mrf"), "put it into data.ignore, or read it so").startswith("d: ")
     assert not noted(drawn("mrf", "d"), "put it into data.ignore")
+
+
+def test_an_interval_along_the_posterior_s_own_density_is_the_exact_one() -> None:
+    """A 0/1 column that separates the responses: by a grid over both coefficients."""
+
+    def site(random: Any, _: int, n: int) -> dict[str, Any]:
+        x = (random.random(n) < 0.2) * 1.0
+        return {"x": x, "y": ((random.random(n) < 0.4) | (x > 0)) * 1}
+
+    data = frames(site, rows=100)
+    unseen = {"data.least_rows = 1": {"data": {"least_rows": 1}}, "output.reweigh = false": {"output": {"reweigh": False}}}
+    for key, section in unseen.items():  # the first line says that nobody looked
+        result = fitted(data, model={"prior_precision": 0.1}, **section)
+        assert result.converged == "settled"
+        assert f"whether the posterior is a normal one is not known, for {key} leaves no points" in result.summary["verdict"]
+    result = fitted(data, model={"prior_precision": 0.1})
+    (low, high), name = re.findall(r"by its own log-density, (\S+) to (\S+) ", result.summary["verdict"])[0], "theta_std[x]"
+    rows = pd.concat([*data.values()])
+    x, y = rows["x"].to_numpy(), rows["y"].to_numpy()
+    b, slope = np.meshgrid(np.linspace(-3, 12, 600), np.linspace(-2, 30, 1200))
+    share = y.mean()
+    inside = np.log(share / (1 - share))
+    log_p = -0.5 * (b - inside) ** 2 / 25 - 0.05 * slope**2
+    for value in (0.0, 1.0):
+        eta, of = b + slope * (value - x.mean()) / x.std(), x == value
+        log_p += y[of].sum() * eta - of.sum() * np.logaddexp(0, eta)
+    p = np.exp(log_p - log_p.max()).sum(axis=1)
+    wanted = np.interp([0.05, 0.95], np.cumsum(p) / p.sum(), slope[:, 0])
+    told = [result.summary["lines"][name][key] for key in ("q05", "q95")]
+    np.testing.assert_allclose(told, wanted, rtol=0.06)
+    np.testing.assert_allclose([float(low), float(high)], wanted / x.std(), rtol=0.06)
+
+
+def test_too_few_rounds_of_a_vertical_job_are_given_more() -> None:
+    random = np.random.default_rng(4)
+    ids, a, b = [f"r{i}" for i in range(150)], random.normal(size=150), random.normal(size=150)
+    data = {"one": pd.DataFrame({"id": ids, "a": a}), "two": pd.DataFrame({"id": ids, "b": b})}
+    server = pd.DataFrame({"id": ids, "y": 0.6 * a - 0.4 * b + 0.5 * random.normal(size=150)})
+    job: dict[str, Any] = {"job": {"method": "vertical"}, "data": {"id": "id", "response": "y"}, "model": {"family": "gaussian"}}
+    few = fedkern.run(job, job={"rounds": 50}, data=data, server=server)
+    assert few.converged is False
+    assert "too few rounds at the full learning rate" in few.summary["verdict"]
+    assert fedkern.run(job, data=data, server=server).converged == "settled"

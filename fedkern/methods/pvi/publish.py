@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi import noise_aware
 from ...jobs.publish import Fit
+from ...kernels.families import FAMILIES
 from ...models.expfam import Gaussian
 from ...models.glm import Rows, averaged, metrics, tested
 from ...results import dispersion
@@ -99,6 +100,8 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     if own.converged == "settled" and (along := ended.checked.lines) is not None and len(along.off):
         intervals = _of_lines(along, posterior)
         own, found = _not_normal(along, intervals), {**found, "lines": intervals}
+    elif own.converged == "settled" and (unseen := _unseen(model)):
+        own = replace(own, why=f"{own.why}; {unseen}")
     return Fit(
         posterior=posterior,
         arrays=_arrays(server, q),
@@ -153,6 +156,14 @@ def _of_lines(found: Lines, posterior: Posterior) -> dict[str, dict[str, float]]
         factor = rows[own]["sd"] / rows[name]["sd"]
         content[own] = {key: value * factor for key, value in content[name].items()}
     return content
+
+
+def _unseen(model: Model) -> str:
+    """Why nobody has looked whether the posterior is a normal one, as q is; "" where somebody has, or it is."""
+    if model.privacy is not None or FAMILIES[model.family].linear or (model.output.reweigh and model.lined):
+        return ""
+    why = f"data.least_rows = {model.least_rows} leaves" if model.output.reweigh else "output.reweigh = false leaves"
+    return f"whether the posterior is a normal one is not known, for {why} no points at which to ask"
 
 
 def _not_normal(found: Lines, content: Mapping[str, Mapping[str, float]]) -> Verdict:
