@@ -47,11 +47,13 @@ Told = Callable[[int, int, int], tuple[curious.Seen, np.ndarray, np.ndarray]]  #
 
 
 def told(what: str) -> Told:
-    """A default job whose first client has n rows, of whom `data.least_rows` = n: what is seen of it, and the truth."""
+    """A job whose first client has n rows: a default one if that takes so many, else one that lowers
+    `data.least_rows`. What is seen of it, and the truth."""
 
     def of(n: int, p: int, seed: int) -> tuple[curious.Seen, np.ndarray, np.ndarray]:
         sections = DIAGONAL if "diagonal" in what else SYNCHRONOUS if "synchronous" in what else {}
-        tape, rows = curious_jobs.logistic(n, p, seed, data=curious_jobs.FEW, **sections)
+        enough = n >= curious_jobs.least(p, diagonal=sections is DIAGONAL)
+        tape, rows = curious_jobs.logistic(n, p, seed, data={} if enough else curious_jobs.lowered(n), **sections)
         more: dict[str, Any] = {"damping": 1 / 3, "rounds": 60} if sections is SYNCHRONOUS else {}
         seen = curious.logistic(tape, 0, **more)
         if "full precision" in what:
