@@ -35,6 +35,12 @@ def least(p: int, diagonal: bool = False) -> int:
     return max(LEAST_ROWS, told_up_to(p + 1, diagonal=diagonal) + 1)
 
 
+def lowered(n: int) -> dict[str, int]:
+    """[data] of a job that takes a client of n rows, whatever its columns. A lower number of rows asks for fewer values, and a
+    client of few normal rows is refused by what they share unless none is asked for."""
+    return {"least_rows": LEAST_ROWS - 1} if n >= LEAST_ROWS else FEW
+
+
 def logistic(n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60), **sections: Any) -> tuple[curious.Tape, Rows]:
     """A job of method "pvi": the first of its clients has n rows of p covariates."""
     random = np.random.default_rng(seed)
