@@ -261,12 +261,6 @@ def test_info_lists_every_kernel_and_what_is_missing(fedkern: Any) -> None:
         assert line.split()[1:] == list(exists.values())
 
 
-def test_reproductions_are_listed(fedkern: Any) -> None:
-    ended = fedkern("reproduce")
-    assert ended.code == 0
-    assert "dp-pvi-adult" in ended.out
-
-
 @pytest.mark.parametrize("kind", ["logistic", "poisson", "regression"])
 def test_a_simulated_federation_runs_as_it_is(fedkern: Any, kind: str) -> None:
     assert fedkern("simulate", kind, "--out", "sim", "--clients", "2", "--rows", "150", "--columns", "3").code == 0
