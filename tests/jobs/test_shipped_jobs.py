@@ -26,7 +26,7 @@ from support.golden_jobs import golden_jobs
 ROOT = Path(__file__).parents[2]
 FILES = sorted([ROOT / "fedkern" / "demo.toml", *(ROOT / "mpi").glob("*.toml")])
 TEXTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-SCRIPTS = sorted([*(ROOT / "docs" / "gallery").glob("*.py"), *(ROOT / "fedkern" / "reproduce").glob("*.py")])
+SCRIPTS = sorted([*(ROOT / "docs" / "gallery").glob("*.py"), *(ROOT / "benchmarks" / "papers").glob("*.py")])
 
 
 def counts(config: JobConfig, folder: Path) -> int:

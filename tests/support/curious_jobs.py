@@ -21,7 +21,7 @@ from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse
 from fedkern.models.glm import Rows
 from fedkern.privacy.disclosure import COARSE_ROWS, told_up_to
-from fedkern.reproduce.sigma import write_map
+from papers.sigma import write_map
 from support import curious
 
 Array = NDArray[np.float64]
