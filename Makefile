@@ -51,6 +51,7 @@ pages: $(VENV)/test
 	$(BIN)/python tools/stubs.py
 
 # Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tools/references needs this.
+references: export PYTHONPATH := benchmarks
 references: $(VENV)/test
 	$(PIP) 'numpyro>=0.16' 'jax>=0.4.30' jaxlib
 	$(BIN)/python tools/references/sparse.py

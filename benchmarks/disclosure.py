@@ -1,6 +1,7 @@
 """How many rows a curious server computes from the messages of open jobs: the attacks of `tests/support/curious.py`, by size.
 
     PYTHONPATH=tests python benchmarks/disclosure.py [--seconds 60] [--only NAME ..]
+    PYTHONPATH=tests python benchmarks/disclosure.py --seconds 3600 --only least-2    # an hour on 20 rows of two columns
 
 Every message is one that a real job sent; where a line says "full precision" the numbers are what clients sent before
 log-likelihoods were rounded and asked for at fewer draws, by the function that computes them. Each case has a budget of CPU
@@ -22,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+import fedkern
 from fedkern.algorithms.gibbs.messages import MoveTerms, SecondMoveTerms
 from fedkern.jobs.keys import LEAST_ROWS
 from fedkern.privacy.disclosure import COARSE_ROWS
@@ -45,11 +47,13 @@ Told = Callable[[int, int, int], tuple[curious.Seen, np.ndarray, np.ndarray]]  #
 
 
 def told(what: str) -> Told:
-    """A default job whose first client has n rows, of whom `data.least_rows` = n: what is seen of it, and the truth."""
+    """A job whose first client has n rows: a default one if that takes so many, else one that lowers
+    `data.least_rows`. What is seen of it, and the truth."""
 
     def of(n: int, p: int, seed: int) -> tuple[curious.Seen, np.ndarray, np.ndarray]:
         sections = DIAGONAL if "diagonal" in what else SYNCHRONOUS if "synchronous" in what else {}
-        tape, rows = curious_jobs.logistic(n, p, seed, data=curious_jobs.FEW, **sections)
+        enough = n >= curious_jobs.least(p, diagonal=sections is DIAGONAL)
+        tape, rows = curious_jobs.logistic(n, p, seed, data={} if enough else curious_jobs.lowered(n), **sections)
         more: dict[str, Any] = {"damping": 1 / 3, "rounds": 60} if sections is SYNCHRONOUS else {}
         seen = curious.logistic(tape, 0, **more)
         if "full precision" in what:
@@ -81,40 +85,69 @@ def logistic(seconds: float, names: list[str]) -> Iterator[str]:
         yield f"\n{title}"
         for p in COLUMNS:
             for n in SIZES:
-                seen, x, y = told(name)(n, p, 0)
-                numbers = sum(len(term.values) for term in seen.terms if isinstance(term, curious.Values))
-                if name == "values" and not numbers:
+                if name == "values" and not any(isinstance(term, curious.Values) for term in told(name)(n, p, 0)[0].terms):
                     continue  # the question is not asked
-                guess = curious.solve(seen, seconds, np.random.default_rng(1), wanted=1)
-                right = curious.recovered(guess, x, y)
-                known = int((curious.known(seen, x, 2 * y - 1) < curious.WITHIN).sum())
-                yield (
-                    f"  p = {p}, n = {n:2}: named {guess.named.sum():2}, right {right:2}; known {known:2}; rms residual "
-                    f"{guess.misfit:8.2g} of the noise; {guess.starts:6} starts, {guess.seconds:6.1f} s"
-                )
+                line, right = tried(name, n, p, seconds)
+                yield line
                 if right < n and n > 7:
                     break
 
 
-def least(seconds: float) -> Iterator[str]:
+def tried(name: str, n: int, p: int, seconds: float) -> tuple[str, int]:
+    """One attack on one client, and how many of its rows are right."""
+    seen, x, y = told(name)(n, p, 0)
+    guess = curious.solve(seen, seconds, np.random.default_rng(1), wanted=1)
+    right = curious.recovered(guess, x, y)
+    known = int((curious.known(seen, x, 2 * y - 1) < curious.WITHIN).sum())
+    return (
+        f"  p = {p}, n = {n:2}: named {guess.named.sum():2}, right {right:2}; known {known:2}; rms residual "
+        f"{guess.misfit:8.2g} of the noise; {guess.starts:6} starts, {guess.seconds:6.1f} s"
+    ), right
+
+
+def least(seconds: float, columns: tuple[int, ...] = COLUMNS) -> Iterator[str]:
     """A client of the least number."""
     yield "\nA client with the fewest rows that a default job takes, all messages"
-    for p in COLUMNS:
-        n = curious_jobs.least(p)
-        seen, x, y = told("all")(n, p, 0)
-        guess = curious.solve(seen, seconds, np.random.default_rng(1), wanted=1)
-        known = int((curious.known(seen, x, 2 * y - 1) < curious.WITHIN).sum())
-        yield (
-            f"  p = {p}, n = {n}: named {guess.named.sum():2}, right {curious.recovered(guess, x, y):2}; "
-            f"known {known:2}; rms residual {guess.misfit:8.2g} of the noise; {guess.starts:6} starts, {guess.seconds:6.1f} s"
-        )
+    for p in columns:
+        yield tried("all", curious_jobs.least(p), p, seconds)[0]
+
+
+LONGER = (("all", 20, 8), ("all", 20, 6), ("all", 20, 3), ("all", 25, 8), ("all, diagonal covariance", 20, 8))
+
+
+def longer(seconds: float) -> Iterator[str]:
+    """Clients of 20 rows and more, which jobs at the defaults do not take of so many columns."""
+    yield "\nJobs that lower the least number, with as many rows as other jobs take of two columns"
+    for name, n, p in LONGER:
+        yield f"{tried(name, n, p, seconds)[0]}; {LOGISTIC[name]}"
+
+
+def alone() -> Iterator[str]:
+    """Rows that a column of yes or no has to itself."""
+    yield "\nRows that a column of yes or no has to itself among 500, all messages: determined to .05 sd, and found by the solver"
+    for yes in (1, 3, 5, 10):
+        for measured in (1, 2, 4):
+            random, data = np.random.default_rng(0), {}
+            for name in "abc":
+                X = np.column_stack([np.zeros(500), random.normal(size=(500, measured))])
+                X[random.choice(500, yes if name == "a" else 50, replace=False), 0] = 1
+                data[name] = (X, (random.random(500) < 1 / (1 + np.exp(0.3 - 0.8 * X[:, 0] - 0.7 * X[:, 1]))).astype(float))
+            with curious.Tape() as tape:
+                fedkern.run({"job": {"method": "pvi"}, "data": {"response": "y", **curious_jobs.FEW}}, data=data)
+            seen = curious.singled(curious.logistic(tape, 0), 0, 0.0, yes)
+            X, y = (cells[data["a"][0][:, 0] == 1] for cells in data["a"])
+            x = (X[:, 1:] - seen.centre) / seen.scale
+            known = int((curious.known(seen, x, 2 * y - 1) < curious.WITHIN).sum())
+            guess = curious.solve(seen, 10.0, np.random.default_rng(1), wanted=1)
+            found = int(curious.matched(x, guess.x).sum())
+            yield f"  {yes:2} rows, {measured} measurements: {known:2} determined, {found:2} found; {guess.seconds:.1f} s"
 
 
 def eigenvectors() -> Iterator[str]:
     """Clients with no more rows than coefficients, of a full covariance."""
     yield "\nSiteDelta, full covariance, three rounds, n <= p + 1: two eigenvalue problems, without a start"
     for n, p in ((10, 9), (20, 19), (20, 30), (30, 30)):
-        sections: dict[str, Any] = {"job": {"rounds": 3}, "data": {"least_rows": min(n, LEAST_ROWS)}, **FULL}
+        sections: dict[str, Any] = {"job": {"rounds": 3}, "data": curious_jobs.FEW, **FULL}
         tape, rows = curious_jobs.logistic(n, p, others=(100, 100), **sections)
         seen = curious.logistic(tape, 0)
         guess = curious.by_eigenvectors(seen)
@@ -244,7 +277,8 @@ def combinations() -> Iterator[str]:
 
 
 def main() -> None:
-    """All, or those that are named: one of LOGISTIC, sparse, maps, least, eigenvectors, determined, sums, combinations."""
+    """All, or those that are named: one of LOGISTIC, sparse, maps, least (least-2: of two columns), longer, alone, eigenvectors,
+    determined, sums, combinations."""
     options = argparse.ArgumentParser()
     options.add_argument("--seconds", type=float, default=60.0, help="of CPU for each case")
     options.add_argument("--only", nargs="*", default=[])
@@ -254,8 +288,11 @@ def main() -> None:
         flush=True,
     )
     parts: dict[str, Callable[[], Iterator[str]]] = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
-    parts |= {"least": lambda: least(o.seconds), "eigenvectors": eigenvectors, "determined": determined}
-    parts |= {"combinations": combinations, "sums": sums}
+    parts |= {"least": lambda: least(o.seconds), "longer": lambda: longer(o.seconds), "alone": alone}
+    parts |= {"eigenvectors": eigenvectors, "determined": determined, "combinations": combinations, "sums": sums}
+    if one := [int(name.removeprefix("least-")) for name in o.only if name.startswith("least-")]:
+        parts = {"least": lambda: least(o.seconds, tuple(one)), **{name: parts[name] for name in parts if name != "least"}}
+        o.only.append("least")
     if not o.only or set(o.only) & set(LOGISTIC):
         for line in logistic(o.seconds, [name for name in o.only if name in LOGISTIC]):
             print(line, flush=True)

@@ -28,8 +28,8 @@ from fedkern.kernels import rng
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse
 from fedkern.methods.vertical import run as vertical_run
-from fedkern.reproduce import vertical
 from fedkern.results.reweighed import Reweighed, reweighed
+from papers import vertical
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support import sigma_artifacts as artifacts

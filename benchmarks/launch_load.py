@@ -26,6 +26,7 @@ JOB = """
 rounds = 1
 [data]
 builtin = "breast-cancer"
+least_rows = 1                     # so many clients have few each
 split = {{clients = {clients}}}
 [algorithm]
 schedule = "synchronous"

@@ -22,7 +22,7 @@ from fedkern.data.artifact import ClientFile, read_client, read_server
 from fedkern.kernels import spatial
 from fedkern.models.spatial.decoder import Decoder
 from fedkern.models.variational import Block
-from fedkern.reproduce import sigma_homicide
+from papers import sigma_homicide
 
 Array = NDArray[np.float64]
 

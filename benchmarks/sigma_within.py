@@ -23,15 +23,15 @@ import numpy as np
 
 from fedkern.algorithms.sfvi import machine as sfvi
 from fedkern.data.graph import from_pairs, grid
-from fedkern.data.sets import au_sa2, county_homicide
 from fedkern.kernels import spatial
 from fedkern.models.likelihood import Likelihood
-from fedkern.models.spatial.car import Areas, exact_areas
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.factors import Division, Judge, leading, owed, tie
 from fedkern.models.spatial.prior import AreaPrior, MixedPrior
 from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
 from fedkern.models.spatial.within_site import WithinSite
+from papers import au_sa2, county_homicide
+from papers.car import Areas, exact_areas
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support import chosen

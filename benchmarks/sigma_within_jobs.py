@@ -21,15 +21,15 @@ import numpy as np
 
 import fedkern
 from fedkern.data import graph as graphs
-from fedkern.data.sets import au_sa2, county_homicide
 from fedkern.data.simulate.federations import client_names
 from fedkern.jobs.run import Output
 from fedkern.kernels import spatial
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse
-from fedkern.models.spatial.car import Areas, exact_areas
-from fedkern.reproduce.common import write_csv
-from fedkern.reproduce.sigma import write_map
+from papers import au_sa2, county_homicide
+from papers.car import Areas, exact_areas
+from papers.common import write_csv
+from papers.sigma import write_map
 
 SD = 0.5
 

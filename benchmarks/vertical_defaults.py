@@ -25,7 +25,7 @@ from fedkern.methods.vertical.model import VerticalModel
 from fedkern.methods.vertical.rows import Columns
 from fedkern.models.encoding import Encoding
 from fedkern.models.likelihood import Likelihood
-from fedkern.reproduce.vertical import fit
+from papers.vertical import fit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from oracles.vertical_oracle import Model

@@ -26,7 +26,7 @@ from fedkern.algorithms.split import machine as vertical
 from fedkern.data.columns import Columns
 from fedkern.kernels import rng
 from fedkern.models.split.site import Auxiliary, Linear, Site
-from fedkern.reproduce.vertical import job
+from papers.vertical import job
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support import chosen

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import fedkern
-from fedkern.reproduce import vertical
+from papers import vertical
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from oracles.vertical_undivided import cell, exact

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 # Before NumPy is there: threads of BLAS wait for each other in a busy loop, where most of the time of two workers would go.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import fedkern as package
 from fedkern.cli.__main__ import main
 from support.command import Ended
 
@@ -63,3 +65,27 @@ def job(tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def _runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder that a job of this content has left; it is run once."""
+    ran: dict[str, Path] = {}
+
+    def of(text: str) -> Path:
+        if text not in ran:
+            folder = tmp_path_factory.mktemp("finished")
+            (folder / "job.toml").write_text(text)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.delenv("FEDKERN_CLIENT_HOME", raising=False)
+                assert package.run(folder / "job.toml", out=folder / "out").stop == "rounds"
+            ran[text] = folder / "out"
+        return ran[text]
+
+    return of
+
+
+@pytest.fixture
+def finished(_runs: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """For tests of what is read of a finished run: a copy of its folder, `out`, which the test may do to what it likes."""
+    return lambda text: shutil.copytree(_runs(text), tmp_path / "out", symlinks=True)

@@ -65,7 +65,7 @@ def check(folder: Path, columns: int, source: str) -> Callable[[], object]:
         header = ",".join(f"x{j}" for j in range(columns)) + ",y"
         (folder / f"{name}.csv").write_text("\n".join([header, *rows]) + "\n")
     path = folder / "job.toml"
-    path.write_text('[job]\nrounds = 2\n[data]\nclients = ["*.csv"]\nresponse = "y"\n')
+    path.write_text('[job]\nrounds = 2\n[data]\nclients = ["*.csv"]\nresponse = "y"\nleast_rows = 1\n')
     return lambda: fedkern.check(path)
 
 

@@ -5,8 +5,8 @@ BLAS has one thread; JAX is not told how many to use. The maps are triangulation
 
 A step of mean-field variational inference for the proper autoregressive prior draws theta and logit phi, evaluates log density
 and gradient with a Gaussian likelihood, and updates 2 (n + 1) parameters by Adam. `scipy` and `jax` add up logarithms of n
-eigenvalues for the log-determinant, as one would by hand; `jax` is one compiled function; `composed` is a call each of
-`rng.normal`, `car_logdensity` and `optim.adam`, beside NumPy; twenty steps at once are a call of `car_meanfield`.
+eigenvalues for the log-determinant, as one would by hand; `jax` is one compiled function; `fedkern` is a call each of
+`rng.normal`, `car_logdensity` and `optim.adam`, beside NumPy.
 
 Draws for changing phi: `spectral` is a product of the n x n eigenvectors with the batch, after a decomposition of O(n^3);
 `sparse` solves with factors of a table of 64 phi, `group` rows of the batch with one of them.
@@ -72,29 +72,7 @@ def logistic_prior(x: float) -> tuple[float, float, float, float]:
     return 0.99 * s, 0.99 * s * (1 - s), -(x**2) / 4, -x / 2
 
 
-STEPS_A_CALL = 20
-
-
-def steps_by_fedkern(n: int, backend: str | None = None) -> Callable[[], Any]:
-    """Twenty steps in one call of `car_meanfield`."""
-    graph = planar(n)
-    table, y, weight = spatial.logdet_table(eigenvalues(n), graph[0]), response(n), np.full(n, 1 / SD**2)
-    options = {name: value for name, value in table.options.items() if name != "rank"}
-    parameters, moments, first = start(n).reshape(2, n + 1), np.zeros((2, 2, n + 1)), 0
-    rates = np.full(STEPS_A_CALL, 1e-3)
-
-    def call() -> Any:
-        nonlocal parameters, moments, first
-        parameters, moments, trace = spatial.car_meanfield(
-            y, weight, *graph, table.coefficients, parameters, moments, rates, seed=1, first=first, backend=backend, **options
-        )
-        first += STEPS_A_CALL
-        return trace
-
-    return call
-
-
-def composed_by_fedkern(n: int) -> Callable[[], Any]:
+def step_by_fedkern(n: int) -> Callable[[], Any]:
     indptr, indices = planar(n)
     table, y, key = spatial.logdet_table(eigenvalues(n), indptr), response(n), rng.key(1)
     options, series = table.options, table.coefficients
@@ -194,8 +172,7 @@ def step_by_jax(n: int) -> Callable[[], Any]:
 
 
 STEPS: dict[str, Callable[[int], Callable[[], Any]]] = {
-    "fedkern, 20 steps": steps_by_fedkern,
-    "fedkern, composed": composed_by_fedkern,
+    "fedkern": step_by_fedkern,
     "scipy": step_by_scipy,
     "jax": step_by_jax,
 }
@@ -204,7 +181,7 @@ STEPS: dict[str, Callable[[int], Callable[[], Any]]] = {
 def agree(n: int = 500) -> None:
     """The two that can be given the same normals compute the same numbers."""
     normals = iter(rng.normal(AHEAD * (n + 1), key=rng.key(1)).reshape(AHEAD, n + 1))
-    ours, theirs = composed_by_fedkern(n), step_by_scipy(n, lambda: next(normals))
+    ours, theirs = step_by_fedkern(n), step_by_scipy(n, lambda: next(normals))
     for _ in range(5):
         (a, f), (b, g) = ours(), theirs()
         assert abs(a - b) < 1e-8 * abs(b)
@@ -212,7 +189,7 @@ def agree(n: int = 500) -> None:
 
 
 class Step(common.Timed):
-    """Time of a step of mean-field variational inference, 2,221 areas (of 20 steps where the peer says so)."""
+    """Time of a step of mean-field variational inference, 2,221 areas."""
 
     params = (list(STEPS),)
     param_names = ("peer",)

@@ -63,30 +63,6 @@ void car_logdensity(const py::array& theta, const py::array& phi, const py::arra
     if (!fine) outside();
 }
 
-void car_meanfield(const py::array& y, const py::array& weight, const py::array& indptr, const py::array& indices,
-                   const py::array& logdet, const py::array& parameters, const py::array& moments, const py::array& rates, int form,
-                   double lo, double hi, double widest, double prior_mean, double prior_variance, U64 seed, U64 chain, U32 first,
-                   const py::array& new_parameters, const py::array& new_moments, const py::array& trace, int) {
-    const Areas areas(indptr, indices);
-    const Index n = areas.graph.n;
-    const CarModel model{car_form(form), lo, hi, widest, n, numbers(logdet, "logdet")};
-    if (model.series.size < 1) throw py::value_error("logdet: is empty");
-    const CarObservations data{vector<const double>(y, "y", n), vector<const double>(weight, "weight", n), prior_mean, prior_variance};
-    const auto from = matrix<const double>(parameters, "parameters", 2, n + 1);
-    const auto before = tensor<const double, 3>(moments, "moments", {2, 2, n + 1});
-    const auto steps = numbers(rates, "rates");
-    const auto to = matrix<double>(new_parameters, "new_parameters", 2, n + 1);
-    const auto after = tensor<double, 3>(new_moments, "new_moments", {2, 2, n + 1});
-    const auto found = vector<double>(trace, "trace", steps.size);
-    const U64 key = stream_key(seed, Stream::draws, chain);
-    bool fine;
-    {
-        const py::gil_scoped_release unlocked;
-        fine = kernels().spatial.car_meanfield(areas.graph, model, data, from, before, steps, key, first, to, after, found);
-    }
-    if (!fine) outside();
-}
-
 Index car_factor(const py::array& phi, const py::array& order, const py::array& factor_indptr, const py::array& factor_indices,
                  const py::array& indptr, const py::array& indices, int form, const py::array& values, const py::array& logdet,
                  int n_threads) {
@@ -176,10 +152,6 @@ void bind_spatial(py::module_& m) {
     m.def("car_logdensity", &binding::car_logdensity, "theta"_a.noconvert(), "phi"_a.noconvert(), "indptr"_a.noconvert(),
           "indices"_a.noconvert(), "logdet"_a.noconvert(), "form"_a, "lo"_a, "hi"_a, "widest"_a, "rank"_a, "value"_a.noconvert(),
           "grad_theta"_a.noconvert(), "grad_phi"_a.noconvert(), "n_threads"_a);
-    m.def("car_meanfield", &binding::car_meanfield, "y"_a.noconvert(), "weight"_a.noconvert(), "indptr"_a.noconvert(),
-          "indices"_a.noconvert(), "logdet"_a.noconvert(), "parameters"_a.noconvert(), "moments"_a.noconvert(), "rates"_a.noconvert(),
-          "form"_a, "lo"_a, "hi"_a, "widest"_a, "prior_mean"_a, "prior_variance"_a, "seed"_a, "chain"_a, "first"_a,
-          "new_parameters"_a.noconvert(), "new_moments"_a.noconvert(), "trace"_a.noconvert(), "n_threads"_a);
     m.def("car_factor", &binding::car_factor, "phi"_a.noconvert(), "order"_a.noconvert(), "factor_indptr"_a.noconvert(),
           "factor_indices"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(), "form"_a, "values"_a.noconvert(),
           "logdet"_a.noconvert(), "n_threads"_a);

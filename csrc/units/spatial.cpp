@@ -1,6 +1,5 @@
 #include "fedkern/spatial/factor.hpp"
 #include "fedkern/spatial/gp.hpp"
-#include "fedkern/spatial/meanfield.hpp"
 
 #include "tables/spatial.hpp"
 
@@ -9,7 +8,6 @@ namespace fedkern::tables::FEDKERN_ISA {
 extern const SpatialTable spatial = {
     .table_sample = table_sample,
     .car_logdensity = car_logdensity,
-    .car_meanfield = car_meanfield,
     .within = within,
     .car_factor = car_factor,
     .car_sample = car_sample,

@@ -219,7 +219,7 @@ def parser() -> argparse.ArgumentParser:
     plan.add_argument("--noise", metavar="M,..", help="noise multipliers (default: the job's)")
     plan.set_defaults(call=_in("console", "plan"))
 
-    reproduce = commands.add_parser("reproduce", help="a table or figure of a paper; without NAME: list them")
+    reproduce = commands.add_parser("reproduce", help="a table or figure of a paper, in a checkout; without NAME: list them")
     reproduce.add_argument("name", nargs="?", metavar="NAME")
     reproduce.add_argument("--fast", action="store_true", help="fewer seeds and settings")
     reproduce.add_argument("--printed", action="store_true", help="also with a paper's slips as they are printed")
@@ -360,16 +360,14 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    from .. import reproduce
+    from . import papers
 
     if options.name is None:
-        for name in reproduce.NAMES:
-            print(f"{name:<20}{reproduce.about(name)}")
+        for name, about in papers.PAPERS.items():
+            print(f"{name:<20}{about}")
         return 0
-    if options.name not in reproduce.NAMES:
-        raise JobError(f"reproduce {options.name}: no such reproduction; there are {', '.join(reproduce.NAMES)}")
     out = Path(options.out or Path("runs") / options.name)
-    reproduce.run(options.name, fast=options.fast, out=out, printed=options.printed)
+    papers.run(options.name, fast=options.fast, out=out, printed=options.printed)
     return 0
 
 

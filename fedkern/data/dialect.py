@@ -17,6 +17,7 @@ from typing import IO, Any
 from .plain_text import canonical
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_WHOLE = re.compile(r"[+-]?\d+")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 
@@ -29,7 +30,7 @@ class Dialect:
     delimiter : between cells; None: a comma, in .tsv files a tab
     decimal : "." or ","
     encoding : a name that Python knows; None: UTF-8
-    missing : cells that count as empty, as they are written
+    missing : cells that count as empty, as they are written but for zeros after a whole number's point
     """
 
     delimiter: str | None = None
@@ -61,8 +62,14 @@ class Dialect:
 
     def cells(self, cells: Sequence[str]) -> Sequence[str]:
         """A column's cells as a file with empty cells would have them."""
-        missing = {canonical(word) for word in self.missing}
-        return ["" if canonical(cell) in missing else cell for cell in cells] if missing else cells
+        missing = {self._word(word) for word in self.missing}
+        return ["" if self._word(cell) in missing else cell for cell in cells] if missing else cells
+
+    def _word(self, cell: str) -> str:
+        """As words for what is missing are compared: -9.0, as a column with an empty cell is often written, is -9."""
+        word = canonical(cell)
+        whole, point, decimals = word.partition(self.decimal)
+        return whole if point and not decimals.strip("0") and _WHOLE.fullmatch(whole) else word
 
 
 def _open(path: Path) -> IO[Any]:

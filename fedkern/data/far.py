@@ -51,7 +51,7 @@ def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]
                 f"column {name!r}: all numbers above 999 are missing, and others have three digits after a point, as 1.234: if "
                 "the point stands for thousands, write plain numbers into the file"
             )
-        lines += (_code(name, code, int((values == code).sum())) for code in found)
+        lines += (_code(name, code, int((values == code).sum()), table) for code in found)
     if response is None or encoding.response is None or FAMILIES[encoding.family].link != "identity":
         return lines
     return [*lines, *_of(encoding.response, response, table)]
@@ -99,11 +99,12 @@ def distances(values: Array) -> Array:
         return np.nan_to_num(np.abs(values - centre) / sd, nan=0.0)
 
 
-def _code(name: str, code: float, n: int) -> str:
+def _code(name: str, code: float, n: int, table: Table) -> str:
+    of_text = table.lines is not None  # [data.dialect] is for text files
+    way = f'count it as one ([data.dialect] missing = ["{code:g}"])' if of_text else "make these cells empty (in arrays NaN)"
     return (
         f"column {name!r}: {code:g} stands in {n} row{'s' * (n > 1)}, far from all other cells: if it is a code for a "
-        f'missing value, count it as one ([data.dialect] missing = ["{code:g}"]), and say what becomes of the rows '
-        "(model.missing)"
+        f"missing value, {way}, and say what becomes of the rows (model.missing)"
     )
 
 

@@ -23,6 +23,7 @@ from .table import Table
 __all__ = ["files", "header", "mark", "table"]
 
 WANTED = "give a data frame (pandas, polars or pyarrow), or arrays (X, y)"
+PAIR = "give one data frame that has y as a column, or arrays: (X.to_numpy(), y.to_numpy())"
 CPU = 1  # kDLCPU
 
 
@@ -234,6 +235,8 @@ def _arrays(held: Any, source: str) -> tuple[NDArray[Any], NDArray[Any] | None]:
 def _array(one: Any, who: str) -> NDArray[Any]:
     if not isinstance(one, np.ndarray):
         if not hasattr(one, "__dlpack__"):
+            if hasattr(one, "to_numpy"):  # a data frame in a pair, or a column
+                raise JobError(f"{who}: {kind(one)}; {PAIR}")
             raise JobError(f"{who}: {kind(one)} is no table; {WANTED}")
         one = _from_dlpack(one, who)
     if one.dtype.kind not in "fiubU":

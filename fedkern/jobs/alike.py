@@ -204,9 +204,10 @@ def _words(
     text = f"{has} in fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
     rows = f"rows{by} have" if one.n_rows > 1 else f"row{by} has"
     alone = f"{has} that {one.n_rows} {rows} and all others lack; {wanted} are asked for"
+    where = _farthest(one, table) if one.n_rows <= 2 and not by else ""
     return (
         f"{both} {text}{f' (the same of {names}{more})' if also else ''}; {remedy}",
-        f"{own} {alone}{f' (the same of {numbers}{more})' if also else ''}: {remedy}",
+        f"{own} {alone}{where}{f' (the same of {numbers}{more})' if also else ''}: {remedy}",
     )
 
 
@@ -220,7 +221,7 @@ def _remedy(one: Rare, spec: Spec, splines: Collection[str]) -> str:
         without = "leave the row out" if one.columns == (spec.response,) else "put the column into data.ignore"
         return f"mend the cell if it is wrong, cap it or take logarithms in all files, {without}, {LOWER}"
     if one.columns == (spec.response,):
-        return f"pool them with another site's, {LOWER}"
+        return f"mend the cells if they are wrong, pool them with another site's, {LOWER}"
     if any(name.endswith(MARK) for name in one.columns):
         return f'set model.missing = "drop", fill these cells in, put the column into data.ignore, {LOWER}'
     which = "the column" if len(one.columns) == 1 else "one of these columns"

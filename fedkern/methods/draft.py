@@ -414,7 +414,9 @@ def _table(path: Path, dialect: Dialect) -> Table:
                 f"init: {path.name}: the number of cells in the first line is {head}, and in every line below it {cells}: is it "
                 "a title? Remove what stands above the header"
             )
-    if any(isinstance(column, Text) and name in column.levels for name, column in ((n, one.columns[n]) for n in names)):
+    among = [name for name in names if isinstance(column := one.columns[name], Text) and name in column.levels]
+    words = [name for name in names if not isinstance(one.columns[name], Text) and name.strip().lower() not in MISSING]
+    if among and not (len(words) > 1 and len(among) == 1):  # a level "ward" of a column "ward", where words stand above numbers
         raise JobError(_no_header(path, "a name in it stands among the cells of its column, too"))
     whole = {name for name in names if _kind(one, name) in ("binary", "count")}
     written = table.load(path, text=whole, dialect=dialect) if whole else one  # numbers do not say how they are written
@@ -527,7 +529,7 @@ def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
         elif any((distances(own) > FAR).any() for own in values):
             yield (
                 f"{column}: a cell is more than {FAR:g} robust standard deviations from the median of its file; is it wrong, or "
-                "in another unit? `fedkern check job.toml --local FILE` shows its holder which"
+                "in another unit? `fedkern check JOB.toml --local FILE` shows its holder which"
             )
 
 

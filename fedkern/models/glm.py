@@ -88,23 +88,27 @@ def prior(d: int, precision: float = 1.0, covariance: str = "diagonal") -> Gauss
     return Gaussian(np.zeros(d), P if covariance == "diagonal" else np.diag(P))
 
 
-def predictive_mean(q: Gaussian, rows: Rows, family: str, scale: float = 1.0) -> Vector:
-    """Posterior predictive mean of each row's response; for bernoulli sigmoid(m / sqrt(1 + pi s^2 / 8)) (the probit
-    approximation).
-    """
+def averaged(*, private: bool) -> str:
+    """How probabilities of a logistic model are averaged for metrics: those of private jobs are the published figures' (pvi.md,
+    section 13); of rare events they are too large by a quarter and more."""
+    return "probit" if private else "quadrature"
+
+
+def predictive_mean(q: Gaussian, rows: Rows, family: str, scale: float = 1.0, method: str = "quadrature") -> Vector:
+    """Posterior predictive mean of each row's response; `method` of a bernoulli one, as in `kernels.predict`."""
     spread = -0.5 * np.log(q.P) if q.diagonal else q.scale_tril
-    return kernels.predict(rows.X, q.mean, spread, family=family, method="probit", offset=rows.offset, scale=scale)
+    return kernels.predict(rows.X, q.mean, spread, family=family, method=method, offset=rows.offset, scale=scale)
 
 
-def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0) -> dict[str, float]:
-    """How well q predicts held-out rows.
+def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0, method: str = "quadrature") -> dict[str, float]:
+    """How well q predicts held-out rows; `method` as of `predictive_mean`.
 
     Returns
     -------
     log_likelihood, the mean of the family's `predictive` (bernoulli: log(p + 1e-10), docs/methods/pvi.md, section 13; counts: at
     the predictive mean; gaussian: the log predictive density), and accuracy at 1/2 of a binary response, else rmse.
     """
-    p, y, record = predictive_mean(q, rows, family, scale), rows.y, FAMILIES[family]
+    p, y, record = predictive_mean(q, rows, family, scale, method), rows.y, FAMILIES[family]
     assert record.predictive is not None  # a record without it is refused where pvi takes the family
     density = record.predictive(y, p, lambda: q.variance_of(np.asarray(rows.X, np.float64)), scale)
     log_likelihood = float(np.average(density, weights=rows.counts))
@@ -189,12 +193,13 @@ def on_average(rows: Rows, family: str, scale: float = 1.0) -> float:
     return float(np.average(record.predictive(y, mean, lambda: spread, scale), weights=rows.counts))
 
 
-def tested(q: Gaussian, rows: Rows, family: str, scale: float) -> dict[str, object]:
-    """Number of test rows, `on_average` of them and, of a binary response, the bins of a calibration plot."""
+def tested(q: Gaussian, rows: Rows, family: str, scale: float, method: str) -> dict[str, object]:
+    """Number of test rows, `on_average` of them and, of a binary response, the bins of a calibration plot; `method` as of
+    `predictive_mean`."""
     n = len(rows) if rows.counts is None else int(rows.counts.sum())
     found: dict[str, object] = {"rows": n, "guess": on_average(rows, family, scale)}
     if FAMILIES[family].binary:
-        found["reliability"] = reliability(predictive_mean(q, rows, family, scale), rows.y, counts=rows.counts)
+        found["reliability"] = reliability(predictive_mean(q, rows, family, scale, method), rows.y, counts=rows.counts)
     return found
 
 

@@ -32,9 +32,7 @@ PUBLIC = {
         "vertical",
     ],
     "fedkern.data.columns": ["Columns", "write"],
-    "fedkern.data.sets.county_homicide": ["read"],
     "fedkern.data.sets.heart_failure": ["Patients", "read"],
-    "fedkern.data.simulate.vertical": ["areas", "logistic"],
     "fedkern.algorithms.exchanges.columns": [
         "PROTOCOL",
         "AskSchema",

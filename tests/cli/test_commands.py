@@ -206,9 +206,9 @@ def test_a_bad_job_is_one_line_and_code_2(fedkern: Any, job: Any, arguments: lis
     assert ended.out == ""
 
 
-def test_a_finished_run_is_not_overwritten(fedkern: Any, job: Any) -> None:
+def test_a_finished_run_is_not_overwritten(fedkern: Any, job: Any, finished: Any) -> None:
     path = job(OPEN)
-    fedkern("run", path, "--out", "out", "--quiet")
+    finished(OPEN)
     before = Path("out/summary.json").read_bytes()
     ended = fedkern("run", path, "--out", "out")
     assert ended.code == 2
@@ -224,8 +224,8 @@ def test_an_internal_error_is_code_1_with_its_traceback(fedkern: Any, job: Any, 
     assert "internal error" in ended.err
 
 
-def test_lost_clients_are_code_4_and_named(fedkern: Any, job: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    result = package.run(job(OPEN))
+def test_lost_clients_are_code_4_and_named(finished: Any, capsys: Any) -> None:
+    result = package.load(finished(OPEN))
     clients = {"a": {"updates": 1, "status": "lost"}, "b": {"updates": 3, "status": "finished"}}
     lost = type(result)({**result.summary, "clients": clients}, result.posterior)
     assert job_module.exit_code(lost, 0) == 4
@@ -261,12 +261,6 @@ def test_info_lists_every_kernel_and_what_is_missing(fedkern: Any) -> None:
         assert line.split()[1:] == list(exists.values())
 
 
-def test_reproductions_are_listed(fedkern: Any) -> None:
-    ended = fedkern("reproduce")
-    assert ended.code == 0
-    assert "dp-pvi-adult" in ended.out
-
-
 @pytest.mark.parametrize("kind", ["logistic", "poisson", "regression"])
 def test_a_simulated_federation_runs_as_it_is(fedkern: Any, kind: str) -> None:
     assert fedkern("simulate", kind, "--out", "sim", "--clients", "2", "--rows", "150", "--columns", "3").code == 0
@@ -278,8 +272,8 @@ def test_a_simulated_federation_runs_as_it_is(fedkern: Any, kind: str) -> None:
         assert abs(found[name]["mean"] - value) < 4.5 * found[name]["sd"], name
 
 
-def test_a_report_of_a_finished_and_of_an_interrupted_run(fedkern: Any, job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    fedkern("run", job(PRIVATE), "--out", "out", "--quiet")
+def test_a_report_of_a_finished_and_of_an_interrupted_run(fedkern: Any, finished: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished(PRIVATE)
     ended = fedkern("report", "out")
     assert (ended.code, ended.out.strip()) == (0, "out/report.html")
     page = Path("out/report.html").read_text()
@@ -306,9 +300,9 @@ def test_a_report_of_a_finished_and_of_an_interrupted_run(fedkern: Any, job: Any
 
 
 @pytest.mark.parametrize("torn", [b'{"protocol": "pv', b"\0" * 40, b"\xff\xfe\n\n7", b"[]"])
-def test_a_report_of_a_run_that_went_on_after_a_torn_line(torn: bytes, fedkern: Any, job: Any) -> None:
+def test_a_report_of_a_run_that_went_on_after_a_torn_line(torn: bytes, fedkern: Any, finished: Any) -> None:
     """What a crash leaves at the end of a ledger does not keep a run from going on, nor a report from being written."""
-    fedkern("run", job(PRIVATE), "--out", "out", "--quiet")
+    finished(PRIVATE)
     whole = Path("out/ledger/client-1.jsonl").read_bytes()
     with Path("out/ledger/client-1.jsonl").open("ab") as file:
         file.write(torn)

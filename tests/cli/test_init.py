@@ -186,6 +186,7 @@ ACCEPTED = {
     "del": "x\x7fz,w,y\n1.5,2.5,0\n2.5,3.5,1\n",
     "escape": "x\x1b[31m,w,y\n1.5,2.5,0\n2.5,3.5,1\n",
     "gaps": "x,w,y\n1.5,,0\n2.5,3.5,1\nNA,2.5,1\n1.5,2.5,0\n",
+    "a level as its column": "x,ward,y\n" + "1.5,ward,0\n2.5,icu,1\n3.5,ward,1\n" * 3,
     "no response": "x,w,y\n1.5,2.5,\n2.5,3.5,1\n2.5,1.5,0\n",
     "tabs": "x\tw\ty\n1.5\t2.5\t0\n2.5\t3.5\t1\n",
     "bars": "x|w|y\n1.5|2.5|0\n2.5|3.5|1\n",

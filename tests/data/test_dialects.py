@@ -163,6 +163,19 @@ def test_words_for_what_is_missing(tmp_path: Path) -> None:
     assert np.isnan(read.columns["x"].numbers()[1])  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("decimal", "cells"), [(".", ["-9.0", "-9", "-9.00", "-9.5", "-90.0"]), (",", ["-9,0", "-9", "-9,", "-9,5", "-90,0"])]
+)
+def test_a_code_that_is_written_with_zeros_is_the_same_code(decimal: str, cells: list[str], tmp_path: Path) -> None:
+    """As programs write a column that also has decimals, or an empty cell; a level 09 is no 9."""
+    codes = [*cells, "1", "2"]
+    rows = [f"{cell};{level}" for cell, level in zip(codes, ["09", "9", "9" + decimal + "0", "a", "b", "c", "d"])]
+    written(tmp_path, "b.csv", "\n".join(["x;g", *rows, ""]).encode())
+    read = table.load(tmp_path / "b.csv", dialect=Dialect(delimiter=";", decimal=decimal, missing=("-9", "9.0")))
+    assert [cell == "" for cell in read.cells("x")] == [True, True, True, False, False, False, False]
+    assert read.cells("g")[:2] == ["09", "" if decimal == "." else "9"]
+
+
 def test_no_lost_letter_enters_a_level(tmp_path: Path) -> None:
     """Neither from a file that has lost them already, nor from one that is read in another encoding than its own."""
     text = plain(2).replace("Köln", "K�ln")

@@ -717,6 +717,15 @@ def test_rows_of_another_weight_are_few_rows(family: str) -> None:
     assert "'w' has a value that 1 row has" in alone(family, {"weight": "w"}, x=x, y=y, w=w)
 
 
+@pytest.mark.parametrize("family", ["poisson", "gaussian"])
+def test_a_wrong_cell_of_the_response_is_shown_to_its_holder_and_to_be_mended_first(family: str) -> None:
+    random = np.random.default_rng(1)
+    x, y = random.normal(size=200), random.poisson(9, 200) * 1.0
+    assert alone(family, {}, x=x, y=y) == ""
+    y[7] = 10_000
+    assert "(row 8: 10000): mend the cells if they are wrong, pool" in alone(family, {}, x=x, y=y)
+
+
 def test_a_row_that_weighs_nothing_is_counted_without_weights() -> None:
     """Who was left out by a weight of 0 is the difference of the sums with and without weights."""
     random = np.random.default_rng(1)

@@ -240,6 +240,8 @@ def frame(**columns: Any) -> pd.DataFrame:
 ODD: dict[str, tuple[Any, str]] = {
     "list": ([[1, 2], [3, 4]], r"data\['a'\]: a value of type list is no table"),
     "object": (object(), r"data\['a'\]: a value of type object is no table"),
+    "a frame and y": ((pd.DataFrame({"x": np.ones(3)}), np.ones(3)), r"data\['a'\]: X: .*DataFrame; give one data frame that"),
+    "X and a column": ((np.ones((3, 2)), pd.Series(np.ones(3))), r"data\['a'\]: y: .*Series; .* or arrays: \(X.to_numpy\(\), y"),
     "none": (None, "a value of type NoneType is no table"),
     "lazy": (pl.LazyFrame({"y": [1]}), r"LazyFrame has not been computed yet; give what its .collect\(\)"),
     "vector": ((np.ones(3), np.ones(3)), r"X has shape \(3,\); it needs \(n, p\)"),

@@ -49,9 +49,9 @@ def test_standard_output_on_a_full_disk(arguments: list[str], buffered: bool, tm
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
-def test_a_disk_that_takes_nothing(number: int, fedkern: Any, job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_takes_nothing(number: int, fedkern: Any, job: Any, finished: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = job(OPEN)
-    assert fedkern("run", path, "--out", "out", "--quiet").code == 0
+    finished(OPEN)
 
     def refuse(*arguments: Any, **more: Any) -> None:
         raise OSError(number, os.strerror(number))

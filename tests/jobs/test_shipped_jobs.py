@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ from support.golden_jobs import golden_jobs
 ROOT = Path(__file__).parents[2]
 FILES = sorted([ROOT / "fedkern" / "demo.toml", *(ROOT / "mpi").glob("*.toml")])
 TEXTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-SCRIPTS = sorted([*(ROOT / "docs" / "gallery").glob("*.py"), *(ROOT / "fedkern" / "reproduce").glob("*.py")])
+SCRIPTS = sorted([*(ROOT / "docs" / "gallery").glob("*.py"), *(ROOT / "benchmarks" / "papers").glob("*.py")])
 
 
 def counts(config: JobConfig, folder: Path) -> int:
@@ -103,6 +104,14 @@ def test_no_script_lowers_the_number_unsaid(path: Path) -> None:
     """They run in tests of their own, at the defaults; one that wants fewer rows says why."""
     for line in path.read_text(encoding="utf-8").splitlines():
         assert "least_rows" not in line or "#" in line, f"{path.name}: {line.strip()}: say in a comment why fewer rows are right"
+
+
+def test_what_benchmarks_measure_is_refused_by_nobody(tmp_path: Path) -> None:
+    """Of those that run jobs with small clients."""
+    jobs = {name: runpy.run_path(str(ROOT / "benchmarks" / name)) for name in ("launch_load.py", "benchmarks/bench_scale.py")}
+    (tmp_path / "job.toml").write_text(jobs["launch_load.py"]["JOB"].format(clients=31), encoding="utf-8")
+    assert counts(*load(tmp_path / "job.toml")) == 31
+    assert jobs["benchmarks/bench_scale.py"]["check"](tmp_path, 30, "")()
 
 
 def test_what_init_drafts(fedkern: Any, tmp_path: Path) -> None:

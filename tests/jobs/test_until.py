@@ -22,8 +22,8 @@ from fedkern.errors import JobError, LostPeer
 from fedkern.jobs import keeping
 from fedkern.jobs.run import Output
 from fedkern.methods import load
-from fedkern.reproduce import vertical
 from fedkern.transports.inprocess import InProcess
+from papers import vertical
 from support import chosen
 from support import sigma_artifacts as artifacts
 from support.command import mpirun

@@ -8,12 +8,12 @@ from fedkern.algorithms.hmc.moves import evaluate, finite
 from fedkern.algorithms.sfvi import machine as sfvi
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial import factors
-from fedkern.models.spatial.car import Areas, exact_areas, exact_process
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.prior import AreaPrior, MixedPrior
 from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
 from fedkern.models.spatial.within_site import WithinSite
 from oracles.differences import four_point
+from papers.car import Areas, exact_areas, exact_process
 from support import chosen
 from support.hierarchical import run
 from support.maps import grid

@@ -468,14 +468,15 @@ def test_what_is_seen_is_what_was_computed() -> None:
 NIGHTLY = [pytest.mark.nightly, pytest.mark.timeout(3000)]
 
 
-@pytest.mark.parametrize(("p", "seconds"), [(2, 0.5), *(pytest.param(p, 120.0, marks=NIGHTLY) for p in (2, 3, 6, 8))])
+@pytest.mark.parametrize(("p", "seconds"), [(2, 0.5), *(pytest.param(p, 30.0, marks=NIGHTLY) for p in (2, 3, 6, 8))])
 def test_default_jobs_at_the_least_number_give_no_row_away(p: int, seconds: float) -> None:
-    """The same as finds all rows of a few in as much time."""
+    """The same as finds all rows of a few in as much time, and in half of it all 20 of 8 columns where a job lowers the number.
+    (Of 8 columns a first batch of starts takes as long. Whole hours are for the benchmark.)"""
     tape, rows = curious_jobs.logistic(curious_jobs.least(p), p)
     seen = curious.logistic(tape, 0)
     parts = [seen.only(curious.Sites, curious.Sums), seen.only(curious.Values, curious.Sums)]
-    for told in (seen, *(parts if seconds > 1 else [])):
-        guess = curious.solve(told, seconds, np.random.default_rng(1), batch=8)
+    for told, share in ((seen, 1.0), *((part, 1 / 3) for part in parts if seconds > 1)):
+        guess = curious.solve(told, share * seconds, np.random.default_rng(1), batch=8)
         assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == 0
 
 
@@ -488,9 +489,9 @@ def test_rows_of_many_columns_come_back(n: int, p: int, covariance: str) -> None
     model = {"model": {"covariance": covariance}}
     with pytest.raises(JobError, match=r"too few rows for|rows that count"):
         curious_jobs.logistic(n, p, **model)
-    tape, rows = curious_jobs.logistic(n, p, data=curious_jobs.FEW, **model)
+    tape, rows = curious_jobs.logistic(n, p, data=curious_jobs.lowered(n), **model)
     seen = curious.logistic(tape, 0)
-    guess = curious.solve(seen, 300.0, np.random.default_rng(1), wanted=1)
+    guess = curious.solve(seen, 120.0, np.random.default_rng(1), wanted=1)
     assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == n
 
 

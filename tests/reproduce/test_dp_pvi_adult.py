@@ -8,8 +8,8 @@ import pytest
 
 from fedkern.methods import parse
 from fedkern.models.glm import metrics
-from fedkern.reproduce import dp_pvi_adult as reproduction
-from fedkern.reproduce.dp_pvi_adult import CAPS, METHODS, SPLITS, Cell, Outcome, cells, experiment, run_cell
+from papers import dp_pvi_adult as reproduction
+from papers.dp_pvi_adult import CAPS, METHODS, SPLITS, Cell, Outcome, cells, experiment, run_cell
 
 needs_adult = pytest.mark.skipif("FEDKERN_DATA" not in os.environ, reason="set FEDKERN_DATA to the folder that holds uci-adult")
 

@@ -12,11 +12,10 @@ from scipy import stats
 
 from fedkern.algorithms.training.fit import compare
 from fedkern.data.artifact import read_server
-from fedkern.data.simulate import sigma as sigma_examples
 from fedkern.errors import JobError
-from fedkern.models.spatial.car import exact_process
-from fedkern.reproduce import sigma, sigma_car, sigma_gp, sigma_homicide
-from fedkern.reproduce.common import references, stored
+from papers import sigma, sigma_car, sigma_examples, sigma_gp, sigma_homicide
+from papers.car import exact_process
+from papers.common import references, stored
 from support.published import needs
 
 STORED = references("sigma")

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern import reproduce
+import papers
 from fedkern.data import table
 from fedkern.data.sets import sachs
 from fedkern.errors import JobError
-from fedkern.reproduce import common, printed, sparse, sparse_sem, sparse_simulation
-from fedkern.reproduce.sparse_simulation import Design, Outcome, Setting
+from papers import common, printed, sparse, sparse_sem, sparse_simulation
+from papers.sparse_simulation import Design, Outcome, Setting
 
 SUMMARY: dict[str, Any] = {"sampler": {"chains": 2, "kept": 5, "rhat": 1.01, "ess": 50.0, "slowest": "eta"}}
 
@@ -93,7 +93,7 @@ def test_the_printed_sampler_keeps_what_it_says() -> None:
 
 def test_only_the_regression_has_slips_to_show(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="reproduce sparse-mrf: has no --printed; that is for sparse-regression"):
-        reproduce.run("sparse-mrf", fast=True, out=tmp_path, printed=True)
+        papers.run("sparse-mrf", fast=True, out=tmp_path, printed=True)
 
 
 def test_scores_of_a_perfect_graph_and_of_a_reversed_one() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fedkern.reproduce import sparse_mrf, sparse_regression, sparse_sem, sparse_simulation
-from fedkern.reproduce.sparse_simulation import Design
+from papers import sparse_mrf, sparse_regression, sparse_sem, sparse_simulation
+from papers.sparse_simulation import Design
 
 needs_data = pytest.mark.skipif("FEDKERN_DATA" not in os.environ, reason="set FEDKERN_DATA to the folder of the published data")
 

@@ -21,8 +21,8 @@ from fedkern.methods.vertical.model import VerticalModel
 from fedkern.methods.vertical.rows import Columns as Held
 from fedkern.models.encoding import Encoding
 from fedkern.models.split.site import Site
-from fedkern.reproduce import common, vertical, vertical_heart, vertical_logistic, vertical_poisson
-from fedkern.reproduce.vertical_heart import FOLDS, MODELS, Cell, Fits
+from papers import common, vertical, vertical_heart, vertical_logistic, vertical_poisson
+from papers.vertical_heart import FOLDS, MODELS, Cell, Fits
 from support import few
 
 STORED = common.references("vertical")

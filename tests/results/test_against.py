@@ -21,12 +21,11 @@ SHIFT, NARROW = 0.3, 0.8
 
 
 @pytest.fixture
-def run(fedkern: Any, job: Any) -> dict[str, tuple[float, float]]:
+def run(fedkern: Any, finished: Any) -> dict[str, tuple[float, float]]:
     """Means and sds of a finished run in `out`."""
-    assert fedkern("run", job(OPEN), "--out", "out", "--quiet").code == 0
     import fedkern as package
 
-    return {row["parameter"]: (row["mean"], row["sd"]) for row in package.load("out").rows()}
+    return {row["parameter"]: (row["mean"], row["sd"]) for row in package.load(finished(OPEN)).rows()}
 
 
 def reference(run: dict[str, tuple[float, float]], seed: int, **names: str) -> dict[str, np.ndarray]:

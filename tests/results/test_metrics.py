@@ -81,7 +81,7 @@ def test_of_a_partitioned_job(family: str) -> None:
     variance = np.sum((X @ released.affine @ released.q.covariance) * (X @ released.affine), axis=1)
     told, more = result.metrics, result.summary["test"]
     if family == "bernoulli":
-        p = expit(eta / np.sqrt(1 + np.pi / 8 * variance))
+        p, _ = averaged(family, y, eta, np.sqrt(variance), scale)
         assert told.keys() == {"accuracy", "log_likelihood"}
         assert told["accuracy"] == pytest.approx(np.mean(np.where(p > 0.5, y == 1, y == 0)), rel=1e-12)
         assert told["log_likelihood"] == pytest.approx(stats.bernoulli.logpmf(y, p).mean(), rel=1e-8)
@@ -103,6 +103,32 @@ def averaged(family: str, y: Array, m: Array, s: Array, scale: float) -> tuple[A
     eta = m[:, None] + s[:, None] * z
     mean = eta if family == "gaussian" else expit(eta) if family == "bernoulli" else np.exp(eta)
     return mean @ weights, np.log(np.exp(log_density(family, y[:, None], mean, scale)) @ weights)
+
+
+def test_of_a_private_job_probabilities_are_by_the_probit_approximation() -> None:
+    """As the published figures; its predictions of new rows are averages over q all the same."""
+    test, declared = drawn("bernoulli", 70, 99), {"a": {"center": 3.0, "scale": 2.0}, "b": {"center": 50.0, "scale": 10.0}}
+    noise = {"epsilon": 0.5, "delta": 1e-3, "clip": 2.0, "noise_multiplier": 4.0, "sampling_rate": 0.1, "noise_source": "keyed"}
+    job = {"job": {"rounds": 2}, "data": {"response": "y", "columns": declared}, "privacy": noise}
+    result = fedkern.run(job, data={f"c{k}": drawn("bernoulli", 80, k) for k in range(2)}, test=test)
+    rows = result.predict(test)
+    y, m, s = (column.to_numpy() for column in (test["y"], rows["linear_mean"], rows["linear_sd"]))
+    p = expit(m / np.sqrt(1 + np.pi / 8 * s**2))
+    assert result.metrics["log_likelihood"] == pytest.approx(stats.bernoulli.logpmf(y, p).mean(), rel=1e-8)
+    assert result.scores(test) == result.metrics
+    np.testing.assert_allclose(rows["mean"], averaged("bernoulli", y, m, s, 1.0)[0], rtol=1e-8)
+
+
+def test_predicted_risks_of_rare_events_are_as_many_as_there_were() -> None:
+    random = np.random.default_rng(2)
+    clients = {}
+    for k in range(2):
+        y = np.zeros(20_000)
+        y[random.choice(20_000, 5, replace=False)] = 1
+        clients[f"c{k}"] = pd.DataFrame({"x": random.normal(size=20_000), "y": y})
+    result = fedkern.run({"data": {"response": "y"}}, data=clients)
+    rows = pd.concat(list(clients.values()))
+    assert result.predict(rows)["mean"].sum() == pytest.approx(10, rel=0.05)
 
 
 RHO, PARTIES = 0.4, 2

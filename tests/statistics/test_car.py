@@ -6,9 +6,9 @@ import pytest
 from fedkern.algorithms.sfvi import machine as sfvi
 from fedkern.data.graph import grid
 from fedkern.models.likelihood import Likelihood
-from fedkern.models.spatial.car import Areas, CarModel, exact_areas
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
+from papers.car import Areas, CarModel, exact_areas
 from support import chosen
 from support import hamiltonian as ham
 from support import hierarchical as h

@@ -9,8 +9,8 @@ from fedkern.algorithms.core.messages import SERVER
 from fedkern.algorithms.hmc import client as hmc_client
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.hmc.moves import Walk
-from fedkern.reproduce.common import references
 from oracles import geweke
+from papers.common import references
 from support import chosen
 from support import hamiltonian as ham
 from support import hierarchical as h

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkern.reproduce.common import references
 from oracles.sparse_joint import Regression
+from papers.common import references
 from support.sparse_chains import posterior
 
 REFERENCES = references("sparse")

@@ -21,7 +21,7 @@ from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse
 from fedkern.models.glm import Rows
 from fedkern.privacy.disclosure import COARSE_ROWS, told_up_to
-from fedkern.reproduce.sigma import write_map
+from papers.sigma import write_map
 from support import curious
 
 Array = NDArray[np.float64]
@@ -33,6 +33,12 @@ SEED = 5
 def least(p: int, diagonal: bool = False) -> int:
     """Rows of p measurements that a default logistic job takes, and more than its messages tell by what `check` says of it."""
     return max(LEAST_ROWS, told_up_to(p + 1, diagonal=diagonal) + 1)
+
+
+def lowered(n: int) -> dict[str, int]:
+    """[data] of a job that takes a client of n rows, whatever its columns. A lower number of rows asks for fewer values, and a
+    client of few normal rows is refused by what they share unless none is asked for."""
+    return {"least_rows": LEAST_ROWS - 1} if n >= LEAST_ROWS else FEW
 
 
 def logistic(n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60), **sections: Any) -> tuple[curious.Tape, Rows]:

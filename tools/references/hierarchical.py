@@ -1,5 +1,5 @@
 """Long NUTS runs of small mixed models with NumPyro: `make references` writes hierarchical.json into
-fedkern/reproduce/references, from where the tests read it.
+benchmarks/papers/references, from where the tests read it.
 
 The rows are those of tests/support/hierarchical.py, all clients together: y ~ Poisson or Bernoulli,
 eta = o + x' beta + tau u_g, beta ~ N(0, 1), tau ~ HalfNormal(1), u_g ~ N(0, 1).
@@ -19,7 +19,7 @@ import numpyro.distributions as dist
 from numpyro.infer import MCMC, NUTS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from fedkern.reproduce.common import REFERENCES
+from papers.common import REFERENCES
 from support import hierarchical as h
 
 CHAINS, DRAWS = 8, 20_000

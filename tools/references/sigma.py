@@ -1,5 +1,5 @@
 """Long NUTS runs of the true models behind the trained priors: `make references` writes sigma.json into
-fedkern/reproduce/references, from where the reproductions and the tests read it.
+benchmarks/papers/references, from where the reproductions and the tests read it.
 
 An independent program (NumPyro): the one-dimensional Gaussian process of sigma.md, section 8, with an unknown error standard
 deviation, and homicides in US counties with a proper CAR prior (the folder FEDKERN_DATA). The process by its Cholesky factor at
@@ -22,9 +22,8 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.infer import MCMC, NUTS
 
-from fedkern.data.sets import county_homicide
-from fedkern.data.simulate import sigma as sigma_examples
-from fedkern.reproduce.common import REFERENCES
+from papers import county_homicide, sigma_examples
+from papers.common import REFERENCES
 
 CHAINS, HIGHEST = 2, 0.99
 

@@ -1,5 +1,5 @@
 """Long NUTS runs of the sparse regression on three small federations: `make references` writes sparse.json into
-fedkern/reproduce/references, from where the tests read it.
+benchmarks/papers/references, from where the tests read it.
 
 An independent program (NumPyro) for the same posterior, with gamma summed and deviations integrated out: given the scales
 they are Gaussian, and without them there is no funnel (24 leapfrogs a draw; d = tau lambda z takes 120 to 250 and diverges).
@@ -23,7 +23,7 @@ import numpyro.distributions as dist
 from jax.scipy.special import logsumexp
 from numpyro.infer import MCMC, NUTS
 
-from fedkern.reproduce.common import REFERENCES
+from papers.common import REFERENCES
 
 DATA = {
     "equal sites": {"seed": 1, "n": (40, 40, 40), "effects": (1.0, -0.6, 0.3, 0, 0, 0), "site": 0.0, "noise": 1.0},

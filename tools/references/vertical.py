@@ -1,5 +1,5 @@
 """Long NUTS runs of the vertical models: `make references` writes vertical.json into
-fedkern/reproduce/references, from where the reproductions and the tests read it.
+benchmarks/papers/references, from where the reproductions and the tests read it.
 
 An independent program (NumPyro) for the simulated data of vertical.md, section 9: the true logistic model, the augmented-variable
 (AV) and power-likelihood (PL) models with rho = 0.5, 1, 2 for 2 and 10 clients, the true Poisson multilevel model, and that of
@@ -25,10 +25,9 @@ import numpyro.distributions as dist
 from numpyro.infer import MCMC, NUTS
 from scipy.stats import gaussian_kde
 
-from fedkern.data.sets import county_homicide
-from fedkern.data.simulate import vertical
 from fedkern.kernels import rng
-from fedkern.reproduce.common import REFERENCES
+from papers import county_homicide, vertical_examples
+from papers.common import REFERENCES
 
 RHOS, CLIENTS, CHAINS = (0.5, 1.0, 2.0), (2, 10), 4
 LEVELS = np.array([0.005, 0.025, *np.arange(0.05, 0.96, 0.05).round(2), 0.975, 0.995])
@@ -144,8 +143,8 @@ def mixing(draws):
 
 def runs(size):
     """name -> a function that samples."""
-    logistic = {J: vertical.logistic(J) for J in CLIENTS}
-    for name, data, centred in (("areas", vertical.areas(), True), ("counties", county_homicide.read(), False)):
+    logistic = {J: vertical_examples.logistic(J) for J in CLIENTS}
+    for name, data, centred in (("areas", vertical_examples.areas(), True), ("counties", county_homicide.read(), False)):
         given = (*map(jnp.asarray, (data.pooled(), data.y, data.offset)), data.group, len(data.groups), centred)
         yield name, lambda given=given: nuts(multilevel, *given, **size)
     X, y = tuple(map(jnp.asarray, logistic[2].X)), jnp.asarray(logistic[2].y)

@@ -10,9 +10,6 @@ struct SpatialTable {
     void (*table_sample)(const DrawTable&, DrawKeys, U32 step, Matrix<double> theta, Vector<Index> entry, int n_threads);
     bool (*car_logdensity)(Matrix<const double> theta, Vector<const double> phi, const AreaGraph&, const CarModel&, Vector<double> value,
                            Matrix<double> grad_theta, Vector<double> grad_phi, int n_threads);
-    bool (*car_meanfield)(const AreaGraph&, const CarModel&, const CarObservations&, Matrix<const double> parameters,
-                          Tensor<const double, 3> moments, Vector<const double> rates, U64 key, U32 first, Matrix<double> new_parameters,
-                          Tensor<double, 3> new_moments, Vector<double> trace);
     bool (*within)(const AreaGraph&);
     Index (*car_factor)(Vector<const double> phi, const AreaGraph&, const FactorPattern&, CarForm, Matrix<double> values,
                         Vector<double> logdet, int n_threads);

@@ -19,5 +19,4 @@ from .car import *
 from .eigen import *
 from .gp import *
 from .graph import *
-from .meanfield import *
 from .table import *

@@ -146,6 +146,8 @@ def _remedy(model: Model) -> str:
     a = model.settings
     if a.variant in keys.ONE_SHOT:
         return f'"{a.variant}" only combines posteriors: take algorithm.variant = "pvi"'
-    if a.optimiser != "exact" and a.variant != "global-vi":
+    if a.variant == "global-vi":
+        return 'take algorithm.variant = "pvi" (with short steps thousands of job.rounds may be too few)'
+    if a.optimiser != "exact":
         return 'give it more job.rounds, or algorithm.optimiser = "exact"'
     return "give it more job.rounds"

@@ -18,7 +18,7 @@ from ...jobs.keys import DialectSection
 from ...kernels.families import FAMILIES
 from ...models.encoding import Column, Encoding
 from ...models.expfam import Gaussian
-from ...models.glm import Rows, metrics, predictive_mean
+from ...models.glm import Rows, averaged, metrics, predictive_mean
 from ...results.gaussian import Posterior
 from ...results.prediction import Prediction
 from ...results.result import Result
@@ -63,7 +63,8 @@ def _predicted(result: Result, q: Gaussian, rows: Any) -> Prediction:
     if known and trials is not None:
         design = encode(read, whole)
         own = Rows(design.X, design.y, design.offset, design.weights, design.units)
-    scores = metrics(q, own, family, scale) if known else {}
+    method = averaged(private=bool(result.job.get("privacy")))  # as `metrics` of the run
+    scores = metrics(q, own, family, scale, method) if known else {}
     return Prediction(predicted_mean, quantiles, mean, sd, scores)
 
 

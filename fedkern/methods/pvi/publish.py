@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi import noise_aware
 from ...jobs.publish import Fit
+from ...kernels.families import FAMILIES
 from ...models.expfam import Gaussian
-from ...models.glm import Rows, metrics, tested
+from ...models.glm import Rows, averaged, metrics, tested
 from ...results import dispersion
 from ...results.gaussian import Posterior
 from ...results.lines import Lines
@@ -93,11 +94,14 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     if ended.doubts:
         own = Verdict(False, "; ".join(ended.doubts), own.worst)
     differ = differences.compared(model, server, own, varied, errors)
-    found: dict[str, Any] = {} if test is None else {"test": tested(q, test, model.family, model.scale)}
+    method = averaged(private=model.privacy is not None)
+    found: dict[str, Any] = {} if test is None else {"test": tested(q, test, model.family, model.scale, method)}
     posterior = Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None)
     if own.converged == "settled" and (along := ended.checked.lines) is not None and len(along.off):
         intervals = _of_lines(along, posterior)
         own, found = _not_normal(along, intervals), {**found, "lines": intervals}
+    elif own.converged == "settled" and (unseen := _unseen(model)):
+        own = replace(own, why=f"{own.why}; {unseen}")
     return Fit(
         posterior=posterior,
         arrays=_arrays(server, q),
@@ -108,7 +112,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         chains=output.chains,
         draws=output.draws,
         encoding=encoding.to_dict(),
-        metrics={} if test is None else metrics(q, test, model.family, model.scale),
+        metrics={} if test is None else metrics(q, test, model.family, model.scale, method),
         notes=[
             *_remarks(model, server, q),
             *([TRIALS] if model.trials and varied.ratio is None else []),
@@ -152,6 +156,14 @@ def _of_lines(found: Lines, posterior: Posterior) -> dict[str, dict[str, float]]
         factor = rows[own]["sd"] / rows[name]["sd"]
         content[own] = {key: value * factor for key, value in content[name].items()}
     return content
+
+
+def _unseen(model: Model) -> str:
+    """Why nobody has looked whether the posterior is a normal one, as q is; "" where somebody has, or it is."""
+    if model.privacy is not None or FAMILIES[model.family].linear or (model.output.reweigh and model.lined):
+        return ""
+    why = f"data.least_rows = {model.least_rows} leaves" if model.output.reweigh else "output.reweigh = false leaves"
+    return f"whether the posterior is a normal one is not known, for {why} no points at which to ask"
 
 
 def _not_normal(found: Lines, content: Mapping[str, Mapping[str, float]]) -> Verdict:

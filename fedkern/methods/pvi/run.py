@@ -25,7 +25,7 @@ from ...jobs.parties import Parties
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
-from ...models.glm import Rows, metrics
+from ...models.glm import Rows, averaged, metrics
 from ...results.plain import Record
 from . import arrival, dispersion, linearised, own, publish, response, weights
 from .keys import Config
@@ -133,14 +133,14 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
 
 def _lines(model: Model, test: Rows | None) -> Lines[Server]:
     """What metrics.jsonl says of each round: the updates and, when it is due, metrics on the test rows."""
-    settings = model.settings
+    settings, method = model.settings, averaged(private=model.privacy is not None)
 
     def line(server: Server, due: bool) -> Line:
         content: dict[str, Any] = {"updates": int(sum(server.updates))}
         if test is not None and due:
             q = response.natural(pvi.released(server), model)
             scale = response.scale_so_far(model, server)
-            content["metrics"] = dict(metrics(q, test, settings.family, scale))
+            content["metrics"] = dict(metrics(q, test, settings.family, scale, method))
         words = ", ".join(f"{name} {value:.4g}" for name, value in content.get("metrics", {}).items())
         return Line(content, words)
 

@@ -169,3 +169,19 @@ def test_draws_of_the_posterior_are_in_the_datas_units(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "out" / "summary.json").read_text())["sigma"]["response"]
     assert told["level"] == pytest.approx(125, abs=10)
     assert 1 < told["scale"] < 25
+
+
+def test_a_level_that_the_prior_does_not_foresee_gets_an_intercept(tmp_path: Path) -> None:
+    """The note's remedy: with an intercept the map has no level to make up for."""
+
+    def change(row: dict[str, float]) -> dict[str, float]:
+        return {"exposure": row["exposure"] * 1e-3}
+
+    without, _ = fitted(tmp_path, "poisson", "hmc", change, intercept=False)
+    (note,) = (text for text in without.summary["notes"] if "the model has no intercept" in text)
+    assert note.endswith("take model.intercept = true")
+    found, rates = fitted(tmp_path, "poisson", "hmc", change, intercept=True)
+    assert not [text for text in found.summary["notes"] if "the model has no intercept" in text]
+    plain, usual = fitted(tmp_path, "poisson", "hmc", intercept=True)
+    np.testing.assert_allclose(rates["rate_mean"], 1e3 * usual["rate_mean"], rtol=1e-4)
+    assert found.parameters["intercept"]["mean"] == pytest.approx(plain.parameters["intercept"]["mean"] + np.log(1e3), abs=1e-4)

@@ -9,7 +9,7 @@ import pytest
 
 import fedkern
 from fedkern.data.columns import Columns
-from fedkern.reproduce import vertical, vertical_poisson
+from papers import vertical, vertical_poisson
 
 
 def counts(n_rows):

@@ -16,8 +16,8 @@ from fedkern.data.columns import Columns
 from fedkern.jobs.load import config_of
 from fedkern.methods.vertical import keys, stages, undivided
 from fedkern.methods.vertical.model import VerticalModel
-from fedkern.reproduce import vertical
 from oracles.vertical_undivided import cell, exact
+from papers import vertical
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 GIVEN = {"clients": ["a.csv"], "id": "id", "response": "y", "server": "y.csv"}

@@ -44,12 +44,6 @@ struct FactorPattern {
     const Index *order, *indptr, *indices;
 };
 
-/// Gaussian observations y of theta with weights 1 / variance, 0 where there is none, and a normal prior of logit phi.
-struct CarObservations {
-    Vector<const double> y, weight;
-    double prior_mean, prior_variance;
-};
-
 enum class GpKind : int { rbf, matern12, matern32, matern52 };
 
 /// Names the normals of draws.

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data.sets import heart_disease
-from ..results import graphs
-from ..results.plain import real
+from fedkern.data.sets import heart_disease
+from fedkern.results import graphs
+from fedkern.results.plain import real
+
 from . import printed as sampler
 from .common import Array, Json, Tables, Value, table
 from .sparse import Parameters, converged, interval, job, pip_with_error, run_once, standardised, star, verdicts, write_sites

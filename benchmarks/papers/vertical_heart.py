@@ -22,15 +22,16 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import split
-from ..data.sets import heart_failure
-from ..errors import JobError
-from ..jobs.load import config_of
-from ..methods.vertical import keys
-from ..methods.vertical.model import VerticalModel
-from ..methods.vertical.rows import Reading, columns
-from ..models.likelihood import Likelihood
-from ..models.split.predictive import log_density, predicted, spread
+from fedkern.data import split
+from fedkern.data.sets import heart_failure
+from fedkern.errors import JobError
+from fedkern.jobs.load import config_of
+from fedkern.methods.vertical import keys
+from fedkern.methods.vertical.model import VerticalModel
+from fedkern.methods.vertical.rows import Reading, columns
+from fedkern.models.likelihood import Likelihood
+from fedkern.models.split.predictive import log_density, predicted, spread
+
 from .common import Array, Index, Json, append, shown, stored, table
 from .vertical import AS_PUBLISHED, fit
 
@@ -314,7 +315,7 @@ def _text(fits: Fits) -> str:
 
 def _figure(fits: Fits, path: Path) -> None:
     """Accuracy and log-likelihood on test rows against rounds."""
-    from ..results.plots import BLUE, INK, MUTED, ORANGE, canvas, tidy
+    from fedkern.results.plots import BLUE, INK, MUTED, ORANGE, canvas, tidy
 
     figure = canvas(10.0, 6.6)
     pooled = list(fits.pooled.values())

@@ -11,14 +11,15 @@ from tempfile import TemporaryDirectory
 
 from threadpoolctl import threadpool_limits
 
-from ..algorithms.core.messages import ServerEffects
-from ..algorithms.split import machine as vertical
-from ..api import run as run_job
-from ..data.columns import Columns
-from ..methods.vertical.model import VerticalModel
-from ..models.split.site import Site
-from ..transports import inprocess
-from ..transports.codec import Codec
+from fedkern.algorithms.core.messages import ServerEffects
+from fedkern.algorithms.split import machine as vertical
+from fedkern.api import run as run_job
+from fedkern.data.columns import Columns
+from fedkern.methods.vertical.model import VerticalModel
+from fedkern.models.split.site import Site
+from fedkern.transports import inprocess
+from fedkern.transports.codec import Codec
+
 from . import common
 from .common import Array, Column, Json, Tables, write_csv
 

@@ -16,8 +16,9 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from ..data.columns import Columns
-from ..data.simulate import vertical as data
+from fedkern.data.columns import Columns
+
+from . import vertical_examples as data
 from .common import UNKNOWN, Array, Json, Value, append, stored, table, verdicts
 from .vertical import AS_PUBLISHED, ran, references
 
@@ -184,7 +185,7 @@ def _text(done: Mapping[str, Line], wanted: Sequence[Cell]) -> str:
 
 def _bounds(done: Mapping[str, Line], wanted: Sequence[Cell], path: Path) -> None:
     """ELBO against rounds: a column for each model, a row for each number of clients."""
-    from ..results.plots import BLUE, INK, ORANGE, canvas, tidy
+    from fedkern.results.plots import BLUE, INK, ORANGE, canvas, tidy
 
     numbers = sorted({c.clients for c in wanted if c.model != "true"})
     figure = canvas(9.5, 3.2 * len(numbers))
@@ -213,7 +214,7 @@ def _curve(line: Line) -> tuple[Array, Array]:
 
 def _densities(done: Mapping[str, Line], wanted: Sequence[Cell], path: Path) -> None:
     """Marginal densities of one coefficient: NUTS above, variational below; a column for each rho, a pair of rows for each J."""
-    from ..results.plots import BLUE, INK, MUTED, ORANGE, canvas, tidy
+    from fedkern.results.plots import BLUE, INK, MUTED, ORANGE, canvas, tidy
 
     numbers = sorted({c.clients for c in wanted if c.model != "true"})
     figure = canvas(9.5, 4.0 * len(numbers))

@@ -14,24 +14,25 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from ..algorithms.core.messages import SERVER
-from ..algorithms.sfvi import machine as sfvi
-from ..algorithms.sfvi.settings import Settings as Variational
-from ..algorithms.training.fit import Federation
-from ..algorithms.training.training import State
-from ..api import run as run_job
-from ..data.artifact import ClientFile, read_client
-from ..data.graph import Map
-from ..data.simulate.federations import client_names
-from ..jobs.run import Output
-from ..kernels import rng
-from ..kernels.mlp import Architecture
-from ..methods.sigma.prior import keys, train
-from ..models.spatial.car import CarModel
-from ..models.spatial.site import SigmaPrior
-from ..results.draws import Draws
-from ..transports import inprocess
-from ..transports.codec import Codec
+from fedkern.algorithms.core.messages import SERVER
+from fedkern.algorithms.sfvi import machine as sfvi
+from fedkern.algorithms.sfvi.settings import Settings as Variational
+from fedkern.algorithms.training.fit import Federation
+from fedkern.algorithms.training.training import State
+from fedkern.api import run as run_job
+from fedkern.data.artifact import ClientFile, read_client
+from fedkern.data.graph import Map
+from fedkern.data.simulate.federations import client_names
+from fedkern.jobs.run import Output
+from fedkern.kernels import rng
+from fedkern.kernels.mlp import Architecture
+from fedkern.methods.sigma.prior import keys, train
+from fedkern.models.spatial.site import SigmaPrior
+from fedkern.results.draws import Draws
+from fedkern.transports import inprocess
+from fedkern.transports.codec import Codec
+
+from .car import CarModel
 from .common import Array, Column, Index, Json, Tables, write_csv
 
 DRAWS = 2000  # from a mean-field fit

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ...errors import JobError
-from ..graph import Islands, Map, checked, make_map
-from .published import cells_of, folder_of, numbers, text_of
+from fedkern.data.graph import Islands, Map, checked, make_map
+from fedkern.data.sets.published import cells_of, folder_of, numbers, text_of
+from fedkern.errors import JobError
 
 N_AREAS, N_PAIRS = 2_192, 5_744
 SOURCE = "the areas and contiguous pairs of the Australian Statistical Geography Standard, July 2011"

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..results import selection
-from ..results.gaussian import comparable
-from ..results.plain import real
-from ..results.verdict import LEGEND, MARK
+from fedkern.results import selection
+from fedkern.results.gaussian import comparable
+from fedkern.results.plain import real
+from fedkern.results.verdict import LEGEND, MARK
+
 from . import common
 from .common import Array, Json, Tables, write_csv
 

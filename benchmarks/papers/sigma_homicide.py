@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data.columns import Columns
-from ..data.graph import Map
-from ..data.sets import county_homicide
+from fedkern.data.columns import Columns
+from fedkern.data.graph import Map
+
+from . import county_homicide
 from .common import Array, Column, Json, references, table, verdicts
 from .sigma import Areas, Trained, fit, trained, write_map
 

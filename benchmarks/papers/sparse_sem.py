@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data.sets import sachs
-from ..results import chains, graphs, selection
-from ..results.plain import real
-from ..results.verdict import MARK
+from fedkern.data.sets import sachs
+from fedkern.results import chains, graphs, selection
+from fedkern.results.plain import real
+from fedkern.results.verdict import MARK
+
 from .common import Array, Json, Value, table
 from .sparse import converged, job, judged, named, pairs_at, run_once, standardised, starred, verdicts, write_sites
 

@@ -21,19 +21,20 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from ..algorithms.pvi.local import exact
-from ..api import run as run_job
-from ..data.design import Encoding, encode
-from ..data.sets import adult, builtin
-from ..data.table import Table
-from ..methods import parse
-from ..methods.pvi.keys import Config
-from ..methods.pvi.model import Model
-from ..models.expfam import Gaussian, kl
-from ..models.glm import Rows, prior
-from ..privacy.accountant import Mechanism
-from ..privacy.moments import moments_epsilon, moments_max_steps
-from ..results.gaussian import Posterior
+from fedkern.algorithms.pvi.local import exact
+from fedkern.api import run as run_job
+from fedkern.data.design import Encoding, encode
+from fedkern.data.sets import adult, builtin
+from fedkern.data.table import Table
+from fedkern.methods import parse
+from fedkern.methods.pvi.keys import Config
+from fedkern.methods.pvi.model import Model
+from fedkern.models.expfam import Gaussian, kl
+from fedkern.models.glm import Rows, prior
+from fedkern.privacy.accountant import Mechanism
+from fedkern.privacy.moments import moments_epsilon, moments_max_steps
+from fedkern.results.gaussian import Posterior
+
 from .common import UNKNOWN, Json, Tables, verdicts
 
 SPLITS = {"homogeneous": (0.0, 0.0), "A": (0.9, 0.95), "B": (0.7, -3.0)}  # (rho, kappa)

@@ -15,13 +15,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.gibbs.exchange import COLLINEAR
-from ..data.sets import rppa
-from ..results import graphs, selection
-from ..results.diagnostics import MARKED
-from ..results.plain import real
-from ..results.selection import Edge
-from ..results.verdict import MARK
+from fedkern.algorithms.gibbs.exchange import COLLINEAR
+from fedkern.data.sets import rppa
+from fedkern.results import graphs, selection
+from fedkern.results.diagnostics import MARKED
+from fedkern.results.plain import real
+from fedkern.results.selection import Edge
+from fedkern.results.verdict import MARK
+
 from .common import Array, Json, Value, table
 from .sparse import converged, job, judged, pairs_at, run_once, standardised, star, starred, verdicts, write_sites
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkern.data.sets import au_sa2, county_homicide
 from fedkern.errors import JobError
+from papers import au_sa2, county_homicide
 from support.published import ROOT, needs
 
 

@@ -21,11 +21,11 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.sparse.linalg import splu
 from scipy.special import expit, logit, ndtr
 
-from ...errors import NumericalError
-from ...kernels import spatial
-from ..likelihood import HALF_LOG_TAU, Likelihood, half_normal
-from .condition import Condition
-from .site import Layout, Rows
+from fedkern.errors import NumericalError
+from fedkern.kernels import spatial
+from fedkern.models.likelihood import HALF_LOG_TAU, Likelihood, half_normal
+from fedkern.models.spatial.condition import Condition
+from fedkern.models.spatial.site import Layout, Rows
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..results.samples import Samples
+from fedkern.results.samples import Samples
 
 Array = NDArray[np.float64]
 

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from ..algorithms.training import training as training
-from ..algorithms.training.fit import compare
-from ..data.simulate import sigma as sigma_examples
-from ..kernels import rng
-from ..models.spatial.car import Exact, exact_process
-from ..models.spatial.condition import Condition
-from ..models.spatial.prior import GpPrior
+from fedkern.algorithms.training import training as training
+from fedkern.algorithms.training.fit import compare
+from fedkern.kernels import rng
+from fedkern.models.spatial.condition import Condition
+from fedkern.models.spatial.prior import GpPrior
+
+from . import sigma_examples
+from .car import Exact, exact_process
 from .common import Array, Index, Json, Tables, references, table, verdicts
 from .sigma import Areas, Trained, fit, trained
 

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..api import run as run_job
-from ..results import meta, selection
-from ..results.plain import real
+from fedkern.api import run as run_job
+from fedkern.results import meta, selection
+from fedkern.results.plain import real
+
 from .common import Array, Value, table
 from .sparse import job, write_sites
 
@@ -235,7 +236,7 @@ def _text(outcomes: Sequence[Outcome]) -> str:
 
 def _figure(outcomes: Sequence[Outcome], path: Path) -> None:
     """Mean PIP of each effect against the number of clients, their spread, and L."""
-    from ..results.plots import BLUE, INK, MUTED, ORANGE, canvas, tidy
+    from fedkern.results.plots import BLUE, INK, MUTED, ORANGE, canvas, tidy
 
     of_studies = [s for s, _ in settings(outcomes)]
     panels: tuple[tuple[str, str, Callable[[Design], float]], ...] = (

@@ -17,10 +17,10 @@ from typing import TypedDict
 
 import numpy as np
 
-from ..data.columns import Columns
-from ..data.sets import county_homicide
-from ..data.simulate import vertical
-from ..results.verdict import MARK
+from fedkern.data.columns import Columns
+from fedkern.results.verdict import MARK
+
+from . import county_homicide, vertical_examples
 from .common import UNKNOWN, Value, append, stored, table, verdicts
 from .vertical import AS_PUBLISHED, ran, references
 
@@ -52,7 +52,7 @@ def cells(fast: bool) -> list[Cell]:
 @cache
 def example(name: str) -> Columns:
     """The data."""
-    return vertical.areas(SEED) if name == "areas" else county_homicide.read()
+    return vertical_examples.areas(SEED) if name == "areas" else county_homicide.read()
 
 
 def information(name: str, rho: float) -> float:
@@ -177,7 +177,7 @@ def _pair(intercept: Moments) -> str:
 
 def _figure(done: Mapping[str, Line], wanted: Sequence[Cell], path: Path) -> None:
     """Slopes of each group, federated against NUTS, with 95 % intervals; a panel for each rho."""
-    from ..results.plots import BLUE, INK, MUTED, canvas, tidy
+    from fedkern.results.plots import BLUE, INK, MUTED, canvas, tidy
 
     names = list(dict.fromkeys(cell.data for cell in wanted))
     most = max(sum(c.data == name for c in wanted) for name in names)

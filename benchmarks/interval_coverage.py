@@ -1,6 +1,6 @@
 """How often 90 % intervals of open partitioned jobs hold the truth, with nothing set but the family.
 
-    python benchmarks/coverage.py [--federations 120] [--out benchmarks/results/coverage.txt]
+    python benchmarks/interval_coverage.py [--federations 120] [--out benchmarks/results/coverage.txt]
 
 A federation has three clients of 100 to 200 rows with the same true coefficients. A cell is a family and a kind of data:
 

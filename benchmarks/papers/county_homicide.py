@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import JobError
-from ..columns import Columns
-from ..graph import Islands, Map, checked, make_map
-from .published import cells_of, folder_of, numbers, text_of
+from fedkern.data.columns import Columns
+from fedkern.data.graph import Islands, Map, checked, make_map
+from fedkern.data.sets.published import cells_of, folder_of, numbers, text_of
+from fedkern.errors import JobError
 
 N_ROWS, N_FIELDS, N_PAIRS, YEARS = 3_085, 70, 9_084, (60, 70, 80, 90)
 SOURCE = 'the data set "ncovr" of the GeoDa Center'

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.families import BERNOULLI, POISSON
-from ..columns import Columns
-from .federations import Draws
+from fedkern.data.columns import Columns
+from fedkern.data.simulate.federations import Draws
+from fedkern.kernels.families import BERNOULLI, POISSON
 
 LOGISTIC = (500, 20)  # rows and columns
 AREAS, LEVELS = 2000, ("major cities", "inner regional", "outer regional", "remote", "very remote")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels import rng
+from fedkern.kernels import rng
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

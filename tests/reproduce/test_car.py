@@ -9,10 +9,10 @@ from scipy.stats import halfnorm, multivariate_normal, norm
 from fedkern.data.graph import from_pairs, grid
 from fedkern.kernels import spatial
 from fedkern.models.likelihood import Likelihood
-from fedkern.models.spatial.car import Areas, CarModel, exact_areas, exact_process
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.site import Layout, Rows, SigmaPrior
 from oracles.differences import four_point
+from papers.car import Areas, CarModel, exact_areas, exact_process
 
 PHI = Condition("phi", 0.0, 0.99, hyperprior=Hyperprior("logit-normal", 0.3, 2.0))
 LENGTH = Condition("lengthscale", 0.2, 1.0)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..api import run as run_job
+from fedkern.api import run as run_job
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

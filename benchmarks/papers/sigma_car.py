@@ -14,17 +14,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.sfvi.settings import Settings as Variational
-from ..algorithms.training.fit import Tau, compare, match_variances
-from ..data.graph import Map
-from ..data.sets import au_sa2
-from ..kernels import rng
-from ..models.likelihood import Likelihood
-from ..models.spatial.car import Areas as Lattice
-from ..models.spatial.car import CarModel, exact_areas
-from ..models.spatial.condition import Condition, Hyperprior
-from ..models.spatial.prior import AreaPrior
-from ..models.spatial.site import Layout, Rows
+from fedkern.algorithms.sfvi.settings import Settings as Variational
+from fedkern.algorithms.training.fit import Tau, compare, match_variances
+from fedkern.data.graph import Map
+from fedkern.kernels import rng
+from fedkern.models.likelihood import Likelihood
+from fedkern.models.spatial.condition import Condition, Hyperprior
+from fedkern.models.spatial.prior import AreaPrior
+from fedkern.models.spatial.site import Layout, Rows
+
+from . import au_sa2
+from .car import Areas as Lattice
+from .car import CarModel, exact_areas
 from .common import UNKNOWN, Array, Index, Json, Tables, Value, append, stored, table, verdicts
 from .sigma import Areas, Trained, fit, mean_field, trained, write_map
 
