@@ -127,7 +127,7 @@ def test_streams_take_what_is_kept_of_a_round() -> None:
     for number in range(30):
         now.add(draws(number), kept)
         before.add({name: value[0] for name, value in kept({k: v[None] for k, v in draws(number).items()}).items()})
-    left, right = now.save(), before.save()
+    left, right = now.save("trace."), before.save("trace.")
     assert left.keys() == right.keys()
     for name, value in left.items():
         np.testing.assert_array_equal(np.asarray(value), np.asarray(right[name]))

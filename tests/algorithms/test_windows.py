@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedkern.algorithms.core import kept
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
 from fedkern.algorithms.core.once import telling
 from fedkern.algorithms.core.windows import LEAST, LastFifth, Windows, reach
@@ -97,7 +98,7 @@ def test_few_rounds_and_numbers_that_are_none_do_not_settle():
 def test_a_checkpoint_changes_nothing():
     mean, sd = noise(500), np.exp(noise(500, 1))
     whole, part = watched(mean, sd), watched(mean[:460], sd[:460], steady=500)
-    again = Windows.of(500, 1).load(part.save())
+    again = kept.load(Windows.of(500, 1), kept.save(part))
     for round in range(460, 500):
         again = again.add(round, mean[[round]], sd[[round]])
     np.testing.assert_array_equal(again.sums, whole.sums)
@@ -109,7 +110,7 @@ def test_the_last_fifth_of_the_bound(every):
     bounds, found = -100 + noise(1000, memory=0.5), LastFifth.of(1000)
     for round in range(0, 1000, every):
         found = found.add(round, bounds[round])
-        found = LastFifth.of(1000).load(found.save()) if round == 900 else found
+        found = kept.load(LastFifth.of(1000), kept.save(found)) if round == 900 else found
     mean, error = found.moments
     np.testing.assert_allclose(mean, bounds[800::every].mean())
     batches = bounds[800::every].reshape(10, -1).mean(axis=1)
