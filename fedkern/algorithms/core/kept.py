@@ -15,7 +15,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from inspect import get_annotations
 from types import MappingProxyType, NoneType, UnionType
-from typing import Any, Protocol, TypeVar, Union, cast, get_args, get_origin, runtime_checkable
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 
@@ -28,14 +28,6 @@ GIVEN: Mapping[str, bool] = MappingProxyType({"given": True})
 def only(*parts: str) -> Mapping[str, tuple[str, ...]]:
     """Marks a field of which these parts are kept, and all others given."""
     return MappingProxyType({"only": parts})
-
-
-@runtime_checkable
-class Keeps(Protocol):
-    """What has a form of its own: draws, which may be many."""
-
-    def save(self, prefix: str) -> Saved: ...
-    def load(self, saved: Saved, prefix: str) -> Any: ...
 
 
 def save(state: Any) -> Saved:
@@ -52,39 +44,57 @@ def save(state: Any) -> Saved:
 
 def _parts(state: Any, kept: tuple[str, ...], of: str) -> Saved:
     saved: Saved = {}
+    partly = _only(state)
     for name in kept:
-        value, some = getattr(state, name), _only(state).get(name)
+        value, some = getattr(state, name), partly.get(name)
         saved |= _under(name, _parts(value, some, f"{of}{name}.")) if some else _saved(name, value, of)
     return saved
 
 
 def _saved(name: str, value: Any, of: str) -> Saved:
-    if value is None:
+    form = _form(cast(Any, type(value)))  # as `messages.schema`
+    if form == "value":
+        return {name: value}
+    if form == "none":
         return {}
-    if isinstance(value, (np.ndarray, np.number, int, float, bytes)):
-        return {name: value}  # type: ignore[dict-item]  # `pack` takes NumPy's numbers too
-    if isinstance(value, str):
+    if form == "text":
         return {name: value.encode()}
-    if isinstance(value, Keeps):
-        return value.save(f"{name}.")
-    if isinstance(value, Set):
+    if form == "draws":
+        return cast(Saved, value.save(f"{name}."))
+    if form == "set":
         return {name: np.array(sorted(value), np.int64)}
-    if is_dataclass(value):
+    if form == "part":
         return _under(name, _parts(value, names(value), f"{of}{name}."))
-    if hasattr(value, "_asdict"):
+    if form == "named":
         return _under(name, _of_each(value._asdict(), f"{of}{name}."))
-    if isinstance(value, Mapping):
+    if form == "map":
         if value and all(isinstance(key, str) for key in value):
             return _under(name, _of_each(value, f"{of}{name}."))
         rows = [(key, *(one if isinstance(one, tuple) else (one,))) for key, one in sorted(value.items())]
         return {name: np.array(rows, np.float64)}  # of numbers: one array, however many clients there are
-    if isinstance(value, tuple):
+    if form == "tuple":
         if all(isinstance(one, (int, float)) for one in value):
             return {name: np.array(value, np.float64)}
         several = {str(i): one for i, one in enumerate(value)}
         return {f"{name}.many": len(value), **_under(name, _of_each(several, f"{of}{name}."))}
     what = f"{of}{name} is {type(value).__name__}"
     raise TypeError(f"{what}, which a checkpoint can't hold: mark it as GIVEN, or give it another type")
+
+
+@cache
+def _form(kind: Any) -> str:
+    """In which form a value of this type is kept; "": in none. What has its own `save` and `load` are draws, which are many."""
+    if issubclass(kind, (np.ndarray, np.number, int, float, bytes)):  # `pack` takes NumPy's numbers too
+        return "value"
+    if kind is NoneType:
+        return "none"
+    if {"save", "load"} <= set(dir(kind)):
+        return "draws"
+    if is_dataclass(kind):
+        return "part"
+    if issubclass(kind, tuple):
+        return "named" if hasattr(kind, "_fields") else "tuple"
+    return "text" if issubclass(kind, str) else "set" if issubclass(kind, Set) else "map" if issubclass(kind, Mapping) else ""
 
 
 def _of_each(parts: Mapping[str, Any], of: str) -> Saved:
@@ -127,7 +137,7 @@ def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> Any:
         if len(kinds) < len(get_args(kind)) and name not in saved and not any(key.startswith(f"{name}.") for key in saved):
             return None
         kind = kinds[0]
-    if isinstance(before, Keeps):
+    if _form(cast(Any, type(before))) == "draws":
         return before.load(saved, f"{name}.")
     origin = get_origin(kind) or kind
     if origin is np.ndarray:
