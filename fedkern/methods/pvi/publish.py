@@ -280,8 +280,14 @@ def _cutting(model: Model) -> str:
     return (
         f"clip = {clip:g} of client {name!r} cuts rows, which are about {length:.2g} long where columns have standard deviation "
         f"1{' and binary ones their rarer value' if longer else ''}; that shifts means, is in no interval, and more rows do not "
-        f"mend it (wanted at least {SPARING_CLIP * length:.2g})"
+        f"mend it (wanted at least {_up(SPARING_CLIP * length):.2g})"
     )
+
+
+def _up(value: float) -> float:
+    """The number of two digits above: whoever gives it as it is named has given enough."""
+    digit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.ceil(value / digit * (1 - 1e-12)) * digit
 
 
 LITTLE = "too little is known of their noisy sums"

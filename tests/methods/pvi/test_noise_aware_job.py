@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,21 @@ def test_a_clip_that_cuts_rows_is_not_judged(clip: float, judged: bool) -> None:
     result = fedkern.run(tables, data={"a": rows(600, 1), "b": rows(600, 2)})
     assert ("cuts rows" in result.summary["verdict"]) is not judged
     assert judged or result.converged == "not judged"  # for this reason alone: noise may look like correlated columns
+
+
+def test_the_clip_that_is_wanted_is_enough() -> None:
+    """Of two columns 1.905, which rounds to 1.9."""
+    data = {name: (X[:, :2], y) for name, (X, y) in {"a": rows(600, 1), "b": rows(600, 2)}.items()}
+
+    def verdict(clip: float) -> str:
+        tables = {
+            "job": {"method": "pvi", "rounds": 12},
+            "data": {"response": "y", "standardise": "none", "columns": {f"x{j}": {"kind": "numeric"} for j in (1, 2)}},
+            "privacy": {"epsilon": 4.0, "delta": 1e-4, "clip": clip, "noise_multiplier": 2.0, "sampling_rate": 0.1},
+            "algorithm": {"posterior": "noise-aware", "local_steps": 5},
+        }
+        return str(fedkern.run(tables, data=data).summary["verdict"])
+
+    (wanted,) = re.findall(r"wanted at least (\S+)\)", verdict(1.0))
+    assert wanted == "2"
+    assert "cuts rows" not in verdict(float(wanted))
