@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # $(call timed,NAME,COMMAND): `make demo` ends with the seconds of each name.
 timed = began=$$(date +%s); $(2) && echo $(1) $$(($$(date +%s) - began)) >> $(VENV)/seconds
 LINTS := lint-mypy lint-stubs lint-imports lint-ruff lint-asv
-SOURCES := pyproject.toml setup.py $(shell find fedkern csrc -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def' -o -path '*/templates/*')
+SOURCES := pyproject.toml setup.py $(shell find fedkern csrc stubs -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def' -o -path '*/templates/*')
 
 .PHONY: demo install test suite share lint $(LINTS) nightly golden docs pages references clean
 
@@ -45,9 +45,10 @@ docs: install $(VENV)/docs
 	$(BIN)/sphinx-build -W --keep-going -n -q -b html -d build/doctrees docs build/docs
 	@echo "build/docs/index.html"
 
-# Pages and references that are generated from the program; a test says when they are old.
+# Pages, references and stubs that are generated from the program; a test says when they are old.
 pages: $(VENV)/test
 	$(BIN)/python tools/pages.py
+	$(BIN)/python tools/stubs.py
 
 # Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tools/references needs this.
 references: export PYTHONPATH := benchmarks

@@ -15,7 +15,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError
 
-HEADERS, DEVICE = Path("csrc/include/fedkern"), Path("csrc/cuda")
+HEADERS, DEVICE, STUBS = Path("csrc/include/fedkern"), Path("csrc/cuda"), Path("stubs/fedkern")
 UNITS, BINDINGS = sorted(Path("csrc/units").glob("*.cpp")), sorted(Path("csrc/bindings").glob("*.cpp"))
 COMPILED_ONCE = ("choose.cpp", "pool.cpp")
 
@@ -92,7 +92,8 @@ class BuildKernels(build_ext):
 
 
 class BuildPython(build_py):
-    """Puts the headers and the kernels of devices into the package too, so that fedkern.get_include() works from a wheel."""
+    """Puts the headers and the kernels of devices into the package too, so that fedkern.get_include() works from a wheel; and
+    beside modules of kernels their stubs (`tools/stubs.py`), from which editors take documentation."""
 
     def run(self):
         package = Path(self.build_lib, "fedkern")
@@ -102,6 +103,7 @@ class BuildPython(build_py):
         if not self.editable_mode:
             shutil.copytree(HEADERS, package / "include" / "fedkern")
             shutil.copytree(DEVICE, package / "cuda")  # compiled on the machine that has the device
+            shutil.copytree(STUBS, package, dirs_exist_ok=True)
 
 
 setup(

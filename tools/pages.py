@@ -11,15 +11,16 @@ import inspect
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from fedkern import kernels
 from fedkern.algorithms.core.messages import Message
 from fedkern.jobs.wire import ALSO
-from fedkern.kernels._checks import MADE, Domain
-from fedkern.kernels._record import Array, Kernel, Scalar
+from fedkern.kernels._checks import MADE
+from fedkern.kernels._docs import COMMON
+from fedkern.kernels._record import Array, Kernel
 from fedkern.methods import named, reference
 from fedkern.methods.sigma.prior import reference as prior_reference
 
@@ -27,6 +28,7 @@ ROOT = Path(__file__).parents[1]
 METHODS = ("pvi", "sparse", "vertical", "sigma")  # in the order of the documents
 DISCLOSURE = "docs/concepts/disclosure.md"
 BEGIN, END = "<!-- what messages tell: written by `make pages` -->", "<!-- so far -->"
+CODE = re.compile(r'`[^`]*`|"[^"\s]*"')
 KEY = re.compile(r"# (?P<key>\S+) = (?P<default>.*?) +# (?P<type>.+?): (?P<help>.*)")
 
 JOBS = """\
@@ -93,8 +95,8 @@ def tables(toml: str) -> Iterator[str]:
 
 def cell(text: str) -> str:
     """Text of a table's cell: choices are code, and no sign of it is Markdown."""
-    text = re.sub(r'"([^"\s]*)"', r'`"\1"`', text.replace('" | "', '", "'))
-    return re.sub(r"(?<!`)([*_<>|\[\]])(?![^`]*`)", r"\\\1", text)
+    text = re.sub(CODE, lambda m: m[0] if m[0][0] == "`" else f"`{m[0]}`", text.replace('" | "', '", "'))
+    return re.sub(r"`[^`]*`|[*_<>|\[\]]", lambda m: m[0] if m[0][0] == "`" else f"\\{m[0]}", text)
 
 
 def kernel_pages() -> str:
@@ -124,36 +126,37 @@ def entry(kernel: Kernel, module: object) -> str:
     about = [cell(kernel.purpose), source, f"Backends: {', '.join(kernel.backends)}."]
     if kernel.streams:
         about.append(f"Draws from the streams {', '.join(f'`{stream}`' for stream in kernel.streams)}.")
-    rows = [row(array, "in") for array in kernel.inputs] + [row(array, "out") for array in kernel.outputs]
+    rows = [row(array, "in", kernel.words) for array in kernel.inputs]
+    rows += [row(array, "out", kernel.words) for array in kernel.outputs]
     return "\n".join(
         [
             f"### `{kernel.name}`\n",
             " ".join(filter(None, about)) + "\n",
             f"```\n{call(f'{family}.{function}', arguments)}\n```\n",
-            "| array | | shape | type |",
-            "| --- | --- | --- | --- |",
+            "| array | | shape | type | |",
+            "| --- | --- | --- | --- | --- |",
             *rows,
             "",
-            *scalars(kernel.scalars),
+            *scalars(kernel, inspect.signature(getattr(module, function)).parameters),
         ]
     )
 
 
-def scalars(given: Iterable[Scalar]) -> Iterator[str]:
-    """A table of what is no array, in the order of the backends."""
-    public = {scalar.keyword: scalar for scalar in given if scalar.domain is not MADE}
-    if public:
-        yield "| scalar | default | may be |\n| --- | --- | --- |"
-        for name, scalar in public.items():
-            default = "" if scalar.default is ... else f"`{scalar.default!r}`"
-            yield f"| `{name}` | {default} | {may_be(scalar.domain)} |"
+def scalars(kernel: Kernel, parameters: Mapping[str, inspect.Parameter]) -> Iterator[str]:
+    """A table of what is no array, in the order of the public function, and of numbers that it returns."""
+    public = {scalar.keyword: scalar for scalar in kernel.scalars if scalar.domain is not MADE}
+    names = [name for name in parameters if name not in {*COMMON, *(a.name for a in kernel.inputs)}]
+    numbers = [result.partition(" : ")[::2] for result in kernel.results if " : " in result]
+    if names or numbers:
+        yield "| scalar | default | may be | |\n| --- | --- | --- | --- |"
+        for name in names:
+            default = parameters[name].default
+            written = "" if default is inspect.Parameter.empty else f"`{default!r}`"
+            kind = public[name].domain.may_be.removeprefix("one of ") if name in public else parameters[name].annotation
+            yield f"| `{name}` | {written} | {cell(kind)} | {cell(kernel.words[name])} |"
+        for name, kind in numbers:
+            yield f"| `{name}` | returned | {cell(kind)} | {cell(kernel.words[name])} |"
         yield ""
-
-
-def may_be(domain: Domain) -> str:
-    """The words of a domain, as they stand in a table."""
-    words = domain.words.removeprefix("must be ").removeprefix("one of ")
-    return cell(re.sub(r"'([^']*)'", r'"\1"', words))
 
 
 def linked(text: str) -> str:
@@ -174,13 +177,14 @@ def call(name: str, arguments: Iterable[str]) -> str:
     return whole if len(whole) <= 96 else "\n".join([*lines[:-1], lines[-1].removesuffix(","), ")"])
 
 
-def row(array: Array, direction: str) -> str:
+def row(array: Array, direction: str, words: Mapping[str, str]) -> str:
     types = " or ".join(map(str, array.dtypes))
     notes = [f"as `{array.like}`"] if array.like else [] if types == "float64 or float32" else [types]
     if array.optional:
         notes.append("may be None")
     shape = ", ".join(array.shape) + ("," if len(array.shape) == 1 else "")
-    return f"| `{array.name}` | {direction} | `({shape})` | {'; '.join(notes)} |"
+    means = words.get("result" if array.name == "out" else array.name, "")
+    return f"| `{array.name}` | {direction} | `({shape})` | {'; '.join(notes)} | {cell(means)} |"
 
 
 def disclosure() -> str:

@@ -1,15 +1,27 @@
-"""Writes the stubs of the compiled module from the signatures that it carries itself: `python tools/stubs.py`."""
+"""Writes stubs: `python tools/stubs.py`.
 
+Of the compiled module, from the signatures that it carries itself; and of the modules of kernels, whose documentation is made of
+records when they are imported, so that editors, which import nothing, show it. The latter are kept in `stubs`, and are beside the
+modules where these are installed: beside the sources they would hide them from mypy.
+"""
+
+import ast
+import inspect
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import GenericAlias, ModuleType, UnionType
+from typing import TypeVar, get_origin
 
 import fedkern
 from fedkern import _core
+from fedkern.kernels import KERNELS
 
 FOLDER = Path(fedkern.__file__).parent / "_core"
+ROOT = Path(__file__).parents[1]
+WRITTEN = "# Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.\n"
 TYPES = (
     ("typing.SupportsInt | typing.SupportsIndex", "int"),
     ("typing.SupportsFloat | typing.SupportsIndex", "float"),
@@ -52,7 +64,65 @@ def stubs():
     return {FOLDER / "__init__.pyi": stub(_core)} | {FOLDER / f"{name}.pyi": stub(getattr(_core, name)) for name in submodules()}
 
 
+def of_kernels():
+    """File -> text, of the modules that have kernels."""
+    modules = {kernel.module: import_module(kernel.module) for kernel in KERNELS.values()}
+    return {ROOT / "stubs" / f"{name.replace('.', '/')}.pyi": of_module(module) for name, module in sorted(modules.items())}
+
+
+def of_module(module):
+    """Its public names: functions with their documentation, classes, types, and of what else there is the type."""
+    lines = [WRITTEN + f'"""{module.__doc__}"""', "from typing import Any"]
+    body = ast.parse(inspect.getsource(module)).body
+    functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+    for node in body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and getattr(node, "module", "") not in {"__future__", "_docs"}:
+            lines.append(ast.unparse(node))
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            function = getattr(module, node.name)
+            lines.append(ast.unparse(without_body(with_arguments_of(node, functions, function), function)))
+        elif isinstance(node, ast.ClassDef):
+            node.body = [without_body(n) if isinstance(n, ast.FunctionDef) else n for n in node.body]
+            lines.append(ast.unparse(node))
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+            lines += [of_value(name, getattr(module, name), node) for name in names if hasattr(module, name)]
+    return "\n".join(filter(None, lines)) + "\n"
+
+
+def with_arguments_of(node, functions, function):
+    """What binds calls, with those of the arguments of the function whose calls it binds that it takes."""
+    if not hasattr(function, "__signature__"):
+        return node
+    taken, given = inspect.signature(function).parameters, functions[node.name.removeprefix("bind_")].args
+    named = dict(zip([a.arg for a in given.kwonlyargs], zip(given.kwonlyargs, given.kw_defaults)))
+    only, defaults = zip(*(named[name] for name in named if name in taken))
+    assert not given.defaults
+    node.args = ast.arguments([], [a for a in given.args if a.arg in taken], None, list(only), list(defaults), None, [])
+    return node
+
+
+def without_body(node, function=None):
+    """A function of which only the signature and the documentation are left: those that it has when it is imported."""
+    doc = inspect.getdoc(function) if function else ast.get_docstring(node)
+    node.body = [ast.Expr(ast.Constant(re.sub(r"\n(?=.)", "\n    ", doc)))] if doc else []
+    node.body.append(ast.Expr(ast.Constant(...)))
+    node.decorator_list = [d for d in node.decorator_list if ast.unparse(d) in {"property", "classmethod", "cached_property"}]
+    return node
+
+
+def of_value(name, value, node):
+    """A type as it is written, and of all else its type."""
+    if name == "__all__" or isinstance(value, (type, TypeVar, GenericAlias, UnionType)) or get_origin(value) is not None:
+        return ast.unparse(node)
+    if name.startswith("_"):
+        return ""
+    kinds = {dict: "dict[str, Any]", tuple: "tuple[Any, ...]"}
+    return f"{name}: {kinds.get(type(value), type(value).__name__)}"
+
+
 if __name__ == "__main__":
-    for path, text in stubs().items():
+    for path, text in (stubs() | of_kernels()).items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     subprocess.run([sys.executable, "-m", "ruff", "format", "-q", FOLDER], check=True)

@@ -161,12 +161,13 @@ def _of_identifiers(found: list[tuple[str, str]], begin: str) -> OwnFault:
 def _check_labels(labels: tuple[str, ...], spec: Spec, begin: str) -> None:
     """Whether the response can have two labels, one of them positive; before they leave."""
     if len(labels) > 2 or (len(labels) == 2 and spec.positive not in labels):
-        what = f"column {spec.response!r} has {len(labels)} different labels"
+        what = f"{begin}: column {spec.response!r}"
         remedy = (
             f"and positive = {spec.positive!r}; a response has two labels, one of them positive: correct the cells, or [data] "
             "positive"
         )
-        raise OwnFault(f"{begin}: {what}, {remedy}; {HINT}", f"{begin}: {what} ({_some(labels)}), {remedy}")
+        own = f"{what} has {len(labels)} different labels ({_some(labels)}), {remedy}"
+        raise OwnFault(f"{what} has other labels than a response may have, {remedy}; {HINT}", own)
 
 
 def _check_constants(names: tuple[str, ...], kinds: list[Any], spec: Spec, header: tuple[str, ...], begin: str) -> None:

@@ -61,18 +61,29 @@ def told(name: str, names: Sequence[str], known: Collection[str]) -> str:
 
 
 class Marks:
-    """Bad rows of one table, by reason."""
+    """Bad rows of one table, by reason.
+
+    The holder reads each row once, by its first fault. Others read of each column whether it has one, whatever the row's other
+    columns have: else the job, which says what a fault is, would ask what the one row has in another column.
+    """
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self.bad = np.zeros(table.n_rows, dtype=bool)
         self.found: list[tuple[NDArray[np.int64], str | None, str, str]] = []
+        self._told: list[tuple[str | None, str, str]] = []
         for reason in dict.fromkeys(table.broken.values()):
             rows = np.array([row for row, why in table.broken.items() if why == reason], dtype=np.int64)
             self._add(rows, None, reason, "correct or remove the line")
+            self._told.append((None, reason, "correct or remove the line"))
+        self._broken, self._of_column = self.bad.copy(), dict[str, NDArray[np.bool_]]()
 
     def mark(self, bad: NDArray[np.bool_], column: str, reason: str, remedy: str) -> None:
         """Rows are bad for one reason, which every party may read; the remedy may hold levels."""
+        before = self._of_column.get(column, self._broken)
+        if (bad & ~before).any():
+            self._of_column[column] = before | bad
+            self._told.append((column, reason, remedy))
         rows = np.flatnonzero(bad & ~self.bad)  # a row is named once, by its first fault
         if rows.size:
             self._add(rows, column, reason, remedy)
@@ -98,11 +109,11 @@ class Marks:
         if not faults.rows:
             return
         said = set[str]()
-        for _, column, reason, _ in self.found:
+        for column, reason, _ in self._told:
             where = "the row" if column is None else told(column, self.table.names, known)
             said.add(f"{where} {plain_text.told(reason) if column is None else reason}")
         listed = ", ".join(sorted(said))
-        ways = [way for way in (NO_VALUE, COMMA, LABEL) if any(way in remedy for *_, remedy in self.found)]
+        ways = [way for way in (NO_VALUE, COMMA, LABEL) if any(way in remedy for *_, remedy in self._told)]
         way = f" ({'; '.join(ways)})" if ways else ""
         text = f"{who(client, self.table.source)}: rows cannot be used ({listed}); correct or remove what is wrong{way}; {HINT}"
         others = f" ({faults.rows - 1} more rows have faults)" if faults.rows > 1 else ""

@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 
 LOWER = "or, where all holders agree that such rows may be known to the server, lower data.least_rows"
 POOL = "pool its rows with another site's"
+SMALL_R = 0.1  # of a negative binomial whose r is learnt: about as small as r is found to be
 MOST_NAMED = 20  # columns, or sets of them, beside the first
 
 
@@ -55,27 +56,57 @@ def found(
     """
     wanted, family = asked(config, spec.family, least), FAMILIES[spec.family]
     fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
-    together = 0 if family.linear else fewest  # of a linear model two columns' product is a number of rows
+    # Of a linear model two columns' product is a number of rows, which is said, unless each row has a weight of its own.
+    together = 0 if family.linear and spec.weight is None else fewest
     columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
+    if spec.offset in table.columns:
+        columns += [_number(str(spec.offset))]
     if family.linear and spec.response in table.columns:  # its cross-products are told as columns' are
-        columns += [Column(str(spec.response), "numeric", center=0.0, scale=1.0)]
+        columns += [_number(str(spec.response))]
     splines = getattr(config.model, "splines", {})
     table, columns = _with_splines(splines, table, columns)
     filled = [column.name for column in columns if marked(column.name) in table.columns]
-    every = rare(table, columns, weights, wanted, together, filled) if covariates else ()
+    every, by = rare(table, columns, weights, wanted, together, filled) if covariates else (), ""
     every = every or (_of_weights(table, spec, weights, wanted) if wanted > 1 else ())
+    if not every and covariates and not family.linear and _multiplies_events(spec) and spec.response in table.columns:
+        name = str(spec.response)
+        response = Column(name, "categorical") if isinstance(table.columns[name], Text) else _number(name)
+        every = rare(table, [*columns, response], weights, 1, fewest, filled)
     if not every and not family.linear and wanted and spec.response in table.columns:
         y, trials = _events(table, spec)
+        exposed = _exposed(table, spec, y, trials, weights, getattr(config.model, "intercept_centre", None))
         if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest:
             every = (Rare((str(spec.response),), few, wanted=fewest),)
         elif wanted > 1 and family.counted and trials is None and heavy(y, weights):
             every = (Rare((str(spec.response),), 1, far=True),)
-        elif (offset := _heavy(table, spec, y, trials, weights)) < wanted:
-            return _words_of_offset(offset, table, spec, wanted)
+        elif exposed is not None and (number := effective(exposed)) < wanted:
+            return _words_of_offset(number, table, spec, wanted)
+        else:  # beside columns too: of those in intensive care one has been there for years, or had nearly all visits
+            more = [] if exposed is None else [(exposed, f", as {spec.offset!r} lets them weigh,")]
+            if spec.family == "negative-binomial":
+                more.append((weights * (_r(config) + y), ", as their counts let them weigh,"))
+            tried = ((rare(table, columns, weighed, fewest, fewest, filled), why) for weighed, why in more)
+            every, by = next((one for one in tried if one[0]), ((), ""))
     if not every:
         return None
     every = tuple(each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
-    return _words(every, table, spec, every[0].wanted or wanted, splines)
+    return _words(every, table, spec, every[0].wanted or wanted, splines, by)
+
+
+def _number(name: str) -> Column:
+    return Column(name, "numeric", center=0.0, scale=1.0)
+
+
+def _r(config: JobConfig) -> float:
+    """Of a negative binomial, whose rows weigh (r + y) r mu / (r + mu)^2: where r is small, by their counts alone."""
+    given = getattr(config.model, "scale", None)
+    return float(given) if isinstance(given, (int, float)) else SMALL_R
+
+
+def _multiplies_events(spec: Spec) -> bool:
+    """Whether sums are told of products of a response, a covariate and another column: one weighs the rows, or the curvature
+    depends on the response."""
+    return spec.weight is not None or spec.trials is not None or spec.family == "negative-binomial"
 
 
 def _with_splines(splines: Mapping[str, Sequence[float]], table: Table, columns: list[Column]) -> tuple[Table, list[Column]]:
@@ -86,7 +117,7 @@ def _with_splines(splines: Mapping[str, Sequence[float]], table: Table, columns:
         if name in table.columns
         for k, values in enumerate(Spline.at(knots).columns(without_faults(floats(table.columns[name]))).T, 1)
     }
-    more = [Column(name, "numeric", center=0.0, scale=1.0) for name in made]
+    more = [_number(name) for name in made]
     return replace(table, columns={**table.columns, **made}), [*columns, *more]
 
 
@@ -97,11 +128,10 @@ def _owner(name: str, splines: Collection[str]) -> str:
 
 
 def _of_weights(table: Table, spec: Spec, weights: Array, wanted: int) -> tuple[Rare, ...]:
-    """Rows whose weight, or exposure, is not as others': what is told with weights, less what is told without, is theirs."""
-    if spec.weight is not None and spec.weight in table.columns:
-        columns = [Column(spec.weight, "numeric", center=0.0, scale=1.0)]
-        if found := rare(table, columns, np.ones(table.n_rows), wanted, 0):  # some sums count rows that weigh nothing
-            return found
+    """Rows whose weight, number of trials or exposure is not as others': sums with weights, less those without, are theirs."""
+    for name in (spec.weight, spec.trials):
+        if name in table.columns and (found := rare(table, [_number(str(name))], np.ones(table.n_rows), wanted, 0)):
+            return found  # all rows count, for some sums are of those that weigh nothing too
     if spec.offset is None or spec.offset not in table.columns:
         return ()
     far = FAMILIES[spec.family].linear and heavy(without_faults(floats(table.columns[spec.offset])), weights)
@@ -132,27 +162,32 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
-def _heavy(table: Table, spec: Spec, y: Array, trials: Array | None, weights: Array) -> float:
-    """The effective number of rows where each weighs, in X'WX, what its offset makes of it beside the best intercept.
+def _exposed(
+    table: Table, spec: Spec, y: Array, trials: Array | None, weights: Array, centre: float | None
+) -> Array | None:
+    """(n,) what each row weighs, in X'WX, by its offset beside the best intercept, or beside its prior's centre where that leaves
+    fewer rows; None without an offset.
 
     Of a log link that is its exposure: with years in place of their logarithms the longest few are all that there is.
     """
     if spec.offset is None or spec.offset not in table.columns:
-        return np.inf
+        return None
     offset = np.clip(np.nan_to_num(floats(table.columns[spec.offset])), -MOST_OFF, MOST_OFF)
     if FAMILIES[spec.family].link == "log":
-        return effective(weights * np.exp(offset))
+        return np.asarray(weights * np.exp(offset))
     share = float(y @ np.ones(len(y)) / trials.sum()) if trials is not None else float(weights @ y / weights.sum())
     low, high = -2 * MOST_OFF, 2 * MOST_OFF
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if weights @ expit(offset + middle) < share * weights.sum() else (low, middle)
-    chance = expit(offset + low)
-    return effective(weights * chance * (1 - chance))
+    chances = (expit(offset + intercept) for intercept in (low, low if centre is None else centre))
+    return min((weights * chance * (1 - chance) for chance in chances), key=effective)
 
 
-def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str]) -> tuple[str, str]:
-    """Of the fewest rows, and in what else there are such rows, so that all is mended at once."""
+def _words(
+    every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str], by: str
+) -> tuple[str, str]:
+    """Of the fewest rows, and in what else there are such rows, so that all is mended at once; `by`: what makes them few."""
     fewest = {frozenset(each.columns): each for each in reversed(every)}  # the first of each
     one, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))
     both, own = (_joined(one, name) for name in (lambda name: told(name, table.names, spec.known), repr))
@@ -167,7 +202,8 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
     names = ", ".join(_joined(other, lambda name: told(name, table.names, spec.known)) for other in also)
     numbers = ", ".join(f"{_joined(other, repr)} of {other.n_rows}" for other in also)
     text = f"{has} in fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
-    alone = f"{has} that {one.n_rows} row{'s have' if one.n_rows > 1 else ' has'} and all others lack; {wanted} are asked for"
+    rows = f"rows{by} have" if one.n_rows > 1 else f"row{by} has"
+    alone = f"{has} that {one.n_rows} {rows} and all others lack; {wanted} are asked for"
     return (
         f"{both} {text}{f' (the same of {names}{more})' if also else ''}; {remedy}",
         f"{own} {alone}{f' (the same of {numbers}{more})' if also else ''}: {remedy}",
@@ -178,7 +214,7 @@ def _remedy(one: Rare, spec: Spec, splines: Collection[str]) -> str:
     """What there is to be done about it."""
     if any(name in splines for name in one.columns):
         return f"choose knots that have ten rows beyond the outer ones ([model.splines]), mend wrong cells, {POOL}, {LOWER}"
-    if one.columns[0] in (spec.weight, spec.offset):
+    if {spec.weight, spec.trials, spec.offset} & set(one.columns):
         return f"mend the cells if they are wrong, leave these rows out, run the job without this column, {LOWER}"
     if one.far:
         without = "leave the row out" if one.columns == (spec.response,) else "put the column into data.ignore"

@@ -28,9 +28,13 @@ from .few import lowered, may_tell_curvature
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .stage import Stage
 
-NOTHING = "no row in any way that was tried, which is no guarantee"
 NO_MORE = "no more in any way that was tried, which is no guarantee"
+FIRST = "of every client: what ROWS, first of all lines, says"
 ALONE = "of every client: each row that is alone in a function of columns which the job does not look for, exactly"
+PRODUCTS = (
+    "of every client: by second moments of its columns, response included, how many rows have a value of each of two, and the "
+    "sum of another over the rows with a value; of one such row, its cell"
+)
 COMBINATIONS = f"of a client with at most {COARSE:,} combinations of covariates: how often each occurs"
 PAGE = "docs/concepts/disclosure.md"
 # Rows up to which it is so.
@@ -63,9 +67,7 @@ def what(kind: type[Message], config: JobConfig, spec: Spec) -> str:
 def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[str]:
     """In one line, what a server can compute of a client of this job, with the fewest rows that it may have."""
     every_client = any(stage.allgather for stage in stages)
-    who = "every other client and the server" if every_client else "a server"
-    if config.passes_on and not every_client:
-        who = "a server, and the clients that are sent q after a client's turn,"
+    who = "every other client and the server" if every_client else config.readers
     kinds = {kind: stage.dims for stage in stages for kind in stage.protocol.to_server}
     told = {kind: tells(kind, spec) for kind in kinds}
     if config.privacy is not None and config.unit == "client":
@@ -91,10 +93,12 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
         most = config.told_up_to(d) if d else 0
         beside = {kind: one for kind, one in told.items() if kind not in every}
         few = {kind: one for kind, one in beside.items() if _still(config, kind, one, kinds[kind], least, most)}
-    parts = [*_grouped(every), *([ALONE, COMBINATIONS] if config.tells_combinations else [])]
+    parts = [FIRST] if config.tells_rows else []
+    parts += _grouped(every)
+    parts += [ALONE, COMBINATIONS] if config.tells_combinations else [PRODUCTS] if config.tells_products else []
     if least is not None:
         still = {kind: one._replace(where=one.where if one.where == FEWER else "") for kind, one in few.items()}
-        words = ", ".join(_computed(still)) or (NO_MORE if any(one.computed for one in every.values()) else NOTHING)
+        words = ", ".join(_computed(still)) or NO_MORE
         parts.append(f"of a client with {least} rows, the fewest that this job takes ({fewest}): {words}")
     yield f"computed  {who} can compute {'; '.join(parts)} ({PAGE})"
     yield "          a server that runs another program, and asks at points of its own choice, can compute any row"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -58,7 +59,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         if files is not None:
             files.own_ground(mine, resume=output.resume)
         hooks.permit(place, parties, quiet=output.quiet)
-        kept = few.kept(place, config, parties, hooks.bindings)
+        kept = few.kept(place, config, parties, hooks.bindings, hooks.between_holder_and_job)
         if len(kept.numbers) < parties.n_clients:
             hooks.tell_left_out(kept)
             mine = few.leave_out(place, kept)
@@ -147,7 +148,7 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     agree(part, parties)
     server = [SERVER] if place.is_server else []
     bindings = holders.permit_all(config, parties, [*place.mine(parties.n_clients), *server])
-    kept = few.kept(place, config, parties, bindings)
+    kept = few.kept(place, config, parties, bindings, partial(holders.between, parties.names, alone=place.size == 1))
     if len(kept.numbers) < parties.n_clients and not few.leave_out(place, kept) and not place.is_server:
         place.stand_by()
     parties = kept.parties

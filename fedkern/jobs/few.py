@@ -4,15 +4,20 @@ What an open client sends is a function of its rows, and with few of them it is 
 asks for (`data.least_rows`), or its own holder's policy, ends the job, or the job goes on without it (`data.small`). Others read
 its name, and not how many rows it has: no message, no text and no exit code depends on that.
 
+That it is refused is an answer too, of one bit, and many jobs are many bits. A holder whose policy forbids jobs that differ by
+little from an earlier one (`holders.asked`) has each job's rows in its account before they are counted, and others read the same
+of few rows and of rows that are nearly an earlier job's.
+
 In a private job nothing is counted: whether one row more is there must not show. Its holder reads a note in its own folder.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +40,7 @@ from .parties import Parties
 
 Array = NDArray[np.float64]
 
+LEFT_OUT = "has fewer rows, or alike ones, than are asked for, or nearly those of an earlier job, which its holder forbids"
 NEARLY = 1e-9  # what sums of weights lose
 
 
@@ -231,17 +237,26 @@ def _leaves_out(config: JobConfig) -> bool:
     return getattr(config.model, "missing", None) == "drop"
 
 
-def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[int, Binding]) -> Kept:
+def kept(
+    place: Place,
+    config: JobConfig,
+    parties: Parties,
+    bindings: Mapping[int, Binding],
+    between: Callable[[int], AbstractContextManager[Any]] = nullcontext,
+) -> Kept:
     """Reads the rows of the clients that live here, and says who goes on.
 
     Parameters
     ----------
     bindings : client that lives here -> what binds its data
+    between : a client -> in which its account and its policies are asked: says what they refuse
 
     Raises
     ------
     OwnFault
         A client has too few rows, and the job does not leave it out.
+    HolderError
+        The same, or its rows are nearly an earlier job's, where its policy forbids that.
     """
     everybody = tuple(range(parties.n_clients))
     if holders.least(config) is None:
@@ -253,20 +268,26 @@ def kept(place: Place, config: JobConfig, parties: Parties, bindings: Mapping[in
             table, name = parties.rows(k), parties.names[k]
             if parties.specs is None:  # a column that is missing says nothing of rows, and is what to mend first
                 check_header(table.names, parties.spec, table.source, name)
-            spec = parties.spec_of(table.names)
-            few = found(config, table, spec, name, bindings[k].policies)
-            if few is not None and few.of_values:
+            spec, policies = parties.spec_of(table.names), bindings[k].policies
+            with between(k):
+                near = holders.asked(config, parties, k, bindings[k], table, spec)
+            few = found(config, table, spec, name, policies)
+            if few is not None and few.of_values and not near:
                 describe(table, spec, name, identifies=False)  # a value that is a fault is told as one
+            why = [*(near or ()), *([few.own] if few else [])]
+            if near is not None and why and not leaves_out:
+                with between(k):
+                    holders.refuse(holders.who(parties.names, k), policies, why)
             if few is not None and not leaves_out:
                 remedy = 'leave it out of data.clients (where clients have rows of their own also by data.small = "leave-out")'
                 raise OwnFault(f"{few.told}; {remedy}", few.own)
-        if few is None:
-            tables[k] = table
+        if why:
+            own[k] = "; ".join(why)
         else:
-            own[k] = few.own
+            tables[k] = table
     left = _joined(place, own) if leaves_out else []
     numbers = tuple(k for k in everybody if k not in left)
-    notes = tuple(f"left out: client {parties.names[k]!r} has fewer rows, or alike ones, than are asked for" for k in left)
+    notes = tuple(f"left out: client {parties.names[k]!r} {LEFT_OUT}" for k in left)
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own)
 
 
@@ -274,8 +295,9 @@ def leave_out(place: Place, kept: Kept) -> list[int]:
     """Goes on without some clients: who of the others lives here. JobError where nobody is left."""
     if not kept.numbers:
         raise JobError(
-            "no client is left: each has fewer rows than this job, or its holder, asks for (data.least_rows, data.small = "
-            '"leave-out"); a holder reads how many in fault.txt of its own folder, or by fedkern check JOB --local FILE'
+            "no client is left: each has fewer rows than this job, or its holder, asks for, or nearly those of an earlier job, "
+            'which its holder forbids (data.least_rows, data.small = "leave-out"); a holder reads which in fault.txt of its own '
+            "folder, or by fedkern check JOB --local FILE"
         )
     place.leave_out(kept.numbers, kept.parties.names)
     return place.mine(kept.parties.n_clients)

@@ -7,6 +7,7 @@ client's own folder, and to `fedkern check JOB --local FILE`. Other parties read
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from .holding.policy import DataSet, Policy, Refusal, Use
 from .keys import LEAST_ROWS, FewSection, JobConfig
 from .parties import Parties, data_set, mark_of_rows
 from .secret import SECRET, secret
+from .site import Site
 
 FIND = "the holder sees its policies with: fedkern check JOB --local FILE"
 ACCOUNT = "federation"  # at the server, of jobs that protect clients
@@ -64,7 +66,7 @@ def permit(config: JobConfig, parties: Parties, party: int) -> Binding:
     if party != SERVER:
         name = who(parties.names, party)
         binding = _allowed(name, parties.names[party], parties.holding(party), use, source)
-        if refusal := _lowered(config, binding):
+        if refusal := _lowered(config, binding) or _codes(config, binding, parties.site(party)):
             raise refused(name, *refusal)
         return binding
     for data in parties.own:  # the rows of a server's file get no noise in any job
@@ -96,6 +98,43 @@ def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
     return None
 
 
+def _codes(config: JobConfig, binding: Binding, site: Site) -> Refusal | None:
+    """Why a job that says itself which cells are empty is refused: of any column, and so which rows count."""
+    strict = _strict(binding.policies)
+    if strict is None or use_of(config) != "open" or not config.data.dialect.missing or site.dialect is not None:
+        return None
+    ask = (
+        "data.dialect.missing says which cells are empty, and by it which rows count, which the policy leaves to the holder; ask "
+        "it for these words in its own site file ([dialect] missing), or remove the key"
+    )
+    return Refusal(ask, f'{strict.file}: does not allow the job: data.dialect.missing, and differencing = "refuse"')
+
+
+def _strict(policies: Iterable[Policy]) -> Policy | None:
+    """Of a holder's policies, the first that forbids jobs which differ by little from an earlier one."""
+    return next((policy for policy in policies if policy.differencing == "refuse"), None)
+
+
+def asked(config: JobConfig, parties: Parties, party: int, binding: Binding, rows: Table, spec: Spec) -> list[str] | None:
+    """Notes which rows an open job asks for, before it is told anything of them, where a policy forbids jobs that differ by
+    little.
+
+    Returns
+    -------
+    why the policy refuses them, for the holder alone; None where none forbids such jobs
+    """
+    where = standing(binding, parties.names[party]) if use_of(config) == "open" and _strict(binding.policies) else None
+    if where is None:
+        return None
+    books, key = Books(where), secret(where.folder, ground=where.ground)
+    return _said(books.ask(_asking(config, party), counting.sketch(rows, spec, key)))
+
+
+def _asking(config: JobConfig, party: int) -> str:
+    """What a job is called that has no run yet."""
+    return f"{config.digest[:32]}-{party}"
+
+
 def differing(name: str, policies: Iterable[Policy], near: Iterable[Near]) -> list[str]:
     """What is said to a holder of earlier jobs on its data whose clients were the same but for one or two, or whose rows were the
     same but for a few.
@@ -105,27 +144,40 @@ def differing(name: str, policies: Iterable[Policy], near: Iterable[Near]) -> li
     HolderError
         A policy forbids such a job. Others read one sentence, whichever it was: how its rows are read must not show.
     """
-    said = [f"{what}: what was told once in both tells, subtracted, what is theirs alone" for what in _little(near)]
-    for policy in policies:
-        if said and policy.differencing == "refuse":
-            ask = (
-                "the clients are those of an earlier job on its data but for one or two, or the rows that count are the same but "
-                "for a few, and what both are told tells what is theirs alone; take the same clients, read their rows as before, "
-                "or ask the holder to allow it ([disclosure] differencing)"
-            )
-            raise refused(name, ask, f"{policy.file}: {'; '.join(said)}")
+    if said := _said(near):
+        refuse(name, policies, said)
     return said
 
 
-def _little(near: Iterable[Near]) -> Iterator[str]:
-    """By what little earlier jobs differ from this one."""
-    for one in near:
-        earlier = f"an earlier job on these data ({one.when})"
-        if one.clients:
-            names = " and ".join(map(repr, sorted(one.clients)))
-            yield f"the clients of {earlier} were those of this one but for {names}"
-        if one.rows:
-            yield f"the rows that counted in {earlier} were those of this one but for fewer than {NEAR_ROWS}"
+def refuse(name: str, policies: Iterable[Policy], why: list[str]) -> None:
+    """HolderError where a policy forbids jobs that differ by little from an earlier one: `why` is for the holder alone, and all
+    others read the same, whether rows are few or differ by few. Each answer that depends on them would be a count, one bit a job.
+    """
+    if strict := _strict(policies):
+        ask = (
+            "the clients are those of an earlier job on its data but for one or two, or the rows that count are the same but "
+            "for a few, or fewer or more alike than are asked for; take the same clients, read their rows as before, or ask the "
+            "holder which it is, and to allow it ([disclosure] differencing)"
+        )
+        raise refused(name, ask, f"{strict.file}: {'; '.join(why)}")
+
+
+def _said(near: Iterable[Near]) -> list[str]:
+    """What a holder is told of earlier jobs of which this one differs by little."""
+    return [text for one in near for text in _little(one)]
+
+
+def _little(one: Near) -> Iterator[str]:
+    """By what little an earlier job differs from this one."""
+    earlier = f"an earlier job on these data ({one.when})"
+    tells = "what was told once in both tells, subtracted, what is theirs alone"
+    if one.clients:
+        names = " and ".join(map(repr, sorted(one.clients)))
+        yield f"the clients of {earlier} were those of this one but for {names}: {tells}"
+    if one.rows:
+        if not one.begun:
+            earlier, tells = f"{earlier}, begun or refused,", "whether each has enough rows tells what is theirs alone"
+        yield f"the rows that counted in {earlier} were those of this one but for fewer than {NEAR_ROWS}: {tells}"
 
 
 def permit_accounts(config: JobConfig, parties: Parties, bindings: Mapping[int, Binding], *, alone: bool) -> None:
@@ -141,21 +193,30 @@ def permit_accounts(config: JobConfig, parties: Parties, bindings: Mapping[int, 
         if not (use == "client-level" if party == SERVER else needed(use, binding)):
             continue
         name = who(parties.names, party)
-        try:
+        with between(parties.names, party, alone=alone):
             where = standing(binding, ACCOUNT if party == SERVER else parties.names[party])
             if where is None:
                 continue
             books = Books(where)
             books.look(own=True)
-        except JobError as fault:
-            error = unusable(name, fault, None)
-            raise error if alone else HolderError(f"{error.told}. ({FIND})", error.told, error.detail) from None
-        if use == "open" and any(policy.differencing == "refuse" for policy in binding.policies):
+        if use == "open" and _strict(binding.policies):
             others = {*parties.names} - {parties.names[party]}
             differing(name, binding.policies, books.near("", others))
             with owned(party):
                 rows = parties.rows(party)
             differing(name, binding.policies, books.near("", others, known_rows(books, rows, parties.spec_of(rows.names))))
+
+
+@contextmanager
+def between(names: tuple[str, ...], party: int, *, alone: bool) -> Iterator[None]:
+    """In a check, what is wrong with an account is told to others as `unusable` has it."""
+    try:
+        yield
+    except HolderError:
+        raise
+    except JobError as fault:
+        error = unusable(who(names, party), fault, None)
+        raise error if alone else HolderError(f"{error.told}. ({FIND})", error.told, error.detail) from None
 
 
 def standing(binding: Binding, name: str) -> Account | None:
@@ -263,7 +324,8 @@ def described(policy: Policy) -> str:
     kinds = f"open jobs {'yes' if policy.open else 'no'}, client-level jobs {'yes' if 'client' in policy.units else 'no'}"
     few = "" if policy.least_rows is None else f", with at least {policy.least_rows} rows"
     few += "" if policy.lower else ", none that lowers its least rows"
-    few += ", none with nearly the clients of an earlier one" if policy.differencing == "refuse" else ""
+    strict = ", none with nearly the clients or rows of an earlier one, nor with its own words for empty cells"
+    few += strict if policy.differencing == "refuse" else ""
     return f"{policy.file}, [data.{policy.data}]: {cap}; noise {' or '.join(policy.noise_sources)}{noise}; {kinds}{few}"
 
 
@@ -312,7 +374,8 @@ def local(
     if not binding.bound:
         files = ", ".join(str(file.path) for _, file in binding.files)
         lines.append("  policy  none names this file" + (f" ({files})" if files else ""))
-    refusal = binding.refusal(use_of(config), source_of(config)) or _lowered(config, binding)
+    own = parties.site(parties.names.index(client)) if client in parties.names else Site()
+    refusal = binding.refusal(use_of(config), source_of(config)) or _lowered(config, binding) or _codes(config, binding, own)
     books, budget, broken = None, "", ""
     try:
         where = standing(binding, client)
@@ -326,8 +389,11 @@ def local(
     try:
         if not no and books is not None and use_of(config) == "open":
             others = {*parties.names} - {client}
-            sketch = known_rows(books, rows, parties.spec_of(rows.names))
-            lines += [f"  note: {text}" for text in differing(client, binding.policies, books.near("", others, sketch))]
+            sketch, near = known_rows(books, rows, parties.spec_of(rows.names)), list[Near]()
+            if sketch is not None and _strict(binding.policies) and client in parties.names:
+                near = books.near_rows(_asking(config, parties.names.index(client)), sketch)
+            near = books.near("", others, sketch) or near
+            lines += [f"  note: {text}" for text in differing(client, binding.policies, near)]
         answer = f"refused: {no}" if no else _answer(binding, books, plan(client) if client in parties.names else None)
     except HolderError as fault:
         answer = f"refused: {fault.detail}"

@@ -123,7 +123,7 @@ class RunHooks(Keeper):
         """
         self.alone, self.quiet = place.size == 1, quiet
         for party in [*self.clients, *([SERVER] if place.is_server else [])]:
-            with self._between_holder_and_job(party):
+            with self.between_holder_and_job(party):
                 binding = self.bindings[party] = holders.permit(self.config, parties, party)
             if self.folder is not None:
                 self.folder.remove(self.folder.home(party) / "holder.txt")  # of a refusal before
@@ -182,7 +182,7 @@ class RunHooks(Keeper):
             binding = self.bindings[party]
             if use == "private" or not holders.needed(use, binding):
                 continue
-            with self._between_holder_and_job(party):
+            with self.between_holder_and_job(party):
                 books = Books(self._account(party))
                 if use == "open":
                     books.look(own=True)
@@ -204,7 +204,7 @@ class RunHooks(Keeper):
         def rows(party: int) -> Table:
             table = found.rows(party)
             if party in self._unnoted and party not in self._rows:
-                with self._between_holder_and_job(party):
+                with self.between_holder_and_job(party):
                     books = self._unnoted[party]
                     key = secret(books.account.folder, ground=books.account.ground)
                     self._rows[party] = sketch = counting.sketch(table, found.spec_of(table.names), key)
@@ -216,7 +216,7 @@ class RunHooks(Keeper):
 
     def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
         if client in self._unnoted and type(message) not in (Received, Kept):
-            with self._between_holder_and_job(client):
+            with self.between_holder_and_job(client):
                 job, others, allow = self._job_name(client), self._others(client), partial(self._near, client)
                 self._unnoted[client].note(job, "open", others, self._rows.get(client), allow)  # on the disk before a byte leaves
             self._state(client, Standing(self._unnoted.pop(client)))
@@ -234,7 +234,7 @@ class RunHooks(Keeper):
     def open_budget(self, party: int, plan: Plan) -> None:
         """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job."""
         assert self.config.privacy is not None
-        with self._between_holder_and_job(party):
+        with self.between_holder_and_job(party):
             where = self._account(party)
             holders.check_mechanism(holders.who(self.names, party), where.policies, plan.mechanism)
             self.holders[party] = holder = Holder(
@@ -262,7 +262,7 @@ class RunHooks(Keeper):
     def allow(self, clients: Iterable[int], plan: Plan) -> None:
         """Whether the policies of these clients allow the noise of a mechanism that is not theirs, but the server's."""
         for k in clients:
-            with self._between_holder_and_job(k):
+            with self.between_holder_and_job(k):
                 holders.check_mechanism(holders.who(self.names, k), self.bindings[k].policies, plan.mechanism)
 
     def certificate(self, party: int) -> Record:
@@ -287,7 +287,7 @@ class RunHooks(Keeper):
     def charge(self, client: int, charge: Charge) -> Charged | ChargeFailed:
         if client == SERVER and self._releases and charge.round in self._releases:
             return Charged(charge.steps)  # paid before a crash; what it paid for is sent again
-        with self._between_holder_and_job(client):
+        with self.between_holder_and_job(client):
             answer = self.holders[client].charge(charge)
         return Charged(answer.granted) if answer.granted else ChargeFailed(charge.steps, answer.spent, answer.allowed)
 
@@ -312,7 +312,7 @@ class RunHooks(Keeper):
     def _settle(self, client: int) -> None:
         """The holder learns what all jobs have spent on its data: in its own folder, and at its terminal if a policy binds."""
         holder = self.holders[client]
-        with self._between_holder_and_job(client):
+        with self.between_holder_and_job(client):
             total = holder.total()
         self._state(client, Standing(holder.books, total, holder.new), again=True)
         if holder.policies and not self.quiet:
@@ -339,7 +339,7 @@ class RunHooks(Keeper):
             print(f"fedkern: client {self.names[client]!r}: {text}", file=sys.stderr, flush=True)
 
     @contextmanager
-    def _between_holder_and_job(self, party: int) -> Iterator[None]:
+    def between_holder_and_job(self, party: int) -> Iterator[None]:
         """What a policy or an account refuses: its details are written where the holder looks, and nowhere else."""
         path = None if self.folder is None else self.folder.home(party) / "holder.txt"
         try:

@@ -287,13 +287,18 @@ class JobConfig(Section):
         return 1.0
 
     @property
-    def passes_on(self) -> bool:
-        """Whether each client is sent, by the posterior of the round, what the one before it has told."""
-        return False
+    def readers(self) -> str:
+        """Who can compute what a client's messages tell, where the stages do not send them to every client."""
+        return "a server"
 
     @property
     def tells_combinations(self) -> bool:
         """Whether what every client sends tells how often each combination of covariates occurs, where few can."""
+        return False
+
+    @property
+    def tells_products(self) -> bool:
+        """Whether what every client sends tells sums of products of two columns, and no more of covariates."""
         return False
 
     @property

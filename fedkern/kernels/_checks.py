@@ -33,6 +33,11 @@ class Domain:
     passed: str = "x"
     codes: Mapping[str, int] | None = None
 
+    @cached_property
+    def may_be(self) -> str:
+        """The words, as documents have them."""
+        return self.words.removeprefix("must be ").replace("'", '"')
+
     def check(self, kernel: str, name: str, value: Any) -> None:
         """Nothing, or an error that names the argument, what it must be, and what came."""
         require(kernel, self.has(value), name, self.words, repr(value) if self.codes else value)

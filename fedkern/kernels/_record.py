@@ -48,6 +48,9 @@ def on_host(array: Any) -> Any:
     return array.get() if home(array) == "cuda" else array
 
 
+_named = cache(str)  # a type, whose name takes NumPy some microseconds
+
+
 @dataclass(frozen=True)
 class Array:
     """An array argument.
@@ -68,6 +71,17 @@ class Array:
     optional: bool = False
     like: str = ""
     second: str = ""
+
+    @cached_property
+    def written(self) -> tuple[str, str]:
+        """Shape and type, as documents have them."""
+        shape = f"({', '.join(self.shape)}{',' if len(self.shape) == 1 else ''})"
+        if self.like:
+            return shape, f"array of the type of {self.like}"
+        if len(self.dtypes) == 1:
+            return shape, f"{_named(self.dtypes[0])} array"
+        *types, last = map(_named, reversed(FLOATS) if self.dtypes == FLOATS else self.dtypes)
+        return shape, f"array, {', '.join(types)} or {last}"
 
     def check(self, kernel: str, value: Any, sizes: dict[str, int]) -> Any:
         """The array itself, or an error that names the argument, what it must be, and what came."""
@@ -190,6 +204,8 @@ class Kernel:
     function : the public function, where it has not the kernel's own name
     blas : whether the C++ version calls BLAS or LAPACK; they are loaded when first needed, because SciPy takes its time
     host : why it has no cuda backend and shall have none
+    words : what each argument and each result means, as the public function calls it; "result": an output called `out`
+    results : what the public function returns, where that is not the outputs: "name", or "name : type" of what is no output
     """
 
     name: str
@@ -207,6 +223,8 @@ class Kernel:
     function: str = ""
     blas: bool = False
     host: str = ""
+    words: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    results: tuple[str, ...] = ()
     _loaded: dict[str, Function] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -333,6 +351,17 @@ class Kernel:
         every_call: Callable[..., tuple[Any, ...]]
         every_call = bound.bind(function, arguments, labels, those, ranges, lengths, outputs, self.returns, slowly)
         return every_call
+
+    def bind_given(
+        self,
+        given: Mapping[str, Any],
+        varying: Sequence[str],
+        symbols: Mapping[str, int] | None = None,
+        last: int = 2**32 - 1,
+    ) -> Callable[..., tuple[Any, ...]]:
+        """`bind` of all arguments of the public function, by name."""
+        inputs, scalars = [given[a.name] for a in self.inputs], {s.keyword: given[s.keyword] for s in self.scalars}
+        return self.bind(inputs, varying, given["n_threads"], given["backend"], symbols, last, **scalars)
 
     def _free(self, varying: Sequence[str]) -> set[str]:
         """Symbols that one dimension of one varying input has, and nothing else: as the number of rows in a batch."""

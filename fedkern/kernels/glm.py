@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from . import families
 from ._checks import MADE, OPTIONAL_KEY, WORD, Domain, Together, choice_of
+from ._docs import Given, binds, documented
 from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, home, on_host
 
 Real = NDArray[np.float64] | NDArray[np.float32]
@@ -66,6 +67,63 @@ _CLIPPED = (
     Scalar("grid", Domain("must be > 0 and at least clip / 2^40", "", "float(x or 0.0)"), None),
 )
 _PREDICT = (*_FAMILY, Scalar("method", choice_of(METHODS), "probit"))
+_WORDS = {
+    "X": "Covariates, a row for each observation.",
+    "y": "The response. A value that the family does not have makes the result NaN, as does NaN anywhere else.",
+    "mu": "Mean of the posterior.",
+    "log_sigma": "Logarithms of the posterior's standard deviations; or its (d, d) lower Cholesky factor L of the covariance, "
+    "with a positive diagonal.",
+    "offset": "Added to x'theta.",
+    "weights": "Multiply each row's log-likelihood.",
+    "family": "The likelihood.",
+    "scale": "Dispersion of the families that have one: of the gaussian its standard deviation.",
+    "draws": "Number S of draws that are averaged.",
+    "key": 'Names the draws: `rng.key(seed, "draws")`. None where nothing is drawn.',
+    "client": "Names the draws: see the module.",
+    "step": "Names the draws: see the module.",
+    "loglik": "sum_i weights_i log p(y_i | x_i'theta + offset_i), constants included.",
+    "elbo": "The bound.",
+    "value": "weights_i E l_i with l_i(a) = log p(y_i | a), a ~ N(x_i'mu + offset_i, x_i' Cov x_i). Exact for poisson and "
+    "gaussian; where a log(1 + e^a) is averaged (bernoulli), a trapezoid rule with 64 nodes up to a standard deviation of 5 "
+    "(errors at most 2e-9; of the slope 6e-9, of the curvature 4e-8), beyond it a mixture over 96 steps (1e-9, 2e-10, 5e-11). "
+    "NaN in a row, or a y that the family does not have, gives NaN in that row.",
+    "slope": "weights_i E l_i'.",
+    "curvature": "weights_i E l_i''.",
+}
+_ELBO_WORDS = _WORDS | {
+    "prior_shift": "Of the prior exp(prior_shift'theta - theta' P theta / 2).",
+    "prior_precision": "P of the same prior: symmetric, or its diagonal.",
+    "estimator": '"stl": the path gradient, with (mu, sigma) in log q held fixed, whose variance goes to 0 where q is exact; '
+    '"total": the gradient of the same average; "analytic": no draws, the quadrature of `expectations`, and KL(q || prior) in '
+    "closed form.",
+    "key": 'Names the draws: `rng.key(seed, "draws")`. Needed unless the estimator is analytic.',
+    "grad_mu": "Gradient in mu.",
+    "grad_log_sigma": "Gradient in log sigma; for a full-rank posterior in L, zero above the diagonal.",
+}
+_CLIPPED_WORDS = _WORDS | {
+    "X": "Covariates, a row for each observation. Converted row by row: everything is computed in float64.",
+    "y": "The response.",
+    "log_sigma": f"{_WORDS['log_sigma'][:-1]} (analytic only).",
+    "clip": "The bound; inf for none.",
+    "rows": "The batch, by numbers of rows; default all. A row that is named twice counts twice.",
+    "estimator": "The expectation by the quadrature of `expectations`; by draws of theta, the same for all rows; or by draws z_s "
+    "of the standardised activation, the same for all rows: rng.normal(draws, key=key, client=client, step=step).",
+    "key": "Names the draws and the keyed noise; needed where there are any.",
+    "grid": "Every w_i v_i is rounded toward zero to whole multiples of it, and the sum is exact: it does not depend on the "
+    "order of the rows. None: no rounding.",
+    "noise_multiplier": "Adds noise_multiplier x clip x rng.normal(2 d, key=key, client=client, step=step, draw=2^32 - 1): "
+    "predictable noise, for experiments.",
+    "out": "float64 or, with a grid, int64. Filled and returned; never converted.",
+    "total": "float64, or int64 in units of the grid: [block of mu, block of log sigma]; for a full-rank posterior [block of mu, "
+    "the lower triangle of the block of L, row by row (np.tril_indices)].",
+    "skipped": "How many rows counted as nothing. It is not private: it must not leave the data's holder.",
+}
+_PREDICT_WORDS = _WORDS | {
+    "scale": "As in `loglik_grad`; the mean does not depend on it.",
+    "method": "For bernoulli: sigmoid(m / sqrt(1 + pi s^2 / 8)), or the quadrature of `expectations`. The others have closed "
+    "forms.",
+    "mean": "E[y | x] of every row.",
+}
 _PREDICT_ORDER = ("X", "mu", "log_sigma", "offset", "family", "method", "mean", "n_threads")  # a mean depends on no scale
 
 LOGLIK_GRAD = Kernel(
@@ -78,12 +136,19 @@ LOGLIK_GRAD = Kernel(
     scalars=_FAMILY,
     returns=True,
     backends=BACKENDS,
+    words=_WORDS
+    | {
+        "theta": "Coefficients.",
+        "grad": "With X in float32, theta is rounded to float32 too, and each product and the sums of at most 64 rows are in "
+        "float32.",
+    },
+    results=("loglik : float", "grad"),
 )
 ELBO_GRAD = Kernel(
     "glm.elbo_grad",
     __name__,
     purpose="Evidence lower bound of a mean-field posterior and its gradient in (mu, log sigma).",
-    source="docs/methods/pvi.md, sections 2, 3.1 and 3.4",
+    source='docs/methods/pvi.md, sections 2, 3.1 and 3.4; Roeder, Wu, Duvenaud (2017) for "stl"',
     inputs=(_X, _Y, _MU, _LOG_SIGMA, *_PRIOR, *_COLUMNS),
     outputs=(Array("grad_mu", ("d",), F64), Array("grad_log_sigma", ("d",), F64)),
     streams=("draws",),
@@ -91,6 +156,8 @@ ELBO_GRAD = Kernel(
     together=_COUNTER,
     returns=True,
     backends=BACKENDS,
+    words=_ELBO_WORDS,
+    results=("elbo : float", "grad_mu", "grad_log_sigma"),
 )
 ELBO_GRAD_FULL = Kernel(
     "glm.elbo_grad_full",
@@ -105,6 +172,8 @@ ELBO_GRAD_FULL = Kernel(
     together=_COUNTER,
     returns=True,
     backends=BACKENDS,
+    words=_ELBO_WORDS,
+    results=("elbo : float", "grad_mu", "grad_log_sigma"),
 )
 EXPECTATIONS = Kernel(
     "glm.expectations",
@@ -115,6 +184,7 @@ EXPECTATIONS = Kernel(
     outputs=(Array("value", ("n",), F64), Array("slope", ("n",), F64), Array("curvature", ("n",), F64)),
     scalars=_FAMILY,
     backends=BACKENDS,
+    words=_WORDS,
 )
 EXPECTATIONS_FULL = Kernel(
     "glm.expectations_full",
@@ -126,6 +196,7 @@ EXPECTATIONS_FULL = Kernel(
     function="expectations",
     scalars=_FAMILY,
     backends=BACKENDS,
+    words=_WORDS,
 )
 CLIPPED_GRAD_SUM = Kernel(
     "glm.clipped_grad_sum",
@@ -139,6 +210,8 @@ CLIPPED_GRAD_SUM = Kernel(
     returns=True,
     together=_COUNTER,
     backends=BACKENDS,
+    words=_CLIPPED_WORDS,
+    results=("total", "skipped : int"),
 )
 CLIPPED_GRAD_SUM_FULL = Kernel(
     "glm.clipped_grad_sum_full",
@@ -153,6 +226,8 @@ CLIPPED_GRAD_SUM_FULL = Kernel(
     returns=True,
     together=_COUNTER,
     backends=BACKENDS,
+    words=_CLIPPED_WORDS,
+    results=("total", "skipped : int"),
 )
 PREDICT = Kernel(
     "glm.predict",
@@ -164,6 +239,7 @@ PREDICT = Kernel(
     scalars=_PREDICT,
     order=_PREDICT_ORDER,
     backends=BACKENDS,
+    words=_PREDICT_WORDS,
 )
 PREDICT_FULL = Kernel(
     "glm.predict_full",
@@ -176,6 +252,7 @@ PREDICT_FULL = Kernel(
     scalars=_PREDICT,
     order=_PREDICT_ORDER,
     backends=BACKENDS,
+    words=_PREDICT_WORDS,
 )
 
 
@@ -202,6 +279,7 @@ def _number(value: Any) -> float:
     return value if home(value) == "cuda" else float(value)
 
 
+@documented(LOGLIK_GRAD)
 def loglik_grad(
     X: Real,
     y: Response,
@@ -217,26 +295,6 @@ def loglik_grad(
 ) -> tuple[float, Vector]:
     """Log-likelihood of all rows and its gradient.
 
-    Parameters
-    ----------
-    X : (n, d) array, float32 or float64
-    y : (n,) array of any plain type
-        A value that the family does not have makes the result NaN, as does NaN anywhere else.
-    theta : (d,) float64 array
-    family : one of `families.CODES`
-    offset, weights : (n,) float arrays, optional
-    scale : float
-        Dispersion of the families that have one: of the gaussian its standard deviation.
-    out : (d,) float64 array, optional
-        Receives the gradient.
-
-    Returns
-    -------
-    loglik : float
-        sum_i weights_i log p(y_i | x_i'theta + offset_i), constants included.
-    grad : (d,) float64 array
-        With X in float32, theta is rounded to float32 too, and each product and the sums of at most 64 rows are in float32.
-
     Raises
     ------
     TypeError, ValueError
@@ -248,6 +306,7 @@ def loglik_grad(
     return _number(loglik), grad
 
 
+@documented(ELBO_GRAD, ELBO_GRAD_FULL)
 def elbo_grad(
     X: Real,
     y: Response,
@@ -275,36 +334,10 @@ def elbo_grad(
     cavity) exp(prior_shift'theta - theta' P theta / 2) times its normalising constant; a P that is not positive has none, and
     then it is left out. With a prior that is a density the ELBO is a lower bound of the log evidence.
 
-    Parameters
-    ----------
-    X : (n, d) array, float32 or float64
-    y : (n,) array of any plain type
-    mu : (d,) float64 array
-    log_sigma : (d,) float64 array, or (d, d) lower Cholesky factor of the covariance, with a positive diagonal
-    family, offset, weights, scale : as in `loglik_grad`
-    prior_shift : float or (d,) float64 array
-    prior_precision : float or (d,) float64 array; for a full-rank posterior also a symmetric (d, d) array
-    estimator : "stl", "total" or "analytic"
-        stl: the path gradient, with (mu, sigma) in log q held fixed, whose variance goes to 0 where q is exact; total: the
-        gradient of the same average. analytic: no draws; the quadrature of `expectations`, and KL(q || prior) in closed form.
-    draws : int
-        Number S of draws that are averaged.
-    key, client, step : int
-        Name the draws: see the module. `key` is needed unless the estimator is analytic.
-    out : tuple of two float64 arrays, (d,) and like log_sigma, optional
-
-    Returns
-    -------
-    elbo : float
-    grad_mu : (d,) float64 array
-    grad_log_sigma : (d,) float64 array; for a full-rank posterior the gradient in L, (d, d), zero above the diagonal
-
     Raises
     ------
     TypeError, ValueError
         As `loglik_grad`; draws without a key; a factor whose diagonal is not positive (on a device this is waited for).
-
-    Source: Roeder, Wu, Duvenaud (2017) for "stl".
     """
     full = _full(log_sigma)
     record, constant = ELBO_GRAD_FULL if full else ELBO_GRAD, {}
@@ -343,6 +376,7 @@ def _log_normaliser(shift: Vector, precision: Vector) -> float:
     return float((np.log(np.diagonal(factor)) - 0.5 * np.log(2 * np.pi)).sum() - 0.5 * (whitened**2).sum())
 
 
+@documented(EXPECTATIONS, EXPECTATIONS_FULL)
 def expectations(
     X: Real,
     y: Response,
@@ -357,30 +391,7 @@ def expectations(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Vector, Vector, Vector]:
-    """Expectations of a row's log-likelihood and of its first two derivatives in a, under the posterior.
-
-    Parameters
-    ----------
-    X : (n, d) array, float32 or float64
-    y : (n,) array of any plain type
-    mu : (d,) float64 array
-    log_sigma : (d,) float64 array, or (d, d) lower Cholesky factor of the covariance
-    family, offset, weights, scale : as in `loglik_grad`
-    out : tuple of three (n,) float64 arrays, optional
-
-    Returns
-    -------
-    value, slope, curvature : (n,) float64 arrays
-        weights_i E l_i, weights_i E l_i', weights_i E l_i'' with l_i(a) = log p(y_i | a), a ~ N(x_i'mu + offset_i, x_i' Cov x_i).
-        Exact for poisson and gaussian; where a log(1 + e^a) is averaged (bernoulli), a trapezoid rule with 64 nodes up to a
-        standard deviation of 5 (errors at most 2e-9, 6e-9, 4e-8), beyond it a mixture over 96 steps (1e-9, 2e-10, 5e-11). NaN
-        in a row, or a y that the family does not have, gives NaN in that row.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `loglik_grad`.
-    """
+    """Expectations of a row's log-likelihood and of its first two derivatives in a, under the posterior."""
     record = EXPECTATIONS_FULL if _full(log_sigma) else EXPECTATIONS
     _check_scale(record, family, scale)
     inputs = (X, y, mu, log_sigma, offset, weights)
@@ -388,6 +399,7 @@ def expectations(
     return value, slope, curvature
 
 
+@documented(CLIPPED_GRAD_SUM, CLIPPED_GRAD_SUM_FULL)
 def clipped_grad_sum(
     X: Real,
     y: Response,
@@ -425,41 +437,6 @@ def clipped_grad_sum(
     anything not finite          nothing (x, y, offset, weight, mean, norm ..); also where squares overflow, from about 1e77 on
     a y that the family has not  nothing
     ============================ ===================================================================================
-
-    Parameters
-    ----------
-    X : (n, d) array, float32 or float64
-        Converted row by row: everything is computed in float64.
-    y : (n,) array of any plain type
-    mu : (d,) float64 array
-    log_sigma : (d,) float64 array, or (d, d) lower Cholesky factor L of the covariance (analytic only)
-    clip : float
-        The bound, at least 1e-100; inf for none.
-    family, offset, weights, scale : as in `loglik_grad`
-    rows : (b,) int64 array, optional
-        The batch; default all rows. A row that is named twice counts twice.
-    estimator : "analytic", "weight-mc" or "activation-mc"
-        The expectation by the quadrature of `expectations`; by draws of theta, the same for all rows; or by draws z_s of the
-        standardised activation, the same for all rows: rng.normal(draws, key=key, client=client, step=step).
-    draws : int
-        Number S of draws that are averaged.
-    key, client, step : int
-        Name the draws and the keyed noise.
-    grid : float, optional
-        Every w_i v_i is rounded toward zero to whole multiples of it, and the sum is exact: it does not depend on the order of
-        the rows. At least clip / 2^40.
-    noise_multiplier : float
-        Adds noise_multiplier x clip x rng.normal(2 d, key=key, client=client, step=step, draw=2^32 - 1): predictable noise,
-        for experiments. Not with a grid.
-    out : (2 d,) array, float64 or, with a grid, int64, optional
-
-    Returns
-    -------
-    total : (2 d,) float64 array, or int64 in units of the grid
-        [block of mu, block of log sigma]; for a full-rank posterior (d + d (d + 1) / 2,): [block of mu, the lower triangle of the
-        block of L, row by row (np.tril_indices)].
-    skipped : int
-        How many rows counted as nothing. It is not private: it must not leave the data's holder.
 
     Raises
     ------
@@ -507,62 +484,28 @@ def _check_clipped(
         raise ValueError(f"{name}: estimator must be 'analytic' for a full-rank posterior, got {estimator!r}")
 
 
-def bind_clipped_grad_sum(
-    X: Real,
-    y: Response,
-    mu: Vector,
-    log_sigma: Vector,
-    *,
-    clip: float,
-    family: str,
-    offset: Real | None = None,
-    weights: Real | None = None,
-    scale: float = 1.0,
-    rows: NDArray[np.int64] | None = None,
-    estimator: str = "analytic",
-    draws: int = 1,
-    key: int | None = None,
-    client: int = 0,
-    grid: float | None = None,
-    n_threads: int = 1,
-) -> ClippedSums:
+@binds(
+    *(clipped_grad_sum, CLIPPED_GRAD_SUM, CLIPPED_GRAD_SUM_FULL),
+    varying=("mu", "log_sigma", "rows", "step"),
+    without=("noise_multiplier", "backend"),
+)
+def bind_clipped_grad_sum(given: Given) -> ClippedSums:
     """`clipped_grad_sum` of the same data at many points: (mu, log_sigma, rows, step) -> (skipped, total).
 
-    Parameters
-    ----------
-    X, y
-        As those of `clipped_grad_sum`. They are read in every call, and must stay where they are.
-    mu, log_sigma
-        Of any call: all have their sizes.
-    clip, family
-        As those of `clipped_grad_sum`.
-    offset, weights
-        As X.
-    scale
-        As that of `clipped_grad_sum`.
-    rows
-        Of any call: batches may differ in size. None: all rows, in every call, which are then not given.
-    estimator, draws, key, client, grid, n_threads
-        As those of `clipped_grad_sum`.
+    Batches `rows` may differ in size. Where `rows` is None, all rows count in every call, and calls are not given them.
 
     Raises
     ------
-    TypeError, ValueError
-        Here, what `clipped_grad_sum` refuses; in a call, an array of another type or shape, or a bound array that has changed.
     IndexError
         In a call, as `clipped_grad_sum`.
-
-    Source: docs/methods/pvi.md, section 4.
     """
-    record = CLIPPED_GRAD_SUM_FULL if _full(log_sigma) else CLIPPED_GRAD_SUM
-    _check_clipped(record, clip, family, scale, estimator, key, grid, 0.0)
-    varying = ("mu", "log_sigma", "step") if rows is None else ("mu", "log_sigma", "rows", "step")
-    return record.bind(
-        (X, y, mu, log_sigma, rows, offset, weights), varying, n_threads, family=family, scale=scale, clip=clip,
-        estimator=estimator, draws=draws, key=key, client=client, step=0, noise_multiplier=0.0, grid=grid,
-    )  # fmt: skip
+    record = CLIPPED_GRAD_SUM_FULL if _full(given["log_sigma"]) else CLIPPED_GRAD_SUM
+    checked = ("clip", "family", "scale", "estimator", "key", "grid", "noise_multiplier")
+    _check_clipped(record, *(given[name] for name in checked))
+    return record.bind_given(given, ("mu", "log_sigma", *(["rows"] if given["rows"] is not None else []), "step"))
 
 
+@documented(PREDICT, PREDICT_FULL)
 def predict(
     X: Real,
     mu: Vector,
@@ -576,27 +519,7 @@ def predict(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Vector:
-    """Predictive mean E[y | x] under the posterior.
-
-    Parameters
-    ----------
-    X : (n, d) array, float32 or float64
-    mu : (d,) float64 array
-    log_sigma : (d,) float64 array, or (d, d) lower Cholesky factor of the covariance
-    family, offset, scale : as in `loglik_grad`
-        The mean does not depend on `scale`.
-    method : "probit" or "quadrature"
-        For bernoulli: sigmoid(m / sqrt(1 + pi s^2 / 8)), or the quadrature of `expectations`. The others have closed forms.
-
-    Returns
-    -------
-    (n,) float64 array
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `loglik_grad`; an unknown method.
-    """
+    """Predictive mean E[y | x] under the posterior."""
     record = PREDICT_FULL if _full(log_sigma) else PREDICT
     _check_scale(record, family, scale)
     mean: Vector

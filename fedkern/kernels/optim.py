@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import NOT_NEGATIVE, POSITIVE, Domain, Together
+from ._docs import documented
 from ._record import F64, WITHOUT_NUMBA, Array, Kernel, Scalar
 
 Vector = NDArray[np.float64]
@@ -15,6 +16,7 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # of Adam, where nobody says otherwise
 _GRADIENT, _STEP = Array("gradient", ("k",), F64), Array("step", ("k",), F64)
 
 _BETA = Domain("must be in [0, 1)", "0 <= x < 1", "float(x)")
+_WORDS = {"gradient": "Of what is to grow.", "learning_rate": "Length of the step."}
 
 ADAM = Kernel(
     "optim.adam",
@@ -36,6 +38,15 @@ ADAM = Kernel(
         ),
     ),
     backends=WITHOUT_NUMBA,
+    words=_WORDS
+    | {
+        "state": "Rows m, v and t, the number of iterations so far of each element; zeros at the start.",
+        "beta1": "How much of m is kept.",
+        "beta2": "How much of v is kept.",
+        "epsilon": "Added to the root of v.",
+        "new_state": "beta1 m + (1 - beta1) g, beta2 v + (1 - beta2) g^2, t + 1.",
+        "step": "learning_rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon), of the new m, v and t.",
+    },
 )
 
 ADAGRAD = Kernel(
@@ -48,9 +59,17 @@ ADAGRAD = Kernel(
     scalars=(Scalar("learning_rate", POSITIVE), Scalar("epsilon", NOT_NEGATIVE, 1e-10)),
     together=(Together(("learning_rate", "epsilon"), "learning_rate > 0 and epsilon >= 0, both finite"),),
     backends=WITHOUT_NUMBA,
+    words=_WORDS
+    | {
+        "state": "Sums G of squared gradients so far; zeros at the start.",
+        "epsilon": "Added to the root of G.",
+        "new_state": "G + g^2.",
+        "step": "learning_rate g / (sqrt(G) + epsilon), of the new G.",
+    },
 )
 
 
+@documented(ADAM)
 def adam(
     state: Vector,
     gradient: Vector,
@@ -63,39 +82,14 @@ def adam(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Vector, Vector]:
-    """One iteration of Adam with bias correction.
-
-    Parameters
-    ----------
-    state : (3, k) float64 array
-        Rows m, v and t, the number of iterations so far of each element; zeros at the start.
-    gradient : (k,) float64 array
-    learning_rate : float
-        > 0 and finite.
-    beta1, beta2 : float
-        In [0, 1).
-    epsilon : float
-        >= 0 and finite.
-    out : tuple of two float64 arrays, (3, k) and (k,), optional
-
-    Returns
-    -------
-    new_state : (3, k) float64 array
-        beta1 m + (1 - beta1) g, beta2 v + (1 - beta2) g^2, t + 1.
-    step : (k,) float64 array
-        learning_rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon), of the new m, v and t.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, a number outside its range, a wrong `out`.
-    """
+    """One iteration of Adam with bias correction."""
     new_state, step = ADAM.run(
         (state, gradient), out, n_threads, backend, learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon
     )
     return new_state, step
 
 
+@documented(ADAGRAD)
 def adagrad(
     state: Vector,
     gradient: Vector,
@@ -106,31 +100,7 @@ def adagrad(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Vector, Vector]:
-    """One iteration of Adagrad.
-
-    Parameters
-    ----------
-    state : (1, k) float64 array
-        Sums of squared gradients so far; zeros at the start.
-    gradient : (k,) float64 array
-    learning_rate : float
-        > 0 and finite.
-    epsilon : float
-        >= 0 and finite.
-    out : tuple of two float64 arrays, (1, k) and (k,), optional
-
-    Returns
-    -------
-    new_state : (1, k) float64 array
-        G + g^2.
-    step : (k,) float64 array
-        learning_rate g / (sqrt(G) + epsilon), of the new G.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, a number outside its range, a wrong `out`.
-    """
+    """One iteration of Adagrad."""
     inputs = (state, gradient)
     new_state, step = ADAGRAD.run(inputs, out, n_threads, backend, learning_rate=learning_rate, epsilon=epsilon)
     return new_state, step

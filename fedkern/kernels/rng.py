@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fedkern import _core
 
 from ._checks import Domain
+from ._docs import Given, binds, documented
 from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar
 
 WORDS_TYPE = (np.dtype("uint32"),)
@@ -28,17 +29,37 @@ _CLIENT, _STEP, _DRAW, _FIRST_ITEM = (
 )
 _COUNTER = (_KEY, _CLIENT, _STEP, _DRAW, _FIRST_ITEM)
 _OWN_BLOCKS = (_KEY, _CLIENT, _STEP, _FIRST_ITEM)  # of items that own all draws
+_WORDS = {
+    "n": "How many numbers.",
+    "key": "From `key()`, or any 64-bit number.",
+    **dict.fromkeys(("client", "step", "draw"), "A word of the counter."),
+}
+_HALF = "Number e is half e % 2 of the block of item first_item + e // 2 < 2^32."
+_WITHIN = "By default the one at home where the arrays live. They agree within a relative 1e-12."
+_OWN_WORDS = _WORDS | {
+    "n": "How many numbers, where no array says it.",
+    "backend": _WITHIN,
+    "first_item": "Number e owns all blocks of item first_item + e < 2^32: draw 2 t and 2 t + 1 for attempt t. A rejection "
+    "shifts no other.",
+}
 
 WORDS = Kernel(
     "rng.words",
     __name__,
     purpose="The 32-bit words of consecutive Philox blocks.",
-    source="Salmon et al. (2011), Philox4x32-10",
+    source="Salmon, Moraes, Dror and Shaw (2011), Philox4x32-10",
     inputs=(),
     outputs=(Array("out", ("n", "4"), WORDS_TYPE),),
     scalars=_COUNTER,
     streams=("user",),
     backends=BACKENDS,
+    words=_WORDS
+    | {
+        "n": "How many blocks.",
+        "first_item": "Row i of the result is the block of item first_item + i < 2^32.",
+        "backend": "By default cpp. All give the same bits.",
+        "result": "The words of a block in each row.",
+    },
 )
 UNIFORM, NORMAL, EXPONENTIAL = (
     Kernel(
@@ -51,45 +72,81 @@ UNIFORM, NORMAL, EXPONENTIAL = (
         scalars=_COUNTER,
         streams=("user",),
         backends=BACKENDS,
+        words=_WORDS | {"first_item": item, "backend": f"By default cpp. {agree}", "result": result},
     )
-    for name, purpose, source in (
-        ("uniform", "Uniform numbers on the open interval (0, 1).", "(k + 1/2) 2^-52 of 52 random bits k"),
-        ("normal", "Standard normal numbers.", "Box and Muller (1958)"),
-        ("exponential", "Exponential numbers of mean 1.", "-log(uniform)"),
+    for name, purpose, source, item, agree, result in (
+        (
+            "uniform",
+            "Uniform numbers on the open interval (0, 1).",
+            "(k + 1/2) 2^-52 of 52 random bits k",
+            _HALF,
+            "All give the same bits.",
+            "(k + 1/2) 2^-52, k 52 random bits: never 0 and never 1.",
+        ),
+        (
+            "normal",
+            "Standard normal numbers.",
+            "Box and Muller (1958)",
+            "Number e belongs to the block of item first_item + e // 2 < 2^32: its cosine for even e, its sine for odd e.",
+            "They agree within 1e-14.",
+            "sqrt(-2 log u) (cos 2 pi v, sin 2 pi v) of the two uniforms of a block; at most 8.58 in size.",
+        ),
+        (
+            "exponential",
+            "Exponential numbers of mean 1.",
+            "-log(uniform)",
+            _HALF,
+            "They agree within a few units in the last place.",
+            "-log(u): positive, at most 36.8.",
+        ),
     )
 )
 GAMMA = Kernel(
     "rng.gamma",
     __name__,
     purpose="Gamma numbers of scale 1.",
-    source="Marsaglia and Tsang (2000)",
+    source="Marsaglia and Tsang (2000); below shape 1 with G(a) = G(a + 1) U^(1/a)",
     inputs=(Array("shape", ("n",), F64),),
     outputs=(Array("out", ("n",), F64),),
     scalars=_OWN_BLOCKS,
     streams=("user",),
     backends=BACKENDS,
+    words=_OWN_WORDS | {"shape": "Positive and at most 1e300; a number that is not gives NaN.", "result": "Of mean `shape`."},
 )
 INVERSE_GAUSSIAN = Kernel(
     "rng.inverse_gaussian",
     __name__,
     purpose="Inverse Gaussian numbers.",
-    source="Michael, Schucany and Haas (1976)",
+    source="Michael, Schucany and Haas (1976), with the roots written so that nothing cancels",
     inputs=(Array("mean", ("n",), F64), Array("shape", ("n",), F64)),
     outputs=(Array("out", ("n",), F64),),
     scalars=_OWN_BLOCKS,
     streams=("user",),
     backends=BACKENDS,
+    words=_OWN_WORDS
+    | {
+        "mean": "Positive and finite; a number that is not gives NaN.",
+        "shape": "Positive and finite; a number that is not gives NaN. Where mean / shape is beyond 1e300, the result is 0.",
+        "first_item": "Number e owns the two blocks, draw 0 and 1, of item first_item + e < 2^32.",
+        "result": "Of mean `mean` and variance mean^3 / shape.",
+    },
 )
 POLYA_GAMMA = Kernel(
     "rng.polya_gamma",
     __name__,
     purpose="Polya-Gamma numbers PG(1, z).",
-    source="Polson, Scott and Windle (2013); Devroye (2009)",
+    source="Polson, Scott and Windle (2013), with the cut 0.64; Devroye (2009)",
     inputs=(Array("z", ("n",), F64),),
     outputs=(Array("out", ("n",), F64),),
     scalars=_OWN_BLOCKS,
     streams=("user",),
     backends=BACKENDS,
+    words=_OWN_WORDS
+    | {
+        "z": "The tilt; a number that is not finite gives NaN.",
+        "first_item": "Number e owns all blocks of item first_item + e < 2^32: draws 3 t to 3 t + 2 for attempt t.",
+        "result": "Of mean tanh(z / 2) / (2 z).",
+    },
 )
 
 
@@ -128,6 +185,7 @@ def streams() -> dict[str, int]:
     return dict(STREAMS)
 
 
+@documented(WORDS)
 def words(
     n: int,
     *,
@@ -140,36 +198,7 @@ def words(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.uint32]:
-    """The 32-bit words of `n` consecutive Philox4x32-10 blocks.
-
-    Parameters
-    ----------
-    n : int
-        How many blocks.
-    key : int
-        From `key()`, or any 64-bit number.
-    client, step, draw : int
-        The counter's other words, each in [0, 2^32).
-    first_item : int
-        Row i of the result is the block of item first_item + i < 2^32.
-    out : (n, 4) uint32 array, optional
-        Filled and returned; never converted.
-    n_threads : int
-        The result does not depend on it.
-    backend : str, optional
-        "cpp", "numba", "cuda" or "reference". All give the same bits.
-
-    Returns
-    -------
-    (n, 4) uint32 array
-
-    Raises
-    ------
-    TypeError, ValueError
-        A number outside its range (an exhausted counter), a wrong `out`.
-
-    Source: Salmon, Moraes, Dror and Shaw (2011).
-    """
+    """The 32-bit words of `n` consecutive Philox4x32-10 blocks."""
     _check_counter(WORDS, n, key, client, step, draw, first_item)
     counter = {"key": key, "client": client, "step": step, "draw": draw, "first_item": first_item}
     words: NDArray[np.uint32]
@@ -177,25 +206,14 @@ def words(
     return words
 
 
-def bind_words(n: int, *, key: int, client: int = 0, draw: int = 0) -> Callable[[int], tuple[Any, ...]]:
-    """`words` of many steps: step -> (words,).
-
-    Parameters
-    ----------
-    n, key, client, draw
-        As those of `words`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A number outside its range: here, or a step in its call.
-
-    Source: Salmon, Moraes, Dror and Shaw (2011).
-    """
-    _check_counter(WORDS, n, key, client, 0, draw, 0)
-    return WORDS.bind((), ("step",), symbols={"n": n}, key=key, client=client, step=0, draw=draw, first_item=0)
+@binds(words, WORDS, varying=("step",), without=("first_item", "n_threads", "backend"))
+def bind_words(given: Given) -> Callable[[int], tuple[Any, ...]]:
+    """`words` of many steps: step -> (words,)."""
+    _check_counter(WORDS, *(given[name] for name in ("n", "key", "client", "step", "draw", "first_item")))
+    return WORDS.bind_given(given, ("step",), {"n": given["n"]})
 
 
+@documented(UNIFORM)
 def uniform(
     n: int,
     *,
@@ -208,38 +226,11 @@ def uniform(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Uniform numbers on the open interval (0, 1).
-
-    Parameters
-    ----------
-    n : int
-        How many numbers.
-    key : int
-        From `key()`, or any 64-bit number.
-    client, step, draw : int
-        The counter's other words, each in [0, 2^32).
-    first_item : int
-        Number e is half e % 2 of the block of item first_item + e // 2 < 2^32.
-    out : (n,) float64 array, optional
-        Filled and returned; never converted.
-    n_threads : int
-        The result does not depend on it.
-    backend : str, optional
-        "cpp", "numba", "cuda" or "reference". All give the same bits.
-
-    Returns
-    -------
-    (n,) float64 array
-        (k + 1/2) 2^-52, k 52 random bits: never 0 and never 1.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A number outside its range (an exhausted counter), a wrong `out`.
-    """
+    """Uniform numbers on the open interval (0, 1)."""
     return _pairs(UNIFORM, n, key, client, step, draw, first_item, out, n_threads, backend)
 
 
+@documented(NORMAL)
 def normal(
     n: int,
     *,
@@ -252,40 +243,11 @@ def normal(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Standard normal numbers.
-
-    Parameters
-    ----------
-    n : int
-        How many numbers.
-    key : int
-        From `key()`, or any 64-bit number.
-    client, step, draw : int
-        The counter's other words, each in [0, 2^32).
-    first_item : int
-        Number e belongs to the block of item first_item + e // 2 < 2^32: its cosine for even e, its sine for odd e.
-    out : (n,) float64 array, optional
-        Filled and returned; never converted.
-    n_threads : int
-        The result does not depend on it.
-    backend : str, optional
-        "cpp", "numba", "cuda" or "reference". They agree within 1e-14.
-
-    Returns
-    -------
-    (n,) float64 array
-        sqrt(-2 log u) (cos 2 pi v, sin 2 pi v) of the two uniforms of a block; at most 8.58 in size.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A number outside its range (an exhausted counter), a wrong `out`.
-
-    Source: Box and Muller (1958).
-    """
+    """Standard normal numbers."""
     return _pairs(NORMAL, n, key, client, step, draw, first_item, out, n_threads, backend)
 
 
+@documented(EXPONENTIAL)
 def exponential(
     n: int,
     *,
@@ -298,38 +260,11 @@ def exponential(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Exponential numbers of mean 1.
-
-    Parameters
-    ----------
-    n : int
-        How many numbers.
-    key : int
-        From `key()`, or any 64-bit number.
-    client, step, draw : int
-        The counter's other words, each in [0, 2^32).
-    first_item : int
-        Number e is half e % 2 of the block of item first_item + e // 2 < 2^32.
-    out : (n,) float64 array, optional
-        Filled and returned; never converted.
-    n_threads : int
-        The result does not depend on it.
-    backend : str, optional
-        "cpp", "numba", "cuda" or "reference". They agree within a few units in the last place.
-
-    Returns
-    -------
-    (n,) float64 array
-        -log(u): positive, at most 36.8.
-
-    Raises
-    ------
-    TypeError, ValueError
-        A number outside its range (an exhausted counter), a wrong `out`.
-    """
+    """Exponential numbers of mean 1."""
     return _pairs(EXPONENTIAL, n, key, client, step, draw, first_item, out, n_threads, backend)
 
 
+@documented(GAMMA)
 def gamma(
     shape: NDArray[np.float64] | float,
     *,
@@ -342,42 +277,12 @@ def gamma(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Gamma numbers of scale 1.
-
-    Parameters
-    ----------
-    shape : (n,) float64 array, or float
-        Positive and at most 1e300; a number that is not gives NaN.
-    key : int
-        From `key()`, or any 64-bit number.
-    n : int, optional
-        How many numbers, where `shape` is a float.
-    client, step : int
-        The counter's other words, each in [0, 2^32).
-    first_item : int
-        Number e owns all blocks of item first_item + e < 2^32: draw 2 t and 2 t + 1 for attempt t. A rejection shifts no other.
-    out : (n,) float64 array, optional
-        Filled and returned; never converted.
-    n_threads : int
-        The result does not depend on it.
-    backend : str, optional
-        "cpp", "numba", "cuda" or "reference". They agree within a relative 1e-12.
-
-    Returns
-    -------
-    (n,) float64 array
-
-    Raises
-    ------
-    TypeError, ValueError
-        A number outside its range (an exhausted counter), arrays of a wrong type or shape, a wrong `out`.
-
-    Source: Marsaglia and Tsang (2000); below shape 1 with G(a) = G(a + 1) U^(1/a).
-    """
+    """Gamma numbers of scale 1."""
     (shapes,) = _parameters(GAMMA, n, shape=shape)
     return _own_blocks(GAMMA, (shapes,), key, client, step, first_item, out, n_threads, backend)
 
 
+@documented(INVERSE_GAUSSIAN)
 def inverse_gaussian(
     mean: NDArray[np.float64] | float,
     shape: NDArray[np.float64] | float,
@@ -391,42 +296,12 @@ def inverse_gaussian(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Inverse Gaussian numbers, density proportional to x^(-3/2) exp(-shape (x - mean)^2 / (2 mean^2 x)).
-
-    Parameters
-    ----------
-    mean, shape : (n,) float64 array, or float
-        Positive and finite; a number that is not gives NaN. Where mean / shape is beyond 1e300, the result is 0.
-    key : int
-        From `key()`, or any 64-bit number.
-    n : int, optional
-        How many numbers, where both `mean` and `shape` are floats.
-    client, step : int
-        The counter's other words, each in [0, 2^32).
-    first_item : int
-        Number e owns the two blocks, draw 0 and 1, of item first_item + e < 2^32.
-    out : (n,) float64 array, optional
-        Filled and returned; never converted.
-    n_threads : int
-        The result does not depend on it.
-    backend : str, optional
-        "cpp", "numba", "cuda" or "reference". They agree within a relative 1e-12.
-
-    Returns
-    -------
-    (n,) float64 array
-
-    Raises
-    ------
-    TypeError, ValueError
-        A number outside its range (an exhausted counter), arrays of a wrong type or shape, a wrong `out`.
-
-    Source: Michael, Schucany and Haas (1976), with the roots written so that nothing cancels.
-    """
+    """Inverse Gaussian numbers, density proportional to x^(-3/2) exp(-shape (x - mean)^2 / (2 mean^2 x))."""
     means, shapes = _parameters(INVERSE_GAUSSIAN, n, mean=mean, shape=shape)
     return _own_blocks(INVERSE_GAUSSIAN, (means, shapes), key, client, step, first_item, out, n_threads, backend)
 
 
+@documented(POLYA_GAMMA)
 def polya_gamma(
     z: NDArray[np.float64] | float,
     *,
@@ -439,39 +314,7 @@ def polya_gamma(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Polya-Gamma numbers PG(1, z), exact.
-
-    Parameters
-    ----------
-    z : (n,) float64 array, or float
-        The tilt; a number that is not finite gives NaN.
-    key : int
-        From `key()`, or any 64-bit number.
-    n : int, optional
-        How many numbers, where `z` is a float.
-    client, step : int
-        The counter's other words, each in [0, 2^32).
-    first_item : int
-        Number e owns all blocks of item first_item + e < 2^32: draws 3 t to 3 t + 2 for attempt t.
-    out : (n,) float64 array, optional
-        Filled and returned; never converted.
-    n_threads : int
-        The result does not depend on it.
-    backend : str, optional
-        "cpp", "numba", "cuda" or "reference". They agree within a relative 1e-12.
-
-    Returns
-    -------
-    (n,) float64 array
-        Of mean tanh(z / 2) / (2 z).
-
-    Raises
-    ------
-    TypeError, ValueError
-        A number outside its range (an exhausted counter), arrays of a wrong type or shape, a wrong `out`.
-
-    Source: Polson, Scott and Windle (2013), with the cut 0.64.
-    """
+    """Polya-Gamma numbers PG(1, z), exact."""
     (tilts,) = _parameters(POLYA_GAMMA, n, z=z)
     return _own_blocks(POLYA_GAMMA, (tilts,), key, client, step, first_item, out, n_threads, backend)
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..errors import NumericalError
 from ._checks import AT_LEAST_1, GAMMA_SHAPE, POSITIVE, SEED, SWITCH, WORD, Domain, Together, choice_of
+from ._docs import documented
 from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, masked, on_host
 
 UPDATES = ("row-gibbs", "element", "row")
@@ -34,6 +35,12 @@ _STATE = (
     Array("b", ("c", "p"), F64),
     Array("log_step", _MATRIX, F64),
 )
+
+
+_WORDS = {
+    "Y": "Or (p, n): the same for all chains. Row j holds the n values of variable j.",
+    "b": "Scales of the Laplace errors, > 0.",
+}
 
 
 def _one_of(*names: str) -> str:
@@ -79,6 +86,35 @@ SWEEPS = Kernel(
     ),
     streams=("scales", "coefficients", "variances", "proposals", "augmentation"),
     backends=BACKENDS,
+    words=_WORDS
+    | {
+        "Y": f"{_WORDS['Y'][:-1]}, centred.",
+        "theta": "Global coefficients: [j, h] is the effect of h on j. The diagonal is not read, here and below.",
+        "tau_sq": "The global coefficients' squared scales.",
+        "deviation": "The site's coefficients less the global ones.",
+        "lambda_sq": "The squared local scales of the deviations.",
+        "log_step": "Logarithms of the step sizes of the element moves, in units of a coefficient's approximate conditional "
+        "standard deviation; the diagonal belongs to the row moves. 0 everywhere is a good start.",
+        "temperature": "The power of the likelihood, > 0 and finite: 1 for the posterior.",
+        "seed": "Names the random numbers.",
+        "chain": "Names the random numbers: chain i of the call has number chain + i.",
+        "client": "Names the random numbers.",
+        "step": "Names the random numbers: sweep t has the step word step + t.",
+        "n_sweeps": "How many sweeps.",
+        "update": '"element": Metropolis, one coefficient at a time. "row": Metropolis, a row at a time. "row-gibbs": a row at a '
+        'time from its conditional given the augmented errors, then "element". "auto": "row-gibbs" for at most 50 rows and 16 '
+        'variables, otherwise "element".',
+        "swap": "Whether to propose the exchange of two equations, which leaves the likelihood as it is.",
+        "stable": "Refuses coefficients whose spectral radius is not below 1. The given ones must be stable.",
+        "adapt": "Moves log_step towards an acceptance of 0.44, by (step + 1)^-0.6 times the difference: in burn-in only.",
+        "scales": "How lambda^2 is drawn.",
+        "scale_lambda": "lambda ~ C+(0, scale_lambda).",
+        "shape": "b ~ IG(shape, rate).",
+        "rate": "b ~ IG(shape, rate).",
+        "loglik": "Log-likelihood at the new state, not tempered.",
+        "events": "Scales clipped, moves accepted and proposed (elements or rows), swaps accepted, inverses made anew because a "
+        "determinant fell to less than a thousandth, and -1.",
+    },
 )
 
 LOG_DENSITY = Kernel(
@@ -89,9 +125,15 @@ LOG_DENSITY = Kernel(
     inputs=(Array("Y", ("c", "p", "n"), F64), Array("coefficients", _MATRIX, F64), Array("b", ("c", "p"), F64)),
     outputs=(Array("loglik", ("c",), F64),),
     backends=BACKENDS,
+    words=_WORDS
+    | {
+        "coefficients": "Theta: [j, h] is the effect of h on j. The diagonal is not read.",
+        "loglik": "n log|det(I - Theta)| - sum_j (n log(2 b_j) + sum_i |e_ij| / b_j); -inf where the determinant is 0.",
+    },
 )
 
 
+@documented(LOG_DENSITY)
 def log_density(
     Y: Floats,
     coefficients: Floats,
@@ -101,32 +143,13 @@ def log_density(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Log-likelihood of y = Theta y + e, e_j Laplace of scale b_j, for each chain.
-
-    Parameters
-    ----------
-    Y : (c, p, n) or (p, n) array
-        Row j holds the n values of variable j.
-    coefficients : (c, p, p) array
-        Theta: [j, h] is the effect of h on j. The diagonal is not read.
-    b : (c, p) array
-        Scales of the errors, > 0.
-
-    Returns
-    -------
-    (c,) array
-        n log|det(I - Theta)| - sum_j (n log(2 b_j) + sum_i |e_ij| / b_j); -inf where the determinant is 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, a wrong `out`.
-    """
+    """Log-likelihood of y = Theta y + e, e_j Laplace of scale b_j, for each chain."""
     loglik: Floats
     (loglik,) = LOG_DENSITY.run((_by_chain(Y, coefficients), coefficients, b), out, n_threads, backend)
     return loglik
 
 
+@documented(SWEEPS)
 def sweeps(
     Y: Floats,
     theta: Floats,
@@ -159,54 +182,8 @@ def sweeps(
     A sweep is: lambda^2; the coefficients by `update`; a swap of two rows; after "row-gibbs" all elements once more; b. The
     inverse of I - Theta and the residuals are made anew for every sweep, so that two calls give the bits of one.
 
-    Parameters
-    ----------
-    Y : (c, p, n) or (p, n) array
-        Row j holds the n values of variable j, centred.
-    theta, tau_sq : (c, p, p) arrays
-        Global coefficients, [j, h] the effect of h on j, and their squared scales. Diagonals are not read, here and below.
-    deviation, lambda_sq : (c, p, p) arrays
-        The site's coefficients less the global ones, and their squared local scales.
-    b : (c, p) array
-        Scales of the Laplace errors.
-    log_step : (c, p, p) array
-        Logarithms of the step sizes of the element moves, in units of a coefficient's approximate conditional standard deviation;
-        the diagonal belongs to the row moves. 0 everywhere is a good start.
-    temperature : (c,) array
-        The power of the likelihood, > 0: 1 for the posterior.
-    seed, chain, client, step : int
-        Name the random numbers: chain i of the call has number chain + i, sweep t the step word step + t.
-    n_sweeps : int
-        At least 1.
-    update : str
-        "element": Metropolis, one coefficient at a time. "row": Metropolis, a row at a time. "row-gibbs": a row at a time from
-        its conditional given the augmented errors, then "element". "auto": "row-gibbs" for at most 50 rows and 16
-        variables, otherwise "element".
-    swap : bool
-        Whether to propose the exchange of two equations, which leaves the likelihood as it is.
-    stable : bool
-        Refuses coefficients whose spectral radius is not below 1. The given ones must be stable.
-    adapt : bool
-        Moves log_step towards an acceptance of 0.44, by (step + 1)^-0.6 times the difference: in burn-in only.
-    scales : str
-        "exact" or "expanded" draws of lambda^2.
-    scale_lambda, shape, rate : float
-        lambda ~ C+(0, scale_lambda), b ~ IG(shape, rate); all > 0.
-
-    Returns
-    -------
-    deviation, lambda_sq, b, log_step : arrays
-        The new state.
-    loglik : (c,) array
-        Log-likelihood at the new state, not tempered.
-    events : (c, 6) int64 array
-        Scales clipped, moves accepted and proposed (elements or rows), swaps accepted, inverses made anew because a determinant
-        fell to less than a thousandth, and -1.
-
     Raises
     ------
-    TypeError, ValueError
-        Wrong type or shape, a number outside its range, a wrong `out`.
     NumericalError
         A draw that is not finite, or det(I - Theta) = 0 at the start of a sweep: chain, client, sweep and quantity are named.
     """

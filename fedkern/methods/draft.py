@@ -13,7 +13,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.exchanges.columns import one_but_for, spellings
 from ..data import table
-from ..data.cells import MISSING, Text, floats, number
+from ..data.cells import MISSING, Cells, Text, floats, number
 from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix
 from ..data.far import FAR, coded, distances
 from ..data.header import IDS
@@ -81,12 +81,14 @@ class Seen:
     kinds : name -> "binary", "count", "real", "text" or "names" (each cell another text, or none with anything in it)
     gaps : columns that lack cells
     two : columns of numbers with two values that are not 0 and 1
+    codes : columns of whole numbers that are written with zeros before them, as postal codes are
     """
 
     names: tuple[str, ...]
     kinds: dict[str, str]
     gaps: frozenset[str] = frozenset()
     two: frozenset[str] = frozenset()
+    codes: frozenset[str] = frozenset()
 
 
 def job(wanted: Wanted) -> Draft:
@@ -123,12 +125,15 @@ def job(wanted: Wanted) -> Draft:
     sections = {"pvi": _pvi, "sparse": _sparse, "vertical": _vertical, "sigma": _sigma}[method]
     found = sections(wanted, seen, [_seen([one]) for one in own], common)
     lines += found.lines
+    hints = _missing_lines(tables, seen, found)
     if dialect != Dialect():
-        lines += ["", "[data.dialect]", "# what the first file seems to need", *_dialect_lines(dialect)]
+        lines += ["", "[data.dialect]", "# what the first file seems to need", *_dialect_lines(dialect), *hints]
+    elif hints:
+        lines += ["", "[data.dialect]", *hints]
     if wanted.private:
         lines += _private(method, seen, found)
     constants = _constants(seen, found) if wanted.private else ()
-    return Draft("\n".join(lines) + "\n", (*found.open, *_slips(tables, seen), *constants))
+    return Draft("\n".join(lines) + "\n", (*found.open, *_codes_left_out(seen, found), *_slips(tables, seen), *constants))
 
 
 def policy(files: Sequence[Path]) -> str:
@@ -190,11 +195,12 @@ def schema(method: str) -> str:
 
 
 class Part(NamedTuple):
-    """What a method's tables say: lines, what is open, and the columns that are no covariates."""
+    """What a method's tables say: lines, what is open, the columns that are no covariates, and those in data.ignore."""
 
     lines: list[str]
     open: list[str]
     roles: frozenset[str]
+    ignored: Sequence[str] = ()
 
 
 def _method(tables: Sequence[Table], common: Sequence[str]) -> str:
@@ -221,7 +227,7 @@ def _pvi(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str])
     asked += ["model.scale: the standard deviation of the response's noise"] if scale else []
     if seen.gaps - {*ignored} and not wanted.private:
         lines += [f'missing = "drop"        # {GAPS}: these rows are left out, and counted']
-    return Part(lines, asked, frozenset({response, *ignored}))
+    return Part(lines, asked, frozenset({response, *ignored}), ignored)
 
 
 def _sparse(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
@@ -241,7 +247,7 @@ def _sparse(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[st
         drawn = response not in gaps
         lines += [f'missing = "impute"      # {GAPS}: they are drawn by the model'] if drawn else []
         asked += [] if drawn else [f"rows: {GAPS}; remove them: only covariates are imputed"]
-    return Part(lines, asked, frozenset({response, *ignored}))
+    return Part(lines, asked, frozenset({response, *ignored}), ignored)
 
 
 def _vertical(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
@@ -262,7 +268,7 @@ def _vertical(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[
         ways = '"indicator", with kind, center and scale of these columns in [data.columns.NAME]'
         ways += "" if wanted.private else ', or "drop", which leaves them out at all parties (docs/how-to/files.md)'
         asked += [f"model.missing: {GAPS}; {ways}"]
-    return Part([*lines, "", "[model]", *_family(response, holder)], asked, frozenset({ids, response, *ignored}))
+    return Part([*lines, "", "[model]", *_family(response, holder)], asked, frozenset({ids, response, *ignored}), ignored)
 
 
 def _sigma(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
@@ -280,7 +286,7 @@ def _sigma(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str
     asked += ['model.prior: the folder of a prior that has these areas ("prior" stands there)']
     if seen.gaps - {response, *ignored}:
         asked += [f"rows: {GAPS} beside the response; remove the columns, or fill them"]
-    return Part([*lines, *_family(response, seen)], asked, frozenset({*roles, response, *ignored}))
+    return Part([*lines, *_family(response, seen)], asked, frozenset({*roles, response, *ignored}), ignored)
 
 
 def _private(method: str, seen: Seen, found: Part) -> Iterator[str]:
@@ -340,7 +346,9 @@ def _ignored(seen: Seen, roles: set[str]) -> list[str]:
 
 
 def _ignore_lines(names: Sequence[str]) -> list[str]:
-    return [f"ignore = [{', '.join(map(_text, names))}]{_note('seem to name rows, or to be empty')}"] if names else []
+    return (
+        [f"ignore = [{', '.join(map(_text, names))}]{_note('seem to name rows, to be codes, or to be empty')}"] if names else []
+    )
 
 
 def _family(response: str, seen: Seen) -> list[str]:
@@ -408,6 +416,10 @@ def _table(path: Path, dialect: Dialect) -> Table:
             )
     if any(isinstance(column, Text) and name in column.levels for name, column in ((n, one.columns[n]) for n in names)):
         raise JobError(_no_header(path, "a name in it stands among the cells of its column, too"))
+    whole = {name for name in names if _kind(one, name) in ("binary", "count")}
+    written = table.load(path, text=whole, dialect=dialect) if whole else one  # numbers do not say how they are written
+    codes = {name: written.columns[name] for name in whole if _zeros_before(written.columns[name])}
+    one = replace(one, columns={**one.columns, **codes})
     if not one.n_rows:
         raise JobError(f"init: {path.name}: no rows, so that nothing tells what its columns hold; give files with rows")
     return one
@@ -428,7 +440,45 @@ def _seen(tables: Sequence[Table]) -> Seen:
         gaps |= {name} if any(_lacks(one, name) for one in holding) else set()
         if kinds[name] in ("count", "real") and len(np.unique(np.concatenate([_numbers(one, name) for one in holding]))) == 2:
             two.add(name)
-    return Seen(names, kinds, frozenset(gaps), frozenset(two))
+    codes = {name for name in names for one in tables if name in one.names and _zeros_before(one.columns[name])}
+    kinds |= dict.fromkeys(codes, "names")
+    return Seen(names, kinds, frozenset(gaps), frozenset(two - codes), frozenset(codes))
+
+
+def _zeros_before(column: Cells) -> bool:
+    """Whether whole numbers are written as codes are: 01234, or 01 where all have two digits."""
+    if not isinstance(column, Text):
+        return False
+    digits = [level for level in column.levels if level.isdecimal()]
+    with_zeros = [level for level in digits if len(level) > 1 and level.startswith("0")]
+    return bool(with_zeros) and (max(map(len, with_zeros)) > 2 or len({*map(len, digits)}) == 1)
+
+
+def _codes_left_out(seen: Seen, found: Part) -> Iterator[str]:
+    for name in found.ignored:
+        if name in seen.codes and not IDS.fullmatch(name.lower()):
+            yield (
+                f"column {name}: its cells begin with 0, as codes do, and would be read as numbers; it stands in data.ignore: to "
+                f'have it as categories remove it there, and write kind = "categorical" in [data.columns.{_text(name)}]'
+            )
+
+
+def _missing_lines(tables: Sequence[Table], seen: Seen, found: Part) -> list[str]:
+    """Which covariates have a few cells with a code, as a line of [data.dialect] to be filled in."""
+    those = [name for name in seen.names if name not in found.ignored and _coded(tables, seen, name)]
+    if not those:
+        return []
+    names = ", ".join(map(_text, those))
+    return [
+        f"# A few cells of {names} have a code as programs write for a missing value, far from all others: give",
+        "# those that are one (they count as empty then, in all columns), and say what becomes of the rows: model.missing.",
+        '# missing = ["-9", "999"]',
+    ]
+
+
+def _coded(tables: Sequence[Table], seen: Seen, name: str) -> bool:
+    numeric = seen.kinds[name] in ("binary", "count", "real")
+    return numeric and any(bool(coded(_numbers(one, name))) for one in tables if name in one.names)
 
 
 def _lacks(one: Table, name: str) -> bool:
@@ -469,7 +519,7 @@ def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
         pairs = {tuple(np.unique(own).tolist()) for own in values if len(np.unique(own)) == 2}
         if len(pairs) > 1:
             yield f"{column}: two values in each file, and not the same two in all; code it alike"
-        if any(coded(own) for own in values):
+        if _coded(tables, seen, name):
             yield (
                 f"{column}: a few cells have a code as programs write for a missing value (-9, 99, 999, ..), far from all "
                 "others; if it is one, give it to [data.dialect] missing"

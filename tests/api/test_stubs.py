@@ -1,15 +1,22 @@
 """The stubs of the compiled module are its own signatures (promise U6). mypy's stubtest (names only) is in `make lint`."""
 
 import ast
+import inspect
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import fedkern
+from fedkern import kernels
+from fedkern.testing import public_function
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import stubs
+
+OF_KERNELS = stubs.of_kernels()
 
 
 def meaning(text):
@@ -24,8 +31,66 @@ def test_stub_is_the_signatures_of_the_module(path):
     assert meaning(path.read_text()) == meaning(stubs.stubs()[path]), "run `python tools/stubs.py`"
 
 
+@pytest.mark.parametrize("path", OF_KERNELS, ids=lambda p: p.name)
+def test_stub_of_kernels_is_what_the_module_says(path):
+    kept, now = path.read_text(), OF_KERNELS[path]
+    assert kept == now or ast.dump(ast.parse(kept)) == ast.dump(ast.parse(now)), "run `python tools/stubs.py`"
+
+
+def test_stubs_of_kernels_document_every_argument():
+    """What an editor shows is what `help` says."""
+    for kernel in kernels.KERNELS.values():
+        function = public_function(kernel)
+        (path,) = (p for p in OF_KERNELS if str(p).endswith(f"{kernel.module.replace('.', '/')}.pyi"))
+        (found,) = (n for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef) and n.name == function.__name__)
+        assert ast.get_docstring(found) == inspect.getdoc(function)
+        assert [a.arg for a in (*found.args.args, *found.args.kwonlyargs)] == list(inspect.signature(function).parameters)
+
+
+def built(folder):
+    """The package's Python files, as they are installed."""
+    build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(folder)]
+    subprocess.run(build, cwd=stubs.ROOT, check=True, timeout=60)
+
+
+CALLS = """\
+import numpy as np
+from fedkern.kernels import augmented, glm, mlp, optim, privacy, rng, sem, shrinkage, spatial
+
+X, y = np.ones((3, 2)), np.ones(3)
+bound: float = glm.elbo_grad(X, y, np.zeros(2), np.zeros(2), family="bernoulli", key=rng.key(1))[0]
+words = rng.bind_words(3, key=1)(2)
+wrong: str = glm.loglik_grad(X, y, np.zeros(2), family="bernoulli")[0]  # E
+glm.elbo_grad(X, y, np.zeros(2), np.zeros(2), familly="bernoulli")  # E
+rng.bind_words(3, key=1, step=2)  # E
+shrinkage.bind_local_sweeps(X, y)  # E
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_a_type_checker_takes_the_stubs_and_finds_wrong_calls(tmp_path):
+    built(tmp_path / "built")
+    (tmp_path / "calls.py").write_text(CALLS)
+    check = [sys.executable, "-P", "-m", "mypy", "--strict", "--cache-dir", "cache", "calls.py"]
+    run = subprocess.run(
+        check, cwd=tmp_path, env=os.environ | {"MYPYPATH": "built"}, capture_output=True, text=True, timeout=500, check=False
+    )
+    lines = [line.split(": error: ")[0] for line in run.stdout.splitlines() if ": error: " in line]
+    found = dict.fromkeys(line for line in lines if line.startswith("calls.py") or ".pyi:" in line)  # not what our imports lack
+    assert list(found) == [f"calls.py:{i}" for i, line in enumerate(CALLS.splitlines(), 1) if line.endswith("# E")], run.stdout
+
+
+def test_stubs_of_kernels_are_installed_beside_their_modules(tmp_path):
+    built(tmp_path)
+    installed = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.pyi")}
+    assert installed >= {path.relative_to(stubs.ROOT / "stubs") for path in OF_KERNELS}
+    assert all((tmp_path / path).with_suffix(".py").exists() for path in installed if "_core" not in path.parts)
+
+
 def test_no_stub_is_left_over():
     assert set(stubs.FOLDER.glob("*")) == set(stubs.stubs())
+    assert set((stubs.ROOT / "stubs").rglob("*.pyi")) == set(OF_KERNELS)
 
 
 def test_the_stub_of_the_root_has_its_names_and_where_they_come_from():

@@ -244,6 +244,47 @@ def test_slips_of_the_pen_are_listed_without_a_cell(name: str, tmp_path: Path, c
     assert ignored == (["room"] if name == "rooms" else []), "what names its rows, and no numbers that are written otherwise"
 
 
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_codes_for_missing_values_are_a_line_to_fill_in(
+    delimiter: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Filled in, they count as missing."""
+    bmi = [25.5 + k / 10 if k > 1 else -9 for k in range(30)]
+    (tmp_path / "a.csv").write_text(("age,bmi,y\n" + rows(AGES, bmi, LABELS)).replace(",", delimiter))
+    out = tmp_path / "job.toml"
+    assert main(["init", str(tmp_path / "a.csv"), "--out", str(out)]) == 0
+    text = out.read_text()
+    (line,) = (line for line in text.splitlines() if line.startswith("# missing = "))
+    assert '# A few cells of "bmi" have a code' in text
+    assert tomllib.loads(text)["data"].get("dialect", {}) == ({} if delimiter == "," else {"delimiter": ";"})
+    out.write_text(text.replace(line, 'missing = ["-9"]'))
+    assert main(["check", str(out), *few.SET, "--set", "model.missing=drop", "--local", str(tmp_path / "a.csv")]) == 0
+    assert "28 rows" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("cells", "codes"),
+    [
+        ([f"{1000 + 7 * k:05d}" for k in range(30)], True),
+        ([f"{(1 + k % 12):02d}" for k in range(30)], True),
+        (["0150" if k == 3 else str(2000 + k) for k in range(30)], True),
+        (["05" if k == 3 else str(98 + k) for k in range(30)], False),
+        ([f"0.{k:02d}" for k in range(30)], False),
+        ([k % 3 for k in range(30)], False),
+    ],
+    ids=["postal codes", "months", "one", "ages", "decimals", "small"],
+)
+def test_whole_numbers_with_zeros_before_them_are_no_numbers(
+    cells: list[Any], codes: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.csv").write_text("age,plz,y\n" + rows(AGES, cells, LABELS))
+    (tmp_path / "b.csv").write_text("age,plz,y\n" + rows(AGES, [cells[-1]] * 30, LABELS))
+    out = tmp_path / "job.toml"
+    assert main(["init", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--out", str(out)]) == 0
+    assert ("column plz: its cells begin with 0, as codes do" in capsys.readouterr().out) == codes
+    assert tomllib.loads(out.read_text())["data"].get("ignore", []) == (["plz"] if codes else [])
+
+
 def test_files_that_code_a_column_otherwise_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for site, first in (("a", 0), ("b", 1)):
         (tmp_path / f"{site}.csv").write_text("age,smoker,y\n" + rows(AGES, [first + k % 2 for k in range(30)], LABELS))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fedkern as package
+from fedkern.data.cells import floats
 from fedkern.data.table import Table, load
 from fedkern.jobs import hooks
 from fedkern.jobs.counting import sketch
@@ -24,11 +25,12 @@ ROWS = 60
 
 
 def write(root: Path, name: str, n: int = ROWS, more: tuple[str, ...] = ()) -> Path:
-    """A client's file: of row i the covariate z is i, and `site` has 3 in every second row."""
+    """A client's file: of row i the covariate z is i, `site` has 3 in every second row, u is empty in row 17, and v in half."""
     random = np.random.default_rng(sum(name.encode()))
-    lines = [f"{random.normal():.3f},{i},{i % 2},{3 + i % 2}" for i in range(n)]
+    cells = random.normal(size=(n, 2)).round(3)
+    lines = [f"{a},{i},{i % 2},{3 + i % 2},{b if i != 17 else ''},{b if i % 2 else ''}" for i, (a, b) in enumerate(cells)]
     path = root / f"{name}.csv"
-    path.write_text("\n".join(["x,z,y,site", *lines, *more]) + "\n")
+    path.write_text("\n".join(["x,z,y,site,u,v", *lines, *more]) + "\n")
     return path
 
 
@@ -46,7 +48,7 @@ def job(tmp_path: Path, home: Path) -> Path:
         write(tmp_path, name)
     path = tmp_path / "job.toml"
     path.write_text(
-        '[job]\nrounds = 2\n[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\nignore = ["site"]\n'
+        '[job]\nrounds = 2\n[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\nignore = ["site", "u", "v"]\n'
         'least_rows = 1\n[model]\nmissing = "drop"\n'
     )
     return path
@@ -94,7 +96,7 @@ def test_a_row_that_weighs_nothing_or_something_else_is_another(tmp_path: Path) 
 
 def test_cells_are_the_same_however_they_are_held(tmp_path: Path) -> None:
     table = load(write(tmp_path, "a"))
-    columns = {name: np.asarray(column) for name, column in reversed(table.columns.items())}
+    columns = {name: floats(column) for name, column in reversed(table.columns.items())}
     memory = Table("memory", tuple(columns), columns, table.n_rows)
     texts = Table("memory", table.names, {**columns, "z": load(tmp_path / "a.csv", text=["z"]).columns["z"]}, table.n_rows)
     assert apart(memory, texts) == 0
@@ -102,17 +104,18 @@ def test_cells_are_the_same_however_they_are_held(tmp_path: Path) -> None:
     assert apart(table, memory) >= NEAR_ROWS, "lines of a file, and cells, are not compared"
 
 
-READ = ("--set", 'data.dialect.missing=["17"]')
+READ = ("--set", 'data.ignore=["site", "v"]')  # so u's empty cell counts
+HALF = ("--set", 'data.ignore=["site", "u"]')
 
 
 @pytest.mark.parametrize("differencing", ["say", "refuse"])
 def test_another_reading_of_a_file(fedkern: Any, job: Path, home: Path, differencing: str) -> None:
-    """The job file says which word is an empty cell, and so which patient does not count."""
+    """The job file says which columns are used, and by their empty cells which patient does not count."""
     policy(home, differencing)
     assert fedkern("run", job, "--out", "one", "--quiet").err == ""
-    assert fedkern("run", job, "--out", "again", "--quiet", "--set", 'data.ignore=["site", "x"]').err == "", "other columns"
-    many = ("--set", 'data.ignore=["x"]', "--set", 'data.dialect.missing=["3"]')
-    assert fedkern("run", job, "--out", "many", "--quiet", *many).err == "", "half of the rows"
+    other = ("--set", 'data.ignore=["site", "u", "v", "x"]')
+    assert fedkern("run", job, "--out", "again", "--quiet", *other).err == "", "other columns"
+    assert fedkern("run", job, "--out", "many", "--quiet", *HALF).err == "", "half of the rows"
     ended, checked = fedkern("run", job, "--out", "two", "--quiet", *READ), fedkern("check", job, *READ)
     own = Path("two") / "client-b"
     if differencing == "say":
@@ -128,16 +131,17 @@ def test_another_reading_of_a_file(fedkern: Any, job: Path, home: Path, differen
         assert not [*Path("two").rglob("*.jsonl")], "nothing has left"
     for path in Path("two").rglob("*"):
         assert not path.is_file() or path.is_relative_to(own) or b"rows that counted" not in path.read_bytes()
-    assert len(noted(home)) == (4 if differencing == "say" else 3)
+    said = [line["unaccounted"] for line in noted(home)]
+    assert said == (["open"] * 4 if differencing == "say" else ["asked", "open"] * 3)
 
 
 def test_a_patient_more_in_a_file_that_is_read_otherwise_each_time(fedkern: Any, tmp_path: Path, job: Path, home: Path) -> None:
     policy(home, "refuse")
     assert fedkern("run", job, "--out", "one", "--quiet").code == 0
-    write(tmp_path, "b", more=("0.5,99,1,3",))
-    ended = fedkern("run", job, "--out", "two", "--quiet", "--set", 'data.dialect.missing=["4"]')
+    write(tmp_path, "b", more=("0.5,99,1,3,.1,.1",))
+    ended = fedkern("run", job, "--out", "two", "--quiet", *READ)
     assert (ended.code, "refused by the holder's policy" in ended.err) == (2, True)
-    write(tmp_path, "b", more=tuple(f"0.5,{99 + i},1,3" for i in range(60)))
+    write(tmp_path, "b", more=tuple(f"0.5,{99 + i},1,3,.1,.1" for i in range(60)))
     assert fedkern("run", job, "--out", "three", "--quiet").code == 0, "as many as a client must have"
 
 
@@ -173,22 +177,22 @@ def test_accounts_of_older_versions_are_read(fedkern: Any, job: Path, home: Path
     assert (ended.code, "'c'" in (Path("one") / "client-b" / "holder.txt").read_text()) == (2, True)
     policy(home, "say")
     assert fedkern("run", job, "--out", "two", "--quiet").code == 0
-    assert [set(line) >= {"rows", "others"} for line in noted(home)] == [False, True]
-    assert len(noted(home)[1]["rows"]["sums"]) == 1024, "whatever the number of rows"
+    assert [set(line) >= {"rows", "others"} for line in noted(home)] == [False, False, True]
+    assert len(noted(home)[-1]["rows"]["sums"]) == 1024, "whatever the number of rows"
 
 
 def test_a_job_that_ends_before_anything_has_left_is_no_earlier_one(fedkern: Any, tmp_path: Path, job: Path, home: Path) -> None:
-    """b's account was asked before that of c, whose policy refuses the job."""
+    """b's account was asked before that of c, whose policy refuses the job: that it has asked is all that is noted."""
     write(tmp_path, "c")
     policy(home, "say")
     (home / "policy.toml").write_text('open = true\n[data.b]\n[data.c]\n[data.c.disclosure]\ndifferencing = "refuse"\n')
     clients = "--set", 'data.clients=["b.csv", "c.csv"]'
     assert fedkern("run", job, "--out", "one", "--quiet", *clients).code == 0
     before = noted(home)
-    assert sorted(line["data"] for line in before) == ["b", "c"]
+    assert sorted((line["data"], line["unaccounted"]) for line in before) == [("b", "open"), ("c", "asked"), ("c", "open")]
     ended = fedkern("run", job, "--out", "two", "--quiet", "--set", 'data.clients=["a.csv", "b.csv", "c.csv"]')
     assert (ended.code, "client 'c': refused" in ended.err) == (2, True)
-    assert noted(home) == before
+    assert [(line["data"], line["unaccounted"]) for line in noted(home)[len(before) :]] == [("c", "asked")]
 
 
 def test_what_has_left_before_a_kill_stays_known(tmp_path: Path, job: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,10 +209,12 @@ def test_what_has_left_before_a_kill_stays_known(tmp_path: Path, job: Path, home
         here.setattr(hooks.Keeper, "sending", sent)
         with pytest.raises(Killed):
             interrupted.run(job, tmp_path / "out")
-    lines = noted(home)
-    assert [line["unaccounted"] for line in lines] == ["open"], "of the client that was about to send"
+    lines = [line["unaccounted"] for line in noted(home)]
+    assert lines == ["asked", "asked", "open"], "of the client that was about to send"
     interrupted.run(job, tmp_path / "out", resume=True)
-    assert [(line["data"], line["job"].rpartition("-")[2]) for line in noted(home)] == [("a", "0"), ("b", "1")]
+    began = [line for line in noted(home) if line["unaccounted"] == "open"]
+    assert [(line["data"], line["job"].rpartition("-")[2]) for line in began] == [("a", "0"), ("b", "1")]
+    assert len(noted(home)) == 4
 
 
 @pytest.mark.nightly

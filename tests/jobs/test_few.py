@@ -262,7 +262,7 @@ def test_a_job_that_tells_rows_by_its_choices_says_so_first(fedkern: Any, tmp_pa
     check = fedkern("check", federation.job).out
     assert check.startswith(f"ROWS     {says}")
     assert "tells this client's rows about their means, up to the sign of each" in check
-    assert "(Loglik); of a client with 20 rows, the fewest that this job takes (data.least_rows): no more in any way" in check
+    assert "of one such row, its cell; of a client with 20 rows, the fewest that this job takes" in check
     ended = fedkern("run", federation.job, "--out", "out")
     assert ended.err.startswith(f"fedkern: {says}")
     assert any(note.startswith(says) for note in json.loads(Path("out/summary.json").read_text())["notes"])
@@ -320,6 +320,28 @@ def test_batches_are_said_to_tell_rows(algorithm: dict[str, Any], says: str | No
     job = {"data": {"clients": ["a.csv"], "response": "y"}, "algorithm": {"optimiser": "adam"} | algorithm}
     told = parse(job).tells_rows
     assert told is None if says is None else str(told).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("model", "algorithm", "says"),
+    [
+        ({"family": "bernoulli", "prior_precision": 1e5}, {}, "model.prior_precision = 100000: the prior holds q"),
+        ({"family": "poisson", "intercept_sd": 1e-5}, {}, "model.intercept_sd = 1e-05: the prior holds q"),
+        ({"family": "bernoulli", "prior_precision": 1e-4}, {}, "model.prior_precision = 0.0001 lets a slope grow"),
+        ({"family": "poisson"}, {"variant": "global-vi"}, 'algorithm.variant = "global-vi" takes single steps from the prior'),
+        ({"family": "poisson"}, {"optimiser": "adam"}, 'algorithm.optimiser = "adam" takes single steps from the prior'),
+        ({"family": "bernoulli"}, {"variant": "global-vi"}, None),
+        ({"family": "gaussian", "prior_precision": 1e5}, {}, None),
+        ({"family": "poisson", "prior_precision": 1e-4}, {}, None),
+    ],
+)
+def test_a_q_of_the_jobs_own_choice_is_said_to_tell_rows(
+    model: dict[str, Any], algorithm: dict[str, Any], says: str | None
+) -> None:
+    """Rows weigh what q makes of them."""
+    config = parse({"data": {"clients": ["a.csv"], "response": "y"}, "model": model, "algorithm": algorithm})
+    said = [text for word, text in few.first(config) if word == "ROWS"]
+    assert [text.startswith(str(says)) for text in said] == [True] * (says is not None)
 
 
 def test_fits_of_complete_rows_beside_moments_of_all_are_spoken_of() -> None:
@@ -671,11 +693,12 @@ def test_rows_that_weigh_next_to_nothing_are_no_company() -> None:
         np.testing.assert_allclose(found.rows, [30, rows], rtol=1e-5)
 
 
-def alone(family: str, spec: dict[str, Any], **columns: NDArray[np.float64]) -> str:
+def alone(family: str, spec: dict[str, Any], sections: dict[str, Any] | None = None, /, **columns: NDArray[np.float64]) -> str:
     """What a client is told of its values; "" where nothing."""
     names = tuple(columns)
     table = Table("a.csv", names, columns, len(columns["y"]))
-    config = parse({"data": {"clients": ["a.csv"], "response": "y", **spec}, "model": {"family": family}})
+    model = {"family": family, **(sections or {}).get("model", {})}
+    config = parse({"data": {"clients": ["a.csv"], "response": "y", **spec}, "model": model})
     found = few.found(config, table, Spec("y", family=family, **spec), "a")
     return "" if found is None else found.own
 
@@ -726,7 +749,7 @@ def test_a_row_of_nearly_all_exposure_is_few_rows() -> None:
         assert alone(family, offset, x=x, y=y, e=np.log(years)) == ""
     days = np.where(np.arange(300) == 7, 365 * years, years)
     assert "'e' gives nearly all weight to few rows" in alone("poisson", offset, x=x, y=y, e=np.log(days))
-    assert "'e' has a cell so far from all others" in alone("gaussian", offset, x=x, y=y, e=days)
+    assert "'e' has a value that 1 row has and all others lack" in alone("gaussian", offset, x=x, y=y, e=days)
 
 
 def test_filled_cells_are_no_third_value() -> None:
@@ -806,3 +829,61 @@ def test_a_client_with_few_values_is_small_as_others_are(fedkern: Any, tmp_path:
     ended = fedkern("run", federation.job, *without, "--out", "out")
     assert ended.code == 0
     assert any("left out: client 'b'" in note for note in json.loads(Path("out/summary.json").read_text())["notes"])
+
+
+def ward(n: int = 300, ill: int = 25) -> dict[str, NDArray[np.float64]]:
+    """Patients of whom `ill` are in intensive care and 60 smoke, ten of those who are there among them."""
+    random = np.random.default_rng(4)
+    icu, smokes = (np.arange(n) < ill) * 1.0, ((np.arange(n) >= ill - 10) & (np.arange(n) < ill + 50)) * 1.0
+    return {"age": random.normal(66, 13, n), "icu": icu, "smokes": smokes, "y": (np.arange(n) % 3 == 0) * 1.0}
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson"])
+def test_a_weight_makes_products_of_three(family: str) -> None:
+    """With ages as weights, X'WX tells the age of the one smoker in intensive care, X'Wy that of the one who died there."""
+    columns = {**ward(), "w": np.random.default_rng(6).uniform(20, 90, 300).round()}
+    assert alone(family, {"weight": "w"}, **columns) == ""
+    one = {**columns, "smokes": ((np.arange(300) >= 24) & (np.arange(300) < 75)) * 1.0}
+    assert "'icu' and 'smokes' have values together that 1 row has" in alone(family, {"weight": "w"}, **one)
+    assert (alone(family, {}, **{name: one[name] for name in one if name != "w"}) == "") is (family == "gaussian")
+    one = {**columns, "y": np.where(np.arange(300) < 25, np.arange(300) == 7, columns["y"]) * 1.0}
+    assert "'icu' and 'y' have values together that 1 row has" in alone(family, {"weight": "w"}, **one)
+
+
+def test_an_exposure_leaves_rows_of_each_value_their_weight() -> None:
+    """Of 25 on dialysis one was followed for years, and the others for days."""
+    days = np.where(np.arange(300) == 7, 3400.0, np.where(np.arange(300) < 25, 10.0, 2000.0))
+    spread = np.random.default_rng(9).normal(0, 0.3, 300)
+    columns = {**ward(), "e": np.log(days) + spread}
+    found = alone("poisson", {"offset": "e"}, **columns)
+    assert "'icu' has a value that 2 rows, as 'e' lets them weigh, have and all others lack; 3 are asked for" in found
+    columns["e"] = np.log(np.where(np.arange(300) < 25, 10.0, 2000.0)) + spread
+    assert alone("poisson", {"offset": "e"}, **columns) == ""
+
+
+def test_an_offset_beside_an_intercept_of_the_jobs_own_choice() -> None:
+    """Of a logistic model the intercept says which offsets are near the middle, where rows weigh most."""
+    columns = {**ward(), "e": np.exp(np.random.default_rng(8).normal(1.6, 0.8, 300)).round(1)}
+    assert alone("bernoulli", {"offset": "e"}, **columns) == ""
+    own = {"model": {"intercept_centre": -float(columns["e"].max())}}
+    assert "'e' gives nearly all weight to few rows" in alone("bernoulli", {"offset": "e"}, own, **columns)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+def test_an_offset_is_a_column(family: str) -> None:
+    """A job with it and one without tell the sum of products of it and of each column."""
+    columns = {**ward(), "e": np.where(np.arange(300) < 2, 1.5, 0.0)}
+    assert "'e' has a value that 2 rows have" in alone(family, {"offset": "e"}, **columns)
+
+
+def test_counts_leave_rows_of_each_value_their_weight() -> None:
+    """The curvature of a negative binomial has (r + y): of 25 in intensive care one had nearly all visits."""
+    y = np.where(np.arange(300) < 25, np.arange(300) % 4, np.random.default_rng(3).poisson(9, 300)) * 1.0
+    columns = {**ward(), "y": y}
+    assert alone("negative-binomial", {}, **columns) == ""
+    columns["y"] = np.where(np.arange(300) == 7, 90.0, y)
+    assert alone("poisson", {}, **columns) == ""
+    found = alone("negative-binomial", {}, **columns)
+    assert "'icu' has a value that 2 rows, as their counts let them weigh, have and all others lack; 3 are asked for" in found
+    columns["y"] = np.where(np.arange(300) < 25, np.arange(300) == 7, y) * 3.0
+    assert "'icu' and 'y' have values together that 1 row has" in alone("negative-binomial", {}, **columns)

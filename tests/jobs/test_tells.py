@@ -90,8 +90,10 @@ class TestTheLine:
         path = federation(tmp_path, "pvi")
         told = computed(path)
         assert "of a client with at most 2,400 combinations of covariates: how often each occurs; of a client" in told
-        assert "combinations" not in computed(path, "model.family=gaussian")
-        assert f"of a client with {LEAST_ROWS} rows, {FEWEST}: no row in any way that was tried" in told
+        linear = computed(path, "model.family=gaussian")
+        assert "combinations" not in linear
+        assert "of every client: by second moments of its columns, response included, how many rows have a value of" in linear
+        assert f"of a client with {LEAST_ROWS} rows, {FEWEST}: no more in any way that was tried" in told
         told = computed(path, "data.least_rows=3")
         assert f"of a client with 3 rows, {FEWEST}: its rows and labels (SiteDelta, LogTermsOf)" in told
         assert "each column's values (SchemaReply)" not in told
@@ -141,7 +143,7 @@ class TestTheLine:
         path = federation(tmp_path, "sparse")
         told = computed(path)
         assert "of every client: second moments of its rows (these up to a rotation where" in told
-        assert "coefficients + 1) (Locals); of a client with 20 rows" in told
+        assert "coefficients + 1) (Locals); of every client: by second moments of its columns, response included" in told
         gathered = computed(path, "algorithm.topology=allgather")
         assert gathered.startswith("computed  every other client and the server can compute")
         pooled = "algorithm.statistics=pooled"
@@ -149,13 +151,29 @@ class TestTheLine:
         assert rotated in computed(path, pooled, "data.least_rows=2")
         assert rotated not in computed(path, pooled)
 
+    @pytest.mark.parametrize(
+        ("method", "sets"),
+        [
+            ("pvi", ("algorithm.batch=0.5", "algorithm.optimiser=adam", "data.least_rows=3")),
+            ("sparse", ("model.family=bernoulli", "algorithm.random_source=keyed")),
+        ],
+    )
+    def test_what_is_said_first_is_not_taken_back(self, tmp_path: Path, method: str, sets: tuple[str, ...]) -> None:
+        """Of a job that tells rows by its choices, at any number of rows."""
+        text = said(federation(tmp_path, method), *sets)
+        assert "ROWS     " in text
+        (line,) = (line for line in text.splitlines() if line.startswith("computed  "))
+        assert "can compute of every client: what ROWS, first of all lines, says; " in line
+        assert "no row in any way" not in line
+
     def test_of_rows_that_are_split(self, tmp_path: Path) -> None:
         told = computed(federation(tmp_path, "vertical"))
         assert "of every client: which of all ids that are guessed it has (Ids), its part of every row's predictor" in told
 
     def test_of_a_map(self, tmp_path: Path) -> None:
         told = computed(federation(tmp_path, "sigma"))
-        assert 'of a client whose map and offsets are known (kind = "within"): the response of every area (GlobalGradient' in told
+        known = 'of a client whose map and offsets are known (kind = "within"): '
+        assert known + 'the response of every area, and all of an area, or row, that a column singles out (GlobalGradient' in told
         assert "of a client with one or two areas or rows: its response (LevelSums)" in told
         assert "fewest" not in told, "it counts no rows"
 

@@ -185,6 +185,8 @@ def test_an_unknown_option_is_refused():
     R, q, rss, state = problem()
     with pytest.raises(TypeError, match="no option 'slap'"):
         sweeps(R, q, rss, state, slap=2.0)
+    with pytest.raises(TypeError, match="bind_local_sweeps: missing a required argument: 'rss'"):
+        shrinkage.bind_local_sweeps(R, q, n=40.0, seed=3)
 
 
 def test_other_backends_are_bound_too():

@@ -17,10 +17,14 @@ from numpy.typing import NDArray
 
 import fedkern
 from fedkern.algorithms.core.messages import Message
+from fedkern.algorithms.exchanges import column_means
 from fedkern.algorithms.exchanges.arrival import Slope
+from fedkern.algorithms.exchanges.column_means import ColumnMeans
 from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.level import Level, LevelSums
+from fedkern.algorithms.exchanges.scales import column_moments
 from fedkern.algorithms.exchanges.terms import LogTermsOf
+from fedkern.algorithms.exchanges.values import counted
 from fedkern.algorithms.gibbs.messages import MoveTerms, SecondMoveTerms, Statistics
 from fedkern.algorithms.pvi.messages import Gradient, ScaledSiteDelta, SiteDelta
 from fedkern.errors import JobError
@@ -226,6 +230,57 @@ def test_the_terms_of_one_move_are_second_moments(kind: type[MoveTerms]) -> None
         if n == 2:
             away = np.sqrt(2) * found[:, 0] / np.sqrt(found[0, 0])
             assert up_to_sign(away, centred[0] - centred[1])
+
+
+def test_means_of_a_sparse_job_add_where_rows_are_and_none_of_them() -> None:
+    """Rows that are turned about the told means have all that was told: cross-products, and the same steps."""
+    tape, rows = curious_jobs.sparse(LEAST_ROWS, algorithm={"statistics": "pooled"})
+    told, steps = only(tape.of(0, Statistics)), only(tape.of(0, ColumnMeans)).steps  # type: ignore[attr-defined]
+    assert isinstance(told, Statistics)
+    truth = rows / curious.scales(tape, 0)
+    root = np.column_stack([np.vstack([told.R, np.zeros(told.R.shape[1])]), np.append(told.q, np.sqrt(told.rss))])
+    gram, n = root.T @ root, LEAST_ROWS
+    centred = truth - truth.mean(axis=0)
+    np.testing.assert_allclose(gram, centred.T @ centred, atol=1e-10)
+    at = column_means.means(steps, np.diag(gram) / (n - 1))
+    assert (np.abs(at - truth.mean(axis=0)) <= column_means.STEP / 2 * truth.std(axis=0, ddof=1) + 1e-12).all()
+    products = np.block([[np.full((1, 1), n), n * at[None]], [n * at[:, None], gram + n * np.outer(at, at)]])
+    other = curious_sums.turned(products, n, np.random.default_rng(0))
+    about = other - other.mean(axis=0)
+    np.testing.assert_allclose(about.T @ about, gram, atol=1e-10)
+    again = column_means.told(other.mean(axis=0), np.full(3, n - 1.0), np.diag(gram), np.full(3, 3.0))
+    np.testing.assert_array_equal(again.steps, steps)
+    assert not curious.matched(truth, other).any()
+
+
+def test_of_few_rows_and_values_a_sparse_job_tells_no_mean() -> None:
+    """A constant column's mean is everybody's value, that of two values a count, and of two rows both would be known."""
+    tape, _ = curious_jobs.sparse(2, algorithm={"statistics": "pooled"}, rounds=6)
+    assert not only(tape.of(0, ColumnMeans)).steps.any()  # type: ignore[attr-defined]
+    values = np.column_stack([np.full(30, 7.0), np.arange(30) % 2 + 5.0, np.arange(30) % 3 + 5.0, np.arange(30.0) + 5])
+    values[11:, 3] = np.nan
+    degrees, squares = column_moments(values)
+    steps = column_means.told(np.nanmean(values, axis=0), degrees, squares, counted(values)).steps
+    assert steps[2] == np.rint(4 * 6.0 / values[:, 2].std(ddof=1))
+    assert not steps[[0, 1, 3]].any()
+
+
+@pytest.mark.parametrize(("n", "told"), [(LEAST_ROWS, 0.6), (300, 0.1)])
+def test_two_means_of_rows_that_differ_by_one_do_not_tell_it(n: int, told: float) -> None:
+    """EM beside complete rows, or a job before and after a patient came: exact means are the row, steps are hardly anything."""
+    random, found = np.random.default_rng(4), []
+    for _ in range(600):
+        x = 80 + 14 * random.normal(size=n + 1)
+        sums, exact = [], []
+        for own in (x, x[:-1]):
+            degrees, squares = column_moments(own[:, None])
+            steps = column_means.told(own.mean()[None], degrees, squares, np.array([3.0])).steps
+            sums.append(len(own) * column_means.means(steps, squares / degrees)[0])
+            exact.append(own.sum())
+        found.append([x[-1], exact[0] - exact[1], sums[0] - sums[1]])
+    alike = np.corrcoef(np.array(found).T)[0]
+    assert alike[1] > 0.999
+    assert alike[2] < told
 
 
 # --- a linear client: sums of squares

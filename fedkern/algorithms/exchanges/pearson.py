@@ -2,14 +2,14 @@
 
 At a predictor mean mu the family says a variance V of y. Of 1 = E (y - mu)^2 / V a client tells the sum over its rows, how much
 this sum varies where the model is right, and how fast it answers to a dispersion; with its events, and the sum of its weights. A
-sum is of at least five rows, whatever the job's least number: a client with fewer answers with zeros. Sums are in thousandths.
-Source: docs/concepts/convergence.md, "Counts that vary more".
+sum is of at least five rows, whatever the job's least number: a client with fewer answers with zeros. Sums are in thousandths
+and of six digits. Source: docs/concepts/convergence.md, "Counts that vary more".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,8 +53,12 @@ def told(sums: PearsonSums) -> PearsonSums:
     """The sums, or zeros where they would be of too few rows."""
     if sums.rows < LEAST:
         return NOBODY
-    numbers = dict(zip(SUMS, rounded([getattr(sums, name) for name in SUMS]).tolist()))
-    return replace(sums, weight=float(f"{min(sums.weight, LARGEST):.6g}"), **numbers)
+    numbers: dict[str, Any] = {name: _six_digits(rounded(getattr(sums, name)).item()) for name in SUMS}
+    return replace(sums, weight=_six_digits(min(sums.weight, LARGEST)), **numbers)
+
+
+def _six_digits(value: float) -> float:
+    return float(f"{value:.6g}")
 
 
 def _wrong(sums: PearsonSums) -> str:

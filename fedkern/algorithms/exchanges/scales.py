@@ -200,17 +200,23 @@ def completed_moments(site: Completed) -> tuple[Array, Array]:
     return degrees, degrees * np.diag(site.covariance)
 
 
+def moments(values: Array, done: Completed | None, tails: float | None) -> tuple[Array, Array]:
+    """What a client tells of its columns (w,), `done` by EM where values may be missing; see `Client`."""
+    return with_tails(values, tails) if done is None else completed_moments(done)
+
+
 def with_tails(values: Array, tails: float | None) -> tuple[Array, Array]:
     """`column_moments`, the last one's sum of squares by the scale of Student's t: a few rows that are far do not make it."""
     degrees, squares = column_moments(values)
     if tails is not None and squares[-1] > 0:
         y = values[:, -1]
-        squares[-1] = degrees[-1] * student_variance(y[~np.isnan(y)], tails) or squares[-1]
+        squares[-1] = degrees[-1] * student(y[~np.isnan(y)], tails)[1] or squares[-1]
     return degrees, squares
 
 
-def student_variance(y: Array, tails: float) -> float:
-    """Squared scale of Student's t with so many degrees of freedom by maximum likelihood (EM); 0 where most of y is one value."""
+def student(y: Array, tails: float) -> tuple[float, float]:
+    """Location and squared scale of Student's t with so many degrees of freedom by maximum likelihood (EM); a squared scale of 0
+    where most of y is one value."""
     at = float(np.median(y))
     square = float(np.median((y - at) ** 2)) or float(((y - at) ** 2).mean())
     for _ in range(500):
@@ -218,10 +224,10 @@ def student_variance(y: Array, tails: float) -> float:
         at = float(w @ y / w.sum())
         before, square = square, float(w @ (y - at) ** 2 / len(y))
         if not square > 1e-20 * before or square < (1e-14 * np.abs(y).max()) ** 2:
-            return 0.0
+            return at, 0.0
         if abs(square - before) <= 1e-12 * before:
             break
-    return square
+    return at, square
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -234,7 +240,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """
     done = state.completed
     if isinstance(event, AskMoments) and state.scales is None and state.known is None:
-        return state, [ColumnMoments(0, *(with_tails(state.values, state.tails) if done is None else completed_moments(done)))]
+        return state, [ColumnMoments(0, *moments(state.values, done, state.tails))]
     if isinstance(event, Scaling) and state.scales is None:
         if bool(event.more) != state.second:
             wanted = f"this client's job file {'needs' if state.second else 'has no use for'} second moments"

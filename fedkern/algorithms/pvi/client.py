@@ -135,7 +135,7 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
             raise NumericalError(f"client {state.name!r}: round {event.round}: {error}") from None
         dh, dP = (change * variance for change in damped(q, new, s.damping, s.damping_form))
         if state.local.mechanism is None and not s.by_client and not max(np.abs(dh).max(), np.abs(dP).max()) <= LARGEST:
-            why = local.EXTREME if s.optimiser == "exact" else local.diverges(s)
+            why = local.extreme(s) if s.optimiser == "exact" else local.diverges(s)
             what = f"client {state.name!r}: round {event.round}: its change of the site has numbers beyond {LARGEST:g}"
             raise NumericalError(f"{what}: {why}")
         if state.sums is not None and state.local.design is not None and seen:

@@ -401,6 +401,13 @@ PATIENCE = 5  # steps without one that ends nearer: what is left is rounding
 EXTREME = "responses, columns (are they standardised?), weights or model.prior_precision are extreme; correct them"
 
 
+def extreme(s: Settings) -> str:
+    """What to do where a site's numbers are larger than any are sent: the sum of a client's counts is one of them."""
+    if not FAMILIES[s.family].counted:
+        return EXTREME
+    return f'{EXTREME}; counts that are so many and right are measurements: write their logarithms, with family = "gaussian"'
+
+
 def exact(
     rows: Rows,
     s: Settings,

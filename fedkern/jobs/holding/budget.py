@@ -7,7 +7,8 @@ the job's own cap holds.
 * `budget.jsonl`, written ahead: a line is on the disk before a row is read. It holds public numbers alone. Where a policy binds
 it lies with the policy, and is kept by the data set; else in `$FEDKERN_CLIENT_HOME/<client>/` or in the run's folder. Jobs that a
 policy allows without an account (open ones, and those that protect clients) have a line too, without a charge; that of an open
-job names the other clients, for what two jobs were told whose clients differ by one tells what is this one's alone.
+job names the other clients, for what two jobs were told whose clients differ by one tells what is this one's alone. Where a
+policy refuses jobs that differ by little, each open job that asked is there too, whether or not it began.
 
 Its lines are chained (`chain`). Every checkpoint and stored message of a run has a mark of it, and where a policy binds the
 holder keeps another for all jobs (`remembered`): what was altered, cut off, deleted or put back from a copy is found. A line that
@@ -40,6 +41,8 @@ from .binding import LEDGER, Account
 from .chain import START, Mark, following, seal, unseal
 from .policy import Policy, Use
 from .remembered import Remembered, again
+
+ASKED: Literal["asked"] = "asked"  # an open job, told yet or not whether it may
 
 
 class Asked(Protocol):
@@ -76,9 +79,10 @@ class Ledger:
     jobs : job -> (data set, mechanism) of its latest line
     spent : (data set, job, mechanism) -> steps
     rounds : job -> the last round that was charged
-    unaccounted : (data set, job) -> what kind of job it was that was allowed without an account
+    unaccounted : (data set, job) -> what kind of job it was that was allowed without an account, or that one has asked
     others : (data set, job) -> the other clients of such a job, where it was an open one
     rows : (data set, job) -> a sketch of the rows that counted in it, where that is known
+    asked : (data set, job) -> the same of an open job that asked, at each of its times
     begun : job -> date and time of its first line, where it was read
     ground : below which the file lies, if not only below its folder
     marks : folders of the marks that the holder keeps of it; empty: none are
@@ -94,9 +98,10 @@ class Ledger:
     jobs: dict[str, tuple[str, Mechanism]] = field(default_factory=dict)
     spent: dict[tuple[str, str, Mechanism], int] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
-    unaccounted: dict[tuple[str, str], Use] = field(default_factory=dict)
+    unaccounted: dict[tuple[str, str], Use | Literal["asked"]] = field(default_factory=dict)
     others: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     rows: dict[tuple[str, str], Sketch] = field(default_factory=dict)
+    asked: dict[tuple[str, str], list[Sketch]] = field(default_factory=dict)
     begun: dict[str, str] = field(default_factory=dict)
     ground: Ground | None = None
     marks: tuple[Path, ...] = ()
@@ -255,6 +260,9 @@ class Ledger:
             return
         if "unaccounted" in entry:
             self.unaccounted[entry["data"], job] = entry["unaccounted"]
+            if entry["unaccounted"] == ASKED:
+                self.asked.setdefault((entry["data"], job), []).append(Sketch(**entry["rows"]))
+                return
             if "others" in entry:
                 self.others[entry["data"], job] = frozenset(map(str, entry["others"]))
             if "rows" in entry:
@@ -371,11 +379,13 @@ class Near(NamedTuple):
     when : its date and time
     clients : one or two, by which the other clients differ; none: not by so few
     rows : whether the rows that counted differ, and by few
+    begun : whether it is known to have begun; else it has asked
     """
 
     when: str
     clients: frozenset[str] = frozenset()
     rows: bool = False
+    begun: bool = True
 
 
 class Books:
@@ -414,7 +424,7 @@ class Books:
         """Jobs that were charged something."""
         return {job for ledger, names in self.all for (data, job, _), steps in ledger.spent.items() if steps and data in names}
 
-    def unaccounted(self) -> dict[str, Use]:
+    def unaccounted(self) -> dict[str, Use | Literal["asked"]]:
         """Jobs that were allowed without an account."""
         return {job: use for ledger, names in self.all for (data, job), use in ledger.unaccounted.items() if data in names}
 
@@ -463,6 +473,30 @@ class Books:
             if 0 < len(clients) <= NEAR or few:
                 found.append(Near(when, clients if len(clients) <= NEAR else frozenset(), few))
         return found
+
+    def near_rows(self, job: str, rows: Sketch) -> list[Near]:
+        """Earlier open jobs on these data whose rows were these but for a few; without any, those that asked and may not have
+        begun.
+
+        `job` names one by what it is, and not by its run: asked again it is no earlier job.
+        """
+        earlier: dict[str, tuple[str, list[int]]] = {}
+        for ledger, names in self.all:
+            for (data, of), asked in ledger.asked.items():
+                if data in names and _run(of) != _run(job):
+                    apart = (one.apart(rows) for one in asked)
+                    earlier.setdefault(_run(of), (ledger.begun[of], []))[1].extend(NEAR_ROWS if n is None else n for n in apart)
+        few = [Near(when, rows=True, begun=False) for when, apart in earlier.values() if 0 < min(apart) < NEAR_ROWS]
+        return [one._replace(clients=frozenset()) for one in self.near("", (), rows) if one.rows] or few
+
+    def ask(self, job: str, rows: Sketch) -> list[Near]:
+        """As `near_rows`; where it finds none there is a line for this job, before it is told whether its rows are enough."""
+        with self.ledger.locked() as file:
+            self.look()
+            near = self.near_rows(job, rows)
+            if not near and rows not in self.ledger.asked.get((self.account.data, job), ()):
+                self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": ASKED, "rows": rows._asdict()})
+        return near
 
     def note(
         self,

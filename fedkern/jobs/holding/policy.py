@@ -11,7 +11,8 @@
     [disclosure]                    # of open jobs; [data.NAME.disclosure] may differ for a data set
     least_rows = 50                 # rows that data must have, where a job asks for fewer
     lower = false                   # no job may ask for fewer rows than jobs do by default
-    differencing = "refuse"         # no job with the clients of an earlier one but for one or two; "say": the holder is told
+    differencing = "refuse"         # no job with the clients of an earlier one but for one or two, or with nearly the rows that
+                                    # one asked for, and none that says which cells are empty; "say": the holder is told
 
     [data.survey]                   # the data set's id: data that are a file of this name, or one of the paths
     paths = ["/data/survey.csv"]    # files, folders with all below them, or patterns; relative ones to this file

@@ -35,7 +35,7 @@ class Disclosure(Section):
     least_rows: int | None = key(None, ge=1, help="rows that data must have to be in an open job; or the job's, if larger")
     lower: bool | None = key(None, help="whether an open job may ask its clients for fewer rows than jobs do by default")
     differencing: Literal["say", "refuse"] | None = key(
-        None, help="of an open job whose clients are those of an earlier one but for one or two: said to the holder, or refused"
+        None, help="of an open job with the clients or the rows of an earlier one but for a few: said to the holder, or refused"
     )
 
 

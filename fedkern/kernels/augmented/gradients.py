@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .. import mlp
 from .._checks import POSITIVE, SWITCH, Domain
+from .._docs import documented
 from .._record import COMPILED, F64, Array, Kernel, Scalar
 
 __all__ = ["amortised_draw", "amortised_gradient", "coefficients", "mean_field_draw", "mean_field_gradient"]
@@ -29,6 +30,23 @@ OWN = Array("own", ("n",), F64, optional=True)
 GRADIENTS = (Array("grad_w", ("p",), F64), Array("cotangent", ("n",), F64))
 RHO, PATH, FULL = Scalar("rho", POSITIVE), Scalar("path", SWITCH, True), Scalar("full", SWITCH, False)
 HIDDEN = Scalar("hidden", Domain("sizes of hidden layers, >= 1"), (16, 16), binds=("k",))
+WORDS = {
+    "H": "The client's design.",
+    "w": "The client's coefficients.",
+    "tau": "Standard normal numbers, of the draw.",
+    "g": "H w, of the draw.",
+    "z": "The auxiliary variables, of the draw.",
+    "extra": "What the network sees beside g; e may be 0.",
+    "psi": "Parameters of the network, k = mlp.n_parameters((1 + e, *hidden, 2)).",
+    "message": "Derivative of the log-likelihood in z.",
+    "own": "Derivative of the client's own part of the likelihood in g (power likelihood); default 0.",
+    "rho": "Standard deviation of z about g.",
+    "hidden": "Sizes of the network's hidden layers.",
+    "path": "Whether the gradient is the path's, or that with the closed-form entropy: see the module.",
+    "full": "Whether L is a full triangle, row by row: diagonal elements by their logarithms, the others over their row's "
+    "diagonal element, in units of (64 / p)^2 where p > 64 (`models.variational.Block`).",
+    "grad_w": "H'cotangent.",
+}
 COEFFICIENTS = Kernel(
     "augmented.coefficients",
     __name__,
@@ -39,6 +57,14 @@ COEFFICIENTS = Kernel(
     scalars=(FULL,),
     host="every iteration ends with a message, and a client has too few rows",
     backends=COMPILED,
+    words=WORDS
+    | {
+        "mu": "Means.",
+        "scale": "k = p: logarithms of standard deviations, none of which is below 1e-8; with `full`, k = p (p + 1) / 2: the "
+        "triangle of L, row by row.",
+        "eps": "Standard normal numbers.",
+        "theta": "mu + L eps.",
+    },
 )
 MEAN_FIELD_DRAW = Kernel(
     "augmented.mean_field_draw",
@@ -49,6 +75,13 @@ MEAN_FIELD_DRAW = Kernel(
     outputs=rows("g", "z"),
     host="every iteration ends with a message, and a client has too few rows",
     backends=COMPILED,
+    words=WORDS
+    | {
+        "mean": "Means of q(z).",
+        "log_sd": "Logarithms of q(z)'s standard deviations.",
+        "g": "H w.",
+        "z": "mean + exp(log_sd) tau.",
+    },
 )
 MEAN_FIELD_GRADIENT = Kernel(
     "augmented.mean_field_gradient",
@@ -60,6 +93,14 @@ MEAN_FIELD_GRADIENT = Kernel(
     scalars=(RHO, PATH),
     host="every iteration ends with a message, and a client has too few rows",
     backends=COMPILED,
+    words=WORDS
+    | {
+        "log_sd": "Logarithms of q(z)'s standard deviations s, of the draw.",
+        "cotangent": "own + (z - g) / rho^2: the derivative in g, of which a design that depends on parameters needs more than "
+        "H'cotangent.",
+        "grad_mean": "a = message - (z - g) / rho^2, plus tau / s if `path`.",
+        "grad_log_sd": "a tau s, plus 1 if not `path`.",
+    },
 )
 AMORTISED_DRAW = Kernel(
     "augmented.amortised_draw",
@@ -71,6 +112,7 @@ AMORTISED_DRAW = Kernel(
     scalars=(RHO, HIDDEN),
     host="every iteration ends with a message, and a client has too few rows",
     backends=COMPILED,
+    words=WORDS | {"g": "H w.", "z": "m + s tau."},
 )
 AMORTISED_GRADIENT = Kernel(
     "augmented.amortised_gradient",
@@ -82,6 +124,11 @@ AMORTISED_GRADIENT = Kernel(
     scalars=(RHO, HIDDEN, PATH),
     host="every iteration ends with a message, and a client has too few rows",
     backends=COMPILED,
+    words=WORDS
+    | {
+        "cotangent": "The whole derivative in g: own + (z - g) / rho^2, and what comes through z and through log q(z | w).",
+        "grad_psi": "Gradient in psi.",
+    },
 )
 
 
@@ -104,6 +151,7 @@ def columns(extra: Any) -> int:
     return extra.shape[1] if is_matrix(extra) else 0
 
 
+@documented(COEFFICIENTS)
 def coefficients(
     mu: Floats,
     scale: Floats,
@@ -114,37 +162,14 @@ def coefficients(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """A draw of coefficients theta ~ N(mu, L L').
-
-    Parameters
-    ----------
-    mu : (p,) float64 array
-        Means.
-    scale : (p,) or (p (p + 1) / 2,) float64 array
-        Logarithms of standard deviations, none of which is below 1e-8; with `full` the triangle of L, row by row.
-    eps : (p,) float64 array
-        Standard normal numbers.
-    full : bool
-        Whether L is a full triangle: diagonal elements by their logarithms, the others over their row's diagonal element, in
-        units of (64 / p)^2 where p > 64 (`models.variational.Block`).
-    out : (p,) float64 array, optional
-
-    Returns
-    -------
-    (p,) float64 array
-        mu + L eps.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, a wrong `out`.
-    """
+    """A draw of coefficients theta ~ N(mu, L L')."""
     theta: Floats
     symbols = {"k": of_coefficients(len(mu), full=full) - len(mu)} if isinstance(mu, np.ndarray) and mu.ndim == 1 else None
     (theta,) = COEFFICIENTS.run((mu, scale, eps), out, n_threads, backend, symbols, full=full)
     return theta
 
 
+@documented(MEAN_FIELD_DRAW)
 def mean_field_draw(
     H: Floats,
     w: Floats,
@@ -156,34 +181,12 @@ def mean_field_draw(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:
-    """Linear predictor and auxiliary variables, mean-field.
-
-    Parameters
-    ----------
-    H : (n, p) float64 array
-    w : (p,) float64 array
-    tau : (n,) float64 array
-        Standard normal numbers.
-    mean, log_sd : (n,) float64 arrays
-        Of q(z).
-    out : tuple of two (n,) float64 arrays, optional
-
-    Returns
-    -------
-    g : (n,) float64 array
-        H w.
-    z : (n,) float64 array
-        mean + exp(log_sd) tau.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, a wrong `out`.
-    """
+    """Linear predictor and auxiliary variables, mean-field."""
     g, z = MEAN_FIELD_DRAW.run((H, w, tau, mean, log_sd), out, n_threads, backend)
     return g, z
 
 
+@documented(MEAN_FIELD_GRADIENT)
 def mean_field_gradient(
     H: Floats,
     g: Floats,
@@ -199,45 +202,12 @@ def mean_field_gradient(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Gradient of the ELBO at one draw, mean-field.
-
-    Parameters
-    ----------
-    H : (n, p) float64 array
-    g, z : (n,) float64 arrays
-        From `mean_field_draw`.
-    tau, log_sd : (n,) float64 arrays
-        Those of the draw.
-    message : (n,) float64 array
-        Derivative of the log-likelihood in z.
-    own : (n,) float64 array, optional
-        Derivative of the client's own part of the likelihood in g (power likelihood); default 0.
-    rho : float
-        Standard deviation of z about g, > 0 and finite.
-    path : bool
-        See the module.
-    out : tuple of four float64 arrays, (p,), (n,), (n,), (n,), optional
-
-    Returns
-    -------
-    grad_w : (p,) float64 array
-        H'cotangent.
-    cotangent : (n,) float64 array
-        own + (z - g) / rho^2: the derivative in g, of which a design that depends on parameters needs more than H'cotangent.
-    grad_mean : (n,) float64 array
-        a = message - (z - g) / rho^2, plus tau / s if `path`.
-    grad_log_sd : (n,) float64 array
-        a tau s, plus 1 if not `path`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, a `rho` outside its range, a wrong `out`.
-    """
+    """Gradient of the ELBO at one draw, mean-field."""
     inputs = (H, g, z, tau, log_sd, message, own)
     return MEAN_FIELD_GRADIENT.run(inputs, out, n_threads, backend, rho=rho, path=path)
 
 
+@documented(AMORTISED_DRAW)
 def amortised_draw(
     H: Floats,
     w: Floats,
@@ -251,41 +221,13 @@ def amortised_draw(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:
-    """Linear predictor and auxiliary variables, amortised.
-
-    Parameters
-    ----------
-    H : (n, p) float64 array
-    w : (p,) float64 array
-    tau : (n,) float64 array
-        Standard normal numbers.
-    extra : (n, e) float64 array
-        What the network sees beside g; e may be 0.
-    psi : (k,) float64 array
-        Its parameters, k = mlp.n_parameters((1 + e, *hidden, 2)).
-    rho : float
-        Standard deviation of z about g, > 0 and finite.
-    hidden : sequence of int
-        Sizes of the hidden layers.
-    out : tuple of two (n,) float64 arrays, optional
-
-    Returns
-    -------
-    g : (n,) float64 array
-        H w.
-    z : (n,) float64 array
-        m + s tau.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, impossible sizes, a `rho` outside its range, a wrong `out`.
-    """
+    """Linear predictor and auxiliary variables, amortised."""
     sizes, symbols = conditional("augmented.amortised_draw", columns(extra), tuple(map(operator.index, hidden)))
     g, z = AMORTISED_DRAW.run((H, w, tau, extra, psi), out, n_threads, backend, symbols, rho=rho, hidden=sizes)
     return g, z
 
 
+@documented(AMORTISED_GRADIENT)
 def amortised_gradient(
     H: Floats,
     g: Floats,
@@ -303,41 +245,7 @@ def amortised_gradient(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """Gradient of the ELBO at one draw, amortised. The network's values are computed again, a block of rows at a time.
-
-    Parameters
-    ----------
-    H : (n, p) float64 array
-    g, z : (n,) float64 arrays
-        From `amortised_draw`.
-    tau : (n,) float64 array
-    extra : (n, e) float64 array
-    psi : (k,) float64 array
-        Those of the draw.
-    message : (n,) float64 array
-        Derivative of the log-likelihood in z.
-    own : (n,) float64 array, optional
-        Derivative of the client's own part of the likelihood in g (power likelihood); default 0.
-    rho : float
-    hidden : sequence of int
-        As in `amortised_draw`.
-    path : bool
-        See the module.
-    out : tuple of three float64 arrays, (p,), (n,), (k,), optional
-
-    Returns
-    -------
-    grad_w : (p,) float64 array
-        H'cotangent.
-    cotangent : (n,) float64 array
-        The whole derivative in g: own + (z - g) / rho^2, and what comes through z and through log q(z | w).
-    grad_psi : (k,) float64 array
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, impossible sizes, a `rho` outside its range, a wrong `out`.
-    """
+    """Gradient of the ELBO at one draw, amortised. The network's values are computed again, a block of rows at a time."""
     sizes, symbols = conditional("augmented.amortised_gradient", columns(extra), tuple(map(operator.index, hidden)))
     inputs = (H, g, z, tau, extra, psi, message, own)
     return AMORTISED_GRADIENT.run(inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, path=path)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from .. import mlp, optim
 from .._checks import FINITE, KEY, MADE, POSITIVE, WORD, Domain, Together, choice_of
+from .._docs import Given, binds, documented
 from .._record import COMPILED, F64, Array, Kernel, Scalar, names
-from .gradients import EXTRA, FULL, HIDDEN, PATH, RHO, Floats, H, columns, conditional, is_matrix, of_coefficients, rows
+from .gradients import EXTRA, FULL, HIDDEN, PATH, RHO, WORDS, Floats, H, columns, conditional, is_matrix, of_coefficients, rows
 
 __all__ = [
     "Iterations",
@@ -65,6 +66,32 @@ def _state(prefix: str = "") -> tuple[Array, ...]:
     return tuple(Array(prefix + name, shape, F64) for name, shape in shapes.items())
 
 
+_WORDS = WORDS | {
+    "moments": "Adam's state: see `optim.adam`.",
+    "eps": "Standard normal numbers, of the draw that was made with `parameters`.",
+    "tau": "Standard normal numbers, of the same draw.",
+    "theta": "mu + L eps, of the same draw.",
+    "g": "H theta, of the same draw.",
+    "z": "The auxiliary variables, of the same draw.",
+    "prior_mean": "theta ~ N(prior_mean, prior_sd^2 I).",
+    "prior_sd": "theta ~ N(prior_mean, prior_sd^2 I).",
+    "learning_rate": "Of the step of Adam, with its usual other numbers.",
+    "full": f"Of q(theta) = N(mu, L L'). {WORDS['full']}",
+    "key": "Names the normals of the next draw, rng.normal(p + n, ..): the first p are eps, the others tau.",
+    "client": "Names the normals of the next draw.",
+    "step": "Names the normals of the next draw.",
+    "new_parameters": "After a step of Adam along the gradient of the ELBO, the terms of the priors and of q(theta) included.",
+    "new_moments": "Adam's state after the step.",
+    **{f"new_{name}": "Of the next draw, made with `new_parameters`." for name in ("eps", "tau", "theta", "g", "z")},
+}
+_AMORTISED_WORDS = _WORDS | {
+    "parameters": "[mu (p), scale, psi], with mlp.n_parameters((1 + e, *hidden, 2)) in psi. The scale of q(theta) is log sd (p), "
+    "or with `full` a triangle (p (p + 1) / 2).",
+    "extra": "What the network of z sees beside g, at the draw that was made.",
+    "extra_next": "The same at the next draw.",
+    "centre": "The column of `extra_next` that is not read: the network is told H mu there, with the H and mu after the step.",
+    "new_extra": "What the network of z saw: `extra_next`, with the centre.",
+}
 MEAN_FIELD_ITERATION = Kernel(
     "augmented.mean_field_iteration",
     __name__,
@@ -77,6 +104,11 @@ MEAN_FIELD_ITERATION = Kernel(
     streams=("draws",),
     host="every iteration ends with a message, and a client has too few rows",
     backends=COMPILED,
+    words=_WORDS
+    | {
+        "parameters": "[mu (p), scale, mean (n), log_sd (n)]. The scale of q(theta) is log sd (p), or with `full` a triangle "
+        "(p (p + 1) / 2).",
+    },
 )
 AMORTISED_ITERATION = Kernel(
     "augmented.amortised_iteration",
@@ -90,6 +122,7 @@ AMORTISED_ITERATION = Kernel(
     streams=("draws",),
     host="every iteration ends with a message, and a client has too few rows",
     backends=COMPILED,
+    words=_AMORTISED_WORDS,
 )
 
 NETWORK_ITERATION = Kernel(
@@ -119,9 +152,24 @@ NETWORK_ITERATION = Kernel(
     blas=True,
     host="every iteration ends with a message, and a client has too few rows",
     backends=COMPILED,
+    words=_AMORTISED_WORDS
+    | {
+        "X": "Rows.",
+        "precision": "Prior precisions of phi about 0; 0 where it has none.",
+        "H": "The design of the draw that was made: `mlp.forward` of X with its phi.",
+        "parameters": "[mu (p), scale, phi (f), psi], the scale and psi as in `amortised_iteration`.",
+        "sizes": "(d, .., p), of the predictor's network; f = mlp.n_parameters(sizes).",
+        "activation": "Of all its layers but the last.",
+        "new_H": "The design of the next draw.",
+    },
 )
 
 
+_NEXT = ("learning_rate", "step")  # which each bound call is given beside arrays
+_VARYING = (*names(*NETWORK_ITERATION.inputs)[2:], *_NEXT)
+
+
+@documented(MEAN_FIELD_ITERATION)
 def mean_field_iteration(
     H: Floats,
     parameters: Floats,
@@ -146,48 +194,7 @@ def mean_field_iteration(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    """All that a client does between two messages, mean-field: a gradient, a step, the next draw.
-
-    Parameters
-    ----------
-    H : (n, p) float64 array
-    parameters : (k,) float64 array
-        [mu (p), scale, mean (n), log_sd (n)]. The scale of q(theta) is log sd (p), or with `full` a triangle (p (p + 1) / 2).
-    moments : (3, k) float64 array
-        Adam's state: see `optim.adam`.
-    eps, tau, theta, g, z : float64 arrays, (p,), (n,), (p,), (n,), (n,)
-        The draw that was made with `parameters`: normals, theta = mu + L eps, and what `mean_field_draw` gave.
-    message : (n,) float64 array
-        Derivative of the log-likelihood in z.
-    rho : float
-        Standard deviation of z about g, > 0 and finite.
-    prior_mean, prior_sd : float
-        theta ~ N(prior_mean, prior_sd^2 I); prior_sd > 0.
-    learning_rate : float
-        > 0 and finite.
-    path : bool
-        See the module.
-    full : bool
-        Whether q(theta) = N(mu, L L') has a full triangle L, in `parameters` row by row: diagonal elements by their logarithms,
-        the others over their row's diagonal element, in units of (64 / p)^2 where p > 64 (`models.variational.Block`).
-    key, client, step : int
-        Name the normals of the next draw, rng.normal(p + n, ..): the first p are eps, the others tau.
-    out : tuple of seven float64 arrays, optional
-
-    Returns
-    -------
-    new_parameters : (k,) float64 array
-        After a step of Adam with its usual numbers along the gradient of the ELBO, the terms of theta's prior and of q(theta)
-        included.
-    new_moments : (3, k) float64 array
-    new_eps, new_tau, new_theta, new_g, new_z : float64 arrays, (p,), (n,), (p,), (n,), (n,)
-        The next draw, made with `new_parameters`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, a number outside its range, a wrong `out`.
-    """
+    """All that a client does between two messages, mean-field: a gradient, a step, the next draw."""
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message)
     return MEAN_FIELD_ITERATION.run(
         inputs, out, n_threads, backend, _of_mean_field(H, full=full), rho=rho, prior_mean=prior_mean, prior_sd=prior_sd,
@@ -195,38 +202,11 @@ def mean_field_iteration(
     )  # fmt: skip
 
 
-def bind_mean_field_iteration(
-    H: Floats,
-    *of_state: Floats,
-    rho: float,
-    prior_mean: float = 0.0,
-    prior_sd: float = 1.0,
-    path: bool = True,
-    full: bool = False,
-    key: int,
-    client: int = 0,
-    n_threads: int = 1,
-) -> Iterations:
-    """`mean_field_iteration` for many calls with equal sizes: (H, .., message, learning_rate, step) -> what it returns.
-
-    Parameters
-    ----------
-    H, of_state
-        The arrays of any call, in their order.
-    rho, prior_mean, prior_sd, path, full, key, client, n_threads
-        As those of `mean_field_iteration`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        What `mean_field_iteration` refuses; in a call, an array of another type or shape.
-    """
-    kernel, arrays = MEAN_FIELD_ITERATION, (H, *of_state)
-    return kernel.bind(
-        arrays, (*names(*kernel.inputs), "learning_rate", "step"), n_threads, None, _of_mean_field(H, full=full), rho=rho,
-        prior_mean=prior_mean, prior_sd=prior_sd, learning_rate=1.0, **_ADAM, path=path, full=full, key=key, client=client,
-        step=0,
-    )  # fmt: skip
+@binds(mean_field_iteration, MEAN_FIELD_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
+def bind_mean_field_iteration(given: Given) -> Iterations:
+    """`mean_field_iteration` for many calls with equal sizes: (H, .., message, learning_rate, step) -> what it returns."""
+    symbols = _of_mean_field(given["H"], full=given["full"])
+    return MEAN_FIELD_ITERATION.bind_given(given | _ADAM, (*names(*MEAN_FIELD_ITERATION.inputs), *_NEXT), symbols)
 
 
 def _of_mean_field(H: Any, *, full: bool) -> dict[str, int] | None:
@@ -234,6 +214,7 @@ def _of_mean_field(H: Any, *, full: bool) -> dict[str, int] | None:
     return {"k": of_coefficients(H.shape[1], full=full) + 2 * len(H)} if is_matrix(H) else None
 
 
+@documented(AMORTISED_ITERATION)
 def amortised_iteration(
     H: Floats,
     parameters: Floats,
@@ -262,56 +243,7 @@ def amortised_iteration(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    """All that a client does between two messages, amortised: a gradient, a step, the next draw.
-
-    Parameters
-    ----------
-    H : (n, p) float64 array
-    parameters : (k,) float64 array
-        [mu (p), scale, psi], with mlp.n_parameters((1 + e, *hidden, 2)) in psi. The scale of q(theta) is log sd (p), or with
-        `full` a triangle (p (p + 1) / 2).
-    moments : (3, k) float64 array
-        Adam's state: see `optim.adam`.
-    eps, tau, theta, g, z : float64 arrays, (p,), (n,), (p,), (n,), (n,)
-        The draw that was made with `parameters`: normals, theta = mu + L eps, and what `amortised_draw` gave.
-    message : (n,) float64 array
-        Derivative of the log-likelihood in z.
-    extra, extra_next : (n, e) float64 arrays
-        What the network sees beside g: at the draw that was made, and at the next.
-    rho : float
-    hidden : sequence of int
-        As in `amortised_draw`.
-    prior_mean, prior_sd : float
-        theta ~ N(prior_mean, prior_sd^2 I); prior_sd > 0.
-    learning_rate : float
-        > 0 and finite.
-    path : bool
-        See the module.
-    full : bool
-        Whether q(theta) = N(mu, L L') has a full triangle L, in `parameters` row by row: diagonal elements by their logarithms,
-        the others over their row's diagonal element, in units of (64 / p)^2 where p > 64 (`models.variational.Block`).
-    centre : int, optional
-        The column of `extra_next` that is not read: the network is told H mu there, with the mu after the step.
-    key, client, step : int
-        Name the normals of the next draw, rng.normal(p + n, ..): the first p are eps, the others tau.
-    out : tuple of eight float64 arrays, optional
-
-    Returns
-    -------
-    new_parameters : (k,) float64 array
-        After a step of Adam with its usual numbers along the gradient of the ELBO, the terms of theta's prior and of q(theta)
-        included.
-    new_moments : (3, k) float64 array
-    new_eps, new_tau, new_theta, new_g, new_z : float64 arrays, (p,), (n,), (p,), (n,), (n,)
-        The next draw, made with `new_parameters`.
-    new_extra : (n, e) float64 array
-        What the network saw: `extra_next`, with the centre.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, impossible sizes, a number outside its range, a wrong `out`.
-    """
+    """All that a client does between two messages, amortised: a gradient, a step, the next draw."""
     sizes, symbols = _of_amortised(H, extra, hidden, centre, full=full)
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
     return AMORTISED_ITERATION.run(
@@ -321,41 +253,12 @@ def amortised_iteration(
     )  # fmt: skip
 
 
-def bind_amortised_iteration(
-    H: Floats,
-    *of_state: Floats,
-    rho: float,
-    hidden: Sequence[int] = (16, 16),
-    prior_mean: float = 0.0,
-    prior_sd: float = 1.0,
-    path: bool = True,
-    full: bool = False,
-    centre: int | None = None,
-    key: int,
-    client: int = 0,
-    n_threads: int = 1,
-) -> Iterations:
-    """`amortised_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns.
-
-    Parameters
-    ----------
-    H, of_state
-        The arrays of any call, in their order.
-    rho, hidden, prior_mean, prior_sd, path, full, centre, key, client, n_threads
-        As those of `amortised_iteration`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        What `amortised_iteration` refuses; in a call, an array of another type or shape.
-    """
-    kernel, arrays = AMORTISED_ITERATION, (H, *of_state)
-    sizes, symbols = _of_amortised(H, of_state[-1], hidden, centre, full=full)
-    return kernel.bind(
-        arrays, (*names(*kernel.inputs), "learning_rate", "step"), n_threads, None, symbols, rho=rho, hidden=sizes,
-        prior_mean=prior_mean, prior_sd=prior_sd, learning_rate=1.0, **_ADAM, path=path, full=full, centre=centre, key=key,
-        client=client, step=0,
-    )  # fmt: skip
+@binds(amortised_iteration, AMORTISED_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
+def bind_amortised_iteration(given: Given) -> Iterations:
+    """`amortised_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns."""
+    kernel = AMORTISED_ITERATION
+    sizes, symbols = _of_amortised(*(given[name] for name in ("H", "extra", "hidden", "centre")), full=given["full"])
+    return kernel.bind_given(given | _ADAM | {"hidden": sizes}, (*names(*kernel.inputs), *_NEXT), symbols)
 
 
 def _of_amortised(
@@ -368,6 +271,7 @@ def _of_amortised(
     return sizes, symbols
 
 
+@documented(NETWORK_ITERATION)
 def network_iteration(
     X: Floats,
     precision: Floats,
@@ -398,59 +302,7 @@ def network_iteration(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    """`amortised_iteration` with a network in the predictor: g = f_phi(X) theta, theta ~ N(0, I), phi a mode or a maximum.
-
-    Parameters
-    ----------
-    X : (n, d) float64 array
-        Rows.
-    precision : (f,) float64 array
-        Prior precisions of phi about 0; 0 where it has none.
-    H : (n, p) float64 array
-        The design of the draw that was made: `mlp.forward` of X with its phi.
-    parameters : (k,) float64 array
-        [mu (p), scale, phi (f), psi], the scale and psi as in `amortised_iteration`.
-    moments : (3, k) float64 array
-        Adam's state: see `optim.adam`.
-    eps, tau, theta, g, z : float64 arrays, (p,), (n,), (p,), (n,), (n,)
-        The draw that was made with `parameters`: normals, theta = mu + L eps, and what `amortised_draw` gave.
-    message : (n,) float64 array
-        Derivative of the log-likelihood in z.
-    extra, extra_next : (n, e) float64 arrays
-        What the network of z sees beside g: at the draw that was made, and at the next.
-    rho : float
-    hidden : sequence of int
-        As in `amortised_draw`.
-    sizes : sequence of int
-        (d, .., p), of the predictor's network; f = mlp.n_parameters(sizes).
-    activation : "tanh", "relu" or "identity"
-        Of all its layers but the last.
-    learning_rate : float
-        > 0 and finite.
-    path, full, centre
-        As in `amortised_iteration`; the centre is that of the next design.
-    key, client, step : int
-        Name the normals of the next draw, rng.normal(p + n, ..): the first p are eps, the others tau.
-    out : tuple of nine float64 arrays, optional
-
-    Returns
-    -------
-    new_H : (n, p) float64 array
-        The design of the next draw.
-    new_parameters : (k,) float64 array
-        After a step of Adam with its usual numbers along the gradient of the ELBO, the terms of the priors and of q(theta)
-        included.
-    new_moments : (3, k) float64 array
-    new_eps, new_tau, new_theta, new_g, new_z : float64 arrays, (p,), (n,), (p,), (n,), (n,)
-        The next draw, made with `new_parameters`.
-    new_extra : (n, e) float64 array
-        What the network of z saw: `extra_next`, with the centre.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, impossible sizes, a number outside its range, a wrong `out`.
-    """
+    """`amortised_iteration` with a network in the predictor: g = f_phi(X) theta, theta ~ N(0, I), phi a mode or a maximum."""
     units, layers, symbols = _of_network(extra, hidden, sizes, activation, centre, full=full)
     inputs = (X, precision, H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
     return NETWORK_ITERATION.run(
@@ -459,44 +311,12 @@ def network_iteration(
     )  # fmt: skip
 
 
-def bind_network_iteration(
-    X: Floats,
-    precision: Floats,
-    *of_state: Floats,
-    rho: float,
-    hidden: Sequence[int] = (16, 16),
-    sizes: Sequence[int],
-    activation: str = "relu",
-    path: bool = True,
-    full: bool = False,
-    centre: int | None = None,
-    key: int,
-    client: int = 0,
-    n_threads: int = 1,
-) -> Iterations:
-    """`network_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns.
-
-    Parameters
-    ----------
-    X, precision
-        As those of `network_iteration`. They are read in every call, and must stay as they are.
-    of_state
-        The other arrays of any call, in their order.
-    rho, hidden, sizes, activation, path, full, centre, key, client, n_threads
-        As those of `network_iteration`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        What `network_iteration` refuses; in a call, an array of another type or shape, or rows that have moved.
-    """
-    kernel, arrays = NETWORK_ITERATION, (X, precision, *of_state)
-    units, layers, symbols = _of_network(of_state[-1], hidden, sizes, activation, centre, full=full)
-    varying = (*names(*kernel.inputs)[2:], "learning_rate", "step")
-    return kernel.bind(
-        arrays, varying, n_threads, None, symbols, rho=rho, hidden=units, sizes=layers, activation=activation, learning_rate=1.0,
-        **_ADAM, path=path, full=full, centre=centre, key=key, client=client, step=0,
-    )  # fmt: skip
+@binds(network_iteration, NETWORK_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
+def bind_network_iteration(given: Given) -> Iterations:
+    """`network_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns."""
+    kernel, of = NETWORK_ITERATION, ("extra", "hidden", "sizes", "activation", "centre")
+    units, layers, symbols = _of_network(*(given[name] for name in of), full=given["full"])
+    return kernel.bind_given(given | _ADAM | {"hidden": units, "sizes": layers}, (*names(*kernel.inputs)[2:], *_NEXT), symbols)
 
 
 def _of_network(

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import Domain, choice_of
+from .._docs import documented
 from .._record import WITHOUT_NUMBA, Array, Kernel, Scalar
 
 __all__ = ["ACTIVATIONS", "backward", "forward", "n_parameters", "network"]
@@ -45,6 +46,16 @@ _NETWORK = (
     Scalar("activation", choice_of(ACTIVATIONS, f"must be one of {', '.join(ACTIVATIONS)}"), "tanh"),
 )
 
+_WORDS = {
+    "X": "Rows of the input; d = d0.",
+    "parameters": "One vector: see the module; k = n_parameters(sizes).",
+    "sizes": "(d0, d1, .., dL).",
+    "activation": "Of all layers but the last.",
+    "Y": "The network's values; q = dL. NaN in a row of X gives NaN in that row.",
+    "upstream": "Derivatives of an objective in the network's values; q = dL.",
+    "grad_parameters": "Gradient in the parameters, summed over rows.",
+    "grad_X": "Gradient in X.",
+}
 FORWARD = Kernel(
     "mlp.forward",
     __name__,
@@ -55,6 +66,7 @@ FORWARD = Kernel(
     scalars=_NETWORK,
     blas=True,
     backends=WITHOUT_NUMBA,
+    words=_WORDS,
 )
 
 BACKWARD = Kernel(
@@ -67,6 +79,7 @@ BACKWARD = Kernel(
     scalars=_NETWORK,
     blas=True,
     backends=WITHOUT_NUMBA,
+    words=_WORDS,
 )
 
 
@@ -129,6 +142,7 @@ def _network(kernel: str, sizes: tuple[int, ...], activation: str) -> tuple[NDAr
     return array, {"d": sizes[0], "q": sizes[-1], "k": k}, ACTIVATIONS[activation]
 
 
+@documented(FORWARD)
 def forward(
     X: NDArray[Float],
     parameters: NDArray[Float],
@@ -139,35 +153,14 @@ def forward(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[Float]:
-    """Values of a network at every row.
-
-    Parameters
-    ----------
-    X : (n, d0) array, float32 or float64
-    parameters : (k,) array of the same type
-        See the module; k = n_parameters(sizes).
-    sizes : sequence of int
-        (d0, d1, .., dL), at least two.
-    activation : "tanh", "relu" or "identity"
-        Of all layers but the last.
-    out : (n, dL) array of the same type, optional
-
-    Returns
-    -------
-    (n, dL) array
-        NaN in a row of X gives NaN in that row.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, types that differ, impossible sizes, an unknown activation, a wrong `out`.
-    """
+    """Values of a network at every row."""
     array, symbols, _ = network("mlp.forward", sizes, activation)
     values: NDArray[Float]
     (values,) = FORWARD.run((X, parameters), out, n_threads, backend, symbols, sizes=array, activation=activation)
     return values
 
 
+@documented(BACKWARD)
 def backward(
     X: NDArray[Float],
     parameters: NDArray[Float],
@@ -179,30 +172,7 @@ def backward(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[NDArray[Float], NDArray[Float]]:
-    """Gradient of sum(upstream * forward(X, parameters)) in the parameters and in X.
-
-    Parameters
-    ----------
-    X : (n, d0) array, float32 or float64
-    parameters : (k,) array of the same type
-    upstream : (n, dL) array of the same type
-        Derivatives of an objective in the network's values.
-    sizes : sequence of int
-    activation : "tanh", "relu" or "identity"
-        As in `forward`.
-    out : tuple of two arrays of the same type, (k,) and (n, d0), optional
-
-    Returns
-    -------
-    grad_parameters : (k,) array
-        Summed over rows.
-    grad_X : (n, d0) array
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `forward`.
-    """
+    """Gradient of sum(upstream * forward(X, parameters)) in the parameters and in X."""
     array, symbols, _ = network("mlp.backward", sizes, activation)
     inputs = (X, parameters, upstream)
     return BACKWARD.run(inputs, out, n_threads, backend, symbols, sizes=array, activation=activation)

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import AT_LEAST_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, Domain, choice, require
+from .._docs import documented
 from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar, home
 from ..spatial._checks import INT64, check_normals
-from ..spatial.table import KINDS, TABLE, check_table
+from ..spatial.table import KINDS, TABLE, WORDS, check_table
 from .architecture import Architecture
 
 __all__ = ["vae_gradient", "vae_step"]
@@ -31,6 +32,11 @@ Float = TypeVar("Float", np.float64, np.float32)
 _CODE = Scalar("code", Domain("an `Architecture`", "", "x.code"), of="architecture", binds=("k", "d", "c", "l"))
 _GAMMA = Scalar("gamma", POSITIVE)
 
+_WORDS = {
+    "parameters": "Of the networks, k = architecture.n_parameters.",
+    "architecture": "Of the networks.",
+    "gamma": "Standard deviation of theta about the decoder's values.",
+}
 VAE_GRADIENT = Kernel(
     "mlp.vae_gradient",
     __name__,
@@ -46,6 +52,15 @@ VAE_GRADIENT = Kernel(
     scalars=(_CODE, _GAMMA, Scalar("kl_weight", NOT_NEGATIVE, 1.0)),
     blas=True,
     backends=WITHOUT_NUMBA,
+    words=_WORDS
+    | {
+        "theta": "The batch, b >= 1, standardised.",
+        "t": "Their conditions.",
+        "noise": "Standard normal numbers, l = p_G + sum p_Lj: those of z_G, then of z_L1 .. z_LJ.",
+        "kl_weight": "Of both KLs in what is maximised.",
+        "gradient": "Ascent direction. A log variance that is clamped has derivative 0.",
+        "terms": "Batch means of the ELBO (unweighted), |theta - mu|^2, KL_G and sum_j KL_j.",
+    },
 )
 
 VAE_STEP = Kernel(
@@ -83,6 +98,23 @@ VAE_STEP = Kernel(
     streams=("prior_entries", "prior_draws", "latents"),
     blas=True,
     backends=WITHOUT_NUMBA,
+    words=WORDS
+    | _WORDS
+    | {
+        "moments": "Adam's m and v; zeros at the start.",
+        "values": "The table of priors, as in `spatial.table_sample`; n = architecture.n_values.",
+        "phi": "What the networks see of the condition of each entry.",
+        "rates": "Learning rate of each step, >= 0 and finite.",
+        "kl_weights": "Weight of both KLs, of each step; >= 0 and finite.",
+        "batch": "Draws of a step.",
+        "clip": "Where the norm of g is greater, g is made as long as this; 0: never.",
+        "first": "Number of the first step: how many there were before.",
+        "new_parameters": "Of each step: parameters + rate m / (1 - 0.9^s) / (sqrt(v / (1 - 0.999^s)) + 1e-8), s the number of "
+        "the step plus 1.",
+        "new_moments": "Of each step: 0.9 m + 0.1 g, 0.999 v + 0.001 g^2.",
+        "trace": "Of each step: the four terms of `vae_gradient`, and the norm of g before it is clipped. A step whose ELBO or "
+        "norm is not finite is not made: its row and all later ones are NaN, and the results are those before it.",
+    },
 )
 
 
@@ -102,6 +134,7 @@ def _symbols(kernel: str, architecture: Architecture) -> dict[str, int]:
     return dict(zip("kdcl", sizes))
 
 
+@documented(VAE_GRADIENT)
 def vae_gradient(
     parameters: NDArray[Float],
     theta: NDArray[Float],
@@ -116,30 +149,6 @@ def vae_gradient(
     backend: str | None = None,
 ) -> tuple[NDArray[Float], NDArray[np.float64]]:
     """Gradient of the ELBO, mean over a batch.
-
-    Parameters
-    ----------
-    parameters : (k,) array, float32 or float64
-        Of the networks, k = architecture.n_parameters.
-    theta : (b, d) array of the same type
-        The batch, b >= 1, standardised.
-    t : (b, c) array of the same type
-        Their conditions.
-    noise : (b, p_G + sum p_Lj) array of the same type
-        Standard normal numbers: those of z_G, then of z_L1 .. z_LJ.
-    architecture : Architecture
-    gamma : float
-        Standard deviation of theta about the decoder's values, > 0 and finite.
-    kl_weight : float
-        Of both KLs in what is maximised, >= 0 and finite.
-    out : tuple of two arrays, (k,) of the same type and (4,) float64, optional
-
-    Returns
-    -------
-    gradient : (k,) array
-        Ascent direction. A log variance that is clamped has derivative 0.
-    terms : (4,) float64 array
-        Batch means of the ELBO (unweighted), |theta - mu|^2, KL_G and sum_j KL_j.
 
     Raises
     ------
@@ -156,6 +165,7 @@ def vae_gradient(
     return gradient, terms
 
 
+@documented(VAE_STEP)
 def vae_step(
     parameters: NDArray[Float],
     moments: NDArray[Float],
@@ -188,45 +198,6 @@ def vae_step(
     are the normals b l .. b l + l - 1 of stream "latents", l = architecture.n_latents. The gradient g is that of `vae_gradient`.
     Steps in one call give the bits of as many calls of one step. Of arrays on a device, shapes are checked and numbers are not:
     to look at a pattern, or at rates, would wait for the device.
-
-    Parameters
-    ----------
-    parameters : (k,) array, float32 or float64
-        Of the networks, k = architecture.n_parameters.
-    moments : (2, k) array of the same type
-        Adam's m and v; zeros at the start.
-    values : (T, f) float64 array
-        The table of priors, as in `spatial.table_sample`; n = architecture.n_values.
-    phi : (T, c) float64 array
-        What the networks see of the condition of each entry.
-    scale, indptr, indices, order : arrays
-        Of the table.
-    rates, kl_weights : (n_steps,) float64 arrays
-        Learning rate, and weight of both KLs, of each step; >= 0 and finite.
-    architecture : Architecture
-    kind, rank, group
-        Of the table, as in `spatial.table_sample`.
-    batch : int
-        Draws of a step, >= 1.
-    gamma : float
-        Standard deviation of theta about the decoder's values, > 0 and finite.
-    clip : float
-        Where the norm of g is greater, g is made as long as this; 0: never.
-    seed, chain : int
-        Names of the random numbers.
-    first : int
-        Number of the first step: how many there were before.
-    out : tuple of three arrays, optional
-
-    Returns
-    -------
-    new_parameters : (k,) array
-        Of each step: parameters + rate m / (1 - 0.9^s) / (sqrt(v / (1 - 0.999^s)) + 1e-8), s the number of the step plus 1.
-    new_moments : (2, k) array
-        Of each step: 0.9 m + 0.1 g, 0.999 v + 0.001 g^2.
-    trace : (n_steps, 5) float64 array
-        Of each step: the four terms of `vae_gradient`, and the norm of g before it is clipped. A step whose ELBO or norm is not
-        finite is not made: its row and all later ones are NaN, and the results are those before it.
 
     Raises
     ------

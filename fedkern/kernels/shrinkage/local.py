@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedkern.errors import NumericalError
 
 from .._checks import ABOVE_0, AT_LEAST_1, GAMMA_SHAPE, NOT_NEGATIVE, POSITIVE, SEED, WORD, choice_of, require
+from .._docs import Given, binds, documented
 from .._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home, masked, on_host
 
 __all__ = [
@@ -56,6 +57,31 @@ VARIANCE = (Scalar("shape", GAMMA_SHAPE, 2.0), Scalar("rate", POSITIVE, 1.0))  #
 _FORM = Scalar("form", choice_of(FORMS), "auto", of="draw")
 _SWEEPS = (Scalar("n", NOT_NEGATIVE), *NAMES, N_SWEEPS, EXPANDED, _FORM, SCALE_LAMBDA, *VARIANCE, SLAB)
 
+WORDS = {
+    "R": "Upper triangular (trapezoidal) factor of the centred X = Q R, r <= p; what is below the diagonal is not read.",
+    "q": "Q'y: of each chain, or (r,): the same for all.",
+    "rss": "|y|^2 - |q|^2, the residual sum of squares of the least-squares fit.",
+    "n": "Degrees of freedom of the rows: their number, less 1 if X and y are centred.",
+    "theta": "Global coefficients.",
+    "tau_sq": "Squared global scales, > 0.",
+    "deviation": "The site's deviations from theta.",
+    "lambda_sq": "The squared local scales of the deviations.",
+    "sigma_sq": "The site's error variances.",
+    "seed": "Names the random numbers.",
+    "chain": "Names the random numbers: chain i of the call has number chain + i.",
+    "client": "Names the random numbers.",
+    "step": "Names the random numbers: sweep t of the call has number step + t.",
+    "n_sweeps": "How many sweeps. They give the bits of as many calls of one sweep.",
+    "scales": 'How lambda^2 is drawn: "exact" without auxiliary variables, "expanded" through nu.',
+    "draw": '"gram": p x p systems; "data": r x r systems, where lambda tau / sigma < 1e4; "auto": the cheaper of the two.',
+    "scale_lambda": "Scale of the half-Cauchy prior of lambda.",
+    "shape": "Of the prior of sigma^2, IG(shape, rate).",
+    "rate": "Of the prior of sigma^2, IG(shape, rate).",
+    "slab": "Standard deviation of the regularised horseshoe's second factor N(deviation; 0, slab^2); inf: none.",
+    "gram": "R'R, where it is at hand: saves r p^2 operations a call.",
+    "events": "How many scales were clipped to [1e-60, 1e60], systems factorised again by QR, coefficients drawn in data space; "
+    "-1.",
+}
 LOCAL_SWEEPS = Kernel(
     "shrinkage.local_sweeps",
     __name__,
@@ -67,6 +93,7 @@ LOCAL_SWEEPS = Kernel(
     streams=("scales", "coefficients", "variances"),
     backends=BACKENDS,
     blas=True,
+    words=WORDS,
 )
 LOCAL_SWEEPS_BATCHED = Kernel(
     "shrinkage.local_sweeps_batched",
@@ -79,12 +106,21 @@ LOCAL_SWEEPS_BATCHED = Kernel(
     streams=("scales", "coefficients", "variances"),
     backends=BACKENDS,
     blas=True,
+    words=WORDS
+    | {
+        "R": "Upper triangular (trapezoidal) factor of the centred Y = Q R, r <= p; what is below the diagonal is not read.",
+        "n": "Degrees of freedom of the rows: their number, less 1 if Y is centred.",
+        "theta": "Global coefficients: [chain, response, column]. The diagonal is not read.",
+        "tau_sq": "Squared global scales, > 0. The diagonal is not read.",
+        "deviation": "The site's deviations from theta. The diagonal becomes 0.",
+        "lambda_sq": "The squared local scales of the deviations. The diagonal becomes 1.",
+    },
 )
 GAUSSIAN_POSTERIOR_DRAW = Kernel(
     "shrinkage.gaussian_posterior_draw",
     __name__,
     purpose="Draws of a linear regression's coefficients under independent normal priors.",
-    source="docs/methods/sparse.md, section 3",
+    source='docs/methods/sparse.md, section 3; Bhattacharya, Chakraborty and Mallick (2016) for "data"',
     inputs=(
         _R,
         Array("mean", ("c", "p"), F64),
@@ -98,9 +134,24 @@ GAUSSIAN_POSTERIOR_DRAW = Kernel(
     streams=("coefficients",),
     backends=BACKENDS,
     blas=True,
+    words=WORDS
+    | {
+        "R": "Upper triangular (trapezoidal) factor of X = Q R, r <= p; what is below the diagonal is not read.",
+        "q": "Q'y: of each draw, or (r,): the same for all.",
+        "mean": "Means of the prior.",
+        "scale": "Standard deviations of the prior.",
+        "sigma_sq": "Error variances.",
+        "chain": "Names the random numbers: draw i of the call has chain number chain + i.",
+        "step": "Names the random numbers.",
+        "draw": '"gram": p x p systems; "data": r x r systems, where scale / sigma < 1e4; "auto": the cheaper of the two.',
+        "slab": "Standard deviation of a second prior factor N(beta; mean, slab^2); inf: none.",
+        "gram": "R'R, where it is at hand.",
+        "deviation": "beta - mean, which stays accurate where it is small.",
+    },
 )
 
 
+@documented(LOCAL_SWEEPS)
 def local_sweeps(
     R: Floats,
     q: Floats,
@@ -133,54 +184,10 @@ def local_sweeps(
     A sweep draws, in this order, lambda^2 (half-Cauchy lambda; the deviations have variances lambda^2 tau^2), the deviations, and
     sigma^2 ~ IG(shape + n / 2, rate + RSS / 2). Chains are independent: several in one call give the bits of each alone.
 
-    Parameters
-    ----------
-    R : (r, p) float64 array, r <= p
-        Upper triangular (trapezoidal) factor of the centred X = Q R; what is below the diagonal is not read.
-    q : (c, r) or (r,) float64 array
-        Q'y: of each chain, or the same for all.
-    rss : (c,) float64 array, or float
-        |y|^2 - |q|^2, the residual sum of squares of the least-squares fit.
-    n : float
-        Degrees of freedom of the rows: their number, less 1 if X and y are centred.
-    theta, tau_sq : (c, p) float64 array
-        Global coefficients and squared scales, > 0.
-    deviation, lambda_sq : (c, p) float64 array
-        The site's deviations from theta and their squared local scales.
-    sigma_sq : (c,) float64 array
-        The site's error variances.
-    seed, chain, client, step : int
-        Names of the random numbers: chain i of the call has number chain + i, sweep t number step + t.
-    n_sweeps : int
-        How many sweeps, >= 1. They give the bits of as many calls of one sweep.
-    scales : str
-        "exact": lambda^2 without auxiliary variables; "expanded": through nu.
-    draw : str
-        "gram": p x p systems; "data": r x r systems, where lambda tau / sigma < 1e4; "auto": the cheaper of the two.
-    scale_lambda : float
-        Scale of the half-Cauchy prior of lambda.
-    shape, rate : float
-        The prior of sigma^2.
-    slab : float
-        Standard deviation of the regularised horseshoe's second factor N(deviation; 0, slab^2); inf: none.
-    gram : (p, p) float64 array, optional
-        R'R, where it is at hand: saves r p^2 operations a call.
-
-    Returns
-    -------
-    deviation, lambda_sq : (c, p) float64 array
-    sigma_sq : (c,) float64 array
-    events : (c, 4) int64 array
-        How many scales were clipped to [1e-60, 1e60], systems factorised again by QR, coefficients drawn in data space; -1.
-
     Raises
     ------
-    TypeError, ValueError
-        Wrong type or shape, a number outside its range, `out` read-only or overlapping an input.
     NumericalError
         A draw is not finite: chain, client, sweep and quantity are named.
-
-    Source: docs/methods/sparse.md, sections 2 and 3.
     """
     check_steps(LOCAL_SWEEPS, step, n_sweeps)
     _check_factor(LOCAL_SWEEPS, R)
@@ -271,6 +278,7 @@ def factor_of_moments(gram: Floats, xty: Floats, yy: float) -> tuple[Floats, Flo
     return np.ascontiguousarray(triangle[:p, :p]), triangle[:p, p].copy(), float(triangle[p, p] ** 2)
 
 
+@documented(LOCAL_SWEEPS_BATCHED)
 def local_sweeps_batched(
     R: Floats,
     n: float,
@@ -301,50 +309,10 @@ def local_sweeps_batched(
     Each regression is what `local_sweeps` does with the response's own column left out, with random numbers of its own. Nothing
     p x p is copied for a regression. With `n_threads` > 1, limit the BLAS library to one thread.
 
-    Parameters
-    ----------
-    R : (r, p) float64 array, r <= p
-        Upper triangular (trapezoidal) factor of the centred Y = Q R; what is below the diagonal is not read.
-    n : float
-        Degrees of freedom of the rows: their number, less 1 if Y is centred.
-    theta, tau_sq : (c, p, p) float64 array
-        Global coefficients and squared scales: [chain, response, column]. The diagonal is not read.
-    deviation, lambda_sq : (c, p, p) float64 array
-        The site's deviations and their squared local scales. The diagonal becomes 0, and 1.
-    sigma_sq : (c, p) float64 array
-        The site's error variances.
-    seed, chain, client, step : int
-        Names of the random numbers: chain i of the call has number chain + i, sweep t number step + t.
-    n_sweeps : int
-        How many sweeps, >= 1. They give the bits of as many calls of one sweep.
-    scales : str
-        "exact": lambda^2 without auxiliary variables; "expanded": through nu.
-    draw : str
-        "gram": p x p systems; "data": r x r systems, where lambda tau / sigma < 1e4; "auto": the cheaper of the two.
-    scale_lambda : float
-        Scale of the half-Cauchy prior of lambda.
-    shape, rate : float
-        The prior of sigma^2.
-    slab : float
-        Standard deviation of the regularised horseshoe's second factor N(deviation; 0, slab^2); inf: none.
-    gram : (p, p) float64 array, optional
-        R'R, where it is at hand: saves r p^2 operations a call.
-
-    Returns
-    -------
-    deviation, lambda_sq : (c, p, p) float64 array
-    sigma_sq : (c, p) float64 array
-    events : (c, p, 4) int64 array
-        How many scales were clipped to [1e-60, 1e60], systems factorised again by QR, coefficients drawn in data space; -1.
-
     Raises
     ------
-    TypeError, ValueError
-        Wrong type or shape, a number outside its range, `out` read-only or overlapping an input.
     NumericalError
         A draw is not finite: chain, regression, client, sweep and quantity are named.
-
-    Source: docs/methods/sparse.md, section 8.
     """
     check_steps(LOCAL_SWEEPS_BATCHED, step, n_sweeps)
     _check_factor(LOCAL_SWEEPS_BATCHED, R)
@@ -357,101 +325,37 @@ def local_sweeps_batched(
     return swept
 
 
-def bind_local_sweeps(
-    R: Floats,
-    q: Floats,
-    rss: Floats | float,
-    n: float,
-    theta: Floats,
-    tau_sq: Floats,
-    deviation: Floats,
-    lambda_sq: Floats,
-    sigma_sq: Floats,
-    *,
-    gram: Floats | None = None,
-    **options: Any,
-) -> Sweeps:
-    """`local_sweeps` for many calls with equal sizes: (theta, tau_sq, deviation, lambda_sq, sigma_sq, step) -> what it returns.
-
-    Parameters
-    ----------
-    R, q, rss, n
-        As those of `local_sweeps`. They are read in every call, and must stay where they are.
-    theta, tau_sq, deviation, lambda_sq, sigma_sq
-        Of any call: all have their sizes.
-    gram, options
-        As those of `local_sweeps`, without `out`; gram must stay where it is, too.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Here, what `local_sweeps` refuses; in a call, an array of another type or shape, or a bound array that has changed.
-
-    Source: docs/methods/sparse.md, sections 2 and 3.
-    """
-    inputs = R, theta, tau_sq, deviation, lambda_sq, sigma_sq, each(q, theta, 1), each(rss, theta, 0), gram
-    return _bind(LOCAL_SWEEPS, inputs, n=n, **options)
+_VARYING = ("theta", "tau_sq", "deviation", "lambda_sq", "sigma_sq", "step")
 
 
-def bind_local_sweeps_batched(
-    R: Floats,
-    n: float,
-    theta: Floats,
-    tau_sq: Floats,
-    deviation: Floats,
-    lambda_sq: Floats,
-    sigma_sq: Floats,
-    *,
-    gram: Floats | None = None,
-    **options: Any,
-) -> Sweeps:
-    """`local_sweeps_batched` for many calls with equal sizes: as `bind_local_sweeps`.
-
-    Parameters
-    ----------
-    R, n, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram, options
-        As those of `local_sweeps_batched`, without `out`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As of `bind_local_sweeps`.
-
-    Source: docs/methods/sparse.md, section 8.
-    """
-    return _bind(LOCAL_SWEEPS_BATCHED, (R, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram), n=n, **options)
+@binds(local_sweeps, LOCAL_SWEEPS, varying=_VARYING, without=())
+def bind_local_sweeps(given: Given) -> Sweeps:
+    """`local_sweeps` for many calls of equal sizes: (theta, tau_sq, deviation, lambda_sq, sigma_sq, step) -> what it returns."""
+    of = given["theta"]
+    return _bind(LOCAL_SWEEPS, given | {"q": each(given["q"], of, 1), "rss": each(given["rss"], of, 0)})
 
 
-def _bind(
-    kernel: Kernel,
-    inputs: Sequence[Any],
-    *,
-    seed: int,
-    chain: int = 0,
-    client: int = 0,
-    n_sweeps: int = 1,
-    n_threads: int = 1,
-    backend: str | None = None,
-    **scalars: Any,
-) -> Sweeps:
-    check_steps(kernel, 0, n_sweeps)
-    _check_factor(kernel, inputs[0])
-    given = {s.keyword: s.default for s in kernel.scalars if s.default is not ...} | scalars
-    given |= {"seed": seed, "chain": chain, "client": client, "step": 0, "n_sweeps": n_sweeps}
-    if unknown := given.keys() - {s.keyword for s in kernel.scalars}:
-        raise TypeError(f"{kernel.name}: no option {min(unknown)!r}")
-    varying, last = ("theta", "tau_sq", "deviation", "lambda_sq", "sigma_sq", "step"), 2**32 - n_sweeps
-    bound = kernel.bind(inputs, varying, n_threads, backend, last=last, **given)
+@binds(local_sweeps_batched, LOCAL_SWEEPS_BATCHED, varying=_VARYING, without=())
+def bind_local_sweeps_batched(given: Given) -> Sweeps:
+    """`local_sweeps_batched` for many calls with equal sizes: as `bind_local_sweeps`."""
+    return _bind(LOCAL_SWEEPS_BATCHED, given)
+
+
+def _bind(kernel: Kernel, given: Given) -> Sweeps:
+    check_steps(kernel, 0, given["n_sweeps"])
+    _check_factor(kernel, given["R"])
+    bound = kernel.bind_given(given, _VARYING, last=2**32 - given["n_sweeps"])
 
     def sweeps(*now: Any) -> Swept:
         swept: Swept = bound(*now)
         if not nothing_happened(swept[-1]):
-            raise_fault(kernel.name, swept[-1], chain, client, now[-1])
+            raise_fault(kernel.name, swept[-1], given["chain"], given["client"], now[-1])
         return swept
 
     return sweeps
 
 
+@documented(GAUSSIAN_POSTERIOR_DRAW)
 def gaussian_posterior_draw(
     R: Floats,
     q: Floats,
@@ -472,38 +376,10 @@ def gaussian_posterior_draw(
 ) -> Floats:
     """Draws of beta - mean, y = X beta + e, e ~ N(0, sigma_sq), beta ~ N(mean, diag(scale^2)).
 
-    Parameters
-    ----------
-    R : (r, p) float64 array, r <= p
-        Upper triangular (trapezoidal) factor of X = Q R; what is below the diagonal is not read.
-    q : (c, r) or (r,) float64 array
-        Q'y: of each draw, or the same for all.
-    mean, scale : (c, p) float64 array
-        Means and standard deviations of the prior.
-    sigma_sq : (c,) float64 array
-        Error variances.
-    seed, chain, client, step : int
-        Names of the random numbers: draw i of the call has chain number chain + i.
-    draw : str
-        "gram": p x p systems; "data": r x r systems, where scale / sigma < 1e4; "auto": the cheaper of the two.
-    slab : float
-        Standard deviation of a second prior factor N(beta; mean, slab^2); inf: none.
-    gram : (p, p) float64 array, optional
-        R'R, where it is at hand.
-
-    Returns
-    -------
-    (c, p) float64 array
-        beta - mean, which stays accurate where it is small.
-
     Raises
     ------
-    TypeError, ValueError
-        Wrong type or shape, a number outside its range, `out` read-only or overlapping an input.
     NumericalError
         A draw is not finite: chain and client are named.
-
-    Source: docs/methods/sparse.md, section 3; Bhattacharya, Chakraborty and Mallick (2016) for "data".
     """
     kernel = GAUSSIAN_POSTERIOR_DRAW
     numbers = kernel.numbers(seed=seed, chain=chain, client=client, step=step, draw=draw, slab=slab)

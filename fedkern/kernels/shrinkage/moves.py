@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from fedkern.errors import NumericalError
 
 from .._checks import ABOVE_0, FRACTION, NOT_NEGATIVE, POSITIVE, Domain
+from .._docs import documented
 from .._record import F64, Array, Kernel, Scalar
 from .server import INTEGER
 
@@ -17,11 +18,17 @@ CHAINS = ("c", "p")
 BLOCK = Array("block", ("w",), INTEGER)
 TERMS = (Array("gradient", ("c", "w"), F64), Array("precision", ("c", "w", "w"), F64))
 
+_WORDS = {
+    "block": "Different numbers in [0, 2p): j is theta_j, p + j is t_j. arange(p) is a translation, arange(2p) a whole "
+    "interweaving.",
+    "theta": "Global coefficients, of c chains.",
+    "tau_sq": "Squared global scales.",
+}
 MOVE_TERMS = Kernel(
     "shrinkage.move_terms",
     __name__,
     purpose="One client's second-moment terms of a translation or an interweaving move.",
-    source="docs/methods/sparse.md, section 6",
+    source="docs/methods/sparse.md, sections 6 and 11",
     inputs=(
         Array("R", ("r", "p"), F64),
         Array("q", ("c", "r"), F64),
@@ -32,6 +39,16 @@ MOVE_TERMS = Kernel(
     outputs=TERMS,
     scalars=(Scalar("slab", ABOVE_0, np.inf),),
     host="the server's own: p^2 numbers a round",
+    words=_WORDS
+    | {
+        "R": "Upper triangular or trapezoidal factor of the client's centred covariates.",
+        "q": "Q'y: of each chain, or (r,): the same for all.",
+        "deviation": "The client's deviations: theta_k = theta + deviation.",
+        "sigma_sq": "The client's noise variance.",
+        "slab": "Standard deviation of the regularised horseshoe's slab; its terms are in the t coordinates. inf: none.",
+        "gradient": "Z'h, to be added over the clients.",
+        "precision": "Z'HZ, to be added over the clients.",
+    },
 )
 MOVE = Kernel(
     "shrinkage.move",
@@ -51,11 +68,28 @@ MOVE = Kernel(
     streams=("moves",),
     blas=True,
     host="the server's own: p^2 numbers a round",
+    words=_WORDS
+    | {
+        "gradient": "What `move_terms` gives, added over all clients.",
+        "precision": "What `move_terms` gives, added over all clients.",
+        "block": "The block of these terms.",
+        "gamma": "Indicators; of an always included coefficient 1.",
+        "eta": "Slab variances.",
+        "seed": "Of the job.",
+        "chain": "Number of the first chain.",
+        "step": "Number of the move.",
+        "scale_tau": "Scale of tau's half-Cauchy prior.",
+        "c0": "Spike variance over slab variance: as for `global_sweep`.",
+        "spike_variance": "A fixed variance of the spike in place of c0 eta, 0: none; as for `global_sweep`.",
+        "new_theta": "Global coefficients.",
+        "t": "tau with a sign; outside the block tau itself. A client then has d = (t / old tau) d, and tau^2 = t^2.",
+    },
 )
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
+@documented(MOVE_TERMS)
 def move_terms(
     R: NDArray[np.float64],
     q: NDArray[np.float64],
@@ -72,33 +106,10 @@ def move_terms(
 ) -> Pair:
     """One client's Z'h and Z'HZ, Z = [I, diag(d / tau)], for a block of the coordinates x = (theta, t).
 
-    Parameters
-    ----------
-    R : (r, p) float64 array
-        Upper triangular or trapezoidal factor of the client's centred covariates.
-    q : (c, r) or (r,) float64 array
-        Q'y.
-    block : (w,) int64 array
-        Different numbers in [0, 2p): j is theta_j, p + j is t_j. arange(p) is a translation, arange(2p) a whole interweaving.
-    theta, deviation, tau_sq : (c, p) float64 array
-        Of c chains; theta_k = theta + deviation.
-    sigma_sq : (c,) float64 array
-        The client's noise variance.
-    slab : float
-        Standard deviation of the regularised horseshoe's slab; its terms are in the t coordinates. inf: none.
-
-    Returns
-    -------
-    gradient : (c, w) float64 array
-    precision : (c, w, w) float64 array
-        To be added over the clients.
-
     Raises
     ------
     TypeError, ValueError
         Wrong types or shapes, a block with numbers outside [0, 2p) or with one twice.
-
-    Source: docs/methods/sparse.md, sections 6 and 11.
     """
     numbers = MOVE_TERMS.numbers(slab=slab)
     if type(q) is np.ndarray and q.ndim == 1 and isinstance(theta, np.ndarray):
@@ -110,6 +121,7 @@ def move_terms(
     return arrays[-2], arrays[-1]
 
 
+@documented(MOVE)
 def move(
     gradient: NDArray[np.float64],
     precision: NDArray[np.float64],
@@ -131,38 +143,10 @@ def move(
 ) -> Pair:
     """A draw of a block of x = (theta, t) with all d / tau held fixed.
 
-    Parameters
-    ----------
-    gradient : (c, w) float64 array
-    precision : (c, w, w) float64 array
-        What `move_terms` gives, added over all clients.
-    block : (w,) int64 array
-        The block of these terms.
-    theta, tau_sq, gamma, eta : (c, p) float64 array
-        State of the server; of an always included coefficient gamma is 1.
-    seed : int
-        Of the job.
-    chain, step : int
-        Number of the first chain; of the move.
-    scale_tau : float
-        Scale of tau's half-Cauchy prior.
-    c0, spike_variance : float
-        As for `global_sweep`.
-
-    Returns
-    -------
-    theta : (c, p) float64 array
-    t : (c, p) float64 array
-        tau with a sign; outside the block tau itself. A client then has d = (t / old tau) d, and tau^2 = t^2.
-
     Raises
     ------
-    TypeError, ValueError
-        Wrong types or shapes, a number outside its range.
     NumericalError
         Terms that are not finite, or whose sum with the prior's is not positive definite: the chain is named.
-
-    Source: docs/methods/sparse.md, section 6.
     """
     numbers = MOVE.numbers(seed=seed, chain=chain, step=step, scale_tau=scale_tau, c0=c0, spike_variance=spike_variance)
     state = {"theta": theta, "tau_sq": tau_sq, "gamma": gamma, "eta": eta}

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._checks import POSITIVE, SWITCH, Domain, require
+from .._docs import documented
 from .._record import F64, Array, Kernel, Out, Scalar, names
-from .local import EXPANDED, N_SWEEPS, NAMES, SCALE_LAMBDA, SLAB, VARIANCE, Floats, check_steps, each, raise_fault
+from .local import EXPANDED, N_SWEEPS, NAMES, SCALE_LAMBDA, SLAB, VARIANCE, WORDS, Floats, check_steps, each, raise_fault
 
 __all__ = ["Patterns", "imputed_sweeps", "logistic_sweeps", "missing_patterns"]
 
@@ -29,6 +30,14 @@ _LOGISTIC = (
 )
 _SITE = (*NAMES, N_SWEEPS, EXPANDED, SCALE_LAMBDA, *VARIANCE, SLAB, Scalar("intercept", SWITCH, True))
 
+_WORDS = WORDS | {
+    "X": "The site's covariates.",
+    "n_sweeps": "How many sweeps.",
+    "intercept": "False: there is none, and alpha comes back as 0.",
+    "events": "Scales clipped to [1e-60, 1e60], systems factorised again by QR, 0, -1.",
+    **{f"new_{name}": f"{WORDS[name][:-1]}, after the sweeps." for name in ("deviation", "lambda_sq", "sigma_sq")},
+    "new_alpha": "The site's intercepts, after the sweeps.",
+}
 LOGISTIC_SWEEPS = Kernel(
     "shrinkage.logistic_sweeps",
     __name__,
@@ -41,6 +50,12 @@ LOGISTIC_SWEEPS = Kernel(
     streams=("scales", "augmentation", "coefficients"),
     blas=True,
     host="one chain a site: its rows are worked on one after the other",
+    words=_WORDS
+    | {
+        "y": "0 or 1: of each chain, or (n,): the same for all.",
+        "alpha": "The site's intercepts.",
+        "scale_intercept": "Standard deviation of the intercept's normal prior.",
+    },
 )
 IMPUTED_SWEEPS = Kernel(
     "shrinkage.imputed_sweeps",
@@ -72,6 +87,18 @@ IMPUTED_SWEEPS = Kernel(
     streams=("scales", "coefficients", "variances", "imputation"),
     blas=True,
     host="one chain a site: its rows are worked on one after the other",
+    words=_WORDS
+    | {
+        "X": "The site's covariates about the centre, NaN where missing.",
+        "y": "The response: of each chain, or (n,): the same for all. Rows without one have been dropped.",
+        "psi": "Covariance of the covariates, positive definite.",
+        "alpha": "The site's intercepts, which have a flat prior.",
+        "completed": "X with its missing values filled by the sweep before; at first by anything finite.",
+        "shape": "Of the prior of sigma^2, IG(shape, rate); it is drawn with n degrees of freedom: the intercept is drawn, too.",
+        "patterns": "What `missing_patterns(X, psi)` gave: saves its work in every call but the first. Then psi and completed "
+        "are not checked. With `missing_patterns(X, psi, mean)` rows are N(mean, psi).",
+        "new_completed": "X with its missing values as drawn last.",
+    },
 )
 
 Swept = tuple[NDArray[Any], ...]
@@ -94,6 +121,7 @@ class Patterns(NamedTuple):
     shift: Floats
 
 
+@documented(LOGISTIC_SWEEPS)
 def logistic_sweeps(
     X: Floats,
     y: Floats,
@@ -119,48 +147,12 @@ def logistic_sweeps(
 ) -> Swept:
     """Gibbs sweeps of one site's P(y = 1) = 1 / (1 + exp(-x'theta_k - alpha)), theta_k = theta + deviation.
 
-    Parameters
-    ----------
-    X : (n, p) float64 array
-        The site's covariates.
-    y : (c, n) or (n,) float64 array
-        0 or 1: of each chain, or the same for all.
-    theta, tau_sq : (c, p) float64 array
-        Global coefficients and squared scales, > 0.
-    deviation, lambda_sq : (c, p) float64 array
-        The site's deviations from theta and their squared local scales.
-    alpha : (c,) float64 array
-        The site's intercepts.
-    seed, chain, client, step : int
-        Names of the random numbers: chain i of the call has number chain + i, sweep t number step + t.
-    n_sweeps : int
-        How many sweeps, >= 1.
-    scales : str
-        "exact" or "expanded", as for `local_sweeps`.
-    scale_lambda : float
-        Scale of the half-Cauchy prior of lambda.
-    scale_intercept : float
-        Standard deviation of the intercept's normal prior.
-    intercept : bool
-        False: there is none, and alpha comes back as 0.
-    slab : float
-        Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.
-
-    Returns
-    -------
-    deviation, lambda_sq : (c, p) float64 array
-    alpha : (c,) float64 array
-    events : (c, 4) int64 array
-        Scales clipped to [1e-60, 1e60], systems factorised again by QR, 0, -1.
-
     Raises
     ------
     TypeError, ValueError
         Wrong type or shape, a number outside its range, a response that is neither 0 nor 1.
     NumericalError
         A draw is not finite: chain, client, sweep and quantity are named.
-
-    Source: docs/methods/sparse.md, section 11.
     """
     kernel = LOGISTIC_SWEEPS
     numbers = kernel.numbers(
@@ -177,6 +169,7 @@ def logistic_sweeps(
     return tuple(arrays[-4:])
 
 
+@documented(IMPUTED_SWEEPS)
 def imputed_sweeps(
     X: Floats,
     y: Floats,
@@ -207,48 +200,6 @@ def imputed_sweeps(
 ) -> Swept:
     """Gibbs sweeps of one site's y = alpha + X theta_k + e, where values of X are missing: its rows are N(0, psi).
 
-    Parameters
-    ----------
-    X : (n, p) float64 array
-        The site's covariates about the centre, NaN where missing.
-    y : (c, n) or (n,) float64 array
-        The response: of each chain, or the same for all. Rows without one have been dropped.
-    psi : (p, p) float64 array
-        Covariance of the covariates, positive definite.
-    theta, tau_sq : (c, p) float64 array
-        Global coefficients and squared scales, > 0.
-    deviation, lambda_sq : (c, p) float64 array
-        The site's deviations from theta and their squared local scales.
-    sigma_sq, alpha : (c,) float64 array
-        The site's error variances and intercepts, which have a flat prior.
-    completed : (c, n, p) float64 array
-        X with its missing values filled by the sweep before; at first by anything finite.
-    seed, chain, client, step : int
-        Names of the random numbers: chain i of the call has number chain + i, sweep t number step + t.
-    n_sweeps : int
-        How many sweeps, >= 1.
-    scales : str
-        "exact" or "expanded", as for `local_sweeps`.
-    scale_lambda : float
-        Scale of the half-Cauchy prior of lambda.
-    shape, rate : float
-        The prior of sigma^2, which is drawn with n degrees of freedom: the intercept is drawn, too.
-    slab : float
-        Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.
-    intercept : bool
-        False: there is none, and alpha comes back as 0.
-    patterns : Patterns
-        What `missing_patterns(X, psi)` gave: saves its work in every call but the first. Then psi and completed are not checked.
-        With `missing_patterns(X, psi, mean)` rows are N(mean, psi).
-
-    Returns
-    -------
-    deviation, lambda_sq : (c, p) float64 array
-    sigma_sq, alpha : (c,) float64 array
-    completed : (c, n, p) float64 array
-    events : (c, 4) int64 array
-        Scales clipped to [1e-60, 1e60], systems factorised again by QR, 0, -1.
-
     Raises
     ------
     TypeError, ValueError
@@ -256,8 +207,6 @@ def imputed_sweeps(
         differs from X where X is known.
     NumericalError
         A draw is not finite: chain, client, sweep and quantity are named.
-
-    Source: docs/methods/sparse.md, section 11.
     """
     kernel = IMPUTED_SWEEPS
     y = each(y, theta, 1)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedkern.errors import NumericalError
 
 from .._checks import ABOVE_0, AT_LEAST_1, FRACTION, GAMMA_SHAPE, MADE, NOT_NEGATIVE, POSITIVE, SWITCH, Domain, choice_of
+from .._docs import Given, binds, documented
 from .._record import BACKENDS, F64, Array, Kernel, Scalar, names
 from .local import nothing_happened
 
@@ -52,6 +53,45 @@ def _options(scale_lambda: Scalar) -> tuple[Scalar, ...]:
     )
 
 
+_WORDS = {
+    "deviation": "theta_k - theta of each client, for c chains and g regressions.",
+    "lambda_sq": "The squared local scales of each client.",
+    "sums": "What `local_sums` gives, added over the clients in their order: s = 3, or 4 with a slab.",
+    "n_clients": "How many clients the sums are of.",
+    "indicators": "-2: no such coefficient. -1: always included. i in [0, p): the number of its indicator in its regression; "
+    "coefficients with the same number share it.",
+    "theta": "The last global coefficients.",
+    "tau_sq": "The last squared global scales.",
+    "gamma": "The last indicators, 0 or 1; 1 of a coefficient that is always included.",
+    "eta": "The last slab variances; a common one is the same number in a whole row.",
+    "rho": "The last inclusion rates.",
+    "seed": "Of the job.",
+    "chain": "Number of the first chain.",
+    "step": "Number of the first pass among all sweeps of the server; pass t is sweep step + t.",
+    "n_passes": "Each pass after the first draws the clients' lambda from what the server knows.",
+    "scales": 'How lambda and tau are drawn; "expanded" allows one pass.',
+    "order": '"blocked": gamma with theta integrated out; "printed": given theta and after eta.',
+    "eta_form": '"common": one slab variance for each regression; "coordinate": one for each coefficient.',
+    "c0": "Spike variance over slab variance.",
+    "spike_variance": "A fixed variance of the spike in place of c0 eta; 0: none.",
+    "scale_tau": "Scale of the half-Cauchy prior of tau.",
+    "scale_lambda": "Scale of the half-Cauchy prior of lambda.",
+    "shape_eta": "Of eta's inverse gamma prior.",
+    "rate_eta": "Of eta's inverse gamma prior.",
+    "rho_a": "Of rho's beta prior.",
+    "rho_b": "Of rho's beta prior.",
+    "shared_rho": "One rho for all regressions of a chain.",
+    "slab": "Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.",
+    "new_theta": "Global coefficients.",
+    "new_tau_sq": "Squared global scales.",
+    "new_gamma": "Indicators.",
+    "new_eta": "Slab variances.",
+    "new_rho": "Inclusion rates.",
+    "inclusion": "Mean over the passes of P(gamma = 1 | the rest): 1 where always included, 0 where there is no coefficient.",
+    "moved_deviation": "Of the same clients' coefficients about the new theta.",
+    "new_lambda_sq": "The squared local scales of each client, as drawn in the last pass.",
+    "events": "Scales clipped to [1e-60, 1e60]; 0; 0; -1.",
+}
 GLOBAL_SWEEP = Kernel(
     "shrinkage.global_sweep",
     __name__,
@@ -66,6 +106,7 @@ GLOBAL_SWEEP = Kernel(
     ),
     streams=("scales", *STREAMS),
     host="the server's own: p^2 numbers a round",
+    words=_WORDS,
 )
 GLOBAL_SWEEP_SUMS = Kernel(
     "shrinkage.global_sweep_sums",
@@ -82,6 +123,13 @@ GLOBAL_SWEEP_SUMS = Kernel(
     ),
     streams=STREAMS,
     host="the server's own: p^2 numbers a round",
+    words=_WORDS
+    | {
+        "step": "Number of the sweep.",
+        "scales": "How tau is drawn.",
+        "inclusion": "P(gamma = 1 | the rest).",
+        "events": f"{_WORDS['events']} A client's deviation is then d + old theta - new theta.",
+    },
 )
 LOCAL_SUMS = Kernel(
     "shrinkage.local_sums",
@@ -92,12 +140,20 @@ LOCAL_SUMS = Kernel(
     outputs=(Array("sums", ("s", *ROW), F64),),
     scalars=(_SLAB,),
     backends=BACKENDS,
+    words=_WORDS
+    | {
+        "deviation": "Of one client.",
+        "lambda_sq": "Of one client.",
+        "sums": "1/lambda^2, d/lambda^2, d^2/lambda^2 and, with a slab, d: s = 3, or 4. Added in the order of the clients, they "
+        "give the bits that `global_sweep` works with.",
+    },
 )
 
 Result = tuple[NDArray[Any], ...]
 ServerSweeps = Callable[..., Result]
 
 
+@documented(GLOBAL_SWEEP)
 def global_sweep(
     deviation: NDArray[np.float64],
     lambda_sq: NDArray[np.float64],
@@ -131,65 +187,12 @@ def global_sweep(
 ) -> Result:
     """Sweeps of the server that holds the deviations and local scales of all m clients.
 
-    Parameters
-    ----------
-    deviation, lambda_sq : (m, c, g, p) float64 array
-        theta_k - theta and the squared local scales of each client, for c chains and g regressions.
-    indicators : (g, p) int64 array
-        -2: no such coefficient. -1: always included. i in [0, p): the number of its indicator in its regression; coefficients
-        with the same number share it.
-    theta, tau_sq, gamma, eta : (c, g, p) float64 array
-        The last values. `gamma` is 0 or 1; a common `eta` is the same number in a whole row.
-    rho : (c, g) float64 array
-        The last inclusion rates.
-    seed : int
-        Of the job.
-    chain : int
-        Number of the first chain.
-    step : int
-        Number of the first pass among all sweeps of the server; pass t is sweep step + t.
-    n_passes : int
-        Each pass after the first draws the clients' lambda from what the server knows.
-    scales : "exact" or "expanded"
-        How lambda and tau are drawn; "expanded" allows one pass.
-    order : "blocked" or "printed"
-        gamma with theta integrated out, or given theta and after eta.
-    eta_form : "common" or "coordinate"
-        One slab variance for each regression, or one for each coefficient.
-    c0 : float
-        Spike variance over slab variance, in (0, 1).
-    spike_variance : float
-        A fixed variance of the spike in place of c0 eta; 0: none.
-    scale_tau, scale_lambda : float
-        Scales of the half-Cauchy priors.
-    shape_eta, rate_eta : float
-        Of eta's inverse gamma prior.
-    rho_a, rho_b : float
-        Of rho's beta prior.
-    shared_rho : bool
-        One rho for all regressions of a chain.
-    slab : float
-        Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.
-
-    Returns
-    -------
-    theta, tau_sq, gamma, eta : (c, g, p) float64 array
-    rho : (c, g) float64 array
-    inclusion : (c, g, p) float64 array
-        Mean over the passes of P(gamma = 1 | the rest): 1 where always included, 0 where there is no coefficient.
-    deviation, lambda_sq : (m, c, g, p) float64 array
-        Of the same clients' coefficients about the new theta; as drawn in the last pass.
-    events : (c, g, 4) int64 array
-        Scales clipped to [1e-60, 1e60]; 0; 0; -1.
-
     Raises
     ------
     TypeError, ValueError
         Wrong types or shapes, no client, a number outside its range.
     NumericalError
         A draw that is not finite: chain, regression, sweep and quantity.
-
-    Source: docs/methods/sparse.md, sections 2 and 4.
     """
     _check_passes(n_passes, scales)
     if _shaped(deviation, 4):
@@ -205,53 +208,18 @@ def global_sweep(
     return swept
 
 
-def bind_global_sweep(
-    deviation: NDArray[np.float64],
-    lambda_sq: NDArray[np.float64],
-    indicators: NDArray[np.int64],
-    theta: NDArray[np.float64],
-    tau_sq: NDArray[np.float64],
-    gamma: NDArray[np.float64],
-    eta: NDArray[np.float64],
-    rho: NDArray[np.float64],
-    *,
-    seed: int,
-    chain: int = 0,
-    n_passes: int = 1,
-    n_threads: int = 1,
-    backend: str | None = None,
-    **scalars: Any,
-) -> ServerSweeps:
-    """`global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> its result.
+_VARYING = ("deviation", "lambda_sq", "theta", "tau_sq", "gamma", "eta", "rho", "step")
 
-    Parameters
-    ----------
-    deviation, lambda_sq
-        Of any call: all have their sizes.
-    indicators
-        As those of `global_sweep`. They are read in every call, and must stay as they are.
-    theta, tau_sq, gamma, eta, rho
-        Of any call.
-    seed, chain, n_passes, n_threads, scalars
-        As those of `global_sweep`, without `out`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        Here, what `global_sweep` refuses; in a call, an array of another type or shape, or indicators that have moved.
-
-    Source: docs/methods/sparse.md, sections 2 and 4.
-    """
-    kernel, state = GLOBAL_SWEEP, (theta, tau_sq, gamma, eta, rho)
-    given = {s.keyword: s.default for s in kernel.scalars if s.default is not ...} | scalars
-    given |= {"seed": seed, "chain": chain, "step": 0, "n_passes": n_passes}
-    if _shaped(deviation, 4):
-        m, _, g, p = deviation.shape
-        _check(kernel, m, g, p, indicators, seed, chain, 0, n_passes)
+@binds(global_sweep, GLOBAL_SWEEP, varying=_VARYING, without=())
+def bind_global_sweep(given: Given) -> ServerSweeps:
+    """`global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> result."""
+    kernel, chain, n_passes = GLOBAL_SWEEP, given["chain"], given["n_passes"]
+    if _shaped(given["deviation"], 4):
+        m, _, g, p = given["deviation"].shape
+        _check(kernel, m, g, p, given["indicators"], given["seed"], chain, 0, n_passes)
     _check_passes(n_passes, given["scales"])
-    varying = ("deviation", "lambda_sq", "theta", "tau_sq", "gamma", "eta", "rho", "step")
-    inputs, last = (deviation, lambda_sq, indicators, *state), 2**32 - n_passes
-    bound = kernel.bind(inputs, varying, n_threads, backend, last=last, **given)
+    bound = kernel.bind_given(given, _VARYING, last=2**32 - n_passes)
 
     def sweeps(*now: Any) -> Result:
         swept: Result = bound(*now)
@@ -262,6 +230,7 @@ def bind_global_sweep(
     return sweeps
 
 
+@documented(GLOBAL_SWEEP_SUMS)
 def global_sweep_sums(
     sums: NDArray[np.float64],
     n_clients: int,
@@ -293,58 +262,12 @@ def global_sweep_sums(
 ) -> Result:
     """One sweep of the server that knows only sums over its clients: the bits of `global_sweep` with one pass.
 
-    Parameters
-    ----------
-    sums : (s, c, g, p) float64 array
-        What `local_sums` gives, added over the clients in their order: s = 3, or 4 with a slab.
-    n_clients : int
-        How many clients the sums are of.
-    indicators : (g, p) int64 array
-        -2: no such coefficient. -1: always included. i in [0, p): the number of its indicator in its regression.
-    theta, tau_sq, gamma, eta : (c, g, p) float64 array
-        The last values.
-    rho : (c, g) float64 array
-        The last inclusion rates.
-    seed : int
-        Of the job.
-    chain, step : int
-        Number of the first chain, number of the sweep.
-    scales : "exact" or "expanded"
-        How tau is drawn.
-    order : "blocked" or "printed"
-        gamma with theta integrated out, or given theta and after eta.
-    eta_form : "common" or "coordinate"
-        One slab variance for each regression, or one for each coefficient.
-    c0, spike_variance : float
-        Spike variance over slab variance, in (0, 1); a fixed variance of the spike in its place, 0: none.
-    scale_tau : float
-        Scale of tau's half-Cauchy prior.
-    shape_eta, rate_eta : float
-        Of eta's inverse gamma prior.
-    rho_a, rho_b : float
-        Of rho's beta prior.
-    shared_rho : bool
-        One rho for all regressions of a chain.
-    slab : float
-        Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.
-
-    Returns
-    -------
-    theta, tau_sq, gamma, eta : (c, g, p) float64 array
-    rho : (c, g) float64 array
-    inclusion : (c, g, p) float64 array
-        P(gamma = 1 | the rest).
-    events : (c, g, 4) int64 array
-        Scales clipped to [1e-60, 1e60]; 0; 0; -1. A client's deviation is then d + old theta - new theta.
-
     Raises
     ------
     TypeError, ValueError
         Wrong types or shapes, no client, a number outside its range.
     NumericalError
         A draw that is not finite: chain, regression, sweep and quantity.
-
-    Source: docs/methods/sparse.md, sections 4 and 5.
     """
     if _shaped(sums, 4):
         n_sums, _, g, p = sums.shape
@@ -361,6 +284,7 @@ def global_sweep_sums(
     return swept
 
 
+@documented(LOCAL_SUMS)
 def local_sums(
     deviation: NDArray[np.float64],
     lambda_sq: NDArray[np.float64],
@@ -372,25 +296,10 @@ def local_sums(
 ) -> NDArray[np.float64]:
     """One client's terms of the sums that are sufficient for a sweep of the server.
 
-    Parameters
-    ----------
-    deviation, lambda_sq : (c, g, p) float64 array
-        Of one client.
-    slab : float
-        Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.
-
-    Returns
-    -------
-    (s, c, g, p) float64 array
-        1/lambda^2, d/lambda^2, d^2/lambda^2 and, with a slab, d. Added in the order of the clients, they give the bits that
-        `global_sweep` works with.
-
     Raises
     ------
     TypeError, ValueError
         Wrong types or shapes, a slab that is not positive.
-
-    Source: docs/methods/sparse.md, section 5.
     """
     sums: NDArray[np.float64]
     (sums,) = LOCAL_SUMS.run((deviation, lambda_sq), out, n_threads, backend, {"s": _n_sums(slab)}, slab=slab)

@@ -18,6 +18,18 @@ NAMES = (Scalar("seed", SEED), Scalar("chain", SEED, 0), Scalar("client", WORD, 
 _RANGE = Domain("must be in [0, 1), lo <= hi", "", "float(x)")
 LOW, HIGH = Scalar("lo", _RANGE, 0.0), Scalar("hi", _RANGE, 0.99)
 WIDEST = Scalar("widest", Domain("must be >= 1", "x >= 1", "float(x)"), 2.0)
+WORDS = {
+    "indptr": "The graph: see the module `spatial`.",
+    "indices": "The graph: see the module `spatial`.",
+    "logdet": "`logdet_table(..).coefficients`, k >= 1.",
+    "lo": "Of the same table.",
+    "hi": "Of the same table.",
+    "widest": "Of the same table.",
+    "seed": "Names the random numbers.",
+    "chain": "Names the random numbers.",
+    "client": "Names the random numbers.",
+    "step": "Names the random numbers: e of row b is numbers b n .. b n + n - 1 of stream `prior_draws`.",
+}
 
 
 def check_normals(kernel: str, normals: int) -> None:

@@ -7,8 +7,9 @@ import numpy as np
 from fedkern.errors import NumericalError
 
 from .._checks import Domain, choice_of, require
+from .._docs import documented
 from .._record import COMPILED, F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar
-from ._checks import HIGH, INT64, LOW, NAMES, WIDEST, Floats, Indices, check_indptr, check_normals, check_triangle
+from ._checks import HIGH, INT64, LOW, NAMES, WIDEST, WORDS, Floats, Indices, check_indptr, check_normals, check_triangle
 from .graph import FORMS
 
 __all__ = ["car_factor", "car_logdensity", "car_sample"]
@@ -20,6 +21,10 @@ _INDICES = Array("indices", ("e",), INT64)
 _FORM = Scalar("form", choice_of(FORMS), "car")
 PROPER = Scalar("form", choice_of({f: code for f, code in FORMS.items() if f != "icar"}), "car")
 
+_WORDS = WORDS | {
+    "form": 'Q = D - phi W ("car"), (1 - phi) I + phi (D - W) ("leroux"), or D - W ("icar").',
+    "phi": 'Not used by "icar".',
+}
 CAR_LOGDENSITY = Kernel(
     "spatial.car_logdensity",
     __name__,
@@ -30,12 +35,22 @@ CAR_LOGDENSITY = Kernel(
     scalars=(_FORM, LOW, HIGH, WIDEST, Scalar("rank", Domain("of Q; None: n", "", "-1 if x is None else int(x)"), None)),
     host="20 to 40 us on a CPU: less than its launches would take",
     backends=COMPILED,
+    words=_WORDS
+    | {
+        "theta": "Values of the areas, one set a row.",
+        "phi": 'In [lo, hi]; beyond it all results of the row are NaN. Not used by "icar".',
+        "indices": "The graph: see the module `spatial`. That it is symmetric is not checked here, but by `check_graph`.",
+        "rank": "With lo, hi and widest it is in `LogDet.options`.",
+        "value": "Log densities.",
+        "grad_theta": "Gradients in theta.",
+        "grad_phi": 'Derivatives in phi; zero for "icar".',
+    },
 )
 CAR_FACTOR = Kernel(
     "spatial.car_factor",
     __name__,
     purpose="Sparse Cholesky factors of the precisions of a graph, for many phi.",
-    source="docs/methods/sigma.md, section 3",
+    source="docs/methods/sigma.md, section 3; columns from the left, as George and Liu (1981)",
     inputs=(
         _PHI,
         Array("order", ("n",), INT64),
@@ -48,6 +63,16 @@ CAR_FACTOR = Kernel(
     scalars=(PROPER,),
     host="20 to 40 us on a CPU: less than its launches would take",
     backends=COMPILED,
+    words=_WORDS
+    | {
+        "phi": "One for each factor.",
+        "order": "`car_analyse` of the graph: order.",
+        "factor_indptr": "`car_analyse` of the graph: indptr.",
+        "factor_indices": "`car_analyse` of the graph: indices.",
+        "form": 'Q = D - phi W ("car"), (1 - phi) I + phi (D - W) ("leroux"). An intrinsic model has no factor: see `car_eigen`.',
+        "values": "The entries of L in the pattern's order.",
+        "logdet": "log det Q.",
+    },
 )
 CAR_SAMPLE = Kernel(
     "spatial.car_sample",
@@ -60,9 +85,17 @@ CAR_SAMPLE = Kernel(
     streams=("prior_draws",),
     blas=True,
     backends=WITHOUT_NUMBA,
+    words=_WORDS
+    | {
+        "vectors": "`car_eigen(.., form=form)`.",
+        "values": "`car_eigen(.., form=form)`.",
+        "weights": "`car_weights`, or `icar_scale`.",
+        "theta": "The draws. NaN where a phi leaves a precision below zero.",
+    },
 )
 
 
+@documented(CAR_LOGDENSITY)
 def car_logdensity(
     theta: Floats,
     phi: Floats,
@@ -81,42 +114,17 @@ def car_logdensity(
 ) -> tuple[Floats, Floats, Floats]:
     """log N(theta; 0, Q(phi)^-1) of every row, normalised, and its gradients.
 
-    Parameters
-    ----------
-    theta : (m, n) float64 array
-    phi : (m,) float64 array
-        In [lo, hi]; beyond it all results of the row are NaN. Not used by "icar".
-    indptr, indices : int64 arrays
-        The graph: see the module `spatial`. That it is symmetric is not checked here, but by `check_graph`.
-    logdet : (k,) float64 array, k >= 1
-        `logdet_table(..).coefficients`.
-    form : "car", "leroux" or "icar"
-        Q = D - phi W, (1 - phi) I + phi (D - W), or D - W.
-    lo, hi, widest : float
-        Of the same table.
-    rank : int, optional
-        Of Q; by default n. All five are `LogDet.options`.
-    out : tuple of float64 arrays (m,), (m, n), (m,), optional
-
-    Returns
-    -------
-    value : (m,) float64 array
-    grad_theta : (m, n) float64 array
-    grad_phi : (m,) float64 array
-        Zero for "icar".
-
     Raises
     ------
     TypeError, ValueError
         Wrong type or shape, an index outside the graph, a number outside its range, a wrong `out`.
-
-    Source: docs/methods/sigma.md, sections 3 and 9.
     """
     require(CAR_LOGDENSITY.name, 0 <= lo <= hi < 1, "lo <= hi", "must be in [0, 1)", (lo, hi))
     inputs = (theta, phi, indptr, indices, logdet)
     return CAR_LOGDENSITY.run(inputs, out, n_threads, backend, form=form, lo=lo, hi=hi, widest=widest, rank=rank)
 
 
+@documented(CAR_FACTOR)
 def car_factor(
     phi: Floats,
     order: Indices,
@@ -132,32 +140,12 @@ def car_factor(
 ) -> tuple[Floats, Floats]:
     """Cholesky factors L L' = Q(phi)[order][:, order], one for each phi.
 
-    Parameters
-    ----------
-    phi : (m,) float64 array
-    order, factor_indptr, factor_indices : int64 arrays
-        `car_analyse` of the graph: order, indptr, indices.
-    indptr, indices : int64 arrays
-        The graph: see the module `spatial`.
-    form : "car" or "leroux"
-        An intrinsic model has no factor: see `car_eigen`.
-    out : tuple of float64 arrays (m, nnz_L) and (m,), optional
-
-    Returns
-    -------
-    values : (m, nnz_L) float64 array
-        The entries of L in the pattern's order.
-    logdet : (m,) float64 array
-        log det Q.
-
     Raises
     ------
     TypeError, ValueError
         Wrong type or shape, a pattern of another graph, a wrong `out`.
     NumericalError
         A pivot is not greater than zero: phi and area are named.
-
-    Source: docs/methods/sigma.md, section 3; columns from the left, as George and Liu (1981).
     """
     name = CAR_FACTOR.name
     numbers = CAR_FACTOR.numbers(form=form)
@@ -192,6 +180,7 @@ def _check_pattern(name: str, indptr: Indices, indices: Indices, order: Indices,
     require(name, fine, "factor_indices", "must be the pattern of this graph's factor (car_analyse)", "another")
 
 
+@documented(CAR_SAMPLE)
 def car_sample(
     vectors: Floats,
     values: Floats,
@@ -211,31 +200,6 @@ def car_sample(
 
     Costs n^2 operations a draw after the decomposition's n^3: for streams of draws a table of sparse factors (`DrawTable.car`) is
     faster at every size from 100 areas on, thirty times at 2,221.
-
-    Parameters
-    ----------
-    vectors, values : (n, n) and (n,) float64 arrays
-        `car_eigen(.., form=form)`.
-    weights : (n,) float64 array
-        `car_weights`, or `icar_scale`.
-    phi : (m,) float64 array
-        Not used by "icar".
-    form : "car", "leroux" or "icar"
-    seed, chain, client, step : int
-        Names of the random numbers: e of row b is numbers b n .. b n + n - 1 of stream `prior_draws`.
-    out : (m, n) float64 array, optional
-
-    Returns
-    -------
-    (m, n) float64 array
-        NaN where a phi leaves a precision below zero.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, a number outside its range, a wrong `out`.
-
-    Source: docs/methods/sigma.md, sections 3 and 9.
     """
     numbers = CAR_SAMPLE.numbers(form=form, seed=seed, chain=chain, client=client, step=step)
     arrays = CAR_SAMPLE.prepare({"vectors": vectors, "values": values, "weights": weights, "phi": phi}, out)

@@ -7,8 +7,9 @@ import operator
 from fedkern.errors import NumericalError
 
 from .._checks import AT_LEAST_0, NOT_NEGATIVE, Domain, choice_of
+from .._docs import documented
 from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar
-from ._checks import NAMES, Floats, check_normals
+from ._checks import NAMES, WORDS, Floats, check_normals
 
 __all__ = ["gp_covariance", "gp_factor", "gp_sample"]
 
@@ -19,6 +20,19 @@ _LENGTHSCALE = Array("lengthscale", ("m",), F64)
 
 _KIND = Scalar("kind", choice_of(GP_KINDS), "rbf")
 
+_WORDS = WORDS | {
+    "x": "Locations.",
+    "lengthscale": "A number that is not positive gives NaN.",
+    "kind": "exp(-s^2 / 2); exp(-s); (1 + a) exp(-a), a = sqrt(3) s; (1 + a + a^2 / 3) exp(-a), a = sqrt(5) s.",
+    "jitter": "Added to the variances.",
+    "rank": "Columns of a factor, >= 0.",
+    "tolerance": "Once the mean remaining variance is below it, the other columns are zero.",
+    "covariance": "One for each lengthscale.",
+    "factors": "One for each lengthscale.",
+    "residual": "Trace of what is missing, K - F F', which is positive semidefinite; at most n tolerance where the rank was "
+    "enough.",
+    "theta": "The draws.",
+}
 GP_COVARIANCE = Kernel(
     "spatial.gp_covariance",
     __name__,
@@ -28,16 +42,19 @@ GP_COVARIANCE = Kernel(
     outputs=(Array("covariance", ("m", "n", "n"), F64),),
     scalars=(_KIND, Scalar("jitter", NOT_NEGATIVE, 0.0)),
     backends=WITHOUT_NUMBA,
+    words=_WORDS,
 )
 GP_FACTOR = Kernel(
     "spatial.gp_factor",
     __name__,
     purpose="Low-rank factors of the covariances of Gaussian processes by pivoted Cholesky.",
-    source="docs/methods/sigma.md, section 3; Harbrecht, Peters and Schneider (2012)",
+    source="docs/methods/sigma.md, section 3; Harbrecht, Peters and Schneider (2012). Among pivots within 1e-6 of the largest "
+    "the first is taken, so that rounding does not decide between locations that are mirror images",
     inputs=(_X, _LENGTHSCALE),
     outputs=(Array("factors", ("m", "n", "rank"), F64), Array("residual", ("m",), F64)),
     scalars=(_KIND, Scalar("tolerance", Domain("must be in [1e-10, 1)", "1e-10 <= x < 1", "float(x)"), 1e-6)),
     backends=WITHOUT_NUMBA,
+    words=_WORDS,
 )
 GP_SAMPLE = Kernel(
     "spatial.gp_sample",
@@ -50,9 +67,11 @@ GP_SAMPLE = Kernel(
     streams=("prior_draws",),
     blas=True,
     backends=WITHOUT_NUMBA,
+    words=_WORDS,
 )
 
 
+@documented(GP_COVARIANCE)
 def gp_covariance(
     x: Floats,
     lengthscale: Floats,
@@ -63,36 +82,13 @@ def gp_covariance(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Covariance matrices k(|x_i - x_j| / lengthscale) + jitter I.
-
-    Parameters
-    ----------
-    x : (n, p) float64 array
-        Locations.
-    lengthscale : (m,) float64 array
-        A number that is not positive gives NaN.
-    kind : "rbf", "matern12", "matern32" or "matern52"
-        exp(-s^2 / 2); exp(-s); (1 + a) exp(-a), a = sqrt(3) s; (1 + a + a^2 / 3) exp(-a), a = sqrt(5) s.
-    jitter : float
-        >= 0.
-    out : (m, n, n) float64 array, optional
-
-    Returns
-    -------
-    (m, n, n) float64 array
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, a number outside its range, a wrong `out`.
-
-    Source: Rasmussen and Williams (2006), chapter 4.
-    """
+    """Covariance matrices k(|x_i - x_j| / lengthscale) + jitter I."""
     covariance: Floats
     (covariance,) = GP_COVARIANCE.run((x, lengthscale), out, n_threads, backend, kind=kind, jitter=jitter)
     return covariance
 
 
+@documented(GP_FACTOR)
 def gp_factor(
     x: Floats,
     lengthscale: Floats,
@@ -104,40 +100,13 @@ def gp_factor(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:
-    """Factors F with F F' near the covariance: Cholesky with the largest remaining variance as the next pivot.
-
-    Parameters
-    ----------
-    x : (n, p) float64 array
-        Locations.
-    lengthscale : (m,) float64 array
-    rank : int
-        Columns of a factor, >= 0.
-    kind : "rbf", "matern12", "matern32" or "matern52"
-        As in `gp_covariance`.
-    tolerance : float
-        >= 1e-10: once the mean remaining variance is below it, the other columns are zero.
-    out : tuple of float64 arrays (m, n, rank) and (m,), optional
-
-    Returns
-    -------
-    factors : (m, n, rank) float64 array
-    residual : (m,) float64 array
-        Trace of what is missing, K - F F', which is positive semidefinite; at most n tolerance where the rank was enough.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Wrong type or shape, a number outside its range, a wrong `out`.
-
-    Source: Harbrecht, Peters and Schneider (2012). Among pivots within 1e-6 of the largest the first is taken, so that rounding
-    does not decide between locations that are mirror images.
-    """
+    """Factors F with F F' near the covariance: Cholesky with the largest remaining variance as the next pivot."""
     AT_LEAST_0.check(GP_FACTOR.name, "rank", rank)
     symbols = {"rank": operator.index(rank)}
     return GP_FACTOR.run((x, lengthscale), out, n_threads, backend, symbols, kind=kind, tolerance=tolerance)
 
 
+@documented(GP_SAMPLE)
 def gp_sample(
     x: Floats,
     lengthscale: Floats,
@@ -154,30 +123,10 @@ def gp_sample(
 ) -> Floats:
     """Draws L e with L L' = `gp_covariance`, one for each lengthscale.
 
-    Parameters
-    ----------
-    x : (n, p) float64 array
-        Locations.
-    lengthscale : (m,) float64 array
-    kind : "rbf", "matern12", "matern32" or "matern52"
-    jitter : float
-        As in `gp_covariance`.
-    seed, chain, client, step : int
-        Names of the random numbers: e of row b is numbers b n .. b n + n - 1 of stream `prior_draws`.
-    out : (m, n) float64 array, optional
-
-    Returns
-    -------
-    (m, n) float64 array
-
     Raises
     ------
-    TypeError, ValueError
-        Wrong type or shape, a number outside its range, a wrong `out`.
     NumericalError
         A covariance has no Cholesky factor: its lengthscale is named.
-
-    Source: docs/methods/sigma.md, section 3.
     """
     name = GP_SAMPLE.name
     numbers = GP_SAMPLE.numbers(kind=kind, jitter=jitter, seed=seed, chain=chain, client=client, step=step)

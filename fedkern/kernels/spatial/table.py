@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import rng
 from .._checks import AT_LEAST_0, AT_LEAST_1, SEED, WORD, choice, choice_of, require
+from .._docs import documented
 from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar, on_host
 from ..homes import Home
 from ._checks import INT64, Floats, Indices, check_normals, check_triangle
@@ -25,6 +26,17 @@ KINDS = {"stored": 0, "dense": 1, "sparse": 2}
 
 TABLE = (Scalar("kind", choice_of(KINDS)), Scalar("rank", AT_LEAST_0, 0), Scalar("group", AT_LEAST_1, 1))
 
+WORDS = {
+    "scale": "Multiplies every draw.",
+    "indptr": '"sparse": where the columns of L begin, and their end f.',
+    "indices": '"sparse": the rows of the entries of L: in each column the diagonal first, then rising.',
+    "order": '"sparse": L is the factor of Q[order][:, order].',
+    "kind": "What the entries are: see `values`.",
+    "rank": '"dense": columns of a factor.',
+    "group": "How many neighbours in the batch share an entry; eight are drawn in the time of one or two.",
+    "seed": "Names the random numbers.",
+    "chain": "Names the random numbers.",
+}
 TABLE_SAMPLE = Kernel(
     "spatial.table_sample",
     __name__,
@@ -41,9 +53,20 @@ TABLE_SAMPLE = Kernel(
     scalars=(*TABLE, Scalar("seed", SEED), Scalar("chain", SEED, 0), Scalar("step", WORD, 0)),
     streams=("prior_entries", "prior_draws"),
     backends=WITHOUT_NUMBA,
+    words=WORDS
+    | {
+        "values": 'The entries, t >= 1. "stored": f = n, each is a draw. "dense": f = n rank, a factor F (n, rank) row by '
+        'row; the draw is F e. "sparse": the columns of a Cholesky factor L one after the other; the draw x solves L\'x = e, '
+        "and theta[order] = x.",
+        "batch": "How many draws.",
+        "step": "Names the random numbers.",
+        "theta": "The draws.",
+        "entry": "From which entry.",
+    },
 )
 
 
+@documented(TABLE_SAMPLE)
 def table_sample(
     values: Floats,
     scale: Floats,
@@ -67,42 +90,10 @@ def table_sample(
     Rows of one group come from one entry: number t = floor(u T), u uniform number g (that of the group) of stream
     `prior_entries`. The normals e of row b are numbers b L .. b L + L - 1 of stream `prior_draws`, L = 0, rank or n.
 
-    Parameters
-    ----------
-    values : (T, f) float64 array, T >= 1
-        The entries. "stored": f = n, each is a draw. "dense": f = n rank, a factor F (n, rank) row by row; the draw is F e.
-        "sparse": the columns of a Cholesky factor L one after the other; the draw x solves L'x = e, and theta[order] = x.
-    scale : (n,) float64 array
-        Multiplies every draw.
-    indptr : (n + 1,) int64 array, optional
-        "sparse": where the columns of L begin, and their end f.
-    indices : (f,) int64 array, optional
-        "sparse": the rows of the entries of L: in each column the diagonal first, then rising.
-    order : (n,) int64 array, optional
-        "sparse": L is the factor of Q[order][:, order].
-    kind : "stored", "dense" or "sparse"
-    batch : int
-        How many draws.
-    seed, chain, step : int
-        Names of the random numbers.
-    rank : int
-        "dense": columns of a factor.
-    group : int
-        How many neighbours in the batch share an entry; eight are drawn in the time of one or two.
-    out : tuple of a (batch, n) float64 and a (batch,) int64 array, optional
-
-    Returns
-    -------
-    theta : (batch, n) float64 array
-    entry : (batch,) int64 array
-        From which entry.
-
     Raises
     ------
     TypeError, ValueError
         Wrong type or shape, an empty table, a pattern that is no lower triangle, a number outside its range, a wrong `out`.
-
-    Source: docs/methods/sigma.md, section 3.
     """
     name = TABLE_SAMPLE.name
     AT_LEAST_0.check(name, "rank", rank)

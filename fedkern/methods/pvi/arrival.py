@@ -115,16 +115,18 @@ def judged(model: Model, found: Arrived | None) -> Verdict | None:
     names, away, width = model.encoding.names, step.away, step.width
     worst, narrow, wide = int(np.argmax(away)), int(np.argmin(width)), int(np.argmax(width))
     at = f"{names[worst]} is {away[worst]:.2g} sd from where the posterior of all rows has it (wanted {AWAY:g})"
+    wider = f"of {names[wide]} is {width[wide]:.2g} times too wide" if width[wide] > 1 / WIDTH else ""
     correlated = ""
     if width[narrow] < WIDTH and model.covariance == "diagonal":
         correlated = (
             f"standard deviations are at least {1 / width[narrow]:.2g} times too narrow (columns are correlated), that of "
-            f"{names[narrow]} most; {_remedy_of_width(model)}"
+            f"{names[narrow]} most{f', and that {wider}' if wider else ''}; {_remedy_of_width(model)}"
         )
     if away[worst] > AWAY:
-        return Verdict(False, f"{at}; {correlated or _remedy(model)}", names[worst])
+        how = correlated or f"{f'the sd {wider}; ' if wider else ''}{_remedy(model)}"
+        return Verdict(False, f"{at}; {how}", names[worst])
     if correlated:
-        return Verdict(False, correlated, names[narrow])
+        return Verdict(False, correlated, names[wide if width[wide] > 1 / width[narrow] else narrow])
     if width[narrow] < WIDTH or width[wide] > 1 / WIDTH:
         off = narrow if width[narrow] < WIDTH else wide
         why = f"the sd of {names[off]} is {width[off]:.2f} times that of the posterior of all rows"

@@ -38,6 +38,8 @@ SHARDED = ("local-averaging", "virtual-clients")
 MOST_ROUNDS = 200  # of rounds = "until"
 MOST_FULL = 300  # coefficients up to which "auto" is a full covariance, and X'WX is asked for
 ONE_SHOT = ("bcm-same", "bcm-split")
+VAGUE = 1e-2  # one below which it lets slopes grow until few rows have weight
+HELD = 1e4  # a precision above which a prior holds q, whatever rows say
 LEARNS = ("gaussian", "negative-binomial")  # families whose scale can be learnt
 
 # sampling -> the keys that it needs; it may have no other
@@ -255,6 +257,40 @@ class Config(JobConfig):
 
     @property
     def tells_rows(self) -> str | None:
+        return "; ".join(filter(None, (self._of_prior, self._of_batches))) or None
+
+    @property
+    def _of_prior(self) -> str | None:
+        """Of nonlinear models, whose rows weigh what q makes of them."""
+        if self.privacy is not None or FAMILIES[self.model.family].linear:
+            return None
+        model, variant, optimiser = self.model, self.algorithm.variant, self.algorithm.optimiser
+        sd, precision, link = model.intercept_sd, model.prior_precision, FAMILIES[model.family].link
+        held = [f"model.prior_precision = {precision:g}"] * (precision > HELD)
+        held += [f"model.intercept_sd = {sd:g}"] * (sd is not None and sd**-2 > HELD)
+        if held:
+            return (
+                f"{' and '.join(held)}: the prior holds q where the job has it, so that messages are sums over rows with weights "
+                "the job has chosen, by offsets, centers and scales, and a server can compute the row that it lets weigh most, "
+                "at any number of rows; take a wider prior"
+            )
+        if link == "logit" and precision < VAGUE:
+            return (
+                f"model.prior_precision = {precision:g} lets a slope grow where a column decides the response (anaemia, by "
+                "haemoglobin): only the few rows beside the threshold then have weight, and a server can compute them, at any "
+                "number of rows; take a narrower prior, or leave that column out"
+            )
+        if link == "log" and (variant == "global-vi" or optimiser != "exact"):
+            what = f'variant = "{variant}"' if variant == "global-vi" else f'optimiser = "{optimiser}"'
+            return (
+                f"algorithm.{what} takes single steps from the prior, at which the row of a count model that is farthest from "
+                "the middle outweighs all others: with many columns a server can compute that row, at any number of rows; leave "
+                "it out where that must not be"
+            )
+        return None
+
+    @property
+    def _of_batches(self) -> str | None:
         if self.batch == 1:
             return None
         if self.secret_batches:
@@ -269,12 +305,18 @@ class Config(JobConfig):
         )
 
     @property
-    def passes_on(self) -> bool:
-        return self.algorithm.variant == "pvi" and self.algorithm.schedule != "synchronous"
+    def readers(self) -> str:
+        if self.algorithm.variant == "pvi" and self.algorithm.schedule != "synchronous":  # q is what others have told
+            return "a server, and the clients that are sent q after a client's turn,"
+        return super().readers
 
     @property
     def tells_combinations(self) -> bool:
         return self.privacy is None and self.model.family != "gaussian"  # whose sums tell of no more than two columns at once
+
+    @property
+    def tells_products(self) -> bool:
+        return self.privacy is None and self.model.family == "gaussian"
 
     def told_of(self, coefficients: int) -> bool:
         given = self.model.covariance

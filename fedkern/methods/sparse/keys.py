@@ -147,6 +147,10 @@ class Config(JobConfig):
         return bool(self.draws_rows) if source is None else source == "secure"
 
     @property
+    def tells_products(self) -> bool:
+        return True
+
+    @property
     def tells_rows(self) -> str | None:
         said, by = list[str](), " and ".join(self.draws_rows)
         if self.algorithm.tempering != 1:

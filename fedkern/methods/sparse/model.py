@@ -11,7 +11,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges.scales import centred
+from ...algorithms.exchanges import column_means
+from ...algorithms.exchanges.column_means import ColumnMeans
+from ...algorithms.exchanges.scales import centred, moments, student
 from ...algorithms.exchanges.values import counted
 from ...algorithms.gibbs.covariates import Covariates, rows_for_law
 from ...algorithms.gibbs.settings import Layout, Prior, Settings
@@ -36,7 +38,7 @@ from ...kernels import families
 from ...kernels.families import FAMILIES
 from ...kernels.homes import HOST, Home
 from ...models import sparse
-from ...models.encoding import Encoding
+from ...models.encoding import Column, Encoding
 from ...models.incomplete import Completed, completed
 from . import moving
 from .keys import DEGREES, Config, OutputSection, UntilSection
@@ -266,6 +268,31 @@ class SparseModel:
         response = (str(self.encoding.response),) if self.scales_response else ()
         return self.coefficients.names + response
 
+    @cached_property
+    def undeclared(self) -> NDArray[np.bool_]:
+        """(w,) Which scaled columns are made of one of which the job file does not say, by center and scale, what is ordinary."""
+        tables = self.config.data.columns.items()
+        declared = {name for name, table in tables if Column.declared(name, table.encoded).center is not None}
+        return np.array([self.owner(name) not in declared for name in self.scaled])
+
+    def owner(self, name: str) -> str:
+        """The file's column that a scaled one is made of, or of a level its own name."""
+        return name.rpartition("~")[0] if "~" in name and name not in self._columns else name
+
+    @cached_property
+    def measured(self) -> NDArray[np.intp]:
+        """(u,) Places among the scaled columns of those whose means clients tell: as files have them, and undeclared."""
+        if self.scale != "pooled":
+            return np.zeros(0, np.intp)
+        as_in_files = [name in self._columns for name in self.scaled]
+        return np.flatnonzero(self.undeclared & np.array(as_in_files))
+
+    @cached_property
+    def _columns(self) -> frozenset[str]:
+        """Names of the files' columns of numbers, the response among them."""
+        numeric = {column.name for column in self.encoding.columns if column.levels is None}
+        return frozenset(numeric | ({str(self.encoding.response)} if self.scales_response else set()))
+
     @property
     def is_student(self) -> bool:
         """Whether errors are Student's t."""
@@ -374,6 +401,15 @@ class SparseModel:
     def counted(self, columns: Columns) -> Array:
         """(w,) how many different values each of a client's scaled columns has, 3 for more than two."""
         return counted(columns.values[:, : len(self.scaled)])
+
+    def located(self, columns: Columns) -> ColumnMeans:
+        """Where about a client's columns are: of a Student response its location, as its scale is told for its variance."""
+        at, w = self.measured, len(self.scaled)
+        told = moments(columns.values[:, :w], columns.completed, self.degrees if self.is_student else None)
+        means = columns.means[:w].copy()
+        if self.is_student:
+            means[-1] = student(columns.values[:, w - 1], self.degrees)[0]
+        return column_means.told(means[at], *(own[at] for own in (*told, self.counted(columns))))
 
     def told(self, values: Array) -> NDArray[np.bool_]:
         """(..., P) of which coefficients rows tell something whose columns have so many different `values` (..., w)."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...algorithms.core import once
 from ...algorithms.core.messages import ServerEffects
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import counts, error_shape, loo_sums
+from ...algorithms.exchanges import column_means, counts, error_shape, loo_sums
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
 from ...algorithms.exchanges import values as column_values
@@ -161,8 +161,9 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
         run.hooks.notes += model.two_valued(values)
     scales, asked = _scales(run, model, columns)
     imputed = {} if asked is None else publish.imputed(model, asked.sites)
+    means = _means(run, model, columns) if model.measured.size else None
     if asked is not None and asked.moments and values is not None:
-        apart = units.said(model, asked.moments, values)
+        apart = units.said(model, asked.moments, values, means)
         run.hooks.notes += apart.notes
         run.hooks.doubts += apart.doubts
     sites = {k: model.site(own, scales, run.threads, run.used.home) for k, own in columns.items()}
@@ -178,6 +179,13 @@ def _values(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]
     if server is not None and server.every is not None:
         model.refuse_constants(server.every)
     return next((party.every for party in (server, *clients.values()) if party is not None and party.every is not None), None)
+
+
+def _means(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> Array | None:
+    """(M, u) where about each client's columns are, in steps of its standard deviation, at the server's place; None elsewhere."""
+    clients = {k: once.telling(model.located(own)) for k, own in columns.items()}
+    server, _ = run.ask(stages.located(model), column_means.QUESTION, column_means.AskMeans(0), clients)
+    return None if server is None else np.stack([told.steps for told in in_order(server.replies)])
 
 
 def _scales(

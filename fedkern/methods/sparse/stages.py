@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...algorithms.exchanges import column_notes, counts, error_shape, loo_sums
+from ...algorithms.exchanges import column_means, column_notes, counts, error_shape, loo_sums
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
@@ -34,6 +34,7 @@ MAY_SEND = (
     *column_values.PROTOCOL.to_server,
     *scaling.protocol(second=True).to_server,
     *scaling.imputing_protocol(known=True).to_server,
+    *column_means.PROTOCOL.to_server,
     *site_fits.PROTOCOL.to_server,
     Locals,
     Sums,
@@ -58,7 +59,8 @@ def stages(model: SparseModel) -> list[Stage]:
     counted = [Stage.of(counts)] if not model.pooled else []
     sums = [Stage.of(loo_sums)] if model.output.loo else []
     shape = [shaped(model)] if model.kind == "sem" else []
-    return [Stage.of(column_notes), valued(model), *scales, *fits, sampled(model), *sums, *counted, *shape]
+    means = [located(model)] if model.measured.size else []
+    return [Stage.of(column_notes), valued(model), *scales, *means, *fits, sampled(model), *sums, *counted, *shape]
 
 
 def valued(model: SparseModel) -> Stage:
@@ -77,6 +79,11 @@ def scaled(model: SparseModel) -> Stage:
     protocol = scaling.imputing_protocol(known=known) if model.imputes else scaling.protocol(second=model.second_moments)
     again = _further_runs(model).get(LEFT_OUT, 0)
     return Stage(protocol, {"w": len(model.scaled)}, runs=1 + again)
+
+
+def located(model: SparseModel) -> Stage:
+    """Where about each client's columns are."""
+    return Stage(column_means.PROTOCOL, {"u": len(model.measured)})
 
 
 def fitted(model: SparseModel) -> Stage:
@@ -210,6 +217,8 @@ def disclosure(model: SparseModel) -> str:
     if model.exchanges_scales and _further_runs(model).get(LEFT_OUT):
         what = "scales and the pooled second moments" if model.second_moments else "scales"
         text += f"; all clients are told the {what} without each of them, from which one client's own can be bounded"
+    if model.measured.size:
+        text += "; of every column with 20 values or more its mean, to a quarter of its standard deviation, once"
     text += "; whether each column has one value, two or more, once"
     if a.statistics == "local":
         text += "; how often every client clipped a scale, had no Cholesky factor, and drew in data space, once"

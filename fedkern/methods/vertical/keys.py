@@ -215,6 +215,10 @@ class Config(JobConfig):
         return self.algorithm.response == "shared"
 
     @property
+    def readers(self) -> str:  # slopes, or the sum itself, tell each client the sum of the others' parts of every row
+        return "a server, of two clients the other, and of more all others together,"
+
+    @property
     def drawn_at_the_end(self) -> bool:
         """Whether the draws are made once the fit is known."""
         return self.algorithm.inference == "sfvi"

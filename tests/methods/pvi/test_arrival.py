@@ -107,6 +107,27 @@ def test_a_diagonal_q_of_correlated_columns_says_so_and_names_the_remedy(tmp_pat
     assert ended.summary["converged"] == "settled"
 
 
+def test_a_width_that_is_far_too_large_is_said_beside_one_that_is_too_small(tmp_path: Path) -> None:
+    """Of one global q by few steps: levels are correlated, and age has not come to its width. The remedy is right."""
+    random, frames = np.random.default_rng(1), []
+    for n in (250, 180, 500):
+        age, sex = random.normal(60, 12, n), random.choice(["F", "M"], n)
+        y = random.random(n) < expit(0.6 * (age - 60) / 12 + 0.3 * (sex == "M") - 0.2)
+        frames.append(pd.DataFrame({"age": age, "sex": sex, "y": y.astype(int)}))
+    plain = {"model": {"covariance": "diagonal"}, "algorithm": {"variant": "global-vi"}}
+    found = fedkern.run(job(tmp_path, frames, **plain))
+    ended = fedkern.run(job(tmp_path, frames, model={"covariance": "full"}, algorithm={"variant": "pvi"}))
+    sd, right = found.parameters["theta[age]"]["sd"], ended.parameters["theta[age]"]["sd"]
+    assert found.summary["worst"] == "age"
+    verdict = found.summary["verdict"]
+    assert "times too narrow (columns are correlated), that of sex=M most, and that of age is " in verdict
+    said = float(verdict.split("that of age is ")[1].split(" times too wide")[0])
+    assert said == pytest.approx(sd / right, rel=0.1)
+    assert said > 3
+    assert 'take model.covariance = "full" with algorithm.variant = "pvi"' in verdict
+    assert ended.summary["converged"] == "settled"
+
+
 def test_columns_that_are_not_correlated_need_no_more_than_a_diagonal(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     frames = [pd.DataFrame({"a": random.normal(size=80), "y": random.integers(0, 2, 80)}) for _ in range(2)]

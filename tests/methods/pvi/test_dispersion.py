@@ -268,6 +268,8 @@ HONEST = pearson.PearsonSums(0, 9, 1.0, 12.0, 8.5, 20.0, 11.0)
 def test_a_client_with_few_rows_answers_with_zeros() -> None:
     for few in (replace(HONEST, rows=n) for n in (0, 1, 4)):
         assert pearson.told(few) == pearson.NOBODY
+        large = replace(few, rows=20, misfit=47492843029.327, noise=1234.5678, slope=1e-5)
+        assert (pearson.told(large).misfit, pearson.told(large).noise, pearson.told(large).slope) == (4.74928e10, 1234.57, 0.0)
     assert dispersion.pooled("poisson", 1.0, [pearson.NOBODY, pearson.NOBODY], 1.0) is None
 
 

@@ -135,3 +135,18 @@ def test_small_and_constant_columns_are_what_they_were() -> None:
 def test_a_declared_scale_must_have_a_square() -> None:
     with pytest.raises(FedkernError, match=r"scale: needs at least 1e-150, got 1e-170; give the column in another unit"):
         ran(client(1), client(2), data={"columns": {"x": {"center": 0.0, "scale": 1e-170}}})
+
+
+def test_counts_whose_sum_is_no_number_of_a_message_are_told_what_to_be() -> None:
+    """Means above e^20: the remedy has the right slope."""
+    pd, random, clients = pytest.importorskip("pandas"), np.random.default_rng(3), {}
+    for name, n in {"a": 200, "b": 150, "c": 300}.items():
+        age = random.normal(60, 12, n)
+        clients[name] = pd.DataFrame({"age": age, "y": random.poisson(np.exp(21 + 0.025 * (age - 60)))})
+    job: dict[str, Any] = {"job": {"method": "pvi"}, "data": {"response": "y"}}
+    with pytest.raises(NumericalError, match="counts that are so many and right are measurements: write their logarithms"):
+        fedkern.run({**job, "model": {"family": "poisson"}}, data=clients)
+    logs = {name: one.assign(y=np.log(one["y"])) for name, one in clients.items()}
+    found = fedkern.run({**job, "model": {"family": "gaussian"}}, data=logs)
+    assert found.summary["converged"] == "settled"
+    assert found.parameters["theta[age]"]["mean"] == pytest.approx(0.025, abs=1e-6)

@@ -94,6 +94,9 @@ def test_a_regression_says_what_people_ask(tmp_path: Path) -> None:
     assert draws["posterior"]["theta_std_at"].shape == (4, 100, 3, 4)
 
 
+FIRST = {"SchemaReply", "ColumnNotes", "ColumnValues", "ColumnMoments", "ColumnMeans"}
+
+
 def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
     """sigma_k, alpha_k and theta_k have no message: they are in the client's folder, and nowhere at the server."""
     fedkern.run(job(tmp_path), out=tmp_path / "out", job=FAST, algorithm={"burn_in": 50})
@@ -103,8 +106,7 @@ def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
     summary = (tmp_path / "out" / "summary.json").read_text()
     assert "sigma" not in json.loads(summary)["parameters"]
     assert "@client" not in summary
-    first = {"SchemaReply", "ColumnNotes", "ColumnValues", "ColumnMoments"}
-    assert sent(tmp_path, "client-01") == first | {"Locals", "Counts", "Received"}
+    assert sent(tmp_path, "client-01") == FIRST | {"Locals", "Counts", "Received"}
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
 def test_the_ledger_holds_what_the_setting_sends(tmp_path: Path, algorithm: dict[str, Any], kinds: set[str]) -> None:
     result = checked_and_run(job(tmp_path), tmp_path / "out", job=FAST, algorithm={"burn_in": 50, **algorithm})
     kinds = kinds if "statistics" in algorithm else kinds | {"Counts"}
-    assert sent(tmp_path, "client-02") == kinds | {"SchemaReply", "ColumnNotes", "ColumnValues", "ColumnMoments", "Received"}
+    assert sent(tmp_path, "client-02") == kinds | FIRST | {"Received"}
     assert result.stop == "rounds"
 
 

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import fedkern
-from fedkern.algorithms.exchanges.scales import student_variance
+from fedkern.algorithms.exchanges.scales import student
 from fedkern.errors import JobError
 from fedkern.methods.sparse.own import student_density
 from support import few
@@ -57,7 +57,7 @@ def test_the_remedy_for_a_cell_that_is_far_away_ends_in_a_right_answer(tmp_path:
         job(tmp_path / "gaussian", spoilt, job={"rounds": 20}, algorithm={"burn_in": 5}), out=tmp_path / "gaussian" / "out"
     )
     (note,) = (text for text in gaussian.summary["notes"] if "standard deviation" in text)
-    assert note.startswith("s2: the standard deviation of y is ")
+    assert note.startswith("s2: the standard deviation of column 'y' is ")
     assert 'model.errors = "student" gives cells that are far away next to no weight' in note
     found: dict[str, Any] = {}
     for which, data in (("clean", parts), ("spoilt", spoilt)):
@@ -103,9 +103,9 @@ SHORT: dict[str, Any] = {"job": {"rounds": 12}, "algorithm": {"burn_in": 2, "cha
 @pytest.mark.parametrize(
     ("column", "where", "factor", "words"),
     [
-        (2, (1, 2), 8.0, "y is in another unit at s2, s3 or s1, s4, or has a wrong cell there"),
-        (0, (1,), 1 / 38.7, "a is in another unit at s2, or has a wrong cell there"),
-        (0, (1, 2), 18.0, "a is in another unit at s2, s3 or s1, s4, or has a wrong cell there"),
+        (2, (1, 2), 8.0, "column 'y' is in another unit at s2, s3 or s1, s4, or has a wrong cell there"),
+        (0, (1,), 1 / 38.7, "column 'a' is in another unit at s2, or has a wrong cell there"),
+        (0, (1, 2), 18.0, "column 'a' is in another unit at s2, s3 or s1, s4, or has a wrong cell there"),
         (0, (), 1.0, ""),
     ],
 )
@@ -128,7 +128,7 @@ def test_the_remedy_of_a_verdict_about_a_wrong_cell_is_in_its_note(tmp_path: Pat
         parts[site][4, 2] = 10_000.0
     found = fedkern.run(job(tmp_path, parts, **SHORT)).summary
     assert found["converged"] is False
-    assert "y is in another unit at s2, s3 or s1, s4, or has a wrong cell there" in found["verdict"]
+    assert "column 'y' is in another unit at s2, s3 or s1, s4, or has a wrong cell there" in found["verdict"]
     (note,) = (text for text in found["notes"] if "standard deviation" in text)
     assert 'model.errors = "student"' in note
     assert "another unit" not in fedkern.run(job(tmp_path, parts, **SHORT, model={"errors": "student"})).summary["verdict"]
@@ -139,9 +139,9 @@ def test_the_scale_is_that_of_largest_likelihood(degrees: float) -> None:
     y = np.random.default_rng(4).standard_t(3.0, size=200) * 7.0 + 1e3
     y[3] = 1e7
     _, _, scale = stats.t.fit(y, fdf=degrees, loc=1e3, scale=7.0)
-    assert student_variance(y, degrees) == pytest.approx(scale**2, rel=1e-3)
-    assert student_variance(1e3 * y, degrees) == pytest.approx(1e6 * student_variance(y, degrees), rel=1e-9)
-    assert student_variance(np.repeat([0.0, 1.0], [300, 3]), degrees) == 0.0  # of which its variance is taken instead
+    assert student(y, degrees)[1] == pytest.approx(scale**2, rel=1e-3)
+    assert student(1e3 * y, degrees) == pytest.approx(np.multiply([1e3, 1e6], student(y, degrees)), rel=1e-9)
+    assert student(np.repeat([0.0, 1.0], [300, 3]), degrees)[1] == 0.0  # of which its variance is taken instead
 
 
 def test_what_is_sent_is_what_a_gaussian_job_sends(tmp_path: Path) -> None:

@@ -1,0 +1,67 @@
+"""Once a sparse job has its scales: where about are each client's columns? Means show a unit whose standard deviation is near.
+
+A mean is told as a whole number of quarters of the client's own standard deviation, which its moments have told before: enough
+for `centres`, and of so many rows (`centres.LEAST` + 1 at least) a sum that is known to some standard deviations only. So it adds
+no row to what moments tell, also where two sums are over rows of which one has a row more (EM beside complete rows, two jobs).
+Source: sparse.md, section 7.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import once
+from ..core.messages import Message, Tells
+from . import centres
+from .values import MORE
+
+Array = NDArray[np.float64]
+STEP = 0.25  # standard deviations
+
+
+@dataclass(frozen=True)
+class AskMeans(Message, kind=135):
+    """Server to client: where are your columns?"""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class ColumnMeans(Message, kind=136, tells=Tells("means of columns, to a quarter of a standard deviation")):
+    """Client to server: means in steps of a quarter of its standard deviation, rounded; 0 where there is nothing to compare."""
+
+    round: int
+    steps: Annotated[NDArray[np.float64], "u"]
+
+
+def compared(values: Array, degrees: Array) -> NDArray[np.bool_]:
+    """Which columns are: of three different values or more, and of rows enough."""
+    return np.asarray((values >= MORE) & (degrees >= centres.LEAST))
+
+
+def told(means: Array, degrees: Array, squares: Array, values: Array) -> ColumnMeans:
+    """Of one client's columns (u,) with these means, and with the moments and numbers of different values that it has told."""
+    there = compared(values, degrees) & (squares > 0)
+    step = STEP * np.sqrt(np.where(there, squares, 1.0) / np.where(there, degrees, 1.0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.rint(np.where(there, means, 0.0) / step)
+    return ColumnMeans(0, np.where(np.isfinite(steps), steps, 0.0) + 0.0)  # and no -0
+
+
+def means(steps: Array, variances: Array) -> Array:
+    """The means that were told, from the variances that were."""
+    return np.asarray(steps * STEP * np.sqrt(variances))
+
+
+def _wrong(reply: ColumnMeans) -> str:
+    whole = (reply.steps == np.rint(reply.steps)).all()
+    return "" if whole else "its ColumnMeans have steps that are no whole numbers"
+
+
+NEEDS = "the columns' means are not compared yet; see why it ended, and start the job again"
+QUESTION = once.Question("column-means", AskMeans, ColumnMeans, _wrong, needs=NEEDS)
+PROTOCOL = QUESTION.protocol

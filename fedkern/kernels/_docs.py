@@ -1,0 +1,154 @@
+"""What `help` says of a public function: its own first lines, and from its kernel's record what each argument and result is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from inspect import Parameter, cleandoc, signature
+from typing import Any, TypeAlias, TypeVar
+
+from ._checks import MADE
+from ._record import Array, Kernel, Scalar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Bound = TypeVar("Bound")
+Given: TypeAlias = dict[str, Any]  # all arguments of a public function
+
+WIDTH = 120
+COMMON = {  # to all kernels, where a record has no words of its own
+    "out": "Filled and returned; never converted.",
+    "n_threads": "The result does not depend on it.",
+    "backend": "By default the one at home where the arrays live.",
+}
+REFUSED = "Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input."
+REFUSED_BOUND = "Here, what `{}` refuses; in a call, an array of another type or shape, or a bound array that has changed."
+OF_ANY_CALL = "Of any call: all have its sizes."
+STAYS = " It is read in every call, and must stay where it is."
+
+
+def documented(*kernels: Kernel) -> Callable[[Function], Function]:
+    """Gives a public function the sections of its arguments and results, of one record, or of several that it chooses from."""
+
+    def complete(function: Function) -> Function:
+        code: Any = function.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        _complete(function, kernels, arguments(names, function.__annotations__, kernels), results(kernels), REFUSED)
+        return function
+
+    return complete
+
+
+def binds(
+    of: Callable[..., Any], *kernels: Kernel, varying: Collection[str], without: Collection[str], **start: Any
+) -> Callable[[Callable[[Given], Bound]], Callable[..., Bound]]:
+    """Makes the function that binds calls of a public one, of one that binds a call of all its arguments.
+
+    Parameters
+    ----------
+    of : the public function; it has the arguments, and their defaults
+    kernels : its records
+    varying : what each call is given, for the documentation
+    without : the other arguments that are left out, beside `out`
+    start : values of what varies, and has no default
+    """
+    parameters = {p.name: p for p in signature(of).parameters.values()}
+    defaults = {name: p.default for name, p in parameters.items() if p.default is not Parameter.empty} | start
+    arrays = {a.name for kernel in kernels for a in kernel.inputs}
+    kept = [p for p in parameters.values() if p.name in arrays or p.name not in {*varying, *without, "out"}]
+
+    def complete(function: Callable[[Given], Bound]) -> Callable[..., Bound]:
+        taken = signature(function).replace(parameters=kept)
+
+        def bind(*positional: Any, **options: Any) -> Bound:
+            if unknown := options.keys() - taken.parameters.keys():
+                raise TypeError(f"{kernels[0].public}: no option {min(unknown)!r}")
+            try:
+                given = taken.bind(*positional, **options).arguments
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}: {error}") from None
+            return function({**defaults, **given})
+
+        named: Any = bind
+        named.__name__, named.__qualname__, named.__module__ = function.__name__, function.__qualname__, function.__module__
+        named.__signature__, named.__doc__ = taken, function.__doc__
+        refused = REFUSED_BOUND.format(of.__name__)
+        _complete(bind, kernels, arguments(taken.parameters, of.__annotations__, kernels, varying), "", refused)
+        return bind
+
+    return complete
+
+
+def _complete(function: Any, kernels: Sequence[Kernel], parameters: str, returns: str, refused: str) -> None:
+    if function.__doc__ is None:  # python -OO
+        return
+    head, _, raises = cleandoc(function.__doc__).partition("\n\nRaises\n------\n")  # beside the usual
+    if not raises.startswith("TypeError, ValueError"):
+        raises = f"TypeError, ValueError\n    {refused}\n{raises}".rstrip()
+    sections = {"Parameters": parameters, "Returns": returns, "Raises": raises}
+    written = [f"{title}\n{'-' * len(title)}\n{text}" for title, text in sections.items() if text]
+    source = "; ".join(dict.fromkeys(kernel.source for kernel in kernels))
+    function.__doc__ = "\n\n".join([head, *written, f"Source: {source}."])
+
+
+def arguments(
+    names: Iterable[str], annotations: Mapping[str, str], kernels: Sequence[Kernel], varying: Collection[str] | None = None
+) -> str:
+    """The entries of a public function's arguments; `varying` if it binds calls."""
+    first, entries = kernels[0], []
+    arrays = {same[0].name: same for same in zip(*(kernel.inputs for kernel in kernels))}
+    scalars = {s.keyword: s for s in first.scalars if s.domain is not MADE}
+    for name in names:
+        kind, _, rest = annotations[name].partition(" | ")
+        words = words_of(first, name)
+        if name in arrays:
+            kind = shaped(arrays[name]) + (", or float" if kind == "float" or rest == "float" else "")
+            words = words if varying is None else OF_ANY_CALL if name in varying else words + STAYS
+        elif name in scalars:
+            kind = number(scalars[name], kind)
+        elif name == "out":
+            kinds = [shaped(outputs) for outputs in zip(*(kernel.outputs for kernel in kernels))]
+            kind = kinds[0] if len(kinds) == 1 else f"tuple of {len(kinds)} arrays"
+        elif name == "backend":
+            kind = " or ".join(f'"{b}"' for b in first.backends)
+        entries.append(entry(name, f"{kind}, optional" if rest.endswith("None") else kind, words))
+    return "\n".join(entries)
+
+
+def results(kernels: Sequence[Kernel]) -> str:
+    """The entries of what the public function returns."""
+    first, entries = kernels[0], []
+    for result in first.results or [a.name for a in first.outputs]:
+        name, _, kind = result.partition(" : ")
+        kind = kind or shaped([a for kernel in kernels for a in kernel.outputs if a.name == name])
+        name = "result" if name == "out" else name
+        entries.append(entry(name, kind, words_of(first, name)))
+    return "\n".join(entries)
+
+
+def words_of(kernel: Kernel, name: str) -> str:
+    """What an argument or a result means."""
+    words = kernel.words.get(name) or COMMON.get(name)
+    if not words:
+        raise TypeError(f"{kernel.name}: its record has no words for {name!r}; say in `words` what it means")
+    return words
+
+
+def shaped(arrays: Sequence[Array]) -> str:
+    """Shape and type of an array, of one record or of several."""
+    shapes = [a.written[0] for a in arrays]
+    return f"{' or '.join(dict.fromkeys(shapes)) if len(shapes) > 1 else shapes[0]} {arrays[0].written[1]}"
+
+
+def number(scalar: Scalar, annotation: str) -> str:
+    """Type and domain of a scalar."""
+    kind, domain = "str" if scalar.domain.codes else annotation, scalar.domain.may_be
+    return kind if not domain or kind == "bool" else f"{kind}, {domain}"
+
+
+def entry(name: str, kind: str, words: str) -> str:
+    """One argument, as NumPy's style has it; an import is not to wait for textwrap."""
+    lines = [f"{name} : {kind}"]
+    while len(words) > WIDTH:
+        end = words.rfind(" ", 0, WIDTH)
+        lines.append(words[:end])
+        words = words[end + 1 :]
+    return "\n    ".join([*lines, words])

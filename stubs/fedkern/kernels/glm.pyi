@@ -1,0 +1,360 @@
+# Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
+"""Generalised linear models: log-likelihood, ELBO, expectations under a Gaussian posterior, clipped sums, predictions.
+
+One row (x, y) has a = x'theta + offset and log p(y | a), normalised in y; the families are those of `kernels.families` that have
+a code. Weights multiply a row's log-likelihood. The posterior is q = N(mu, diag(exp(2 log_sigma))) or, where `log_sigma` is a
+(d, d) matrix, N(mu, L L') with L its lower triangle (what is above is not read).
+
+X may have any strides and may be a memory map larger than the memory: it is read once, in blocks of rows, and never copied. Sums
+are taken in a fixed order that depends on the number of rows alone: results do not depend on `n_threads`.
+
+Draws come from counters: draw s of the weights is theta_s = mu + sigma e_s with e_s = rng.normal(d, key=key, client=client,
+step=step, draw=s), in every backend.
+"""
+from typing import Any
+from collections.abc import Callable
+from typing import Any
+import numpy as np
+from numpy.typing import NDArray
+from . import families
+from ._checks import MADE, OPTIONAL_KEY, WORD, Domain, Together, choice_of
+from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, home, on_host
+Real = NDArray[np.float64] | NDArray[np.float32]
+Vector = NDArray[np.float64]
+Response = NDArray[Any]
+ClippedSums = Callable[..., tuple[Any, ...]]
+METHODS: dict[str, Any]
+CLIPPED_ESTIMATORS: dict[str, Any]
+ELBO_ESTIMATORS: dict[str, Any]
+LOGLIK_GRAD: Kernel
+ELBO_GRAD: Kernel
+ELBO_GRAD_FULL: Kernel
+EXPECTATIONS: Kernel
+EXPECTATIONS_FULL: Kernel
+CLIPPED_GRAD_SUM: Kernel
+CLIPPED_GRAD_SUM_FULL: Kernel
+PREDICT: Kernel
+PREDICT_FULL: Kernel
+def loglik_grad(X: Real, y: Response, theta: Vector, *, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, out: Vector | None=None, n_threads: int=1, backend: str | None=None) -> tuple[float, Vector]:
+    """Log-likelihood of all rows and its gradient.
+
+    Parameters
+    ----------
+    X : (n, d) array, float32 or float64
+        Covariates, a row for each observation.
+    y : (n,) array, float64, float32, int64, int32, int8, uint8 or bool
+        The response. A value that the family does not have makes the result NaN, as does NaN anywhere else.
+    theta : (d,) float64 array
+        Coefficients.
+    family : str, "bernoulli" or "poisson" or "gaussian" or "negative-binomial"
+        The likelihood.
+    offset : (n,) array, float32 or float64, optional
+        Added to x'theta.
+    weights : (n,) array, float32 or float64, optional
+        Multiply each row's log-likelihood.
+    scale : float, positive and finite
+        Dispersion of the families that have one: of the gaussian its standard deviation.
+    out : (d,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
+        By default the one at home where the arrays live.
+
+    Returns
+    -------
+    loglik : float
+        sum_i weights_i log p(y_i | x_i'theta + offset_i), constants included.
+    grad : (d,) float64 array
+        With X in float32, theta is rounded to float32 too, and each product and the sums of at most 64 rows are in float32.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, an unknown family, a `scale` that is not positive or that the family does not have.
+
+    Source: docs/methods/pvi.md, section 1."""
+    ...
+def elbo_grad(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, prior_shift: float | Vector=0.0, prior_precision: float | Vector=1.0, estimator: str='stl', draws: int=1, key: int | None=None, client: int=0, step: int=0, out: tuple[Vector, Vector] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[float, Vector, Vector]:
+    """Evidence lower bound of the posterior, and its gradient.
+
+    E_q[sum_i weights_i log p(y_i | x_i'theta + offset_i) + log prior(theta) - log q(theta)], with the prior (inside PVI: the
+    cavity) exp(prior_shift'theta - theta' P theta / 2) times its normalising constant; a P that is not positive has none, and
+    then it is left out. With a prior that is a density the ELBO is a lower bound of the log evidence.
+
+    Parameters
+    ----------
+    X : (n, d) array, float32 or float64
+        Covariates, a row for each observation.
+    y : (n,) array, float64, float32, int64, int32, int8, uint8 or bool
+        The response. A value that the family does not have makes the result NaN, as does NaN anywhere else.
+    mu : (d,) float64 array
+        Mean of the posterior.
+    log_sigma : (d,) or (d, d) float64 array
+        Logarithms of the posterior's standard deviations; or its (d, d) lower Cholesky factor L of the covariance, with a
+        positive diagonal.
+    family : str, "bernoulli" or "poisson" or "gaussian" or "negative-binomial"
+        The likelihood.
+    offset : (n,) array, float32 or float64, optional
+        Added to x'theta.
+    weights : (n,) array, float32 or float64, optional
+        Multiply each row's log-likelihood.
+    scale : float, positive and finite
+        Dispersion of the families that have one: of the gaussian its standard deviation.
+    prior_shift : (d,) float64 array, or float
+        Of the prior exp(prior_shift'theta - theta' P theta / 2).
+    prior_precision : (d,) or (d, d) float64 array, or float
+        P of the same prior: symmetric, or its diagonal.
+    estimator : str, "stl" or "total" or "analytic"
+        "stl": the path gradient, with (mu, sigma) in log q held fixed, whose variance goes to 0 where q is exact; "total": the
+        gradient of the same average; "analytic": no draws, the quadrature of `expectations`, and KL(q || prior) in closed form.
+    draws : int, in [1, 2^31)
+        Number S of draws that are averaged.
+    key : int, in [0, 2^64), optional
+        Names the draws: `rng.key(seed, "draws")`. Needed unless the estimator is analytic.
+    client : int, in [0, 2^32)
+        Names the draws: see the module.
+    step : int, in [0, 2^32)
+        Names the draws: see the module.
+    out : tuple of 2 arrays, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
+        By default the one at home where the arrays live.
+
+    Returns
+    -------
+    elbo : float
+        The bound.
+    grad_mu : (d,) float64 array
+        Gradient in mu.
+    grad_log_sigma : (d,) or (d, d) float64 array
+        Gradient in log sigma; for a full-rank posterior in L, zero above the diagonal.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `loglik_grad`; draws without a key; a factor whose diagonal is not positive (on a device this is waited for).
+
+    Source: docs/methods/pvi.md, sections 2, 3.1 and 3.4; Roeder, Wu, Duvenaud (2017) for "stl"; docs/methods/pvi.md, sections 2, 3.4 and 3.5."""
+    ...
+def expectations(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, out: tuple[Vector, Vector, Vector] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[Vector, Vector, Vector]:
+    """Expectations of a row's log-likelihood and of its first two derivatives in a, under the posterior.
+
+    Parameters
+    ----------
+    X : (n, d) array, float32 or float64
+        Covariates, a row for each observation.
+    y : (n,) array, float64, float32, int64, int32, int8, uint8 or bool
+        The response. A value that the family does not have makes the result NaN, as does NaN anywhere else.
+    mu : (d,) float64 array
+        Mean of the posterior.
+    log_sigma : (d,) or (d, d) float64 array
+        Logarithms of the posterior's standard deviations; or its (d, d) lower Cholesky factor L of the covariance, with a
+        positive diagonal.
+    family : str, "bernoulli" or "poisson" or "gaussian" or "negative-binomial"
+        The likelihood.
+    offset : (n,) array, float32 or float64, optional
+        Added to x'theta.
+    weights : (n,) array, float32 or float64, optional
+        Multiply each row's log-likelihood.
+    scale : float, positive and finite
+        Dispersion of the families that have one: of the gaussian its standard deviation.
+    out : tuple of 3 arrays, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
+        By default the one at home where the arrays live.
+
+    Returns
+    -------
+    value : (n,) float64 array
+        weights_i E l_i with l_i(a) = log p(y_i | a), a ~ N(x_i'mu + offset_i, x_i' Cov x_i). Exact for poisson and gaussian;
+        where a log(1 + e^a) is averaged (bernoulli), a trapezoid rule with 64 nodes up to a standard deviation of 5 (errors at
+        most 2e-9; of the slope 6e-9, of the curvature 4e-8), beyond it a mixture over 96 steps (1e-9, 2e-10, 5e-11). NaN in a
+        row, or a y that the family does not have, gives NaN in that row.
+    slope : (n,) float64 array
+        weights_i E l_i'.
+    curvature : (n,) float64 array
+        weights_i E l_i''.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
+
+    Source: docs/methods/pvi.md, section 3.1; docs/methods/pvi.md, sections 3.1 and 3.5."""
+    ...
+def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, clip: float, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, rows: NDArray[np.int64] | None=None, estimator: str='analytic', draws: int=1, key: int | None=None, client: int=0, step: int=0, grid: float | None=None, noise_multiplier: float=0.0, out: NDArray[Any] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[Any], int]:
+    """Sum over rows of clipped gradients of the expected log-likelihood: the private step of DP-PVI.
+
+    Row i has v_i, the gradient of weights_i E_q log p(y_i | x_i'theta + offset_i) in (mu, log sigma). It is multiplied by
+    w_i = min(1, clip (1 - 1e-9) / ||v_i||), so that adding or removing a row moves the sum by at most `clip`:
+
+    ============================ ===================================================================================
+    a row with                   counts as
+    ============================ ===================================================================================
+    ||v_i|| <= clip              v_i
+    ||v_i|| = 0                  0
+    clip = inf                   v_i: the likelihood's part of the gradient of the ELBO
+    anything not finite          nothing (x, y, offset, weight, mean, norm ..); also where squares overflow, from about 1e77 on
+    a y that the family has not  nothing
+    ============================ ===================================================================================
+
+    Parameters
+    ----------
+    X : (n, d) array, float32 or float64
+        Covariates, a row for each observation. Converted row by row: everything is computed in float64.
+    y : (n,) array, float64, float32, int64, int32, int8, uint8 or bool
+        The response.
+    mu : (d,) float64 array
+        Mean of the posterior.
+    log_sigma : (d,) or (d, d) float64 array
+        Logarithms of the posterior's standard deviations; or its (d, d) lower Cholesky factor L of the covariance, with a
+        positive diagonal (analytic only).
+    clip : float, at least 1e-100 (inf: no clipping)
+        The bound; inf for none.
+    family : str, "bernoulli" or "poisson" or "gaussian" or "negative-binomial"
+        The likelihood.
+    offset : (n,) array, float32 or float64, optional
+        Added to x'theta.
+    weights : (n,) array, float32 or float64, optional
+        Multiply each row's log-likelihood.
+    scale : float, positive and finite
+        Dispersion of the families that have one: of the gaussian its standard deviation.
+    rows : (b,) int64 array, optional
+        The batch, by numbers of rows; default all. A row that is named twice counts twice.
+    estimator : str, "analytic" or "weight-mc" or "activation-mc"
+        The expectation by the quadrature of `expectations`; by draws of theta, the same for all rows; or by draws z_s of the
+        standardised activation, the same for all rows: rng.normal(draws, key=key, client=client, step=step).
+    draws : int, in [1, 2^31)
+        Number S of draws that are averaged.
+    key : int, in [0, 2^64), optional
+        Names the draws and the keyed noise; needed where there are any.
+    client : int, in [0, 2^32)
+        Names the draws: see the module.
+    step : int, in [0, 2^32)
+        Names the draws: see the module.
+    grid : float, > 0 and at least clip / 2^40, optional
+        Every w_i v_i is rounded toward zero to whole multiples of it, and the sum is exact: it does not depend on the order of
+        the rows. None: no rounding.
+    noise_multiplier : float, >= 0, and needs a finite clip and no grid
+        Adds noise_multiplier x clip x rng.normal(2 d, key=key, client=client, step=step, draw=2^32 - 1): predictable noise,
+        for experiments.
+    out : (2*d,) or (d*(d+3)/2,) array, float64 or int64, optional
+        float64 or, with a grid, int64. Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
+        By default the one at home where the arrays live.
+
+    Returns
+    -------
+    total : (2*d,) or (d*(d+3)/2,) array, float64 or int64
+        float64, or int64 in units of the grid: [block of mu, block of log sigma]; for a full-rank posterior [block of mu, the
+        lower triangle of the block of L, row by row (np.tril_indices)].
+    skipped : int
+        How many rows counted as nothing. It is not private: it must not leave the data's holder.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `loglik_grad`; a clip, grid or noise that is not positive or does not go with the others; draws or noise without a key.
+    IndexError
+        An index in `rows` that is no row of X; on a device this is waited for.
+
+    Source: docs/methods/pvi.md, sections 3.1 to 3.3 and 4; docs/methods/pvi.md, sections 3.5 and 4."""
+    ...
+def bind_clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, clip: float, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, rows: NDArray[np.int64] | None=None, estimator: str='analytic', draws: int=1, key: int | None=None, client: int=0, grid: float | None=None, n_threads: int=1) -> ClippedSums:
+    """`clipped_grad_sum` of the same data at many points: (mu, log_sigma, rows, step) -> (skipped, total).
+
+    Batches `rows` may differ in size. Where `rows` is None, all rows count in every call, and calls are not given them.
+
+    Parameters
+    ----------
+    X : (n, d) array, float32 or float64
+        Covariates, a row for each observation. Converted row by row: everything is computed in float64. It is read in every
+        call, and must stay where it is.
+    y : (n,) array, float64, float32, int64, int32, int8, uint8 or bool
+        The response. It is read in every call, and must stay where it is.
+    mu : (d,) float64 array
+        Of any call: all have its sizes.
+    log_sigma : (d,) or (d, d) float64 array
+        Of any call: all have its sizes.
+    clip : float, at least 1e-100 (inf: no clipping)
+        The bound; inf for none.
+    family : str, "bernoulli" or "poisson" or "gaussian" or "negative-binomial"
+        The likelihood.
+    offset : (n,) array, float32 or float64, optional
+        Added to x'theta. It is read in every call, and must stay where it is.
+    weights : (n,) array, float32 or float64, optional
+        Multiply each row's log-likelihood. It is read in every call, and must stay where it is.
+    scale : float, positive and finite
+        Dispersion of the families that have one: of the gaussian its standard deviation.
+    rows : (b,) int64 array, optional
+        Of any call: all have its sizes.
+    estimator : str, "analytic" or "weight-mc" or "activation-mc"
+        The expectation by the quadrature of `expectations`; by draws of theta, the same for all rows; or by draws z_s of the
+        standardised activation, the same for all rows: rng.normal(draws, key=key, client=client, step=step).
+    draws : int, in [1, 2^31)
+        Number S of draws that are averaged.
+    key : int, in [0, 2^64), optional
+        Names the draws and the keyed noise; needed where there are any.
+    client : int, in [0, 2^32)
+        Names the draws: see the module.
+    grid : float, > 0 and at least clip / 2^40, optional
+        Every w_i v_i is rounded toward zero to whole multiples of it, and the sum is exact: it does not depend on the order of
+        the rows. None: no rounding.
+    n_threads : int
+        The result does not depend on it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Here, what `clipped_grad_sum` refuses; in a call, an array of another type or shape, or a bound array that has changed.
+    IndexError
+        In a call, as `clipped_grad_sum`.
+
+    Source: docs/methods/pvi.md, sections 3.1 to 3.3 and 4; docs/methods/pvi.md, sections 3.5 and 4."""
+    ...
+def predict(X: Real, mu: Vector, log_sigma: Vector, *, family: str, offset: Real | None=None, scale: float=1.0, method: str='probit', out: Vector | None=None, n_threads: int=1, backend: str | None=None) -> Vector:
+    """Predictive mean E[y | x] under the posterior.
+
+    Parameters
+    ----------
+    X : (n, d) array, float32 or float64
+        Covariates, a row for each observation.
+    mu : (d,) float64 array
+        Mean of the posterior.
+    log_sigma : (d,) or (d, d) float64 array
+        Logarithms of the posterior's standard deviations; or its (d, d) lower Cholesky factor L of the covariance, with a
+        positive diagonal.
+    family : str, "bernoulli" or "poisson" or "gaussian" or "negative-binomial"
+        The likelihood.
+    offset : (n,) array, float32 or float64, optional
+        Added to x'theta.
+    scale : float, positive and finite
+        As in `loglik_grad`; the mean does not depend on it.
+    method : str, "probit" or "quadrature"
+        For bernoulli: sigmoid(m / sqrt(1 + pi s^2 / 8)), or the quadrature of `expectations`. The others have closed forms.
+    out : (n,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
+        By default the one at home where the arrays live.
+
+    Returns
+    -------
+    mean : (n,) float64 array
+        E[y | x] of every row.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
+
+    Source: docs/methods/pvi.md, section 13."""
+    ...

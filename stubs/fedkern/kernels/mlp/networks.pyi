@@ -1,0 +1,143 @@
+# Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
+"""Fully connected networks: values, and gradients in the parameters and in the input.
+
+A network is its `sizes` (d0, d1, .., dL): layer l maps d_(l-1) numbers to d_l, a = W h + b; all layers but the last apply the
+activation. Its parameters are one vector: for each layer W (d_l, d_(l-1)) row by row, then b (d_l,).
+
+=========== ===================================
+activation  h
+=========== ===================================
+"tanh"      tanh(a)
+"relu"      a where a > 0, 0 where a <= 0, with derivative 0 at 0
+"identity"  a
+=========== ===================================
+
+All arrays of a call have one type, float32 or float64; sums over rows are taken in float64 in an order that depends on the number
+of rows alone: results do not depend on `n_threads`. Nothing of the size of rows times hidden units is stored: `backward` computes
+the values again, a block of rows at a time.
+"""
+from typing import Any
+import itertools
+import operator
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
+import numpy as np
+from numpy.typing import NDArray
+from .._checks import Domain, choice_of
+from .._record import WITHOUT_NUMBA, Array, Kernel, Scalar
+__all__ = ['ACTIVATIONS', 'backward', 'forward', 'n_parameters', 'network']
+Float = TypeVar('Float', np.float64, np.float32)
+ACTIVATIONS: dict[str, Any]
+LIMIT: int
+FORWARD: Kernel
+BACKWARD: Kernel
+def n_parameters(sizes: Sequence[int]) -> int:
+    """Length of the parameter vector.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        (d0, d1, .., dL).
+
+    Returns
+    -------
+    int
+        sum_l d_l (d_(l-1) + 1).
+
+    Raises
+    ------
+    ValueError
+        Fewer than two sizes, or one that is not positive."""
+    ...
+def network(kernel: str, sizes: Sequence[int], activation: str='tanh') -> tuple[NDArray[np.int64], dict[str, int], int]:
+    """What backends and checks need of a network, found once for each.
+
+    Parameters
+    ----------
+    kernel : str
+        The name in messages.
+    sizes : sequence of int
+    activation : str
+
+    Returns
+    -------
+    sizes : (L + 1,) int64 array, read-only
+    symbols : dict
+        d, q, k: the first size, the last one, the number of parameters.
+    code : int
+        Of the activation.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two sizes, one that is not positive, an unknown activation."""
+    ...
+def forward(X: NDArray[Float], parameters: NDArray[Float], *, sizes: Sequence[int], activation: str='tanh', out: NDArray[Float] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[Float]:
+    """Values of a network at every row.
+
+    Parameters
+    ----------
+    X : (n, d) array, float32 or float64
+        Rows of the input; d = d0.
+    parameters : (k,) array of the type of X
+        One vector: see the module; k = n_parameters(sizes).
+    sizes : Sequence[int], at least two, >= 1
+        (d0, d1, .., dL).
+    activation : str, one of tanh, relu, identity
+        Of all layers but the last.
+    out : (n, q) array of the type of X, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "cuda" or "reference", optional
+        By default the one at home where the arrays live.
+
+    Returns
+    -------
+    Y : (n, q) array of the type of X
+        The network's values; q = dL. NaN in a row of X gives NaN in that row.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
+
+    Source: docs/methods/vertical.md, sections 4 and 9.3."""
+    ...
+def backward(X: NDArray[Float], parameters: NDArray[Float], upstream: NDArray[Float], *, sizes: Sequence[int], activation: str='tanh', out: tuple[NDArray[Any] | None, NDArray[Any] | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[Float], NDArray[Float]]:
+    """Gradient of sum(upstream * forward(X, parameters)) in the parameters and in X.
+
+    Parameters
+    ----------
+    X : (n, d) array, float32 or float64
+        Rows of the input; d = d0.
+    parameters : (k,) array of the type of X
+        One vector: see the module; k = n_parameters(sizes).
+    upstream : (n, q) array of the type of X
+        Derivatives of an objective in the network's values; q = dL.
+    sizes : Sequence[int], at least two, >= 1
+        (d0, d1, .., dL).
+    activation : str, one of tanh, relu, identity
+        Of all layers but the last.
+    out : tuple of 2 arrays, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "cuda" or "reference", optional
+        By default the one at home where the arrays live.
+
+    Returns
+    -------
+    grad_parameters : (k,) array of the type of X
+        Gradient in the parameters, summed over rows.
+    grad_X : (n, d) array of the type of X
+        Gradient in X.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
+
+    Source: docs/methods/vertical.md, sections 5 and 9.3."""
+    ...

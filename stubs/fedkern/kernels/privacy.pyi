@@ -1,0 +1,107 @@
+# Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
+"""Clipping and noise for differentially private sums."""
+from typing import Any
+import numpy as np
+from numpy.typing import NDArray
+from ._checks import ABOVE_0, NOT_NEGATIVE, SEED, WORD, Domain
+from ._record import BACKENDS, F64, Array, Kernel, Scalar
+CLIP_SUM: Kernel
+ADD_NOISE: Kernel
+LARGEST_SIGMA: int
+DISCRETE_GAUSSIAN: Kernel
+def clip_sum(rows: NDArray[np.float64] | NDArray[np.float32], bound: float, *, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+    """Sum of rows, each scaled to a Euclidean norm of at most `bound`.
+
+    Parameters
+    ----------
+    rows : (n, p) array, float32 or float64
+        One vector for each example. A row whose squared norm is not finite counts as nothing.
+    bound : float, > 0
+        The clipping norm, in the units of `rows`.
+    out : (p,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
+        By default the one at home where the arrays live.
+
+    Returns
+    -------
+    result : (p,) float64 array
+        sum_i min(1, bound (1 - 1e-9) / ||rows_i||) rows_i: replacing one row moves it by at most 2 bound, adding one by at
+        most bound, whatever the rounding.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
+
+    Source: docs/methods/pvi.md, section 4, steps 2-3; Abadi et al. (2016), Algorithm 1."""
+    ...
+def add_noise(total: NDArray[np.float64], *, sigma: float, key: int, client: int=0, step: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+    """A sum plus normal noise that a key repeats. For experiments: whoever knows the key can take the noise off again.
+
+    Parameters
+    ----------
+    total : (d,) float64 array
+        The sum.
+    sigma : float, >= 0 and finite
+        Standard deviation of the noise, in the units of `total`.
+    key : int, in [0, 2^64)
+        From `rng.key(seed, "noise")`.
+    client : int, in [0, 2^32)
+        A word of the counter: no pair of client and step may come twice under one key.
+    step : int, in [0, 2^32)
+        A word of the counter.
+    out : (d,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
+        By default the one at home where the arrays live.
+
+    Returns
+    -------
+    result : (d,) float64 array
+        total + sigma z, z = rng.normal(d, key=key, client=client, step=step).
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
+
+    Source: docs/methods/pvi.md, section 4, step 4; Abadi et al. (2016), Algorithm 1."""
+    ...
+def discrete_gaussian(words: NDArray[np.uint32], sigma: int, n: int, *, out: NDArray[np.int64] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[np.int64], int]:
+    """Exact draws of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers, by comparing integers only.
+
+    Parameters
+    ----------
+    words : (w,) uint32 array
+        Uniform words, about 11 a draw (19 for sigma = 1). The draws are as secret as the words are.
+    sigma : int, an integer in [1, 2^31)
+        The parameter; the standard deviation is less by a part in exp(2 pi^2 sigma^2).
+    n : int
+        How many draws are wanted.
+    out : (n,) int64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        Changes nothing: a draw begins at the word after the last one's.
+    backend : "cpp" or "numba" or "reference", optional
+        By default the one at home where the arrays live.
+
+    Returns
+    -------
+    draws : (m,) int64 array
+        The first m elements of `out`; m < n if the words ran out.
+    used : int
+        How many words these draws took. Where more are wanted, words[used:] must come *first* in the next call: whoever throws
+        them away favours draws that need few words.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
+
+    Source: docs/methods/pvi.md, section 4; Canonne, Kamath and Steinke (2020), Algorithms 1 to 3."""
+    ...

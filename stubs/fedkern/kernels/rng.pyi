@@ -1,0 +1,324 @@
+# Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
+"""Random numbers as a function of (key, counter): Philox4x32-10. Nothing here has a state.
+
+The key says seed, stream and chain; the counter says which item, draw, client and step. The same words come from every backend,
+for any number of threads and in any order; floating-point numbers made of them agree to a few units in the last place.
+"""
+from typing import Any
+from collections.abc import Callable
+from typing import Any
+import numpy as np
+from numpy.typing import NDArray
+from fedkern import _core
+from ._checks import Domain
+from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar
+WORDS_TYPE: tuple[Any, ...]
+LIMIT: int
+STREAMS: dict[str, Any]
+WORDS: Kernel
+UNIFORM: Kernel
+NORMAL: Kernel
+EXPONENTIAL: Kernel
+GAMMA: Kernel
+INVERSE_GAUSSIAN: Kernel
+POLYA_GAMMA: Kernel
+def key(seed: int, stream: str='user', chain: int=0) -> int:
+    """The 64-bit key of a stream of random numbers.
+
+    Parameters
+    ----------
+    seed : int
+        The seed of the job, 0 <= seed < 2^64.
+    stream : str
+        A name of `streams()`: different uses of one seed never share a number.
+    chain : int
+        Number of the chain, 0 where there are none.
+
+    Returns
+    -------
+    int
+        f(f(seed + 0x9E3779B97F4A7C15 (id + 1)) + chain), f the finaliser of splitmix64.
+
+    Raises
+    ------
+    ValueError
+        An unknown stream, or a seed or chain outside [0, 2^64)."""
+    ...
+def streams() -> dict[str, int]:
+    """Name -> id of every random stream; streams.def is the only list."""
+    ...
+def words(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.uint32] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.uint32]:
+    """The 32-bit words of `n` consecutive Philox4x32-10 blocks.
+
+    Parameters
+    ----------
+    n : int
+        How many blocks.
+    key : int, in [0, 2^64)
+        From `key()`, or any 64-bit number.
+    client : int, in [0, 2^32)
+        A word of the counter.
+    step : int, in [0, 2^32)
+        A word of the counter.
+    draw : int, in [0, 2^32)
+        A word of the counter.
+    first_item : int, in [0, 2^32)
+        Row i of the result is the block of item first_item + i < 2^32.
+    out : (n, 4) uint32 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
+        By default cpp. All give the same bits.
+
+    Returns
+    -------
+    result : (n, 4) uint32 array
+        The words of a block in each row.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
+
+    Source: Salmon, Moraes, Dror and Shaw (2011), Philox4x32-10."""
+    ...
+def bind_words(n: int, *, key: int, client: int=0, draw: int=0) -> Callable[[int], tuple[Any, ...]]:
+    """`words` of many steps: step -> (words,).
+
+    Parameters
+    ----------
+    n : int
+        How many blocks.
+    key : int, in [0, 2^64)
+        From `key()`, or any 64-bit number.
+    client : int, in [0, 2^32)
+        A word of the counter.
+    draw : int, in [0, 2^32)
+        A word of the counter.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Here, what `words` refuses; in a call, an array of another type or shape, or a bound array that has changed.
+
+    Source: Salmon, Moraes, Dror and Shaw (2011), Philox4x32-10."""
+    ...
+def uniform(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+    """Uniform numbers on the open interval (0, 1).
+
+    Parameters
+    ----------
+    n : int
+        How many numbers.
+    key : int, in [0, 2^64)
+        From `key()`, or any 64-bit number.
+    client : int, in [0, 2^32)
+        A word of the counter.
+    step : int, in [0, 2^32)
+        A word of the counter.
+    draw : int, in [0, 2^32)
+        A word of the counter.
+    first_item : int, in [0, 2^32)
+        Number e is half e % 2 of the block of item first_item + e // 2 < 2^32.
+    out : (n,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
+        By default cpp. All give the same bits.
+
+    Returns
+    -------
+    result : (n,) float64 array
+        (k + 1/2) 2^-52, k 52 random bits: never 0 and never 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
+
+    Source: (k + 1/2) 2^-52 of 52 random bits k."""
+    ...
+def normal(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+    """Standard normal numbers.
+
+    Parameters
+    ----------
+    n : int
+        How many numbers.
+    key : int, in [0, 2^64)
+        From `key()`, or any 64-bit number.
+    client : int, in [0, 2^32)
+        A word of the counter.
+    step : int, in [0, 2^32)
+        A word of the counter.
+    draw : int, in [0, 2^32)
+        A word of the counter.
+    first_item : int, in [0, 2^32)
+        Number e belongs to the block of item first_item + e // 2 < 2^32: its cosine for even e, its sine for odd e.
+    out : (n,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
+        By default cpp. They agree within 1e-14.
+
+    Returns
+    -------
+    result : (n,) float64 array
+        sqrt(-2 log u) (cos 2 pi v, sin 2 pi v) of the two uniforms of a block; at most 8.58 in size.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
+
+    Source: Box and Muller (1958)."""
+    ...
+def exponential(n: int, *, key: int, client: int=0, step: int=0, draw: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+    """Exponential numbers of mean 1.
+
+    Parameters
+    ----------
+    n : int
+        How many numbers.
+    key : int, in [0, 2^64)
+        From `key()`, or any 64-bit number.
+    client : int, in [0, 2^32)
+        A word of the counter.
+    step : int, in [0, 2^32)
+        A word of the counter.
+    draw : int, in [0, 2^32)
+        A word of the counter.
+    first_item : int, in [0, 2^32)
+        Number e is half e % 2 of the block of item first_item + e // 2 < 2^32.
+    out : (n,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
+        By default cpp. They agree within a few units in the last place.
+
+    Returns
+    -------
+    result : (n,) float64 array
+        -log(u): positive, at most 36.8.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
+
+    Source: -log(uniform)."""
+    ...
+def gamma(shape: NDArray[np.float64] | float, *, key: int, n: int | None=None, client: int=0, step: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+    """Gamma numbers of scale 1.
+
+    Parameters
+    ----------
+    shape : (n,) float64 array, or float
+        Positive and at most 1e300; a number that is not gives NaN.
+    key : int, in [0, 2^64)
+        From `key()`, or any 64-bit number.
+    n : int, optional
+        How many numbers, where no array says it.
+    client : int, in [0, 2^32)
+        A word of the counter.
+    step : int, in [0, 2^32)
+        A word of the counter.
+    first_item : int, in [0, 2^32)
+        Number e owns all blocks of item first_item + e < 2^32: draw 2 t and 2 t + 1 for attempt t. A rejection shifts no other.
+    out : (n,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
+        By default the one at home where the arrays live. They agree within a relative 1e-12.
+
+    Returns
+    -------
+    result : (n,) float64 array
+        Of mean `shape`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
+
+    Source: Marsaglia and Tsang (2000); below shape 1 with G(a) = G(a + 1) U^(1/a)."""
+    ...
+def inverse_gaussian(mean: NDArray[np.float64] | float, shape: NDArray[np.float64] | float, *, key: int, n: int | None=None, client: int=0, step: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+    """Inverse Gaussian numbers, density proportional to x^(-3/2) exp(-shape (x - mean)^2 / (2 mean^2 x)).
+
+    Parameters
+    ----------
+    mean : (n,) float64 array, or float
+        Positive and finite; a number that is not gives NaN.
+    shape : (n,) float64 array, or float
+        Positive and finite; a number that is not gives NaN. Where mean / shape is beyond 1e300, the result is 0.
+    key : int, in [0, 2^64)
+        From `key()`, or any 64-bit number.
+    n : int, optional
+        How many numbers, where no array says it.
+    client : int, in [0, 2^32)
+        A word of the counter.
+    step : int, in [0, 2^32)
+        A word of the counter.
+    first_item : int, in [0, 2^32)
+        Number e owns the two blocks, draw 0 and 1, of item first_item + e < 2^32.
+    out : (n,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
+        By default the one at home where the arrays live. They agree within a relative 1e-12.
+
+    Returns
+    -------
+    result : (n,) float64 array
+        Of mean `mean` and variance mean^3 / shape.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
+
+    Source: Michael, Schucany and Haas (1976), with the roots written so that nothing cancels."""
+    ...
+def polya_gamma(z: NDArray[np.float64] | float, *, key: int, n: int | None=None, client: int=0, step: int=0, first_item: int=0, out: NDArray[np.float64] | None=None, n_threads: int=1, backend: str | None=None) -> NDArray[np.float64]:
+    """Polya-Gamma numbers PG(1, z), exact.
+
+    Parameters
+    ----------
+    z : (n,) float64 array, or float
+        The tilt; a number that is not finite gives NaN.
+    key : int, in [0, 2^64)
+        From `key()`, or any 64-bit number.
+    n : int, optional
+        How many numbers, where no array says it.
+    client : int, in [0, 2^32)
+        A word of the counter.
+    step : int, in [0, 2^32)
+        A word of the counter.
+    first_item : int, in [0, 2^32)
+        Number e owns all blocks of item first_item + e < 2^32: draws 3 t to 3 t + 2 for attempt t.
+    out : (n,) float64 array, optional
+        Filled and returned; never converted.
+    n_threads : int
+        The result does not depend on it.
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
+        By default the one at home where the arrays live. They agree within a relative 1e-12.
+
+    Returns
+    -------
+    result : (n,) float64 array
+        Of mean tanh(z / 2) / (2 z).
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, a number outside its range, an `out` that is wrong, read-only or overlaps an input.
+
+    Source: Polson, Scott and Windle (2013), with the cut 0.64; Devroye (2009)."""
+    ...

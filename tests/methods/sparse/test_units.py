@@ -1,0 +1,144 @@
+"""A column in another everyday unit at one site: named with the site, no result stands, and either remedy ends it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkern
+from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.exchanges import column_means
+from jobs.test_wrong_cells import UNITS
+from support.wires import checked_and_run
+
+ROWS = {"a": 110, "b": 280, "c": 130}  # b has more than half of all
+FEW_ROUNDS: dict[str, Any] = {"job": {"rounds": 12}, "algorithm": {"burn_in": 2, "chains": 2}}
+
+
+def sites(name: str, where: str, seed: int = 5) -> dict[str, Any]:
+    """Columns age, `name` and y; `name` is in another unit at one site."""
+    pd = pytest.importorskip("pandas")
+    random, (mean, sd, unit), found = np.random.default_rng(seed), UNITS[name], {}
+    for site, n in ROWS.items():
+        age, values = random.normal(60, 12, n).round(), random.normal(mean, sd, n).round(1)
+        y = 0.4 * (values - mean) / sd + 0.3 * (age - 60) / 12 + random.normal(size=n)
+        found[site] = pd.DataFrame({"age": age, name: unit(values).round(2) if site == where else values, "y": y.round(3)})
+    return found
+
+
+def ran(clients: dict[str, Any], **sections: Any) -> Any:
+    graph = sections.get("model", {}).get("kind", "regression") != "regression"
+    job: dict[str, Any] = {"data": {} if graph else {"response": "y"}, **FEW_ROUNDS}
+    job = {**job, **{name: job.get(name, {}) | keys for name, keys in sections.items()}}
+    job["job"] = {"method": "sparse", **job["job"]}
+    return fedkern.run(job, data=clients)
+
+
+@pytest.mark.parametrize("where", ["b", "c"])
+@pytest.mark.parametrize("name", UNITS)
+def test_an_everyday_unit_at_one_site_is_named(name: str, where: str) -> None:
+    summary = ran(sites(name, where)).summary
+    assert summary["converged"] is False
+    assert f"column '{name}' is in another unit at {where}: " in summary["verdict"]
+    assert summary["notes"][0].startswith(f"{where}: the mean of column '{name}' is ")
+    assert f"give center and scale of it in [data.columns.{name}]" in summary["notes"][0]
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"model": {"kind": "mrf"}},
+        {"model": {"kind": "sem"}},
+        {"model": {"kind": "mrf", "centre": "sample"}},
+        {"model": {"family": "bernoulli"}},
+        {"model": {"errors": "student"}},
+        {"model": {"missing": "impute"}},
+        {"model": {"splines": {"weight": [60.0, 75.0, 90.0, 180.0]}}},
+        {"algorithm": {"statistics": "pooled"}},
+        {"algorithm": {"topology": "allgather"}},
+    ],
+    ids=str,
+)
+def test_every_model_of_columns_sees_it(sections: dict[str, Any]) -> None:
+    clients, random = sites("weight", "b"), np.random.default_rng(1)
+    for one in clients.values():
+        if sections.get("model", {}).get("family"):
+            one["y"] = (one["y"] > 0).astype(int)
+        if sections.get("model", {}).get("missing"):
+            one.loc[random.random(len(one)) < 0.2, "weight"] = np.nan
+    assert "column 'weight' is in another unit at b: mean and standard deviation" in ran(clients, **sections).summary["verdict"]
+
+
+def test_a_response_in_another_unit_is_named() -> None:
+    clients = sites("weight", "")
+    for site, one in clients.items():
+        one["y"] = (100 + 20 * one["y"]) / (2.4 if site == "b" else 1.0)
+    for errors in ("gaussian", "student"):
+        verdict = ran(clients, model={"errors": errors}).summary["verdict"]
+        assert "column 'y' is in another unit at b: mean and standard deviation are both 0.4" in verdict
+
+
+def test_a_few_far_responses_are_in_no_other_unit_of_student_errors() -> None:
+    """Their mean is far away; their location is not."""
+    clients = sites("weight", "")
+    for one in clients.values():
+        one["y"] += 100.0
+    clients["b"].loc[:9, "y"] = 1e6
+    summary = ran(clients, model={"errors": "student"}, data={"least_rows": 1}).summary
+    assert "another unit" not in str((summary["verdict"], summary["notes"]))
+
+
+@pytest.mark.parametrize("remedy", ["mended", "declared"])
+def test_a_remedy_is_the_end_of_it(remedy: str) -> None:
+    """A run of full length: right where the file is mended, and its own answer where the job file says that it is right so."""
+    clients, columns = sites("weight", "" if remedy == "mended" else "b"), {}
+    if remedy == "declared":
+        columns = {"weight": {"center": 80.0, "scale": 14.0}}
+    until = {"job": {"rounds": "until"}, "algorithm": {"burn_in": 200, "chains": 4, "moves": "auto"}}
+    result = ran(clients, **until, data={"columns": columns})
+    assert result.summary["converged"] is True
+    assert "another unit" not in str((result.summary["verdict"], result.summary["notes"]))
+    average = result.parameters["average[weight]"]
+    right = 0.4 / 14 if remedy == "mended" else 0.4 / 14 * np.mean([1, 1 / 2.2046, 1])
+    assert abs(average["mean"] - right) < 3 * average["sd"]
+
+
+def test_a_declared_column_is_not_said_to_vary_otherwise_either() -> None:
+    clients = sites("weight", "")
+    clients["b"]["age"] *= 30
+    said = ran(clients).summary
+    assert "column 'age' is in another unit at b, or has a wrong cell there" in said["verdict"]
+    (note,) = (text for text in said["notes"] if "standard deviation of column 'age'" in text)
+    assert "give center and scale of it in [data.columns.age]" in note
+    columns = {"age": {"center": 60.0, "scale": 12.0}}
+    assert "another unit" not in str([ran(clients, data={"columns": columns}).summary[key] for key in ("verdict", "notes")])
+
+
+def test_what_the_job_file_declares_is_not_asked(tmp_path: Path) -> None:
+    def sent(name: str, **more: Any) -> list[Any]:
+        job = {"job": {"method": "sparse", "rounds": 4}, "algorithm": {"burn_in": 1, "chains": 1}, **more}
+        paths = []
+        for site, one in sites("weight", "b").items():
+            paths.append(str(tmp_path / f"{site}.csv"))
+            one.to_csv(paths[-1], index=False)
+        job["data"] = {"response": "y", "clients": paths, **more.get("data", {})}
+        checked_and_run(job, tmp_path / name)
+        lines = map(json.loads, (tmp_path / name / "ledger" / "a.jsonl").read_text().splitlines())
+        return [line["shapes"] for line in lines if line["kind"] == "ColumnMeans"]
+
+    declared = {name: {"center": 1.0, "scale": 1.0} for name in ("age", "weight", "y")}
+    assert sent("all") == [{"steps": [3]}]
+    assert sent("some", data={"columns": {"weight": declared["weight"]}}) == [{"steps": [2]}]
+    assert sent("none", data={"columns": declared}) == []
+    assert sent("given", data={"columns": declared}, model={"scale": "given"}) == []
+    assert sent("as they are", model={"scale": "none"}) == []
+
+
+def test_steps_that_are_no_whole_numbers_are_nobody_s() -> None:
+    server, _ = column_means.QUESTION.start(1, column_means.AskMeans(0))
+    with pytest.raises(RemoteFault, match="steps that are no whole numbers"):
+        column_means.QUESTION.server_receive(server, 0, column_means.ColumnMeans(0, np.array([1.5])))
