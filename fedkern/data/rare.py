@@ -82,7 +82,7 @@ def rare(
             numbers.append((column.name, values))
     found = [one._replace(wanted=least) for one in found]
     both = [*_of_pairs(pairs, weights[weights > 0], least, together), *_of_products(pairs, numbers, weights, together)]
-    found += (one._replace(wanted=together if one.n_rows < together else least) for one in both)
+    found += (one._replace(wanted=together if one.n_rows < together else max(least, together)) for one in both)
     if not found and (summed := _of_sums(columns, every, weights, least)) is not None:
         found.append(summed._replace(wanted=least))
     parts = [] if found else _different(_parts(columns, every, relations.MOST_IN_PAIRS), 2)
@@ -100,6 +100,17 @@ def rare(
         far = (c.name for c, values in zip(columns, every) if c.kind != "categorical" and heavy(values, weights))
         found += (Rare((name,), 1, far=True) for name in far)
     return tuple(sorted(found, key=lambda one: (len(one.columns), one.n_rows)))
+
+
+def standardised(table: Table, columns: Sequence[Column], weights: Array, most: float) -> Array | None:
+    """(n, 1 + d) 1 and the columns, one a level, of the rows that weigh something; a missing cell is at the mean. None where the
+    cross-products of these would take more than `most` multiplications."""
+    every = [_values(table.columns[column.name], column) for column in columns]
+    design, counted = _design(columns, every, weights), weights > 0
+    d = 1 + len(design.parts)
+    if d > MOST_SUMMED or np.count_nonzero(counted) * d * d > most:
+        return None
+    return np.concatenate([np.zeros((0, d)), *design._replace(weights=counted.astype(np.float64)).blocks()])
 
 
 def effective(weights: Array) -> float:

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ..data import fitted
 from ..data.cells import MOST_OFF, Text, floats
 from ..data.design import column_of
 from ..data.faults import told
 from ..data.incomplete import MARK, marked
-from ..data.rare import Rare, effective, heavy, rare, without_faults
+from ..data.rare import Rare, effective, heavy, rare, standardised, without_faults
 from ..data.table import Table
 from ..kernels.families import FAMILIES
 from ..models.encoding import Column, Spec
@@ -30,6 +31,9 @@ Array = NDArray[np.float64]
 
 LOWER = "or, where all holders agree that such rows may be known to the server, lower data.least_rows"
 POOL = "pool its rows with another site's"
+MOST_FITTED = 1e8  # multiplications for the cross-products of rows that are fitted to see what they weigh
+LEAST_PRECISION = 1e-6  # of a prior there
+OF_INTERCEPT = 0.04  # the precision of its prior there: a standard deviation of 5
 SMALL_R = 0.1  # of a negative binomial whose r is learnt: about as small as r is found to be
 MOST_NAMED = 20  # columns, or sets of them, beside the first
 
@@ -85,6 +89,8 @@ def found(
             more = [] if exposed is None else [(exposed, f", as {spec.offset!r} lets them weigh,")]
             if spec.family == "negative-binomial":
                 more.append((weights * (_r(config) + y), ", as their counts let them weigh,"))
+            if (at_fit := _at_fit(config, table, columns, spec, y, trials, weights)) is not None:
+                more.append((at_fit, ", as the fit lets them weigh,"))
             tried = ((rare(table, columns, weighed, fewest, fewest, filled), why) for weighed, why in more)
             every, by = next((one for one in tried if one[0]), ((), ""))
     if not every:
@@ -182,6 +188,24 @@ def _exposed(
         low, high = (middle, high) if weights @ expit(offset + middle) < share * weights.sum() else (low, middle)
     chances = (expit(offset + intercept) for intercept in (low, low if centre is None else centre))
     return min((weights * chance * (1 - chance) for chance in chances), key=effective)
+
+
+def _at_fit(
+    config: JobConfig, table: Table, columns: Sequence[Column], spec: Spec, y: Array, trials: Array | None, weights: Array
+) -> Array | None:
+    """(n,) what each row weighs in X'WX where the model fits the client's own rows; None where they are too many for that."""
+    covariates = [column for column in columns if column.name != spec.offset]
+    X, counted = standardised(table, covariates, weights, MOST_FITTED), weights > 0
+    if X is None:
+        return None
+    none = np.zeros(len(weights))
+    offset = none if spec.offset is None else np.nan_to_num(floats(table.columns[spec.offset]))
+    precision = np.full(X.shape[1], max(float(getattr(config.model, "prior_precision", 1.0)), LEAST_PRECISION))
+    precision[0] = OF_INTERCEPT
+    own = (one[counted] for one in (y, np.ones(len(y)) if trials is None else trials, offset, weights))
+    weighed = none.copy()
+    weighed[counted] = fitted.weights(X, *own, precision, FAMILIES[spec.family].link)
+    return weighed
 
 
 def _words(

@@ -866,6 +866,8 @@ def test_an_exposure_leaves_rows_of_each_value_their_weight() -> None:
     columns = {**ward(), "e": np.log(days) + spread}
     found = alone("poisson", {"offset": "e"}, **columns)
     assert "'icu' has a value that 2 rows, as 'e' lets them weigh, have and all others lack; 3 are asked for" in found
+    counts = {**columns, "y": np.random.default_rng(2).poisson(np.exp(columns["e"] - 4)) * 1.0}
+    assert "'icu' has a value that 2 rows, as the fit lets them weigh, have" in alone("poisson", {}, **counts), "as a column too"
     columns["e"] = np.log(np.where(np.arange(300) < 25, 10.0, 2000.0)) + spread
     assert alone("poisson", {"offset": "e"}, **columns) == ""
 

@@ -1,0 +1,48 @@
+"""What a client's rows weigh in X'WX where a generalised linear model fits them, however they come to it.
+
+By an exposure among the covariates as by an offset, or by a level in which nearly nobody has an event.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import expit
+
+Array = NDArray[np.float64]
+STEPS, ENOUGH = 30, 1e-6  # of Newton's method; a change of the coefficients after which no more are made
+FARTHEST = 30.0  # of a predictor
+
+
+def weights(X: Array, y: Array, trials: Array, offset: Array, weight: Array, precision: Array, link: str) -> Array:
+    """(n,) each row's part in the curvature, at the posterior mode of a logistic (`link` "logit") or Poisson ("log") model.
+
+    Parameters
+    ----------
+    X : (n, d)
+    y, trials, offset, weight : (n,) trials of a logistic model
+    precision : (d,) of the prior about 0
+    """
+
+    def moments(b: Array) -> tuple[Array, Array]:
+        eta = np.clip(X @ b + offset, -FARTHEST, FARTHEST)
+        if link == "log":
+            mean = np.exp(eta)
+            return mean, weight * mean
+        chance = expit(eta)
+        return trials * chance, weight * trials * chance * (1 - chance)
+
+    total = max(float(weight @ y), 0.5)
+    level = total / float(weight @ (np.exp(np.clip(offset, -FARTHEST, FARTHEST)) if link == "log" else trials))
+    b = np.zeros(X.shape[1])
+    b[0] = np.log(level) if link == "log" else np.log(level / max(1 - level, 0.5 / max(float(weight @ trials), 1.0)))
+    for _ in range(STEPS):
+        mean, curvature = moments(b)
+        gradient = X.T @ (weight * (y - mean)) - precision * b
+        step = cho_solve(cho_factor((X.T * curvature) @ X + np.diag(precision)), gradient)
+        step /= max(1.0, float(np.abs(step).max()) / 2)  # counts far from their mean would throw it too far
+        b = b + step
+        if float(np.abs(step).max()) < ENOUGH:
+            break
+    return moments(b)[1]
