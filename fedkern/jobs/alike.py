@@ -202,9 +202,11 @@ def _at_fit(
     offset = none if spec.offset is None else np.nan_to_num(floats(table.columns[spec.offset]))
     precision = np.full(X.shape[1], max(float(getattr(config.model, "prior_precision", 1.0)), LEAST_PRECISION))
     precision[0] = OF_INTERCEPT
-    own = (one[counted] for one in (y, np.ones(len(y)) if trials is None else trials, offset, weights))
-    weighed = none.copy()
-    weighed[counted] = fitted.weights(X, *own, precision, FAMILIES[spec.family].link)
+    every = np.ones(len(y)) if trials is None else trials
+    link, weighed = FAMILIES[spec.family].link, none.copy()
+    weighed[counted] = fitted.weights(
+        X, y[counted], every[counted], offset[counted], weights[counted], precision, "log" if link == "log" else "logit"
+    )
     return weighed
 
 
