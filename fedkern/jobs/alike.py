@@ -7,7 +7,7 @@ alone, however many others there are: of one row the row. So rows that columns s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -85,14 +85,10 @@ def found(
             every = (Rare((str(spec.response),), 1, far=True),)
         elif exposed is not None and (number := effective(exposed)) < wanted:
             return _words_of_offset(number, table, spec, wanted)
-        else:  # beside columns too: of those in intensive care one has been there for years, or had nearly all visits
-            more = [] if exposed is None else [(exposed, f", as {spec.offset!r} lets them weigh,")]
-            if spec.family == "negative-binomial":
-                more.append((weights * (_r(config) + y), ", as their counts let them weigh,"))
-            if (at_fit := _at_fit(config, table, columns, spec, y, trials, weights)) is not None:
-                more.append((at_fit, ", as the fit lets them weigh,"))
-            tried = ((rare(table, columns, weighed, fewest, fewest, filled), why) for weighed, why in more)
-            every, by = next((one for one in tried if one[0]), ((), ""))
+        else:
+            for weighed, by in _weighed(config, table, columns, spec, y, trials, weights, exposed):
+                if every := rare(table, columns, weighed, fewest, fewest, filled):
+                    break
     if not every:
         return None
     every = tuple(each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
@@ -101,6 +97,26 @@ def found(
 
 def _number(name: str) -> Column:
     return Column(name, "numeric", center=0.0, scale=1.0)
+
+
+def _weighed(
+    config: JobConfig,
+    table: Table,
+    columns: Sequence[Column],
+    spec: Spec,
+    y: Array,
+    trials: Array | None,
+    weights: Array,
+    exposed: Array | None,
+) -> Iterator[tuple[Array, str]]:
+    """(n,) what rows weigh in X'WX, and why: of those in intensive care one has been there for years, or had nearly all visits."""
+    if exposed is not None:
+        yield exposed, f", as {spec.offset!r} lets them weigh,"
+    if spec.family == "negative-binomial":
+        yield weights * (_r(config) + y), ", as their counts let them weigh,"
+    at_fit = _at_fit(config, table, columns, spec, y, trials, weights)
+    if at_fit is not None:
+        yield at_fit, ", as the fit lets them weigh,"
 
 
 def _r(config: JobConfig) -> float:
