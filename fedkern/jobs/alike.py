@@ -86,9 +86,9 @@ def found(
         elif exposed is not None and (number := effective(exposed)) < wanted:
             return _words_of_offset(number, table, spec, wanted)
         else:
-            for weighed, by in _weighed(config, table, columns, spec, y, trials, weights, exposed):
-                if every := rare(table, columns, weighed, fewest, fewest, filled):
-                    break
+            weighed = _weighed(config, table, columns, spec, y, trials, weights, exposed)
+            tried = ((rare(table, columns, own, fewest, fewest, filled), why) for own, why in weighed)
+            every, by = next((one for one in tried if one[0]), ((), ""))
     if not every:
         return None
     every = tuple(each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
@@ -109,7 +109,7 @@ def _weighed(
     weights: Array,
     exposed: Array | None,
 ) -> Iterator[tuple[Array, str]]:
-    """(n,) what rows weigh in X'WX, and why: of those in intensive care one has been there for years, or had nearly all visits."""
+    """(n,) what rows weigh in X'WX, and why: of those in intensive care one has been there for years, or had most visits."""
     if exposed is not None:
         yield exposed, f", as {spec.offset!r} lets them weigh,"
     if spec.family == "negative-binomial":
