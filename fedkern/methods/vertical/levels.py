@@ -2,10 +2,10 @@
 
 A coefficient for each level and an intercept are one too many: (1, -1, .., -1) changes no predictor, and only the priors hold it.
 Where all are one party's, a covariance says so; a product over parties cannot, and comes out many times too narrow along both. In
-open linear jobs with an intercept a client therefore computes with one coefficient fewer: orthonormal contrasts of its levels, of
-indicators less their shares of the training rows. Coefficients with the prior N(m, sd s) each have contrasts with the prior
-N(0, sd s), so each level against another has the posterior that a coefficient for every level gives it. Published is each level
-against the average of the training rows, as a numeric column's predictor is. Source: docs/methods/vertical.md, section 9.1.
+open jobs with linear predictors and an intercept a client therefore computes with one coefficient fewer: orthonormal contrasts of
+its levels, of indicators less their shares of the training rows. Coefficients with the prior N(m, sd s) each have contrasts with
+the prior N(0, sd s), so each level against another has the posterior that a coefficient for every level gives it. Published is
+each level against the average of the training rows, as a numeric column's slope is. Source: docs/methods/vertical.md, section 9.1.
 """
 
 from __future__ import annotations
@@ -21,6 +21,13 @@ from scipy.linalg import block_diag, helmert
 from ...models.encoding import Encoding
 
 Array = NDArray[np.float64]
+
+
+TIED = (
+    "coefficients of a text column's levels have standard deviations that are many times too small, and means that depend on "
+    "where the fit started, as the server's intercept has, for only their priors tell these apart; right is each level against another "
+    "(`contrasts`). With prior.mean = 0 all are right"
+)
 
 
 def there(encoding: Encoding) -> bool:

@@ -160,6 +160,12 @@ class VerticalModel:
         return m.priors.get(self.names[client], m.prior)
 
     @property
+    def ties(self) -> bool:
+        """Whether a client may have coefficients that go with the intercept, and says so with its bit (`levels`)."""
+        m = self.config.model
+        return self.watched and self.intercept and self.kind == "linear" and any(p.mean for p in (m.prior, *m.priors.values()))
+
+    @property
     def open(self) -> bool:
         """Whether the job is."""
         return not self.config.private

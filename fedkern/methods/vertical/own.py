@@ -87,6 +87,7 @@ def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
             intervals = {} if own.lines is None else _intervals(model, own, own.lines)
             content |= {"lines": intervals} if intervals else {}
             doubts = [normal.words(own.lines, intervals), own_words(own.ratio, widened=own.widened)]
+            doubts += [levels.TIED] if columns.tied else []
             doubts = [doubt for doubt in doubts if doubt]
             if doubts and content["converged"] == "settled":
                 content |= Verdict(False, f"settled, but {'; '.join(doubts)}").content
@@ -123,12 +124,13 @@ def _intervals(model: VerticalModel, own: Own, found: Lines) -> dict[str, dict[s
 def _unknowns(model: VerticalModel, client: vertical.Client, columns: Columns) -> list[str]:
     """Names of theta, as the optimiser has it."""
     names, predictor = columns.encoding.names, client.site.predictor
+    names = names if columns.contrasts is None else tuple(levels.named(columns.encoding))
     if isinstance(predictor, Multilevel):
         heads = [f"mu[{name}]" for name in names] + [f"sigma[{name}]" for name in names]
         return heads + [f"theta_std[{name},{level}]" for level in columns.levels for name in names]
     if model.kind == "bayes-network":
         return [f"w[{q + 1}]" for q in range(client.site.block.size)]
-    return [f"theta_std[{name}]" for name in (names if columns.contrasts is None else levels.named(columns.encoding))]
+    return [f"theta_std[{name}]" for name in names]
 
 
 def _conditional(client: soul.Client, columns: Columns) -> Record:
@@ -209,19 +211,24 @@ def _normal(labels: tuple[str, ...], mean: Array, sd: Array) -> dict[str, dict[s
 def _multilevel(model: VerticalModel, client: vertical.Client, columns: Columns) -> dict[str, dict[str, float]]:
     """mu, sigma and the slopes of each level, by draws; on the data's scale."""
     site, factors = client.site, model.factor * _factors(columns)
-    predictor = site.predictor
+    predictor, contrasts = site.predictor, columns.contrasts
     assert isinstance(predictor, Multilevel)
     d = predictor.n_theta
     part = client.released[site.parts["theta"]]
     key = rng.key(model.seed, "posterior", 1)  # predictions are drawn from chain 0
     normals = rng.normal(DRAWS * d, key=key, client=client.index).reshape(DRAWS, d)
     theta = np.array([site.block.sample(part, e) for e in normals])
-    slopes = np.array([predictor.slopes(t) for t in theta]) * factors
-    p, names = len(factors), columns.encoding.names
+    slopes = np.array([predictor.slopes(t) for t in theta])
+    p, names = slopes.shape[2], columns.encoding.names
+    mu, sigma = theta[:, :p], np.exp(theta[:, p : 2 * p])
+    if contrasts is not None:  # slopes of contrasts are independent given their sigma
+        mu, slopes = contrasts.published(mu.T).T, slopes @ contrasts.rows.T
+        sigma = np.sqrt(sigma**2 @ contrasts.rows.T**2)
+    slopes = slopes * factors
     draws: dict[str, Array] = {}
     for k, name in enumerate(names):
-        draws[f"mu[{name}]"] = theta[:, k] * factors[k]
-        draws[f"sigma[{name}]"] = np.exp(theta[:, p + k]) * factors[k]
+        draws[f"mu[{name}]"] = mu[:, k] * factors[k]
+        draws[f"sigma[{name}]"] = sigma[:, k] * factors[k]
         draws |= {f"theta[{name},{level}]": slopes[:, at, k] for at, level in enumerate(columns.levels)}
     quantiles = {name: np.quantile(x, (0.05, 0.95)) for name, x in draws.items()}
     return {

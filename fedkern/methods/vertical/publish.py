@@ -176,7 +176,9 @@ def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
 
 
 def _of_clients(model: VerticalModel, own: Verdict, fitted: Fitted) -> Verdict:
-    words = "have not settled, or have no normal posterior" if normal.asked(model) else "have not settled"
+    words = "have not settled"
+    words += ", or have no normal posterior" if normal.asked(model) else ""
+    words += ", or are of a text column's levels, which go with the intercept" if model.ties else ""
     return with_clients(own, fitted.settled, words)
 
 

@@ -344,10 +344,9 @@ def _contrasts(config: Config, client: str, encoding: Encoding, X: Array) -> tup
     m = config.model
     if config.private or not m.intercept or m.kind not in ("linear", "multilevel") or not of_levels.there(encoding):
         return None, False
-    # kernels have one prior mean for all of a client's coefficients, and contrasts' is 0
-    if m.kind == "linear" and m.priors.get(client, m.prior).mean == 0:
-        return Levels.among(encoding, X), False
-    return None, True
+    if m.kind == "linear" and m.priors.get(client, m.prior).mean != 0:
+        return None, True  # kernels have one prior mean for all of a client's coefficients, and contrasts' is 0
+    return Levels.among(encoding, X), False
 
 
 def _refuse_constants(read: Reading, encoding: Encoding, X: Array) -> None:
