@@ -5,7 +5,8 @@ Where all are one party's, a covariance says so; a product over parties cannot, 
 open jobs with linear predictors and an intercept a client therefore computes with one coefficient fewer: orthonormal contrasts of
 its levels, of indicators less their shares of the training rows. Coefficients with the prior N(m, sd s) each have contrasts with
 the prior N(0, sd s), so each level against another has the posterior that a coefficient for every level gives it. Published is
-each level against the average of the training rows, as a numeric column's slope is. Source: docs/methods/vertical.md, section 9.1.
+each level against the average of the training rows, as a numeric column's slope is. Source: docs/methods/vertical.md, section
+9.1.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ Array = NDArray[np.float64]
 
 TIED = (
     "coefficients of a text column's levels have standard deviations that are many times too small, and means that depend on "
-    "where the fit started, as the server's intercept has, for only their priors tell these apart; right is each level against another "
-    "(`contrasts`). With prior.mean = 0 all are right"
+    "where the fit started, as the server's intercept has, for only their priors tell these apart; right is each level "
+    "against another (`contrasts`). With prior.mean = 0 all are right"
 )
 
 
