@@ -54,7 +54,7 @@ class Levels:
     @classmethod
     def of(cls, encoding: Encoding, shares: Array) -> Self:
         """With the shares of an encoding's levels."""
-        contrasts, rows, at = [], [], 0
+        contrasts, rows, at = list[Array](), list[Array](), 0
         for column in encoding.columns:
             n = len(column.levels or ("",))
             contrasts.append(np.ones((1, 1)) if column.levels is None else np.asarray(helmert(n)).T)
