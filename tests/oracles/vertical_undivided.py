@@ -18,9 +18,9 @@ def cell(family, mean, n=200):
     return Columns(X, (("a", "b", "c"), ("d", "e", "f")), y.astype(float))
 
 
-def exact(family, X, y, centre=0.0, wide=1.0):
+def exact(family, X, y, centre=0.0, wide=1.0, to=None):
     """Means and sds of the undivided model's posterior, by importance sampling from a t distribution about the mode. The prior
-    of the intercept is N(centre, wide^2), of slopes N(0, 1)."""
+    of the intercept is N(centre, wide^2), of slopes N(0, 1). `to`: of what linear functions of the coefficients."""
     X, d = np.column_stack([np.ones(len(y)), *X]), 1 + sum(x.shape[1] for x in X)
     about, precision = np.zeros(d), np.ones(d)
     about[0], precision[0] = centre, wide**-2
@@ -41,5 +41,6 @@ def exact(family, X, y, centre=0.0, wide=1.0):
     theta = mode + e @ L.T
     log_w = log_density(theta) + (10 + d) / 2 * np.log1p((e**2).sum(axis=1) / 10)
     w = np.exp(log_w - logsumexp(log_w))
+    theta = theta if to is None else theta @ to.T
     mean = w @ theta
     return mean, np.sqrt(w @ (theta - mean) ** 2)

@@ -40,6 +40,7 @@ class Own:
     H : (n, d) of the training rows
     mean, root : (d,), (d, e) of q; root root' is its covariance
     prior_mean, prior_sd : of each coefficient
+    lines : (m, e) rows of such a root for what is published, where that is not the coefficients
     """
 
     H: Array
@@ -47,6 +48,7 @@ class Own:
     root: Array
     prior_mean: float
     prior_sd: float
+    lines: Array | None = None
 
 
 def looked(own: Own, names: Sequence[str], slopes: Array) -> Lines | None:
@@ -64,7 +66,7 @@ def looked(own: Own, names: Sequence[str], slopes: Array) -> Lines | None:
         return float(-np.logaddexp(0.0, sign * eta).sum() - prior)
 
     found = [log_density(own.mean, middle)]
-    for row in own.root:
+    for row in own.root if own.lines is None else own.lines:
         sd = max(float(np.linalg.norm(row)), 1e-300)
         step, moved = own.root @ row / sd, along @ row / sd
         found += [log_density(own.mean + t * step, middle + t * moved) for t in AT]

@@ -19,7 +19,7 @@ from ...models.split.predictors import Linear, Multilevel
 from ...results.lines import Lines
 from ...results.plain import Record
 from ...results.verdict import Verdict
-from . import normal, parts
+from . import levels, normal, parts
 from .keys import Config
 from .model import PRODUCT, VerticalModel
 from .rows import Columns
@@ -59,6 +59,20 @@ class Own:
         along = mean / max(float(np.linalg.norm(solve_triangular(L, mean, lower=True))), 1e-300)
         return np.column_stack([L, math.sqrt(self.ratio**-2 - 1) * along])
 
+    @property
+    def moments(self) -> tuple[Array, Array, Array]:
+        """Of a linear predictor's coefficients, as they are published but for the model's factor: means (d,) and standard
+        deviations of q (d,), and `scale`, of levels (d, e)."""
+        assert isinstance(self.client, vertical.Client)
+        site, contrasts, scale = self.client.site, self.columns.contrasts, self.scale
+        part = self.client.released[site.parts["theta"]]
+        mean = part[: site.block.size]
+        if contrasts is None:
+            return mean, site.block.sd(part), scale
+        q = site.block.scale(part)
+        q, scale = (contrasts.published(x if x.ndim == 2 else np.diag(x)) for x in (q, scale))
+        return contrasts.published(mean), np.linalg.norm(q, axis=1), scale
+
 
 def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
     """posterior.json in the client's own folder."""
@@ -73,6 +87,7 @@ def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
             intervals = {} if own.lines is None else _intervals(model, own, own.lines)
             content |= {"lines": intervals} if intervals else {}
             doubts = [normal.words(own.lines, intervals), own_words(own.ratio, widened=own.widened)]
+            doubts += [levels.TIED] if columns.tied else []
             doubts = [doubt for doubt in doubts if doubt]
             if doubts and content["converged"] == "settled":
                 content |= Verdict(False, f"settled, but {'; '.join(doubts)}").content
@@ -91,22 +106,25 @@ def lines(model: VerticalModel, client: vertical.Client, columns: Columns, slope
     part = client.released[site.parts["theta"]]
     root, predictor = site.block.scale(part), site.predictor
     root = root if site.block.full else np.diag(root)
-    found = normal.Own(predictor.H, f * part[: site.block.size], f * root, predictor.prior_mean, predictor.prior_sd)
+    along = root if columns.contrasts is None else columns.contrasts.published(root)
+    moments = f * part[: site.block.size], f * root
+    found = normal.Own(predictor.H, *moments, predictor.prior_mean, predictor.prior_sd, f * along)
     return normal.looked(found, [f"theta[{name}]" for name in columns.encoding.names], slopes)
 
 
 def _intervals(model: VerticalModel, own: Own, found: Lines) -> dict[str, dict[str, float]]:
     """On the data's scale, of coefficients whose posterior is not as wide as q."""
     assert isinstance(own.client, vertical.Client)
-    site, factors = own.client.site, model.factor * _factors(own.columns)
-    part = own.client.released[site.parts["theta"]]
-    moments = zip((factors * part[: len(factors)]).tolist(), (factors * site.block.sd(part)).tolist())
+    factors = model.factor * _factors(own.columns)
+    mean, sd, _ = own.moments
+    moments = zip((factors * mean).tolist(), (factors * sd).tolist())
     return found.content(dict(zip(found.names, moments)))
 
 
 def _unknowns(model: VerticalModel, client: vertical.Client, columns: Columns) -> list[str]:
     """Names of theta, as the optimiser has it."""
     names, predictor = columns.encoding.names, client.site.predictor
+    names = names if columns.contrasts is None else tuple(levels.named(columns.encoding))
     if isinstance(predictor, Multilevel):
         heads = [f"mu[{name}]" for name in names] + [f"sigma[{name}]" for name in names]
         return heads + [f"theta_std[{name},{level}]" for level in columns.levels for name in names]
@@ -118,7 +136,10 @@ def _unknowns(model: VerticalModel, client: vertical.Client, columns: Columns) -
 def _conditional(client: soul.Client, columns: Columns) -> Record:
     """Of Langevin draws."""
     theta = soul.conditional(client)
-    return {"label": theta.label, "parameters": slopes(columns, theta.mean, np.sqrt(np.diag(theta.covariance)))}
+    mean, covariance, contrasts = theta.mean, theta.covariance, columns.contrasts
+    if contrasts is not None:
+        mean, covariance = contrasts.published(mean), contrasts.published(contrasts.published(covariance).T)
+    return {"label": theta.label, "parameters": slopes(columns, mean, np.sqrt(np.diag(covariance)))}
 
 
 def _posterior(model: VerticalModel, own: Own) -> Record:
@@ -135,11 +156,12 @@ def _posterior(model: VerticalModel, own: Own) -> Record:
         return {"parameters": _normal(labels, f * part[: len(labels)], f * spread), "network": network}
     if isinstance(site.predictor, Multilevel):
         return {"parameters": _multilevel(model, client, columns)}
-    f, sd, mean = model.factor, site.block.sd(part), part[: len(columns.encoding.names)]
+    f = model.factor
+    mean, sd, scale = own.moments
     if not own.widened:
         return {"parameters": slopes(columns, f * mean, f * sd)}
     of_q = {name: row["sd"] for name, row in slopes(columns, f * mean, f * sd).items()}
-    return {"parameters": slopes(columns, f * mean, f * np.linalg.norm(own.scale, axis=1)), "sd_of_q": of_q}
+    return {"parameters": slopes(columns, f * mean, f * np.linalg.norm(scale, axis=1)), "sd_of_q": of_q}
 
 
 def _contrasts(model: VerticalModel, own: Own) -> Record:
@@ -150,8 +172,9 @@ def _contrasts(model: VerticalModel, own: Own) -> Record:
     if model.networks or isinstance(site.predictor, Multilevel):
         return {}
     references = model.references
-    part, rows = client.released[site.parts["theta"]], dict[str, dict[str, float]]()
-    part, scale = model.factor * part, model.factor * own.scale
+    rows = dict[str, dict[str, float]]()
+    part, _, scale = own.moments
+    part, scale = model.factor * part, model.factor * scale
     for column in columns.encoding.columns:
         base = references.get(column.name) or (column.levels or ("",))[0]
         for level in column.levels or ():
@@ -188,19 +211,24 @@ def _normal(labels: tuple[str, ...], mean: Array, sd: Array) -> dict[str, dict[s
 def _multilevel(model: VerticalModel, client: vertical.Client, columns: Columns) -> dict[str, dict[str, float]]:
     """mu, sigma and the slopes of each level, by draws; on the data's scale."""
     site, factors = client.site, model.factor * _factors(columns)
-    predictor = site.predictor
+    predictor, contrasts = site.predictor, columns.contrasts
     assert isinstance(predictor, Multilevel)
     d = predictor.n_theta
     part = client.released[site.parts["theta"]]
     key = rng.key(model.seed, "posterior", 1)  # predictions are drawn from chain 0
     normals = rng.normal(DRAWS * d, key=key, client=client.index).reshape(DRAWS, d)
     theta = np.array([site.block.sample(part, e) for e in normals])
-    slopes = np.array([predictor.slopes(t) for t in theta]) * factors
-    p, names = len(factors), columns.encoding.names
+    slopes = np.array([predictor.slopes(t) for t in theta])
+    p, names = slopes.shape[2], columns.encoding.names
+    mu, sigma = theta[:, :p], np.exp(theta[:, p : 2 * p])
+    if contrasts is not None:  # slopes of contrasts are independent given their sigma
+        mu, slopes = contrasts.published(mu.T).T, slopes @ contrasts.rows.T
+        sigma = np.sqrt(sigma**2 @ contrasts.rows.T**2)
+    slopes = slopes * factors
     draws: dict[str, Array] = {}
     for k, name in enumerate(names):
-        draws[f"mu[{name}]"] = theta[:, k] * factors[k]
-        draws[f"sigma[{name}]"] = np.exp(theta[:, p + k]) * factors[k]
+        draws[f"mu[{name}]"] = mu[:, k] * factors[k]
+        draws[f"sigma[{name}]"] = sigma[:, k] * factors[k]
         draws |= {f"theta[{name},{level}]": slopes[:, at, k] for at, level in enumerate(columns.levels)}
     quantiles = {name: np.quantile(x, (0.05, 0.95)) for name, x in draws.items()}
     return {

@@ -21,6 +21,7 @@ from ...kernels import rng
 from ...models.split.predictors import Linear, Multilevel, Network, Predictor
 from ...models.split.site import Auxiliary, Site
 from ...results.plain import Record
+from .levels import Levels
 from .model import VerticalModel
 from .rows import Columns
 
@@ -47,12 +48,14 @@ def of_draws(mean: Array, covariance: Array, H: Array) -> tuple[Array, Array]:
 
 def kept(model: VerticalModel, client: vertical.Client | soul.Client, columns: Columns) -> Record:
     """What has to be known for that, but for the encoding of the columns."""
+    shares = {} if columns.contrasts is None else {"shares": columns.contrasts.shares.tolist()}
     if isinstance(client, soul.Client):
         theta = soul.conditional(client)
-        return {"kind": "conditional", "mean": theta.mean.tolist(), "covariance": theta.covariance.tolist()}
+        return {"kind": "conditional", "mean": theta.mean.tolist(), "covariance": theta.covariance.tolist(), **shares}
     site = client.site
     head = client.released[: site.parts["phi"].stop]
     said = {"kind": model.kind, "factor": model.factor, "full": site.full, "point": site.point, "parameters": head.tolist()}
+    said |= shares
     if isinstance(site.predictor, Network):
         said |= {"hidden": list(site.predictor.hidden), "features": site.predictor.features}
     if isinstance(site.predictor, Multilevel):
@@ -80,6 +83,8 @@ class Part:
         """
         X = np.ascontiguousarray(encode(table, self.encoding, client=self.client).X, np.float64)
         said = self.said
+        if "shares" in said:
+            X = Levels.of(self.encoding, np.array(said["shares"])).design(X)
         if said["kind"] == "conditional":
             return of_draws(np.array(said["mean"]), np.array(said["covariance"]), X)
         predictor = self._predictor(X, table)

@@ -26,7 +26,7 @@ from . import normal
 from .model import PRODUCT, VerticalModel
 from .rows import Rows
 from .undivided import Undivided
-from .widths import Widths, looked
+from .widths import Widths, looked, parts_of
 
 Array = NDArray[np.float64]
 AS_IT_IS = Undivided()
@@ -80,7 +80,7 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     bound = server.last_fifth.moments
     more: dict[str, Any] = {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
     arrays = {"shared": server.released, "Z": server.Z} | ({"rho": np.array([model.rho])} if model.works_out else {})
-    movement, to = server.windows.movement, Undivided() if server.y is None else model.undivided(server.y)
+    movement, to = server.windows.movement, _undivided(server, model, b)
     mean, sd = _published(names, to, mean, sd)
     lines = _lines(server, model, to) if normal.asked(model) and shared.intercept else None
     widths = looked(server, model, to, *shared.split(mean)) if model.watched and server.y is not None else None
@@ -91,6 +91,15 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     posterior = Posterior(names, Gaussian(sd**-2.0 * mean, sd**-2.0))
     out = Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, movement=movement)
     return replace(out, undivided=to, widths=widths, lines=lines, of_q=of_q)
+
+
+def _undivided(server: vertical.Server, model: VerticalModel, b: float) -> Undivided:
+    """From q to what is published; `b` of q."""
+    if server.y is None:
+        return AS_IT_IS
+    parts = parts_of(server, model) if model.corrected else None
+    eta = None if parts is None else b + parts.sum(axis=0) + (0.0 if server.offset is None else server.offset)
+    return model.undivided(server.y, eta)
 
 
 def _lines(server: vertical.Server, model: VerticalModel, to: Undivided) -> Lines | None:
@@ -176,7 +185,9 @@ def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
 
 
 def _of_clients(model: VerticalModel, own: Verdict, fitted: Fitted) -> Verdict:
-    words = "have not settled, or have no normal posterior" if normal.asked(model) else "have not settled"
+    words = "have not settled"
+    words += ", or have no normal posterior" if normal.asked(model) else ""
+    words += ", or are of a text column's levels, which go with the intercept" if model.ties else ""
     return with_clients(own, fitted.settled, words)
 
 

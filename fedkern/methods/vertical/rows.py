@@ -25,7 +25,9 @@ from ...jobs.holding.policy import DataSet, Policy
 from ...jobs.parties import Parties, from_files, named, there
 from ...kernels import rng
 from ...kernels.families import FAMILIES
+from . import levels as of_levels
 from .keys import Config
+from .levels import Levels
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -254,7 +256,9 @@ def check_declared(config: Config, parties: Parties, mine: Sequence[int]) -> Non
 class Columns:
     """One client's covariates in the agreed order of rows: encoded by its own constants, which nobody else learns.
 
-    `y` is the response where it is used here. `group`, `levels`: the level of each row, where slopes vary by group.
+    `y` is the response where it is used here. `group`, `levels`: the level of each row, where slopes vary by group. `contrasts`:
+    what X is of where it has contrasts of the columns' levels, and no coefficient for each. `tied`: whether levels have one each
+    beside an intercept of the server's.
     """
 
     encoding: Encoding
@@ -265,6 +269,8 @@ class Columns:
     notes: tuple[str, ...] = ()
     faults: Faults = field(default_factory=Faults)
     degenerate: Degenerate = field(default_factory=Degenerate)
+    contrasts: Levels | None = None
+    tied: bool = False
 
 
 @dataclass(frozen=True)
@@ -328,7 +334,19 @@ def columns(read: Reading, train: Index) -> Columns:
     notes = (*(design.notes if response else ()), *incomplete.own_notes(read.config, table), *nothing.lines())
     if not private:
         notes = (*notes, *far.notes(table, encoding, design.y if response else None), *far.spelled(encoding))
-    return Columns(encoding, X, design.y if response else None, group, levels, notes, design.faults, nothing)
+    contrasts, tied = _contrasts(read.config, client, encoding, X[train])
+    X = X if contrasts is None else contrasts.design(X)
+    return Columns(encoding, X, design.y if response else None, group, levels, notes, design.faults, nothing, contrasts, tied)
+
+
+def _contrasts(config: Config, client: str, encoding: Encoding, X: Array) -> tuple[Levels | None, bool]:
+    """What takes the levels' own coefficients from the intercept, and whether nothing does; X (n, d) of the training rows."""
+    m = config.model
+    if config.private or not m.intercept or m.kind not in ("linear", "multilevel") or not of_levels.there(encoding):
+        return None, False
+    if m.kind == "linear" and m.priors.get(client, m.prior).mean != 0:
+        return None, True  # kernels have one prior mean for all of a client's coefficients, and contrasts' is 0
+    return Levels.among(encoding, X), False
 
 
 def _refuse_constants(read: Reading, encoding: Encoding, X: Array) -> None:

@@ -97,7 +97,8 @@ def fit(run: Run[Config]) -> Fit | None:
         if model.watched:
             movements = {k: client.windows.movement for k, client in clients.items() if isinstance(client, vertical.Client)}
             ratios, lines = _told(run, model, None if fitted is None else fitted.widths, server, rows, clients)
-            settled = convergence.exchanged(run, movements, [k for k, own_lines in lines.items() if len(own_lines.off)])
+            doubted = [k for k in movements if rows.columns[k].tied or (k in lines and len(lines[k].off))]
+            settled = convergence.exchanged(run, movements, doubted)
         fitted = None if fitted is None else replace(fitted, settled=settled)
     for k, client in clients.items():
         own.write(run, model, own.Own(client, rows.columns[k], ratios.get(k), lines.get(k)))

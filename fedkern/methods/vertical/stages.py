@@ -251,6 +251,7 @@ def disclosure(model: VerticalModel) -> str:
         texts.append(f"each client's terms of the ELBO, one number {often}")
     if model.watched:
         normal_too = ", or have no normal posterior" if normal.asked(model) else ""
+        normal_too += ", or are a text column's levels beside the intercept" if model.ties else ""
         texts.append(f"at the end one bit of each client, whether its own coefficients still move{normal_too}")
     if model.until_settled and (looks := until.looks(model.rounds)):
         texts.append(f"the same bit up to {looks} times before, for rounds end when all has settled")

@@ -97,11 +97,17 @@ def own_words(ratio: float | None, *, widened: bool) -> str:
     return f"{said}; these are q's own, multiply them by this"
 
 
+def parts_of(server: vertical.Server, model: VerticalModel) -> Array | None:
+    """(J, N) clients' parts as the augmented model has them; None where rows were not all seen."""
+    J = len(model.names)
+    return server.seen.parts(model.rho**2 * ((J - 1) / J if model.power else 1.0))
+
+
 def looked(server: vertical.Server, model: VerticalModel, to: Undivided, b: float, log_scale: float) -> Widths | None:
     """What the last half of the rounds tells; `b` and `log_scale` as they are published. None where rows were not all seen."""
     assert server.y is not None
     J, y = len(model.names), server.y
-    seen = server.seen.parts(model.rho**2 * ((J - 1) / J if model.power else 1.0))
+    seen = parts_of(server, model)
     if seen is None:
         return None
     parts = to.factor * seen

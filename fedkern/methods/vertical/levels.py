@@ -1,0 +1,86 @@
+"""Levels of a categorical column beside an intercept that another party has.
+
+A coefficient for each level and an intercept are one too many: (1, -1, .., -1) changes no predictor, and only the priors hold it.
+Where all are one party's, a covariance says so; a product over parties cannot, and comes out many times too narrow along both. In
+open jobs with linear predictors and an intercept a client therefore computes with one coefficient fewer: orthonormal contrasts of
+its levels, of indicators less their shares of the training rows. Coefficients with the prior N(m, sd s) each have contrasts with
+the prior N(0, sd s), so each level against another has the posterior that a coefficient for every level gives it. Published is
+each level against the average of the training rows, as a numeric column's slope is. Source: docs/methods/vertical.md, section
+9.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag, helmert
+
+from ...models.encoding import Encoding
+
+Array = NDArray[np.float64]
+
+
+TIED = (
+    "coefficients of a text column's levels have standard deviations that are many times too small, and means that depend on "
+    "where the fit started, as the server's intercept has, for only their priors tell these apart; right is each level "
+    "against another (`contrasts`). With prior.mean = 0 all are right"
+)
+
+
+def there(encoding: Encoding) -> bool:
+    """Whether a column has levels."""
+    return any(column.levels is not None for column in encoding.columns)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """From the k coefficients that a client computes with to the d that are published: a level's is its part of the predictor.
+
+    Attributes
+    ----------
+    shares : (d,) of each level among the training rows; 0 of numeric columns
+    contrasts : (d, k) with orthonormal columns
+    rows : (d, k) of the design where a row has the level
+    """
+
+    shares: Array
+    contrasts: Array
+    rows: Array
+
+    @classmethod
+    def of(cls, encoding: Encoding, shares: Array) -> Self:
+        """With the shares of an encoding's levels."""
+        contrasts, rows, at = list[Array](), list[Array](), 0
+        for column in encoding.columns:
+            n = len(column.levels or ("",))
+            contrasts.append(np.ones((1, 1)) if column.levels is None else np.asarray(helmert(n)).T)
+            rows.append(contrasts[-1] - shares[at : at + n] @ contrasts[-1])
+            at += n
+        return cls(shares, np.asarray(block_diag(*contrasts), np.float64), np.asarray(block_diag(*rows), np.float64))
+
+    @classmethod
+    def among(cls, encoding: Encoding, X: Array) -> Self:
+        """With the shares that the levels have in the rows of a design (n, d)."""
+        numeric = [c.levels is None for c in encoding.columns for _ in c.levels or ("",)]
+        return cls.of(encoding, np.where(numeric, 0.0, X.mean(axis=0)))
+
+    def design(self, X: Array) -> Array:
+        """(n, k) of a design (n, d)."""
+        return np.ascontiguousarray((X - self.shares) @ self.contrasts)
+
+    def published(self, values: Array) -> Array:
+        """(d, ..) of means (k,), or of a root of their covariance (k, e)."""
+        return np.asarray(self.rows @ values)
+
+
+def named(encoding: Encoding) -> Iterator[str]:
+    """Of what a client computes with."""
+    for column in encoding.columns:
+        if column.levels is None:
+            yield column.name
+        else:
+            yield from (f"{column.name}: contrast {k + 1}" for k in range(len(column.levels) - 1))
