@@ -108,7 +108,8 @@ def predictions(options: argparse.Namespace) -> int:
         print(printable(options.out))
     if found.scores:
         scores = ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in found.scores.items())
-        print(f"these rows: {scores}", file=sys.stdout if options.out else sys.stderr)
+        which = "these rows" if found.scored == len(found.mean) else f"{found.scored} of these rows, which have a response"
+        print(f"{which}: {scores}", file=sys.stdout if options.out else sys.stderr)
     return 0
 
 

@@ -1,4 +1,5 @@
-"""Columns that nothing, or little, can be learnt from: with one value, following from others, or with lost digits.
+"""Columns that nothing, or little, can be learnt from: with one value, following from others, or with lost digits; and those in
+which few cells decide.
 
 Found by one pass over a party's rows, and, for what follows from others, by a QR factorisation of at most so many of them.
 """
@@ -6,6 +7,7 @@ Found by one pass over a party's rows, and, for what follows from others, by a Q
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,11 @@ from numpy.typing import NDArray
 from scipy.linalg import lstsq, qr
 
 from ..algorithms.exchanges.column_notes import Degenerate
+from ..kernels.families import FAMILIES
 from ..models.encoding import Column, Encoding
+from .isolated import FAR, decide, robust
 
-__all__ = ["Degenerate", "degenerate", "numeric_places"]
+__all__ = ["Degenerate", "degenerate", "numeric_places", "with_far"]
 
 Array = NDArray[np.float64]
 
@@ -24,6 +28,7 @@ LEFT = 1e-3  # of a column's standard deviation beside what follows from others:
 NAMED = 1e-2  # of a standardised coefficient of the others
 WORK = 4e9  # operations of the factorisation: more rows are thinned, and where too few are left nothing is said
 BLOCK = 16384
+ROUNDING = 1e-9  # of a column's constants: what is left of a zero that was standardised
 
 
 def degenerate(X: NDArray[Any], encoding: Encoding, *, intercept: bool = True) -> Degenerate:
@@ -62,6 +67,34 @@ def degenerate(X: NDArray[Any], encoding: Encoding, *, intercept: bool = True) -
             follows[names[j]] = tuple(dict.fromkeys([*follows.get(names[j], ()), *from_names]))
     several = bool((count > 1).any())
     return Degenerate(tuple(constant), tuple(coarse), follows, (several, several and collinear is not None))
+
+
+def with_far(found: Degenerate, X: NDArray[Any], encoding: Encoding, y: Array | None = None) -> Degenerate:
+    """And in which of these columns, or of a response that is a measurement, few cells are far from all others.
+
+    Parameters
+    ----------
+    found : of the same columns
+    X : (n, d) as above
+    y : (n,) the response; NaN where there is none
+    """
+    low, high, _ = _ends(X)
+    far = list[str]()
+    for name, at in numeric_places(encoding):
+        centre, sd = robust(np.asarray(X[:BLOCK, at], np.float64))
+        if not max(high[at] - centre, centre - low[at]) < FAR / 2 * sd and decide(_own(encoding, name, X[:, at])):
+            far.append(name)
+    if y is not None and encoding.response is not None and FAMILIES[encoding.family].link == "identity":
+        far += [encoding.response] * decide(np.asarray(y, np.float64))
+    return replace(found, far=tuple(far))
+
+
+def _own(encoding: Encoding, name: str, x: NDArray[Any]) -> Array:
+    """The cells of a numeric column in its own unit; zeros as such."""
+    centre, scale = next(column.constants for column in encoding.columns if column.name == name)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = centre + scale * np.asarray(x, np.float64)
+        return np.where(np.abs(values) < ROUNDING * (abs(centre) + scale), 0.0, values)
 
 
 def numeric_places(encoding: Encoding) -> list[tuple[str, int]]:

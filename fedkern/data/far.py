@@ -18,18 +18,15 @@ from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
 from .cells import floats
 from .degenerate import numeric_places
+from .isolated import FAR, LEAST, coded, distances, robust
 from .table import Table
+
+__all__ = ["FAR", "any_thousandths", "coded", "distances", "notes", "numbers", "robust", "spelled"]
 
 Array = NDArray[np.float64]
 
-FAR = 20.0  # robust standard deviations
 LISTED = 10  # cells of a column
-CODES = (-9999.0, -999.0, -99.0, -9.0, 9.0, 99.0, 888.0, 999.0, 8888.0, 9999.0)  # that may stand for a missing value
-SHARE = 0.2  # of a column's cells, at most, that have such a code
-GAP = 3.0  # robust standard deviations of the others between it and the nearest of them
-LEAST = 10  # other cells
 THOUSAND = 1000.0
-NORMAL = 1.482602218505602  # standard deviation of a normal variable over its median absolute deviation
 
 
 def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]:
@@ -90,15 +87,6 @@ def _of(name: str, values: Array, table: Table) -> Iterator[str]:
         yield f"column {name!r}: {len(rows) - LISTED} more cells are that far away"
 
 
-def distances(values: Array) -> Array:
-    """(n,) robust standard deviations from the median; 0 where the column has none, and of a cell that is no number."""
-    centre, sd = robust(values[np.isfinite(values)])
-    if not sd > 0:
-        return np.zeros(len(values))
-    with np.errstate(invalid="ignore", over="ignore"):
-        return np.nan_to_num(np.abs(values - centre) / sd, nan=0.0)
-
-
 def _code(name: str, code: float, n: int, table: Table) -> str:
     of_text = table.lines is not None  # [data.dialect] is for text files
     way = f'count it as one ([data.dialect] missing = ["{code:g}"])' if of_text else "make these cells empty (in arrays NaN)"
@@ -111,34 +99,3 @@ def _code(name: str, code: float, n: int, table: Table) -> str:
 def numbers(table: Table, name: str) -> Array:
     """(n,) values of a column; nan where a cell is no number."""
     return floats(table.columns[name])
-
-
-def coded(values: Array) -> list[float]:
-    """Codes that a few cells of a column have, far from all others."""
-    there = values[np.isfinite(values)]
-    known = np.isin(there, CODES)
-    others = there[~known]
-    if len(others) < LEAST or not known.any():
-        return []
-    sd = robust(others)[1] or float(others.std())
-    low, high = others.min() - GAP * sd, others.max() + GAP * sd
-    counts = {code: int((there == code).sum()) for code in CODES if not low <= code <= high}
-    return [code for code, n in counts.items() if 0 < n <= SHARE * len(there)]
-
-
-def robust(values: Array) -> tuple[float, float]:
-    """Median, and a standard deviation that a few values cannot move; 0 where there are no more than two different ones."""
-    if not len(values):
-        return 0.0, 0.0
-    centre = float(np.median(values))
-    sd = NORMAL * float(np.median(np.abs(values - centre)))
-    if sd > 0 and len(np.unique(values[:100])) > 2:  # as of most columns, which then need not be sorted
-        return centre, sd
-    different, count = np.unique(values, return_counts=True)
-    if len(different) <= 2:
-        return 0.0, 0.0
-    if sd > 0:
-        return centre, sd
-    others = values[values != different[np.argmax(count)]]
-    sd = NORMAL * float(np.median(np.abs(others - np.median(others))))
-    return centre, sd if sd > 0 else float(others.std())

@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple
 
 from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.columns import Summary
-from ..data.degenerate import Degenerate, degenerate
+from ..data.degenerate import Degenerate, degenerate, with_far
 from ..data.design import check_header, column_of, describe, encode
 from ..data.faults import who
 from ..data.table import Table
@@ -52,7 +52,7 @@ class Check(At[C]):
         return None if server is None else server.encoding
 
     def notes(self, *, intercept: bool = True, split: bool = False) -> list[str]:
-        """Lines on columns that nothing can be learnt from, at the server's place; a private job has none.
+        """Lines on columns that tell nothing, or in which few cells decide, at the server's place; a private job has none.
 
         Raises
         ------
@@ -67,7 +67,8 @@ class Check(At[C]):
             if not split:
                 describe(rows, self.parties.spec, self.names[k])
             degenerate[k] = own_columns(self.parties.spec_of(rows.names), rows, intercept)
-        return [f"note     {note}" for note in column_notes.exchanged(self, degenerate, split=split)]
+        said = column_notes.exchanged(self, degenerate, split=split)
+        return [f"note     {note}" for note in (*said.doubts, *said.notes)]
 
     def unknown(self, encoding: Encoding) -> list[str]:
         """Columns that only their rows can tell to be categorical."""
@@ -109,7 +110,8 @@ def own_columns(spec: Spec, table: Table, intercept: bool = True) -> Degenerate:
     """What nothing can be learnt from in one file, whose columns are taken as they are there."""
     there = (column_of(spec, table, name) for name in spec.covariates(table.names))
     encoding = spec.encoding(tuple(column for column in there if len(column.levels or ()) <= MOST_LEVELS))
-    return degenerate(encode(table, encoding, private=True, missing=True).X, encoding, intercept=intercept)
+    design = encode(table, encoding, private=True, missing=True)
+    return with_far(degenerate(design.X, encoding, intercept=intercept), design.X, encoding, design.y)
 
 
 def public(spec: Spec) -> Spec:

@@ -1,8 +1,10 @@
-"""Columns that nothing can be learnt from: clients name theirs in a job that is not private, in the run and in `check`."""
+"""Columns that nothing can be learnt from, or in which few cells decide: clients name theirs in a job that is not private, in the
+run and in `check`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..algorithms.exchanges import column_notes
@@ -11,8 +13,37 @@ from .run import At
 from .stage import Stage
 
 
-def exchanged(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False) -> list[str]:
-    """Notes on what all clients' columns have in common (or, `split`, on each client's own), at the server; none elsewhere."""
-    clients = {k: column_notes.Client(columns) for k, columns in degenerate.items()}
+@dataclass(frozen=True)
+class Said:
+    """At the server: lines for a reader, and why no result of these files can stand."""
+
+    notes: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+
+
+def exchanged(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False) -> Said:
+    """What all clients' columns have in common (or, `split`, each client's own have), at the server; nothing elsewhere.
+
+    A column whose constants the job file gives is right by what it says: of its far cells nothing is told.
+    """
+    clients = {k: column_notes.Client(replace(own, far=_not_given(at, own.far))) for k, own in degenerate.items()}
     server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split), clients)
-    return [] if server is None else server.notes
+    if server is None:
+        return Said()
+    response = at.parties.spec_of(tuple(server.far)).response
+    doubts = [FAR.format(name, where, RESPONSE if name == response else COLUMN) for name, where in server.far.items()]
+    return Said(server.notes, doubts)
+
+
+def _not_given(at: At[Any], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the columns whose constants the job file does not give."""
+    known = at.parties.spec_of(names).columns if names else {}
+    return tuple(name for name in names if name not in known or known[name].center is None)
+
+
+FAR = (
+    "column {!r} has a cell far from all others (beyond 20 robust standard deviations) at {}: see rows.json there; a wrong cell "
+    "changes the result by itself: mend it, or leave its row out; where it is right, {}"
+)
+COLUMN = "give center and scale of the column in [data.columns], and nothing more is said"
+RESPONSE = 'errors are not normal: job.method = "sparse" with model.errors = "student" gives such a row next to no weight'

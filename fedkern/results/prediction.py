@@ -23,8 +23,9 @@ class Prediction:
     mean : (n,) posterior predictive mean of the response: a probability, a rate, or a number in its units
     quantiles : name ("q025", ..) -> (n,) of the response's mean given the row, over the posterior; not of a single new response
     linear_mean, linear_sd : (n,) of the linear predictor
-    scores : as the server's test metrics, where the rows have the response; else empty
+    scores : as the server's test metrics, of the rows that have a response; empty where none has
     ids : name of the column of the rows' ids -> these, where rows of several parties were joined by them
+    scored : how many rows have a response
     """
 
     mean: Vector
@@ -33,6 +34,7 @@ class Prediction:
     linear_sd: Vector
     scores: Mapping[str, float] = field(default_factory=dict)
     ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    scored: int = 0
 
     @property
     def columns(self) -> dict[str, Sequence[Any]]:

@@ -135,7 +135,7 @@ class Result:
         return self.prediction(rows).table()
 
     def scores(self, rows: Any) -> dict[str, float]:
-        """How well rows with the response are predicted: what `metrics` says of the test rows.
+        """How well rows with the response are predicted (others are left out): what `metrics` says of the test rows.
 
         Raises
         ------
@@ -145,7 +145,8 @@ class Result:
         found = self.prediction(rows).scores
         if not found:
             response = self.summary["encoding"].get("response")
-            raise JobError(f"the rows have no column {response!r} to compare predictions with; add it, or use predict")
+            lacking = f"the rows have no column {response!r} to compare predictions with, or it is empty in all of them"
+            raise JobError(f"{lacking}; add it, or use predict")
         return dict(found)
 
     def prediction(self, rows: Any) -> Prediction:

@@ -185,6 +185,7 @@ def test_lost_digits_are_named_with_their_clients() -> None:
         {"constant": [], "coarse": [], "collinear": {"x": "y"}, "judged": [1, 1]},
         {"constant": [], "coarse": [], "collinear": [], "judged": [1, 1]},
         {"constant": [], "coarse": [], "collinear": {}, "judged": [1, 2]},
+        {"constant": [], "coarse": [], "collinear": {}, "judged": [1, 1], "far": {"x": 1}},
     ],
 )
 def test_a_wrong_answer_is_refused(content: dict[str, Any]) -> None:

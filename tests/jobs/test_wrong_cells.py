@@ -13,6 +13,10 @@ import pytest
 
 from fedkern import run
 from fedkern.algorithms.exchanges import centres, column_means, spreads
+from fedkern.api import checked
+from fedkern.data.isolated import decide, distances
+from fedkern.methods import load
+from fedkern.transports.inprocess import InProcess
 from support import few
 
 LOGISTIC: dict[str, Any] = {"data": {"response": "died", **few.ANY}}
@@ -34,7 +38,8 @@ def sites(seed: int = 3) -> dict[str, Any]:
 
 def ran(job: dict[str, Any], clients: dict[str, Any], **more: Any) -> Any:
     other = "chol" if job["data"]["response"] == "died" else "died"
-    job = {**job, "output": {"reweigh": False}, "data": {**job["data"], **more.pop("data", {})}}
+    reweighed = job.get("job", {}).get("method") != "sparse"
+    job = {**job, **({"output": {"reweigh": False}} if reweighed else {}), "data": {**job["data"], **more.pop("data", {})}}
     return run(job, data={name: one.drop(columns=other) for name, one in clients.items()}, **more)
 
 
@@ -77,6 +82,136 @@ def test_a_client_in_another_unit_is_named_before_anything_is_advised(column: st
     if column != "chol":  # the way out, where the files are right
         declared = {"columns": {column: {"center": 100.0, "scale": 20.0}}}
         assert "another unit" not in ran(LINEAR, clients, data=declared).summary["verdict"]
+
+
+FAR = "column '{}' has a cell far from all others (beyond 20 robust standard deviations) at 'b': see rows.json there"
+
+
+def slope(result: Any) -> tuple[float, float]:
+    """Of age: estimate and standard deviation."""
+    found = result.parameters["theta[age]"]
+    return found["mean"], found["sd"]
+
+
+def test_a_lost_decimal_point_is_named_and_each_remedy_ends_it(tmp_path: Path) -> None:
+    """An age of 61.5 that was typed as 615 moves no standard deviation of its client by much, and a slope to less than half."""
+    clients = sites()
+    right = ran(LINEAR, clients)
+    assert right.summary["converged"] == "settled"
+    clients["b"].loc[7, "age"] = 615.0
+    wrong = ran(LINEAR, clients, out=tmp_path / "out")
+    assert slope(wrong)[0] < slope(right)[0] - 4 * slope(right)[1]
+    summary = wrong.summary
+    assert summary["converged"] is False
+    assert summary["verdict"].startswith("not converged: " + FAR.format("age"))
+    assert "615" not in str((summary["verdict"], summary["notes"]))
+    own = {n: json.loads((tmp_path / "out" / f"client-{n}" / "rows.json").read_text())["notes"] for n in clients}
+    assert own.pop("b")[0].startswith("row 8, column 'age': 615 is ")
+    assert not any(own.values())
+    without = ran(LINEAR, {**clients, "b": clients["b"].drop(index=7).reset_index(drop=True)})
+    clients["b"]["weighed"] = np.where(clients["b"]["age"] == 615.0, 0.0, 1.0)
+    none = ran(LINEAR, {n: one.assign(weighed=one.get("weighed", 1.0)) for n, one in clients.items()}, data={"weight": "weighed"})
+    for mended in (without, none):
+        assert mended.summary["converged"] == "settled"
+        assert abs(slope(mended)[0] - slope(right)[0]) < 0.5 * slope(right)[1]
+    del clients["b"]["weighed"]
+    declared = {"columns": {"age": {"center": 60.0, "scale": 12.0}}}
+    assert ran(LINEAR, clients, data=declared).summary["converged"] == "settled"
+
+
+def test_a_response_that_is_far_is_named_with_the_model_for_it() -> None:
+    clients = sites()
+    clients["b"].loc[7, "chol"] = 420.0
+    verdict = ran(LINEAR, clients).summary["verdict"]
+    assert verdict.startswith("not converged: " + FAR.format("chol"))
+    assert "student" in verdict
+    sparse = {"job": {"method": "sparse", "rounds": 2}, "data": LINEAR["data"], "algorithm": {"burn_in": 1}}
+    for errors, named in (("gaussian", True), ("student", False)):
+        assert (FAR.format("chol") in ran({**sparse, "model": {"errors": errors}}, clients).summary["verdict"]) is named
+
+
+@pytest.mark.parametrize("kind", ["regression", "mrf", "sem"])
+def test_sites_that_may_differ_are_no_way_out(kind: str) -> None:
+    clients = sites()
+    clients["b"].loc[7, "age"] = 615.0
+    graph = kind != "regression"
+    clients = {n: one.drop(columns="sex") for n, one in clients.items()} if graph else clients
+    job = {"job": {"method": "sparse", "rounds": 2}, "data": {**few.ANY}, "model": {"kind": kind}, "algorithm": {"burn_in": 1}}
+    job["data"] |= {} if graph else {"response": "chol"}
+    assert run(job, data=clients).summary["verdict"].startswith("not converged: " + FAR.format("age"))
+    declared = {**job, "data": {**job["data"], "columns": {"age": {"center": 60.0, "scale": 12.0}}}}
+    assert "far from all" not in run(declared, data=clients).summary["verdict"]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_client_with_columns_of_its_own_is_named(known: bool) -> None:
+    pd, random, n = pytest.importorskip("pandas"), np.random.default_rng(2), 200
+    parties = {"a": pd.DataFrame({"id": range(n), "crp": random.lognormal(1, 1, n)})}
+    parties["b"] = pd.DataFrame({"id": range(n), "age": random.normal(60, 12, n).round(1)})
+    server = pd.DataFrame({"id": range(n), "died": random.integers(0, 2, n)})
+    parties["b"].loc[7, "age"] = 615.0
+    data = {"id": "id", "response": "died", **({"columns": {"age": {"center": 60.0, "scale": 12.0}}} if known else {})}
+    said = run({"job": {"method": "vertical", "rounds": 2}, "data": data}, data=parties, server=server).summary
+    assert said["verdict"].startswith("not converged: " + FAR.format("age")) is not known
+
+
+def test_check_says_it_before_the_run_and_a_private_job_never(tmp_path: Path) -> None:
+    clients = sites()
+    clients["b"].loc[7, "age"] = 615.0
+    for name, one in clients.items():
+        one[["age", "bp", "died"]].to_csv(tmp_path / f"{name}.csv", index=False)
+    job = '[job]\nmethod = "pvi"\n[data]\nclients = ["*.csv"]\nresponse = "died"\n'
+    private = "[privacy]\nepsilon = 2.0\ndelta = 1e-3\nclip = 2.0\nnoise_multiplier = 4.0\nsampling_rate = 0.2\n"
+    private += "[data.columns]\nage = {center = 60, scale = 12}\nbp = {kind = \"numeric\"}\n"
+    said = {}
+    for name, text in {"open": f"{job}least_rows = 1\n", "private": f'{job}standardise = "none"\n{private}'}.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+        said[name] = "\n".join(checked(InProcess(), *load(tmp_path / f"{name}.toml")) or ())
+    assert FAR.format("age") in said["open"]
+    assert "far from all" not in said["private"]
+
+
+def test_skewed_columns_have_no_cell_that_stands_alone() -> None:
+    """Half of these columns have cells 20 robust standard deviations away, which is no slip."""
+    random, beyond, alone = np.random.default_rng(1), 0, 0
+    kinds: list[Callable[[int], Any]] = [
+        *(lambda n, sd=sd: random.lognormal(1, sd, n).round(2) for sd in (0.5, 1.0, 1.2, 1.5)),
+        lambda n: random.exponential(5, n).round(1),
+        lambda n: 5 * random.weibull(0.5, n).round(2),
+        lambda n: random.poisson(2, n).astype(float),
+        lambda n: 1.0 + random.negative_binomial(0.8, 0.8 / 6.8, n),
+        lambda n: random.negative_binomial(0.1, 0.1 / 1.1, n).astype(float),
+        lambda n: (random.random(n) < 0.3) * random.lognormal(3, 1.5, n).round(1),
+        lambda n: random.choice([0.0, 1.0, 2.0], n, p=[0.9, 0.095, 0.005]),
+        lambda n: random.standard_t(3, n).round(2),
+    ]
+    for draw in kinds * 40:
+        values = draw(int(random.integers(60, 1500)))
+        beyond, alone = beyond + int(distances(values).max() > 20), alone + int(decide(values))
+    assert beyond > 120
+    assert alone <= 4
+
+
+@pytest.mark.parametrize("n", [40, 300, 20_000])
+def test_slips_stand_alone(n: int) -> None:
+    random = np.random.default_rng(1)
+    age, bp, change = random.normal(60, 12, n).round(), random.lognormal(4.9, 0.15, n).round(), random.normal(0, 3, n)
+    for values, slip in ((age, 615.0), (bp, 1400.0), (change, 120.0), (change, -120.0)):
+        for rows in (1, 3):
+            mistyped = values.copy()
+            mistyped[:rows] = slip * (1 + 0.2 * np.arange(rows))
+            assert decide(mistyped)
+    coded = np.where(np.arange(n) % 15 == 0, 999.0, age)
+    assert decide(coded)
+    assert not decide(np.full(n, 3.0))
+
+
+def test_a_cell_that_moves_nothing_is_not_said() -> None:
+    """Its square is small beside the root of that many rows."""
+    values = np.random.default_rng(1).normal(60, 12, 400_000)
+    values[0] = 60 + 21 * 12
+    assert distances(values).max() > 20
+    assert not decide(values)
 
 
 def test_a_wrong_response_of_a_linear_job_is_named() -> None:

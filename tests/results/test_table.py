@@ -208,6 +208,14 @@ def test_predictions_score_as_the_server_s_test_rows(federated: tuple[Result, pd
         assert log_likelihood == pytest.approx(result.metrics["log_likelihood"], abs=1e-12)
     found = result.predict(frame.drop(columns="y"))
     np.testing.assert_array_equal(found["mean"], result.predict(frame)["mean"])
+    some = frame.assign(y=frame["y"].where(np.arange(len(frame)) % 3 > 0))  # an export of patients to be predicted
+    np.testing.assert_array_equal(result.predict(some)["mean"], found["mean"])
+    assert result.prediction(some).scored == some["y"].notna().sum()
+    assert result.scores(some) == pytest.approx(result.scores(frame[some["y"].notna()]), rel=1e-12)
+    some.assign(y="").to_csv(folder / "none.csv", index=False)
+    np.testing.assert_allclose(result.predict(folder / "none.csv")["mean"], found["mean"], rtol=1e-12)
+    with pytest.raises(JobError, match="or it is empty in all of them"):
+        result.scores(folder / "none.csv")
     assert (found["q025"] < found["q05"]).all()
     assert (found["q95"] < found["q975"]).all()
     with pytest.raises(JobError, match="the rows have no column 'y'"):

@@ -4,6 +4,9 @@ A column may have one value; it may follow from others, so that their separate e
 in their last digits only (10^15 and some noise). A client tells the names of such columns, and no cell; the server says of which
 it is true at every client. One client alone may well have one value of a column: that is no fault, unless the column is the
 client's own (of vertically split data).
+
+It also tells in which columns few cells stand so far from all others that they decide the result: which rows they are, and what
+stands there, only the client's own notes say.
 """
 
 from __future__ import annotations
@@ -27,8 +30,11 @@ class AskNotes(Message, kind=143):
     round: int
 
 
+TELLS = Tells("names of columns that have one value, follow from others, or have a cell far from all others")
+
+
 @dataclass(frozen=True)
-class ColumnNotes(Message, kind=144, tells=Tells("names of columns that have one value, or follow from others")):
+class ColumnNotes(Message, kind=144, tells=TELLS):
     """Client to server: names of columns."""
 
     round: int
@@ -46,6 +52,7 @@ class Degenerate:
     constant : columns with one value
     coarse : columns whose values are large and differ in their last digits only
     collinear : column -> others that it follows from
+    far : columns, or the response, in which few cells are far from all others, and matter
     judged : whether there were rows enough to say what is constant, and what is collinear
     """
 
@@ -53,6 +60,7 @@ class Degenerate:
     coarse: tuple[str, ...] = ()
     collinear: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     judged: tuple[bool, bool] = (True, True)
+    far: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """For the client's own eyes."""
@@ -122,6 +130,13 @@ class Server:
         """Once all have answered."""
         return (split_notes if self.split else notes)(self.clients, in_order(self.told))
 
+    @property
+    def far(self) -> dict[str, str]:
+        """Column in which few cells decide -> at which clients."""
+        told = in_order(self.told)
+        names = dict.fromkeys(name for one in told for name in one.far)
+        return {name: _named([client for client, one in zip(self.clients, told) if name in one.far]) for name in names}
+
 
 def start(clients: tuple[str, ...], split: bool = False) -> tuple[Server, ServerEffects]:
     """The first state and the questions."""
@@ -141,6 +156,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         "constant": list(one.constant), "coarse": list(one.coarse), "judged": [int(flag) for flag in one.judged],
         "collinear": {name: list(others) for name, others in one.collinear.items()},
     }  # fmt: skip
+    content |= {"far": list(one.far)} if one.far else {}
     return state, [ColumnNotes(0, *piece) for piece in pieces.cut(content)]
 
 
@@ -157,13 +173,14 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _checked(who: str, content: dict[str, Any]) -> Degenerate:
-    pieces.fields(who, content, {"constant", "coarse", "collinear", "judged"})
-    constant, coarse = (tuple(pieces.texts(who, name, content[name])) for name in ("constant", "coarse"))
+    content = {"far": [], **content}
+    pieces.fields(who, content, {"constant", "coarse", "collinear", "judged", "far"})
+    constant, coarse, far = (tuple(pieces.texts(who, name, content[name])) for name in ("constant", "coarse", "far"))
     collinear, judged = content["collinear"], content["judged"]
     if not isinstance(collinear, dict) or judged not in ([0, 0], [0, 1], [1, 0], [1, 1]):
         raise RemoteFault(f"{who}: collinear must have lists by column, and judged two flags")
     others = {name: tuple(pieces.texts(who, f"collinear of {name}", names)) for name, names in collinear.items()}
-    return Degenerate(constant, coarse, others, (bool(judged[0]), bool(judged[1])))
+    return Degenerate(constant, coarse, others, (bool(judged[0]), bool(judged[1])), far)
 
 
 PROTOCOL = once.protocol("columns", (AskNotes,), (ColumnNotes,), server_receive, client_receive, finished)

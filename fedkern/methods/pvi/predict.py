@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ...data import incomplete, memory, table
+from ...data.cells import MISSING
 from ...data.design import encode
 from ...data.faults import NO_VALUE
 from ...data.table import Table
@@ -49,7 +50,9 @@ def _predicted(result: Result, q: Gaussian, rows: Any) -> Prediction:
     read = _read(result, encoding, rows)
     whole, trials = replace(encoding, row_id=None), encoding.trials
     known = encoding.response in read.names and (trials is None or trials in read.names)
-    if not known or trials is not None:  # a row of trials has one mean, and successes and failures to be scored
+    scored = np.array(_responded(read, whole) if known else [], np.bool_)
+    known = bool(scored.any())
+    if not known or not scored.all() or trials:  # a row of trials has one mean, and successes and failures to be scored
         encoding = replace(encoding, response=None, positive=None, labels=(), trials=None)
     if not known or encoding.weight not in read.names:  # a mean needs none, and scores are then those of rows that count alike
         encoding = replace(encoding, weight=None)
@@ -60,12 +63,20 @@ def _predicted(result: Result, q: Gaussian, rows: Any) -> Prediction:
     mean = mean if design.offset is None else mean + design.offset
     of, predicted_mean = FAMILIES[family].mean, predictive_mean(q, own, family, scale)
     quantiles = {name: np.asarray(of(mean + float(ndtri(p)) * sd), np.float64) for name, p in ENDS.items()}
-    if known and trials is not None:
-        design = encode(read, whole)
+    if known and (trials is not None or not scored.all()):
+        whole = whole if whole.weight in read.names else replace(whole, weight=None)
+        design = encode(read if scored.all() else read.select(np.flatnonzero(scored)), whole)
         own = Rows(design.X, design.y, design.offset, design.weights, design.units)
     method = averaged(private=bool(result.job.get("privacy")))  # as `metrics` of the run
     scores = metrics(q, own, family, scale, method) if known else {}
-    return Prediction(predicted_mean, quantiles, mean, sd, scores)
+    return Prediction(predicted_mean, quantiles, mean, sd, scores, scored=int(scored.sum()))
+
+
+def _responded(read: Table, encoding: Encoding) -> list[bool]:
+    """Whether each row has a response: where it is empty, as in an export of patients to be predicted, it is unknown."""
+    labels = {*encoding.labels, encoding.positive}
+    cells = (cell.strip() for cell in read.cells(str(encoding.response)))
+    return [cell in labels or cell.lower() not in MISSING for cell in cells]
 
 
 def _read(result: Result, encoding: Encoding, rows: Any) -> Table:

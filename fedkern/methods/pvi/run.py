@@ -15,7 +15,7 @@ from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi import noise_aware
 from ...algorithms.pvi.local import Local
 from ...data import far
-from ...data.degenerate import Degenerate, degenerate
+from ...data.degenerate import Degenerate, degenerate, with_far
 from ...data.design import Design, encode
 from ...data.header import not_there
 from ...data.table import Table
@@ -46,7 +46,9 @@ def fit(run: Run[Config]) -> Fit | None:
             designs[k], degenerates[k], notes = _encoded(model, run.names[k], tables.pop(k))
         run.note_rows(k, notes, designs[k].faults)
     if model.privacy is None:
-        run.hooks.notes += column_notes.exchanged(run, degenerates)
+        said = column_notes.exchanged(run, degenerates)
+        run.hooks.notes += said.notes
+        run.hooks.doubts += said.doubts
     test = _test_rows(run.parties, model) if run.place.is_server else None
     model = replace(model, response=response.exchanged(run, model, {k: _rows(design) for k, design in designs.items()}))
     clients = _clients(run, model, designs)
@@ -81,6 +83,8 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
     notes += [*nothing.lines(), *_not_binary(model, design), *not_there(model.ignored, table.names)]
     if model.privacy is None:
         notes += far.notes(table, model.encoding, design.y)
+        counts = slice(None) if design.weights is None or design.weights.all() else design.weights > 0
+        nothing = with_far(nothing, design.X[counts], model.encoding, design.y[counts])
     if model.with_noise and model.privacy is not None and model.family == "bernoulli":
         notes += linearised.longer(design.X, model.privacy.of(client).clip)
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None

@@ -22,7 +22,7 @@ from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.settings import Prior
 from ...algorithms.gibbs.sites import MarkovRandomField, Regression, Site
 from ...data import far, lacking
-from ...data.degenerate import Degenerate, degenerate
+from ...data.degenerate import Degenerate, degenerate, with_far
 from ...data.design import encode
 from ...data.header import not_there
 from ...data.table import Table
@@ -146,7 +146,8 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
                 table, absent = lacking.filled(table, model.encoding)
             design = encode(table, model.encoding, missing=model.imputes, client=run.names[k])
             columns[k] = model.columns(design, run.names[k])
-            degenerates[k] = degenerate(design.X[~np.isnan(design.y)], model.encoding)
+            X, y = design.X[~np.isnan(design.y)], design.y[~np.isnan(design.y)]
+            degenerates[k] = with_far(degenerate(X, model.encoding), X, model.encoding, None if model.is_student else y)
             notes = [f"{name} is not in this file: every value of it is drawn by the model" for name in absent]
             notes += [*not_there(model.ignored, table.names), *far.notes(table, model.encoding, design.y)]
             notes += [*design.notes, *model.constants(columns[k].values), *replace(degenerates[k], constant=()).lines()]
@@ -155,7 +156,9 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
             notes.append(f"{len(design.y) - rows} rows without a response were left out")
         notes += model.gaps(columns[k])
         run.note_rows(k, notes, design.faults)
-    run.hooks.notes += column_notes.exchanged(run, degenerates)
+    said = column_notes.exchanged(run, degenerates)
+    run.hooks.notes += said.notes
+    run.hooks.doubts += said.doubts
     values = _values(run, model, columns)
     if values is not None:
         run.hooks.notes += model.two_valued(values)

@@ -260,7 +260,7 @@ def _added(result: Result, asked: Asked, ids: tuple[str, ...], own: Table | None
     known = np.isfinite(y)
     scores = predictive.scores(likelihood, y[known], mean[known], used[known], log_scale) if known.any() else {}
     named = {asked.id: ids} if ids else {}
-    return Prediction(predictive.predicted(likelihood, mean, used), quantiles, mean, sd, scores, named)
+    return Prediction(predictive.predicted(likelihood, mean, used), quantiles, mean, sd, scores, named, int(known.sum()))
 
 
 def _shared(result: Result, asked: Asked) -> tuple[float, float, float]:

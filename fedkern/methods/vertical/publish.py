@@ -50,6 +50,7 @@ class Fitted:
     predicted : the clients' parts at the rows that are predicted; None without such rows
     filled : what their columns say of each other's parts there, where the job asks for it
     movement : of the intercept and log sigma, where the fit is variational
+    doubts : why no result of these files can stand
     settled : whether each client's own unknowns have settled; empty where they do not say it
     """
 
@@ -63,6 +64,7 @@ class Fitted:
     predicted: predictions.Server | None = None
     filled: missing.Server | None = None
     movement: Movement | None = None
+    doubts: tuple[str, ...] = ()
     settled: Mapping[str, bool | None] = field(default_factory=dict)
     undivided: Undivided = AS_IT_IS
     widths: Widths | None = None
@@ -170,6 +172,8 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
 def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
     """Of the server's own unknowns, and of what the clients say of theirs. In a private job they say nothing: its verdict may be
     that the server's still move, and never that all have settled."""
+    if fitted.doubts:
+        return Verdict(False, "; ".join(fitted.doubts))
     if model.network:
         return not_judged("optimised")
     if model.inference == "soul":

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...algorithms.exchanges import rows as alignment
 from ...data import far
 from ...data.cells import MISSING, TOO_FAR, floats, too_far, too_large
-from ...data.degenerate import Degenerate, degenerate
+from ...data.degenerate import Degenerate, degenerate, with_far
 from ...data.design import Column, Encoding, Faults, Spec, describe, encode
 from ...data.faults import HINT, told, who
 from ...data.header import unfit
@@ -334,6 +334,7 @@ def columns(read: Reading, train: Index) -> Columns:
     notes = (*(design.notes if response else ()), *incomplete.own_notes(read.config, table), *nothing.lines())
     if not private:
         notes = (*notes, *far.notes(table, encoding, design.y if response else None), *far.spelled(encoding))
+        nothing = with_far(nothing, X[train], encoding, design.y[train] if response else None)
     contrasts, tied = _contrasts(read.config, client, encoding, X[train])
     X = X if contrasts is None else contrasts.design(X)
     return Columns(encoding, X, design.y if response else None, group, levels, notes, design.faults, nothing, contrasts, tied)

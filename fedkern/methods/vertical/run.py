@@ -111,7 +111,8 @@ def fit(run: Run[Config]) -> Fit | None:
     certificates = {} if model.open else run.certified()
     if fitted is None:
         return None
-    fit = publish.fit(model, replace(fitted, predicted=predicted, filled=filled), rows)
+    fitted = replace(fitted, predicted=predicted, filled=filled, doubts=tuple(run.hooks.doubts))
+    fit = publish.fit(model, fitted, rows)
     return replace(fit, privacy=certificates, more={**fit.more, **({"incomplete": counted} if counted else {})})
 
 
@@ -178,7 +179,9 @@ def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
         run.note_rows(k, [*column.notes, *others, *few.private_notes(config, len(column.X))], column.faults)
     if model.open:
         degenerate = {k: column.degenerate for k, column in arrays.items()}
-        run.hooks.notes += column_notes.exchanged(run, degenerate, split=True)
+        said = column_notes.exchanged(run, degenerate, split=True)
+        run.hooks.notes += said.notes
+        run.hooks.doubts += said.doubts
     return Rows(arrays, server, at.train, at.test, at.new, at.ids)
 
 
