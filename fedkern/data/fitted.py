@@ -11,7 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
 Array = NDArray[np.float64]
-STEPS, ENOUGH = 30, 1e-6  # of Newton's method; a change of the coefficients after which no more are made
+STEPS, ENOUGH = 40, 1e-6  # of Newton's method; a change of the coefficients after which no more are made
 FARTHEST = 30.0  # of a predictor
 
 
@@ -41,7 +41,8 @@ def weights(X: Array, y: Array, trials: Array, offset: Array, weight: Array, pre
         mean, curvature = moments(b)
         gradient = X.T @ (weight * (y - mean)) - precision * b
         step = cho_solve(cho_factor((X.T * curvature) @ X + np.diag(precision)), gradient)
-        step /= max(1.0, float(np.abs(step).max()) / 2)  # counts far from their mean would throw it too far
+        longest = max(2.0, float(np.abs(b).max()) / 2)  # counts far from their mean would throw it too far
+        step /= max(1.0, float(np.abs(step).max()) / longest)
         b = b + step
         if float(np.abs(step).max()) < ENOUGH:
             break

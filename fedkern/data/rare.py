@@ -102,15 +102,24 @@ def rare(
     return tuple(sorted(found, key=lambda one: (len(one.columns), one.n_rows)))
 
 
-def standardised(table: Table, columns: Sequence[Column], weights: Array, most: float) -> Array | None:
-    """(n, 1 + d) 1 and the columns, one a level, of the rows that weigh something; a missing cell is at the mean. None where the
-    cross-products of these would take more than `most` multiplications."""
+class Standardised(NamedTuple):
+    """(n, 1 + d) 1 and the columns, one a level, of the rows that weigh something, a missing cell at the mean; of each, (d,) the
+    column's name, and what it was divided by."""
+
+    X: Array
+    names: tuple[str, ...]
+    scale: Array
+
+
+def standardised(table: Table, columns: Sequence[Column], weights: Array, most: float) -> Standardised | None:
+    """None where the cross-products of these would take more than `most` multiplications."""
     every = [_values(table.columns[column.name], column) for column in columns]
     design, counted = _design(columns, every, weights), weights > 0
     d = 1 + len(design.parts)
     if d > MOST_SUMMED or np.count_nonzero(counted) * d * d > most:
         return None
-    return np.concatenate([np.zeros((0, d)), *design._replace(weights=counted.astype(np.float64)).blocks()])
+    X = np.concatenate([np.zeros((0, d)), *design._replace(weights=counted.astype(np.float64)).blocks()])
+    return Standardised(X, tuple(name for name, _, _ in design.parts), design.scale)
 
 
 def effective(weights: Array) -> float:

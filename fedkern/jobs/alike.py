@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from ..data.cells import MOST_OFF, Text, floats
 from ..data.design import column_of
 from ..data.faults import told
 from ..data.incomplete import MARK, marked
-from ..data.rare import Rare, effective, heavy, rare, standardised, without_faults
+from ..data.rare import Rare, Standardised, effective, heavy, rare, standardised, without_faults
 from ..data.table import Table
 from ..kernels.families import FAMILIES
 from ..models.encoding import Column, Spec
@@ -31,9 +32,10 @@ Array = NDArray[np.float64]
 
 LOWER = "or, where all holders agree that such rows may be known to the server, lower data.least_rows"
 POOL = "pool its rows with another site's"
-MOST_FITTED = 1e8  # multiplications for the cross-products of rows that are fitted to see what they weigh
-LEAST_PRECISION = 1e-6  # of a prior there
-OF_INTERCEPT = 0.04  # the precision of its prior there: a standard deviation of 5
+BY_FIT = ", as the fit lets them weigh,"
+MOST_FITTED = 5e7  # multiplications for the cross-products of rows that are fitted to see what they weigh
+LEAST_PRECISION = 1e-8  # of a prior there
+OF_INTERCEPT = 1e-4  # the precision of its prior there: next to none, for the middle of columns is not that of the job
 SMALL_R = 0.1  # of a negative binomial whose r is learnt: about as small as r is found to be
 MOST_NAMED = 20  # columns, or sets of them, beside the first
 
@@ -78,7 +80,7 @@ def found(
         every = rare(table, [*columns, response], weights, 1, fewest, filled)
     if not every and not family.linear and wanted and spec.response in table.columns:
         y, trials = _events(table, spec)
-        exposed = _exposed(table, spec, y, trials, weights, getattr(config.model, "intercept_centre", None))
+        exposed = _exposed(table, spec, y, trials, weights, config.model)
         if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest:
             every = (Rare((str(spec.response),), few, wanted=fewest),)
         elif wanted > 1 and family.counted and trials is None and heavy(y, weights):
@@ -86,9 +88,10 @@ def found(
         elif exposed is not None and (number := effective(exposed)) < wanted:
             return _words_of_offset(number, table, spec, wanted)
         else:
-            weighed = _weighed(config, table, columns, spec, y, trials, weights, exposed)
-            tried = ((rare(table, columns, own, fewest, fewest, filled), why) for own, why in weighed)
-            every, by = next((one for one in tried if one[0]), ((), ""))
+            for own, why in _weighed(config, table, columns, spec, y, trials, weights, exposed):
+                if why == BY_FIT and effective(own) < wanted:
+                    return _words_of_fit(effective(own), wanted)
+                every, by = every or rare(table, columns, own, fewest, fewest, filled), by if every else why
     if not every:
         return None
     every = tuple(each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
@@ -116,7 +119,7 @@ def _weighed(
         yield weights * (_r(config) + y), ", as their counts let them weigh,"
     at_fit = _at_fit(config, table, columns, spec, y, trials, weights)
     if at_fit is not None:
-        yield at_fit, ", as the fit lets them weigh,"
+        yield at_fit, BY_FIT
 
 
 def _r(config: JobConfig) -> float:
@@ -184,11 +187,9 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
-def _exposed(
-    table: Table, spec: Spec, y: Array, trials: Array | None, weights: Array, centre: float | None
-) -> Array | None:
+def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: Array, model: Any) -> Array | None:
     """(n,) what each row weighs, in X'WX, by its offset beside the best intercept, or beside its prior's centre where that leaves
-    fewer rows; None without an offset.
+    fewer rows, or without an intercept where the model has none; None without an offset.
 
     Of a log link that is its exposure: with years in place of their logarithms the longest few are all that there is.
     """
@@ -202,7 +203,9 @@ def _exposed(
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if weights @ expit(offset + middle) < share * weights.sum() else (low, middle)
-    chances = (expit(offset + intercept) for intercept in (low, low if centre is None else centre))
+    centre = getattr(model, "intercept_centre", None)
+    intercepts = (low, low if centre is None else centre) if getattr(model, "intercept", True) else (0.0,)
+    chances = (expit(offset + intercept) for intercept in intercepts)
     return min((weights * chance * (1 - chance) for chance in chances), key=effective)
 
 
@@ -211,19 +214,30 @@ def _at_fit(
 ) -> Array | None:
     """(n,) what each row weighs in X'WX where the model fits the client's own rows; None where they are too many for that."""
     covariates = [column for column in columns if column.name != spec.offset]
-    X, counted = standardised(table, covariates, weights, MOST_FITTED), weights > 0
-    if X is None:
+    design, counted = standardised(table, covariates, weights, MOST_FITTED), weights > 0
+    if design is None:
         return None
     none = np.zeros(len(weights))
     offset = none if spec.offset is None else np.nan_to_num(floats(table.columns[spec.offset]))
-    precision = np.full(X.shape[1], max(float(getattr(config.model, "prior_precision", 1.0)), LEAST_PRECISION))
-    precision[0] = OF_INTERCEPT
+    precision = np.concatenate([[OF_INTERCEPT], _precision(config, columns, design)])
     every = np.ones(len(y)) if trials is None else trials
     link, weighed = FAMILIES[spec.family].link, none.copy()
     weighed[counted] = fitted.weights(
-        X, y[counted], every[counted], offset[counted], weights[counted], precision, "log" if link == "log" else "logit"
+        design.X, y[counted], every[counted], offset[counted], weights[counted], precision, "log" if link == "log" else "logit"
     )
     return weighed
+
+
+def _precision(config: JobConfig, columns: Sequence[Column], design: Standardised) -> Array:
+    """(d,) of the prior of each coefficient, of columns in their own standard deviations: a scale that the job file gives may be
+    far from these."""
+    common = getattr(config.model, "prior_precision", None)
+    if common is None:  # of columns in the standard deviations of all sites
+        return np.ones(len(design.scale))
+    given = {column.name: column.scale if column.kind == "numeric" else 1.0 for column in columns}
+    scale = np.array([float(given[name] or own) for name, own in zip(design.names, design.scale)])
+    precision = float(common) * (scale / design.scale) ** 2
+    return np.clip(precision, LEAST_PRECISION, 1 / LEAST_PRECISION)
 
 
 def _words(
@@ -282,6 +296,16 @@ def _farthest(one: Rare, table: Table) -> str:
 
 def _joined(one: Rare, name: Callable[[str], str]) -> str:
     return " and ".join(map(name, one.columns))
+
+
+def _words_of_fit(few: float, wanted: int) -> tuple[str, str]:
+    remedy = (
+        "leave out a column that decides the response, take a scale near the column's standard deviation in [data.columns] and a "
+        f"narrower prior, {POOL}, {LOWER}"
+    )
+    text = "what this model makes of its rows leaves fewer of them with any weight than this job, or its holder, asks for"
+    own = f"the fit gives nearly all weight to few rows, by their effective number {few:.1f}; {wanted} are asked for"
+    return f"{text}, and what is sent tells these; {remedy}", f"{own}: {remedy}"
 
 
 def _words_of_offset(few: float, table: Table, spec: Spec, wanted: int) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from fedkern.errors import JobError
 from fedkern.jobs import few
 from fedkern.jobs.keys import LEAST_ROWS
 from fedkern.methods import parse
-from fedkern.models.encoding import Spec
+from fedkern.models.encoding import Column, Spec
 from support.command import mpirun_jobs
 
 ROWS = 'response = "y"\nignore = ["id"]\n'
@@ -878,6 +878,30 @@ def test_an_offset_beside_an_intercept_of_the_jobs_own_choice() -> None:
     assert alone("bernoulli", {"offset": "e"}, **columns) == ""
     own = {"model": {"intercept_centre": -float(columns["e"].max())}}
     assert "'e' gives nearly all weight to few rows" in alone("bernoulli", {"offset": "e"}, own, **columns)
+
+
+def test_without_an_intercept_an_offset_stands_alone() -> None:
+    """With e^-bmi as weights the lowest has them all."""
+    columns = {**ward(), "e": np.random.default_rng(8).normal(27, 4, 300).round(1)}
+    columns["e"][7] = 10.4
+    assert alone("bernoulli", {"offset": "e"}, **columns) == ""
+    own = {"model": {"intercept": False}}
+    assert "'e' gives nearly all weight to few rows" in alone("bernoulli", {"offset": "e"}, own, **columns)
+
+
+def test_a_scale_of_the_jobs_own_choice_lets_a_slope_grow() -> None:
+    """Where a column decides the response, only the rows beside the threshold have weight."""
+    random = np.random.default_rng(3)
+    hb, z = random.normal(13, 1.5, 300).round(2), random.normal(size=300)
+    columns = {"hb": hb, "z": z, "y": (hb < 12) * 1.0}
+    table = Table("a.csv", (*columns,), columns, 300)
+    for scale, few_rows in ((1.5, False), (0.001, True)):
+        config = parse({"data": {"clients": ["a.csv"], "response": "y"}})
+        spec = Spec("y", columns={"hb": Column("hb", "numeric", None, 12.0, scale)})
+        found = few.found(config, table, spec, "a")
+        assert (found is not None) is few_rows
+    assert found is not None
+    assert "the fit gives nearly all weight to few rows" in found.own
 
 
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
