@@ -40,7 +40,7 @@ def faults(path: Path, *sets: str) -> tuple[str, str]:
         (VERTICAL, 'data.server="nope.csv"', "data.server: "),
         (PVI, 'data.test="nope.csv"', "no such file where the server runs; correct the path"),
         (PVI, 'data.response="x"', "column 'x'"),
-        (PVI, 'data.positive="maybe"', "column 'y' has 2 different labels (0, 1), and positive = 'maybe'"),
+        (PVI, 'data.positive="maybe"', "column 'y' has other labels than a response may have, and positive = 'maybe'"),
         (SPARSE, "model.family=bernoulli data.response=x", "column 'x'"),
     ],
 )
