@@ -39,7 +39,7 @@ MOST_ROUNDS = 200  # of rounds = "until"
 MOST_FULL = 300  # coefficients up to which "auto" is a full covariance, and X'WX is asked for
 ONE_SHOT = ("bcm-same", "bcm-split")
 VAGUE = 1e-2  # one below which it lets slopes grow until few rows have weight
-HELD = 1e4  # a precision above which a prior holds q, whatever rows say
+HELD = 1e4  # a precision from which on a prior holds q, whatever rows say
 LEARNS = ("gaussian", "negative-binomial")  # families whose scale can be learnt
 
 # sampling -> the keys that it needs; it may have no other
@@ -266,8 +266,8 @@ class Config(JobConfig):
             return None
         model, variant, optimiser = self.model, self.algorithm.variant, self.algorithm.optimiser
         sd, precision, link = model.intercept_sd, model.prior_precision, FAMILIES[model.family].link
-        held = [f"model.prior_precision = {precision:g}"] * (precision > HELD)
-        held += [f"model.intercept_sd = {sd:g}"] * (sd is not None and sd**-2 > HELD)
+        held = [f"model.prior_precision = {precision:g}"] * (precision >= HELD)
+        held += [f"model.intercept_sd = {sd:g}"] * (sd is not None and sd**-2 >= HELD)
         if held:
             return (
                 f"{' and '.join(held)}: the prior holds q where the job has it, so that messages are sums over rows with weights "
