@@ -73,7 +73,7 @@ def found(
     table, columns = _with_splines(splines, table, columns)
     filled = [column.name for column in columns if marked(column.name) in table.columns]
     every, by = rare(table, columns, weights, wanted, together, filled) if covariates else (), ""
-    every = every or (_of_weights(table, spec, weights, wanted) if wanted > 1 else ())
+    every = every or (_of_weights(table, spec, wanted) if wanted > 1 else ())
     if not every and covariates and not family.linear and _multiplies_events(spec) and spec.response in table.columns:
         name = str(spec.response)
         response = Column(name, "categorical") if isinstance(table.columns[name], Text) else _number(name)
@@ -89,9 +89,11 @@ def found(
             return _words_of_offset(number, table, spec, wanted)
         else:
             for own, why in _weighed(config, table, columns, spec, y, trials, weights, exposed):
-                if why == BY_FIT and effective(own) < wanted:
-                    return _words_of_fit(effective(own), wanted)
-                every, by = every or rare(table, columns, own, fewest, fewest, filled), by if every else why
+                if why == BY_FIT and (number := effective(own)) < wanted:
+                    return _words_of_fit(number, wanted)
+                if every := rare(table, columns, own, fewest, fewest, filled):
+                    by = why
+                    break
     if not every:
         return None
     every = tuple(each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
@@ -152,15 +154,12 @@ def _owner(name: str, splines: Collection[str]) -> str:
     return before if before in splines else name
 
 
-def _of_weights(table: Table, spec: Spec, weights: Array, wanted: int) -> tuple[Rare, ...]:
-    """Rows whose weight, number of trials or exposure is not as others': sums with weights, less those without, are theirs."""
+def _of_weights(table: Table, spec: Spec, wanted: int) -> tuple[Rare, ...]:
+    """Rows whose weight, or number of trials, is not as others': sums with weights, less those without, are theirs."""
     for name in (spec.weight, spec.trials):
         if name in table.columns and (found := rare(table, [_number(str(name))], np.ones(table.n_rows), wanted, 0)):
             return found  # all rows count, for some sums are of those that weigh nothing too
-    if spec.offset is None or spec.offset not in table.columns:
-        return ()
-    far = FAMILIES[spec.family].linear and heavy(without_faults(floats(table.columns[spec.offset])), weights)
-    return (Rare((spec.offset,), 1, far=True),) if far else ()
+    return ()
 
 
 def _events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
@@ -187,15 +186,22 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
+def _offset(table: Table, spec: Spec) -> Array | None:
+    """(n,) None where there is none; a missing cell is 0."""
+    if spec.offset is None or spec.offset not in table.columns:
+        return None
+    return np.clip(np.nan_to_num(floats(table.columns[spec.offset])), -MOST_OFF, MOST_OFF)
+
+
 def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: Array, model: Any) -> Array | None:
     """(n,) what each row weighs, in X'WX, by its offset beside the best intercept, or beside its prior's centre where that leaves
     fewer rows, or without an intercept where the model has none; None without an offset.
 
     Of a log link that is its exposure: with years in place of their logarithms the longest few are all that there is.
     """
-    if spec.offset is None or spec.offset not in table.columns:
+    offset = _offset(table, spec)
+    if offset is None:
         return None
-    offset = np.clip(np.nan_to_num(floats(table.columns[spec.offset])), -MOST_OFF, MOST_OFF)
     if FAMILIES[spec.family].link == "log":
         return np.asarray(weights * np.exp(offset))
     share = float(y @ np.ones(len(y)) / trials.sum()) if trials is not None else float(weights @ y / weights.sum())
@@ -217,8 +223,8 @@ def _at_fit(
     design, counted = standardised(table, covariates, weights, MOST_FITTED), weights > 0
     if design is None:
         return None
-    none = np.zeros(len(weights))
-    offset = none if spec.offset is None else np.nan_to_num(floats(table.columns[spec.offset]))
+    none, offset = np.zeros(len(weights)), _offset(table, spec)
+    offset = none if offset is None else offset
     precision = np.concatenate([[OF_INTERCEPT], _precision(config, columns, design)])
     every = np.ones(len(y)) if trials is None else trials
     link, weighed = FAMILIES[spec.family].link, none.copy()
