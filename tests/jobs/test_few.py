@@ -326,6 +326,7 @@ def test_batches_are_said_to_tell_rows(algorithm: dict[str, Any], says: str | No
     ("model", "algorithm", "says"),
     [
         ({"family": "bernoulli", "prior_precision": 1e5}, {}, "model.prior_precision = 100000: the prior holds q"),
+        ({"family": "bernoulli", "prior_precision": 1e4}, {}, "model.prior_precision = 10000: the prior holds q"),
         ({"family": "poisson", "intercept_sd": 1e-5}, {}, "model.intercept_sd = 1e-05: the prior holds q"),
         ({"family": "bernoulli", "prior_precision": 1e-4}, {}, "model.prior_precision = 0.0001 lets a slope grow"),
         ({"family": "poisson"}, {"variant": "global-vi"}, 'algorithm.variant = "global-vi" takes single steps from the prior'),
