@@ -6,7 +6,9 @@ import gc
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,18 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import fedkern as package
 from fedkern.cli.__main__ import main
+from fedkern.transports.mpirun import FOLDER
 from support.command import Ended
 
+MPI_FILES, NUMBERS = tempfile.TemporaryDirectory(prefix="fedkern-tests-", ignore_cleanup_errors=True), count()
+
 pytest_plugins = ("support.suite_order", "support.suite_share", "support.suite_minima")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Open MPI's files of each test in a folder of their own: an mpirun with the process id of a killed one would not start."""
+    os.environ[FOLDER] = f"{MPI_FILES.name}/{next(NUMBERS)}"
 
 
 @pytest.hookimpl(wrapper=True)

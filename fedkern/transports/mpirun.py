@@ -29,6 +29,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -48,6 +49,7 @@ PDEATHSIG, SUBREAPER = 1, 36  # of prctl
 # Where it tolerates deaths Open MPI says nothing of them, but with this a line of each: the only way to know of a rank that died
 # before it was seen.
 TOLD = {"PRTE_MCA_errmgr_base_verbose": "1"}
+FOLDER = "PRTE_MCA_prte_local_tmpdir_base"  # where Open MPI keeps its files of a job, under mpirun's process id
 
 Signal = signal.Signals
 ASKS = (Signal.SIGTERM, Signal.SIGUSR1, Signal.SIGINT, Signal.SIGHUP)
@@ -139,13 +141,15 @@ class Job:
         self.words, name = _words()
         self._lines: dict[socket.socket, int | None] = {}  # of ranks, and which rank, where it has said hello
         self._selector = selectors.DefaultSelector()
+        # Process ids come again: what an mpirun of this one's number has left, when it was killed, would end ours as it starts.
+        self.folder = tempfile.TemporaryDirectory(prefix="fedkern-mpirun-", ignore_cleanup_errors=True)
         self.mpirun = subprocess.Popen(
             command,
             bufsize=0,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**TOLD, **os.environ, NAME: name},
+            env={**TOLD, FOLDER: self.folder.name, **os.environ, NAME: name},
             start_new_session=True,
             preexec_fn=_alone,
         )
@@ -171,6 +175,7 @@ class Job:
                 looked = time.monotonic()
                 self._look(looked)
         _end_children()
+        self.folder.cleanup()
         self._hear()
         while self._print() or self._show():
             pass

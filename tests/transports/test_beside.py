@@ -14,6 +14,7 @@ import pytest
 from fedkern.transports import mpirun as launcher
 from fedkern.transports.mpirun import Job, Screen
 from support.kills import MARK, processes
+from support.mpirun import MPIRUN, environment
 
 EDGE = b"-" * 74 + b"\n"
 ABORT = EDGE + b"MPI_ABORT was invoked on rank 0 in communicator fedkern\n  Proc: [[1,1],0]\n" + EDGE + b"\0"
@@ -53,6 +54,18 @@ def beside(tmp_path):
 def ended(run):
     out, err = run.communicate(timeout=30)
     return run.returncode, out, err
+
+
+def test_what_a_killed_mpirun_of_the_same_process_id_has_left_stops_no_job(beside, tmp_path, monkeypatch):
+    """Open MPI names the files of a job after mpirun's process id, and does not start where they are there."""
+    start = 'mkdir $TMPDIR/ompi.$$ && touch $TMPDIR/ompi.$$/pmix.$(hostname).tool && exec "$MPIRUN" --oversubscribe -n 1 echo up'
+    for name, value in (environment() | {"TMPDIR": str(tmp_path), "MPIRUN": str(MPIRUN)}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv(launcher.FOLDER)
+    alone = subprocess.run(["sh", "-c", start], capture_output=True, check=False)
+    assert (alone.returncode > 0, alone.stdout) == (True, b"")
+    assert ended(beside(start, shell=True))[1] == "up\n"
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("fedkern-mpirun-")]
 
 
 @pytest.mark.parametrize("code", range(6))
