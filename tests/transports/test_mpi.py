@@ -63,7 +63,7 @@ FAULTS = {
     "data": (2, r"fedkern: rank 1: client 0: column 'age' is missing\n"),
     "garbage": (2, r"fedkern: rank 1: not a version 1 fedkern frame\n"),
     "long": (2, r"fedkern: rank 1: a message of 4194304 bytes, at most \d+ expected\n"),
-    "foreign": (2, r"fedkern: rank 1: client 1: Answer came from a rank where it does not live\n"),
+    "foreign": (2, r"fedkern: rank 1: client 'site-1': Answer came from a rank where it does not live\n"),
     "configuration": (2, r"fedkern: rank 1 has another configuration than rank 0 \(.*\): give all ranks the same job file.*\n"),
     "version": (
         2,
