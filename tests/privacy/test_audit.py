@@ -211,7 +211,8 @@ def check_a_whole_job_keeps_its_claim(tmp_path, monkeypatch, clients=1000, power
     assert power * job.epsilon <= bound <= job.epsilon
 
 
-CLIENTS = [(1000, 0.5), pytest.param(8000, 0.8, marks=pytest.mark.nightly)]
+MINUTES = [pytest.mark.nightly, pytest.mark.timeout(1200)]
+CLIENTS = [(1000, 0.5), pytest.param(8000, 0.8, marks=MINUTES)]
 
 
 @pytest.mark.parametrize(("clients", "power"), CLIENTS)
@@ -219,7 +220,7 @@ def test_a_whole_job_keeps_its_claim(tmp_path, monkeypatch, clients, power):
     check_a_whole_job_keeps_its_claim(tmp_path, monkeypatch, clients, power)
 
 
-@pytest.mark.parametrize("clients", [400, pytest.param(8000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("clients", [400, pytest.param(8000, marks=MINUTES)])
 def test_half_the_noise_in_a_whole_job_is_noticed(tmp_path, monkeypatch, clients):
     quieter(monkeypatch, 0.5)
     job = audited(tmp_path, monkeypatch, clients)
@@ -227,6 +228,7 @@ def test_half_the_noise_in_a_whole_job_is_noticed(tmp_path, monkeypatch, clients
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_a_whole_job_with_sampled_rows_keeps_its_claim(tmp_path, monkeypatch, rate):
     """The threshold is that which does best on simulated runs of the claim; the bound knows no form of the noise."""
