@@ -21,6 +21,11 @@ from fedkern.cli.__main__ import main
 from fedkern.transports.mpirun import FOLDER
 from support.command import Ended
 
+# Tests' folders in memory, where there is room: a job syncs what it writes, and tests would wait for the disk half of their time.
+IN_MEMORY, ROOM = "/dev/shm", 3 << 30
+if os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", IN_MEMORY)
+
 MPI_FILES, NUMBERS = tempfile.TemporaryDirectory(prefix="fedkern-tests-", ignore_cleanup_errors=True), count()
 
 pytest_plugins = ("support.suite_order", "support.suite_share", "support.suite_minima")
