@@ -81,7 +81,10 @@ def cost(work: Callable[[], Any], out: Path) -> Cost:
 
 @pytest.mark.usefixtures("unsynced")
 @pytest.mark.parametrize("kind", ["pvi", "private"])
-def test_a_job_costs_what_its_clients_cost(tmp_path: Path, kind: str) -> None:
+def test_a_job_costs_what_its_clients_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    for limited in (record, handles, locks):  # a quarter of the clients beside a quarter of the limits
+        monkeypatch.setattr(limited, "MOST", limited.MOST // 4)
+
     def costs(n_clients: int) -> Cost:
         path, out = job_of(tmp_path / str(n_clients), n_clients, kind), tmp_path / f"out-{n_clients}"
         return cost(lambda: run(path, out, "job.rounds=2"), out)
