@@ -154,25 +154,25 @@ class Stop:
 ROUNDS = {"augmented": "ZShare", "power": "LikelihoodShare", "sigma": "GlobalGradientBound"}
 
 
-@pytest.mark.parametrize("when", ["before the question", "after the first answer", "in the cool-down"])
 @pytest.mark.parametrize("kind", ["augmented", "power", "sigma"])
-def test_a_resumed_run_is_the_uninterrupted_one(settled, tmp_path, monkeypatch, kind, when):
-    path, _, whole = settled[kind]
+def test_a_run_that_is_resumed_again_and_again_is_the_uninterrupted_one(settled, tmp_path, monkeypatch, kind):
+    """Stopped in the middle, where of one question it is to come, after the first answer, and in the cool-down."""
+    path, first, whole = settled[kind]
     rounds, clients = whole.summary["rounds"], len(whole.summary["clients"])
-    n = clients * (rounds // 2 if when == "before the question" else rounds // 2 + 20)
-    what, at = ("Moving", 1) if when == "after the first answer" else (ROUNDS[kind], n)
-    out = tmp_path / "out"
-    with monkeypatch.context() as patched:
-        stop = Stop(patched, what, at)
-        config, folder = load(path, ())
-        with pytest.raises(LostPeer, match="--resume"):
-            perform(stop.place, config, folder, Output(out, quiet=True))
-    sent = ledger(out)
-    assert ("Moving" in sent) == (when != "before the question" or whole_asked(settled[kind][1]) > 1)
+    middle, asked, out = clients * (rounds // 2), whole_asked(first), tmp_path / "out"
+    stops = [(ROUNDS[kind], middle), ("Moving", 1), (ROUNDS[kind], middle + 20)]
+    for what, n in stops if asked == 1 else [stops[1], stops[0], stops[2]]:
+        before = sum(file.read_text().count(f'"{what}"') for file in (out / "ledger").glob("*.jsonl"))
+        with monkeypatch.context() as patched:
+            stop = Stop(patched, what, n - before)
+            config, folder = load(path, ())
+            with pytest.raises(LostPeer, match="--resume"):
+                perform(stop.place, config, folder, Output(out, resume=out.exists(), quiet=True))
+        assert ("Moving" in ledger(out)) == ((what, n) != stops[0] or asked > 1)
     again = run(path, out, resume=True)
     assert again.summary["digest"] == whole.summary["digest"]
     assert again.summary["verdict"] == whole.summary["verdict"]
-    assert ledger(out).count("Moving") == whole_asked(settled[kind][1])
+    assert ledger(out).count("Moving") == asked
 
 
 def whole_asked(out: Path) -> int:
