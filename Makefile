@@ -80,10 +80,12 @@ lint-asv:
 
 install: $(VENV)/test
 
+# pip waits for the network and for one core, so what fedkern needs comes beside the compiler's work.
 define install
-@$(call timed,pip,$(PIP) $(BUILDERS))
-@$(call timed,compiler,$(BIN)/python setup.py --quiet build_ext)
-@echo "Installing fedkern and what it needs .."
+@$(call timed,pip,$(PIP) $(BUILDERS) && $(BIN)/python tools/needs.py $(EXTRAS) > $(VENV)/needs.txt)
+@echo "Installing what fedkern needs .."
+@{ $(call timed,pip,$(PIP) -r $(VENV)/needs.txt); } & beside=$$! code=0; \
+{ $(call timed,compiler,$(BIN)/python setup.py --quiet build_ext); } || code=$$?; wait $$beside || code=$$?; exit $$code
 @$(call timed,pip,$(PIP) --no-build-isolation '.[$(EXTRAS)]')
 endef
 
