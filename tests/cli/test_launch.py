@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,18 @@ from support.mpirun import environment
 FEDKERN = [sys.executable, "-P", "-m", "fedkern"]
 
 
-def started(*arguments: str, **env: str) -> subprocess.Popen[str]:
+ON_FEWER_RANKS = """
+import sys
+from fedkern.cli import launch
+from fedkern.cli.__main__ import main
+launch.DEMO_RANKS = 3
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def started(*arguments: str, by: Sequence[str] = FEDKERN, **env: str) -> subprocess.Popen[str]:
     full = environment() | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"} | env
-    return subprocess.Popen([*FEDKERN, *arguments], env=full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([*by, *arguments], env=full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def ended(*arguments: str, **env: str) -> tuple[int, str, str]:
@@ -67,7 +77,8 @@ def test_wrong_arguments_show_the_right_ones(arguments: tuple[str, ...]) -> None
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_a_request_to_end_the_demo_alone_is_passed_on_once(number: int, tmp_path: Path) -> None:
     text = launch.DEMO.read_text()
-    running = started("demo", "--out", str(tmp_path / "demo"))
+    by = [sys.executable, "-P", "-c", ON_FEWER_RANKS] if number == signal.SIGINT else FEDKERN  # by night the demo is whole
+    running = started("demo", "--out", str(tmp_path / "demo"), by=by)
     until = time.monotonic() + 60
     while not (tmp_path / "demo" / "metrics.jsonl").exists() and time.monotonic() < until:
         time.sleep(0.02)
