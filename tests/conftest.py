@@ -26,7 +26,8 @@ IN_MEMORY, ROOM = "/dev/shm", 3 << 30
 if os.access(IN_MEMORY, os.W_OK):
     there = os.statvfs(IN_MEMORY)
     if there.f_bavail * there.f_frsize > ROOM and not there.f_flag & os.ST_NOEXEC:  # some tests run what they have compiled
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", IN_MEMORY)
+        os.environ.setdefault("TMPDIR", IN_MEMORY)
+        tempfile.tempdir = None  # it is asked for anew
 
 MPI_FILES, NUMBERS = tempfile.TemporaryDirectory(prefix="fedkern-tests-", ignore_cleanup_errors=True), count()
 
