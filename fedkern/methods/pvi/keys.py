@@ -84,6 +84,9 @@ class ModelSection(incomplete.ModelSection):
         help=f'of the Gaussian posterior; "auto": full up to {MOST_FULL} coefficients; default: "auto" if open, else "diagonal"'
     )
     prior_precision: float = key(1.0, ge=1e-10, le=1e10, help="of every coefficient", remedy="1 / sd^2 of its prior")
+    prior_sd: float | None = key(
+        None, ge=1e-5, le=1e5, help="of every coefficient's prior: prior_precision = 1 / prior_sd^2 says the same"
+    )
     intercept: bool = key(True, help="add a column of ones")
     site_intercepts: bool = key(
         False, help="add a coefficient for each client's name, to the intercept; rows of other sites have none; open jobs"
@@ -108,6 +111,12 @@ class ModelSection(incomplete.ModelSection):
         '/ r); "learn", the default of both if open and variant = "pvi", finds it; else r is to be given',
     )
     preset: Literal["paper"] | None = key(None, help="a published configuration, whose values the file may override")
+
+    @property
+    def said_prior(self) -> str:
+        """The coefficients' prior, by the key that the job file has."""
+        precision, sd = self.prior_precision, self.prior_sd
+        return f"model.prior_precision = {precision:g}" if sd is None else f"model.prior_sd = {sd:g}"
 
 
 Variant = Literal["pvi", "local-averaging", "virtual-clients", "global-vi", "bcm-same", "bcm-split"]
@@ -266,7 +275,7 @@ class Config(JobConfig):
             return None
         model, variant, optimiser = self.model, self.algorithm.variant, self.algorithm.optimiser
         sd, precision, link = model.intercept_sd, model.prior_precision, FAMILIES[model.family].link
-        held = [f"model.prior_precision = {precision:g}"] * (precision >= HELD)
+        held = [model.said_prior] * (precision >= HELD)
         held += [f"model.intercept_sd = {sd:g}"] * (sd is not None and sd**-2 >= HELD)
         if held:
             return (
@@ -276,7 +285,7 @@ class Config(JobConfig):
             )
         if link == "logit" and precision < VAGUE:
             return (
-                f"model.prior_precision = {precision:g} lets a slope grow where a column decides the response (anaemia, by "
+                f"{model.said_prior} lets a slope grow where a column decides the response (anaemia, by "
                 "haemoglobin): only the few rows beside the threshold then have weight, and a server can compute them, at any "
                 "number of rows; take a narrower prior, or leave that column out"
             )
@@ -429,16 +438,18 @@ def filled(raw: Raw) -> dict[str, Any]:
     if table(raw, "model").get("preset") == "paper":
         layers += [PAPER, PAPER_PRIVATE if private else PAPER_OPEN]
     out = layered(raw, layers)
-    settings = out["algorithm"]
+    settings, model = out["algorithm"], out["model"]
+    if isinstance(model, dict):
+        _lay_prior(model)
     asks = not private and variant == "pvi" and table(out, "algorithm").get("schedule") != "asynchronous"
     if isinstance(settings, dict) and asks and "rounds" not in table(out, "job"):
         settings.setdefault("until", {})
     lay_until(raw, out, MOST_ROUNDS)
     if isinstance(settings, dict) and isinstance(settings.get("optimiser"), str):
         settings.setdefault("learning_rate", LEARNING_RATE.get(settings["optimiser"], 0.5))
-    if not private and isinstance(out["model"], dict):
+    if not private and isinstance(model, dict):
         exact = table(out, "algorithm").get("optimiser") == "exact"
-        out["model"].setdefault("intercept_sd", WIDE if exact else NARROW)
+        model.setdefault("intercept_sd", WIDE if exact else NARROW)
     terms = out.get("privacy")
     if isinstance(terms, dict):
         if "noise_multiplier" in table(raw, "privacy") or "calibrate" not in terms:
@@ -449,6 +460,13 @@ def filled(raw: Raw) -> dict[str, Any]:
     return out
 
 
+def _lay_prior(model: dict[str, Any]) -> None:
+    """The precision of a prior whose standard deviation the file gives; one that cannot be is left to the key's own check."""
+    sd = model.get("prior_sd")
+    if isinstance(sd, int | float) and not isinstance(sd, bool) and 1e-5 <= sd <= 1e5:
+        model.setdefault("prior_precision", float(sd) ** -2)
+
+
 def conflicts(config: Config) -> Iterator[str]:
     """Every fault, each a sentence with its remedy."""
     yield from _data(config)
@@ -456,6 +474,8 @@ def conflicts(config: Config) -> Iterator[str]:
     if "scale" not in config.model.model_fields_set and family.lacks_scale("unknown"):
         yield family.scale_is_missing
     yield from _scale(config)
+    if (sd := config.model.prior_sd) is not None and not math.isclose(config.model.prior_precision, sd**-2, rel_tol=1e-9):
+        yield "model.prior_sd and model.prior_precision are one prior, said twice and differently; remove one of them"
     if not config.model.intercept and config.model.intercept_centre is not None:
         yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
     if config.model.site_intercepts and not config.model.intercept:

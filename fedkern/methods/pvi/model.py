@@ -63,6 +63,7 @@ class Model:
             centre=m.intercept_centre,
             sd=m.intercept_sd,
             precision=m.prior_precision,
+            by_sd=m.prior_sd is not None,
             scale=m.scale if isinstance(m.scale, float) else None,
         )
 

@@ -44,6 +44,7 @@ class Given:
     open : the job is
     intercept, centre, sd : whether there is one, and of its prior; None where the data, or `precision`, say it
     precision : of the coefficients' priors
+    by_sd : whether the job file says their standard deviation
     scale : in the data's units; None where it is learnt
     """
 
@@ -55,6 +56,7 @@ class Given:
     sd: float | None
     precision: float
     scale: float | None
+    by_sd: bool = False
 
     @property
     def learnt(self) -> bool:

@@ -370,6 +370,25 @@ def test_the_prior_pulls_as_far_as_the_rows_alone_are_away() -> None:
     (precision,) = re.findall(r"model.prior_precision = 1 to ([.\de-]+)", note)
     weaker = fitted(shared(X, y), family="bernoulli", prior_precision=float(precision))
     assert "the prior moves" not in str(weaker.summary["notes"])
+    of_sd = fitted(shared(X, y), family="bernoulli", prior_sd=1.0)
+    assert of_sd.summary["parameters"] == result.summary["parameters"]
+    (wider,) = re.findall(r"raise model.prior_sd = 1 to ([.\d]+)", str(of_sd.summary["notes"]))
+    assert float(wider) ** -2 <= float(precision)
+    assert "the prior moves" not in str(fitted(shared(X, y), family="bernoulli", prior_sd=float(wider)).summary["notes"])
+
+
+def test_a_prior_by_its_standard_deviation() -> None:
+    """Says what its precision would; both may be there where they agree."""
+    data = {"data": {"builtin": "breast-cancer"}}
+    assert parse({**data, "model": {"prior_sd": 2.5}}).model.prior_precision == 2.5**-2
+    assert parse({**data, "model": {"prior_sd": 2.0, "prior_precision": 0.25}}).model.prior_sd == 2.0
+    with pytest.raises(JobError, match="said twice and differently; remove one of them"):
+        parse({**data, "model": {"prior_sd": 2.0, "prior_precision": 1.0}})
+    with pytest.raises(JobError, match=r"model.prior_sd = 0"):
+        parse({**data, "model": {"prior_sd": 0}})
+    told = parse({**data, "model": {"prior_sd": 0.005}}).tells_rows
+    assert told is not None
+    assert told.startswith("model.prior_sd = 0.005: the prior holds q")
 
 
 def test_private_jobs_keep_their_prior() -> None:
