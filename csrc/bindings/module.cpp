@@ -9,6 +9,7 @@ namespace py = pybind11;
 namespace fedkern {
 void bind_augmented(py::module_&);
 void bind_glm(py::module_&);
+void bind_mixed(py::module_&);
 void bind_mlp(py::module_&);
 void bind_mlp_vae(py::module_&);
 void bind_optim(py::module_&);
@@ -38,6 +39,7 @@ PYBIND11_MODULE(_core, m) {
     };
     family("augmented", fedkern::bind_augmented);
     family("glm", fedkern::bind_glm);
+    family("mixed", fedkern::bind_mixed);
     family("mlp", fedkern::bind_mlp);
     family("mlp", fedkern::bind_mlp_vae);
     family("optim", fedkern::bind_optim);

@@ -4,6 +4,7 @@
 #include "tables/augmented.hpp"
 #include "tables/frames.hpp"
 #include "tables/glm.hpp"
+#include "tables/mixed.hpp"
 #include "tables/mlp.hpp"
 #include "tables/mlp_vae.hpp"
 #include "tables/optim.hpp"
@@ -24,6 +25,7 @@ namespace fedkern {
     FEDKERN_FAMILY(GlmTable, glm)                           \
     FEDKERN_FAMILY(SemTable, sem)                           \
     FEDKERN_FAMILY(AugmentedTable, augmented)               \
+    FEDKERN_FAMILY(MixedTable, mixed)                       \
     FEDKERN_FAMILY(MlpTable, mlp)                           \
     FEDKERN_FAMILY(OptimTable, optim)                       \
     FEDKERN_FAMILY(ShrinkageRowsTable, shrinkage_rows)      \

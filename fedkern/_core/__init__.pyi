@@ -5,6 +5,7 @@ from . import blas as blas
 from . import bound as bound
 from . import files as files
 from . import glm as glm
+from . import mixed as mixed
 from . import mlp as mlp
 from . import optim as optim
 from . import privacy as privacy

@@ -1,0 +1,257 @@
+// Log-likelihood of a mixed model with its gradient and minus its Hessian, by the nodes of the value: Louis (1982). With d the
+// derivative of log p(y, u | xi) at fixed u, the gradient is E d and minus the Hessian E[-d'] - cov(d), in each group.
+#pragma once
+#include "values.hpp"
+
+namespace fedkern {
+inline namespace FEDKERN_ISA {
+namespace mixed {
+
+/// All nodes in d dimensions, by coordinate.
+struct Grid {
+    int count = 1;
+    std::vector<double> t[mixed_effects], weight; // log w + t't / 2
+    Grid(const Rule& rule, int d) {
+        const int Q = int(rule.t.size());
+        for (int a = 0; a < d; ++a) count *= Q;
+        weight.assign(count, 0);
+        for (int a = 0, stride = count; a < d; ++a) {
+            stride /= Q;
+            for (int k = 0; k < count; ++k) {
+                const int q = k / stride % Q;
+                t[a].push_back(rule.t[q]);
+                weight[k] += rule.log_w[q] + 0.5 * rule.t[q] * rule.t[q];
+            }
+        }
+    }
+};
+
+/// value, gradient, lower triangle of minus the Hessian, one after the other, of one point: what each group adds.
+template <MixedFamily family> class Information {
+  public:
+    Information(const Rows& rows, const Grid& grid)
+        : rows_(rows), grid_(grid), K_(grid.count), P_(int(rows.size())), p_(int(rows.p)), d_(rows.d), places_(Index(d_) * K_),
+          weights_(K_), slopes_(K_), curves_(K_), linear_(Index(d_) * K_), D_(Index(P_) * K_), mean_(P_), weighted_(K_) {}
+
+    /// A group of one lane; u, v = T u, S = T C^-T, C^-T, l at the mode and log|C| are the lane's.
+    void add(const Points& points, Index begin, Index end, int lane, const double* u, const double* v, const double (*S)[3],
+             const double (*inverse)[3], double level, double log_det, double* sum) {
+        double *w = weights_.data(), *D = D_.data();
+        for (int k = 0; k < K_; ++k) w[k] = grid_.weight[k] - level;
+        for (int b = 0; b < d_; ++b) {
+            double* place = &places_[Index(b) * K_];
+            for (int k = 0; k < K_; ++k) {
+                double x = u[b];
+                for (int c = b; c < d_; ++c) x += inverse[b][c] * grid_.t[c][k];
+                place[k] = x, w[k] -= 0.5 * x * x;
+            }
+        }
+        const double square = points.square[lane], last = points.last[lane];
+        const auto predictor = [&](Index i, double* A) {
+            double c = points.base[i - begin][lane];
+            for (int a = 0; a < d_; ++a) {
+                c += rows_.Z[i * d_ + a] * v[a], A[a] = 0;
+                for (int b = 0; b < d_; ++b) A[a] += rows_.Z[i * d_ + b] * S[b][a];
+            }
+            return c;
+        };
+        double A[3];
+        const auto eta = [&](double c, int k) {
+            for (int a = 0; a < d_; ++a) c += A[a] * grid_.t[a][k];
+            return c;
+        };
+        for (Index i = begin; i < end; ++i) {
+            const double c = predictor(i, A), y = rows_.y[i], trials = rows_.trials[i];
+            for (int k = 0; k < K_; ++k) slopes_[k] = eta(c, k);
+            for (int k = 0; k < K_; ++k) w[k] += Row<family>(slopes_[k], y, trials, square).value;
+        }
+        if (d_ == 0) {
+            sum[0] += w[0], w[0] = 1;
+        } else {
+            double total = 0;
+            for (int k = 0; k < K_; ++k) total += w[k] = math::exp(w[k]);
+            for (int k = 0; k < K_; ++k) w[k] /= total;
+            sum[0] += level + math::log(total) - log_det;
+        }
+        std::fill(D_.begin(), D_.end(), 0.0);
+        std::fill(linear_.begin(), linear_.end(), 0.0);
+        double *gradient = sum + 1, *information = sum + 1 + P_;
+        const auto at = [&](int i, int j) -> double& { return information[i * (i + 1) / 2 + j]; };
+        for (Index i = begin; i < end; ++i) {
+            const double c = predictor(i, A), y = rows_.y[i], trials = rows_.trials[i];
+            const double *x = &rows_.X[i * p_], *z = rows_.Z.data() + i * d_;
+            for (int k = 0; k < K_; ++k) slopes_[k] = eta(c, k);
+            for (int k = 0; k < K_; ++k) {
+                const Row<family> row(slopes_[k], y, trials, square);
+                if constexpr (has_dispersion) own_[k] = slopes_[k];
+                slopes_[k] = row.slope, curves_[k] = w[k] * row.curve;
+            }
+            for (int j = 0; j < p_; ++j)
+                for (int k = 0; k < K_; ++k) D[Index(j) * K_ + k] += x[j] * slopes_[k];
+            for (int a = 0; a < d_; ++a)
+                for (int k = 0; k < K_; ++k) linear_[Index(a) * K_ + k] += z[a] * slopes_[k];
+            outer(x, z, points, lane, at);
+            if constexpr (has_dispersion) {
+                double* own = D + Index(P_ - 1) * K_;
+                double second = 0;
+                for (int k = 0; k < K_; ++k) {
+                    const Dispersion<family> row(own_[k], y, last, square);
+                    own[k] += row.slope, second += w[k] * row.second, curves_[k] = -w[k] * row.mixed;
+                }
+                at(P_ - 1, P_ - 1) -= second;
+                double m[4] = {};
+                for (int k = 0; k < K_; ++k) m[0] += curves_[k];
+                for (int b = 0; b < d_; ++b)
+                    for (int k = 0; k < K_; ++k) m[1 + b] += curves_[k] * places_[Index(b) * K_ + k];
+                for (int j = 0; j < p_; ++j) at(P_ - 1, j) += m[0] * x[j];
+                for (int a = 0; a < d_; ++a)
+                    for (int b = 0; b <= a; ++b) at(P_ - 1, p_ + pair(a, b)) += m[1 + b] * z[a] * unit(points, a, b, lane);
+            }
+        }
+        for (int a = 0; a < d_; ++a)
+            for (int b = 0; b <= a; ++b) {
+                const double by = unit(points, a, b, lane);
+                for (int k = 0; k < K_; ++k) D[Index(p_ + pair(a, b)) * K_ + k] = by * linear_[Index(a) * K_ + k] * places_[Index(b) * K_ + k];
+            }
+        for (int i = 0; i < P_; ++i) {
+            double* row = D + Index(i) * K_;
+            double mean = 0;
+            for (int k = 0; k < K_; ++k) mean += w[k] * row[k];
+            gradient[i] += mean, mean_[i] = mean;
+            if (K_ == 1) continue;
+            for (int k = 0; k < K_; ++k) row[k] -= mean, weighted_[k] = w[k] * row[k];
+            for (int j = 0; j <= i; ++j) {
+                const double* other = D + Index(j) * K_;
+                double covariance = 0;
+                for (int k = 0; k < K_; ++k) covariance += weighted_[k] * other[k];
+                at(i, j) -= covariance;
+            }
+        }
+        for (int a = 0; a < d_; ++a) at(p_ + pair(a, a), p_ + pair(a, a)) -= mean_[p_ + pair(a, a)];
+    }
+
+  private:
+    static constexpr bool has_dispersion = family == MixedFamily::gaussian || family == MixedFamily::negative_binomial;
+
+    /// d eta / d xi is z_a u_b times this.
+    static double unit(const Points& points, int a, int b, int lane) { return a == b ? points.T[pair(a, a)][lane] : 1.0; }
+
+    /// E[curve q q'] of a row, q = d eta / d xi.
+    template <class At> void outer(const double* x, const double* z, const Points& points, int lane, const At& at) {
+        double m0 = 0, m1[3] = {}, m2[6] = {};
+        for (int k = 0; k < K_; ++k) m0 += curves_[k];
+        for (int b = 0; b < d_; ++b) {
+            const double* place = &places_[Index(b) * K_];
+            for (int k = 0; k < K_; ++k) weighted_[k] = curves_[k] * place[k];
+            for (int k = 0; k < K_; ++k) m1[b] += weighted_[k];
+            for (int c = 0; c <= b; ++c)
+                for (int k = 0; k < K_; ++k) m2[pair(b, c)] += weighted_[k] * places_[Index(c) * K_ + k];
+        }
+        for (int i = 0; i < p_; ++i)
+            for (int j = 0; j <= i; ++j) at(i, j) += m0 * x[i] * x[j];
+        for (int a = 0; a < d_; ++a)
+            for (int b = 0; b <= a; ++b) {
+                const double by = z[a] * unit(points, a, b, lane);
+                for (int j = 0; j < p_; ++j) at(p_ + pair(a, b), j) += by * m1[b] * x[j];
+                for (int c = 0; c <= a; ++c)
+                    for (int e = 0; e <= c && pair(c, e) <= pair(a, b); ++e)
+                        at(p_ + pair(a, b), p_ + pair(c, e)) += by * z[c] * unit(points, c, e, lane) * m2[b > e ? pair(b, e) : pair(e, b)];
+            }
+    }
+
+    const Rows& rows_;
+    const Grid& grid_;
+    int K_, P_, p_, d_;
+    std::vector<double> places_, weights_, slopes_, curves_, linear_, D_, mean_, weighted_, own_ = std::vector<double>(K_);
+};
+
+template <MixedFamily family, int d>
+void curvature_of(const Rows& rows, Information<family>& information, Points& points, Index first, Index last, double* sums, Index size) {
+    for (Index g = first; g < last; ++g) {
+        const Index begin = rows.begin[g], end = rows.begin[g + 1];
+        points.take(rows, begin, end);
+        if constexpr (d == 0) {
+            for (int l = 0; l < points.used; ++l) information.add(points, begin, end, l, nullptr, nullptr, nullptr, nullptr, 0, 0, sums + l * size);
+        } else {
+            Lane u[d], S[d][d], inverse[d][d];
+            Level<d> level;
+            bool found[width];
+            find_modes<family, d>(rows, points, begin, end, u, level, found);
+            backward<d>(points, level.curve, S, inverse);
+            for (int l = 0; l < points.used; ++l) {
+                double at[3], v[3] = {}, of[3][3] = {}, back[3][3] = {}, log_det = 0;
+                for (int a = 0; a < d; ++a) {
+                    at[a] = u[a][l], log_det += math::log(level.curve[pair(a, a)][l]);
+                    for (int b = 0; b < d; ++b) of[a][b] = S[a][b][l], back[a][b] = inverse[a][b][l];
+                    for (int b = 0; b <= a; ++b) v[a] += points.T[pair(a, b)][l] * u[b][l];
+                }
+                const double value = found[l] ? level.value[l] : math::not_a_number<double>();
+                information.add(points, begin, end, l, at, v, of, back, value, log_det, sums + l * size);
+            }
+        }
+    }
+}
+
+template <MixedFamily family>
+void curvature_of(const Rows& rows, const Grid& grid, Points& points, Index first, Index last, double* sums, Index size) {
+    Information<family> information(rows, grid);
+    switch (rows.d) {
+    case 0: return curvature_of<family, 0>(rows, information, points, first, last, sums, size);
+    case 1: return curvature_of<family, 1>(rows, information, points, first, last, sums, size);
+    case 2: return curvature_of<family, 2>(rows, information, points, first, last, sums, size);
+    default: return curvature_of<family, 3>(rows, information, points, first, last, sums, size);
+    }
+}
+
+} // namespace mixed
+
+inline void mixed_curvature(Matrix<const double> points, const MixedRows& given, Vector<double> value, Matrix<double> gradient,
+                            Matrix<double> minus_hessian, int n_threads) {
+    using namespace mixed;
+    const Rows rows(given);
+    const Rule rule(given.family == MixedFamily::gaussian ? 3 : given.nodes); // 3 are exact there
+    const Grid grid(rule, rows.d);
+    const Index S = points.rows, P = rows.size(), size = 1 + P + P * (P + 1) / 2, lanes = 8;
+    const Index sets = (S + lanes - 1) / lanes, pieces = block_count(rows.groups, 16);
+    std::vector<double> sums(sets * pieces * lanes * size);
+    const double work = double(S) * double(rows.n) * 30 * grid.count;
+    for_blocks(sets * pieces, sets * pieces, worthwhile(n_threads, work), [&](Index, Index first, Index last) {
+        for (Index task = first; task < last; ++task) {
+            const Index begin = task / pieces * lanes, piece = task % pieces;
+            Points some(rows, points, begin, std::min(S, begin + lanes));
+            double* sum = sums.data() + task * lanes * size;
+            const Index from = rows.groups * piece / pieces, to = rows.groups * (piece + 1) / pieces;
+            switch (rows.family) {
+            case MixedFamily::binomial: curvature_of<MixedFamily::binomial>(rows, grid, some, from, to, sum, size); break;
+            case MixedFamily::poisson: curvature_of<MixedFamily::poisson>(rows, grid, some, from, to, sum, size); break;
+            case MixedFamily::gaussian: curvature_of<MixedFamily::gaussian>(rows, grid, some, from, to, sum, size); break;
+            default: curvature_of<MixedFamily::negative_binomial>(rows, grid, some, from, to, sum, size);
+            }
+        }
+    });
+    std::vector<double> total(size);
+    for (Index i = 0; i < S; ++i) {
+        const Index set = i / lanes, lane = i % lanes;
+        std::fill(total.begin(), total.end(), 0.0);
+        for (Index piece = 0; piece < pieces; ++piece)
+            for (Index j = 0; j < size; ++j) total[j] += sums[((set * pieces + piece) * lanes + lane) * size + j];
+        const double last = rows.dispersed() ? points.row(i)[P - 1] : 0;
+        total[0] += rows.constant_at(last);
+        if (given.family == MixedFamily::negative_binomial && total[0] == total[0]) {
+            double first, second;
+            rows.rising_slopes(last * last, first, second);
+            total[P] += 2 * last * first;
+            total[size - 1] -= 2 * first + 4 * last * last * second;
+        }
+        bool finite = true;
+        for (Index j = 0; j < P; ++j) finite &= is_finite(points.row(i)[j]);
+        for (const double x : total) finite &= is_finite(x);
+        const double bad = math::not_a_number<double>();
+        value[i] = finite ? total[0] : bad;
+        for (Index j = 0; j < P; ++j) gradient.row(i)[j] = finite ? total[1 + j] : bad;
+        for (Index j = 0; j < P * (P + 1) / 2; ++j) minus_hessian.row(i)[j] = finite ? total[1 + P + j] : bad;
+    }
+}
+
+} // namespace FEDKERN_ISA
+} // namespace fedkern

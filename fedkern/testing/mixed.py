@@ -1,0 +1,78 @@
+"""Cases of the kernels of mixed models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedkern.kernels import mixed
+from fedkern.kernels._reference import mixed as _reference
+
+from . import Arguments, Case, Source
+
+reference: Any = _reference
+
+ROWS = (0, 1, 2, 9, 33)
+POINTS = (1, 2, 7, 8, 9, 17)
+NODES = {0: (1, 4), 1: (1, 2, 5, 15), 2: (1, 3, 4), 3: (1, 2)}
+LARGEST_MEAN = 40.0  # of counts, so that a dispersion matters and a sum does not take long
+
+
+def data(source: Source) -> Arguments:
+    """Points and rows of some groups, some of which have none."""
+    random, family = source.random, source.choose(list(mixed.CODES))
+    n, s, p, d = source.choose(ROWS), source.choose(POINTS), source.choose([1, 2, 4]), source.choose([0, 1, 1, 2, 3])
+    X, Z = 0.7 * random.standard_normal((n, p)), random.standard_normal((n, d))
+    Z[:, :1] = source.choose([Z[:, :1], np.ones((n, 1))[:, : min(d, 1)]])
+    points = random.standard_normal((s, mixed.size(p, d, family))) * source.choose([0.3, 1.0])
+    offset = source.choose([None, 0.5 * random.standard_normal(n)])
+    trials = random.integers(1, 9, n).astype(float) if family == "binomial" and source.choose([True, False]) else None
+    eta = np.clip(X @ points[0, :p] + random.standard_normal(n), -4, np.log(LARGEST_MEAN))
+    if family == "gaussian":
+        y = eta + random.standard_normal(n)
+    elif family in ("bernoulli", "binomial"):
+        y = random.binomial(1 if trials is None else trials.astype(int), 1 / (1 + np.exp(-eta))).astype(float)
+    else:
+        y = random.poisson(np.exp(eta)).astype(float)
+    if family == "negative-binomial" and source.choose([False, False, True]):
+        points[0, -1] = 0.0
+    if source.choose([False, False, False, True]):  # far points, and one that is none
+        points[-1, 0] = source.choose([60.0, -300.0, np.nan])
+    if n and source.choose([False] * 7 + [True]):
+        y[0] = source.choose([-1.0, np.nan])
+    starts = np.concatenate([[0], np.sort(random.integers(0, n + 1, source.choose([0, 1, 4, 9]))), [n]])
+    return {
+        "points": source.array(points),
+        "X": source.array(X),
+        "Z": source.array(Z),
+        "y": source.array(y),
+        "trials": None if trials is None else source.array(trials),
+        "offset": None if offset is None else source.array(offset),
+        "starts": source.array(starts, np.int64),
+        "family": family,
+        "nodes": source.choose(NODES[d]),
+    }
+
+
+def values(source: Source) -> Case:
+    """A value is a sum of terms of many sizes, that of each point as large as its normaliser and its rows."""
+    arguments = data(source)
+    value = mixed.values(**arguments, backend="reference")
+    return Case(arguments, magnitude=[_large(value, arguments)])
+
+
+def curvature(source: Source) -> Case:
+    arguments = data(source)
+    results = mixed.curvature(**arguments, backend="reference")
+    value, *others = results
+    magnitude = [_large(value, arguments)]
+    for result in others:
+        most = np.abs(result).max(axis=1, initial=0.0, keepdims=True)
+        magnitude.append(100 * (1 + np.abs(value[:, None]) + most + np.zeros_like(result)))
+    return Case(arguments, magnitude=magnitude)
+
+
+def _large(value: Any, arguments: Arguments) -> Any:
+    y = np.where(np.isfinite(arguments["y"]), np.abs(arguments["y"]), 0.0)
+    return 10 * (1 + np.abs(value) + (y * (1 + np.log1p(y))).sum())
