@@ -1,0 +1,163 @@
+"""The groups of a client, given points xi: densities of rows, where a group's effect is most probable, and each group's integral.
+
+For what a client says of its own groups and rows, at hundreds of draws; thousands of points are the kernels'. A point here has no
+T_c: the client's effect is in its coefficients (`Rows.shifted`). Groups have rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.families import FAMILIES
+from .quadrature import log_sum, rule
+from .rows import Rows
+
+Vector = NDArray[np.float64]
+
+MOST = 2_000_000  # numbers of an array: rows times points
+STEPS, HALVINGS, NEAR = 100, 40, 1e-7
+
+
+def pieces(n: int, most: int) -> Iterator[slice]:
+    """0 .. n in slices of at most that many, at least 1."""
+    size = max(1, most)
+    return (slice(at, min(at + size, n)) for at in range(0, n, size))
+
+
+def group_pieces(rows: Rows, most: int, most_groups: int) -> Iterator[slice]:
+    """The groups in slices of at most so many rows and groups, each of one group at least."""
+    start = 0
+    while start < rows.n_groups:
+        stop = int(np.searchsorted(rows.starts, rows.starts[start] + most, side="right")) - 1
+        stop = max(start + 1, min(stop, start + most_groups))
+        yield slice(start, stop)
+        start = stop
+
+
+def predictor(rows: Rows, points: Vector) -> Vector:
+    """(S, n) without the groups' effects."""
+    eta: Vector = points[:, : rows.layout.p] @ rows.X.T
+    return eta if rows.offset is None else eta + rows.offset
+
+
+def with_effects(rows: Rows, fixed: Vector, T: Vector, u: Vector) -> Vector:
+    """(S, n) with T u of the groups, u (S, G, d)."""
+    effects = np.repeat(np.einsum("sik,sgk->sgi", T, u), np.diff(rows.starts), axis=1)
+    return np.asarray(fixed + np.einsum("ni,sni->sn", rows.Z, effects))
+
+
+def effect_variance(columns: Vector, T: Vector) -> Vector:
+    """(S, n) variance of columns' T u, for columns (n, d) and T (S, d, d)."""
+    return np.asarray((np.einsum("ni,sik->snk", columns, T) ** 2).sum(axis=2))
+
+
+def density(rows: Rows, eta: Vector, points: Vector) -> Vector:
+    """(S, n) log p(y | eta), normalised in y."""
+    record = FAMILIES[rows.layout.family]
+    return record.value(rows.y, record.kept(eta), rows.layout.scale(points)[:, np.newaxis], rows.trials)
+
+
+def _slopes(rows: Rows, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
+    """(S, n) the derivative of `density` in eta, and minus the second one."""
+    family, record = rows.layout.family, FAMILIES[rows.layout.family]
+    scale = rows.layout.scale(points)[:, np.newaxis]
+    eta = record.kept(eta)
+    slope = record.slope(rows.y, eta, scale, rows.trials)
+    mean = record.mean(eta)
+    if family == "gaussian":
+        return slope, np.broadcast_to(scale**-2, slope.shape)
+    if family == "poisson":
+        return slope, mean
+    if family == "negative-binomial":
+        return slope, mean / (1 + mean / scale) * ((1 + rows.y / scale) / (1 + mean / scale))
+    return slope, record.spread(mean, scale, 1.0 if rows.trials is None else rows.trials)
+
+
+def by_group(rows: Rows, values: Vector) -> Vector:
+    """(S, n, ..) -> (S, G, ..) sums over the rows of each group."""
+    return np.add.reduceat(values, rows.starts[:-1], axis=1)
+
+
+def modes(rows: Rows, points: Vector, fixed: Vector) -> tuple[Vector, Vector]:
+    """(S, G, d) effects u where most probable, and there C^-1 (S, G, d, d), where C C' is minus the second derivative."""
+    d, T = len(rows.layout.group), rows.layout.factor(points, "group")
+    ZZ = np.einsum("ni,nk->nik", rows.Z, rows.Z)
+
+    def level(u: Vector) -> Vector:
+        eta = with_effects(rows, fixed, T, u)
+        return np.asarray(by_group(rows, density(rows, eta, points)) - 0.5 * (u**2).sum(axis=2))
+
+    u = np.zeros((len(points), rows.n_groups, d))
+    value = level(u)
+    for _ in range(STEPS):
+        slope, curved = _slopes(rows, with_effects(rows, fixed, T, u), points)
+        g = np.einsum("sik,sgi->sgk", T, by_group(rows, slope[:, :, np.newaxis] * rows.Z)) - u
+        H = np.einsum("sia,sgik,skb->sgab", T, by_group(rows, curved[:, :, np.newaxis, np.newaxis] * ZZ), T) + np.eye(d)
+        step = np.linalg.solve(H, g[..., np.newaxis])[..., 0]
+        if np.abs(step).max(initial=0.0) < NEAR:
+            break
+        for _ in range(HALVINGS):
+            new = level(u + step)
+            worse = ~(new >= value - 1e-9 * (1 + np.abs(value)))
+            if not worse.any():
+                break
+            step[worse] /= 2
+        u, value = u + step, new
+    return u, np.linalg.inv(np.linalg.cholesky(H))
+
+
+def placed(mode: Vector, back: Vector, t: Vector) -> Vector:
+    """mode + C^-T t, for C^-1 `back` and t (.., d) of the shape of modes, or a single one (d,)."""
+    return np.asarray(mode + np.einsum("...ba,b->...a" if t.ndim == 1 else "...ba,...b->...a", back, t))
+
+
+@dataclass(frozen=True)
+class Located:
+    """Groups at points (S, P), and where their effects are.
+
+    Attributes
+    ----------
+    rows, points : which
+    fixed : (S, n) `predictor`
+    T : (S, d, d)
+    mode, back : see `modes`
+    """
+
+    rows: Rows
+    points: Vector
+    fixed: Vector
+    T: Vector
+    mode: Vector
+    back: Vector
+
+    @classmethod
+    def of(cls, rows: Rows, points: Vector) -> Located:
+        fixed = predictor(rows, points)
+        return cls(rows, points, fixed, rows.layout.factor(points, "group"), *modes(rows, points, fixed))
+
+    def terms(self, nodes: int) -> Iterator[tuple[Vector, Vector]]:
+        """At each node of a rule: logarithms (S, G) of the terms that add up to the groups' integrals, and of the rows'
+        densities (S, n)."""
+        log_det = -np.log(np.diagonal(self.back, axis1=2, axis2=3)).sum(axis=2)
+        t, log_w = rule(nodes, self.mode.shape[2])
+        for t_k, log_w_k in zip(t, log_w, strict=True):
+            u = placed(self.mode, self.back, t_k)
+            of_rows = density(self.rows, with_effects(self.rows, self.fixed, self.T, u), self.points)
+            own = 0.5 * t_k @ t_k + log_w_k - 0.5 * (u**2).sum(axis=2) - log_det
+            yield by_group(self.rows, of_rows) + own, of_rows
+
+    def integrals(self, nodes: int) -> Vector:
+        """(S, G) log-likelihoods of the groups."""
+        return log_sum(np.stack([log for log, _ in self.terms(nodes)], axis=-1))
+
+    @property
+    def leverages(self) -> Vector:
+        """(S, n) each row's share of what is known of its group's effect: in every group they add up to less than d."""
+        _, curved = _slopes(self.rows, with_effects(self.rows, self.fixed, self.T, self.mode), self.points)
+        back = np.repeat(self.back, np.diff(self.rows.starts), axis=1)
+        seen = np.einsum("snab,scb,nc->sna", back, self.T, self.rows.Z)
+        return np.asarray(curved * (seen**2).sum(axis=2))

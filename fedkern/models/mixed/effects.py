@@ -1,0 +1,139 @@
+"""What a client sees of its own effect and of those of its groups, given draws of the posterior of xi: it stays in its folder.
+
+Of each draw an effect's density, given the rows, is met by weighted candidates: around its mode, from t distributions with as
+many dimensions, evenly spread (Kronecker sequences). Effects are b = T u, on the scale of the predictor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from ...kernels import rng
+from .conditional import MOST, by_group, density, group_pieces, modes, pieces, placed, predictor, with_effects
+from .rows import Rows
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+QUANTILES = (0.05, 0.5, 0.95)
+FREEDOM = 5.0  # of the t distributions
+OF_GROUP, OF_CLIENT = 16, 32  # candidates a draw
+ROWS = 20_000  # of groups at once
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Of k effects with d terms, over the posterior.
+
+    Attributes
+    ----------
+    mean, sd : (k, d)
+    quantiles : (3, k, d) at 5, 50 and 95 %
+    above : (k, d) probability of being above 0
+    rank : (k,) expected rank of the first term, 1 the largest
+    """
+
+    mean: Vector
+    sd: Vector
+    quantiles: Vector
+    above: Vector
+    rank: Vector
+
+
+def completed(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vector, Effects | None]:
+    """The draws (S, P) as the groups see them, each with a client's effect drawn given it and the rows; and that effect."""
+    layout = rows.layout
+    if not layout.client:
+        return np.ascontiguousarray(draws[:, layout.kernel_at]), None
+    mode, root = rows.client_mode(draws, nodes)
+    back = root.swapaxes(1, 2)[:, np.newaxis]
+    u, log_q = _candidates(mode[:, np.newaxis], back, np.arange(len(draws)), OF_CLIENT)
+    v = u[:, :, 0]
+    inner = rows.shifted(draws, v)
+    value = rows.inner_values(inner.reshape(-1, inner.shape[2]), nodes).reshape(v.shape[:2])
+    weight = _normalised(value - 0.5 * (v**2).sum(axis=2) - log_q[:, :, 0])[:, :, np.newaxis]
+    effect = np.einsum("sik,sck->sci", layout.factor(draws, "client"), v)[:, :, np.newaxis]
+    chosen = _chosen(weight, rng.uniform(len(draws), key=key, step=len(draws))[:, np.newaxis])[:, 0]
+    return np.ascontiguousarray(inner[np.arange(len(draws)), chosen]), Effects(*_summary(effect, weight), np.ones(1))
+
+
+def of_groups(rows: Rows, inner: Vector, key: int) -> Effects:
+    """Of all groups, at draws (S, P_inner) that `completed` has made."""
+    d, S, G = len(rows.layout.group), len(inner), rows.n_groups
+    (mean, sd, above), quantiles, first = np.empty((3, G, d)), np.empty((3, G, d)), np.empty((S, G))
+    T = rows.layout.factor(inner, "group")
+    uniform = np.stack([rng.uniform(G, key=key, step=s) for s in range(S)])
+    for part in group_pieces(rows, ROWS, MOST // (S * OF_GROUP * d)):
+        some = rows.take_groups(part)
+        u, weight = _posterior(some, inner, T)
+        effect = np.einsum("sik,scgk->scgi", T, u)
+        mean[part], sd[part], quantiles[:, part], above[part] = _summary(effect, weight)
+        chosen = _chosen(weight, uniform[:, part])
+        first[:, part] = np.take_along_axis(effect[..., 0], chosen[:, np.newaxis], axis=1)[:, 0]
+    rank = np.zeros(G)
+    for of_draw in first:
+        place = np.empty(G)
+        place[np.argsort(-of_draw, kind="stable")] = np.arange(1, G + 1)
+        rank += place / S
+    return Effects(mean, sd, quantiles, above, rank)
+
+
+def _posterior(rows: Rows, inner: Vector, T: Vector) -> tuple[Vector, Vector]:
+    """(S, c, G, d) candidates u of some groups, and their weights (S, c, G), which add up to 1 over c."""
+    S, G, d = len(inner), rows.n_groups, len(rows.layout.group)
+    u, weight = np.empty((S, OF_GROUP, G, d)), np.empty((S, OF_GROUP, G))
+    for part in pieces(S, MOST // max(len(rows), 1)):
+        fixed = predictor(rows, inner[part])
+        found, log_q = _candidates(*modes(rows, inner[part], fixed), np.arange(part.start, part.stop), OF_GROUP)
+        log = np.empty(log_q.shape)
+        for c in range(OF_GROUP):
+            of_rows = density(rows, with_effects(rows, fixed, T[part], found[:, c]), inner[part])
+            log[:, c] = by_group(rows, of_rows) - 0.5 * (found[:, c] ** 2).sum(axis=2)
+        u[part], weight[part] = found, _normalised(log - log_q)
+    return u, weight
+
+
+def _candidates(mode: Vector, back: Vector, draws: Indices, count: int) -> tuple[Vector, Vector]:
+    """(S, count, G, d) numbers around `modes`, and the logarithms (S, count, G) of their densities, up to a constant."""
+    d = mode.shape[2]
+    # the root of x^(d+1) = x + 1: Kronecker sequences that fill d dimensions evenly
+    root = max(np.roots([1.0, *[0.0] * (d - 1), -1.0, -1.0]).real)
+    at = draws[:, np.newaxis] * count + np.arange(count)
+    share = (0.5 + at[..., np.newaxis] * root ** -np.arange(1.0, d + 1)) % 1.0
+    t = special.stdtrit(FREEDOM, np.clip(share, 1e-6, 1 - 1e-6))
+    log_q = -0.5 * (FREEDOM + 1) * np.log1p(t**2 / FREEDOM).sum(axis=2)
+    u = np.stack([placed(mode, back, np.broadcast_to(t[:, c, np.newaxis], mode.shape)) for c in range(count)], axis=1)
+    return u, np.broadcast_to(log_q[:, :, np.newaxis], u.shape[:3])
+
+
+def _normalised(log: Vector) -> Vector:
+    """(S, c, ..) weights that add up to 1 over c."""
+    weight = np.exp(log - log.max(axis=1, keepdims=True))
+    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
+
+
+def _chosen(weight: Vector, uniform: Vector) -> Indices:
+    """(S, G) which of the candidates each of the uniform numbers is."""
+    return np.asarray(np.minimum((np.cumsum(weight, axis=1) < uniform[:, np.newaxis]).sum(axis=1), weight.shape[1] - 1))
+
+
+def _summary(effect: Vector, weight: Vector) -> tuple[Vector, Vector, Vector, Vector]:
+    """Means, standard deviations (G, d), quantiles (3, G, d) and probabilities (G, d) of being above 0, of candidates
+    (S, c, G, d) with their weights."""
+    S, c, G, d = effect.shape
+    value, share = effect.reshape(S * c, G, d), weight.reshape(S * c, G, 1) / S
+    mean = (share * value).sum(axis=0)
+    sd = np.sqrt((share * (value - mean) ** 2).sum(axis=0))
+    order = np.argsort(value, axis=0)
+    sorted_value = np.take_along_axis(value, order, axis=0)
+    below = np.take_along_axis(np.broadcast_to(share, value.shape), order, axis=0)
+    below = np.cumsum(below, axis=0) - 0.5 * below
+    quantiles = np.empty((len(QUANTILES), G, d))
+    for g in range(G):
+        for i in range(d):
+            quantiles[:, g, i] = np.interp(QUANTILES, below[:, g, i], sorted_value[:, g, i])
+    return mean, sd, quantiles, (share * (value > 0)).sum(axis=0)

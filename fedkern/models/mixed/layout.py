@@ -1,0 +1,217 @@
+"""What all parties of a mixed regression share (xi): where its numbers stand, and what they are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..encoding import INTERCEPT
+
+Vector = NDArray[np.float64]
+Level = Literal["group", "client"]
+
+NODES = (1, 15, 9, 5)  # a dimension, by the number of an effect's terms: where a rule begins
+MOST_NODES = (1, 60, 30, 15)  # and where it ends
+MOST_TERMS = 3
+FAMILIES = ("gaussian", "bernoulli", "binomial", "poisson", "negative-binomial")
+
+
+def _triangle(d: int) -> int:
+    return d * (d + 1) // 2
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the numbers of xi stand, and what they are called.
+
+    Attributes
+    ----------
+    coefficients : names of beta, those of the encoding
+    family : "gaussian", "bernoulli", "binomial", "poisson" or "negative-binomial"
+    group : terms of a group's effect, "intercept" or the name of a coefficient; () where groups have none
+    client : terms of a client's effect likewise
+    """
+
+    coefficients: tuple[str, ...]
+    family: str
+    group: tuple[str, ...] = ()
+    client: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            raise ValueError(f"mixed: family must be one of {', '.join(FAMILIES)}, got {self.family!r}")
+        for level, terms in (("group", self.group), ("client", self.client)):
+            if len(terms) > MOST_TERMS or len(set(terms)) < len(terms):
+                raise ValueError(f"mixed: {level} needs at most {MOST_TERMS} different terms, got {terms}")
+        for name in {*self.group, *self.client} - {*self.coefficients, INTERCEPT}:
+            raise ValueError(f"mixed: random term {name!r} is no coefficient; there are {', '.join(self.coefficients)}")
+        for name in set(self.client) - set(self.coefficients):
+            raise ValueError(f"mixed: the client's effect has the term {name!r}, so it must be a coefficient too")
+
+    @property
+    def p(self) -> int:
+        """The number of coefficients."""
+        return len(self.coefficients)
+
+    @property
+    def dispersed(self) -> bool:
+        """Whether xi ends with a dispersion."""
+        return self.family in ("gaussian", "negative-binomial")
+
+    @property
+    def size(self) -> int:
+        """P, the length of xi."""
+        return int(self.client_at.stop) + int(self.dispersed)
+
+    @property
+    def group_at(self) -> slice:
+        """Where T stands."""
+        return slice(self.p, self.p + _triangle(len(self.group)))
+
+    @property
+    def client_at(self) -> slice:
+        """Where T_c stands."""
+        start = self.group_at.stop
+        return slice(start, start + _triangle(len(self.client)))
+
+    @property
+    def dispersion_at(self) -> int | None:
+        """Where the dispersion stands."""
+        return self.size - 1 if self.dispersed else None
+
+    def terms(self, level: Level) -> tuple[str, ...]:
+        """Of an effect."""
+        return self.group if level == "group" else self.client
+
+    def at(self, level: Level) -> slice:
+        """Where the triangle of an effect stands."""
+        return self.group_at if level == "group" else self.client_at
+
+    @property
+    def client_columns(self) -> tuple[int, ...]:
+        """The columns of X that the client's effect has as its terms: it is a shift of their coefficients."""
+        return tuple(self.coefficients.index(name) for name in self.client)
+
+    @property
+    def kernel_at(self) -> NDArray[np.int64]:
+        """The coordinates that a client's groups need: all but those of T_c."""
+        return np.delete(np.arange(self.size), self.client_at)
+
+    @property
+    def fold(self) -> tuple[tuple[int, ...], ...]:
+        """Sets of coordinates whose signs may be changed together without a change of likelihood and prior."""
+        return ((self.size - 1,),) if self.family == "negative-binomial" else ()
+
+    @property
+    def columns(self) -> tuple[tuple[int, ...], ...]:
+        """Of each column of T and T_c its coordinates: the logarithm of the diagonal entry, and those below it. A column and its
+        mirror image say the same."""
+        found = []
+        for level in LEVELS:
+            at, all_entries = self.at(level).start, entries(len(self.terms(level)))
+            for k in range(len(self.terms(level))):
+                found.append(tuple(at + e for e, (i, j) in enumerate(all_entries) if j == k <= i))
+        return tuple(found)
+
+    @property
+    def loose(self) -> tuple[int, ...]:
+        """Coordinates whose posterior may have heavy tails, as those of few groups or clients have: T and T_c, the
+        coefficients that their effects shift, and phi."""
+        shifted = {self.coefficients.index(term) for term in (*self.group, *self.client) if term in self.coefficients}
+        found = shifted | set(range(self.group_at.start, self.client_at.stop))
+        return tuple(sorted(found | {at for together in self.fold for at in together}))
+
+    @property
+    def nodes(self) -> int:
+        """Nodes a dimension with which the rule begins: of a group's effect, or of the client's where groups have none."""
+        return NODES[len(self.group) or len(self.client)]
+
+    @property
+    def most_nodes(self) -> int:
+        """With which it ends."""
+        return MOST_NODES[len(self.group) or len(self.client)]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the coordinates of xi."""
+        found = list(self.coefficients)
+        for level in LEVELS:
+            terms = self.terms(level)
+            for i, k in entries(len(terms)):
+                found.append(f"log {level} sd {terms[i]}" if i == k else f"{level} T {terms[i]}, {terms[k]}")
+        words = {"gaussian": ["log sd"], "negative-binomial": ["phi"]}
+        return (*found, *words.get(self.family, []))
+
+    @cached_property
+    def diagonal(self) -> NDArray[np.int64]:
+        """The coordinates that are logarithms of a diagonal entry of T or T_c."""
+        at = [[self.at(level).start + _triangle(i + 1) - 1 for i in range(len(self.terms(level)))] for level in LEVELS]
+        return np.array([*at[0], *at[1]], dtype=np.int64)
+
+    @cached_property
+    def off_diagonal(self) -> NDArray[np.int64]:
+        """The coordinates that are entries of T or T_c below the diagonal."""
+        return np.setdiff1d(np.arange(self.p, self.client_at.stop), self.diagonal)
+
+    def factor(self, points: Vector, level: Level) -> Vector:
+        """(S, d, d) T, or T_c, of each of the points (S, P)."""
+        d = len(self.terms(level))
+        found = points[:, self.at(level)]
+        T = np.zeros((len(points), d, d))
+        for e, (i, k) in enumerate(entries(d)):
+            T[:, i, k] = np.exp(found[:, e]) if i == k else found[:, e]
+        return T
+
+    def scale(self, points: Vector) -> Vector:
+        """(S,) the family's `scale` at the points: gaussian: the standard deviation; negative binomial: r; others: 1."""
+        if not self.dispersed:
+            return np.ones(len(points))
+        last = points[:, -1]
+        if self.family == "gaussian":
+            return np.asarray(np.exp(last))
+        return np.asarray(np.maximum(last**2, 1e-12) ** -1)
+
+    def folded(self, points: Vector) -> Vector:
+        """The points, each as that of its mirror images whose last coordinate in `fold` is positive."""
+        points = points.copy()
+        for together in self.fold:
+            points[:, together] *= np.where(points[:, together[-1:]] < 0, -1, 1)
+        return points
+
+    @property
+    def natural_names(self) -> tuple[str, ...]:
+        """Of `natural`."""
+        found = list(self.coefficients)
+        for level in LEVELS:
+            terms = self.terms(level)
+            found += [f"{level} sd {name}" for name in terms]
+            found += [f"{level} correlation {terms[i]}, {terms[k]}" for i, k in entries(len(terms)) if i != k]
+        words = {"gaussian": ["sd"], "negative-binomial": ["1 / sqrt r"]}
+        return (*found, *words.get(self.family, []))
+
+    def natural(self, points: Vector) -> Vector:
+        """(S, P) what people read, of points (S, P): beta, standard deviations and correlations of the effects' terms, the
+        dispersion (of a negative binomial |phi| = 1 / sqrt r)."""
+        found = [points[:, : self.p]]
+        for level in LEVELS:
+            T = self.factor(points, level)
+            covariance = T @ T.swapaxes(1, 2)
+            sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+            below = [(i, k) for i, k in entries(sd.shape[1]) if i != k]
+            found += [sd, *(np.expand_dims(covariance[:, i, k] / (sd[:, i] * sd[:, k]), 1) for i, k in below)]
+        if self.dispersed:
+            last = points[:, -1:]
+            found.append(np.exp(last) if self.family == "gaussian" else np.abs(last))
+        return np.hstack(found)
+
+
+LEVELS: tuple[Level, Level] = ("group", "client")
+
+
+def entries(d: int) -> list[tuple[int, int]]:
+    """Of a lower triangle, by rows."""
+    return [(i, k) for i in range(d) for k in range(i + 1)]

@@ -1,0 +1,109 @@
+"""Marginal effects: by how much the mean of the response changes with a covariate, averaged over rows and over random effects.
+
+Given xi, the predictor of a row over new groups and clients is normal: its mean is that without effects, its variance
+V = z' T T' z + s' T_c T_c' s. With m the mean of the family, E m(eta) is an integral in one dimension; of a covariate that may
+have random slopes, d/dx E m(eta) = beta E m'(eta) + (dV / dx) E m''(eta) / 2. A client sends the sums over its rows at each draw,
+and the number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.families import FAMILIES
+from .conditional import MOST, effect_variance, pieces, predictor
+from .layout import LEVELS, Layout
+from .quadrature import rule
+from .rows import Rows
+
+Vector = NDArray[np.float64]
+
+NODES = 21
+
+
+@dataclass(frozen=True)
+class Slope:
+    """The derivative in a column of X, of so many units of the column as the file has it: 1 / its scale."""
+
+    column: int
+    units: float = 1.0
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """What the mean is with columns of X at `high`, less what it is with them at `low`."""
+
+    columns: tuple[int, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+def sums(rows: Rows, draws: Vector, effects: Sequence[Slope | Contrast]) -> Vector:
+    """(S, K) sums over the rows of each effect, at draws (S, P)."""
+    found = np.zeros((len(draws), len(effects)))
+    for part in pieces(len(rows), MOST // max(len(draws), 1)):
+        some = rows.take(np.arange(part.start, part.stop), np.array([0, part.stop - part.start]))
+        for k, effect in enumerate(effects):
+            if isinstance(effect, Slope):
+                found[:, k] += _slope(some, draws, effect).sum(axis=1)
+            else:
+                high, low = (_mean(_with(some, effect.columns, values), draws) for values in (effect.high, effect.low))
+                found[:, k] += (high - low).sum(axis=1)
+    return found
+
+
+def _with(rows: Rows, columns: Sequence[int], values: Sequence[float]) -> Rows:
+    X = rows.X.copy()
+    X[:, list(columns)] = values
+    return Rows(rows.layout, X, rows.y, rows.starts, rows.trials, rows.offset)
+
+
+def _predictor(rows: Rows, draws: Vector) -> tuple[Vector, Vector]:
+    """(S, n) mean and variance of eta over random effects."""
+    eta = predictor(rows, draws)
+    variance = np.zeros_like(eta)
+    for level in LEVELS:
+        variance += effect_variance(rows.columns(rows.layout.terms(level)), rows.layout.factor(draws, level))
+    return eta, variance
+
+
+def _mean(rows: Rows, draws: Vector) -> Vector:
+    """(S, n) E[y | xi] over random effects; of a binomial response of one trial."""
+    eta, variance = _predictor(rows, draws)
+    return averaged(rows.layout, eta, variance, 0)
+
+
+def _slope(rows: Rows, draws: Vector, effect: Slope) -> Vector:
+    layout, name = rows.layout, rows.layout.coefficients[effect.column]
+    eta, variance = _predictor(rows, draws)
+    found = draws[:, effect.column, np.newaxis] * averaged(layout, eta, variance, 1)
+    change = np.zeros_like(eta)  # of the variance, halved
+    for level in LEVELS:
+        terms = layout.terms(level)
+        if name in terms:
+            T = layout.factor(draws, level)
+            change += np.einsum("sk,sik,ni->sn", T[:, terms.index(name)], T, rows.columns(terms))
+    if change.any():
+        found = found + change * averaged(layout, eta, variance, 2)
+    return np.asarray(found * effect.units)
+
+
+def averaged(layout: Layout, eta: Vector, variance: Vector, order: int) -> Vector:
+    """E of the mean of the family, or of its first or second derivative in eta, over eta ~ N(eta, variance)."""
+    if layout.family == "gaussian":
+        return eta if order == 0 else np.full_like(eta, 2.0 - order)
+    record = FAMILIES[layout.family]
+    if record.link == "log":
+        return record.mean(eta + 0.5 * variance)  # all derivatives are this too
+    t, log_w = rule(NODES, 1)
+    found, sd = np.zeros_like(eta), np.sqrt(variance)
+    for t_k, w_k in zip(t[:, 0], np.exp(log_w), strict=True):
+        p = record.mean(eta + sd * t_k)
+        found += w_k * (p if order == 0 else p * (1 - p) if order == 1 else p * (1 - p) * (1 - 2 * p))
+        if not variance.any():  # all nodes are one
+            return np.asarray(found / w_k)
+    return found

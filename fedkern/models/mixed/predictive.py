@@ -1,0 +1,137 @@
+"""Does the model make responses like those that were seen? Sums of one client over its rows, which the server adds up.
+
+Of each draw of the posterior responses are drawn anew: the client's effect as the rows tell it, new effects of its groups. The
+mean, the variance and the zeros of the responses are functions of three sums. The calibration is of tenths: where y is 0 or 1, or
+of trials, rows by their predicted probability (new groups), with the probabilities' and the responses' sums; else by where the
+response stands in its predictive distribution, of which each tenth should have as many (of counts, whose distribution jumps, a
+row belongs to tenths in the shares of its jump: Czado, Gneiting and Held 2009).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import rng
+from ...kernels.families import FAMILIES
+from .conditional import MOST, effect_variance, pieces, predictor, with_effects
+from .marginal import averaged
+from .quadrature import rule
+from .rows import Rows
+
+Vector = NDArray[np.float64]
+
+TENTHS = 10
+NODES = 11
+MOST_CALLS = 20_000_000  # of a distribution function
+LEAST_JUMP = 1e-12
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Of one client, or of several added up.
+
+    Attributes
+    ----------
+    observed : (4,) number of rows, sums of y and y^2, zeros
+    replicated : (S, 3) of each draw: sums of y and y^2, zeros
+    tenths : (10, 3) rows (of counts and real numbers: shares), sums of predicted probabilities and of responses (of those: 0)
+    """
+
+    observed: Vector
+    replicated: Vector
+    tenths: Vector
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(self.observed + other.observed, self.replicated + other.replicated, self.tenths + other.tenths)
+
+    @property
+    def p_values(self) -> Vector:
+        """(3,) posterior predictive p of mean, variance and zeros: how many draws' responses have a larger one, equal ones by
+        half."""
+        n = self.observed[0]
+        seen, again = (_statistics(n, sums) for sums in (self.observed[np.newaxis, 1:], self.replicated))
+        scale = 1e-9 * (1 + np.abs(seen))
+        return np.asarray(((again > seen + scale) + 0.5 * (np.abs(again - seen) <= scale)).mean(axis=0))
+
+
+def _statistics(n: float, sums: Vector) -> Vector:
+    """(.., 3) mean, variance and zeros."""
+    mean = sums[:, 0] / n
+    return np.stack([mean, sums[:, 1] / n - mean**2, sums[:, 2]], axis=1)
+
+
+class _Keyed:
+    """Numbers of a draw."""
+
+    def __init__(self, key: int, draw: int):
+        self._key, self._draw, self._step = key, draw, 0
+
+    def uniform(self, n: int) -> Vector:
+        self._step += 1
+        return rng.uniform(n, key=self._key, draw=self._draw, step=self._step)
+
+    def normal(self, n: int) -> Vector:
+        self._step += 1
+        return rng.normal(n, key=self._key, draw=self._draw, step=self._step)
+
+
+def sums(rows: Rows, inner: Vector, key: int) -> Sums:
+    """Of a client's rows, at draws (S, P_inner) that `effects.completed` has made; `key`: of its own random numbers."""
+    layout, y, record = rows.layout, rows.y, FAMILIES[rows.layout.family]
+    T, scale, d = layout.factor(inner, "group"), layout.scale(inner), len(layout.group)
+    replicated = np.empty((len(inner), 3))
+    for s in range(len(inner)):
+        source, eta = _Keyed(key, s), predictor(rows, inner[s : s + 1])
+        if d:
+            u = source.normal(rows.n_groups * d).reshape(1, rows.n_groups, d)
+            eta = with_effects(rows, eta, T[s : s + 1], u)
+        again = record.draw(source, record.mean(eta[0]), float(scale[s]), rows.trials)
+        replicated[s] = again.sum(), (again**2).sum(), (again == 0).sum()
+    observed = np.array([len(y), y.sum(), (y**2).sum(), (y == 0).sum()], dtype=np.float64)
+    return Sums(observed, replicated, _tenths(rows, inner))
+
+
+def _tenths(rows: Rows, inner: Vector) -> Vector:
+    """(10, 3) the calibration, at some of the draws: a row's prediction needs few."""
+    several = int(np.clip(MOST_CALLS // (NODES * max(len(rows), 1)), 10, 50))
+    inner = inner[:: max(1, len(inner) // several)]
+    found = np.zeros((TENTHS, 3))
+    for part in pieces(len(rows), MOST // len(inner)):
+        some = rows.take(np.arange(part.start, part.stop), np.array([0, part.stop - part.start]))
+        eta = predictor(some, inner)
+        variance = effect_variance(some.Z, some.layout.factor(inner, "group"))
+        if FAMILIES[rows.layout.family].link == "logit":
+            p = averaged(rows.layout, eta, variance, 0).mean(axis=0)
+            trials = np.ones(len(p)) if some.trials is None else some.trials
+            which = np.minimum((p * TENTHS).astype(np.int64), TENTHS - 1)
+            for column, weight in enumerate((trials, trials * p, some.y)):
+                found[:, column] += np.bincount(which, weights=weight, minlength=TENTHS)
+        else:
+            low, high = _jump(some, inner, eta, variance)
+            edges = np.arange(TENTHS + 1)[:, np.newaxis] / TENTHS
+            found[:, 0] += np.diff(np.clip((edges - low) / (high - low), 0, 1), axis=0).sum(axis=1)
+    return found
+
+
+def _jump(rows: Rows, inner: Vector, eta: Vector, variance: Vector) -> tuple[Vector, Vector]:
+    """(n,) the predictive distribution function below each response, and at it."""
+    y, record, scale = rows.y, FAMILIES[rows.layout.family], rows.layout.scale(inner)[:, np.newaxis]
+    if rows.layout.family == "gaussian":
+        low = record.cdf(y, eta, np.sqrt(variance + scale**2), None).mean(axis=0)
+        return _above(low, low)
+    low, high = np.zeros(len(y)), np.zeros(len(y))
+    t, log_w = rule(NODES, 1) if variance.any() else rule(1, 1)
+    for t_k, w_k in zip(t[:, 0], np.exp(log_w), strict=True):
+        mean = record.mean(eta + np.sqrt(variance) * t_k)
+        high += w_k * record.cdf(y, mean, scale, None).mean(axis=0)
+        low += w_k * np.where(y > 0, record.cdf(np.maximum(y - 1, 0), mean, scale, None), 0.0).mean(axis=0)
+    return _above(low, high)
+
+
+def _above(low: Vector, high: Vector) -> tuple[Vector, Vector]:
+    """Both in [0, 1], and a jump between them."""
+    low = np.clip(low, 0.0, 1 - LEAST_JUMP)
+    return low, np.clip(high, low + LEAST_JUMP, 1.0)

@@ -1,0 +1,106 @@
+"""The prior of what all parties of a mixed regression share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.families import HALF_LOG_TAU
+from ..encoding import INTERCEPT
+from .layout import Layout
+
+Vector = NDArray[np.float64]
+
+LOG_HALF_NORMAL = 0.5 * math.log(2 / math.pi)  # the density of |N(0, 1)| at 0
+
+
+@dataclass(frozen=True)
+class Prior:
+    """beta_k ~ N(mean_k, sd_k^2); entries of T and T_c: diagonal ~ HalfNormal(tau_sd), below it N(0, tau_sd^2); gaussian: the
+    standard deviation ~ HalfNormal(dispersion_sd); negative binomial: 1 / sqrt r ~ HalfNormal(dispersion_sd).
+
+    Densities are of xi's coordinates, Jacobians of logarithms included once; that of phi is the half-normal one, of |phi|.
+
+    Attributes
+    ----------
+    layout : of xi
+    mean, sd : (p,) of the coefficients
+    tau_sd, dispersion_sd : see above
+    """
+
+    layout: Layout
+    mean: Vector
+    sd: Vector
+    tau_sd: float = 1.0
+    dispersion_sd: float = 1.0
+
+    @classmethod
+    def usual(
+        cls,
+        layout: Layout,
+        *,
+        prior_sd: float = 2.5,
+        intercept_sd: float = 5.0,
+        intercept_centre: float = 0.0,
+        tau_sd: float = 1.0,
+        pooled_sd: float = 1.0,
+    ) -> Prior:
+        """One standard deviation for all coefficients but the intercept's; of a gaussian response all of them times its pooled
+        standard deviation."""
+        unit = pooled_sd if layout.family == "gaussian" else 1.0
+        own = np.array([name == INTERCEPT for name in layout.coefficients])
+        sd = unit * np.where(own, intercept_sd, prior_sd)
+        return cls(layout, np.where(own, intercept_centre, 0.0), sd, tau_sd * unit, unit)
+
+    @property
+    def size(self) -> int:
+        """P."""
+        return self.layout.size
+
+    @cached_property
+    def _logs(self) -> tuple[NDArray[np.int64], Vector]:
+        """Coordinates that are logarithms of half-normal numbers, and the scales of these."""
+        at, scale = self.layout.diagonal, np.full(len(self.layout.diagonal), self.tau_sd)
+        if self.layout.family == "gaussian":
+            at, scale = np.append(at, self.size - 1), np.append(scale, self.dispersion_sd)
+        return at, scale
+
+    def values(self, points: Vector) -> Vector:
+        """(S,) log-densities of the points (S, P)."""
+        return np.asarray(self.without_jacobian(points) + points[:, self._logs[0]].sum(axis=1))
+
+    def without_jacobian(self, points: Vector) -> Vector:
+        """(S,) log-densities of what the coordinates are logarithms of: what is raised to a power where the sensitivity to the
+        prior is asked for."""
+        beta = (points[:, : self.layout.p] - self.mean) / self.sd
+        value = -0.5 * (beta**2).sum(axis=1) - np.log(self.sd).sum() - self.layout.p * HALF_LOG_TAU
+        below = points[:, self.layout.off_diagonal] / self.tau_sd
+        value -= 0.5 * (below**2).sum(axis=1) + below.shape[1] * (math.log(self.tau_sd) + HALF_LOG_TAU)
+        at, scale = self._logs
+        with np.errstate(over="ignore"):
+            value += (LOG_HALF_NORMAL - np.log(scale) - 0.5 * np.exp(2 * points[:, at]) / scale**2).sum(axis=1)
+        if self.layout.family == "negative-binomial":
+            phi = points[:, -1] / self.dispersion_sd
+            value += LOG_HALF_NORMAL - math.log(self.dispersion_sd) - 0.5 * phi**2
+        return np.asarray(value)
+
+    def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
+        """The log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P), which is diagonal."""
+        p = self.layout.p
+        gradient, curvature = np.zeros(self.size), np.zeros(self.size)
+        curvature[:p] = self.sd**-2.0
+        gradient[:p] = -(xi[:p] - self.mean) * curvature[:p]
+        below = self.layout.off_diagonal
+        curvature[below] = self.tau_sd**-2.0
+        gradient[below] = -xi[below] * curvature[below]
+        at, scale = self._logs
+        square = np.exp(2 * xi[at]) / scale**2
+        gradient[at], curvature[at] = 1 - square, 2 * square
+        if self.layout.family == "negative-binomial":
+            curvature[-1] = self.dispersion_sd**-2.0
+            gradient[-1] = -xi[-1] * curvature[-1]
+        return float(self.values(xi[np.newaxis])[0]), gradient, np.diag(curvature)

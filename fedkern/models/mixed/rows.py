@@ -1,0 +1,285 @@
+"""One client of a mixed regression: the log-likelihood of points xi, its own and its groups' effects integrated out.
+
+The groups' effects are integrated by the kernels. The client's own effect shifts coefficients of beta by T_c v: an outer rule of
+the same kind, around its mode, has the kernels' values as integrands. All nodes of a block of points are one call of them.
+
+Source: docs/methods/likelihood.md, section 2; of the curvature Louis (1982).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import mixed as kernels
+from ..encoding import INTERCEPT
+from .layout import NODES, Layout, entries
+from .quadrature import log_sum, rule
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+MORE = 6  # nodes a dimension that the check of a rule has beside the rule's own
+BLOCK = 1 << 16  # points of the kernels at once
+# The search for the mode of a client's effect. Widths of differences and what is near are in standard deviations, about FIRST at
+# first; they are known where curvatures in that unit are within SETTLED of 1.
+SEARCH_NODES, SEARCH_STEPS, HALVINGS, NEAR = 5, 60, 40, 0.1
+FIRST, WIDTH, LEAST, SETTLED = 0.5, 0.1, 1e-3, 4.0
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a client holds; it is the field of no message.
+
+    Attributes
+    ----------
+    layout : of the points
+    X : (n, p) columns of the coefficients, rows sorted by group
+    y : (n,) response
+    starts : (G + 1,) where each group begins, and n; of a model without groups not looked at
+    trials : (n,) of a binomial response; None: 1
+    offset : (n,) known part of the predictor, or None
+    n_threads : of the kernels
+    """
+
+    layout: Layout
+    X: Vector
+    y: Vector
+    starts: Indices
+    trials: Vector | None = None
+    offset: Vector | None = None
+    n_threads: int = 1
+
+    @classmethod
+    def grouped(
+        cls,
+        layout: Layout,
+        X: Vector,
+        y: Vector,
+        group: Sequence[Hashable] | None,
+        trials: Vector | None = None,
+        offset: Vector | None = None,
+        n_threads: int = 1,
+    ) -> tuple[Rows, list[Hashable], Indices]:
+        """Rows in any order, with the group of each; None: all are one.
+
+        Returns
+        -------
+        rows, sorted by group; the groups, in the order in which they first appear; of each row which of those given it is
+        """
+        numbers: dict[Hashable, int] = {}
+        which = np.array([numbers.setdefault(one, len(numbers)) for one in group or [""] * len(y)], dtype=np.int64)
+        order = np.argsort(which, kind="stable")
+        starts = np.searchsorted(which[order], np.arange(len(numbers) + 1))
+        X, y = np.ascontiguousarray(X[order], dtype=np.float64), np.ascontiguousarray(y[order], dtype=np.float64)
+        trials, offset = (None if one is None else np.ascontiguousarray(one[order], dtype=np.float64) for one in (trials, offset))
+        return cls(layout, X, y, starts.astype(np.int64), trials, offset, n_threads), list(numbers), order
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @property
+    def size(self) -> int:
+        """P, the length of a point."""
+        return self.layout.size
+
+    @property
+    def n_groups(self) -> int:
+        """How many groups there are."""
+        return len(self.starts) - 1
+
+    @cached_property
+    def Z(self) -> Vector:
+        """(n, d) what a group's effect is multiplied by."""
+        return self.columns(self.layout.group)
+
+    def columns(self, terms: Sequence[str]) -> Vector:
+        """(n, d) what an effect with these terms is multiplied by."""
+        at = self.layout.coefficients
+        found = [np.ones(len(self)) if name == INTERCEPT else self.X[:, at.index(name)] for name in terms]
+        return np.ascontiguousarray(np.reshape(found, (len(found), len(self))).T)
+
+    def take(self, index: Indices, starts: Indices) -> Rows:
+        """Some rows, as these groups."""
+        trials, offset = (None if one is None else one[index] for one in (self.trials, self.offset))
+        return Rows(self.layout, self.X[index], self.y[index], starts, trials, offset, self.n_threads)
+
+    def take_groups(self, part: slice) -> Rows:
+        """Some groups that follow each other."""
+        first, last = int(self.starts[part.start]), int(self.starts[part.stop])
+        return self.take(np.arange(first, last), self.starts[part.start : part.stop + 1] - first)
+
+    # What a client is asked --------------------
+
+    def values(self, points: Vector, nodes: int) -> Vector:
+        """(S,) log-likelihoods of the points (S, P), normalised in y; NaN where one is not finite."""
+        if not self.layout.client:
+            return self.inner_values(points, nodes)
+        outer = rule(self.client_nodes(nodes), len(self.layout.client))
+        size = max(1, BLOCK // len(outer[1]))
+        parts = [points[at : at + size] for at in range(0, len(points), size)]
+        return np.concatenate([np.empty(0), *(self._integrals(part, nodes, outer) for part in parts)])
+
+    def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
+        """(c,) log-likelihoods of points (c, P), gradients (c, P) and minus Hessians (c, P, P), all by the same nodes."""
+        if not self.layout.client:
+            return self.inner_curvature(points, nodes)
+        c, P = points.shape
+        value, gradient, curved = np.empty(c), np.empty((c, P)), np.empty((c, P, P))
+        for i in range(c):
+            value[i], gradient[i], curved[i] = self._curvature_of(points[i : i + 1], nodes)
+        return value, gradient, curved
+
+    def rule(self, points: Vector, nodes: int) -> Vector:
+        """(S,) by how much six more nodes a dimension change the values: about the error of the rule."""
+        if not (self.layout.client or self.layout.group):
+            return np.zeros(len(points))
+        return self.values(points, nodes + MORE) - self.values(points, nodes)
+
+    def client_nodes(self, nodes: int) -> int:
+        """Nodes a dimension for the client's effect, where groups have `nodes`: in the proportion of where rules begin."""
+        d, d_client = len(self.layout.group), len(self.layout.client)
+        return nodes if d in (0, d_client) else -(-nodes * NODES[d_client] // NODES[d])
+
+    # The groups' integrals --------------------
+
+    def inner_values(self, points: Vector, nodes: int) -> Vector:
+        """`values` of points without T_c."""
+        rows = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
+        family = self.layout.family
+        return kernels.values(points, *rows, family=family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
+
+    def inner_curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
+        rows = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
+        value, gradient, lower = kernels.curvature(
+            points, *rows, family=self.layout.family, nodes=self._group_nodes(nodes), n_threads=self.n_threads
+        )
+        size = points.shape[1]
+        curved = np.empty((len(points), size, size))
+        i, k = np.tril_indices(size)
+        curved[:, i, k] = curved[:, k, i] = lower
+        return value, gradient, curved
+
+    def _group_nodes(self, nodes: int) -> int:
+        return nodes if self.layout.group else 1
+
+    # The client's own effect --------------------
+
+    def shifted(self, points: Vector, v: Vector) -> Vector:
+        """(S, K, P_inner) the points (S, P) as the groups see them, where the client's effect is v (S, K, d)."""
+        found = np.repeat(points[:, np.newaxis, self.layout.kernel_at], v.shape[1], axis=1)
+        shift = np.einsum("sik,sak->sai", self.layout.factor(points, "client"), v)
+        found[:, :, list(self.layout.client_columns)] += shift
+        return found
+
+    def client_mode(self, points: Vector, nodes: int) -> tuple[Vector, Vector]:
+        """(S, d) the client's effect v about where it is most probable at each of the points, and a root B (S, d, d) there: B B'
+        is the inverse of minus the second derivative. NaN where it is not found.
+
+        Newton steps with differences of values, which cost the kernels far less than derivatives, halved until the density does
+        not fall. The differences are along the last root's columns, so that all directions are seen in their own unit. Values
+        are of few nodes: the rule is right around any point near the mode.
+        """
+        d, S = len(self.layout.client), len(points)
+        nodes = min(nodes, SEARCH_NODES)
+        stencil = WIDTH * _stencil(d)
+
+        def at(some: Indices, v: Vector) -> Vector:
+            """(s, K) log-densities at v (s, K, d)."""
+            inner = self.shifted(points[some], v)
+            found = self.inner_values(inner.reshape(-1, inner.shape[2]), nodes).reshape(v.shape[:2])
+            return np.asarray(found - 0.5 * (v**2).sum(axis=2))
+
+        mode, root = np.full((S, d), np.nan), np.full((S, d, d), np.nan)
+        left, v, B = np.arange(S), np.zeros((S, d)), np.tile(FIRST * np.eye(d), (S, 1, 1))
+        level = at(left, v[:, np.newaxis])[:, 0]
+        for _ in range(SEARCH_STEPS):
+            around = at(left, v[:, np.newaxis] + np.einsum("sik,ck->sci", B, stencil))
+            good = np.isfinite(level) & np.isfinite(around).all(axis=1)
+            left, v, level, B = left[good], v[good], level[good], B[good]
+            slope, H = _differences(level, around[good], WIDTH, d)
+            curved, axes = np.linalg.eigh(H)
+            seen = (curved > 1 / SETTLED) & (curved < SETTLED)
+            scale = np.maximum(curved, LEAST) ** -0.5
+            t = scale * np.einsum("sik,si->sk", axes, slope)
+            B = np.einsum("sij,sjk,sk->sik", B, axes, scale)
+            step = np.einsum("sik,sk->si", B, t)
+            near = seen.all(axis=1) & ((t**2).sum(axis=1) < NEAR**2)
+            mode[left[near]], root[left[near]] = (v + step)[near], B[near]
+            left, v, level, step, B = left[~near], v[~near], level[~near], step[~near], B[~near]
+            if not len(left):
+                break
+            new = at(left, (v + step)[:, np.newaxis])[:, 0]
+            for _ in range(HALVINGS):
+                worse = ~(new >= level)
+                if not worse.any():
+                    break
+                step[worse] /= 2
+                new[worse] = at(left[worse], (v + step)[worse, np.newaxis])[:, 0]
+            step[~(new >= level)] = 0.0
+            v, level = v + step, np.where(new >= level, new, level)
+        return mode, root
+
+    def client_nodes_at(self, points: Vector, nodes: int, outer: tuple[Vector, Vector]) -> tuple[Vector, Vector, Vector]:
+        """(S, K, d) nodes of the client's effect at the points, what their terms have beside the groups' integrals (S, K), so
+        that the value is the logarithm of the sum of their exponentials, and those points of the kernels (S K, P_inner)."""
+        t, log_w = outer
+        mode, root = self.client_mode(points, nodes)
+        v = mode[:, np.newaxis] + np.einsum("sab,kb->ska", root, t)
+        with np.errstate(invalid="ignore"):  # NaN where the mode is not found
+            log_det = np.log(np.abs(np.linalg.det(root)))
+        own = log_w + 0.5 * (t**2).sum(axis=1) - 0.5 * (v**2).sum(axis=2) + log_det[:, np.newaxis]
+        inner = self.shifted(points, v)
+        return v, own, inner.reshape(-1, inner.shape[2])
+
+    def _integrals(self, points: Vector, nodes: int, outer: tuple[Vector, Vector]) -> Vector:
+        _, own, inner = self.client_nodes_at(points, nodes, outer)
+        return log_sum(own + self.inner_values(inner, nodes).reshape(own.shape))
+
+    def _curvature_of(self, point: Vector, nodes: int) -> tuple[float, Vector, Vector]:
+        """By Louis (1982), with the nodes of the client's effect as what is missing: d log p(y, v | xi) / d xi is the kernels'
+        gradient, carried through the shift."""
+        layout = self.layout
+        v, own, inner = self.client_nodes_at(point, nodes, rule(self.client_nodes(nodes), len(layout.client)))
+        f, g, H = self.inner_curvature(inner, nodes)
+        terms = own[0] + f
+        value = float(log_sum(terms))
+        weight = np.exp(terms - value)
+        factor, columns = layout.factor(point, "client")[0], layout.client_columns
+        J = np.zeros((len(f), layout.size, inner.shape[1]))
+        J[:, layout.kernel_at, np.arange(inner.shape[1])] = 1.0
+        for e, (i, k) in enumerate(entries(len(columns)), start=layout.client_at.start):
+            J[:, e, columns[i]] = v[0, :, k] * (factor[i, i] if i == k else 1.0)
+        D = np.einsum("kij,kj->ki", J, g)
+        M = np.einsum("kia,kab,kjb->kij", J, H, J)
+        logs = layout.diagonal[len(layout.group) :]
+        M[:, logs, logs] -= D[:, logs]
+        mean = weight @ D
+        around = D - mean
+        return value, mean, np.einsum("k,kij->ij", weight, M) - (around.T * weight) @ around
+
+
+def _pairs(d: int) -> list[tuple[int, int]]:
+    return [(i, k) for i in range(d) for k in range(i)]
+
+
+def _stencil(d: int) -> Vector:
+    """(2 d + d (d - 1) / 2, d) where values are wanted for differences: up and down each axis, and up two at once."""
+    axes = np.eye(d)
+    pairs = [axes[i] + axes[k] for i, k in _pairs(d)]
+    return np.concatenate([axes, -axes, np.reshape(pairs, (len(pairs), d))])
+
+
+def _differences(level: Vector, around: Vector, width: float, d: int) -> tuple[Vector, Vector]:
+    """The gradient (s, d) and minus the Hessian (s, d, d) of a function from its value at 0 (s,), and around it by the stencil
+    times `width`."""
+    up, down, both = around[:, :d], around[:, d : 2 * d], around[:, 2 * d :]
+    H = np.zeros((len(level), d, d))
+    H[:, range(d), range(d)] = 2 * level[:, np.newaxis] - up - down
+    for e, (i, k) in enumerate(_pairs(d)):
+        H[:, i, k] = H[:, k, i] = up[:, i] + up[:, k] - both[:, e] - level
+    return (up - down) / (2 * width), H / width**2

@@ -1,0 +1,52 @@
+"""Small rows of mixed regressions, and derivatives by differences of many points at once."""
+
+import numpy as np
+from scipy import stats
+from scipy.special import expit
+
+from fedkern.models.mixed import Layout, Rows
+
+
+def rows(family, group=(), client=(), sizes=(4, 1, 3, 5), seed=0):
+    """Of three coefficients, drawn; groups of these sizes."""
+    rng = np.random.default_rng(seed)
+    n = sum(sizes)
+    X = np.column_stack([np.ones(n), rng.normal(size=n), rng.integers(0, 2, n)])
+    eta = X @ [0.2, 0.4, -0.3] + np.repeat(rng.normal(0, 0.8, len(sizes)), sizes)
+    p = 1 / (1 + np.exp(-eta))
+    y = {
+        "gaussian": lambda: rng.normal(eta, 0.7),
+        "bernoulli": lambda: rng.binomial(1, p),
+        "binomial": lambda: rng.binomial(6, p),
+        "poisson": lambda: rng.poisson(np.exp(eta)),
+        "negative-binomial": lambda: rng.negative_binomial(2.0, 2 / (2 + np.exp(eta))),
+    }[family]()
+    layout = Layout(("intercept", "a", "b"), family, tuple(group), tuple(client))
+    trials = np.full(n, 6.0) if family == "binomial" else None
+    return Rows.grouped(layout, X, y, list(np.repeat(np.arange(len(sizes)), sizes)), trials, rng.normal(0, 0.2, n))[0]
+
+
+def point(layout, seed=1):
+    """Near where such rows come from."""
+    return np.random.default_rng(seed).normal(0, 0.3, layout.size)
+
+
+def differences(f, xi, step=1e-3):
+    """The derivatives (P, ..) at xi (P,) of f: (S, P) -> (S, ..), to fourth order, from one call."""
+    shifts = np.array([1.0, -1.0, 2.0, -2.0]) * step
+    points = xi + np.einsum("k,ij->ikj", shifts, np.eye(len(xi)))
+    found = np.asarray(f(points.reshape(-1, len(xi)))).reshape(len(xi), 4, -1)
+    return (8 * (found[:, 0] - found[:, 1]) - (found[:, 2] - found[:, 3])) / (12 * step)
+
+
+def log_density(mine, eta, xi):
+    """(.., n) by SciPy."""
+    y, last = mine.y, xi[-1]
+    if mine.layout.family == "gaussian":
+        return stats.norm.logpdf(y, eta, np.exp(last))
+    if mine.layout.family == "poisson":
+        return stats.poisson.logpmf(y, np.exp(eta))
+    if mine.layout.family == "negative-binomial":
+        r = last**-2
+        return stats.nbinom.logpmf(y, r, r / (r + np.exp(eta)))
+    return stats.binom.logpmf(y, 1 if mine.trials is None else mine.trials, expit(eta))
