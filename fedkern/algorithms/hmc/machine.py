@@ -18,12 +18,13 @@ from ..core.kept import load, save
 from ..core.messages import Message, Protocol
 from .client import Client, client, client_receive, local_draws
 from .messages import Decided, Launch, Move, Place, Slope, SlopeChange
+from .metric import Metric
 from .server import Server, draws, finished, server_receive, start
 from .settings import Settings
 
 __all__ = [
-    "Client", "Decided", "Launch", "Move", "Place", "Server", "Settings", "Slope", "SlopeChange", "client", "client_receive",
-    "draws", "finished", "load", "local_draws", "protocol", "save", "server_receive", "start",
+    "Client", "Decided", "Launch", "Metric", "Move", "Place", "Server", "Settings", "Slope", "SlopeChange", "client",
+    "client_receive", "draws", "finished", "load", "local_draws", "protocol", "save", "server_receive", "start",
 ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, with_answer
 from ..core.trace import Trace
 from .messages import Decided, Launch, Move, Place, Slope, SlopeChange
+from .metric import Metric
 from .moves import DIVERGENT, LOST, Step, Walk, finite, placed
 from .settings import ACCEPT, JITTER, Settings
 
@@ -31,12 +32,13 @@ class Server(AllRounds):
     Attributes
     ----------
     prior, names : of xi; of the clients
-    walk : xi of all chains; its slope is that of all parties, its value log p(xi)
+    walk : xi of all chains, or z where there is a metric; its slope is that of all parties, its value log p(xi)
     step, h : what is adapted; the steps of this trajectory
     round, inner : trajectories finished; steps taken of this one (0: nobody has answered `Place` yet)
     rate, divergences, warmup_divergences : (c,) summed acceptance probabilities, divergences after the warm-up and in it
     waiting, answers : clients that have yet to answer; client -> its answer
     trace : draws of xi
+    metric : the coordinates z in which the server walks; None: xi itself
     """
 
     settings: Settings = field(metadata=GIVEN)
@@ -53,6 +55,15 @@ class Server(AllRounds):
     waiting: PersistentSet[int] = field(default_factory=PersistentSet)
     answers: PersistentMap[int, Slope | SlopeChange] = field(default_factory=PersistentMap, metadata=GIVEN)
     trace: Trace = field(default_factory=Trace)
+    metric: Metric | None = field(default=None, metadata=GIVEN)
+
+    def sent(self, at: Matrix) -> Matrix:
+        """(c, P) xi where the walk is."""
+        return at if self.metric is None else self.metric.sent(at)
+
+    def slope(self, gradient: Matrix) -> Matrix:
+        """(c, P) What a gradient in xi is for the walk."""
+        return gradient if self.metric is None else self.metric.slope(gradient)
 
     @property
     def acceptance(self) -> Vector:
@@ -67,21 +78,26 @@ class Server(AllRounds):
 
 
 def start(
-    settings: Settings, prior: GlobalPrior, names: tuple[str, ...], xi: Vector | float = 0.0
+    settings: Settings,
+    prior: GlobalPrior,
+    names: tuple[str, ...],
+    xi: Vector | float = 0.0,
+    metric: Metric | None = None,
 ) -> tuple[Server, ServerEffects]:
     """The server's first state and its first question.
 
     Parameters
     ----------
     xi : start values, a number, (P,), or (c, P) with one row for each chain (`Settings.starts` scatters them)
+    metric : coordinates in which the posterior is nearly standard normal, where they are known
     """
     at = placed(xi, settings.chains, prior.size, "xi")
     value, slope = _prior(prior, at)
     if not finite(value, slope).all():
         raise NumericalError("hmc: log p(xi) at the start values of xi is not finite: give others")
     none, log_step = np.zeros(settings.chains), np.full(settings.chains, np.log(settings.step))
-    walk = Walk.begin(at, value, slope)
-    state = Server(settings, prior, names, walk, Step.at(log_step), none, none, none, none)
+    walk = Walk.begin(at if metric is None else metric.of_xi(at), value, slope if metric is None else metric.slope(slope))
+    state = Server(settings, prior, names, walk, Step.at(log_step), none, none, none, none, metric=metric)
     if settings.warmup == 0:
         state = evolve(state, step=Step(log_step, log_step, log_step, none))
     return ask_all(state, Place(at))
@@ -106,14 +122,14 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return state, []
     answers = in_order(state.answers)
     if state.inner == 0:
-        slope = state.walk.slope + _total(answers)
+        slope = state.walk.slope + state.slope(_total(answers))
         return _launch(evolve(state, walk=evolve(state.walk, slope=slope)), np.zeros(state.settings.chains))
-    value, slope = _prior(state.prior, state.walk.trial)
+    value, slope = _prior(state.prior, state.sent(state.walk.trial))
     with np.errstate(all="ignore"):
-        walk = state.walk.visited(value, slope + _total(answers))
+        walk = state.walk.visited(value, state.slope(slope + _total(answers)))
     if state.inner < state.settings.leapfrog:
         walk = walk.moved(state.h)
-        return ask_all(evolve(state, walk=walk, inner=state.inner + 1), Move(walk.trial))
+        return ask_all(evolve(state, walk=walk, inner=state.inner + 1), Move(state.sent(walk.trial)))
     walk, change = walk.landed(state.h)
     return _decide(evolve(state, walk=walk), [change, *(answer.change for answer in all_of(state.answers, SlopeChange))])
 
@@ -133,7 +149,7 @@ def _launch(state: Server, accepted: Vector) -> tuple[Server, ServerEffects]:
         return tell_all(state, Decided(state.round, accepted))
     h = state.step_size * (1 + s.jitter * (2 * s.uniforms(state.round, JITTER) - 1))
     walk = state.walk.launched(s.normals(SERVER, state.round, state.prior.size), h)
-    return ask_all(evolve(state, walk=walk, h=h, inner=1), Launch(state.round, accepted, h, walk.trial))
+    return ask_all(evolve(state, walk=walk, h=h, inner=1), Launch(state.round, accepted, h, state.sent(walk.trial)))
 
 
 def _decide(state: Server, changes: list[Vector]) -> tuple[Server, ServerEffects]:
@@ -159,7 +175,7 @@ def _decide(state: Server, changes: list[Vector]) -> tuple[Server, ServerEffects
     else:
         state = evolve(state, rate=state.rate + rate, divergences=state.divergences + divergent)
     if s.keeps(round):
-        state.trace.add({"xi": walk.at})
+        state.trace.add({"xi": state.sent(walk.at)})
     return _launch(evolve(state, walk=walk, step=step, round=round + 1), accepted.astype(float))
 
 

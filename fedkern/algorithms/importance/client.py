@@ -1,0 +1,109 @@
+"""A client of importance sampling: its log-likelihood at the points that the server asks for (see `machine`).
+
+Source: docs/methods/likelihood.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol as Shape
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.kept import GIVEN
+from ..core.messages import ClientEffects, Event, RemoteFault, evolve
+from .coordinates import packed
+from .messages import LOST, AskCurvature, AskValues, Curvature, Posterior, Values
+from .settings import CHECKED, DECIMALS, Settings
+
+Array = NDArray[np.float64]
+
+
+class Model(Shape):
+    """The log-likelihood of a client's rows as a function of xi; NaN where it is no number."""
+
+    @property
+    def size(self) -> int:
+        """P, the length of xi."""
+
+    def values(self, points: Array, nodes: int) -> Array:
+        """(n,) At points (n, P), by so many quadrature nodes a dimension."""
+
+    def curvature(self, points: Array, nodes: int) -> tuple[Array, Array, Array]:
+        """(c,) The same, its gradients (c, P), and minus its Hessians (c, P, P)."""
+
+    def rule(self, points: Array, nodes: int) -> Array:
+        """(n,) The values with more nodes less those with these."""
+
+
+@final
+@dataclass(frozen=True)
+class Client:
+    """A client's state.
+
+    Attributes
+    ----------
+    name, index : its name and number
+    model : of its own rows
+    round : questions answered
+    told : (t, P) draws of the posterior, which the server tells at the end
+    nodes, converged : of the quadrature at the end; whether the server's checks found nothing
+    """
+
+    name: str = field(metadata=GIVEN)
+    index: int = field(metadata=GIVEN)
+    settings: Settings = field(metadata=GIVEN)
+    model: Model = field(metadata=GIVEN)
+    round: int = 0
+    told: Array | None = None
+    nodes: int = 0
+    converged: bool = False
+
+
+def client(name: str, index: int, settings: Settings, model: Model) -> Client:
+    """A client that has seen nothing yet."""
+    return Client(name, index, settings, model)
+
+
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
+    """A question in, one answer out; at the end what the posterior is."""
+    if not isinstance(event, AskCurvature | AskValues | Posterior) or state.told is not None:
+        raise RemoteFault(f"server: {type(event).__name__} was not expected")
+    if event.round != state.round or not state.settings.nodes <= event.nodes <= state.settings.most_nodes:
+        raise RemoteFault(
+            f"server: {type(event).__name__} of round {event.round} with {event.nodes} nodes was not expected in round "
+            f"{state.round}"
+        )
+    if isinstance(event, Posterior):
+        return evolve(state, told=np.array(event.draws), nodes=event.nodes, converged=event.converged == 1), []
+    state = evolve(state, round=state.round + 1)
+    with np.errstate(all="ignore"):
+        if isinstance(event, AskCurvature):
+            return state, [_curvature(state.model, event)]
+        return state, [_values(state.model, event)]
+
+
+def _curvature(model: Model, asked: AskCurvature) -> Curvature:
+    value, gradient, hessian = model.curvature(asked.points, asked.nodes)
+    good = np.isfinite(value) & np.isfinite(gradient).all(axis=1) & np.isfinite(hessian).all(axis=(1, 2))
+    rule = np.abs(model.rule(asked.points, asked.nodes))
+    good &= value > LOST
+    gradient, hessian = np.where(good[:, np.newaxis], gradient, 0.0), np.where(good[:, np.newaxis, np.newaxis], hessian, 0.0)
+    return Curvature(
+        asked.round, np.where(good, value, LOST), gradient, packed(hessian), np.where(good, _finite(rule), 0.0)
+    )  # fmt: skip
+
+
+def _values(model: Model, asked: AskValues) -> Values:
+    values = model.values(asked.points, asked.nodes)
+    rule = np.abs(model.rule(asked.points[:CHECKED], asked.nodes))
+    rule = rule[np.isfinite(values[:CHECKED])]
+    rounded = np.where(np.isfinite(values) & (values > LOST), np.round(values, DECIMALS), LOST)
+    return Values(asked.round, rounded, float(_finite(rule).max(initial=0.0)))
+
+
+def _finite(rule: Array) -> Array:
+    """Differences; where one of both values is no number, as large as a number can be."""
+    return np.where(np.isfinite(rule), rule, -LOST)

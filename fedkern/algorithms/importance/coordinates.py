@@ -1,0 +1,145 @@
+"""The coordinates z in which the server steps and draws, where xi, as it is sent, has logarithms of scales.
+
+A scale tau whose posterior reaches down to 0 has in log tau a density with a long left tail, which neither a normal nor a t
+distribution around its mode follows. As a signed number t, tau = |t|, it has none: the likelihood is a smooth and even function
+of t (an effect is tau u with u symmetric), and so is the posterior. With a column of a triangular factor T its entries below the
+diagonal change their signs with t. So z has the column of T itself, and draws are folded to t > 0 (see `proposals`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+SMALL = 1e-3  # of its unit: a smaller t has the derivatives that an even function has there, for those in log t are rounded away
+FEW = 6  # coordinates, of which all may have heavy tails where nothing is said of them
+LEAST = 1e-9  # of its unit: the smallest scale that is sent
+
+
+class Derivatives(NamedTuple):
+    """A log-density at c points: (c,), its gradient (c, P), minus its Hessian (c, P, P)."""
+
+    value: Array
+    gradient: Array
+    hessian: Array
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """What the coordinates of xi are.
+
+    Attributes
+    ----------
+    names : (P,)
+    fold : sets of coordinates that change their signs together without a change of the posterior
+    scales : for each logarithm of a scale its coordinate, and those of the entries below it in its column of T
+    loose : those whose posteriors may have heavy tails, as scales of few effects and the coefficients that these shift have
+    """
+
+    names: tuple[str, ...]
+    fold: tuple[tuple[int, ...], ...] = ()
+    scales: tuple[tuple[int, ...], ...] = ()
+    loose: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """P"""
+        return len(self.names)
+
+    @property
+    def wide(self) -> tuple[int, ...]:
+        """In which draws are also made from a wider distribution."""
+        return self.loose or (tuple(range(self.size)) if self.size <= FEW else ())
+
+    @property
+    def mirrored(self) -> tuple[tuple[int, ...], ...]:
+        """Of z: sets that change their signs together."""
+        return (*self.fold, *self.scales)
+
+    def sent(self, z: Array, units: Array) -> Array:
+        """(n, P) xi; `units` (scales,) what is large for each t."""
+        xi = np.array(z, np.float64)
+        for unit, (at, *below) in zip(units, self.scales, strict=True):
+            t = z[:, at]
+            xi[:, at] = np.log(np.maximum(np.abs(t), LEAST * unit))
+            xi[:, below] *= np.where(t < 0, -1.0, 1.0)[:, np.newaxis]
+        return xi
+
+    def of(self, xi: Array) -> Array:
+        """(n, P) z with t > 0."""
+        z = np.array(xi, np.float64)
+        for at, *_ in self.scales:
+            z[:, at] = np.exp(z[:, at])
+        return z
+
+    def units(self, xi: Array) -> Array:
+        """(scales,) Of a start value (P,)."""
+        return np.exp(xi[[at for at, *_ in self.scales]])
+
+    def log_jacobian(self, xi: Array) -> Array:
+        """(n,) log |dxi / dz|."""
+        return np.asarray(-xi[:, [at for at, *_ in self.scales]].sum(axis=1))
+
+    def safe(self, z: Array, units: Array) -> Array:
+        """(n, P) The points where derivatives are asked for."""
+        out = np.array(z, np.float64)
+        for unit, (at, *_) in zip(units, self.scales, strict=True):
+            small = np.abs(z[:, at]) < SMALL * unit
+            out[small, at] = np.where(z[small, at] < 0, -1.0, 1.0) * SMALL * unit
+        return out
+
+    def derivatives(self, z: Array, units: Array, of_xi: Derivatives) -> Derivatives:
+        """In z, of the density of z, where those in xi were found at the safe points, of the density of xi."""
+        safe = self.safe(z, units)
+        xi = self.sent(safe, units)
+        value, gradient, hessian = of_xi.value + self.log_jacobian(xi), of_xi.gradient.copy(), of_xi.hessian.copy()
+        slope = np.ones(z.shape)  # dxi_k / dz_k
+        bent = np.zeros(z.shape)
+        for at, *below in self.scales:
+            t = safe[:, at]
+            gradient[:, at] -= 1.0  # of the Jacobian
+            slope[:, at] = 1 / t
+            bent[:, at] = gradient[:, at] / t**2
+            slope[:, below] = np.sign(t)[:, np.newaxis]
+        gradient = gradient * slope
+        hessian = hessian * slope[:, :, np.newaxis] * slope[:, np.newaxis, :]
+        every = np.arange(self.size)
+        hessian[:, every, every] += bent
+        for at, *_ in self.scales:
+            inner = np.abs(z[:, at]) < np.abs(safe[:, at])
+            if not inner.any():
+                continue
+            share = np.where(inner, z[:, at] / safe[:, at], 1.0)
+            value = value + np.where(inner, gradient[:, at] * (z[:, at] * share - safe[:, at]) / 2, 0.0)
+            gradient[:, at] *= share
+            own = hessian[:, at, at].copy()
+            hessian[:, at, :] *= share[:, np.newaxis]
+            hessian[:, :, at] *= share[:, np.newaxis]
+            hessian[:, at, at] = own
+        return Derivatives(value, gradient, hessian)
+
+
+def packed(hessian: Array) -> Array:
+    """(c, P(P+1)/2) Lower triangles, row by row."""
+    rows, columns = np.tril_indices(hessian.shape[-1])
+    return np.ascontiguousarray(hessian[:, rows, columns])
+
+
+def unpacked(triangle: Array, size: int) -> Array:
+    """Inverse of `packed`."""
+    rows, columns = np.tril_indices(size)
+    out = np.empty((len(triangle), size, size))
+    out[:, rows, columns] = triangle
+    out[:, columns, rows] = triangle
+    return out
+
+
+def named(flags: NDArray[np.bool_], names: Sequence[str]) -> str:
+    """The names of those that are true."""
+    return ", ".join(repr(name) for name, flag in zip(names, flags, strict=True) if flag)

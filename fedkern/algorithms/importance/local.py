@@ -1,0 +1,56 @@
+"""The same log-likelihoods and prior for Hamiltonian Monte Carlo: a client without local unknowns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .client import Model
+from .server import Prior
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WithoutLocal:
+    """A client's term of the log joint density, where all that is its own has been integrated out.
+
+    Attributes
+    ----------
+    model : its log-likelihood
+    nodes : quadrature nodes a dimension
+    """
+
+    model: Model
+    nodes: int
+    size: int = 0
+
+    @property
+    def n_global(self) -> int:
+        """P"""
+        return self.model.size
+
+    def log_joint_grad(self, xi: Array, u: Array) -> tuple[float, Array, Array]:
+        """log p(y | xi) at one point (P,), its gradient, and nothing."""
+        value, gradient, nothing = self.log_joint_grads(xi[np.newaxis], u[np.newaxis])
+        return float(value[0]), gradient[0], nothing[0]
+
+    def log_joint_grads(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
+        """For all chains (c, P) at once."""
+        value, gradient, _ = self.model.curvature(xi, self.nodes)
+        return value, gradient, np.zeros((len(xi), 0))
+
+
+@dataclass(frozen=True)
+class GradientOf:
+    """A prior of importance sampling, as Hamiltonian Monte Carlo asks it."""
+
+    prior: Prior
+    size: int
+
+    def log_prior_grad(self, xi: Array) -> tuple[float, Array]:
+        """log p(xi) and its gradient."""
+        value, gradient, _ = self.prior.curvature(xi)
+        return value, gradient

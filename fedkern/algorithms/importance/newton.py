@@ -1,0 +1,204 @@
+"""Newton steps to the mode of a log-density in a trust region, from several points side by side.
+
+A step is d = A^-1 g, g the gradient and A minus the Hessian with the absolute values of its eigenvalues, at least 1e-6 of the
+largest, and cut to the radius in the norm (d'Ad)^1/2: about so many posterior standard deviations. Eigenvalues are those of the
+coordinates that are scaled to a unit diagonal, so that units decide nothing. Where the gradient vanishes and a curvature is
+negative, a step along that direction leaves the saddle; where the curvature vanishes too, the density is flat. A coefficient
+that separates responses has a gradient that vanishes without a mode: its curvature falls with every step, so there is no mode
+where the last step has changed a curvature by much. Source: docs/methods/likelihood.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.messages import evolve
+
+Array = NDArray[np.float64]
+
+FLOOR = 1e-6  # of the largest eigenvalue
+FLAT, FLAT_DIAGONAL = 1e-10, 1e-14  # eigenvalues, and curvatures, at which nothing is known of a direction
+NEAR = 1e-3  # posterior sds: what is left of the way
+LOWER = 1e-9  # nats, and a thousandth of this part of the value, that are no loss
+SETTLED = 0.35  # of the logarithm of a curvature: what the last step may have changed where a mode is
+APART = 0.1  # posterior sds by which modes differ
+
+
+class Metric(NamedTuple):
+    """Of minus a Hessian: the diagonal's root, and what the scaled matrix has."""
+
+    diagonal: Array
+    eigenvalues: Array
+    vectors: Array
+    known: NDArray[np.bool_]  # whether the diagonal is a curvature at all
+
+    @classmethod
+    def of(cls, hessian: Array) -> Metric:
+        """Of one (P, P)."""
+        diagonal = np.abs(np.diag(hessian))
+        known = diagonal > FLAT_DIAGONAL
+        root = np.sqrt(np.where(known, diagonal, 1.0))
+        values, vectors = np.linalg.eigh(hessian / np.outer(root, root))
+        return cls(root, values, vectors, known)
+
+    @property
+    def positive(self) -> bool:
+        return bool(self.eigenvalues[0] > FLAT and self.known.all())
+
+    @property
+    def floored(self) -> Array:
+        sizes = np.abs(self.eigenvalues)
+        return np.asarray(np.maximum(sizes, FLOOR * max(float(sizes.max()), FLAT)))
+
+    @property
+    def factor(self) -> Array:
+        """(P, P) B with B B' = A^-1."""
+        factor: Array = self.vectors / np.sqrt(self.floored) / self.diagonal[:, np.newaxis]
+        return factor
+
+    @property
+    def flattest(self) -> Array:
+        """(P,) The direction of the smallest curvature, its largest number 1."""
+        if not self.known.all():
+            return np.where(self.known, 0.0, 1.0)
+        direction = self.vectors[:, 0] / self.diagonal
+        return np.asarray(direction / direction[np.argmax(np.abs(direction))])
+
+
+@dataclass(frozen=True)
+class Climb:
+    """Where c climbs are.
+
+    Attributes
+    ----------
+    at, value, gradient, hessian : (c, P), (c,), (c, P), (c, P, P) the best points, the log-density there and minus its Hessian
+    trial : (c, P) what is asked next; of a climb that has ended, its mode
+    length, promised, cut : (c,) the norm of that step, the gain that it promises, and whether it was cut to the radius
+    radius : (c,)
+    left : (c, P) the step that would be taken next, in posterior sds
+    changed : (c, P) by how much the last step has changed the logarithms of the curvatures
+    done : (c,) whether the mode is found
+    flat : (c,) whether the density is flat there
+    """
+
+    at: Array
+    value: Array
+    gradient: Array
+    hessian: Array
+    trial: Array
+    length: Array
+    promised: Array
+    cut: NDArray[np.bool_]
+    radius: Array
+    left: Array
+    changed: Array
+    done: NDArray[np.bool_]
+    flat: NDArray[np.bool_]
+
+    @classmethod
+    def begin(cls, starts: Array) -> Climb:
+        """At (c, P) points of which nothing is known."""
+        c, P = starts.shape
+        none, no = np.zeros(c), np.zeros(c, bool)
+        radius = np.full(c, max(2.0, np.sqrt(P)))
+        wide = np.zeros((c, P))
+        value = np.full(c, -np.inf)
+        return cls(starts, value, wide, np.zeros((c, P, P)), starts, none, none, no, radius, wide, wide, no, no)
+
+    @property
+    def ended(self) -> bool:
+        """Whether no climb goes on."""
+        return bool((self.done | self.flat).all())
+
+    def climbed(self, value: Array, gradient: Array, hessian: Array) -> Climb:
+        """With what was found at the trial points."""
+        new = {name: getattr(self, name).copy() for name in self.__dataclass_fields__}
+        for i in np.flatnonzero(~(self.done | self.flat)):
+            self._judged(int(i), new, value[i], gradient[i], hessian[i])
+            _planned(int(i), new)
+        return evolve(self, **new)
+
+    def _judged(self, i: int, new: dict[str, Array], value: float, gradient: Array, hessian: Array) -> None:
+        """Takes the trial point or keeps the one before."""
+        good = np.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(hessian).all()
+        before = self.value[i]
+        if not np.isfinite(before):  # the first point
+            if good:
+                new["value"][i], new["gradient"][i], new["hessian"][i] = value, gradient, hessian
+            return
+        gain = value - before if good else -np.inf
+        if gain < -LOWER * max(1.0, 1e-3 * abs(before)):
+            new["radius"][i] = self.length[i] / 4
+            return
+        rho = gain / self.promised[i] if self.promised[i] > 0 else 1.0
+        if rho < 0.25 and self.promised[i] > 1e3 * LOWER:  # below, it is the sum's rounding that is judged
+            new["radius"][i] = self.length[i] / 2
+        elif self.cut[i] and rho >= 0.75:
+            new["radius"][i] = 2 * self.radius[i]
+        with np.errstate(all="ignore"):
+            changed = np.abs(np.log(np.abs(np.diag(hessian) / np.diag(self.hessian[i]))))
+        new["changed"][i] = np.nan_to_num(changed, nan=0.0, posinf=np.inf)
+        new["at"][i], new["value"][i], new["gradient"][i], new["hessian"][i] = self.trial[i], value, gradient, hessian
+
+    def again(self) -> Climb:
+        """The same points, to be seen anew: what is asked there has changed."""
+        none = np.zeros(len(self.at), bool)
+        return evolve(self, value=np.full(len(self.at), -np.inf), trial=self.at, done=none, flat=none)
+
+
+def _planned(i: int, new: dict[str, Array]) -> None:
+    """The next step of a climb, or its end."""
+    if not np.isfinite(new["value"][i]):
+        return
+    g, H, metric = new["gradient"][i], new["hessian"][i], Metric.of(new["hessian"][i])
+    B = metric.factor
+    d = B @ (B.T @ g)
+    new["left"][i] = left = d / np.sqrt((B**2).sum(axis=1))
+    near = np.abs(left).max() < NEAR
+    if near and metric.positive and new["changed"][i].max() < SETTLED:
+        new["done"][i], new["trial"][i] = True, new["at"][i]
+        return
+    if near and not metric.positive:
+        if metric.eigenvalues[0] >= -FLAT:
+            new["flat"][i], new["trial"][i] = True, new["at"][i]
+            return
+        d = B[:, 0] * (1.0 if g @ B[:, 0] >= 0 else -1.0)  # away from the saddle
+        norm = 1.0
+    else:
+        norm = float(np.sqrt(g @ d))
+    shorter = min(1.0, new["radius"][i] / norm)
+    d = shorter * d
+    curved = float(d @ H @ d)
+    if curved <= 0:
+        curved = float((shorter * norm) ** 2)
+    promised = float(g @ d) - curved / 2
+    new["length"][i], new["promised"][i], new["cut"][i], new["trial"][i] = shorter * norm, promised, shorter < 1, new["at"][i] + d
+
+
+def moving(climb: Climb, i: int) -> list[int]:
+    """The coordinates of a climb that still move, those first that do most."""
+    size = np.maximum(np.abs(climb.left[i]) / NEAR, climb.changed[i] / SETTLED)
+    return [int(k) for k in np.argsort(-size, kind="stable") if size[k] >= 1]
+
+
+def modes(climb: Climb, at: Array) -> NDArray[np.int64]:
+    """Numbers of the climbs that found a mode, each mode once, the highest first; `at` (c, P): of mirror images the same."""
+    found: list[int] = []
+    for i in sorted(np.flatnonzero(climb.done), key=lambda i: -climb.value[i]):
+        sds = np.sqrt((Metric.of(climb.hessian[i]).factor ** 2).sum(axis=1))
+        if all(np.abs((at[i] - at[other]) / sds).max() > APART for other in found):
+            found.append(int(i))
+    return np.array(found, np.int64)
+
+
+def spelled(direction: Array, coordinates: tuple[str, ...], several: int = 4) -> str:
+    """A direction by the names of its largest coordinates."""
+    size = np.abs(direction)
+    largest = [k for k in np.argsort(-size, kind="stable")[:several] if size[k] >= 0.1 * size.max()]
+    if len(largest) == 1:
+        return repr(coordinates[largest[0]])
+    return ", ".join(f"{coordinates[k]!r} ({direction[k]:+.2g})" for k in largest)

@@ -1,0 +1,412 @@
+"""The server of importance sampling: the mode, the draws and their weights (see `machine`).
+
+Source: docs/methods/likelihood.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol as Shape
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import NumericalError
+from ...kernels import rng
+from ...models.weighted import Weighted
+from ..core.kept import GIVEN
+from ..core.messages import SERVER, Event, RemoteFault, ServerEffects, evolve
+from ..core.persistent import PersistentMap, PersistentSet
+from ..core.rounds import all_of, ask_all, summed, tell_all, with_answer
+from .coordinates import Coordinates, Derivatives, named, unpacked
+from .messages import LOST, AskCurvature, AskValues, Curvature, Posterior, Values
+from .newton import Climb, Metric, modes, moving, spelled
+from .proposals import LEAST_SHARE, Proposal, folded, mixture_log_density
+from .settings import AT_DRAWS, AT_MODE, NOT_FINITE, Settings
+
+Array = NDArray[np.float64]
+
+STREAM = "posterior"
+
+
+class Prior(Shape):
+    """log p(xi), Jacobians of logarithms included once."""
+
+    def values(self, points: Array) -> Array:
+        """(n,) At points (n, P)."""
+
+    def curvature(self, xi: Array) -> tuple[float, Array, Array]:
+        """At xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Of one round: n points of z and of xi, and what was found there.
+
+    Attributes
+    ----------
+    z, xi : (n, P)
+    log_prior : (n,) of z
+    values : (n, J) of each client; minus infinity where it is no number
+    """
+
+    z: Array
+    xi: Array
+    log_prior: Array
+    values: Array
+
+
+@final
+@dataclass(frozen=True)
+class Server:
+    """The server's state.
+
+    Attributes
+    ----------
+    prior, names, coordinates : of xi; of the clients; what the numbers of xi are
+    units : (scales,) what is large for the scales among the coordinates
+    climb : the steps to the mode, in z
+    nodes : quadrature nodes a dimension
+    round, newton, drawn : questions answered; those of them that asked for a curvature, and for values
+    rule : (2,) by how much the clients' values are others with more nodes: at the mode, and at draws
+    proposals, draws : of the rounds whose values count
+    asked : (points, P) z, of the open question
+    not_finite : (J,) draws at which a client's value was no number
+    halted : why no more is asked; "" before
+    waiting, answers : clients that have yet to answer; client -> its answer
+    """
+
+    settings: Settings = field(metadata=GIVEN)
+    prior: Prior = field(metadata=GIVEN)
+    names: tuple[str, ...] = field(metadata=GIVEN)
+    coordinates: Coordinates = field(metadata=GIVEN)
+    units: Array
+    climb: Climb
+    nodes: int
+    rule: Array
+    not_finite: Array
+    asked: Array
+    round: int = 0
+    newton: int = 0
+    drawn: int = 0
+    proposals: tuple[Proposal, ...] = ()
+    draws: tuple[Draws, ...] = ()
+    halted: str = ""
+    waiting: PersistentSet[int] = field(default_factory=PersistentSet)
+    answers: PersistentMap[int, Curvature | Values] = field(default_factory=PersistentMap, metadata=GIVEN)
+
+    @property
+    def stop(self) -> str | None:
+        """Why no more is asked; None while the job runs."""
+        return self.halted or None
+
+    @property
+    def n_clients(self) -> int:
+        return len(self.names)
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """(J,) rounds in which each client took part: all of them."""
+        return np.full(len(self.names), self.round)
+
+
+ENOUGH, ROUNDS, MODE = "enough", "rounds", "mode"  # why no more is asked
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the job has found.
+
+    Attributes
+    ----------
+    posterior : draws of xi, folded, with their weights; None where only the mode was wanted
+    values, log_prior : (N, J), (N,) log-likelihood of each client, and log p(xi) with its Jacobians, at the draws
+    log_evidence : log p(y), where the prior is a proper one, and its standard error
+    mode, precision : (P,) of xi, and (P, P) minus the Hessian of the log-posterior of z there (of xi where no scale is folded)
+    modes, starts : how many modes were found, from how many points
+    newton, rounds : rounds of steps and of draws
+    nodes, rule : quadrature nodes a dimension, and by how much more of them change the clients' values: at the mode, at draws
+    not_finite : (J,) draws at which a client's value was no number
+    converged, reason : the verdict, and in a sentence why not
+    """
+
+    posterior: Weighted | None
+    values: Array
+    log_prior: Array
+    log_evidence: tuple[float, float] | None
+    mode: Array
+    precision: Array
+    modes: int
+    starts: int
+    newton: int
+    rounds: int
+    nodes: int
+    rule: tuple[float, float]
+    not_finite: NDArray[np.int64]
+    converged: bool
+    reason: str
+
+
+def start(
+    settings: Settings, prior: Prior, names: tuple[str, ...], coordinates: Coordinates, starts: Array
+) -> tuple[Server, ServerEffects]:
+    """The server's first state and its first question.
+
+    Parameters
+    ----------
+    starts : (settings.starts, P) xi from which the mode is looked for
+    """
+    starts = np.asarray(starts, np.float64)
+    if starts.shape != (settings.starts, coordinates.size):
+        raise ValueError(f"importance: starts must have the shape {(settings.starts, coordinates.size)}, got {starts.shape}")
+    if not np.isfinite(starts).all():
+        raise ValueError("importance: starts must be finite")
+    units = coordinates.units(starts[0])
+    empty = np.empty((0, coordinates.size))
+    climb = Climb.begin(coordinates.of(starts))
+    none = np.zeros(len(names))
+    return _ask_curvature(Server(settings, prior, names, coordinates, units, climb, settings.nodes, np.zeros(2), none, empty))
+
+
+def finished(state: Server) -> bool:
+    return state.stop is not None and not state.waiting
+
+
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """One answer; the next question is asked when all have answered. A lost client ends the run: the model needs all of them."""
+    state = with_answer(state, sender, event, Values if state.asked.size else Curvature)
+    if isinstance(event, Curvature | Values) and np.min(event.rule) < 0:
+        raise RemoteFault(f"client {sender}: {type(event).__name__}.rule is negative")
+    if state.waiting:
+        return state, []
+    state = evolve(state, round=state.round + 1)
+    return _drawn(state) if state.asked.size else _climbed(state)
+
+
+# The mode --------------------
+
+
+def _ask_curvature(state: Server) -> tuple[Server, ServerEffects]:
+    points = state.coordinates.sent(state.coordinates.safe(state.climb.trial, state.units), state.units)
+    return ask_all(state, AskCurvature(state.round, state.nodes, points))
+
+
+def _climbed(state: Server) -> tuple[Server, ServerEffects]:
+    """A step of each climb, or the first draws."""
+    answers, s = all_of(state.answers, Curvature), state.settings
+    first = not np.isfinite(state.climb.value).any()
+    if first:
+        _defined(state, np.array([answer.value for answer in answers]))
+    z, before = state.climb.trial, state.climb.done
+    with np.errstate(all="ignore"):
+        climb = state.climb.climbed(*_posterior(state, answers))
+    rule = summed([answer.rule for answer in answers])
+    new = climb.done & ~before
+    # Of a climb that has ended the rule counts where its mode is: the last point that was asked.
+    at_mode = max(float(state.rule[0]), float(rule[new & (climb.at == z).all(axis=1)].max(initial=0.0)))
+    state = evolve(state, climb=climb, newton=state.newton + 1, rule=np.array([at_mode, 0.0]))
+    if climb.ended and climb.done.any() and at_mode > AT_MODE and state.nodes < s.most_nodes:
+        state = evolve(state, climb=climb.again(), nodes=s.doubled(state.nodes), rule=np.zeros(2))
+        return _ask_curvature(state)
+    if not climb.ended and state.newton < s.newton:
+        return _ask_curvature(state)
+    if not climb.done.any():
+        _no_mode(state)
+    if s.rounds == 0:
+        return _end(state, MODE)
+    return _ask_values(state, _first(state))
+
+
+def _posterior(state: Server, answers: list[Curvature]) -> Derivatives:
+    """Of the log-posterior of z at the trial points; NaN where a client's value is no number."""
+    points = state.coordinates.sent(state.coordinates.safe(state.climb.trial, state.units), state.units)
+    prior = [state.prior.curvature(xi) for xi in points]
+    lost = np.any([answer.value <= LOST for answer in answers], axis=0)
+    value = np.array([one[0] for one in prior]) + summed([answer.value for answer in answers])
+    gradient = np.array([one[1] for one in prior]) + summed([answer.gradient for answer in answers])
+    hessian = np.array([one[2] for one in prior]) + unpacked(
+        summed([answer.hessian for answer in answers]), state.coordinates.size
+    )
+    value = np.where(lost, np.nan, value)
+    return state.coordinates.derivatives(state.climb.trial, state.units, Derivatives(value, gradient, hessian))
+
+
+def _defined(state: Server, values: Array) -> None:
+    """Refuses starts at which nothing is known; `values` (J, c)."""
+    lost = values <= LOST
+    if lost.any(axis=0).all():
+        who = named(np.asarray(lost.any(axis=1)), state.names)
+        raise NumericalError(
+            f"the log-likelihood of client {who} is not finite where the search for the mode begins: its rows don't fit the "
+            "family of model, or a covariate is very large"
+        )
+
+
+def _no_mode(state: Server) -> None:
+    """Says in which coordinates there is none."""
+    climb, names = state.climb, state.coordinates.names
+    if climb.flat.any():
+        i = int(np.argmax(climb.flat))
+        direction = spelled(Metric.of(climb.hessian[i]).flattest, names)
+        raise NumericalError(
+            f"the posterior is flat along {direction}: neither rows nor prior say anything of it; give it a proper prior "
+            "(model.prior_sd), or leave a column out"
+        )
+    i = int(np.argmax(climb.value))
+    where = state.coordinates.sent(climb.at[i : i + 1], state.units)[0]
+    which = ", ".join(f"{names[k]!r} (now {where[k]:.4g})" for k in moving(climb, i)[:5]) or "none, at a saddle"
+    raise NumericalError(
+        f"no mode of the posterior was found in {state.newton} rounds; still moving: {which}. Where a level or a covariate "
+        "separates the responses its coefficient has no end: give it a narrower prior (model.prior_sd)"
+    )
+
+
+# The draws --------------------
+
+
+def _modes(state: Server) -> NDArray[np.int64]:
+    """Climbs that found a mode each, the highest first."""
+    return modes(state.climb, folded(state.climb.at, state.coordinates.mirrored))
+
+
+def _first(state: Server) -> Proposal:
+    """Around the modes."""
+    climb = state.climb
+    which = _modes(state)
+    factors = [Metric.of(climb.hessian[i]).factor for i in which]
+    scale = np.array([B @ B.T for B in factors])
+    log_size = np.array([climb.value[i] + np.linalg.slogdet(B)[1] for i, B in zip(which, factors, strict=True)])
+    weights = np.exp(log_size - log_size.max())
+    q = Proposal.of(climb.at[which], scale, np.maximum(weights / weights.sum(), LEAST_SHARE), state.settings.points)
+    return q.with_wide(state.coordinates.wide)
+
+
+def _ask_values(state: Server, proposal: Proposal) -> tuple[Server, ServerEffects]:
+    z = proposal.points(state.coordinates.mirrored, state.settings.seed, state.drawn)
+    state = evolve(state, proposals=(*state.proposals, proposal), asked=z)
+    return _ask_again(state)
+
+
+def _ask_again(state: Server) -> tuple[Server, ServerEffects]:
+    """The values of the points that were asked."""
+    return ask_all(state, AskValues(state.round, state.nodes, state.coordinates.sent(state.asked, state.units)))
+
+
+def _drawn(state: Server) -> tuple[Server, ServerEffects]:
+    """Values have come: enough, more draws, or the same once more with more nodes."""
+    answers, s = all_of(state.answers, Values), state.settings
+    at_draws = sum(answer.rule for answer in answers)
+    if at_draws > AT_DRAWS and state.nodes < s.most_nodes:
+        # What was found before is as uncertain: draws begin anew from the last proposal.
+        state = evolve(state, nodes=s.doubled(state.nodes), draws=(), proposals=state.proposals[-1:])
+        return _ask_again(state)
+    values = np.array([answer.values for answer in answers]).T
+    lost = values <= LOST
+    _finite_enough(state, lost)
+    xi = state.coordinates.sent(state.asked, state.units)
+    with np.errstate(all="ignore"):
+        log_prior = state.prior.values(xi) + state.coordinates.log_jacobian(xi)
+    draws = Draws(state.asked, xi, log_prior, np.where(lost, -np.inf, values))
+    state = evolve(
+        state,
+        draws=(*state.draws, draws),
+        drawn=state.drawn + 1,
+        not_finite=state.not_finite + lost.sum(axis=0),
+        rule=np.array([state.rule[0], max(float(state.rule[1]), at_draws)]),
+    )
+    posterior = weighted(state)
+    if posterior.effective >= s.effective and posterior.reliable:
+        return _end(state, ENOUGH)
+    if state.drawn >= s.rounds:
+        return _end(state, ROUNDS)
+    z = np.concatenate([one.z for one in state.draws])
+    proposal = state.proposals[-1].adapted(z, posterior.smoothed, state.coordinates.wide)
+    return _ask_values(state, proposal)
+
+
+def _finite_enough(state: Server, lost: NDArray[np.bool_]) -> None:
+    """Refuses more than a few draws without a value; `lost` (n, J)."""
+    share = lost.mean(axis=0)
+    if (share > NOT_FINITE).any():
+        k = int(np.argmax(share))
+        raise NumericalError(
+            f"the log-likelihood of client {state.names[k]!r} is not finite at {100 * share[k]:.0f} % of the draws (at most "
+            f"{100 * NOT_FINITE:.0f} %): its rows don't fit the family of model, or a covariate is very large"
+        )
+
+
+def weighted(state: Server, since: int = 0) -> Weighted:
+    """The posterior of xi by the draws so far, or by those of the last rounds."""
+    draws = state.draws[since:]
+    z = np.concatenate([one.z for one in draws])
+    q = mixture_log_density(state.proposals[since:], z, state.coordinates.mirrored)
+    log_density = np.concatenate([one.log_prior + one.values.sum(axis=1) for one in draws])
+    ratios = np.where(np.isfinite(log_density), log_density - q, -np.inf)
+    return Weighted(np.concatenate([one.xi for one in draws]), ratios)
+
+
+# The end --------------------
+
+
+def _end(state: Server, why: str) -> tuple[Server, ServerEffects]:
+    state = evolve(state, halted=why, asked=np.empty((0, state.coordinates.size)))
+    s = state.settings
+    if why == MODE or not s.told:
+        return tell_nobody(state)
+    posterior = weighted(state)
+    told = posterior.draws[posterior.resampled(s.told, offset(s.seed))]
+    return tell_all(state, Posterior(state.round, state.nodes, int(not _against(state)), told))
+
+
+def tell_nobody(state: Server) -> tuple[Server, ServerEffects]:
+    """Nothing is asked any more."""
+    return evolve(state, waiting=PersistentSet(), answers=PersistentMap()), []
+
+
+def offset(seed: int) -> float:
+    """Of systematic resampling, in [0, 1)."""
+    return float(rng.uniform(1, key=rng.key(seed, STREAM, 0), client=SERVER, step=0, draw=0)[0])
+
+
+def _against(state: Server) -> str:
+    """What speaks against the result; "" where nothing does."""
+    s, said = state.settings, []
+    if state.halted != MODE:
+        posterior = weighted(state)
+        if not (posterior.reliable and posterior.effective >= s.effective):
+            n = len(posterior.draws)
+            said.append(
+                f"after {state.drawn} rounds {n} draws are worth {posterior.effective:.0f} of equal weight (wanted "
+                f"{s.effective:g}), with k-hat {posterior.k_hat:.2f} (wanted at most 0.7): no t distribution is near this "
+                "posterior: give it more draws (algorithm.points, job.rounds), or narrower priors"
+            )
+    at_mode, at_draws = state.rule
+    if at_mode > AT_MODE or at_draws > AT_DRAWS:
+        said.append(
+            f"the quadrature over effects is {at_mode:.2g} nats off at the mode and {at_draws:.2g} at draws with {state.nodes} "
+            f"nodes, the most (wanted at most {AT_MODE:g} and {AT_DRAWS:g}): effects vary more than a normal distribution's, or "
+            "a group has very many rows"
+        )
+    return "; ".join(said)
+
+
+def found(state: Server) -> Found:
+    """What an ended state has found."""
+    if state.stop is None:
+        raise ValueError("importance: the job has not ended")
+    climb, c = state.climb, state.coordinates
+    which = _modes(state)
+    z = folded(climb.at[which[:1]], c.mirrored)
+    mode = c.sent(z, state.units)
+    why = _against(state)
+    several = state.draws
+    posterior = weighted(state) if several else None
+    # A proposal follows the draws that it was made from, and their mean ratio is too small: the last draws are free of that.
+    evidence = weighted(state, len(several) - 1).log_evidence if several else None
+    values = np.concatenate([one.values for one in several]) if several else np.empty((0, len(state.names)))
+    log_prior = np.concatenate([one.log_prior - c.log_jacobian(one.xi) for one in several]) if several else np.empty(0)
+    return Found(
+        posterior, values, log_prior, evidence, mode[0], climb.hessian[which[0]], len(which), state.settings.starts, state.newton,
+        state.drawn, state.nodes, (float(state.rule[0]), float(state.rule[1])), state.not_finite.astype(np.int64), not why, why,
+    )  # fmt: skip

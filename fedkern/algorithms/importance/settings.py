@@ -1,0 +1,59 @@
+"""Numbers of importance sampling that every party knows. Source: docs/methods/likelihood.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DECIMALS = 3  # of a client's values, in nats
+CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
+AT_MODE, AT_DRAWS = 0.01, 0.05  # nats, of all clients together, by which it may differ there
+NOT_FINITE = 0.01  # the part of the draws of a round at which a client's value may be no number
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings that every party of a job knows.
+
+    Attributes
+    ----------
+    points : draws of a round
+    effective : draws of equal weights that the weighted ones must be worth
+    rounds : of draws, at most; 0: the mode is all that is wanted, for another sampler begins there
+    newton : rounds of steps to the mode, at most
+    starts : points from which the mode is looked for
+    nodes, most_nodes : quadrature nodes a dimension, at first and at most
+    told : draws of the posterior that clients are told at the end; 0: none
+    seed : of the points
+    """
+
+    points: int
+    effective: float
+    rounds: int
+    starts: int
+    nodes: int
+    most_nodes: int
+    told: int
+    seed: int
+    newton: int = 40
+
+    def __post_init__(self) -> None:
+        def refuse(what: str, wanted: str) -> None:
+            raise ValueError(f"importance: {what} must be {wanted}, got {getattr(self, what)!r}")
+
+        least = (("points", CHECKED), ("rounds", 0), ("newton", 1), ("starts", 1), ("nodes", 1), ("told", 0))
+        for name, fewest in least:
+            if getattr(self, name) < fewest:
+                refuse(name, f"at least {fewest}")
+        if not self.effective > 0:
+            refuse("effective", "positive")
+        if self.most_nodes < self.nodes:
+            refuse("most_nodes", f"at least nodes, {self.nodes}")
+
+    def sizes(self, n_global: int) -> dict[str, int]:
+        """Lengths of the messages' arrays."""
+        triangle = n_global * (n_global + 1) // 2
+        return {"c": self.starts, "s": self.points, "t": self.told, "xi": n_global, "tri": triangle}
+
+    def doubled(self, nodes: int) -> int:
+        """The next number of nodes; the same where there are no more."""
+        return min(2 * nodes, self.most_nodes)

@@ -1,0 +1,216 @@
+"""A posterior as weighted draws: what is read of it, and what other posteriors the same draws stand for.
+
+Draws come from some q, and a draw's log ratio is log p(xi, y) - log q(xi), both normalised in xi: the mean ratio is the evidence.
+Weights are the ratios with their largest smoothed (`psis`), as long as k-hat says that smoothing helps, and the ratios themselves
+beyond. Sources: Vehtari et al. (2024), Pareto smoothed importance sampling; Kallioinen, Paananen, Buerkner and Vehtari (2023),
+Detecting and diagnosing prior and likelihood sensitivity with power-scaling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from . import psis
+
+Array = NDArray[np.float64]
+
+WITHOUT_K, WITHOUT_ESS = 0.6, 200.0  # k-hat and effective draws with which a posterior without a client is known
+POWERS = (0.99, 1.01)  # of the prior, and of the likelihood
+SCALED = 4000  # draws of equal weight in which the measure is taken
+SENSITIVE = 0.05  # of the measure of sensitivity, from which on it is marked
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """Draws with weights.
+
+    Attributes
+    ----------
+    draws : (N, P)
+    log_ratios : (N,) log p(xi, y) - log q(xi); minus infinity where the density is not finite
+    """
+
+    draws: Array
+    log_ratios: Array
+
+    @cached_property
+    def _smoothed(self) -> tuple[Array, float]:
+        if not np.isfinite(self.log_ratios).any():
+            return np.full(len(self.log_ratios), -np.log(len(self.log_ratios))), np.inf
+        return psis.smoothed(self.log_ratios)
+
+    @property
+    def k_hat(self) -> float:
+        """Shape of the weights' tail."""
+        return self._smoothed[1]
+
+    @property
+    def reliable(self) -> bool:
+        """Whether k-hat says that the weights can be trusted."""
+        return self.k_hat <= psis.UNRELIABLE
+
+    @property
+    def smoothed(self) -> Array:
+        """(N,) Smoothed weights, whatever k-hat is; they add up to 1."""
+        return np.asarray(np.exp(self._smoothed[0]))
+
+    @cached_property
+    def weights(self) -> Array:
+        """(N,) They add up to 1."""
+        if self.reliable or not np.isfinite(self.log_ratios).any():
+            return self.smoothed
+        return np.asarray(np.exp(self.log_ratios - logsumexp(self.log_ratios)))
+
+    @cached_property
+    def effective(self) -> float:
+        """How many draws of equal weights these are worth."""
+        return float(1 / (self.weights**2).sum())
+
+    @cached_property
+    def mean(self) -> Array:
+        """(P,)"""
+        mean: Array = self.weights @ self.draws
+        return mean
+
+    @cached_property
+    def covariance(self) -> Array:
+        """(P, P)"""
+        off = self.draws - self.mean
+        covariance: Array = (off * self.weights[:, np.newaxis]).T @ off
+        return covariance
+
+    @property
+    def sd(self) -> Array:
+        """(P,)"""
+        return np.sqrt(np.diag(self.covariance))
+
+    def quantiles(self, levels: Array | tuple[float, ...], values: Array | None = None) -> Array:
+        """(levels, P) Of the draws, or of other quantities (N, K) at them."""
+        return quantiles(self.draws if values is None else values, self.weights, levels)
+
+    def resampled(self, n: int, offset: float) -> NDArray[np.int64]:
+        """(n,) Numbers of draws of equal weight, in a stride by which neighbours are not alike; `offset` uniform in [0, 1)."""
+        return resampled(self.weights, n, offset)
+
+    @cached_property
+    def log_evidence(self) -> tuple[float, float]:
+        """Log of the mean ratio, and its standard error as if draws were independent: points that fill the space have a smaller
+        one."""
+        n = len(self.log_ratios)
+        ratios = self.log_ratios
+        if self.reliable:  # smoothed weights add up to 1: their sum is that of the ratios, smoothed
+            ratios = _smoothed_ratios(self.log_ratios, self._smoothed[0])
+        log_mean = float(logsumexp(ratios) - np.log(n))
+        spread = np.exp(ratios - log_mean)
+        return log_mean, float(np.sqrt(((spread - 1) ** 2).sum() / (n * max(n - 1, 1))))
+
+    def scaled(self, log_factor: Array) -> Weighted:
+        """The same draws for a density that is this one times exp(log_factor)."""
+        return Weighted(self.draws, self.log_ratios + log_factor)
+
+
+def _smoothed_ratios(log_ratios: Array, log_weights: Array) -> Array:
+    """Smoothed weights on the scale of the ratios: the smallest of both are the same."""
+    low = np.flatnonzero(np.isfinite(log_ratios))
+    low = low[np.argsort(log_ratios[low], kind="stable")]
+    middle = low[len(low) // 4]  # below any tail
+    shifted: Array = log_weights + (log_ratios[middle] - log_weights[middle])
+    return shifted
+
+
+def quantiles(values: Array, weights: Array, levels: Array | tuple[float, ...]) -> Array:
+    """(levels, K) Quantiles of values (N, K) with weights (N,), linear between the middles of neighbours' weights."""
+    out = np.empty((len(levels), values.shape[1]))
+    for k, column in enumerate(values.T):
+        order = np.argsort(column, kind="stable")
+        w = weights[order]
+        out[:, k] = np.interp(levels, np.cumsum(w) - w / 2, column[order])
+    return out
+
+
+def resampled(weights: Array, n: int, offset: float) -> NDArray[np.int64]:
+    """(n,) Draws' numbers by systematic resampling: each comes floor or ceiling of n times its weight times."""
+    if not 0 <= offset < 1:
+        raise ValueError(f"resampled: offset must be in [0, 1), got {offset}")
+    ends = np.cumsum(weights)
+    found = np.searchsorted(ends / ends[-1], (np.arange(n) + offset) / n, side="right")
+    return np.minimum(found, len(weights) - 1).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Without:
+    """The posterior without one client.
+
+    Attributes
+    ----------
+    posterior : the same draws, with other weights
+    shift : (P,) its means less those with the client, in their sds
+    """
+
+    posterior: Weighted
+    shift: Array
+
+    @property
+    def known(self) -> bool:
+        """Whether its weights can be trusted; what is not known is not shown."""
+        return self.posterior.k_hat <= WITHOUT_K and self.posterior.effective >= WITHOUT_ESS
+
+
+def without(posterior: Weighted, values: Array) -> tuple[Without, ...]:
+    """Without each client in turn; `values` (N, J): their log-likelihoods at the draws."""
+    found = []
+    for column in values.T:
+        one = posterior.scaled(-column)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found.append(Without(one, (one.mean - posterior.mean) / posterior.sd))
+    return tuple(found)
+
+
+def sensitivity(posterior: Weighted, log_density: Array, quantities: Array) -> tuple[Array, Array]:
+    """How much the posterior of each quantity moves with the power of the prior, or of the likelihood.
+
+    Parameters
+    ----------
+    log_density : (N,) of the component, without Jacobians
+    quantities : (N, K)
+
+    Returns
+    -------
+    measure : (K,) gradient of the cumulative Jensen-Shannon distance in log2 of the power, as priorsense's
+    k_hat : (2,) of the weights at both powers
+    """
+    # The distance is relative to the range of the draws: of equal ones, as those of the paper are, it is the posterior's.
+    chosen = posterior.resampled(SCALED, 0.5)
+    equal, values, density = np.full(SCALED, 1 / SCALED), quantities[chosen], log_density[chosen]
+    steps, tails = [], []
+    for power in POWERS:
+        log_weights, k_hat = psis.smoothed((power - 1) * density)
+        tails.append(k_hat)
+        moved = [_distance(column, equal, np.exp(log_weights)) for column in values.T]
+        steps.append(np.array(moved) / abs(np.log2(power)))
+    return np.asarray(np.mean(steps, axis=0)), np.array(tails)
+
+
+def _distance(x: Array, p: Array, q: Array) -> float:
+    """Symmetric cumulative Jensen-Shannon distance, in [0, 1], between two weightings of the same values.
+
+    Source: Nguyen and Vreeken (2015); the larger of both directions of the values, the root of the bounded divergence.
+    """
+    return max(_one_way(x, p, q), _one_way(-x, p, q))
+
+
+def _one_way(x: Array, p: Array, q: Array) -> float:
+    order = np.argsort(x, kind="stable")
+    bins, P, Q = np.diff(x[order]), np.cumsum(p[order])[:-1], np.cumsum(q[order])[:-1]
+    middle = 0.5 * (P + Q)
+    with np.errstate(divide="ignore", invalid="ignore"):  # 0 log 0 = 0
+        divergences = [
+            np.nan_to_num(one * np.log2(one / middle)) + (other - one) / (2 * np.log(2)) for one, other in ((P, Q), (Q, P))
+        ]
+    whole = float(bins @ (P + Q))
+    return float(np.sqrt(sum(max(float(bins @ one), 0.0) for one in divergences) / whole)) if whole > 0 else 0.0
