@@ -58,6 +58,7 @@ references: $(VENV)/test
 	$(BIN)/python tools/references/vertical.py
 	$(BIN)/python tools/references/hierarchical.py
 	$(BIN)/python tools/references/sigma.py
+	$(BIN)/python tools/references/likelihood.py
 
 # Two at a time, the longest first.
 lint: install
