@@ -26,8 +26,8 @@ import numpy as np
 import fedkern
 from fedkern.algorithms.gibbs.messages import MoveTerms, SecondMoveTerms
 from fedkern.jobs.keys import LEAST_ROWS
-from fedkern.privacy.disclosure import COARSE_ROWS
-from support import curious, curious_jobs, curious_sums, curious_values
+from fedkern.privacy.disclosure import COARSE_ROWS, told_by_values
+from support import curious, curious_jobs, curious_likelihood, curious_sums, curious_values
 
 SIZES = (1, 3, 7, 10, 12, 15, 20, 25, 30)
 COLUMNS = (2, 3, 6, 8)
@@ -276,9 +276,52 @@ def combinations() -> Iterator[str]:
             )
 
 
+TRIED = ((10, 2), (15, 2), (20, 2), (20, 3), (25, 3), (30, 3), (20, 6))
+GROUPS = ([8, 8, 8, 7, 6, 1], [9, 8, 8, 7, 6, 5, 5, 4, 1], [30, 25, 20, 12, 1], [100, 80, 50, 30, 1], [12] * 10 + [1, 1])
+
+
+def likelihood(seconds: float) -> Iterator[str]:
+    """Curvatures at Newton's points and log-likelihoods at 4,096 draws."""
+    what = "Curvature, Values and SchemaReply's sums"
+    yield f"\nlikelihood: share of rows that {what} determine (every cell to .05 sd), by rows a coefficient"
+    for p in COLUMNS[:3]:
+        line = []
+        for times in (2, 4, 6, 8, 10, 12, told_by_values(1) + 1):
+            n = times * (p + 1)
+            tape, rows = curious_likelihood.logistic(n, p, others=(2 * n, 2 * n))
+            seen = curious_likelihood.seen(tape, 0, most=4096)
+            x, y = curious_jobs.standardised(rows, seen)
+            line.append(f"{times}: {(curious.known(seen, x, 2 * y - 1) < curious.WITHIN).mean():.2f}")
+        yield f"  p = {p}: " + ", ".join(line)
+    yield "\nlikelihood: the same solved, labels where there are 20 rows at most"
+    for n, p in TRIED:
+        tape, rows = curious_likelihood.logistic(n, p)
+        seen = curious_likelihood.seen(tape, 0)
+        x, y = curious_jobs.standardised(rows, seen)
+        guess = curious.solve(seen, seconds, np.random.default_rng(1), wanted=1)
+        cells, labelled = int(curious.matched(x, guess.x).sum()), curious.recovered(guess, x, y)
+        yield (
+            f"  p = {p}, n = {n:2}: cells of {cells:2} right, {labelled:2} named with label; rms residual {guess.misfit:8.2g} "
+            f"of the noise; {guess.starts:6} starts, {guess.seconds:6.1f} s"
+        )
+
+
+def groups() -> Iterator[str]:
+    """The same of a gaussian response with an intercept of each group."""
+    yield "\nlikelihood, gaussian, an intercept of each group: groups of one row by least squares, sizes of groups not known"
+    for sizes in GROUPS:
+        tape, rows, group = curious_likelihood.groups(sizes, least_rows=LEAST_ROWS - 1)
+        began = time.process_time()
+        number, products = curious_likelihood.by_size(tape, 0, max(sizes) + 1)
+        used = time.process_time() - began
+        alone = rows[np.isin(group, np.flatnonzero(np.array(sizes) == 1))].sum(axis=0)
+        error = np.abs(products[0, 0, 1:] - alone).max()
+        yield f"  sizes {sizes}: of one row {number[0]:.3f}, their sum to {error:.2g}; {used:.2f} s"
+
+
 def main() -> None:
     """All, or those that are named: one of LOGISTIC, sparse, maps, least (least-2: of two columns), longer, alone, eigenvectors,
-    determined, sums, combinations."""
+    determined, sums, combinations, likelihood, groups."""
     options = argparse.ArgumentParser()
     options.add_argument("--seconds", type=float, default=60.0, help="of CPU for each case")
     options.add_argument("--only", nargs="*", default=[])
@@ -290,6 +333,7 @@ def main() -> None:
     parts: dict[str, Callable[[], Iterator[str]]] = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
     parts |= {"least": lambda: least(o.seconds), "longer": lambda: longer(o.seconds), "alone": alone}
     parts |= {"eigenvectors": eigenvectors, "determined": determined, "combinations": combinations, "sums": sums}
+    parts |= {"likelihood": lambda: likelihood(o.seconds), "groups": groups}
     if one := [int(name.removeprefix("least-")) for name in o.only if name.startswith("least-")]:
         parts = {"least": lambda: least(o.seconds, tuple(one)), **{name: parts[name] for name in parts if name != "least"}}
         o.only.append("least")

@@ -25,7 +25,7 @@ from fedkern.methods import named, reference
 from fedkern.methods.sigma.prior import reference as prior_reference
 
 ROOT = Path(__file__).parents[1]
-METHODS = ("pvi", "sparse", "vertical", "sigma")  # in the order of the documents
+METHODS = ("likelihood", "pvi", "sparse", "vertical", "sigma")  # in the order of the documents
 DISCLOSURE = "docs/concepts/disclosure.md"
 BEGIN, END = "<!-- what messages tell: written by `make pages` -->", "<!-- so far -->"
 CODE = re.compile(r'`[^`]*`|"[^"\s]*"')
@@ -35,8 +35,8 @@ JOBS = """\
 # Keys of a job file
 
 Written by `make pages` from the sections that check a job file; a test holds it to them. The same as commented TOML files, to
-copy from: [pvi.toml](pvi.toml), [sparse.toml](sparse.toml), [vertical.toml](vertical.toml), [sigma.toml](sigma.toml),
-[prior.toml](prior.toml).
+copy from: [likelihood.toml](likelihood.toml), [pvi.toml](pvi.toml), [sparse.toml](sparse.toml), [vertical.toml](vertical.toml),
+[sigma.toml](sigma.toml), [prior.toml](prior.toml).
 
 A job is one TOML file, which every party reads. An unknown key is an error that names the nearest; any key can be overridden
 on the command line: `--set privacy.epsilon=0.5`. Types are not converted, save whole numbers to real ones. A default is what

@@ -169,6 +169,7 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("folder", metavar="DIR")
     report.add_argument("--table", choices=("csv", "text"), help="print the table of parameters and contrasts instead of a page")
     report.add_argument("--raw", action="store_true", help=f"with --table csv: {RAW}")
+    report.add_argument("--tidy", action="store_true", help="with --table: columns as R's broom names them")
     report.add_argument("--graph", choices=("graphml", "csv"), help="print the chosen edges of a graph (sparse: mrf, sem)")
     report.add_argument("--exp", action="store_true", help="with --table: odds or rate ratios")
     report.add_argument(

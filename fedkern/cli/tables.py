@@ -21,7 +21,7 @@ from ..methods import of_record
 from ..methods.vertical import predict as vertical
 from ..printing import printable, several
 from ..results import against as comparison
-from ..results import graph_files, stored
+from ..results import graph_files, stored, table
 from ..results.released import Drawing
 
 LINE = "{:<{width}}"
@@ -36,6 +36,7 @@ def parameters(options: argparse.Namespace) -> int:
         if not (column and equals and level):
             raise JobError(f"--level {column}{equals}{level}: wanted COLUMN=LEVEL")
     rows = load(options.folder).rows(exp=options.exp, reference={column: level for column, _, level in pairs})
+    rows = table.tidied(rows) if options.tidy else rows
     head = list(rows[0]) if rows else []
     body = [[row[key] for key in head] for row in rows]
     if options.table == "csv":

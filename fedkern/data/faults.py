@@ -19,7 +19,7 @@ from . import plain_text
 from .table import Table
 
 LISTED = 1000  # faults that are kept one by one; the others are only counted
-NO_VALUE = 'or set model.missing = "impute" (sparse, but not "sem"), "drop" or "indicator" (pvi, vertical)'
+NO_VALUE = 'or set model.missing = "impute" (sparse, but not "sem"), "drop" or "indicator" (likelihood, pvi, vertical)'
 COMMA = 'if numbers have decimal commas set [data.dialect] decimal = ","'
 LABEL = 'or name the label that counts as 1: [data] positive = "..."'
 HINT = "`fedkern check --local` shows the holder of the file where"

@@ -237,7 +237,8 @@ def _at_fit(
 def _precision(config: JobConfig, columns: Sequence[Column], design: Standardised) -> Array:
     """(d,) of the prior of each coefficient, of columns in their own standard deviations: a scale that the job file gives may be
     far from these."""
-    common = getattr(config.model, "prior_precision", None)
+    common, sd = (getattr(config.model, name, None) for name in ("prior_precision", "prior_sd"))
+    common = sd**-2 if common is None and sd is not None else common
     if common is None:  # of columns in the standard deviations of all sites
         return np.ones(len(design.scale))
     given = {column.name: column.scale if column.kind == "numeric" else 1.0 for column in columns}

@@ -140,7 +140,7 @@ def _in_a_batch(config: JobConfig) -> str:
 
 def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: int) -> Few | None:
     """Whether a client has too few rows, of a message n, for what every client of the job tells of X'WX."""
-    p = _coefficients(table, spec)
+    p = coefficients(table, spec)
     wanted = config.told_up_to(p)
     if not wanted or may_tell_curvature(config, n, p):
         return None
@@ -148,6 +148,13 @@ def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: 
     shape = "full" if full else "diagonal"
     other = 'take model.covariance = "diagonal" or' if full else "take"  # others may not read whether that is enough
     remedies = f"{other} fewer columns, or pool it with another site's rows"
+    if not hasattr(config.model, "covariance"):  # a job whose messages are no sites
+        remedies = "take fewer columns, or pool it with another site's rows"
+        own = (
+            f"client {client!r}, {table.source}: {n} rows that count and {p} coefficients by its columns and levels; more than "
+            f"{wanted} rows are asked for, since what is sent of fewer can tell them"
+        )
+        return Few(f"client {client!r} has too few rows for its coefficients: {remedies}", f"{own}: {remedies}")
     told = f"client {client!r} has too few rows for its coefficients and a {shape} covariance"
     own = (
         f"client {client!r}, {table.source}: {n} rows that count{_in_a_batch(config)} and {p} coefficients by its columns and "
@@ -172,7 +179,7 @@ def _for_combinations(config: JobConfig, table: Table, spec: Spec, client: str, 
     """Whether a client's covariates take few different values, and somebody is nearly alone with some: what is sent tells it."""
     if found is None or not (rare := int((found.rows * config.batch < LEAST_OF_LEVEL - NEARLY).sum())):
         return None
-    enough = found.possible >= EQUATIONS * _coefficients(table, spec) ** 2
+    enough = found.possible >= EQUATIONS * coefficients(table, spec) ** 2
     if enough and n >= COARSE_ROWS:
         return None
     remedies = (
@@ -187,7 +194,7 @@ def _for_combinations(config: JobConfig, table: Table, spec: Spec, client: str, 
     return Few(f"client {client!r} has too few rows for covariates of few different values: {remedies}", own, of_values=True)
 
 
-def _coefficients(table: Table, spec: Spec) -> int:
+def coefficients(table: Table, spec: Spec) -> int:
     """Of the model that this file's own columns and levels make. (Of an undeclared column, levels in few rows are a fault.)"""
     columns = tuple(column_of(spec, table, name) for name in spec.covariates(table.names))
     most = table.n_rows // LEAST_OF_LEVEL
@@ -202,7 +209,8 @@ def curvature(config: JobConfig, p: int) -> list[str]:
     if not config.told_of(p):
         said = [f"sites    a client's sites can tell its rows where these are few; {none}"] if wanted else []
         return [*(said if lowered(config) is None else []), *rotation(config, p)]
-    said = ["curvature a client's full site is X'WX of its rows, and its labels"]
+    what = "full site is" if hasattr(config.model, "covariance") else "likelihood tells"
+    said = [f"curvature a client's {what} X'WX of its rows, and its labels"]
     if lowered(config) is not None:
         return [f"{said[0]}: with a few rows a coefficient, all rows", *rotation(config, p)]
     return [f"{said[0]}; {none}"]

@@ -66,7 +66,7 @@ def permit(config: JobConfig, parties: Parties, party: int) -> Binding:
     if party != SERVER:
         name = who(parties.names, party)
         binding = _allowed(name, parties.names[party], parties.holding(party), use, source)
-        if refusal := _lowered(config, binding) or _codes(config, binding, parties.site(party)):
+        if refusal := _lowered(config, binding) or _singled(config, binding) or _codes(config, binding, parties.site(party)):
             raise refused(name, *refusal)
         return binding
     for data in parties.own:  # the rows of a server's file get no noise in any job
@@ -94,6 +94,14 @@ def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
     asked = least(config)
     for policy in binding.policies:
         if asked is not None and (refusal := policy.refuses_least(asked, LEAST_ROWS)):
+            return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
+    return None
+
+
+def _singled(config: JobConfig, binding: Binding) -> Refusal | None:
+    """Why a job whose result says what it would be without each client is refused."""
+    for policy in binding.policies if config.singles_out else ():
+        if refusal := policy.refuses_values():
             return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
     return None
 

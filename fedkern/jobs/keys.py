@@ -306,6 +306,11 @@ class JobConfig(Section):
         """What is said first of a job whose choices have every client send what tells its rows, however many they are."""
         return None
 
+    @property
+    def singles_out(self) -> bool:
+        """Whether the result says what it would be without each client, which its holder's policy must allow."""
+        return False
+
     def told_of(self, coefficients: int) -> bool:
         """Whether what every client sends tells X'WX of so many coefficients: clients with few rows are then none of this job."""
         return False

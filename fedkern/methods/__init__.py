@@ -1,4 +1,4 @@
-"""The four methods, each with the same doors, which docs/develop/architecture.md explains.
+"""The five methods, each with the same doors, which docs/develop/architecture.md explains.
 
 They are keys, rows, model, budget (of private jobs), stages, run, publish, own, show, report, predict, and doors.
 """
@@ -17,7 +17,7 @@ from ..jobs.load import config_of, merged, overridden, table, tables_of, written
 from ..jobs.method import Method
 from ..sections import chosen, validated
 
-METHODS = ("pvi", "vertical", "sigma", "sparse")  # the first is that of a job file which names none
+METHODS = ("pvi", "likelihood", "vertical", "sigma", "sparse")  # the first is that of a job file which names none
 
 
 def named(name: str) -> Method[Any]:

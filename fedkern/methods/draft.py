@@ -106,7 +106,7 @@ def job(wanted: Wanted) -> Draft:
     own = [_table(path, dialect) for path in (wanted.server,) if path is not None]
     common = [name for name in tables[0].names if all(name in one.names for one in tables)]
     seen = _seen(tables)
-    method = wanted.method or _method(tables, common)
+    method = wanted.method or _method(tables, common, wanted.private)
     if method not in METHODS:
         raise JobError(f"init --method {method}: there are {', '.join(METHODS)}")
     if wanted.private and method not in ("pvi", "vertical"):
@@ -122,7 +122,7 @@ def job(wanted: Wanted) -> Draft:
     lines += ["# `fedkern check` this file; docs/reference/jobs.md has all keys.", ""]
     lines += ["[job]", f'method = "{method}"', "seed = 1", *_rounds(method, wanted.private), "", "[data]"]
     lines += [f"clients = {_patterns(wanted)}{_note('the file name is the client')}"]
-    sections = {"pvi": _pvi, "sparse": _sparse, "vertical": _vertical, "sigma": _sigma}[method]
+    sections = {"likelihood": _likelihood, "pvi": _pvi, "sparse": _sparse, "vertical": _vertical, "sigma": _sigma}[method]
     found = sections(wanted, seen, [_seen([one]) for one in own], common)
     lines += found.lines
     hints = _missing_lines(tables, seen, found)
@@ -203,17 +203,23 @@ class Part(NamedTuple):
     ignored: Sequence[str] = ()
 
 
-def _method(tables: Sequence[Table], common: Sequence[str]) -> str:
+def _method(tables: Sequence[Table], common: Sequence[str], private: bool) -> str:
     if len(tables) > 1 and len(common) == 1 and IDS.fullmatch(common[0].lower()):
         return "vertical"
     names = {name.lower() for name in common}
-    return "sigma" if names & {*AREAS} and names & {*EXPOSURES} else "pvi"
+    return "sigma" if names & {*AREAS} and names & {*EXPOSURES} else "pvi" if private else "likelihood"
 
 
 def _rounds(method: str, private: bool) -> list[str]:
     if private and method == "pvi":
         return ['rounds = "budget"   # until every client has spent its epsilon']
-    return [] if method == "pvi" else [] if private else ['rounds = "until"    # until it has converged, or `check` says so']
+    return (
+        []
+        if method in ("pvi", "likelihood")
+        else []
+        if private
+        else ['rounds = "until"    # until it has converged, or `check` says so']
+    )
 
 
 def _pvi(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
@@ -227,6 +233,21 @@ def _pvi(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str])
     asked += ["model.scale: the standard deviation of the response's noise"] if scale else []
     if seen.gaps - {*ignored} and not wanted.private:
         lines += [f'missing = "drop"        # {GAPS}: these rows are left out, and counted']
+    return Part(lines, asked, frozenset({response, *ignored}), ignored)
+
+
+def _likelihood(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+    response = _response(wanted, seen)
+    said, asked = _response_lines(response, seen)
+    ignored = _ignored(seen, {response})
+    lines = [*said, *_ignore_lines(ignored)]
+    lines += [f"test = {_path(wanted, wanted.test)}"] if wanted.test is not None else []
+    lines += ["", "[model]", *_family(response, seen)]
+    if seen.gaps - {*ignored}:
+        lines += [f'missing = "drop"        # {GAPS}: these rows are left out, and counted']
+    lines += ["", "# [model.random]          # effects that are normal over groups of rows, or over clients"]
+    lines += ['# group = ".."            # a column, such as a ward, whose rows are alike; its labels stay home']
+    lines += ["# client = true           # an effect of each client as a whole"]
     return Part(lines, asked, frozenset({response, *ignored}), ignored)
 
 

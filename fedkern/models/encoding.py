@@ -108,7 +108,7 @@ class Spec:
     `response` is None where all columns are alike (a graph's nodes). `positive` is the response's text that counts as 1 (None:
     the response is 0/1 already). `columns` holds what is public of some columns. With `missing`, a numeric cell may be empty. In
     a private job everything that the encoding needs must be public: nothing computed from rows leaves a client. With `trials` the
-    response is a number of successes, of as many trials as this column says.
+    response is a number of successes, of as many trials as this column says. `group`: a column whose labels stay at home.
     """
 
     response: str | None
@@ -124,6 +124,7 @@ class Spec:
     missing: bool = False
     columns: Mapping[str, Column] = field(default_factory=dict)
     trials: str | None = None
+    group: str | None = None
 
     def __post_init__(self) -> None:
         if self.private and self.standardise == "exchange":
@@ -146,7 +147,7 @@ class Spec:
     @property
     def needed(self) -> tuple[str, ...]:
         """Names of the columns that a file must have: those with a role, and declared ones unless a covariate may be missing."""
-        roles = (self.response, self.offset, self.weight, self.row_id, self.trials)
+        roles = (self.response, self.offset, self.weight, self.row_id, self.trials, self.group)
         declared = () if self.missing else self.columns
         return tuple(dict.fromkeys([*(name for name in roles if name is not None), *declared]))
 
@@ -190,12 +191,12 @@ class Spec:
     def texts(self) -> frozenset[str]:
         """Columns that are read as text although their cells may look like numbers."""
         texts = {name for name, column in self.columns.items() if column.kind == "categorical"}
-        texts |= {self.row_id} if self.row_id else set()
+        texts |= {name for name in (self.row_id, self.group) if name}
         return frozenset(texts | ({self.response} if self.response and self.positive is not None else set()))
 
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of a file's columns that are covariates, in the file's order."""
-        others = {self.response, self.offset, self.weight, self.row_id, self.trials, *self.ignore}
+        others = {self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.ignore}
         return tuple(name for name in names if name not in others)
 
     def encoding(self, columns: tuple[Column, ...]) -> Encoding:

@@ -13,6 +13,9 @@ SHARE_OF_LEVEL = 2  # and so many times fewer than `data.least_rows` where messa
 # a full covariance, or of a diagonal one; of many coefficients so many rows have more cells than numbers are sent (`told_up_to`).
 # Linear jobs tell cross-products alone: as many rows as coefficients, up to a rotation.
 A_COEFFICIENT, OF_A_DIAGONAL, OF_A_LINEAR = 6, 4, 2
+# Of exact curvatures on the way to a mode, and log-likelihoods at thousands of points: twice and more what was computed within
+# half a minute. Of six to nine rows a coefficient all are determined, of fifteen up to a third, far from the others.
+OF_MANY_VALUES = 15
 QS = 5  # at which a default job tells the curvature: three sites, and twice the gradient at the end
 VALUES = 400  # log-likelihoods, at most
 OF_THE_NUMBERS = 0.8  # as many cells as this share of the numbers: more were never determined
@@ -33,3 +36,8 @@ def told_up_to(coefficients: int, *, diagonal: bool) -> int:
     numbers = ((QS - 2) * 2 * d + 2 * whole if diagonal else QS * whole) + min(VALUES, LEAST_ROWS * d - 1)
     most = (OF_A_DIAGONAL if diagonal else A_COEFFICIENT) * d
     return max(OF_A_LINEAR * d, min(most, int(OF_THE_NUMBERS * numbers / p)))
+
+
+def told_by_values(coefficients: int) -> int:
+    """The same where it sends its log-likelihood at thousands of points, which are more numbers than its rows have cells."""
+    return OF_MANY_VALUES * coefficients

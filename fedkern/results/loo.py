@@ -6,7 +6,7 @@ Gabry (2017), Practical Bayesian model evaluation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..algorithms.core.once import Server
 from ..algorithms.exchanges.loo_sums import BINS, LEAST, LooSums
 from ..algorithms.exchanges.rounding import LARGEST
-from . import psis
+from ..models import psis
 
 Array = NDArray[np.float64]
 
@@ -35,10 +35,15 @@ def sums(n_rows: int, log_likelihood: Callable[[slice], Array]) -> LooSums:
     -------
     what the server may get of it
     """
+    blocks = (slice(start, min(start + BLOCK, n_rows)) for start in range(0, n_rows, BLOCK))
+    return sums_of(n_rows, map(log_likelihood, blocks))
+
+
+def sums_of(n_rows: int, blocks: Iterable[Array]) -> LooSums:
+    """Of a client's rows, whose log-likelihoods at m draws come block by block, (m, rows of the block)."""
     density, squares, effective = 0.0, 0.0, 0.0
     bins = np.zeros(BINS)
-    for start in range(0, n_rows, BLOCK):
-        values = log_likelihood(slice(start, min(start + BLOCK, n_rows)))
+    for values in blocks:
         found = psis.left_out(np.nan_to_num(values, nan=-LARGEST, neginf=-LARGEST))
         density += float(found.elpd.sum())
         squares += float((found.elpd**2).sum())

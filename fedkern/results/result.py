@@ -77,7 +77,7 @@ class Result:
 
     @property
     def stop(self) -> str:
-        """Why the rounds ended: "rounds", "updates", "converged", "settled", "budget" or "lost"."""
+        """Why the rounds ended: "rounds", "updates", "converged", "enough" (draws), "settled", "budget" or "lost"."""
         return str(self.summary["stop"])
 
     def rows(self, *, exp: bool = False, reference: Mapping[str, str] | None = None) -> list[table.Row]:
@@ -154,6 +154,38 @@ class Result:
         if self.predictor is None:
             raise JobError("this result has lost its job: load it with fedkern.load(DIR)")
         return self.predictor(rows)
+
+    def compare(self, other: Result) -> dict[str, float]:
+        """This model against another one of the same rows, both of method = "likelihood": by the evidence.
+
+        Returns
+        -------
+        `log_bayes_factor`, above 0 where the rows are more probable under this model and its priors, and its standard `error`;
+        `elpd_difference` of leave-one-out densities, where both jobs have output.loo
+
+        Raises
+        ------
+        JobError
+            One has no evidence, or they are not of the same response, clients and number of rows.
+        """
+        found, own = [], (self.summary, other.summary)
+        for one in own:
+            if "log_evidence" not in one:
+                raise JobError(f'compare: a result of method = "{one["method"]}" has no evidence; take method = "likelihood"')
+            evidence = one["log_evidence"]
+            found.append((plain.real(evidence["value"]), plain.real(evidence["error"])))
+        for what, (mine, theirs) in {
+            "response": [one["encoding"]["response"] for one in own],
+            "clients": [sorted(one["clients"]) for one in own],
+            "rows": [one.get("predictive", {}).get("rows") for one in own],
+        }.items():
+            if mine != theirs:
+                raise JobError(f"compare: the two results have other {what}, and evidence compares models of the same rows")
+        (value, error), (value_2, error_2) = found
+        out = {"log_bayes_factor": value - value_2, "error": (error**2 + error_2**2) ** 0.5}
+        if all("loo" in one for one in own):
+            out["elpd_difference"] = plain.real(own[0]["loo"]["elpd"]) - plain.real(own[1]["loo"]["elpd"])
+        return out
 
     def to_arviz(self) -> Any:
         """Posterior draws as ArviZ's InferenceData (0.x) or DataTree (1.x); needs `pip install fedkern[results]`."""

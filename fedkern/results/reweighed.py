@@ -1,6 +1,6 @@
 """How well a fitted q agrees with the posterior that it stands for: by importance weights of its own draws.
 
-With weights w = p / q of draws from q, smoothed (`results.psis`), means and standard deviations under p are weighted ones. They
+With weights w = p / q of draws from q, smoothed (`models.psis`), means and standard deviations under p are weighted ones. They
 are compared with those of the same draws without weights, so that the draws' own scatter cancels; a standard error says how well
 that is known. Source: Yao, Vehtari, Simpson and Gelman (2018), Yes, but did it work?
 """
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import psis
+from ..models import psis
 
 Array = NDArray[np.float64]
 

@@ -88,6 +88,17 @@ def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
     return [{key: row.get(key, math.nan) for key in head} for row in found]
 
 
+TIDY = {"mean": "estimate", "sd": "std.error", "q025": "conf.low", "q975": "conf.high"}  # as R's broom has them
+
+
+def tidied(found: Sequence[Row]) -> list[Row]:
+    """Rows of a table with the names of R's broom: term, site where there are some, estimate, std.error (of coefficients),
+    conf.low and conf.high, which are the ends of the 95 % interval."""
+    names = {"parameter": "term"} | ({"site": "site"} if any(row["site"] for row in found) else {})
+    names |= dict.fromkeys(RATIOS.values(), "estimate") | TIDY
+    return [{new: row[old] for old, new in names.items() if old in row} for row in found]
+
+
 def framed(found: Sequence[Row]) -> Any:
     """A pandas DataFrame; the rows themselves where pandas is not installed."""
     try:
@@ -151,7 +162,9 @@ def _parameters(summary: Record, posterior: Released) -> Iterator[Row]:
         known = {key: real(value) for key, value in {**values, **numbers}.items() if key in (*NUMBERS, *MORE)}
         row: Row = {"parameter": parameter, "site": site, "contrast": False, **known}
         marginal = None if math.isnan(row["mean"]) else posterior.marginal(parameter, site)
-        if marginal is not None:
+        if "q025" in known and "q50" in numbers:  # by weights of draws, of which the marginal has some
+            row["median"] = real(numbers["q50"])
+        elif marginal is not None:
             row["q025"], row["median"], row["q975"] = marginal.quantiles([0.025, 0.5, 0.975])
         yield row
 

@@ -36,6 +36,7 @@ STOPS = {
     "rounds": Ending("all rounds are done", "finished", "good"),
     "updates": Ending("all clients have made their updates", "finished", "good"),
     "converged": Ending("R-hat and ESS are as wanted", "converged", "good"),
+    "enough": Ending("draws are as many, by their weights, as wanted", "finished", "good"),
     "settled": Ending("all unknowns have settled", "settled", "good"),
     "budget": Ending("the privacy budgets are spent", "privacy budget spent", "good"),
     "lost": Ending("no client is left", "clients lost", "bad"),

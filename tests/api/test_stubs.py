@@ -55,7 +55,7 @@ def built(folder):
 
 CALLS = """\
 import numpy as np
-from fedkern.kernels import augmented, glm, mlp, optim, privacy, rng, sem, shrinkage, spatial
+from fedkern.kernels import augmented, glm, mixed, mlp, optim, privacy, rng, sem, shrinkage, spatial
 
 X, y = np.ones((3, 2)), np.ones(3)
 bound: float = glm.elbo_grad(X, y, np.zeros(2), np.zeros(2), family="bernoulli", key=rng.key(1))[0]

@@ -95,7 +95,9 @@ def test_the_page_of_kernels_names_every_kernel() -> None:
     assert re.findall(r"^### `([\w.]+)`$", page, flags=re.MULTILINE) == sorted(kernels.KERNELS)
 
 
-@pytest.mark.parametrize(("method", "without"), [("pvi", set()), ("sparse", {"privacy"}), ("sigma", {"privacy"})])
+@pytest.mark.parametrize(
+    ("method", "without"), [("pvi", set()), ("sparse", {"privacy"}), ("likelihood", {"privacy"}), ("sigma", {"privacy"})]
+)
 def test_the_reference_names_every_section(method: str, without: set[str]) -> None:
     sections = set(Config.model_fields) - without
     assert {line[1:-1].split(".")[0] for line in text(method).splitlines() if line.startswith("[")} == sections
@@ -276,8 +278,8 @@ def alternatives(path: str) -> list[str]:
 def test_the_page_of_doors_is_what_there_is() -> None:
     """Which of the files that answer a question a method has."""
     page = DOCUMENTS["docs/develop/architecture.md"]
-    methods = ("pvi", "sparse", "vertical", "sigma")
-    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (\w*) ?\| (\w*) ?\| (\w*) ?\| (\w*) ?\|$", page, flags=re.MULTILINE)
+    methods = ("likelihood", "pvi", "sparse", "vertical", "sigma")
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (\w*) ?\| (\w*) ?\| (\w*) ?\| (\w*) ?\| (\w*) ?\|$", page, flags=re.MULTILINE)
     assert len(rows) > 8
     for file, *has in rows:
         there = [(ROOT / "fedkern" / "methods" / method / f"{file}.py").exists() for method in methods]

@@ -34,7 +34,7 @@ def shown(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_all_scripts_are_here() -> None:
-    assert SCRIPTS == [f"plot_{name}" for name in ("against_numpyro", "heart", "hospitals", "map", "private_budget")]
+    assert SCRIPTS == [f"plot_{name}" for name in ("against_numpyro", "heart", "hospitals", "map", "private_budget", "wheeze")]
 
 
 def test_hospitals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,3 +74,11 @@ def test_against_numpyro(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     table = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(("theta[", "intercept"))][-3:]
     assert {row[0] for row in table} == {"theta[x]", "theta[z]", "intercept"}
     assert all(float(row[1]) < 0.15 for row in table)  # Wasserstein distance, in sds
+
+
+def test_wheeze(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The federated posterior is the pooled one; odds ratios are those of the specification's quadrature, to its priors."""
+    names = shown("plot_wheeze", monkeypatch)
+    assert names["difference"] < 0.01
+    assert names["together"].summary["converged"] is True
+    assert names["together"].parameters["group_sd[intercept]"]["mean"] == pytest.approx(2.14, abs=0.05)

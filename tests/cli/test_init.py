@@ -24,7 +24,7 @@ KINDS |= {"vertical": "vertical", "sigma": "sigma"}
 
 
 def simulated(kind: str, folder: Path) -> Path:
-    federations.simulate(kind, folder, federations.Settings(clients=3, rows=40, columns=3))
+    federations.simulate(kind, folder, federations.Settings(clients=3, rows=64, columns=3))
     if kind == "sigma":
         build.perform(*load(folder / "prior.toml"), Output(folder / "prior", quiet=True))
     return folder
@@ -49,6 +49,15 @@ def test_check_accepts_it_unchanged(kind: str, tmp_path: Path, capsys: pytest.Ca
     schema = json.loads((tmp_path / f"fedkern-{KINDS[kind]}.schema.json").read_text())
     jsonschema.validate(job, schema)
     jsonschema.validate(tomllib.loads((tmp_path / "job.toml").read_text()), schema)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "poisson", "regression"])
+def test_open_jobs_of_rows_are_drafted_with_the_exact_posterior(kind: str, tmp_path: Path) -> None:
+    files = sorted(map(str, (simulated(kind, tmp_path) / "clients").glob("*")))
+    path = tmp_path / "drafted.toml"
+    assert main(["init", *files, "--out", str(path)]) == 0
+    assert tomllib.loads(path.read_text())["job"]["method"] == "likelihood"
+    assert main(["check", str(path)]) == 0
 
 
 ODD = """\
@@ -109,7 +118,8 @@ def test_a_private_linear_draft_leaves_the_scale_to_be_filled_in(tmp_path: Path)
     (tmp_path / "a.csv").write_text(f"x,bp\n{rows}\n")
     for private in ([], ["--private"]):
         out = tmp_path / f"job{len(private)}.toml"
-        assert main(["init", str(tmp_path / "a.csv"), "--response", "bp", "--out", str(out), *private]) == 0
+        arguments = ["--method", "pvi", "--response", "bp", "--out", str(out), *private]
+        assert main(["init", str(tmp_path / "a.csv"), *arguments]) == 0
         assert ("\nscale = 1.0" in out.read_text()) is not bool(private)
         assert "scale = " in out.read_text()
 
@@ -326,7 +336,7 @@ def test_names_are_those_of_the_header_in_a_private_draft_too(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--method", "pvy"], "init --method pvy: there are pvi, vertical, sigma, sparse"),
+        (["--method", "pvy"], "init --method pvy: there are pvi, likelihood, vertical, sigma, sparse"),
         (["--method", "sparse", "--private"], 'method = "sparse" makes no privacy claim'),
         (["--method", "sigma", "--response", "y"], "no column is called as areas are"),
         (["--response", "zz"], "init --response zz: there is no such column"),

@@ -1,4 +1,4 @@
-"""Thirty small jobs, their data and three trainings: what the golden test runs.
+"""Thirty-three small jobs, their data and three trainings: what the golden test runs.
 
 A job is a base file and the keys that it overrides, as `--set` has them. Data are made by plain arithmetic from one generator and
 rounded, so that no file depends on the machine. `PORTABLE` are jobs whose digest is stored too: no number of their result comes
@@ -93,6 +93,46 @@ def pvi(folder: Path) -> None:
         '[job]\nseed = 2\nrounds = 2\n[data]\nbuiltin = "breast-cancer"\nsplit = {clients = 3}\n'
         f"[model]\n{PLAIN}[output]\ndraws = 20\n"
     )
+
+
+LIKELIHOOD = """
+[job]
+method = "likelihood"
+seed = 6
+rounds = 3
+[data]
+clients = ["rows/*.csv"]
+response = "sick"
+positive = "yes"
+row_id = "id"
+ignore = ["visits", "pressure", "ward"]
+test = "test.csv"
+[algorithm]
+points = 256
+effective = 150
+[output]
+draws = 20
+chains = 2
+"""
+
+
+def likelihood(folder: Path) -> None:
+    generator = np.random.default_rng(7)
+    names = ("id", "x", "z", "s", "ward", "sick", "visits", "pressure")
+    for k, name in enumerate(CLIENTS):
+        rows = patients(generator, k, 96 + 4 * k)
+        rows = [[*row[:4], f"w{i % 8}", *row[5:]] for i, row in enumerate(rows)]
+        table(folder / "rows" / f"{name}.csv", names, rows)
+    rows = patients(generator, 9, 20)
+    table(folder / "test.csv", names, [[*row[:4], "w0", *row[5:]] for row in rows])
+    (folder / "bernoulli.toml").write_text(LIKELIHOOD)
+    for family, response in RESPONSES.items():
+        others = ", ".join(f'"{name}"' for name in ("ward", *RESPONSES.values()) if name != response)
+        text = LIKELIHOOD.replace('"sick"\npositive = "yes"', f'"{response}"').replace(
+            'ignore = ["visits", "pressure", "ward"]', f"ignore = [{others}]"
+        )
+        if family != "bernoulli":
+            (folder / f"{family}.toml").write_text(text.replace("[algorithm]", f'[model]\nfamily = "{family}"\n[algorithm]'))
 
 
 SPARSE = """
@@ -258,11 +298,24 @@ def sigma(folder: Path) -> None:
     (folder / "map.toml").write_text(SIGMA)
 
 
-FOLDERS: dict[str, Callable[[Path], None]] = {"pvi": pvi, "sparse": sparse, "vertical": vertical, "sigma": sigma}
+FOLDERS: dict[str, Callable[[Path], None]] = {
+    "pvi": pvi,
+    "likelihood": likelihood,
+    "sparse": sparse,
+    "vertical": vertical,
+    "sigma": sigma,
+}
 
 SHARDS = ("privacy.noise_multiplier=16.0", "algorithm.shards=4")
 # Name of the job -> its base file, and the keys that it overrides
 JOBS: dict[str, tuple[str, ...]] = {
+    "likelihood-bernoulli": ("likelihood/bernoulli",),
+    "likelihood-gaussian": ("likelihood/gaussian",),
+    "likelihood-groups": (
+        "likelihood/poisson",
+        'data.ignore=["sick", "pressure"]',
+        'model.random={group = "ward", client = true}',
+    ),
     # pvi, open
     "pvi-sequential": ("pvi/bernoulli",),
     "pvi-random-full": (

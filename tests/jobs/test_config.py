@@ -60,7 +60,7 @@ FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (PRIVATE, {"privacy.clients.clinic-a.sampling_rat": 0.1}, "did you mean privacy.clients.clinic-a.sampling_rate?"),
     (OPEN, {"data.columns.age.centre": 0.0}, "unknown key data.columns.age.centre; did you mean data.columns.age.center?"),
     # methods and words
-    (OPEN, {"job.method": "sigmo"}, 'job.method = "sigmo": wanted "pvi", "vertical", "sigma" or "sparse"; did you mean "sigma"?'),
+    (OPEN, {"job.method": "sigmo"}, 'job.method = "sigmo": wanted "pvi", "likelihood", "vertical", "sigma" or "sparse"; did you'),
     (PRIVATE, {"privacy.sampling": "poison"}, 'privacy.sampling = "poison": wanted "poisson",'),
     (PRIVATE, {"privacy.sampling": "poison"}, 'did you mean "poisson"?'),
     (
@@ -402,6 +402,7 @@ def test_the_keys_of_paths_and_of_clients_names() -> None:
     """A new key that names a file must say so."""
     common = {"data.clients", "data.names", "output.client_folder"}
     own = {
+        "likelihood": {"data.test"},
         "pvi": {"data.test", "algorithm.client_weights", "privacy.clients"},
         "sparse": {"data.test"},
         "vertical": {"data.server", "model.priors"},

@@ -86,6 +86,8 @@ def documented(folder: Path) -> dict[str, Path]:
         rows = [(random.normal(), random.normal()) for _ in ids]
         table(folder / "clients" / f"{name}.csv", "age,income", [(40 + 9 * a, "yes" if a + b > 0 else "no") for a, b in rows])
         table(folder / "hospitals" / f"{name}.csv", "age,sex,dose,heart rate", random.normal(size=(40, 4)).tolist())
+        wards = [(*random.normal(size=2), f"w{i % 8}", int(random.normal() > 0)) for i in ids]
+        table(folder / "wards" / f"{name}.csv", "age,time,ward,died", wards)
         table(folder / f"{name}.csv", f"patient,{name}1,{name}2", [(f"p{i}", *random.normal(size=2)) for i in ids])
         artifacts.counts(folder / "states", ("a", "b"), (4, 5))
     table(folder / "test.csv", "age,income", [(40, "yes"), (30, "no")])
@@ -104,9 +106,10 @@ def documented(folder: Path) -> dict[str, Path]:
 
 def test_the_jobs_of_the_pages(tmp_path: Path) -> None:
     jobs = documented(tmp_path)
-    assert jobs.keys() == {"pvi", "sparse", "vertical", "sigma"}
+    assert jobs.keys() == {"likelihood", "pvi", "sparse", "vertical", "sigma"}
     for method, path in jobs.items():
         few: dict[str, Any] = {"job": {"rounds": 4}}
+        few |= {"algorithm": {"points": 256, "effective": 50.0}} if method == "likelihood" else {}
         few |= {"algorithm": {"burn_in": 1, "until": {"max_rounds": 4}}} if method == "sparse" else {}
         checked_and_run(path, tmp_path / "out" / method, **few)
 

@@ -20,7 +20,8 @@ from fedkern.algorithms.exchanges import loo_sums, terms
 from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.methods.sparse import own
-from fedkern.results import loo, psis
+from fedkern.models import psis
+from fedkern.results import loo
 from fedkern.results.gaussian import Posterior
 from fedkern.results.result import Result
 from support.priors import plain

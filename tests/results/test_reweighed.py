@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedkern.methods.pvi import show
-from fedkern.results import psis
+from fedkern.models import psis
 from fedkern.results.reweighed import MEAN, SD, reweighed
 from fedkern.results.verdict import Verdict, with_weights
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from fedkern.algorithms.gibbs import settings as of_gibbs
 from fedkern.algorithms.hmc import settings as of_hmc
+from fedkern.algorithms.importance import settings as of_importance
 from fedkern.algorithms.pvi import settings as of_pvi
 from fedkern.algorithms.sfvi import settings as of_sfvi
 from fedkern.algorithms.soul import settings as of_soul
@@ -46,6 +47,9 @@ gibbs = _made(
     participation=1.0, aggregate="locals", share_local=False, on_loss="stop", tempering=1,
 )  # fmt: skip
 hmc = _made(of_hmc.Settings, draws=1000, thin=1, warmup=1000, chains=4, leapfrog=10, step=0.1, target=None, seed=0)
+importance = _made(
+    of_importance.Settings, points=1024, effective=500, rounds=8, starts=1, nodes=1, most_nodes=1, told=20, seed=0,
+)  # fmt: skip
 sfvi = _made(
     of_sfvi.Settings, rounds=10_000, most=0, covariance="full", local_covariance="auto", coupled=True, draws=1, path=True,
     optimiser="adam", learning_rate=0.01, decay=0.5, initial_sd=0.1, bound=False, sheared=False, local_steps=0, seed=0,

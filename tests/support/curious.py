@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import scipy
@@ -120,18 +120,20 @@ class Sites:
     gradient: Array
     curvature: Array
     noise: float
+    rule: ClassVar[tuple[Array, Array]] = (NODES, WEIGHTS)  # by which expectations are taken
 
     def residuals(self, z: Array, sign: Array) -> tuple[Array, Array]:
+        nodes, weights = self.rule
         full = self.cov.ndim == 3
         b, n, d = z.shape
         Sz = np.einsum("tde,bne->btnd", self.cov, z) if full else self.cov[None, :, None] * z[:, None]
         m = np.einsum("td,bnd->btn", self.mean, z)
         s = np.sqrt(np.maximum(np.einsum("btnd,bnd->btn", Sz, z), 1e-300))
-        at = m[..., None] + s[..., None] * NODES
+        at = m[..., None] + s[..., None] * nodes
         p = scipy.special.expit(-at)
         g = p * (1 - p)
         turn = 2 * p - 1  # 1 - 2 sigmoid(at)
-        k0, k1, k2, k3 = (f @ WEIGHTS for f in (p, g, g * turn, g * (1 - 6 * g)))
+        k0, k1, k2, k3 = (f @ weights for f in (p, g, g * turn, g * (1 - 6 * g)))
         of_k0 = -k1[..., None] * self.mean[None, :, None] - k2[..., None] * Sz  # (b, t, n, d)
         of_k1 = k2[..., None] * self.mean[None, :, None] + k3[..., None] * Sz
         first = np.einsum("btn,bnd->btd", k0, z) - self.gradient
@@ -158,6 +160,12 @@ class Sites:
 
 class AtTheEnd(Sites):
     """The same of the q that is released (`Slope`): X'WX in full, whatever q's covariance."""
+
+
+class AtPoints(Sites):
+    """The same at coefficients, and not over a distribution of them."""
+
+    rule: ClassVar[tuple[Array, Array]] = (np.zeros(1), np.ones(1))
 
 
 @dataclass(frozen=True)

@@ -41,10 +41,10 @@ def _rows(n: int, seed: int, *, ids: bool = False) -> Iterator[str]:
         yield f"{begin}{x:.3f},{job},{int(x + random.normal() > 0)}"
 
 
-def _pvi(folder: Path, more: str = "", data: str = "") -> Federation:
+def _pvi(folder: Path, more: str = "", data: str = "", rows: int = 36) -> Federation:
     (folder / "rows").mkdir()
     for k, name in enumerate("ab"):
-        (folder / "rows" / f"{name}.csv").write_text("\n".join(["size,job,y", *_rows(36, k)]) + "\n", "utf-8")
+        (folder / "rows" / f"{name}.csv").write_text("\n".join(["size,job,y", *_rows(rows, k)]) + "\n", "utf-8")
     text = f'[job]\nrounds = 1\n[data]\nclients = ["rows/a.csv", "rows/b.csv"]\nresponse = "y"\n{data}{more}\n{FAST}'
     (folder / "job.toml").write_text(text, "utf-8")
     return Federation("job.toml", "rows/a.csv", "Müller", "", "size")
@@ -59,6 +59,13 @@ def _sparse(folder: Path) -> Federation:
     _pvi(folder)
     text = (folder / "job.toml").read_text("utf-8").replace("rounds = 1", 'rounds = 4\nmethod = "sparse"').replace(FAST, "")
     (folder / "job.toml").write_text(text + "[algorithm]\nburn_in = 1\nchains = 2\n", "utf-8")
+    return Federation("job.toml", "rows/a.csv", "Müller", "", "size")
+
+
+def _likelihood(folder: Path) -> Federation:
+    _pvi(folder, rows=84)
+    text = (folder / "job.toml").read_text("utf-8").replace("rounds = 1", 'rounds = 2\nmethod = "likelihood"')
+    (folder / "job.toml").write_text(text + "[algorithm]\npoints = 256\neffective = 100\n", "utf-8")
     return Federation("job.toml", "rows/a.csv", "Müller", "", "size")
 
 
@@ -91,6 +98,7 @@ def _sigma(folder: Path) -> Federation:
 METHODS: dict[str, Callable[[Path], Federation]] = {
     "pvi": _pvi,
     "private": _private,
+    "likelihood": _likelihood,
     "sparse": _sparse,
     "vertical": _vertical,
     "sigma": _sigma,

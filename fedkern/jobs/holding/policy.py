@@ -3,6 +3,7 @@
     require = false                 # true: data that no policy names are in no job
     open = false                    # true: jobs without [privacy], whose messages have no noise
     client_level = false            # true: jobs with unit = "client", which trust the server with sums without noise
+    values = false                  # true: open jobs whose result says what it would be without one client (output.without)
     unit = "example"                # or a list; client_level = true adds "client"
     noise_source = "secure"         # or a list of secure and keyed
     least_noise_multiplier = 1.0
@@ -19,7 +20,7 @@
     epsilon = 1.0                   # over all jobs; with delta it may be left out where open = true
     delta = 1e-5
     fingerprint = "rows-..."        # of the data's rows: they are bound whatever they are called and wherever they lie
-    open = false                    # open and client_level may differ for a data set
+    open = false                    # open, client_level and values may differ for a data set
 
 Where such files are looked for, and which of them bind a job, is in `binding`.
 """
@@ -78,6 +79,7 @@ class Policy:
     fingerprint: str | None = None
     paths: tuple[Path, ...] = ()
     open: bool = False
+    values: bool = False
     least_rows: int | None = None
     lower: bool = True
     differencing: Literal["say", "refuse"] = "say"
@@ -93,6 +95,16 @@ class Policy:
             f"data.least_rows = {asked} lowers how many rows a client must have, which the policy forbids; remove the key (by "
             f"default it is {usual}), or ask the holder to allow fewer ([disclosure] lower)",
             f"data.least_rows = {asked}, the least allowed for [data.{self.data}]: {least} (lower = false)",
+        )
+
+    def refuses_values(self) -> Refusal | None:
+        """Why a job whose result says what it would be without one client is not allowed; None if it is."""
+        if self.values:
+            return None
+        return Refusal(
+            "output.without has the result say what it would be without this client, and so what its rows alone say; ask the "
+            "holder to allow that on these data (values = true), or remove the key",
+            f"values is not true for [data.{self.data}]",
         )
 
     def refuses_use(self, use: Use, noise_source: str = "secure") -> Refusal | None:
@@ -201,6 +213,7 @@ def read_policies(path: Path) -> PolicyFile:
             fingerprint=table.fingerprint,
             paths=beside(table.paths),
             open=said.open if table.open is None else table.open,
+            values=said.values if table.values is None else table.values,
             file=path,
             **told,
         )

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from ...data import incomplete, memory, table
-from ...data.cells import MISSING
 from ...data.design import encode
 from ...data.faults import NO_VALUE
-from ...data.table import Table
 from ...errors import JobError, OwnFault
-from ...jobs.keys import DialectSection
+from ...jobs import new_rows
 from ...kernels.families import FAMILIES
-from ...models.encoding import Column, Encoding
+from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
 from ...models.glm import Rows, averaged, metrics, predictive_mean
 from ...results.gaussian import Posterior
@@ -47,10 +43,10 @@ def predicted(result: Result, rows: Any) -> Prediction:
 
 def _predicted(result: Result, q: Gaussian, rows: Any) -> Prediction:
     encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
-    read = _read(result, encoding, rows)
+    read = new_rows.read(result, encoding, rows)
     whole, trials = replace(encoding, row_id=None), encoding.trials
     known = encoding.response in read.names and (trials is None or trials in read.names)
-    scored = np.array(_responded(read, whole) if known else [], np.bool_)
+    scored = np.array(new_rows.responded(read, whole) if known else [], np.bool_)
     known = bool(scored.any())
     if not known or not scored.all() or trials:  # a row of trials has one mean, and successes and failures to be scored
         encoding = replace(encoding, response=None, positive=None, labels=(), trials=None)
@@ -70,32 +66,3 @@ def _predicted(result: Result, q: Gaussian, rows: Any) -> Prediction:
     method = averaged(private=bool(result.job.get("privacy")))  # as `metrics` of the run
     scores = metrics(q, own, family, scale, method) if known else {}
     return Prediction(predicted_mean, quantiles, mean, sd, scores, scored=int(scored.sum()))
-
-
-def _responded(read: Table, encoding: Encoding) -> list[bool]:
-    """Whether each row has a response: where it is empty, as in an export of patients to be predicted, it is unknown."""
-    labels = {*encoding.labels, encoding.positive}
-    cells = (cell.strip() for cell in read.cells(str(encoding.response)))
-    return [cell in labels or cell.lower() not in MISSING for cell in cells]
-
-
-def _read(result: Result, encoding: Encoding, rows: Any) -> Table:
-    """The rows as the job's files were read."""
-    response = encoding.response or "y"
-    if not isinstance(rows, str | Path):
-        read = memory.table(rows, "rows", text=encoding.texts, response=response)
-    else:
-        dialect = DialectSection.model_validate(result.job["data"].get("dialect") or {}).dialect
-        read = table.load(rows, text=encoding.texts, response=response, dialect=dialect)
-    centers = _centers(result, encoding)
-    return incomplete.filled(read, centers) if centers else read
-
-
-def _centers(result: Result, encoding: Encoding) -> dict[str, float]:
-    """The columns whose empty cells were filled and marked (`model.missing = "indicator"`), and with what."""
-    found, names = {}, {column.name for column in encoding.columns}
-    for name, keys in (result.job["data"].get("columns") or {}).items():
-        if incomplete.marked(name) in names:
-            said = {key: value for key, value in keys.items() if value is not None and key not in ("reference", "shape")}
-            found[name] = Column.declared(name, said).center or 0.0
-    return found

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...models import psis
 from ...printing import aligned
 from ...privacy.certificate import certificates
-from ...results import psis, reweighed
+from ...results import reweighed
 from ...results.gaussian import comparable
 from ...results.plain import Record, real
 from ...results.report import against_guessing

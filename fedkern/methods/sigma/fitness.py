@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges.fit_sums import FitSums
+from ...models import psis
 from ...models.spatial import checks
 from ...models.spatial.site import Site
 from ...models.spatial.within_site import WithinSite
-from ...results import psis
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

@@ -19,8 +19,9 @@ from ...data.artifact import ServerFile
 from ...errors import NumericalError
 from ...jobs.publish import Fit
 from ...kernels import rng
+from ...models import psis
 from ...models.variational import Block
-from ...results import psis, verdict
+from ...results import verdict
 from ...results.draws import Draws
 from ...results.gaussian import label
 from ...results.released import Drawing

@@ -18,12 +18,12 @@ from fedkern.kernels.families import taken_by
 from fedkern.methods.sigma import own
 from fedkern.methods.sigma.prior import keys as prior_keys
 from fedkern.methods.sigma.prior.source import of_map
+from fedkern.models import psis
 from fedkern.models.spatial import checks, factors
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.prior import AreaPrior
 from fedkern.models.spatial.site import Layout, Rows
 from fedkern.models.spatial.within_site import WithinSite
-from fedkern.results import psis
 from methods.sigma.test_areas import areas, change, job
 from support import maps
 from support import sigma_artifacts as artifacts

@@ -1,0 +1,72 @@
+"""After the rounds of an open job: does the model make responses like those that were seen?
+
+Each client has drawn responses anew at draws of the posterior that it was told, and sends sums over its rows: of its responses,
+of those that were drawn, and of predictions by tenths. The server adds them; a client with fewer than five rows answers with
+zeros, and so does a tenth with fewer. Source: docs/methods/likelihood.md, section 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import once
+from ..core.messages import FEW_AREAS, SUM, Message, Tells
+from .loo_sums import LEAST
+
+Array = NDArray[np.float64]
+
+DIGITS = 9  # significant, of each sum
+
+
+@dataclass(frozen=True)
+class AskReplicated(Message, kind=206):
+    """Server to client."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Replicated(Message, kind=207, tells=Tells(SUM, "its response", FEW_AREAS)):
+    """Client to server: number of rows, sums of the response and its square, zeros; of each draw the same three of responses that
+    were drawn anew; of each tenth of the predictions rows, predictions and responses."""
+
+    round: int
+    observed: Annotated[Array, "four"]
+    replicated: Annotated[Array, "draws three"]
+    tenths: Annotated[Array, "ten three"]
+
+
+def dims(draws: int) -> dict[str, int]:
+    """Sizes of the messages' arrays."""
+    return {"four": 4, "draws": draws, "three": 3, "ten": 10}
+
+
+def told(observed: Array, replicated: Array, tenths: Array, *, of_rows: bool) -> Replicated:
+    """The sums, or zeros where they would be of too few rows; `of_rows`: whether a tenth's numbers are of its rows alone."""
+    if observed[0] < LEAST:
+        return Replicated(0, np.zeros(4), np.zeros_like(replicated), np.zeros_like(tenths))
+    if of_rows:
+        tenths = np.where(tenths[:, :1] < LEAST, 0.0, tenths)
+    return Replicated(0, *map(_rounded, (observed, replicated, tenths)))
+
+
+def _rounded(values: Array) -> Array:
+    found = [float(f"{value:.{DIGITS}g}") for value in values.ravel()]
+    return np.array(found).reshape(values.shape)
+
+
+def _wrong(sums: Replicated) -> str:
+    """Why these are no client's sums; "" where they can be."""
+    if not all(np.isfinite(values).all() for values in (sums.observed, sums.replicated, sums.tenths)):
+        return "its Replicated are no numbers"
+    if sums.observed[0] < 0 or sums.observed[0] % 1 or not 0 <= sums.observed[3] <= sums.observed[0]:
+        return "its Replicated count rows that are not there"
+    return ""
+
+
+QUESTION = once.Question("replicated", AskReplicated, Replicated, _wrong, drops=True)
+PROTOCOL = QUESTION.protocol

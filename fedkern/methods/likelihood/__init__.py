@@ -1,0 +1,1 @@
+"""Regressions and mixed models of open jobs, with their exact posterior."""

@@ -1,0 +1,97 @@
+"""Whether the model makes responses like those that were seen, and how well rows are foreseen without themselves.
+
+Clients draw responses anew at the draws that the server has told, and send sums over their rows (docs/methods/likelihood.md,
+section 5): posterior predictive p of the responses' mean, variance and zeros, and a calibration in tenths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import add
+from typing import Any
+
+from ...algorithms.core import once
+from ...algorithms.core.rounds import in_order
+from ...algorithms.exchanges import loo_sums, replicated
+from ...errors import owned
+from ...jobs.run import Run
+from ...kernels.families import FAMILIES
+from ...models.mixed import left_out, predictive
+from ...results import loo
+from ...results.plain import Record
+from .keys import Config
+from .model import Model
+from .own import ANEW, Own, key
+from .publish import Checked
+from .stages import drawn_anew, left_out_sums
+
+EXTREME = 0.005  # a posterior predictive p nearer to 0 or 1 than this is said
+STATISTICS = ("mean", "variance", "zeros")
+
+
+def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_server: bool) -> Checked:
+    """What is found, at the server's place; nothing elsewhere."""
+    content: dict[str, Any] = {}
+    notes: list[str] = []
+    logit = FAMILIES[model.family].link == "logit"
+    clients = {}
+    for k, own in owns.items():
+        with owned(k):
+            sums = predictive.sums(own.rows, own.inner, key(model, k, ANEW))
+            clients[k] = once.telling(replicated.told(sums.observed, sums.replicated, sums.tenths, of_rows=logit))
+    asked = replicated.AskReplicated(0) if at_server else None
+    told, _ = run.ask(drawn_anew(), replicated.QUESTION, asked, clients)
+    if told is not None:
+        notes += [
+            f"client {run.names[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())
+        ]
+        replies = in_order(told.replies)
+        if sum(one.observed[0] for one in replies):
+            whole = reduce(add, (predictive.Sums(one.observed, one.replicated, one.tenths) for one in replies))
+            content["predictive"] = _content(whole, model, logit=logit)
+            notes += _said(content["predictive"])
+    if model.output.loo:
+        own_sums = {k: once.telling(loo_sums.told(_left_out(own, k))) for k, own in owns.items()}
+        question = loo_sums.AskLoo(0) if at_server else None
+        left, _ = run.ask(left_out_sums(), loo_sums.QUESTION, question, own_sums)
+        if left is not None:
+            content["loo"] = loo.summary(in_order(left.replies))
+            notes += loo.notes(content["loo"], left, run.names)
+    return Checked(content, tuple(notes))
+
+
+def _left_out(own: Own, client: int) -> loo_sums.LooSums:
+    with owned(client):
+        return loo.sums_of(len(own.held), left_out.row_densities(own.rows, own.inner, own.nodes))
+
+
+def _content(whole: predictive.Sums, model: Model, *, logit: bool) -> Record:
+    """Of all clients: p-values, of which that of a mean or variance in a job of 0 and 1 is one, and tenths."""
+    p = dict(zip(STATISTICS, whole.p_values.tolist()))
+    if FAMILIES[model.family].binary:  # 0 and 1: all else follows from the mean
+        p = {"mean": p["mean"]}
+    elif not FAMILIES[model.family].counted:
+        del p["zeros"]
+    rows, predictions, responses = whole.tenths.T
+    count = int(whole.observed[0])
+    n = max(float(rows.sum()), 1.0)
+    if not logit:  # where responses stand in their predictive distributions
+        return {"rows": count, "p": p, "tenths": [{"share": float(one) / n} for one in rows]}
+    tenths = [
+        {"rows": float(one), "probability": float(two / one), "frequency": float(three / one)}
+        for one, two, three in zip(rows, predictions, responses)
+        if one
+    ]
+    return {"rows": count, "p": p, "tenths": tenths}
+
+
+def _said(found: Record) -> list[str]:
+    far = {name: value for name, value in found["p"].items() if min(value, 1 - value) < EXTREME}
+    words = [f"the {name} of the responses (p = {value:.3g})" for name, value in far.items()]
+    if not words:
+        return []
+    return [
+        f"responses that the model makes are unlike those that were seen, in {' and '.join(words)}: p is how often one that is "
+        "drawn from the model is larger; another family, or random effects, may do better"
+    ]

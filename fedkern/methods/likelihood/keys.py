@@ -1,0 +1,257 @@
+"""The job file's sections where method = "likelihood". Source: docs/methods/likelihood.md, sections 1 to 4 and 8."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from ...jobs import incomplete, keys
+from ...jobs.keys import (
+    FEW,
+    Chains,
+    CommonOutputSection,
+    Count,
+    Draws,
+    JobConfig,
+    Positive,
+    Raw,
+    Rounds,
+    Section,
+    Tables,
+    key,
+)
+from ...jobs.load import layered, table
+from ...jobs.naming import faults as faults_of_names
+from ...kernels import families
+from ...kernels.families import FAMILIES
+from ...privacy.disclosure import told_by_values
+
+LEAST_GROUPS = 5  # of a client with random effects of groups
+MOST_TERMS = 3  # of a random effect: an intercept and two slopes
+MOST_ROUNDS = 8  # of draws
+VAGUE = 10.0  # standard deviation of a logistic model's prior from which a slope may grow until few rows have any weight
+HELD = 1e-2  # standard deviation of a prior up to which it holds the posterior, whatever rows say
+
+
+class JobSection(keys.JobSection):
+    rounds: Rounds = key(MOST_ROUNDS, help="rounds of draws at most, after the mode is found")
+
+
+class DataSection(keys.DataSection):
+    trials: str | None = key(None, help="binomial: the response is a number of successes, of so many trials as this column says")
+    least_groups: Count = key(LEAST_GROUPS, help="groups that a client must have, where model.random has a group")
+
+
+class RandomSection(Section):
+    """What differs between groups of rows, or between clients, and is normal there."""
+
+    group: str | None = key(None, help="the column that says to which group a row belongs, such as a ward; its labels stay home")
+    slopes: list[str] = key([], help="numeric covariates whose coefficients differ between groups, at most two")
+    client: bool = key(False, help="an intercept of each client, which is normal over all clients: the site effect")
+    client_slopes: list[str] = key([], help="numeric covariates whose coefficients differ between clients, at most two")
+
+
+class ModelSection(incomplete.ModelSection):
+    kind: Literal["regression"] = key("regression", help="generalised linear (mixed) model")
+    family: families.OfLikelihood = key("bernoulli", help="of the response, with its canonical link", meant=families.MEANT)
+    intercept: bool = key(True, help="add a column of ones")
+    prior_sd: float = key(
+        2.5,
+        ge=1e-5,
+        le=1e5,
+        help="standard deviation of each coefficient's normal prior, of a column in its standard deviations and, of a gaussian "
+        "response, in that of the response",
+    )
+    intercept_sd: float = key(5.0, ge=1e-5, le=1e5, help="of the intercept's prior, with the same units")
+    intercept_centre: float | None = key(
+        None, ge=-1e100, le=1e100, help="of the intercept's prior, in the data's units; default: the response's pooled level"
+    )
+    random: RandomSection | None = key(None, help="effects of groups of rows, or of clients")
+
+
+class AlgorithmSection(Section):
+    points: int = key(4096, ge=256, le=65536, help="at which a round of draws asks for the likelihood")
+    effective: Positive = key(2000.0, help="draws, by their weights, at which rounds of draws end")
+    checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
+
+
+class OutputSection(CommonOutputSection):
+    metrics_every: Count = key(1, help="rounds between two lines of metrics.jsonl")
+    draws: Draws = key(1000, resumable=True, help="per chain, from the posterior into posterior.nc")
+    chains: Chains = key(4, resumable=True, help="sets of draws")
+    loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO")
+    without: bool = key(False, help="the result also without each client, by weights: every holder's policy must allow it")
+
+
+class Config(JobConfig):
+    """A job of method "likelihood"."""
+
+    job: JobSection
+    data: DataSection
+    model: ModelSection
+    algorithm: AlgorithmSection
+    privacy: None = None
+    output: OutputSection
+
+    @property
+    def random(self) -> RandomSection:
+        """What differs between groups or clients; nothing where the job has no such section."""
+        return self.model.random or RandomSection()
+
+    @property
+    def tells_rows(self) -> str | None:
+        model = self.model
+        held = [f"model.{name} = {value:g}" for name in ("prior_sd", "intercept_sd") if (value := getattr(model, name)) <= HELD]
+        if FAMILIES[model.family].linear:
+            return None
+        if not held and FAMILIES[model.family].link == "logit" and model.prior_sd > VAGUE:
+            return (
+                f"model.prior_sd = {model.prior_sd:g} lets a slope grow where a column decides the response (anaemia, by "
+                "haemoglobin): only the few rows beside the threshold then have weight, and a server can compute them, at any "
+                "number of rows; take a narrower prior, or leave that column out"
+            )
+        if not held:
+            return None
+        return (
+            f"{' and '.join(held)}: the prior holds the posterior where the job has it, so that messages are sums over rows with "
+            "weights the job has chosen, by offsets, centers and scales, and a server can compute the row that it lets weigh "
+            "most, at any number of rows; take a wider prior"
+        )
+
+    @property
+    def singles_out(self) -> bool:
+        return self.output.without
+
+    @property
+    def _plain_linear(self) -> bool:
+        """Whether what clients send is a function of cross-products alone."""
+        return FAMILIES[self.model.family].linear and self.random.group is None
+
+    @property
+    def tells_combinations(self) -> bool:
+        return not self._plain_linear
+
+    @property
+    def tells_products(self) -> bool:
+        return self._plain_linear
+
+    def told_of(self, coefficients: int) -> bool:
+        return True
+
+    def told_up_to(self, coefficients: int) -> int:
+        return super().told_up_to(coefficients) if self._plain_linear else told_by_values(coefficients)
+
+
+BASE: Tables = {"job": {"rounds": MOST_ROUNDS}}
+BUILTIN: Tables = {"data": {"standardise": "public"}}
+ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the constant
+
+
+def refused(raw: Raw) -> Iterator[str]:
+    """What other methods have and this one has not."""
+    data, model = table(raw, "data"), table(raw, "model")
+    if "privacy" in raw:
+        yield (
+            '[privacy]: method = "likelihood" has no private form: clients answer with their exact log-likelihood at thousands '
+            'of points, and noise that hides a row in these would hide the posterior; take method = "pvi", whose rounds are few '
+            "noisy sums, or remove the section"
+        )
+    if "weight" in data:
+        yield (
+            'data.weight is for method = "pvi" and "sparse": a posterior of weighted rows is not that of any rows; remove it, or '
+            'where the weights are numbers of equal trials take model.family = "binomial" with data.trials'
+        )
+    if "prior_precision" in model:
+        given = model["prior_precision"]
+        sd = f"{given**-0.5:.4g}" if isinstance(given, int | float) and not isinstance(given, bool) and given > 0 else ".."
+        yield f'model.prior_precision is for method = "pvi": give model.prior_sd = {sd}, which is 1 / sqrt(prior_precision)'
+    if "scale" in model:
+        learnt = 'errors\' standard deviation and r of "negative-binomial" are learnt'
+        yield f'model.scale is for method = "pvi": here the {learnt}, with all else; remove it'
+    if "site_intercepts" in model:
+        yield 'model.site_intercepts is for method = "pvi": here [model.random] client = true gives each client an intercept'
+    if "covariance" in model:
+        yield 'model.covariance is for method = "pvi": here the posterior has the form that it has; remove it'
+
+
+def filled(raw: Raw) -> dict[str, Any]:
+    """The job file with everything it left out."""
+    builtin = table(raw, "data").get("builtin")
+    return layered(raw, [BASE, FEW, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult")])
+
+
+def conflicts(config: Config) -> Iterator[str]:
+    """Every fault, each a sentence with its remedy."""
+    data, model = config.data, config.model
+    if config.job.device == "cuda":
+        yield 'job.device = "cuda": jobs of method = "likelihood" run on the host; use "cpu"'
+    if bool(data.clients) == bool(data.builtin):
+        yield "data: wanted either data.clients (files) or data.builtin; give one of them"
+    if data.clients and data.response is None:
+        yield "data.response is missing: the column to be explained"
+    if data.builtin and data.test is not None:
+        yield "data.test is for data.clients; of built-in data the server keeps the share data.split.test"
+    if not model.intercept and model.intercept_centre is not None:
+        yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
+    yield from faults_of_names(data.names, "data.names")
+    yield from _trials(config)
+    yield from _random(config)
+    roles = {data.response, data.offset, data.row_id, data.trials, config.random.group, *data.ignore}
+    yield from incomplete.conflicts(config, roles)
+    points = config.algorithm.points
+    if points & (points - 1):
+        below = 2 ** int(math.log2(points))
+        yield f"algorithm.points = {points}: wanted a power of two, such as {below} or {2 * below}, for points that spread evenly"
+
+
+def _trials(config: Config) -> Iterator[str]:
+    data, model = config.data, config.model
+    if model.family == "binomial" and data.trials is None:
+        remedy = 'give the column of their number, or take "bernoulli" for a response of 0 or 1'
+        yield f'data.trials is missing: family = "binomial" is of successes of trials; {remedy}'
+    if data.trials is None:
+        return
+    if model.family != "binomial":
+        yield f'data.trials = "{data.trials}": successes of trials are of model.family = "binomial", not "{model.family}"'
+    if data.builtin:
+        yield f'data.trials = "{data.trials}" is for data.clients; built-in data have 0/1 responses'
+    if data.positive is not None:
+        what = "says that the response is a number of successes, and data.positive that it is a label"
+        yield f'data.trials = "{data.trials}" {what}; remove one of them'
+
+
+def _random(config: Config) -> Iterator[str]:
+    """Faults of effects of groups and clients, as far as the job file tells them."""
+    random, data = config.random, config.data
+    if config.model.random is None:
+        return
+    if random.group is None and not random.client:
+        yield 'model.random has neither a group nor client = true: give group = "COLUMN", or client = true, or remove the section'
+    if random.group is None and random.slopes:
+        yield 'model.random.slopes are slopes of groups: give model.random.group = "COLUMN", or take client_slopes'
+    if not random.client and random.client_slopes:
+        yield "model.random.client_slopes need model.random.client = true"
+    if random.client and not config.model.intercept:
+        yield "model.random.client = true is a deviation from an intercept, and model.intercept = false; remove one of them"
+    if random.group is not None and data.builtin:
+        yield f'model.random.group = "{random.group}" is for data.clients; built-in data have no groups'
+    roles = {data.response: "response", data.offset: "offset", data.row_id: "row_id", data.trials: "trials"}
+    if random.group is not None and (role := roles.get(random.group)):
+        yield f'model.random.group = "{random.group}" is also data.{role}; name another column'
+    if random.group is not None and random.group in data.columns:
+        yield f'data.columns.{random.group}: model.random.group = "{random.group}" is no covariate; remove the table'
+    for name in ("slopes", "client_slopes"):
+        slopes: list[str] = getattr(random, name)
+        if len(slopes) >= MOST_TERMS or len(set(slopes)) < len(slopes):
+            wanted = f"at most {MOST_TERMS - 1} different columns"
+            yield f"model.random.{name} = {slopes}: wanted {wanted}"
+        for slope in slopes:
+            declared = data.columns.get(slope)
+            if slope in data.ignore or slope in roles or slope == random.group:
+                yield f'model.random.{name}: "{slope}" is no covariate of this job; name one, or take it out of the other key'
+            elif declared is not None and (declared.levels is not None or declared.kind == "categorical"):
+                yield (
+                    f'model.random.{name}: "{slope}" is categorical, and slopes are of numeric covariates; give it as 0 and 1, '
+                    "or leave it out"
+                )

@@ -1,0 +1,211 @@
+"""What all parties of a job know once the columns are agreed, and how it becomes machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.core.messages import Protocol, ServerEffects
+from ...algorithms.importance import machine as importance
+from ...algorithms.importance.settings import Settings
+from ...jobs.keys import settings_of
+from ...models.encoding import INTERCEPT, Encoding
+from ...models.mixed import Layout, Prior, Rows
+from ...models.mixed.layout import LEVELS
+from ...models.spatial.units import Units
+from .keys import Config, OutputSection
+from .rows import Held
+
+Array = NDArray[np.float64]
+
+TOLD = 200  # draws with which clients know their own effects
+
+
+@dataclass(frozen=True)
+class Model:
+    """A job with its clients and its columns.
+
+    Attributes
+    ----------
+    config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
+    units : of the response, once they are known
+    """
+
+    config: Config
+    names: tuple[str, ...]
+    encoding: Encoding
+    units: Units = field(default_factory=Units)
+
+    def __post_init__(self) -> None:
+        self.encoding.check_references({name: column.reference for name, column in self.config.data.columns.items()})
+
+    @property
+    def family(self) -> str:
+        """Of the response."""
+        return self.config.model.family
+
+    @property
+    def measured(self) -> bool:
+        """Whether the response has a unit of its own, in which the model is fitted."""
+        return self.family == "gaussian"
+
+    @property
+    def asks_level(self) -> bool:
+        """Whether the clients are asked for the response's level."""
+        m = self.config.model
+        return self.measured or (m.intercept and m.intercept_centre is None)
+
+    @property
+    def ignored(self) -> Sequence[str]:
+        """Columns that the job leaves out."""
+        return self.config.data.ignore
+
+    @property
+    def output(self) -> OutputSection:
+        """What is asked of the result."""
+        return self.config.output
+
+    @property
+    def seed(self) -> int:
+        """Of all keyed streams."""
+        return self.config.job.seed
+
+    @property
+    def group(self) -> str | None:
+        """The column of groups."""
+        return self.config.random.group
+
+    @property
+    def slopes(self) -> dict[str, int]:
+        """Covariates whose coefficients differ between groups, and their columns of X."""
+        return {name: self.encoding.names.index(name) for name in self.config.random.slopes}
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the numbers of xi stand."""
+        random = self.config.random
+        group = (INTERCEPT, *random.slopes) if random.group is not None else ()
+        client = (INTERCEPT, *random.client_slopes) if random.client else ()
+        return Layout(self.encoding.names, self.family, group, client)
+
+    @property
+    def terms(self) -> dict[str, tuple[str, ...]]:
+        """Of each level's effect; () where it has none."""
+        return {level: self.layout.terms(level) for level in LEVELS}
+
+    @property
+    def centre(self) -> float:
+        """Of the intercept's prior, in the model's units."""
+        given = self.config.model.intercept_centre
+        at = self.units.level if given is None else given
+        return (at - self.units.level) / self.units.scale if self.measured else at
+
+    @cached_property
+    def prior(self) -> Prior:
+        """Of xi; a gaussian response has its own units in the model, in which its standard deviation is 1."""
+        m = self.config.model
+        return Prior.usual(self.layout, prior_sd=m.prior_sd, intercept_sd=m.intercept_sd, intercept_centre=self.centre)
+
+    @property
+    def start_at(self) -> Array:
+        """(P,) where the way to the mode begins: coefficients 0, the intercept at the level, logarithms of scales 0."""
+        xi = np.zeros(self.layout.size)
+        if self.encoding.intercept:
+            xi[0] = 0.0 if self.measured else self.units.level if self.asks_level else self.centre
+        if self.family == "negative-binomial":
+            xi[-1] = 1.0
+        return xi
+
+    @property
+    def settings(self) -> Settings:
+        """The numbers that every machine of the job knows."""
+        layout, config = self.layout, self.config
+        return settings_of(
+            Settings,
+            config.job,
+            config.algorithm,
+            starts=1,
+            nodes=layout.nodes,
+            most_nodes=layout.most_nodes,
+            told=TOLD,
+        )
+
+    @property
+    def coordinates(self) -> importance.Coordinates:
+        """What the numbers of xi are: standard deviations of effects reach down to 0, with what stands below them in T."""
+        layout = self.layout
+        return importance.Coordinates(layout.names, layout.fold, layout.columns, layout.loose)
+
+    @property
+    def protocol(self) -> Protocol[importance.Server, importance.Client]:
+        """With only the messages that this job can send."""
+        return importance.protocol(self.settings)
+
+    def start(self) -> tuple[importance.Server, ServerEffects]:
+        """The server's machine with its first messages."""
+        return importance.start(self.settings, self.prior, self.names, self.coordinates, self.start_at[np.newaxis])
+
+    def client(self, index: int, rows: Rows) -> importance.Client:
+        """A client's machine, before it has seen anything."""
+        return importance.client(self.names[index], index, self.settings, rows)
+
+    def rows(self, held: Held, threads: int) -> Rows:
+        """A client's log-likelihood: of a gaussian response in the model's units."""
+        y, offset = held.y, held.offset
+        if self.measured:
+            y, offset = (y - offset - self.units.level) / self.units.scale, np.zeros_like(offset)
+        trials = held.trials if self.family == "binomial" else None
+        return Rows(self.layout, held.X, y, held.starts, trials, offset, n_threads=threads)
+
+    def coefficients(self, points: Array) -> tuple[Array, Array | None]:
+        """(N, p) coefficients on the data's scale, and of standardised columns where these differ, at points (N, P)."""
+        standard = points[:, : self.layout.p]
+        if self.measured:
+            standard = self.units.scale * standard
+            standard[:, : int(self.encoding.intercept)] += self.units.level
+        if not self.encoding.standardised:
+            return standard, None
+        return standard @ self.encoding.affine().T, standard
+
+    def others(self, points: Array) -> dict[str, Array]:
+        """Name -> (N,) standard deviations and correlations of effects and the dispersion, in the data's units."""
+        found, layout = dict[str, Array](), self.layout
+        for level in LEVELS:
+            terms = layout.terms(level)
+            if not terms:
+                continue
+            B = self.units.scale * self._terms_on_data_scale(terms)
+            T = B @ layout.factor(points, level)
+            covariance = T @ T.swapaxes(1, 2)
+            sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+            found |= {f"{level}_sd[{name}]": sd[:, i] for i, name in enumerate(terms)}
+            for i in range(len(terms)):
+                for k in range(i):
+                    found[f"{level}_correlation[{terms[k]},{terms[i]}]"] = covariance[:, i, k] / (sd[:, i] * sd[:, k])
+        if self.family == "gaussian":
+            found["sigma"] = self.units.scale * layout.scale(points)
+        if self.family == "negative-binomial":
+            found["dispersion"] = points[:, -1] ** 2
+        return found
+
+    def _terms_on_data_scale(self, terms: Sequence[str]) -> Array:
+        """(d, d) from an effect on standardised columns to one on the data's: an intercept is where the columns are 0."""
+        B, columns = np.eye(len(terms)), {column.name: column for column in self.encoding.columns}
+        for j, name in enumerate(terms):
+            if name != INTERCEPT:
+                center, scale = columns[name].constants
+                B[j, j], B[0, j] = 1 / scale, -center / scale
+        return B
+
+    def units_of(self, terms: Sequence[str]) -> list[float]:
+        """Of each term of an effect: what an effect on standardised columns is multiplied by, for one a unit of its column."""
+        columns = {column.name: column for column in self.encoding.columns}
+        return [self.units.scale / (1.0 if name == INTERCEPT else columns[name].constants[1]) for name in terms]
+
+    def knowing(self, units: Units) -> Model:
+        """The model once the response's units are known."""
+        return replace(self, units=units)

@@ -1,0 +1,93 @@
+"""What only the client may see: the effects of its groups, and its own, with their intervals.
+
+Source: docs/methods/likelihood.md, section 2. Its draws of the posterior are completed by its own effect at each; the sums that
+it tells of them are `checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.importance import machine as importance
+from ...jobs.run import Run
+from ...kernels import rng
+from ...models.mixed import Rows, effects
+from ...models.mixed.effects import QUANTILES, Effects
+from .keys import Config
+from .model import Model
+from .rows import Held
+
+Array = NDArray[np.float64]
+
+OF_CLIENT, OF_GROUPS, ANEW = range(3)  # what a client draws
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a client has at the end.
+
+    Attributes
+    ----------
+    index, held, rows : its number, its rows, and their likelihood
+    told : (t, P) draws of the posterior
+    inner : (t, ..) the same, each with the client's effect drawn given it and the rows
+    effect : the client's; None where the model has none
+    nodes : of its quadrature
+    converged : whether the server's checks found nothing
+    """
+
+    index: int
+    held: Held
+    rows: Rows
+    told: Array
+    inner: Array
+    effect: Effects | None
+    nodes: int
+    converged: bool
+
+
+def key(model: Model, client: int, what: int) -> int:
+    """Of what a client draws."""
+    return rng.key(model.seed, "posterior", 1 + 3 * client + what)
+
+
+def completed(model: Model, index: int, held: Held, rows: Rows, client: importance.Client) -> Own:
+    """Once the server has told its draws."""
+    assert client.told is not None
+    inner, effect = effects.completed(rows, client.told, client.nodes, key(model, index, OF_CLIENT))
+    return Own(index, held, rows, client.told, inner, effect, client.nodes, client.converged)
+
+
+def write(run: Run[Config], model: Model, own: Own) -> None:
+    """groups.csv in the client's own folder, and client.csv where the model has an effect of clients."""
+    folder, layout = run.hooks.folder, model.layout
+    if folder is None:
+        return
+    if layout.group:
+        found = effects.of_groups(own.rows, own.inner, key(model, own.index, OF_GROUPS))
+        columns: dict[str, Sequence[Any]] = {
+            "converged": [own.converged] * len(own.held.labels),
+            "group": list(own.held.labels),
+            "rows": np.diff(own.held.starts).tolist(),
+            **_columns(model, layout.group, found),
+            "rank": found.rank.round(2).tolist(),
+        }
+        folder.write_csv("groups.csv", columns, client=own.index)
+    if own.effect is not None:
+        columns = {"converged": [own.converged], "rows": [len(own.held)], **_columns(model, layout.client, own.effect)}
+        folder.write_csv("client.csv", columns, client=own.index)
+
+
+def _columns(model: Model, terms: Sequence[str], found: Effects) -> dict[str, list[float]]:
+    """Each term's mean, sd and quantiles: a slope a unit of its column, the intercept at the columns' means."""
+    out: dict[str, list[float]] = {}
+    for i, (name, unit) in enumerate(zip(terms, model.units_of(terms))):
+        out |= {name: (found.mean[:, i] * unit).tolist(), f"{name}_sd": (found.sd[:, i] * unit).tolist()}
+        for level, values in zip(QUANTILES, found.quantiles):
+            out[f"{name}_q{round(100 * level):02d}"] = (values[:, i] * unit).tolist()
+    return out

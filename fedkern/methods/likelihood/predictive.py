@@ -1,0 +1,154 @@
+"""What a posterior says of rows of clients and groups that it has not seen (docs/methods/likelihood.md, section 7).
+
+A row's mean is an average over draws of the posterior, and over the effects of a new group and of a new client: together they are
+one normal number of each row. A gaussian response has both integrals in closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from ...data.design import Design
+from ...kernels.families import FAMILIES
+from ...models.encoding import INTERCEPT, Encoding
+from ...models.glm import Rows, on_average, reliability
+from ...results.released import Group
+
+Array = NDArray[np.float64]
+MOST_DRAWS = 1000  # over which rows are averaged
+NODES = 21  # over the effects of a new group and a new client
+BLOCK = 2_000_000  # numbers at once
+
+
+class Foreseen(NamedTuple):
+    """Of n rows: E[y], its quantiles over the posterior, mean and sd of the linear predictor, and log p(y) where y is given."""
+
+    mean: Array
+    quantiles: Mapping[str, Array]
+    linear_mean: Array
+    linear_sd: Array
+    log_density: Array | None
+
+
+@dataclass(frozen=True)
+class Predictive:
+    """Draws of a posterior, for rows.
+
+    Attributes
+    ----------
+    encoding, family : of the columns, of one row's response
+    theta : (m, p) coefficients of the encoding's columns
+    covariances : of effects: their terms ("intercept", or numeric columns on the data's scale), and (m, d, d)
+    scale : (m,) of the family
+    """
+
+    encoding: Encoding
+    family: str
+    theta: Array
+    covariances: Sequence[tuple[tuple[str, ...], Array]]
+    scale: Array
+
+    @classmethod
+    def of(cls, posterior: Group, encoding: Encoding, family: str, terms: Mapping[str, Sequence[str]]) -> Predictive:
+        """Of a group "posterior" as a run releases it; `terms`: "group" or "client" -> the terms of its effect."""
+        flat = {name: np.asarray(values).reshape(-1, *values.shape[2:]) for name, (_, values) in posterior.variables.items()}
+        m = len(next(iter(flat.values())))
+        some = np.unique(np.linspace(0, m - 1, min(m, MOST_DRAWS)).astype(int))
+        flat = {name: values[some] for name, values in flat.items()}
+        suffix = "_std" if "theta_std" in flat or f"{INTERCEPT}_std" in flat else ""
+        slopes = [str(name) for name in posterior.coordinates.get("slope", ())]
+        theta = [
+            flat[INTERCEPT + suffix] if name == INTERCEPT else flat[f"theta{suffix}"][:, slopes.index(name)]
+            for name in encoding.names
+        ]
+        covariances = []
+        for level, own in terms.items():
+            if not own:
+                continue
+            sd = np.column_stack([flat[f"{level}_sd[{name}]"] for name in own])
+            correlation = np.broadcast_to(np.eye(len(own)), (len(some), len(own), len(own))).copy()
+            for i in range(len(own)):
+                for k in range(i):
+                    correlation[:, i, k] = correlation[:, k, i] = flat[f"{level}_correlation[{own[k]},{own[i]}]"]
+            covariances.append((tuple(own), correlation * sd[:, :, np.newaxis] * sd[:, np.newaxis, :]))
+        scale = np.ones(len(some))
+        if family == "gaussian":
+            scale = flat["sigma"]
+        elif family == "negative-binomial":
+            scale = 1 / np.maximum(flat["dispersion"], 1e-12)
+        return cls(encoding, family, np.column_stack(theta), covariances, scale)
+
+    def of_rows(self, X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float]) -> Foreseen:
+        """Rows X (n, p) of the encoding; `at`: names of quantiles -> their probabilities."""
+        n, m = len(X), len(self.theta)
+        nodes = 1 if self.family == "gaussian" or not self.covariances else NODES
+        parts = [
+            self._block(X[a:b], None if offset is None else offset[a:b], None if y is None else y[a:b], tuple(at.values()), nodes)
+            for a, b in _blocks(n, max(1, BLOCK // (m * nodes)))
+        ]
+        mean, spread, linear_mean, linear_sd, density = (np.concatenate(column, axis=-1) for column in zip(*parts))
+        return Foreseen(mean, dict(zip(at, spread)), linear_mean, linear_sd, None if y is None else density)
+
+    def _block(self, X: Array, offset: Array | None, y: Array | None, at: tuple[float, ...], nodes: int) -> tuple[Array, ...]:
+        record = FAMILIES[self.family]
+        eta = self.theta @ X.T  # (m, n)
+        eta = eta if offset is None else eta + offset
+        variance = np.zeros_like(eta)
+        for terms, covariance in self.covariances:
+            Z = np.column_stack([self._column(X, name) for name in terms])
+            variance += np.einsum("ni,mij,nj->mn", Z, covariance, Z)
+        scale = self.scale[:, np.newaxis]
+        linear_mean = eta.mean(axis=0)
+        linear_sd = np.sqrt(eta.var(axis=0) + variance.mean(axis=0))
+        if self.family == "gaussian":
+            scale, points, weights = np.sqrt(scale**2 + variance), np.zeros(1), np.ones(1)
+        else:
+            points, weights = np.polynomial.hermite_e.hermegauss(nodes)
+            weights = weights / weights.sum()
+        shifted = eta + np.sqrt(variance) * points[:, np.newaxis, np.newaxis]  # (nodes, m, n)
+        means = np.tensordot(weights, np.asarray(record.mean(shifted)), 1)
+        density = np.zeros(0)
+        if y is not None:
+            values = record.value(y, record.kept(shifted), scale, None)
+            density = logsumexp(values + np.log(weights)[:, np.newaxis, np.newaxis], axis=(0, 1)) - np.log(len(eta))
+        return means.mean(axis=0), np.quantile(means, at, axis=0), linear_mean, linear_sd, density
+
+    def _column(self, X: Array, name: str) -> Array:
+        """(n,) a term of an effect on the data's scale."""
+        if name == INTERCEPT:
+            return np.ones(len(X))
+        center, scale = next(column.constants for column in self.encoding.columns if column.name == name)
+        return X[:, self.encoding.names.index(name)] * scale + center
+
+    def scores(self, design: Design) -> tuple[dict[str, float], dict[str, Any]]:
+        """`metrics` and `test` of summary.json: how well rows with a response are foreseen; of trials each trial is one."""
+        family, record = self.family, FAMILIES[self.family]
+        found = self.of_rows(np.asarray(design.X, np.float64), design.offset, design.y, {})
+        assert found.log_density is not None
+        counts = design.weights if design.units is not None else None
+        metrics = {"log_likelihood": float(np.average(found.log_density, weights=counts))}
+        rows = Rows(design.X, design.y, design.offset, design.weights, design.units)
+        n = len(design.y) if counts is None else int(counts.sum())
+        test: dict[str, Any] = {"rows": n, "guess": on_average(rows, family, float(np.median(self.scale)))}
+        if record.binary:
+            right = (found.mean > 0.5) == (design.y > 0.5)
+            metrics = {"accuracy": float(np.average(right, weights=counts))} | metrics
+            test["reliability"] = reliability(found.mean, design.y, counts=counts)
+        else:
+            metrics["rmse"] = float(np.sqrt(((design.y - found.mean) ** 2).mean()))
+        return metrics, test
+
+
+def _blocks(n: int, size: int) -> list[tuple[int, int]]:
+    return [(at, min(at + size, n)) for at in range(0, n, size)] or [(0, 0)]
+
+
+def one_row(family: str) -> str:
+    """The family of one row, or one trial."""
+    return "bernoulli" if family == "binomial" else family

@@ -1,0 +1,115 @@
+"""What the server of a job publishes: the posterior, its evidence and verdict, and notes for a reader of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.importance import machine as importance
+from ...data.design import Design
+from ...jobs.publish import Fit
+from ...models import psis, weighted
+from ...results.plain import Record
+from ...results.released import Drawing
+from ...results.verdict import Verdict
+from ...results.weighted import WeightedDraws
+from .differently import notes, sensitivity, without
+from .model import Model
+from .predictive import Predictive, one_row
+
+Array = NDArray[np.float64]
+
+INFERENCE = "importance sampling"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What clients' sums say of the model: for summary.json, and for its reader."""
+
+    content: Record = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What the server has after the last round.
+
+    Attributes
+    ----------
+    server : its machine's last state
+    doubts : why no result of these files can stand
+    checked : what clients' sums say of the model
+    """
+
+    server: importance.Server
+    doubts: tuple[str, ...] = ()
+    checked: Checked = field(default_factory=Checked)
+
+
+def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
+    """What the server has at the end."""
+    server, found = ended.server, importance.found(ended.server)
+    weights = found.posterior
+    assert weights is not None  # there are rounds of draws
+    posterior = released(model, weights)
+    evidence, error = weights.log_evidence
+    on_data_scale = {name: own for name, own in posterior.values.items() if "_std" not in name.partition("[")[0]}
+    log_prior = model.prior.without_jacobian(weights.draws)
+    sensitive = sensitivity(weights, log_prior, found.values.sum(axis=1), on_data_scale)
+    alone = without(weights, found.values, on_data_scale, model.names) if model.output.without else {}
+    more: dict[str, Any] = {
+        "k_hat": weights.k_hat,
+        "ess": weights.effective,
+        "rounds_to_mode": found.newton,
+        "rounds_of_draws": found.rounds,
+        "log_evidence": {"value": evidence - model.units.log_volume, "error": error},
+        "quadrature": {"nodes": found.nodes, "at_mode": found.rule[0], "at_draws": found.rule[1]},
+        "sensitivity": sensitive,
+        **({"without": alone} if alone else {}),
+        **ended.checked.content,
+    }
+    metrics: dict[str, float] = {}
+    if test is not None:
+        drawn = posterior.groups(Drawing(model.seed))["posterior"]
+        predictive = Predictive.of(drawn, model.encoding, one_row(model.family), model.terms)
+        metrics, more["test"] = predictive.scores(test)
+    return Fit(
+        posterior=posterior,
+        arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
+        stop=str(server.stop),
+        rounds=server.round,
+        verdict=verdict(model, found, ended.doubts),
+        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
+        chains=model.output.chains,
+        draws=model.output.draws,
+        encoding=model.encoding.to_dict(),
+        metrics=metrics,
+        notes=[*notes(sensitive, alone), *ended.checked.notes],
+        more=more,
+        inference=INFERENCE,
+    )
+
+
+def verdict(model: Model, found: importance.Found, doubts: tuple[str, ...]) -> Verdict:
+    """Whether the weights say that the result is right, and the files that it can stand."""
+    if doubts or not found.converged:
+        return Verdict(False, "; ".join(filter(None, [*doubts, found.reason])))
+    weights = found.posterior
+    assert weights is not None
+    n, wanted = len(weights.draws), model.settings.effective
+    why = f"k-hat {weights.k_hat:.2f} (wanted at most {psis.UNRELIABLE:g}), {weights.effective:.0f} of {n} draws count"
+    return Verdict(True, f"{why} (wanted {wanted:g})")
+
+
+def released(model: Model, found: weighted.Weighted) -> WeightedDraws:
+    """The posterior on the data's scale."""
+    theta, standard = model.coefficients(found.draws)
+    output = model.output
+    n = output.chains * output.draws
+    chosen = found.resampled(n, importance.offset(model.seed))
+    # Neighbours among the chosen are often one draw: dealt in turn, every chain has draws of all.
+    dealt = np.asarray(chosen.reshape(output.draws, output.chains).T)
+    return WeightedDraws(model.encoding.names, theta, standard, model.others(found.draws), found.weights, dealt, found.log_ratios)

@@ -1,0 +1,107 @@
+"""The report's sections on a job: coefficients and effects, what priors and clients decide, and whether the model fits."""
+
+from __future__ import annotations
+
+from ...results import plots
+from ...results.gaussian import comparable
+from ...results.page import details, figure, number, paragraph, section, table
+from ...results.plain import real
+from ...results.report import RunFiles, Tile, against_guessing, measured, numbers
+
+EFFECTS = ("group_", "client_", "sigma", "dispersion")  # names of what is no coefficient begin so
+
+
+def sections(run: RunFiles) -> list[str]:
+    """Sections of a finished run."""
+    return [_coefficients(run), _effects(run), _priors(run), _without(run), _model(run), _guessing(run), _calibration(run)]
+
+
+def tiles(run: RunFiles) -> list[Tile]:
+    """What stands at the top of the page."""
+    found = measured(run)
+    if "k_hat" in run.summary:
+        found += [("k-hat", number(real(run.summary["k_hat"]))), ("Effective draws", number(round(real(run.summary["ess"]))))]
+        found.append(("Log evidence", number(real(run.summary["log_evidence"]["value"]))))
+    return found
+
+
+def _coefficients(run: RunFiles) -> str:
+    parameters = run.summary.get("parameters", {})
+    slopes = {name: row for name, row in comparable(parameters).items() if name.startswith(("theta", "intercept"))}
+    if not slopes:
+        return ""
+    n = len(slopes)
+    note = f"The {plots.MOST_ROWS} of {n} with the largest absolute means. " if n > plots.MOST_ROWS else ""
+    shown = numbers(run)
+    if not shown:  # without a posterior.nc
+        rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
+        shown = [details("All numbers", table(["name", "mean", "sd", "5 %", "95 %"], rows))]
+    return figure("Coefficients", plots.forest(slopes), f"{note}Grey intervals hold zero.", *shown)
+
+
+def _effects(run: RunFiles) -> str:
+    rows = [
+        [name, *(number(real(row[key])) for key in ("mean", "sd", "q025", "q975"))]
+        for name, row in run.summary.get("parameters", {}).items()
+        if name.startswith(EFFECTS)
+    ]
+    if not rows:
+        return ""
+    text = "How much groups and clients differ, and how much responses vary. The effects themselves stay with their holders."
+    return section("Variation", paragraph(text, ""), table(["name", "mean", "sd", "2.5 %", "97.5 %"], rows))
+
+
+def _priors(run: RunFiles) -> str:
+    found = run.summary.get("sensitivity", {})
+    if not found:
+        return ""
+    text = (
+        "How far each posterior moves with a small power of the prior, and of the likelihood (power-scaling); from 0.05 on it is "
+        "sensitive to it."
+    )
+    rows = [[name, number(real(row["prior"])), number(real(row["likelihood"])), row["mark"]] for name, row in found.items()]
+    return section("Sensitivity to the prior", paragraph(text, ""), table(["name", "prior", "likelihood", ""], rows))
+
+
+def _without(run: RunFiles) -> str:
+    found = run.summary.get("without", {})
+    if not found:
+        return ""
+    rows = []
+    for client, one in found.items():
+        if not one["known"]:
+            rows.append([client, f"not known: {one['why']}", "", "", "", ""])
+            continue
+        for name, row in one["parameters"].items():
+            rows.append([client, name, *(number(real(row[key])) for key in ("mean", "q025", "q975", "shift"))])
+    text = "The result as if a client had not been there, by weights of the draws; shifts are in standard deviations."
+    return section("Without a client", paragraph(text, ""), table(["without", "name", "mean", "2.5 %", "97.5 %", "shift"], rows))
+
+
+def _model(run: RunFiles) -> str:
+    """Posterior predictive checks, and the calibration of the clients' own rows."""
+    found = run.summary.get("predictive", {})
+    if not found:
+        return ""
+    p = ", ".join(f"{name} {number(real(value))}" for name, value in found["p"].items())
+    text = f"How often responses that are drawn from the model have a larger one than was seen (near 0 or 1 it is not): {p}."
+    tenths = found["tenths"]
+    if tenths and "frequency" in tenths[0]:
+        about = f"{text} Rows in tenths of the predicted probability; a client's tenths of fewer than 5 rows are left out."
+        return figure("Does the model fit?", plots.reliability(tenths), about)
+    rows = [[f"{k / 10:.1f} to {(k + 1) / 10:.1f}", number(real(one["share"]))] for k, one in enumerate(tenths)]
+    about = "Where responses stand in their predictive distributions: each tenth should have a share of 0.1."
+    return section("Does the model fit?", paragraph(text, ""), paragraph(about, ""), table(["quantile", "share"], rows))
+
+
+def _guessing(run: RunFiles) -> str:
+    metrics, guess = run.summary.get("metrics", {}), run.summary.get("test", {}).get("guess")
+    said = against_guessing(metrics["log_likelihood"], guess) if "log_likelihood" in metrics else ""
+    return section("Test rows", paragraph(said, "note")) if said else ""
+
+
+def _calibration(run: RunFiles) -> str:
+    bins = run.summary.get("test", {}).get("reliability", [])
+    rows = sum(b["rows"] for b in bins)
+    text = f"{rows:,} test rows in tenths of the predicted probability. On the line prediction and frequency agree."
+    return figure("Calibration", plots.reliability(bins), text)

@@ -1,0 +1,209 @@
+"""Who takes part in a job, what is known of their columns, and to which group each row of a client belongs.
+
+Labels of groups are read where the rows live, and leave it in no form. Two clients that have the
+same label have two groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data.cells import MISSING, Text, plain
+from ...data.design import Design, column_of
+from ...data.faults import HINT, who
+from ...data.table import Table
+from ...errors import JobError, OwnFault
+from ...jobs import alike, counting, few, incomplete
+from ...jobs import parties as jobs
+from ...jobs.parties import Parties
+from ...kernels.families import FAMILIES
+from ...models.encoding import Spec
+from ...privacy.disclosure import LEAST_OF_LEVEL, OF_A_LINEAR
+from .keys import Config
+
+Array = NDArray[np.float64]
+
+
+def parties(config: Config, folder: Path) -> Parties:
+    """The parties of a job whose paths are relative to `folder`.
+
+    Raises
+    ------
+    JobError
+        No file matches, or two clients have one name.
+    """
+    data, model = config.data, config.model
+    declared = jobs.declared(config, data) | incomplete.marks(config)
+    family = "bernoulli" if data.trials is not None else model.family  # successes of trials are rows of both, with their numbers
+    known = jobs.Known(family, data.response, data.positive, declared, model.intercept)
+    if not data.builtin:
+        spec = jobs.rows_spec(config, data, known)
+        found = jobs.from_files(config, folder, spec, spec.texts)
+        _several(config, found)
+        return found
+    dealt = jobs.dealt(data)
+    jobs.fits(model.family, dealt)
+    columns, response = {**dealt.columns, **declared}, data.response or dealt.response or None
+    known = known._replace(response=response, positive=dealt.positive, columns=columns)
+    found = jobs.of_dealt(config, dealt, jobs.rows_spec(config, data, known))
+    _several(config, found)
+    return found
+
+
+def _several(config: Config, found: Parties) -> None:
+    """JobError where effects of clients would be those of one."""
+    if config.random.client and found.n_clients < 2:
+        raise JobError(
+            "model.random.client = true: an effect of each client needs at least two, and there is one; remove it, or name the "
+            'column of what differs in this file (group = "COLUMN")'
+        )
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a client's likelihood reads: it is the field of no message.
+
+    Attributes
+    ----------
+    X : (n, p) the columns of the coefficients; rows sorted by group
+    y, trials, offset : (n,) response, number of trials (1 where a row is one), and what is added to the predictor
+    starts : (G + 1,) where each group begins, and n; without groups (0, n)
+    labels : (G,) of the groups
+    order : (n,) of the file's rows that each is
+    """
+
+    X: Array
+    y: Array
+    trials: Array
+    offset: Array
+    starts: NDArray[np.int64]
+    labels: tuple[str, ...] = ()
+    order: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def held(design: Design, table: Table, group: str | None) -> Held:
+    """A client's rows for its likelihood."""
+    X, y, trials, offset, of_file = _rows(design)
+    if group is None:
+        return Held(X, y, trials, offset, np.array([0, len(y)]), (), of_file)
+    cells = _cells(table, group)
+    codes, labels = cells.codes[of_file], cells.levels
+    order = np.argsort(codes, kind="stable")
+    there, starts = np.unique(codes[order], return_index=True)
+    ends = np.append(starts, len(y)).astype(np.int64)
+    named = tuple(labels[code] for code in there.tolist())
+    return Held(X[order], y[order], trials[order], offset[order], ends, named, of_file[order])
+
+
+def _rows(design: Design) -> tuple[Array, Array, Array, Array, NDArray[np.int64]]:
+    """X, y, trials, offset, and the file's row of each: one row each, where a design has successes and failures apart."""
+    n = len(design.y)
+    offset = np.zeros(n) if design.offset is None else design.offset
+    X = np.ascontiguousarray(design.X, np.float64)
+    if design.units is None:
+        return X, design.y, np.ones(n), offset, np.arange(n)
+    assert design.weights is not None
+    units, first, unit = np.unique(design.units, return_index=True, return_inverse=True)
+    weights: Array = design.weights
+    y, trials = (np.bincount(unit, weights=w).astype(np.float64) for w in (weights * design.y, weights))
+    return np.ascontiguousarray(X[first]), y, trials, offset[first], units
+
+
+def _cells(table: Table, name: str) -> Text:
+    column = table.columns[name]
+    if isinstance(column, Text):
+        return column
+    values, codes = np.unique(np.asarray(column), return_inverse=True)
+    return Text(codes.astype(np.int64), tuple(map(plain, values.tolist())))
+
+
+def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> None:
+    """Whether a client's file has the groups and the slopes that the job asks for: what does not depend on other clients' rows.
+
+    Raises
+    ------
+    OwnFault
+        An empty label, a single row in every group, too few groups, or a slope of no numeric covariate; cells are for the holder.
+    """
+    random, begin = config.random, who(client, table.source)
+    name = random.group
+    covariates = spec.covariates(table.names)
+    for key, slopes in (("slopes", random.slopes), ("client_slopes", random.client_slopes)):
+        for slope in slopes:
+            if slope not in covariates or column_of(spec, table, slope).kind != "numeric":
+                what = "is categorical" if slope in covariates else "is no covariate"
+                text = f"{begin}: model.random.{key}: column {slope!r} {what}, and slopes are of numeric covariates"
+                raise OwnFault(f"{text}; name another, or leave it out", f"{text}; name another, or leave it out")
+    if name is None:
+        return
+    cells = _cells(table, name)
+    empty = np.array([level.strip() == "" or level.lower() in MISSING for level in cells.levels])[cells.codes]
+    if empty.any():
+        remedy = "give each row its group, or leave the row out"
+        n, first = int(empty.sum()), table.place(int(np.flatnonzero(empty)[0]))
+        text = f"{begin}: model.random.group: column {name!r} is empty in some rows; {remedy}"
+        raise OwnFault(f"{text}; {HINT}", f"{begin}: column {name!r} is empty in {n} rows, first in {first}; {remedy}")
+    counts = np.bincount(cells.codes)
+    counts = counts[counts > 0]
+    least = config.data.least_groups
+    if len(counts) < least:
+        remedy = "leave the client out, or the groups ([model.random]); where a client is one group, take client = true"
+        text = f"{begin} has fewer groups in column {name!r} than this job asks for (data.least_groups = {least})"
+        raise OwnFault(f"{text}; {remedy}", f"{begin}: {len(counts)} groups in column {name!r}; {least} are asked for; {remedy}")
+    if FAMILIES[config.model.family].linear and few.lowered(config) is None:
+        _small_groups(config, table, spec, cells.codes, begin)
+    if counts.max() == 1 and config.data.trials is None:
+        remedy = "name the column of what several rows share, such as a ward or a patient, or remove [model.random]"
+        text = f"{begin}: model.random.group: column {name!r} has another label in every row, as what names rows"
+        raise OwnFault(f"{text}; {remedy}", f"{text} ({len(counts)} labels of {len(cells.codes)} rows); {remedy}")
+
+
+def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.int64], begin: str) -> None:
+    """Whether a client has few groups of one row, or of two: messages are sums over all groups of a size, of the squares and
+    products of the means of their rows, as if these were the client's only rows (docs/methods/likelihood.md, section 6).
+
+    Raises
+    ------
+    OwnFault
+        It has.
+    """
+    numbers = np.bincount(codes)
+    ones, twos = (int((numbers == size).sum()) for size in (1, 2))
+    wanted = max(LEAST_OF_LEVEL, OF_A_LINEAR * few.coefficients(table, spec) + 1)
+    remedy = "join these groups to others, leave their rows out, or name another column"
+    column = f"{begin}: model.random.group: column {config.random.group!r}"
+    text = f"{column} has a group so small, and so few like it, that what is sent tells it"
+    if 0 < ones < wanted or 0 < twos < LEAST_OF_LEVEL:
+        asked = f"none or {wanted} of one row are asked for, and none or {LEAST_OF_LEVEL} of two"
+        own = f"{text}: it has {ones} of one row and {twos} of two; {asked}"
+        raise OwnFault(f"{text}; {remedy}", f"{own}; {remedy}")
+    alone = counting.weights(table, spec) * (numbers[codes] == 1)
+    if ones and (said := alike.found(config, table, spec, config.data.least_rows or 0, alone)):
+        among = f"{begin}: among groups of one row"
+        raise OwnFault(f"{among}, {said[0]}", f"{among}, {said[1]}")
+
+
+def check_slopes(held: Held, slopes: Mapping[str, int], client: str, source: str) -> None:
+    """Whether slopes of groups can be told from their intercepts: a column must vary within some group.
+
+    Raises
+    ------
+    OwnFault
+        One of `slopes`, name -> its column of X, does not at this client.
+    """
+    begin = who(client, source)
+    for name, j in slopes.items():
+        z, groups = held.X[:, j], len(held.starts) - 1
+        low, high = (np.array([f(z[a:b]) for a, b in zip(held.starts[:-1], held.starts[1:])]) for f in (np.min, np.max))
+        if groups and not (high > low).any():
+            remedy = f"remove {name!r} from model.random.slopes, or leave the client out"
+            text = f"{begin}: model.random.slopes: column {name!r} has one value in every group, so that no slope can be learnt"
+            raise OwnFault(f"{text}; {remedy}", f"{text} ({groups} groups); {remedy}")

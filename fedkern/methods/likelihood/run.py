@@ -1,0 +1,96 @@
+"""A job from agreed columns to its result. The same code for one process and for every rank of an MPI job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...algorithms.core.messages import SERVER
+from ...algorithms.importance import machine as importance
+from ...data import far
+from ...data.degenerate import Degenerate, degenerate, with_far
+from ...data.design import Design, encode
+from ...data.header import not_there
+from ...data.table import Table
+from ...errors import owned
+from ...jobs import column_notes, incomplete
+from ...jobs.publish import Fit
+from ...jobs.run import Run
+from ...jobs.watch import Line, Lines
+from . import checks, own, publish, response
+from .keys import Config
+from .model import Model
+from .rows import Held, check_groups, check_slopes, held
+from .stages import sampled
+
+
+def fit(run: Run[Config]) -> Fit | None:
+    """The part of one place; what comes of it at the server's, None elsewhere."""
+    tables = run.tables()
+    for k, table in tables.items():  # before anything leaves: a file without groups is none of this job
+        with owned(k):
+            check_groups(run.config, table, run.parties.spec, run.names[k])
+    model = Model(run.config, run.names, run.agreed(tables))
+    run = run.knowing(model)
+    counted = incomplete.exchanged(run, tables)
+    run.hooks.notes += incomplete.notes(run.config, counted)
+    designs: dict[int, Design] = {}
+    holds: dict[int, Held] = {}
+    degenerates: dict[int, Degenerate] = {}
+    for k in list(tables):
+        with owned(k):
+            table = tables.pop(k)
+            designs[k], degenerates[k], notes = _encoded(model, run.names[k], table)
+            holds[k] = held(designs[k], table, model.group)
+            check_slopes(holds[k], model.slopes, run.names[k], table.source)
+        run.note_rows(k, notes, designs[k].faults)
+    said = column_notes.exchanged(run, degenerates)
+    run.hooks.notes += said.notes
+    run.hooks.doubts += said.doubts
+    test = _test_rows(run, model)
+    model = model.knowing(response.exchanged(run, model, designs))
+    rows = {k: model.rows(own_rows, run.threads) for k, own_rows in holds.items()}
+    clients = {k: model.client(k, own_rows) for k, own_rows in rows.items()}
+    server, clients = run.saying(_lines()).exchange(sampled(model), model.start, clients)
+    owns = {}
+    for k, client in clients.items():
+        with owned(k):
+            owns[k] = own.completed(model, k, holds[k], rows[k], client)
+            own.write(run, model, owns[k])
+    checked = checks.exchanged(run, model, owns, at_server=server is not None)
+    if server is None:
+        return None
+    fitted = publish.fit(model, publish.Ended(server, tuple(run.hooks.doubts), checked), test)
+    more: dict[str, Any] = {"incomplete": counted} if counted else {}
+    return replace(fitted, more={**fitted.more, **more})
+
+
+def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:
+    """A client's arrays, columns that nothing can be learnt from, and what is remarkable: written in its own folder and nowhere
+    else, as what is wrong with its rows."""
+    encoding = model.encoding
+    design = encode(table, encoding, client=client)
+    nothing = degenerate(design.X, encoding, intercept=encoding.intercept)
+    notes = [*design.notes, *incomplete.own_notes(model.config, table), *nothing.lines(), *not_there(model.ignored, table.names)]
+    notes += far.notes(table, encoding, design.y)
+    return design, with_far(nothing, design.X, encoding, design.y), notes
+
+
+def _test_rows(run: Run[Config], model: Model) -> Design | None:
+    """The server's own test rows."""
+    if not run.place.is_server:
+        return None
+    table = run.parties.test()
+    with owned(SERVER):
+        return None if table is None else encode(table, model.encoding)
+
+
+def _lines() -> Lines[importance.Server]:
+    """What metrics.jsonl says of each round."""
+
+    def line(server: importance.Server, due: bool) -> Line:
+        content = {"rounds_to_mode": server.newton, "rounds_of_draws": server.drawn}
+        words = f"{server.drawn} rounds of draws" if server.drawn else f"on the way to the mode, {server.newton}"
+        return Line(content, words)
+
+    return line

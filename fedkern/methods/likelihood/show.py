@@ -1,0 +1,63 @@
+"""What a finished job prints: evidence and weights, coefficients with their ratios, effects, and what was sent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ...kernels.families import FAMILIES
+from ...printing import aligned
+from ...results.plain import Record, real
+from ...results.report import against_guessing
+from ...results.table import RATIOS
+
+SHOWN = 12  # coefficients; all of them are in summary.json
+WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio"}
+
+
+def lines(content: Record, why: str) -> Iterator[str]:
+    """Stop reason, evidence, metrics, coefficients, effects, and what was sent."""
+    mode, draws = content["rounds_to_mode"], content["rounds_of_draws"]
+    yield f"{why}: {mode} rounds to the mode and {draws} of draws, {len(content['clients'])} clients"
+    evidence = content["log_evidence"]
+    if not math.isnan(real(evidence["value"])):
+        yield (
+            f"log evidence {real(evidence['value']):.3f} (standard error {real(evidence['error']):.2g}), which depends on the "
+            "priors"
+        )
+    if content["metrics"]:
+        yield "test rows: " + ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in content["metrics"].items())
+        if worse := against_guessing(content["metrics"]["log_likelihood"], content.get("test", {}).get("guess")):
+            yield worse
+    yield ""
+    yield from _coefficients(content)
+    yield ""
+    sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
+    yield f"clients sent {sent:,} bytes in all"
+    yield "no privacy is claimed: what clients sent has no noise in it, and can tell rows where they are few"
+    for note in content["notes"]:
+        yield f"note: {note}"
+    yield f"digest {content['digest']}"
+
+
+def _coefficients(content: Record) -> Iterator[str]:
+    """On the data's scale; of a slope also its ratio, where the link has one."""
+    every = {name: row for name, row in content["parameters"].items() if "_std" not in name.partition("[")[0]}
+    slopes = [name for name in every if name.startswith("theta[")]
+    clearest = sorted(slopes, key=lambda name: -abs(every[name]["mean"]) / max(every[name]["sd"], 1e-300))[:SHOWN]
+    named = [name for name in every if name in clearest or name not in slopes]
+    ratio = WORDS.get(RATIOS.get(FAMILIES[content["encoding"]["family"]].link, ""), "")
+    width = max(map(len, named), default=0)
+    head = f"{'':<{width}}     mean       sd     2.5 %    97.5 %"
+    yield head + (f"   {ratio} (2.5 %, 97.5 %)" if ratio else "")
+    levels = {f"theta[{c['name']}={level}]" for c in content["encoding"]["columns"] for level in c.get("levels", ())}
+    for name in named:
+        row = every[name]
+        mean, sd, low, high = aligned(row["mean"], row["sd"], row["q025"], row["q975"])
+        line = f"{name:<{width}} {mean} {sd}  {low}  {high}"
+        if ratio and name in slopes and name not in levels:
+            ends = [math.exp(min(row[key], 700.0)) for key in ("q50", "q025", "q975")]
+            line += "   {:.3g} ({:.3g}, {:.3g})".format(*ends)
+        yield line
+    if len(slopes) > SHOWN:
+        yield f"({SHOWN} of {len(slopes)} slopes, those furthest from zero in standard deviations)"

@@ -1,0 +1,168 @@
+"""What may be exchanged in a job, and what `fedkern check` prints: the model, its rounds and bytes, every message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...algorithms.exchanges import column_notes, level, loo_sums, replicated
+from ...algorithms.exchanges import columns as agreement
+from ...algorithms.exchanges import incomplete as exchange
+from ...algorithms.importance import machine as importance
+from ...data.design import check_header, describe
+from ...errors import owned
+from ...jobs import few, incomplete
+from ...jobs.check import Check, OwnFile, Said
+from ...jobs.stage import Stage
+from ...models.encoding import INTERCEPT
+from ...privacy.plan import Plan
+from . import response
+from .keys import Config
+from .model import TOLD, Model
+from .rows import check_groups
+
+# All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
+MAY_SEND = (
+    *agreement.PROTOCOL.to_server,
+    *column_notes.PROTOCOL.to_server,
+    *exchange.PROTOCOL.to_server,
+    *level.PROTOCOL.to_server,
+    importance.Curvature,
+    importance.Values,
+    *replicated.PROTOCOL.to_server,
+    *loo_sums.PROTOCOL.to_server,
+)
+
+
+DOUBLED = 2  # rounds that are asked once more, with more nodes
+
+
+def opening(config: Config) -> list[Stage]:
+    """What the parties exchange before the model is known: their columns."""
+    return [Stage.of(agreement)]
+
+
+def stages(model: Model) -> list[Stage]:
+    """What the parties exchange once the columns are agreed."""
+    return [*incomplete.stages(model.config), Stage.of(column_notes), *response.stages(model), sampled(model), *_after(model)]
+
+
+def sampled(model: Model) -> Stage:
+    """The way to the mode, and the rounds of draws."""
+    settings = model.settings
+    to_mode, of_draws = settings.newton + DOUBLED, settings.rounds + DOUBLED
+    times = {importance.AskCurvature: to_mode, importance.Curvature: to_mode, importance.Posterior: 1}
+    times |= {importance.AskValues: of_draws, importance.Values: of_draws}
+    dims = {**settings.sizes(model.layout.size), "d": model.layout.p}  # coefficients, by which `check` counts rows
+    rounds = to_mode + of_draws
+    return Stage(model.protocol, dims, rounds=rounds, resumable=True, times=times)
+
+
+def _after(model: Model) -> list[Stage]:
+    """After the rounds."""
+    return [drawn_anew(), *([left_out_sums()] if model.output.loo else [])]
+
+
+def drawn_anew() -> Stage:
+    """Sums of responses that clients draw from the model."""
+    return Stage(replicated.PROTOCOL, replicated.dims(TOLD))
+
+
+def left_out_sums() -> Stage:
+    """Sums of the rows' leave-one-out densities."""
+    return Stage.of(loo_sums)
+
+
+def checked(at: Check[Config]) -> Said | None:
+    """What is said of the job, at the server's place; None elsewhere."""
+    for k in at.mine:
+        rows = at.parties.rows(k)
+        with owned(k):
+            check_groups(at.config, rows, at.parties.spec, at.names[k])
+    encoding = at.agreed()
+    notes = at.notes(intercept=at.config.model.intercept)
+    if encoding is None:
+        return None
+    if (test := at.parties.test()) is not None:
+        check_header(test.names, encoding, test.source)
+    model, unknown = Model(at.config, at.names, encoding), at.unknown(encoding)
+    lines = [*_lines(model, bool(unknown)), *incomplete.lines(at.config), *notes, "", *_privacy()]
+    return Said(model, lines, unknown)
+
+
+def look_through(file: OwnFile[Config]) -> None:
+    """What else would end a run with this file; JobError."""
+    check_groups(file.config, file.table, file.spec)
+    describe(file.table, file.spec)
+
+
+def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
+    """None: no job of this method has a budget."""
+    return None
+
+
+def _lines(model: Model, unknown: bool) -> Iterator[str]:
+    """Job, model, clients and columns, of which some may turn out to be categorical."""
+    config, settings = model.config, model.settings
+    d, size = model.encoding.size, model.layout.size
+    yield f"job      {config.job.method}, the mode and at most {settings.rounds} rounds of draws, seed {model.seed}"
+    yield f"model    {model.family}, {_priors(model)}"
+    for what, terms in (
+        (f"groups   of column {model.group!r}", model.layout.group),
+        ("effects  of clients", model.layout.client),
+    ):
+        if terms:
+            yield f"{what}: {_effects(terms)}; sd ~ HalfNormal(1){_of_response(model)}"
+    if model.group is not None:
+        least = config.data.least_groups
+        yield f"         {least} groups of each client at least; their labels stay with it, and what is sent can tell their sizes"
+    yield f"clients  {len(model.names)}: {', '.join(model.names)}"
+    more = "; more if columns turn out to be categorical" if unknown else ""
+    trials = f", successes of {config.data.trials} trials" if config.data.trials else ""
+    yield f"columns  {d} coefficients, {size} unknowns in all{more}; response {model.encoding.response}{trials}"
+    yield (
+        f"curvature what a client sends tells X'WX of its rows, and their labels; one with at most {config.told_up_to(d)} rows "
+        "is none of this job"
+    )
+    yield from few.rotation(config, d)
+    yield from _rounds(model)
+
+
+def _priors(model: Model) -> str:
+    m = model.config.model
+    said = f"coefficients ~ N(0, {m.prior_sd:g}^2) in standard deviations of their columns{_of_response(model)}"
+    if not m.intercept:
+        return f"{said}, no intercept"
+    centre = "the response's pooled level" if m.intercept_centre is None else f"{m.intercept_centre:g}"
+    return f"{said}, intercept ~ N({centre}, {m.intercept_sd:g}^2)"
+
+
+def _of_response(model: Model) -> str:
+    return " x the response's" if model.measured else ""
+
+
+def _effects(terms: Sequence[str]) -> str:
+    slopes = [term for term in terms if term != INTERCEPT]
+    return "an intercept" + (f" and slopes of {', '.join(slopes)}" if slopes else "")
+
+
+def _rounds(model: Model) -> Iterator[str]:
+    """How often each client is asked, and how much that is."""
+    settings, P = model.settings, model.layout.size
+    newton, of_draws = P * 8, settings.points * P * 8
+    answer, values = (1 + P + P * (P + 1) // 2) * 8, settings.points * 8
+    usual_in, usual_out = 10 * newton + of_draws, 10 * answer + values
+    most_in, most_out = settings.newton * newton + settings.rounds * of_draws, settings.newton * answer + settings.rounds * values
+    yield (
+        f"rounds   about 10 to the mode (at most {settings.newton}) and 1 or 2 of draws (at most {settings.rounds}): about "
+        f"{_size(usual_in)} to each client"
+    )
+    yield f"         and {_size(usual_out)} from it (at most {_size(most_in)} and {_size(most_out)})"
+
+
+def _size(n_bytes: float) -> str:
+    return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:.1f} kB"
+
+
+def _privacy() -> Iterator[str]:
+    yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
+    yield "         log-likelihoods at thousands of points say of a client's rows all that a summary says, and more"

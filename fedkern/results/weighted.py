@@ -1,0 +1,91 @@
+"""A posterior as draws with importance weights: numbers by the weights, and draws of equal weight among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..models.weighted import quantiles
+from .gaussian import INTERCEPT, label
+from .marginals import Drawn
+from .released import Drawing, Group
+
+Array = NDArray[np.float64]
+QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
+
+
+@dataclass(frozen=True)
+class WeightedDraws:
+    """What a job releases.
+
+    Attributes
+    ----------
+    names : of the p coefficients, such as "intercept", "age", "workclass=Private"
+    theta, standard : (N, p) coefficients on the data's scale, and on that of standardised columns; None where these are the same
+    others : name -> (N,) of what is no coefficient, such as a standard deviation of groups
+    weights : (N,) which add up to 1
+    chosen : (c, t) which of the N draws are draws of equal weight
+    lp : (N,) the log posterior density, but for a constant
+    """
+
+    names: tuple[str, ...]
+    theta: Array
+    standard: Array | None
+    others: Mapping[str, Array]
+    weights: Array
+    chosen: NDArray[np.int64]
+    lp: Array
+
+    @cached_property
+    def values(self) -> dict[str, Array]:
+        """By the names of `summary.json`; a coefficient that is the same on both scales once."""
+        found = {label(name): self.theta[:, j] for j, name in enumerate(self.names)}
+        if self.standard is not None:
+            second = {label(name, "_std"): self.standard[:, j] for j, name in enumerate(self.names)}
+            found |= {name: own for (name, own), one in zip(second.items(), self.theta.T) if not np.array_equal(own, one)}
+        return found | dict(self.others)
+
+    def parameters(self) -> dict[str, dict[str, float]]:
+        """Name -> mean, sd, q025, q05, q50, q95 and q975, by the weights."""
+        return {name: summarised(values, self.weights) for name, values in self.values.items()}
+
+    @property
+    def sampled(self) -> bool:
+        """No: the draws are no states of Markov chains."""
+        return False
+
+    def marginal(self, name: str, site: str = "") -> Drawn | None:
+        """A number by its draws of equal weight."""
+        return Drawn(self.values[name][self.chosen]) if name in self.values and not site else None
+
+    def groups(self, drawing: Drawing) -> dict[str, Group]:
+        """The draws of equal weight, whatever is asked for: theta, intercept, the same on the standardised scale, all others."""
+        axes, at = ("chain", "draw"), self.chosen
+        slopes = [j for j, name in enumerate(self.names) if name != INTERCEPT]
+        variables: dict[str, tuple[tuple[str, ...], Array]] = {}
+        for suffix, draws in (("", self.theta), ("_std", self.standard)):
+            if draws is None:
+                continue
+            if slopes:
+                variables[f"theta{suffix}"] = ((*axes, "slope"), draws[at][..., slopes])
+            if INTERCEPT in self.names:
+                variables[f"{INTERCEPT}{suffix}"] = (axes, draws[:, self.names.index(INTERCEPT)][at])
+        variables |= {name: (axes, values[at]) for name, values in self.others.items()}
+        sampled = {"chain": np.arange(at.shape[0]), "draw": np.arange(at.shape[1])}
+        named = {"slope": [self.names[j] for j in slopes]} if slopes else {}
+        return {
+            "posterior": Group(variables, {**sampled, **named}),
+            "sample_stats": Group({"lp": (axes, self.lp[at])}, sampled),
+        }
+
+
+def summarised(values: Array, weights: Array) -> dict[str, float]:
+    """Mean, standard deviation and quantiles of (N,) values by their weights, which add up to 1."""
+    mean = float(weights @ values)
+    sd = float(np.sqrt(weights @ (values - mean) ** 2))
+    found = quantiles(values[:, np.newaxis], weights, tuple(QUANTILES.values()))[:, 0]
+    return {"mean": mean, "sd": sd, **dict(zip(QUANTILES, found.tolist()))}

@@ -1,0 +1,90 @@
+"""What a result says of other priors and of fewer clients, against jobs that are really run so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedkern
+from fedkern.errors import JobError
+
+JOB: dict[str, Any] = {
+    "job": {"method": "likelihood", "seed": 5},
+    "data": {"response": "y"},
+    "model": {"family": "poisson"},
+    "algorithm": {"points": 1024, "effective": 400.0},
+}
+
+
+@pytest.fixture(scope="module")
+def frames() -> dict[str, pd.DataFrame]:
+    rng, found = np.random.default_rng(6), {}
+    for name, shift in zip("abcd", (0.0, 0.1, -0.1, 0.3)):
+        x = rng.normal(size=60).round(4)
+        found[name] = pd.DataFrame({"x": x, "y": rng.poisson(np.exp(0.5 + (0.3 + shift) * x))})
+    return found
+
+
+def declared(prior_sd: float = 2.5, **more: Any) -> dict[str, Any]:
+    """With constants and centre that do not depend on who takes part."""
+    data = {"response": "y", "standardise": "public", "columns": {"x": {"center": 0.0, "scale": 1.0}}}
+    return JOB | {"data": data, "model": JOB["model"] | {"intercept_centre": 0.5, "prior_sd": prior_sd}} | more
+
+
+@pytest.mark.nightly
+def test_without_a_client_is_the_job_that_is_run_without_it(frames: dict[str, pd.DataFrame]) -> None:
+    found = fedkern.run(declared(output={"without": True}), data=frames)
+    known = {name: said for name, said in found.summary["without"].items() if said["known"]}
+    assert len(known) >= 2
+    for name, said in found.summary["without"].items():
+        if name not in known:  # and then nothing is said but that
+            assert "parameters" not in said
+            assert said["why"]
+            continue
+        really = fedkern.run(declared(), data={other: frame for other, frame in frames.items() if other != name})
+        for parameter, row in said["parameters"].items():
+            own = really.parameters[parameter]
+            error = 4 * own["sd"] / np.sqrt(said["ess"])
+            assert row["mean"] == pytest.approx(own["mean"], abs=error), (name, parameter)
+            assert row["sd"] == pytest.approx(own["sd"], rel=4 / np.sqrt(2 * said["ess"])), (name, parameter)
+            shift = (own["mean"] - found.parameters[parameter]["mean"]) / found.parameters[parameter]["sd"]
+            assert row["shift"] == pytest.approx(shift, abs=0.25)
+
+
+def test_single_clients_are_in_no_result_that_did_not_ask(frames: dict[str, pd.DataFrame]) -> None:
+    assert "without" not in fedkern.run(JOB, data=frames).summary
+
+
+def test_a_narrow_prior_is_told_by_the_draws_that_it_made(frames: dict[str, pd.DataFrame]) -> None:
+    narrow = fedkern.run(declared(prior_sd=0.03), data=frames).summary["sensitivity"]["theta[x]"]
+    wide = fedkern.run(declared(), data=frames).summary["sensitivity"]["theta[x]"]
+    assert narrow["mark"]
+    assert narrow["prior"] > 0.05 > wide["prior"]
+    assert wide["likelihood"] > 0.05
+    assert not wide["mark"]
+
+
+@pytest.mark.parametrize(("policy", "allowed"), [("values = true\n", True), ("", False)])
+def test_a_policy_says_whether_single_clients_may_be_told(
+    policy: str, allowed: bool, frames: dict[str, pd.DataFrame], tmp_path: Path
+) -> None:
+    (tmp_path / "rows").mkdir()
+    for name, frame in frames.items():
+        frame.to_csv(tmp_path / "rows" / f"{name}.csv", index=False)
+    (tmp_path / "rows" / "fedkern-policy.toml").write_text(
+        f'open = true\n[data.others]\nvalues = true\npaths = ["a.csv", "c.csv", "d.csv"]\n[data.b]\n{policy}paths = ["b.csv"]\n'
+    )
+    (tmp_path / "job.toml").write_text(
+        '[job]\nmethod = "likelihood"\n[data]\nclients = ["rows/*.csv"]\nresponse = "y"\n[model]\nfamily = "poisson"\n'
+        "[algorithm]\npoints = 256\neffective = 100\n"
+    )
+    assert "without" not in fedkern.run(tmp_path / "job.toml").summary  # whatever the policy says
+    if allowed:
+        assert "b" in fedkern.run(tmp_path / "job.toml", output={"without": True}).summary["without"]
+        return
+    with pytest.raises(JobError, match=r"output\.without .* ask the holder to allow that on these data \(values = true\)"):
+        fedkern.run(tmp_path / "job.toml", output={"without": True})

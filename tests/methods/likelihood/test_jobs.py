@@ -1,0 +1,261 @@
+"""Jobs of files: the same bits over ranks and after a stop, keys that are refused, and rows that no such job can have."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm, poisson
+
+import fedkern
+from fedkern.cli import report
+from fedkern.cli.__main__ import main
+from fedkern.errors import FedkernError, JobError, OwnFault
+from fedkern.methods import load
+from support.command import mpirun
+from support.interrupted import Crash, run
+
+JOB = """
+[job]
+method = "likelihood"
+seed = 2
+[data]
+clients = ["rows/*.csv"]
+response = "y"
+[model]
+family = "poisson"
+[model.random]
+group = "ward"
+[algorithm]
+points = 256
+effective = 100
+[output]
+draws = 50
+chains = 2
+"""
+CLIENTS = ("ada", "bo", "cy")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job of three clients with eight wards each."""
+    folder, rng = tmp_path_factory.mktemp("job"), np.random.default_rng(3)
+    (folder / "rows").mkdir()
+    for name in CLIENTS:
+        lines = ["time,ward,y"]
+        for g in range(8):
+            effect = 0.5 * rng.normal()
+            for time in rng.normal(4, 2, 5):
+                lines.append(f"{time:.4f},w{g},{rng.poisson(np.exp(0.5 + 0.1 * time + effect))}")
+        (folder / "rows" / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    (folder / "job.toml").write_text(JOB)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(files: Path) -> fedkern.Result:
+    return fedkern.run(files / "job.toml")
+
+
+@pytest.mark.parametrize("after", [1, 13, 21])
+@pytest.mark.parametrize("how", ["stop", "crash"])
+def test_a_job_that_goes_on_ends_with_the_same_bits(
+    how: str, after: int, files: Path, whole: fedkern.Result, tmp_path: Path
+) -> None:
+    with pytest.raises((FedkernError, Crash)):
+        run(files / "job.toml", tmp_path / "out", **{how: after})
+    resumed = run(files / "job.toml", tmp_path / "out", resume=True)
+    assert resumed is not None
+    assert resumed.digest == whole.digest
+    assert resumed.parameters == whole.parameters
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.nightly)])
+def test_ranks_have_the_bits_of_one_process(ranks: int, files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
+    ended = mpirun(ranks, "run", files / "job.toml", "--out", tmp_path / "out", "--quiet")
+    assert ended.code == 0, ended.err
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["digest"] == whole.digest
+
+
+def test_what_a_run_writes_is_read_again(files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
+    made = fedkern.run(files / "job.toml", out=tmp_path / "out")
+    read = fedkern.load(tmp_path / "out")
+    assert read.parameters == made.parameters == whole.parameters
+    assert read.rows(exp=True) == made.rows(exp=True)
+    (slope,) = read.rows(exp=True)
+    found = made.parameters["theta[time]"]
+    assert slope["rate_ratio"] == pytest.approx(np.exp(found["q50"]))
+    assert (slope["q025"], slope["q975"]) == pytest.approx((np.exp(found["q025"]), np.exp(found["q975"])))
+    rows = files / "rows" / "ada.csv"
+    np.testing.assert_allclose(read.prediction(rows).mean, made.prediction(rows).mean, rtol=1e-12)
+    draws = made.posterior.groups(None)["posterior"].variables
+    assert draws["theta"][1].shape == (2, 50, 1)
+    theta, intercept, sd = (draws[name][1].reshape(-1, 1) for name in ("theta", "intercept", "group_sd[intercept]"))
+    frame = pd.read_csv(rows)
+    means = np.exp(intercept + theta * frame.time.to_numpy() + sd**2 / 2)  # over a new ward's effect
+    np.testing.assert_allclose(read.prediction(rows).mean, means.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(read.prediction(rows).quantiles["q975"], np.quantile(means, 0.975, axis=0), rtol=1e-6)
+    u = np.linspace(-9, 9, 801)
+    eta = (intercept + theta * frame.time[0])[:, :, np.newaxis] + sd[:, :, np.newaxis] * u
+    density = (poisson.pmf(frame.y[0], np.exp(eta)) * norm.pdf(u)).sum(axis=2).mean() * (u[1] - u[0])
+    assert read.scores(frame[:1])["log_likelihood"] == pytest.approx(np.log(density), abs=1e-3)
+    assert set(made.summary["sensitivity"]) == {"intercept", "theta[time]", "group_sd[intercept]"}
+
+
+def test_a_tidy_table_has_the_names_of_r(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = fedkern.run(files / "job.toml", out=tmp_path / "out")
+    for options, low in (([], made.parameters["theta[time]"]["q025"]), (["--exp"], made.rows(exp=True)[0]["q025"])):
+        capsys.readouterr()
+        assert main(["report", str(tmp_path / "out"), "--table", "csv", "--tidy", *options]) == 0
+        found = pd.read_csv(io.StringIO(capsys.readouterr().out)).set_index("term")
+        assert list(found.columns) == ["estimate", *([] if options else ["std.error"]), "conf.low", "conf.high"]
+        assert found.loc["theta[time]", "conf.low"] == pytest.approx(low)
+
+
+def test_check_says_rounds_and_bytes(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(files / "job.toml")]) == 0
+    said = capsys.readouterr().out
+    assert "rounds   about 10 to the mode (at most 40) and 1 or 2 of draws (at most 8)" in said
+    assert "groups   of column 'ward': an intercept" in said
+    for message in ("Curvature", "Values", "Posterior"):
+        assert f"\n  {message} " in said
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("privacy", {"privacy": {"epsilon": 1.0}}, 'method = "likelihood" has no private form.*take method = "pvi"'),
+    ("precision", {"model": {"prior_precision": 4.0}}, r"give model\.prior_sd = 0\.5, which is 1 / sqrt\(prior_precision\)"),
+    ("scale", {"model": {"scale": 2.0}}, "here the errors' standard deviation and r"),
+    ("weight", {"data": {"weight": "w"}}, 'data.weight is for method = "pvi"'),
+    ("points", {"algorithm": {"points": 1000}}, "wanted a power of two, such as 512 or 1024"),
+    ("trials", {"data": {"trials": "n"}}, 'successes of trials are of model.family = "binomial", not "poisson"'),
+    ("no trials", {"model": {"family": "binomial"}}, "data.trials is missing"),
+    ("nothing random", {"model": {"random": {"group": None}}}, "has neither a group nor client = true"),
+    ("slopes of nobody", {"model": {"random": {"client_slopes": ["time"]}}}, "client_slopes need model.random.client = true"),
+    ("many slopes", {"model": {"random": {"slopes": ["a", "b", "c"]}}}, "wanted at most 2 different columns"),
+    ("a slope that is ignored", {"data": {"ignore": ["time"]}, "model": {"random": {"slopes": ["time"]}}}, "no covariate"),
+    ("the response", {"model": {"random": {"group": "y"}}}, 'model.random.group = "y" is also data.response'),
+    ("no intercept", {"model": {"intercept": False, "random": {"client": True}}}, "deviation from an intercept"),
+    ("cuda", {"job": {"device": "cuda"}}, "run on the host"),
+]
+
+
+def merged(tables: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(tables)
+    for key, value in more.items():
+        found[key] = merged(found.get(key, {}), value) if isinstance(value, Mapping) else value
+        if value is None:
+            del found[key]
+    return found
+
+
+@pytest.mark.parametrize(("more", "words"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_keys_that_contradict_each_other_are_refused(more: dict[str, Any], words: str, files: Path) -> None:
+    load(files / "job.toml")
+    tables = {
+        "job": {"method": "likelihood"},
+        "data": {"clients": ["rows/*.csv"], "response": "y"},
+        "model": {"family": "poisson", "random": {"group": "ward"}},
+    }
+    with pytest.raises(JobError, match=words):
+        load(merged(tables, more))
+
+
+def _labels(label: Callable[[int], str]) -> Callable[[list[str]], list[str]]:
+    def change(lines: list[str]) -> list[str]:
+        cells = [line.split(",") for line in lines[1:]]
+        return [lines[0], *(",".join([time, label(i), y]) for i, (time, _, y) in enumerate(cells))]
+
+    return change
+
+
+def _times(lines: list[str]) -> list[str]:
+    cells = [line.split(",") for line in lines[1:]]
+    return [lines[0], *(f"{int(ward[1:]) + 0.5},{ward},{y}" for _, ward, y in cells)]
+
+
+ROWS: list[tuple[str, Callable[[list[str]], list[str]], dict[str, Any], str, str]] = [
+    ("a label a row", _labels(lambda i: f"r{i}"), {}, "another label in every row", "40 labels of 40 rows"),
+    ("few groups", _labels(lambda i: f"r{i % 4}"), {}, r"fewer groups .* \(data.least_groups = 5\)", "4 groups"),
+    ("an empty label", _labels(lambda i: "" if i == 7 else f"r{i % 8}"), {}, "empty in some rows", "1 rows, first in line 9"),
+    ("no column", lambda lines: [line.replace("ward", "room") for line in lines], {}, "column 'ward' is missing", "room"),
+    ("no variation", _times, {"slopes": ["time"]}, "one value in every group", "8 groups"),
+    ("no covariate", lambda lines: lines, {"slopes": ["age"]}, "column 'age' is no covariate", ""),
+]
+
+
+@pytest.mark.parametrize(("change", "random", "told", "own"), [case[1:] for case in ROWS], ids=[case[0] for case in ROWS])
+def test_groups_that_no_such_job_can_have_are_told_without_a_cell(
+    change: Callable[[list[str]], list[str]], random: dict[str, Any], told: str, own: str, files: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(files, tmp_path / "job")
+    path = tmp_path / "job" / "rows" / "bo.csv"
+    path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
+    with pytest.raises(OwnFault, match=told) as raised:
+        fedkern.run(tmp_path / "job" / "job.toml", model={"random": {"group": "ward", **random}}, data={"least_rows": 5})
+    assert own in raised.value.own
+    assert not own or own not in str(raised.value)
+    assert raised.value.args[0].startswith("client ")
+
+
+def test_effects_of_clients_need_several(files: Path) -> None:
+    with pytest.raises(JobError, match="an effect of each client needs at least two, and there is one"):
+        fedkern.run(files / "job.toml", data={"clients": ["rows/ada.csv"]}, model={"random": {"client": True}})
+
+
+def test_check_shows_a_holder_its_groups(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(files, tmp_path / "job")
+    path = tmp_path / "job" / "rows" / "bo.csv"
+    path.write_text("\n".join(_labels(lambda i: f"r{i % 4}")(path.read_text().splitlines())) + "\n")
+    assert main(["check", str(tmp_path / "job" / "job.toml"), "--local", str(path)]) == 2
+    assert "4 groups in column 'ward'; 5 are asked for" in capsys.readouterr().err
+
+
+def test_effects_of_groups_are_in_their_holders_folder_alone(files: Path, tmp_path: Path) -> None:
+    made = fedkern.run(files / "job.toml", out=tmp_path / "out", output={"loo": True}, model={"random": {"client": True}})
+    for name in CLIENTS:
+        found = pd.read_csv(tmp_path / "out" / f"client-{name}" / "groups.csv")
+        assert list(found.columns[:4]) == ["converged", "group", "rows", "intercept"]
+        assert found.converged.all() == made.converged
+        assert sorted(found.group) == [f"w{g}" for g in range(8)]
+        assert (found["rows"] == 5).all()
+        assert (found.intercept_q05 < found.intercept).all()
+        own = pd.read_csv(files / "rows" / f"{name}.csv").groupby("ward").y.mean()
+        assert np.corrcoef(found.set_index("group").intercept, own.loc[found.group])[0, 1] > 0.7
+        assert found.sort_values("rank").intercept.is_monotonic_decreasing or found["rank"].corr(found.intercept) < -0.9
+        assert len(pd.read_csv(tmp_path / "out" / f"client-{name}" / "client.csv")) == 1
+    told = (tmp_path / "out" / "summary.json").read_text() + (tmp_path / "out" / "metrics.jsonl").read_text()
+    assert '"w3' not in told
+    predictive = made.summary["predictive"]
+    assert 0.01 < predictive["p"]["zeros"] < 0.99
+    assert sum(one["share"] for one in predictive["tenths"]) == pytest.approx(1)
+    assert made.summary["loo"]["rows"] == 120
+    page = report.write(tmp_path / "out").read_text()
+    for title in ("Coefficients", "Variation", "Sensitivity to the prior", "Does the model fit?"):
+        assert title in page
+
+
+def test_a_model_that_does_not_fit_is_said(files: Path) -> None:
+    """Counts that vary more than Poisson ones, in a job without their groups."""
+    wide = {}
+    for k, name in enumerate(CLIENTS):
+        rng = np.random.default_rng(k)
+        time = rng.normal(size=40).round(4)
+        wide[name] = pd.DataFrame({"time": time, "y": rng.negative_binomial(0.5, 0.5 / (0.5 + np.exp(1 + 0.2 * time)))})
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "algorithm": {"points": 256, "effective": 100.0}}
+    poor = fedkern.run(job, data=wide, model={"family": "poisson"})
+    assert poor.summary["predictive"]["p"]["variance"] < 0.01
+    assert any("unlike those that were seen" in note for note in poor.summary["notes"])
+    better = fedkern.run(job, data=wide, model={"family": "negative-binomial"})
+    assert 0.02 < better.summary["predictive"]["p"]["variance"] < 0.98
+    compared = better.compare(poor)
+    assert compared["log_bayes_factor"] > 20 > compared["error"]
+    assert poor.compare(better)["log_bayes_factor"] == -compared["log_bayes_factor"]
+    with pytest.raises(JobError, match="the two results have other clients"):
+        better.compare(fedkern.run(job, data={"ada": wide["ada"], "bo": wide["bo"]}, model={"family": "poisson"}))

@@ -1,0 +1,223 @@
+"""Jobs of each family against posteriors that are computed otherwise: on dense grids, or with coefficients integrated exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp
+from scipy.stats import binom, nbinom, norm, poisson
+
+import fedkern
+
+Array = NDArray[np.float64]
+FAST = {"points": 1024, "effective": 400.0}
+CLIENTS, ROWS = ("ada", "bo", "cy"), 36
+
+
+DRAWN: dict[str, Callable[[np.random.Generator, Array], Any]] = {
+    "bernoulli": lambda rng, eta: rng.random(ROWS) < 1 / (1 + np.exp(-eta)),
+    "binomial": lambda rng, eta: rng.binomial(6, 1 / (1 + np.exp(-eta))),
+    "poisson": lambda rng, eta: rng.poisson(np.exp(eta)),
+    "negative-binomial": lambda rng, eta: rng.negative_binomial(2, 2 / (2 + np.exp(eta))),
+    "gaussian": lambda rng, eta: np.round(100 + 20 * eta + 8 * rng.normal(size=ROWS), 2),
+}
+
+
+@cache
+def rows(family: str) -> dict[str, dict[str, Array]]:
+    """A column x and a response of three clients."""
+    rng = np.random.default_rng(4)
+    found = {}
+    for name in CLIENTS:
+        x = np.round(rng.normal(10, 3, ROWS), 3)
+        eta = 0.4 + 0.25 * (x - 10) / 3
+        found[name] = {"x": x, "y": np.asarray(DRAWN[family](rng, eta), np.float64)}
+        if family == "binomial":
+            found[name]["n"] = np.full(ROWS, 6.0)
+    return found
+
+
+def run(family: str, held: dict[str, dict[str, Any]], /, **more: Any) -> fedkern.Result:
+    import pandas as pd
+
+    tables = {"job": {"method": "likelihood", "seed": 3}, "data": {"response": "y"}, "model": {"family": family}}
+    tables["data"] |= {"trials": "n"} if family == "binomial" else {}
+    tables["algorithm"] = dict(FAST)
+    for section, keys in more.items():
+        tables[section] = {**tables.get(section, {}), **keys}
+    return fedkern.run(tables, data={name: pd.DataFrame(one) for name, one in held.items()})
+
+
+def pooled(data: dict[str, dict[str, Array]], name: str) -> Array:
+    return np.concatenate([one[name] for one in data.values()])
+
+
+class Grid:
+    """A posterior on a grid: (K, d) points, and (K,) log densities times the volume of a cell."""
+
+    def __init__(self, axes: list[Array], log_joint: Callable[[Array], Array]) -> None:
+        self.points = np.array(list(product(*axes)))
+        self.log = log_joint(self.points) + np.log([axis[1] - axis[0] for axis in axes]).sum()
+        self.evidence = float(logsumexp(self.log))
+        self.weights = np.exp(self.log - self.evidence)
+
+    def moments(self, values: Array) -> tuple[float, float]:
+        mean = float(self.weights @ values)
+        return mean, float(np.sqrt(self.weights @ (values - mean) ** 2))
+
+
+def agree(result: fedkern.Result, name: str, mean: float, sd: float) -> None:
+    found = result.parameters[name]
+    assert found["mean"] == pytest.approx(mean, abs=0.04 * sd), name
+    assert found["sd"] == pytest.approx(sd, rel=0.04), name
+
+
+LOG = {
+    "bernoulli": lambda y, eta, phi: binom.logpmf(y, 1, 1 / (1 + np.exp(-eta))),
+    "binomial": lambda y, eta, phi: binom.logpmf(y, 6, 1 / (1 + np.exp(-eta))),
+    "poisson": lambda y, eta, phi: poisson.logpmf(y, np.exp(eta)),
+    "negative-binomial": lambda y, eta, phi: nbinom.logpmf(y, phi**-2, 1 / (1 + phi**2 * np.exp(eta))),
+}
+LEVEL = {
+    "bernoulli": lambda y: np.log(y.mean() / (1 - y.mean())),
+    "binomial": lambda y: np.log(y.mean() / (6 - y.mean())),
+    "poisson": lambda y: np.log(y.mean()),
+    "negative-binomial": lambda y: np.log(y.mean()),
+}
+
+
+@pytest.mark.parametrize("family", LOG)
+def test_two_coefficients_are_those_of_a_grid(family: str) -> None:
+    data = rows(family)
+    x, y = pooled(data, "x"), pooled(data, "y")
+    z, level = (x - x.mean()) / x.std(), float(LEVEL[family](y))
+    dispersed = family == "negative-binomial"
+
+    def log_joint(points: Array) -> Array:
+        out = norm.logpdf(points[:, 0], level, 5) + norm.logpdf(points[:, 1], 0, 2.5)
+        phi = points[:, 2] if dispersed else np.ones(len(points))
+        out = out + (norm.logpdf(phi) + np.log(2) if dispersed else 0.0)
+        for at in range(0, len(points), 4096):
+            some = slice(at, at + 4096)
+            eta = points[some, :1] + points[some, 1:2] * z
+            out[some] += LOG[family](y, eta, phi[some, np.newaxis]).sum(axis=1)
+        return out
+
+    result = run(family, data)
+    width = [8 * result.parameters[f"{name}_std"]["sd"] for name in ("intercept",)] + [
+        8 * result.parameters["theta_std[x]"]["sd"]
+    ]
+    middle = [result.parameters["intercept_std"]["mean"], result.parameters["theta_std[x]"]["mean"]]
+    axes = [np.linspace(m - w / 1.4, m + w / 1.4, 41) for m, w in zip(middle, width)]
+    if dispersed:
+        axes = [axis[::1] for axis in axes] + [np.linspace(0.01, 2.5, 40)]
+    grid = Grid(axes, log_joint)
+    agree(result, "theta_std[x]", *grid.moments(grid.points[:, 1]))
+    agree(result, "theta[x]", *grid.moments(grid.points[:, 1] / x.std()))
+    agree(result, "intercept", *grid.moments(grid.points[:, 0] - grid.points[:, 1] * x.mean() / x.std()))
+    if dispersed:
+        agree(result, "dispersion", *grid.moments(grid.points[:, 2] ** 2))
+    assert result.summary["log_evidence"]["value"] == pytest.approx(grid.evidence, abs=0.03)
+    assert result.converged is True
+    assert result.summary["k_hat"] <= 0.7
+
+
+def test_a_linear_one_is_that_with_its_coefficients_integrated_out() -> None:
+    data = rows("gaussian")
+    x, y = pooled(data, "x"), pooled(data, "y")
+    unit = y.std()
+    X = np.column_stack([np.ones(len(x)), (x - x.mean()) / x.std()])
+    prior = unit**2 * np.diag([25.0, 6.25])
+    found, logs = [], []
+    grid = np.linspace(np.log(unit) - 2.5, np.log(unit) + 1, 400)
+    for w in grid:
+        s = np.exp(w)
+        P = np.linalg.inv(prior) + X.T @ X / s**2
+        mean = np.linalg.solve(P, X.T @ (y - y.mean()) / s**2)
+        V = s**2 * np.eye(len(y)) + X @ prior @ X.T
+        _, logdet = np.linalg.slogdet(V)
+        quadratic = (y - y.mean()) @ np.linalg.solve(V, y - y.mean())
+        logs.append(-0.5 * (logdet + quadratic + len(y) * np.log(2 * np.pi)) + norm.logpdf(s / unit) + np.log(2 / unit) + w)
+        found.append((mean, np.linalg.inv(P), s))
+    logs = np.array(logs) + np.log(grid[1] - grid[0])
+    weights = np.exp(logs - logsumexp(logs))
+    means = np.array([mean for mean, _, _ in found])
+    mean = weights @ means
+    second = sum(w * (C + np.outer(m - mean, m - mean)) for w, (m, C, _) in zip(weights, found))
+    result = run("gaussian", data)
+    agree(result, "theta_std[x]", mean[1], np.sqrt(second[1, 1]))
+    agree(result, "intercept_std", mean[0] + y.mean(), np.sqrt(second[0, 0]))
+    s = np.array([one for *_, one in found])
+    agree(result, "sigma", weights @ s, np.sqrt(weights @ (s - weights @ s) ** 2))
+    assert result.summary["log_evidence"]["value"] == pytest.approx(float(logsumexp(logs)), abs=0.03)
+
+
+def grouped(n_groups: int = 8, each: int = 6) -> dict[str, dict[str, Any]]:
+    rng = np.random.default_rng(8)
+    found = {}
+    for name in CLIENTS:
+        effects = np.repeat(0.8 * rng.normal(size=n_groups), each)
+        y = rng.poisson(np.exp(0.6 + effects))
+        found[name] = {"y": y.astype(float), "ward": np.repeat([f"w{g}" for g in range(n_groups)], each)}
+    return found
+
+
+def test_random_intercepts_are_those_of_a_grid() -> None:
+    data = grouped()
+    level = float(np.log(pooled(data, "y").mean()))
+    u = np.linspace(-8, 8, 401)
+    sums = [(y.sum(), len(y), gammaln(y + 1).sum()) for one in data.values() for y in np.split(one["y"], 8)]
+
+    def log_joint(points: Array) -> Array:
+        out = norm.logpdf(points[:, 0], level, 5) + norm.logpdf(np.exp(points[:, 1])) + np.log(2) + points[:, 1]
+        eta = points[:, :1] + np.exp(points[:, 1:]) * u
+        for total, n, ways in sums:
+            inner = total * eta - n * np.exp(eta) - ways + norm.logpdf(u)
+            out += logsumexp(inner, axis=1) + np.log(u[1] - u[0])
+        return out
+
+    result = run("poisson", data, model={"random": {"group": "ward"}})
+    grid = Grid([np.linspace(level - 1.2, level + 0.8, 45), np.linspace(-1.6, 0.9, 45)], log_joint)
+    agree(result, "intercept", *grid.moments(grid.points[:, 0]))
+    agree(result, "group_sd[intercept]", *grid.moments(np.exp(grid.points[:, 1])))
+    assert result.summary["log_evidence"]["value"] == pytest.approx(grid.evidence, abs=0.03)
+
+
+@pytest.mark.parametrize("random", [None, pytest.param({"group": "ward", "slopes": ["x"]}, marks=pytest.mark.nightly)])
+def test_rows_of_several_clients_are_those_of_one(random: dict[str, Any] | None) -> None:
+    """But for what clients round their values to."""
+    rng = np.random.default_rng(9)
+    data = grouped()
+    for k, one in enumerate(data.values()):
+        one["x"] = np.round(rng.normal(5, 2, len(one["y"])), 4)
+        one["ward"] = np.array([f"{k}{ward}" for ward in one["ward"]])
+    whole = {"all": {name: pooled(data, name) for name in data["ada"]}}
+    more = {"model": {"random": random}} if random else {"data": {"ignore": ["ward"]}}
+    several, one = run("poisson", data, **more), run("poisson", whole, **more)
+    assert several.parameters.keys() == one.parameters.keys()
+    for name, found in several.parameters.items():
+        assert found["mean"] == pytest.approx(one.parameters[name]["mean"], abs=1e-3 * found["sd"]), name
+        assert found["sd"] == pytest.approx(one.parameters[name]["sd"], rel=2e-3), name
+    assert several.summary["log_evidence"]["value"] == pytest.approx(one.summary["log_evidence"]["value"], abs=2e-3)
+
+
+def test_effects_of_clients_are_those_of_groups_at_one_client() -> None:
+    rng = np.random.default_rng(12)
+    data = {}
+    for name in "abcdef":
+        y = rng.poisson(np.exp(0.5 + 0.6 * rng.normal()), 36).astype(float)
+        data[name] = {"x": np.round(rng.normal(size=36), 4), "site": np.full(36, name), "y": y}
+    whole = {"all": {name: pooled(data, name) for name in data["a"]}}
+    several = run("poisson", data, data={"ignore": ["site"]}, model={"random": {"client": True}})
+    one = run("poisson", whole, model={"random": {"group": "site"}})
+    for name, found in several.parameters.items():
+        other = one.parameters[name.replace("client_sd", "group_sd")]
+        assert found["mean"] == pytest.approx(other["mean"], abs=0.05 * found["sd"]), name
+        assert found["sd"] == pytest.approx(other["sd"], rel=0.05), name
+    assert several.summary["log_evidence"]["value"] == pytest.approx(one.summary["log_evidence"]["value"], abs=0.05)

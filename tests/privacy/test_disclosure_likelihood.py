@@ -1,0 +1,117 @@
+"""What a curious server can compute of the rows of jobs of method "likelihood", from the messages of real jobs.
+
+As in `test_disclosure`: the attacks find rows where they are few, or else they show nothing; jobs at the defaults refuse such
+clients.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+import fedkern
+from fedkern.errors import JobError
+from fedkern.methods import parse
+from fedkern.privacy.disclosure import told_by_values, told_up_to
+from support import curious, curious_jobs, curious_likelihood
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "seconds"),
+    [(5, 2, 30.0), pytest.param(20, 3, 120.0, marks=[pytest.mark.nightly, pytest.mark.timeout(3000)])],
+)
+def test_log_likelihoods_and_curvatures_of_few_rows_are_rows_and_labels(n: int, p: int, seconds: float) -> None:
+    """With four rows a coefficient and more, where the sites of `pvi` tell none (nightly)."""
+    tape, rows = curious_likelihood.logistic(n, p)
+    seen = curious_likelihood.seen(tape, 0)
+    guess = curious.solve(seen, seconds, np.random.default_rng(1), wanted=1)
+    assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == n
+
+
+def test_all_rows_are_determined_of_clients_that_pvi_takes_and_few_of_those_that_are_taken() -> None:
+    p = 3
+    pvi, least = told_up_to(p + 1, diagonal=False) + 1, told_by_values(p + 1) + 1
+    with pytest.raises(
+        JobError, match=r"client 'a'.*more than 60 rows are asked for, since what is sent of fewer can tell them: take"
+    ):
+        fedkern.run(
+            {"job": {"method": "likelihood"}, "data": {"response": "y"}},
+            data={"a": few_rows(pvi, p), "b": few_rows(least, p, 1)},
+        )
+    for n, fewest, most in ((pvi, pvi, pvi), (least, 0, least // 2)):
+        tape, rows = curious_likelihood.logistic(n, p)
+        seen = curious_likelihood.seen(tape, 0)
+        x, y = curious_jobs.standardised(rows, seen)
+        sign = 2 * y - 1
+        residuals, _ = seen.system(curious.z_of(x[None], sign[None]), sign[None])
+        assert np.abs(residuals).max() < 6  # the equations hold
+        assert fewest <= (curious.known(seen, x, sign) < curious.WITHIN).sum() <= most
+
+
+def few_rows(n: int, p: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, p))
+    return X, (random.random(n) < 1 / (1 + np.exp(-X[:, 0]))).astype(float)
+
+
+def test_a_group_of_one_row_is_that_row_and_how_many_groups_have_one_is_told() -> None:
+    """Of a gaussian response with an intercept of each group, whatever other sizes there are. So such a client is refused."""
+    sizes = [9, 8, 8, 7, 6, 5, 5, 4, 1]
+    with pytest.raises(JobError, match=r"client 'a'.*column 'ward' has a group so small, and so few like it"):
+        curious_likelihood.groups(sizes)
+    tape, rows, _ = curious_likelihood.groups(sizes, least_rows=19)
+    number, products = curious_likelihood.by_size(tape, 0, 10)
+    assert number[0] == pytest.approx(1, abs=0.1)
+    np.testing.assert_allclose(products[0, 0, 1:], rows[-1], atol=0.05)
+    # Of seven their sum is told: of squares and products.
+    tape, rows, _ = curious_likelihood.groups([12, 11, 9, 8, 7, *[1] * 7])
+    number, products = curious_likelihood.by_size(tape, 0, 13)
+    assert number[0] == pytest.approx(7, abs=0.2)
+    np.testing.assert_allclose(products[0, 0, 1:], rows[-7:].sum(axis=0), atol=0.2)
+
+
+def test_a_level_of_one_row_among_groups_of_one_row_is_refused() -> None:
+    """It is in enough rows of the client, and what is sent of groups of one row is of these alone."""
+    random = np.random.default_rng(0)
+    n = 60
+    group = np.append(np.arange(n - 8) // 4, 100 + np.arange(8))
+    x = np.where(np.arange(n) % 4 == 0, 1.0, 0.0)
+    x[-8:] = np.arange(8) == 3
+    own = {"x": x, "ward": np.array([f"w{k}" for k in group]), "y": random.normal(size=n)}
+    other = {"x": np.arange(n) % 2 * 1.0, "ward": np.array([f"w{k // 4}" for k in range(n)]), "y": random.normal(size=n)}
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}}
+    job["model"] = {"family": "gaussian", "random": {"group": "ward"}}
+    with pytest.raises(
+        JobError, match=r"client 'a'.*among groups of one row, 'x' has a value that 1 row has and all others lack"
+    ):
+        fedkern.run(job, data={"a": pandas.DataFrame(own), "b": pandas.DataFrame(other)})
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ({}, None),
+        ({"prior_sd": 100.0}, "model.prior_sd = 100 lets a slope grow"),
+        ({"prior_sd": 100.0, "family": "gaussian"}, None),
+        ({"intercept_sd": 0.01}, "model.intercept_sd = 0.01: the prior holds the posterior"),
+    ],
+)
+def test_priors_by_which_few_rows_weigh_are_said_first(model: dict[str, Any], says: str | None) -> None:
+    config = parse({"job": {"method": "likelihood"}, "data": {"clients": ["*.csv"], "response": "y"}, "model": model})
+    assert config.tells_rows is None if says is None else str(config.tells_rows).startswith(says)
+
+
+def test_few_rows_with_weight_are_looked_for_by_the_prior_of_the_job() -> None:
+    """A column that decides the response: the wider its prior, the fewer rows beside the threshold have any weight."""
+    random = np.random.default_rng(0)
+    data = {}
+    for name in "ab":
+        X = random.normal(size=(60, 1))
+        data[name] = (X, (X[:, 0] > 0.1).astype(float))
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}}
+    with pytest.raises(JobError, match="the fit gives nearly all weight to few rows"):
+        fedkern.run({**job, "model": {"prior_sd": 1000.0}}, data=data)
+    fedkern.run({**job, "model": {"prior_sd": 1.0}}, data=data)

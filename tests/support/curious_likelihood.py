@@ -1,0 +1,169 @@
+"""What a curious server makes of the messages of a job of method "likelihood": equations for `support.curious`, and of a gaussian
+response with random intercepts the moments of the means of all groups of each size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+import fedkern
+from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
+from fedkern.algorithms.exchanges.level import Level
+from fedkern.algorithms.importance.messages import AskCurvature, AskValues, Curvature, Values
+from fedkern.models.expfam import unpack
+from fedkern.models.glm import Rows
+
+from . import curious, curious_jobs
+
+Array = NDArray[np.float64]
+
+EXACT = 1e-10  # a sum over rows with all its digits, as a solver can use it
+LIKELY = 30.0  # groups of one size, and sums of squares of their means
+CHOSEN = 400  # values of a round, about as many as say all: rows' functions span few of the directions that thousands have
+
+
+def logistic(n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60)) -> tuple[curious.Tape, Rows]:
+    """A job without random effects: the first of its clients has n rows of p covariates. Default, if it takes so many."""
+    random = np.random.default_rng(seed)
+
+    def rows(n: int) -> tuple[Array, Array]:
+        X = random.normal(size=(n, p))
+        return X, (random.random(n) < 1 / (1 + np.exp(-X[:, 0] - 0.3))).astype(float)
+
+    own = rows(n)
+    more = {f"b{k}": rows(size) for k, size in enumerate(others)}
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y", **curious_jobs.lowered(n)}}
+    with curious.Tape() as tape:
+        fedkern.run(job, data={"a": own, **more})
+    return tape, Rows(*own)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Where a client was asked, (c, P) and (S, P), and what it said there."""
+
+    places: Array
+    value: Array
+    gradient: Array
+    curvature: Array
+    points: Array
+    values: Array
+
+    @classmethod
+    def of(cls, tape: curious.Tape, client: int) -> Answers:
+        asked, said = tape.of(client, AskCurvature), tape.of(client, Curvature)
+        places = np.concatenate([m.points for m in asked if isinstance(m, AskCurvature)])
+        told = [m for m in said if isinstance(m, Curvature)]
+        value, gradient = np.concatenate([m.value for m in told]), np.concatenate([m.gradient for m in told])
+        curvature = np.stack([unpack(row, places.shape[1]) for m in told for row in m.hessian])
+        points = np.concatenate([m.points for m in tape.of(client, AskValues) if isinstance(m, AskValues)])
+        values = np.concatenate([m.values for m in tape.of(client, Values) if isinstance(m, Values)])
+        return cls(places, value, gradient, curvature, points, values)
+
+
+def seen(tape: curious.Tape, client: int, most: int = CHOSEN) -> curious.Seen:
+    """All that such a job says of a client without random effects.
+
+    Parameters
+    ----------
+    most : of the values at draws, use so many: those that rows' functions differ most at
+    """
+    centre, scale = _constants(tape, client)
+    d = len(centre) + 1
+    _, first, centred = tape.texts(client, SchemaReply)
+    told = Answers.of(tape, client)
+    zero = np.zeros((len(told.places), d, d))
+    z = np.column_stack([np.ones(600), 1.3 * np.random.default_rng(0).standard_normal((600, d - 1))])
+    functions = -np.logaddexp(0, -told.points @ z.T)
+    at = scipy.linalg.qr(functions.T, mode="economic", pivoting=True)[2][:most]
+    terms = (
+        curious.Sums(np.array(centred["sums"]) / scale, np.array(centred["squares"]) / scale**2, curious.EXACT),
+        curious.AtPoints(told.places, zero, told.gradient, told.curvature, EXACT),
+        curious.Values(told.places, told.value, EXACT),
+        curious.Values(told.points[at], told.values[at], curious.ROUNDED),
+    )
+    return curious.Seen(first["rows"], d, terms, centre, scale)
+
+
+def _constants(tape: curious.Tape, client: int) -> tuple[Array, Array]:
+    numeric = [c for c in tape.texts(client, Agreed)[-1]["columns"] if c.get("kind", "numeric") == "numeric"]
+    return np.array([c["center"] for c in numeric], dtype=float), np.array([c["scale"] for c in numeric], dtype=float)
+
+
+# --- a gaussian response with an intercept of each group: the likelihood is linear in what is not known
+
+
+def groups(sizes: list[int], p: int = 2, seed: int = 0, **data: Any) -> tuple[curious.Tape, Array, NDArray[np.int64]]:
+    """A gaussian job whose first client has groups of these sizes: its rows [x, y], and the group of each."""
+    pandas = __import__("pandas")
+    random = np.random.default_rng(seed)
+
+    def rows(sizes: list[int]) -> tuple[Any, Array, NDArray[np.int64]]:
+        group = np.repeat(np.arange(len(sizes)), sizes)
+        X = random.normal(size=(len(group), p))
+        y = 0.3 + X[:, 0] + random.normal(size=len(sizes))[group] + 0.7 * random.normal(size=len(group))
+        cells = {f"x{j}": X[:, j] for j in range(p)}
+        return pandas.DataFrame({**cells, "ward": [f"w{k}" for k in group], "y": y}), np.column_stack([X, y]), group
+
+    own, truth, group = rows(sizes)
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y", **data}}
+    job["model"] = {"family": "gaussian", "random": {"group": "ward"}}
+    with curious.Tape() as tape:
+        fedkern.run(job, data={"a": own, **{k: rows([8] * 8)[0] for k in "bc"}})
+    return tape, truth, group
+
+
+def by_size(tape: curious.Tape, client: int, largest: int) -> tuple[Array, Array]:
+    """Of groups of 1 to `largest` rows: how many there are (M,), and the sums of squares and products of their means of [1, x, y]
+    (M, p + 2, p + 2), in the file's units, by least squares: no start, no solver.
+
+    With s^2 of an error, t^2 of a group, and b = (-beta, 1), the log-likelihood of a group of m rows has the mean part
+    -(b'z)^2 m / (2 (s^2 + m t^2)) - log(s^2 + m t^2) / 2, linear in the products of z, the mean row.
+    """
+    centre, scale = _constants(tape, client)
+    told = Answers.of(tape, client)
+    (level,) = {(m.level, m.scale) for k, m in tape.heard if k == client and isinstance(m, Level)}
+    P = told.places.shape[1]
+    d = P - 2
+    i, j = np.triu_indices(d + 1)
+    both = np.where(i == j, 1.0, 2.0)
+
+    def functions(xi: NDArray[Any]) -> NDArray[Any]:
+        b = np.concatenate([-xi[:, :d], np.ones((len(xi), 1))], axis=1)
+        quadratic = b[:, i] * b[:, j] * both
+        t, s = np.exp(2 * xi[:, d : d + 1]), np.exp(2 * xi[:, d + 1 :])
+        parts = []
+        for m in (0, *range(1, largest + 1)):
+            variance = s + m * t
+            parts += [-quadratic / (2 * variance), -np.log(2 * np.pi * variance) / 2]
+        return np.concatenate(parts, axis=1)
+
+    def slopes(xi: NDArray[Any]) -> Array:  # (c, P, K), by a complex step
+        return np.stack([functions(xi + 1e-30j * e).imag / 1e-30 for e in np.eye(P)], axis=1)
+
+    h, low = 2e-4, np.tril_indices(P)
+
+    def bend(e: Array) -> Array:  # (c, P, K), by differences of fourth order
+        near, far = (slopes(told.places + k * h * e) - slopes(told.places - k * h * e) for k in (1, 2))
+        return (8 * near - far) / (12 * h)
+
+    unknown = (len(i) + 1) * (largest + 1)
+    bends = -np.stack([bend(e) for e in np.eye(P)], axis=1)[:, low[0], low[1]]
+    exact = [functions(told.places), slopes(told.places).reshape(-1, unknown), bends.reshape(-1, unknown)]
+    answers = [told.value, told.gradient.ravel(), told.curvature[:, low[0], low[1]].ravel()]
+    parts = [np.concatenate(exact) / EXACT, functions(told.points) / curious.ROUNDED, np.eye(unknown) / LIKELY]
+    A = np.concatenate(parts)
+    right = np.concatenate([np.concatenate(answers) / EXACT, told.values / curious.ROUNDED, np.zeros(unknown)])
+    width = np.abs(A).max(axis=0)
+    found = np.linalg.lstsq(A / width, right, rcond=1e-16)[0] / width
+    found = found.reshape(largest + 1, -1)[1:]
+    products = np.zeros((largest, d + 1, d + 1))
+    products[:, i, j] = products[:, j, i] = found[:, :-1]
+    products /= np.arange(1, largest + 1)[:, None, None]
+    back = np.eye(d + 1)  # from standardised mean rows to the file's
+    back[1:, 0], back[np.arange(1, d + 1), np.arange(1, d + 1)] = [*centre, level[0]], [*scale, level[1]]
+    return found[:, -1], back @ products @ back.T
