@@ -54,8 +54,9 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     server, found = ended.server, importance.found(ended.server)
     weights = found.posterior
     assert weights is not None  # there are rounds of draws
+    assert found.log_evidence is not None
     posterior = released(model, weights)
-    evidence, error = weights.log_evidence
+    evidence, error = found.log_evidence
     on_data_scale = {name: own for name, own in posterior.values.items() if "_std" not in name.partition("[")[0]}
     log_prior = model.prior.without_jacobian(weights.draws)
     sensitive = sensitivity(weights, log_prior, found.values.sum(axis=1), on_data_scale)
