@@ -27,6 +27,7 @@ from .publish import Checked
 from .stages import drawn_anew, left_out_sums
 
 EXTREME = 0.005  # a posterior predictive p nearer to 0 or 1 than this is said
+OFF = 0.15  # and of a variance it counts where it is off by so much of what the family itself has, as in `results.dispersion`
 STATISTICS = ("mean", "variance", "zeros")
 
 
@@ -34,6 +35,7 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
     """What is found, at the server's place; nothing elsewhere."""
     content: dict[str, Any] = {}
     notes: list[str] = []
+    doubt = ""
     logit = FAMILIES[model.family].link == "logit"
     clients = {}
     for k, own in owns.items():
@@ -51,6 +53,7 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
             whole = reduce(add, (predictive.Sums(one.observed, one.replicated, one.tenths) for one in replies))
             content["predictive"] = _content(whole, model, logit=logit)
             notes += _said(content["predictive"])
+            doubt = _varied(whole, model, content["predictive"]["p"])
     if model.output.loo:
         own_sums = {k: once.telling(loo_sums.told(_left_out(own, k))) for k, own in owns.items()}
         question = loo_sums.AskLoo(0) if at_server else None
@@ -58,7 +61,7 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
         if left is not None:
             content["loo"] = loo.summary(in_order(left.replies))
             notes += loo.notes(content["loo"], left, run.names)
-    return Checked(content, tuple(notes))
+    return Checked(content, tuple(notes), doubt)
 
 
 def _left_out(own: Own, client: int) -> loo_sums.LooSums:
@@ -95,3 +98,22 @@ def _said(found: Record) -> list[str]:
         f"responses that the model makes are unlike those that were seen, in {' and '.join(words)}: p is how often one that is "
         "drawn from the model is larger; another family, or random effects, may do better"
     ]
+
+
+def _varied(whole: predictive.Sums, model: Model, p: Mapping[str, float]) -> str:
+    """Why intervals of counts whose family has no dispersion cannot stand: responses vary otherwise than the model makes them."""
+    family = FAMILIES[model.family]
+    if not family.counted or family.dispersion is not None or min(p["variance"], 1 - p["variance"]) >= EXTREME:
+        return ""
+    seen, made, own = whole.variances
+    ratio = 1 + (seen - made) / (own if family.link == "log" else made)
+    if abs(ratio - 1) <= OFF:
+        return ""
+    words = f"responses have a variance of {seen:.3g} where the model makes {made:.3g}"
+    by = max(ratio, 1e-12) ** 0.5
+    if by < 1:
+        return f"{words}: intervals are about {1 / by:.2g} times too wide; no family here varies less"
+    narrow = f"{words}: intervals are about {by:.2g} times too narrow"
+    if family.link == "log":
+        return f'{narrow}; set model.family = "negative-binomial"'
+    return f"{narrow}; trials of a row are alike: give each row, or what such rows share, a group in [model.random]"

@@ -27,10 +27,11 @@ INFERENCE = "importance sampling"
 
 @dataclass(frozen=True)
 class Checked:
-    """What clients' sums say of the model: for summary.json, and for its reader."""
+    """What clients' sums say of the model: for summary.json, for its reader, and why its intervals cannot stand."""
 
     content: Record = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
         stop=str(server.stop),
         rounds=server.round,
-        verdict=verdict(model, found, ended.doubts),
+        verdict=verdict(model, found, (*ended.doubts, *filter(None, [ended.checked.doubt]))),
         clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=model.output.chains,
         draws=model.output.draws,
@@ -95,7 +96,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
 
 
 def verdict(model: Model, found: importance.Found, doubts: tuple[str, ...]) -> Verdict:
-    """Whether the weights say that the result is right, and the files that it can stand."""
+    """Whether the weights say that the result is right, and the files and the responses that it can stand."""
     if doubts or not found.converged:
         return Verdict(False, "; ".join(filter(None, [*doubts, found.reason])))
     weights = found.posterior

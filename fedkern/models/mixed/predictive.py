@@ -48,6 +48,14 @@ class Sums:
         return Sums(self.observed + other.observed, self.replicated + other.replicated, self.tenths + other.tenths)
 
     @property
+    def variances(self) -> tuple[float, float, float]:
+        """Of the responses, of those that the model makes (a median: a wild draw counts once), and of Poisson numbers of their mean.
+        """
+        n = float(self.observed[0])
+        (seen,), made = (_statistics(n, sums)[:, 1] for sums in (self.observed[np.newaxis, 1:], self.replicated))
+        return float(seen), float(np.median(made)), float(self.observed[1]) / n
+
+    @property
     def p_values(self) -> Vector:
         """(3,) posterior predictive p of mean, variance and zeros: how many draws' responses have a larger one, equal ones by
         half."""

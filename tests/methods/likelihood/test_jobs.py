@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -252,7 +253,12 @@ def test_a_model_that_does_not_fit_is_said(files: Path) -> None:
     poor = fedkern.run(job, data=wide, model={"family": "poisson"})
     assert poor.summary["predictive"]["p"]["variance"] < 0.01
     assert any("unlike those that were seen" in note for note in poor.summary["notes"])
+    assert poor.summary["converged"] is False
+    first = re.search(r"intervals are about ([\d.]+) times too narrow; set model.family = (\S+)$", str(poor.summary["verdict"]))
+    assert first is not None
+    assert (float(first[1]) > 1.5, first[2]) == (True, '"negative-binomial"')
     better = fedkern.run(job, data=wide, model={"family": "negative-binomial"})
+    assert better.summary["converged"] is True
     assert 0.02 < better.summary["predictive"]["p"]["variance"] < 0.98
     compared = better.compare(poor)
     assert compared["log_bayes_factor"] > 20 > compared["error"]
