@@ -49,8 +49,7 @@ class Sums:
 
     @property
     def variances(self) -> tuple[float, float, float]:
-        """Of the responses, of those that the model makes (a median: a wild draw counts once), and of Poisson numbers of their mean.
-        """
+        """Of the responses, of those that the model makes (a median, for wild draws), of Poisson numbers of their mean."""
         n = float(self.observed[0])
         (seen,), made = (_statistics(n, sums)[:, 1] for sums in (self.observed[np.newaxis, 1:], self.replicated))
         return float(seen), float(np.median(made)), float(self.observed[1]) / n
