@@ -1,11 +1,12 @@
 """Newton steps to the mode of a log-density in a trust region, from several points side by side.
 
-A step is d = A^-1 g, g the gradient and A minus the Hessian with the absolute values of its eigenvalues, at least 1e-6 of the
-largest, and cut to the radius in the norm (d'Ad)^1/2: about so many posterior standard deviations. Eigenvalues are those of the
-coordinates that are scaled to a unit diagonal, so that units decide nothing. Where the gradient vanishes and a curvature is
-negative, a step along that direction leaves the saddle; where the curvature vanishes too, the density is flat. A coefficient
-that separates responses has a gradient that vanishes without a mode: its curvature falls with every step, so there is no mode
-where the last step has changed a curvature by much. Source: docs/methods/likelihood.md.
+A step is d = A^-1 g, g the gradient and A minus the Hessian with the absolute values of its eigenvalues, those that are
+negative at least 1e-6 of the largest (columns that nearly say the same leave small ones that are right), and cut to the radius
+in the norm (d'Ad)^1/2: about so many posterior standard deviations. Eigenvalues are those of the coordinates that are scaled
+to a unit diagonal, so that units decide nothing. Where the gradient vanishes and a curvature is negative, a step along that
+direction leaves the saddle; where the curvature vanishes too, the density is flat. A coefficient that separates responses has
+a gradient that vanishes without a mode: its curvature falls with every step, so there is no mode where the last step has
+changed a curvature by much. Source: docs/methods/likelihood.md.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from ..core.messages import evolve
 
 Array = NDArray[np.float64]
 
-FLOOR = 1e-6  # of the largest eigenvalue
+FLOOR, TINY = 1e-6, 1e-12  # of the largest eigenvalue: the least size of a negative one, and of one that is positive
 FLAT, FLAT_DIAGONAL = 1e-10, 1e-14  # eigenvalues, and curvatures, at which nothing is known of a direction
-NEAR = 1e-3  # posterior sds: what is left of the way
+NEAR, CLOSE = 1e-3, 1e-2  # posterior sds: what is left of the way; and where rounding has made the radius as short
 LOWER = 1e-9  # nats, and a thousandth of this part of the value, that are no loss
 SETTLED = 0.35  # of the logarithm of a curvature: what the last step may have changed where a mode is
 APART = 0.1  # posterior sds by which modes differ
@@ -52,7 +53,8 @@ class Metric(NamedTuple):
     @property
     def floored(self) -> Array:
         sizes = np.abs(self.eigenvalues)
-        return np.asarray(np.maximum(sizes, FLOOR * max(float(sizes.max()), FLAT)))
+        largest = max(float(sizes.max()), FLAT)
+        return np.asarray(np.where(self.eigenvalues > TINY * largest, sizes, np.maximum(sizes, FLOOR * largest)))
 
     @property
     def factor(self) -> Array:
@@ -158,7 +160,7 @@ def _planned(i: int, new: dict[str, Array]) -> None:
     B = metric.factor
     d = B @ (B.T @ g)
     new["left"][i] = left = d / np.sqrt((B**2).sum(axis=1))
-    near = np.abs(left).max() < NEAR
+    near = np.abs(left).max() < (CLOSE if new["radius"][i] < NEAR else NEAR)
     if near and metric.positive and new["changed"][i].max() < SETTLED:
         new["done"][i], new["trial"][i] = True, new["at"][i]
         return

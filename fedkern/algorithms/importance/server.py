@@ -67,6 +67,7 @@ class Server:
     prior, names, coordinates : of xi; of the clients; what the numbers of xi are
     units : (scales,) what is large for the scales among the coordinates
     climb : the steps to the mode, in z
+    own_gradient, own_hessian : (c, J, P), (c, J, P(P+1)/2) of each client's log-likelihood in xi at the climbs' best points
     nodes : quadrature nodes a dimension
     round, newton, drawn : questions answered; those of them that asked for a curvature, and for values
     rule : (2,) by how much the clients' values are others with more nodes: at the mode, and at draws
@@ -83,6 +84,8 @@ class Server:
     coordinates: Coordinates = field(metadata=GIVEN)
     units: Array
     climb: Climb
+    own_gradient: Array
+    own_hessian: Array
     nodes: int
     rule: Array
     not_finite: Array
@@ -124,6 +127,7 @@ class Found:
     values, log_prior : (N, J), (N,) log-likelihood of each client, and log p(xi) with its Jacobians, at the draws
     log_evidence : log p(y), where the prior is a proper one, and its standard error
     mode, precision : (P,) of xi, and (P, P) minus the Hessian of the log-posterior of z there (of xi where no scale is folded)
+    own_gradient, own_hessian : (J, P), (J, P, P) of each client's log-likelihood in xi at the mode
     modes, starts : how many modes were found, from how many points
     newton, rounds : rounds of steps and of draws
     nodes, rule : quadrature nodes a dimension, and by how much more of them change the clients' values: at the mode, at draws
@@ -137,6 +141,8 @@ class Found:
     log_evidence: tuple[float, float] | None
     mode: Array
     precision: Array
+    own_gradient: Array
+    own_hessian: Array
     modes: int
     starts: int
     newton: int
@@ -166,7 +172,10 @@ def start(
     empty = np.empty((0, coordinates.size))
     climb = Climb.begin(coordinates.of(starts))
     none = np.zeros(len(names))
-    return _ask_curvature(Server(settings, prior, names, coordinates, units, climb, settings.nodes, np.zeros(2), none, empty))
+    P, alone = coordinates.size, (settings.starts, len(names))
+    own = np.zeros((*alone, P)), np.zeros((*alone, P * (P + 1) // 2))
+    state = Server(settings, prior, names, coordinates, units, climb, *own, settings.nodes, np.zeros(2), none, empty)
+    return _ask_curvature(state)
 
 
 def finished(state: Server) -> bool:
@@ -205,7 +214,15 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
     new = climb.done & ~before
     # Of a climb that has ended the rule counts where its mode is: the last point that was asked.
     at_mode = max(float(state.rule[0]), float(rule[new & (climb.at == z).all(axis=1)].max(initial=0.0)))
-    state = evolve(state, climb=climb, newton=state.newton + 1, rule=np.array([at_mode, 0.0]))
+    taken = ((climb.at == z).all(axis=1) & ~before)[:, np.newaxis, np.newaxis]
+    state = evolve(
+        state,
+        climb=climb,
+        own_gradient=np.where(taken, np.stack([answer.gradient for answer in answers], axis=1), state.own_gradient),
+        own_hessian=np.where(taken, np.stack([answer.hessian for answer in answers], axis=1), state.own_hessian),
+        newton=state.newton + 1,
+        rule=np.array([at_mode, 0.0]),
+    )
     if climb.ended and climb.done.any() and at_mode > AT_MODE and state.nodes < s.most_nodes:
         state = evolve(state, climb=climb.again(), nodes=s.doubled(state.nodes), rule=np.zeros(2))
         return _ask_curvature(state)
@@ -407,6 +424,7 @@ def found(state: Server) -> Found:
     values = np.concatenate([one.values for one in several]) if several else np.empty((0, len(state.names)))
     log_prior = np.concatenate([one.log_prior - c.log_jacobian(one.xi) for one in several]) if several else np.empty(0)
     return Found(
-        posterior, values, log_prior, evidence, mode[0], climb.hessian[which[0]], len(which), state.settings.starts, state.newton,
-        state.drawn, state.nodes, (float(state.rule[0]), float(state.rule[1])), state.not_finite.astype(np.int64), not why, why,
+        posterior, values, log_prior, evidence, mode[0], climb.hessian[which[0]], state.own_gradient[which[0]],
+        unpacked(state.own_hessian[which[0]], len(mode[0])), len(which), state.settings.starts, state.newton, state.drawn,
+        state.nodes, (float(state.rule[0]), float(state.rule[1])), state.not_finite.astype(np.int64), not why, why,
     )  # fmt: skip

@@ -116,4 +116,5 @@ def _varied(whole: predictive.Sums, model: Model, p: Mapping[str, float]) -> str
     narrow = f"{words}: intervals are about {by:.2g} times too narrow"
     if family.link == "log":
         return f'{narrow}; set model.family = "negative-binomial"'
-    return f"{narrow}; trials of a row are alike: give each row, or what such rows share, a group in [model.random]"
+    group = "" if model.group else "give what such rows share (a ward, a day) a group in [model.random]; where it is nothing, "
+    return f"{narrow}; trials of a row are alike, and no family here has that: {group}widen intervals by this factor"

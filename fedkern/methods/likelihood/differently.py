@@ -1,7 +1,8 @@
-"""What the result would be with another prior, or without a client: by weights of the draws there are, without a message.
+"""What the result would be with another prior, or without a client, by weights of the draws there are; and whether clients
+differ by more than chance, by what they said at the mode. None of it has a message.
 
 Sources: Kallioinen, Paananen, Buerkner and Vehtari (2023), Detecting and diagnosing prior and likelihood sensitivity with
-power-scaling; docs/methods/likelihood.md, section 5.
+power-scaling; docs/methods/likelihood.md, section 5; docs/concepts/convergence.md, "Sites that differ".
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.importance.server import Found
 from ...models import weighted
 from ...models.weighted import SENSITIVE, Weighted
+from ...results import heterogeneity
 
 Array = NDArray[np.float64]
 
 CONFLICT = "prior and rows say different things"
 STRONG = "the prior says much, or the rows little"
+INTERCEPTS = "set [model.random] client = true, by which each client has an intercept of its own"
+SLOPES = "name numeric ones in [model.random] client_slopes with client = true, or fit the sites that differ in jobs of their own"
 UNKNOWN = "k-hat or the effective draws without it are not as wanted"
 
 
@@ -76,6 +81,13 @@ def _shifted(column: Array, weights: Array, before: Array) -> dict[str, float]:
 def _moments(column: Array, weights: Array) -> tuple[float, float]:
     mean = float(weights @ column)
     return mean, float(np.sqrt(weights @ (column - mean) ** 2))
+
+
+def compared(found: Found, names: Sequence[str], *, intercept: bool) -> heterogeneity.Heterogeneity | None:
+    """Cochran's Q of the clients' coefficients, at the mode of all else; None of one client."""
+    p = len(names)
+    P = found.own_hessian[:, :p, :p]
+    return heterogeneity.compared(names, intercept, P @ found.mode[:p] + found.own_gradient[:, :p], P)
 
 
 def notes(sensitive: Mapping[str, Any], alone: Mapping[str, Any]) -> list[str]:

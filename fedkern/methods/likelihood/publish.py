@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws
-from .differently import notes, sensitivity, without
+from .differently import INTERCEPTS, SLOPES, compared, notes, sensitivity, without
 from .model import Model
 from .predictive import Predictive, one_row
 
@@ -62,6 +62,9 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     log_prior = model.prior.without_jacobian(weights.draws)
     sensitive = sensitivity(weights, log_prior, found.values.sum(axis=1), on_data_scale)
     alone = without(weights, found.values, on_data_scale, model.names) if model.output.without else {}
+    differ = compared(found, model.encoding.names, intercept=model.encoding.intercept)
+    if differ is not None and model.layout.client:
+        differ = replace(differ, intercept=None)  # differences of intercepts are the model's
     more: dict[str, Any] = {
         "k_hat": weights.k_hat,
         "ess": weights.effective,
@@ -71,8 +74,10 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         "quadrature": {"nodes": found.nodes, "at_mode": found.rule[0], "at_draws": found.rule[1]},
         "sensitivity": sensitive,
         **({"without": alone} if alone else {}),
+        **({} if differ is None else {"heterogeneity": differ.content}),
         **ended.checked.content,
     }
+    differing = [] if differ is None or not found.converged else differ.notes(INTERCEPTS, SLOPES)
     metrics: dict[str, float] = {}
     if test is not None:
         drawn = posterior.groups(Drawing(model.seed))["posterior"]
@@ -89,7 +94,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         draws=model.output.draws,
         encoding=model.encoding.to_dict(),
         metrics=metrics,
-        notes=[*notes(sensitive, alone), *ended.checked.notes],
+        notes=[*differing, *notes(sensitive, alone), *ended.checked.notes],
         more=more,
         inference=INFERENCE,
     )

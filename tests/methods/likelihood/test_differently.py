@@ -88,3 +88,42 @@ def test_a_policy_says_whether_single_clients_may_be_told(
         return
     with pytest.raises(JobError, match=r"output\.without .* ask the holder to allow that on these data \(values = true\)"):
         fedkern.run(tmp_path / "job.toml", output={"without": True})
+
+
+def sites(*, levels: float = 0.0, flipped: bool = False) -> dict[str, pd.DataFrame]:
+    """Four, of which those with more of `dose` have a lower level by `levels`, or of which one has its response the other way."""
+    frames = {}
+    for k, name in enumerate("abcd"):
+        rng = np.random.default_rng([7, k])
+        dose, age = rng.normal(k, 0.5, 200), rng.normal(60, 9, 200)
+        y = (rng.random(200) < 1 / (1 + np.exp(-(dose - k) * 1.5 + levels * (k - 1.5)))).astype(int)
+        frames[name] = pd.DataFrame({"dose": dose, "age": age, "y": 1 - y if flipped and k == 3 else y})
+    return frames
+
+
+def differing(result: fedkern.Result) -> str:
+    return " ".join(note for note in result.summary["notes"] if "differ by more than chance" in note)
+
+
+def test_sites_that_differ_are_said_and_the_advice_is_right() -> None:
+    """Between sites the dose seems to harm, within each it does not."""
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y", "least_rows": 1}}
+    wrong = fedkern.run(job, data=sites(levels=2.5))
+    assert wrong.parameters["theta[dose]"]["mean"] < 0
+    assert "in their intercepts" in differing(wrong)
+    assert "set [model.random] client = true" in differing(wrong)
+    right = fedkern.run(job, data=sites(levels=2.5), model={"random": {"client": True}})
+    assert right.parameters["theta[dose]"]["q025"] > 0.3
+    assert "intercepts" not in differing(right)
+    turned = fedkern.run(job, data=sites(flipped=True), model={"random": {"client": True}})
+    assert "in their slopes" in differing(turned)
+    assert "theta[dose]" in differing(turned) or "dose" in differing(turned)
+    own = fedkern.run(job, data=sites(flipped=True), model={"random": {"client": True, "client_slopes": ["dose"]}})
+    assert differing(own) == ""
+
+
+def test_sites_that_do_not_differ_are_not_slandered() -> None:
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y", "least_rows": 1}}
+    result = fedkern.run(job, data={name: frame.assign(dose=frame.dose - k) for k, (name, frame) in enumerate(sites().items())})
+    assert differing(result) == ""
+    assert result.summary["heterogeneity"]["slopes"]["p"] > 0.01
