@@ -38,8 +38,9 @@ mpirun="$(dirname "$(command -v "$python")")/mpirun"
     exit 2
 }
 
-options=()
-if "$mpirun" --version 2>/dev/null | grep -q 'Open MPI'; then
+# A signal to all, as from a terminal, ends what is asked here too: its answer would be missing.
+options=() said=$("$mpirun" --version 2>/dev/null) || [ "$?" -le 128 ] || asked=TERM
+if [[ $said = *'Open MPI'* ]]; then
     if [ "$(id -u)" = 0 ] && [ -z "${OMPI_ALLOW_RUN_AS_ROOT:-}" ]; then
         echo "fedkern launch: Open MPI does not start as root unless you allow it. In a container of your own:" >&2
         echo "    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1" >&2
@@ -49,6 +50,7 @@ if "$mpirun" --version 2>/dev/null | grep -q 'Open MPI'; then
     [ "$ranks" -gt "$(nproc)" ] && options+=(--oversubscribe)
 fi
 
+[ -z "$asked" ] || { echo 'fedkern: stopped before the job had begun; start it again' >&2; exit 3; }
 FEDKERN_SH=$$ "$python" -P -m fedkern.transports.mpirun "$ranks" \
     "$mpirun" "${options[@]}" -n "$ranks" "$python" -P -m fedkern.cli run "$@" --mpi &
 job=$!

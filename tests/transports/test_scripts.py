@@ -77,3 +77,20 @@ def test_root_is_told_how_to_allow_it(run_sh):
     _, err = (job := run_sh("-n", "2", "job.toml", OMPI_ALLOW_RUN_AS_ROOT=None)).communicate(timeout=60)
     assert job.returncode == 2
     assert "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1" in err
+
+
+@pytest.mark.parametrize("to", ["mpirun", "both"])
+def test_a_request_to_end_while_mpirun_is_asked_what_it_is(to, run_sh, tmp_path):
+    """Its answer is missing then: the job would be started without what the answer tells to add."""
+    slow = '#!/bin/sh\necho $$ > "$0.pid.part" && mv "$0.pid.part" "$0.pid"\nexec sleep 60\n'
+    (tmp_path / "mpirun").unlink()
+    (tmp_path / "mpirun").write_text(slow)
+    (tmp_path / "mpirun").chmod(0o755)
+    with run_sh("-n", "3", "{}") as job:
+        while not (tmp_path / "mpirun.pid").exists():
+            time.sleep(0.02)
+        if to == "both":
+            job.send_signal(signal.SIGTERM)
+        os.kill(int((tmp_path / "mpirun.pid").read_text()), signal.SIGTERM)
+        out, err = job.communicate(timeout=30)
+    assert (job.returncode, out, err) == (3, "", "fedkern: stopped before the job had begun; start it again\n")
