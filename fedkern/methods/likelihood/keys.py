@@ -81,6 +81,7 @@ class OutputSection(CommonOutputSection):
     draws: Draws = key(1000, resumable=True, help="per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, resumable=True, help="sets of draws")
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO")
+    marginal: bool = key(False, help="average marginal effects: clients with at least 5 rows also send their sums over the rows")
     without: bool = key(False, help="the result also without each client, by weights: every holder's policy must allow it")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...algorithms.exchanges import column_notes, level, loo_sums, replicated
+from ...algorithms.exchanges import column_notes, level, loo_sums, marginal_sums, replicated
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.importance import machine as importance
@@ -15,7 +15,7 @@ from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
 from ...privacy.plan import Plan
-from . import response
+from . import changes, response
 from .keys import Config
 from .model import TOLD, Model
 from .rows import check_groups
@@ -30,6 +30,7 @@ MAY_SEND = (
     importance.Values,
     *replicated.PROTOCOL.to_server,
     *loo_sums.PROTOCOL.to_server,
+    *marginal_sums.PROTOCOL.to_server,
 )
 
 
@@ -59,7 +60,7 @@ def sampled(model: Model) -> Stage:
 
 def _after(model: Model) -> list[Stage]:
     """After the rounds."""
-    return [drawn_anew(), *([left_out_sums()] if model.output.loo else [])]
+    return [drawn_anew(), *([left_out_sums()] if model.output.loo else []), *changes.stages(model)]
 
 
 def drawn_anew() -> Stage:
