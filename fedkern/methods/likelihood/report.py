@@ -14,7 +14,7 @@ EFFECTS = ("group_", "client_", "sigma", "dispersion")  # names of what is no co
 
 def sections(run: RunFiles) -> list[str]:
     """Sections of a finished run."""
-    found = [_coefficients(run), _marginal(run), _effects(run), _priors(run), _without(run)]
+    found = [_coefficients(run), _marginal(run), _effects(run), _priors(run), _sites(run), _without(run)]
     return [*found, _model(run), _guessing(run), _calibration(run)]
 
 
@@ -75,6 +75,16 @@ def _priors(run: RunFiles) -> str:
     )
     rows = [[name, number(real(row["prior"])), number(real(row["likelihood"])), row["mark"]] for name, row in found.items()]
     return section("Sensitivity to the prior", paragraph(text, ""), table(["name", "prior", "likelihood", ""], rows))
+
+
+def _sites(run: RunFiles) -> str:
+    found = run.summary.get("sites", {})
+    text = (
+        "What each client's rows say alone, with the job's prior (mode and 95 % of a normal posterior), and below them what all "
+        f"say together. At most {plots.MOST_PANELS} coefficients, those with the largest absolute means."
+    )
+    pooled = comparable(run.summary.get("parameters", {}))
+    return figure("Sites", plots.sites(found, pooled), text) if found else ""
 
 
 def _without(run: RunFiles) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...algorithms.exchanges import column_notes, level, loo_sums, marginal_sums, replicated
+from ...algorithms.exchanges import column_notes, level, loo_sums, marginal_sums, replicated, site_modes
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.importance import machine as importance
@@ -31,6 +31,7 @@ MAY_SEND = (
     *replicated.PROTOCOL.to_server,
     *loo_sums.PROTOCOL.to_server,
     *marginal_sums.PROTOCOL.to_server,
+    *site_modes.PROTOCOL.to_server,
 )
 
 
@@ -60,7 +61,8 @@ def sampled(model: Model) -> Stage:
 
 def _after(model: Model) -> list[Stage]:
     """After the rounds."""
-    return [drawn_anew(), *([left_out_sums()] if model.output.loo else []), *changes.stages(model)]
+    loo = [left_out_sums()] if model.output.loo else []
+    return [drawn_anew(), *loo, *changes.stages(model), *own_modes(model)]
 
 
 def drawn_anew() -> Stage:
@@ -71,6 +73,11 @@ def drawn_anew() -> Stage:
 def left_out_sums() -> Stage:
     """Sums of the rows' leave-one-out densities."""
     return Stage.of(loo_sums)
+
+
+def own_modes(model: Model) -> list[Stage]:
+    """What each client's rows say alone, where the job asks for it."""
+    return [Stage(site_modes.PROTOCOL, site_modes.dims(model.layout.p))] if model.output.sites else []
 
 
 def checked(at: Check[Config]) -> Said | None:
