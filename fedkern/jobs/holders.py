@@ -99,7 +99,7 @@ def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
 
 
 def _singled(config: JobConfig, binding: Binding) -> Refusal | None:
-    """Why a job whose result says what it would be without each client is refused."""
+    """Why a job whose result says what each client's rows say is refused."""
     for policy in binding.policies if config.singles_out else ():
         if refusal := policy.refuses_values():
             return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")

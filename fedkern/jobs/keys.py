@@ -308,7 +308,7 @@ class JobConfig(Section):
 
     @property
     def singles_out(self) -> bool:
-        """Whether the result says what it would be without each client, which its holder's policy must allow."""
+        """Whether the result says what each client's rows say, which its holder's policy must allow."""
         return False
 
     def told_of(self, coefficients: int) -> bool:

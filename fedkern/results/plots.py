@@ -24,7 +24,7 @@ INK, MUTED, GRID, BLUE, ORANGE = "#1f2933", "#7b8794", "#e4e7eb", "#2364aa", "#c
 ON_LIGHT = "#111827"  # letters on a light cell, whatever the page's colours are
 PAGE = {INK: "ink", MUTED: "muted", GRID: "line", BLUE: "blue", ORANGE: "orange", "#000000": "ink"}  # light and dark in style.css
 WORDS = {"accuracy": "Test accuracy", "log_likelihood": "Mean test log-likelihood", "rmse": "Test root mean square error"}
-MOST_ROWS = 60
+MOST_ROWS, MOST_PANELS = 60, 12
 Part = tuple[NDArray[np.float64], ...]  # of an area: a closed line (k, 2) around it, and one around each hole
 FINEST = 1 / 1500  # of a map's width: corners nearer to each other than that are one
 
@@ -101,6 +101,44 @@ def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
     tidy(axes, "x")
     axes.tick_params(axis="y", length=0, labelsize=8)
     return figure
+
+
+def sites(alone: Mapping[str, Mapping[str, Mapping[str, float]]], pooled: Mapping[str, Mapping[str, float]]) -> Figure | None:
+    """A panel for each coefficient: clients alone, a line each, and in another colour all together, with 95 % intervals.
+
+    Parameters
+    ----------
+    alone : client -> name, as `pooled` has it -> "mode" and "sd"
+    pooled : as in summary.json. Of more than 12 coefficients, those with the largest absolute means are drawn.
+
+    Returns
+    -------
+    the figure; None without any
+    """
+    those = [name for name in pooled if any(name in one for one in alone.values())]
+    largest = sorted(those, key=lambda name: -abs(pooled[name]["mean"]))[:MOST_PANELS]
+    if not largest:
+        return None
+    across = min(3, len(largest))
+    down, n = -(-len(largest) // across), len(alone)
+    drawn = canvas(7.2, down * (0.8 + 0.17 * (n + 1)))
+    panels = drawn.subplots(down, across, squeeze=False)
+    for axes in panels.ravel()[len(largest) :]:
+        axes.set_visible(False)
+    for i, (axes, name) in enumerate(zip(panels.ravel(), (name for name in those if name in largest))):
+        for row, own in enumerate(one[name] for one in alone.values()):
+            ends = [own["mode"] + t * own["sd"] for t in (-1.96, 1.96)]
+            axes.plot(ends, [row, row], color=MUTED, linewidth=1.6, zorder=2)
+            axes.plot([own["mode"]], [row], "o", color=MUTED, markersize=3.2, zorder=3)
+        axes.plot([pooled[name]["q025"], pooled[name]["q975"]], [n, n], color=BLUE, linewidth=2.2, zorder=2)
+        axes.plot([pooled[name]["mean"]], [n], "D", color=BLUE, markersize=4, zorder=3)
+        axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
+        axes.set_yticks(range(n + 1), [*map(caption, alone), "together"] if i % across == 0 else [""] * (n + 1))
+        axes.set_ylim(n + 0.6, -0.6)
+        axes.set_title(caption(name), loc="left", color=INK, fontsize=9)
+        tidy(axes, "x")
+        axes.tick_params(axis="y", length=0, labelsize=8)
+    return drawn
 
 
 def reliability(bins: Sequence[Mapping[str, float]]) -> Figure | None:

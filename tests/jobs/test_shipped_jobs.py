@@ -115,7 +115,7 @@ def test_what_benchmarks_measure_is_refused_by_nobody(tmp_path: Path) -> None:
 
 
 def test_what_init_drafts(fedkern: Any, tmp_path: Path) -> None:
-    folder = federations.simulate("logistic", tmp_path / "made", federations.Settings(clients=2, rows=30, columns=3)).parent
+    folder = federations.simulate("logistic", tmp_path / "made", federations.Settings(clients=2, rows=80, columns=3)).parent
     assert fedkern("init", *sorted(folder.glob("clients/*.csv")), "--response", "y").code == 0
     config, at = load(tmp_path / "job.toml")
     assert asks(config) == LEAST_ROWS

@@ -3,7 +3,7 @@
     require = false                 # true: data that no policy names are in no job
     open = false                    # true: jobs without [privacy], whose messages have no noise
     client_level = false            # true: jobs with unit = "client", which trust the server with sums without noise
-    values = false                  # true: open jobs whose result says what it would be without one client (output.without)
+    values = false                  # true: open jobs whose result says what one client's rows say (output.without, .sites)
     unit = "example"                # or a list; client_level = true adds "client"
     noise_source = "secure"         # or a list of secure and keyed
     least_noise_multiplier = 1.0
@@ -98,12 +98,12 @@ class Policy:
         )
 
     def refuses_values(self) -> Refusal | None:
-        """Why a job whose result says what it would be without one client is not allowed; None if it is."""
+        """Why a job whose result says what one client's rows say is not allowed; None if it is."""
         if self.values:
             return None
         return Refusal(
-            "output.without has the result say what it would be without this client, and so what its rows alone say; ask the "
-            "holder to allow that on these data (values = true), or remove the key",
+            "output.without and output.sites have the result say what it would be without this client, or what its rows alone "
+            "say; ask the holder to allow that on these data (values = true), or remove the key",
             f"values is not true for [data.{self.data}]",
         )
 

@@ -11,6 +11,7 @@ from scipy.special import expit, gammaln
 
 BINOMIAL, POISSON, GAUSSIAN, NEGATIVE_BINOMIAL = range(4)
 MOST_ETA = 690.0  # of a logarithm of a mean: beyond it a value is as bad as it gets, and finite
+MOST_TERMS = 1e8  # of a negative binomial's count, whose curvature is a sum of so many
 MOST_CURVE = 1e8  # of a row in the search, beside y
 STEP, STEPS, HALVINGS = 1e-9, 400, 60  # of the search for a mode
 PIECE = 200_000  # rows times points at a time
@@ -92,6 +93,8 @@ def log1p_ratio(x):
 
 def rising(y, a):
     """sum over rows of sum_{k < y} log(1 + k a) = log Gamma(y + 1/a) - log Gamma(1/a) + y log a, and two derivatives in a."""
+    if y.max(initial=0) > MOST_TERMS:
+        return (gammaln(y + 1 / a) - gammaln(1 / a) + y * np.log(a)).sum(), np.nan, np.nan
     k = np.arange(int(y.max(initial=0)))
     count = len(y) - np.searchsorted(np.sort(y), k, side="right")  # rows with y > k
     slope = k / (1 + k * a)

@@ -20,6 +20,7 @@ from ...kernels.families import FAMILIES
 from ...models.mixed import left_out, predictive
 from ...results import loo
 from ...results.plain import Record
+from . import marginal, sites
 from .keys import Config
 from .model import Model
 from .own import ANEW, Own, key
@@ -61,7 +62,9 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
         if left is not None:
             content["loo"] = loo.summary(in_order(left.replies))
             notes += loo.notes(content["loo"], left, run.names)
-    return Checked(content, tuple(notes), doubt)
+    effects, about = marginal.exchanged(run, model, owns, at_server=at_server)
+    alone, of_sites = sites.exchanged(run, model, owns, at_server=at_server)
+    return Checked(content | effects | alone, tuple(notes + about + of_sites), doubt)
 
 
 def _left_out(own: Own, client: int) -> loo_sums.LooSums:

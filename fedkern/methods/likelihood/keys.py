@@ -81,6 +81,8 @@ class OutputSection(CommonOutputSection):
     draws: Draws = key(1000, resumable=True, help="per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, resumable=True, help="sets of draws")
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO")
+    marginal: bool = key(False, help="average marginal effects: clients with at least 5 rows also send their sums over the rows")
+    sites: bool = key(False, help="each client also sends what its rows say alone: every holder's policy must allow it")
     without: bool = key(False, help="the result also without each client, by weights: every holder's policy must allow it")
 
 
@@ -121,7 +123,7 @@ class Config(JobConfig):
 
     @property
     def singles_out(self) -> bool:
-        return self.output.without
+        return self.output.without or self.output.sites
 
     @property
     def _plain_linear(self) -> bool:

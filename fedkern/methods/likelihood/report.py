@@ -7,13 +7,15 @@ from ...results.gaussian import comparable
 from ...results.page import details, figure, number, paragraph, section, table
 from ...results.plain import real
 from ...results.report import RunFiles, Tile, against_guessing, measured, numbers
+from . import changes
 
 EFFECTS = ("group_", "client_", "sigma", "dispersion")  # names of what is no coefficient begin so
 
 
 def sections(run: RunFiles) -> list[str]:
     """Sections of a finished run."""
-    return [_coefficients(run), _effects(run), _priors(run), _without(run), _model(run), _guessing(run), _calibration(run)]
+    found = [_coefficients(run), _marginal(run), _effects(run), _priors(run), _sites(run), _without(run)]
+    return [*found, _model(run), _guessing(run), _calibration(run)]
 
 
 def tiles(run: RunFiles) -> list[Tile]:
@@ -39,6 +41,18 @@ def _coefficients(run: RunFiles) -> str:
     return figure("Coefficients", plots.forest(slopes), f"{note}Grey intervals hold zero.", *shown)
 
 
+def _marginal(run: RunFiles) -> str:
+    found = run.summary.get("marginal", {})
+    if not found:
+        return ""
+    text = (
+        f"By how much the mean of the response changes, on average over the clients' {number(found['rows'])} rows and over the "
+        "effects of new groups and clients: for a unit of a numeric column, and for one value against another."
+    )
+    rows = [[name, row["change"], *(number(real(row[key])) for key in changes.SHOWN)] for name, row in found["effects"].items()]
+    return section("Marginal effects", paragraph(text, ""), table(["name", "change", "mean", "sd", "2.5 %", "97.5 %"], rows))
+
+
 def _effects(run: RunFiles) -> str:
     rows = [
         [name, *(number(real(row[key])) for key in ("mean", "sd", "q025", "q975"))]
@@ -61,6 +75,16 @@ def _priors(run: RunFiles) -> str:
     )
     rows = [[name, number(real(row["prior"])), number(real(row["likelihood"])), row["mark"]] for name, row in found.items()]
     return section("Sensitivity to the prior", paragraph(text, ""), table(["name", "prior", "likelihood", ""], rows))
+
+
+def _sites(run: RunFiles) -> str:
+    found = run.summary.get("sites", {})
+    text = (
+        "What each client's rows say alone, with the job's prior (mode and 95 % of a normal posterior), and below them what all "
+        f"say together. At most {plots.MOST_PANELS} coefficients, those with the largest absolute means."
+    )
+    pooled = comparable(run.summary.get("parameters", {}))
+    return figure("Sites", plots.sites(found, pooled), text) if found else ""
 
 
 def _without(run: RunFiles) -> str:

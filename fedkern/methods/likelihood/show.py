@@ -10,6 +10,7 @@ from ...printing import aligned
 from ...results.plain import Record, real
 from ...results.report import against_guessing
 from ...results.table import RATIOS
+from . import changes
 
 SHOWN = 12  # coefficients; all of them are in summary.json
 WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio"}
@@ -31,6 +32,9 @@ def lines(content: Record, why: str) -> Iterator[str]:
             yield worse
     yield ""
     yield from _coefficients(content)
+    if content.get("marginal"):
+        yield ""
+        yield from _marginal(content["marginal"]["effects"])
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all"
@@ -61,3 +65,17 @@ def _coefficients(content: Record) -> Iterator[str]:
         yield line
     if len(slopes) > SHOWN:
         yield f"({SHOWN} of {len(slopes)} slopes, those furthest from zero in standard deviations)"
+
+
+def _marginal(effects: Record) -> Iterator[str]:
+    """Changes of the response's mean, averaged over rows."""
+    clearest = sorted(effects, key=lambda name: -abs(effects[name]["mean"]) / max(effects[name]["sd"], 1e-300))[:SHOWN]
+    words = {name: f"{name} ({effects[name]['change']})" for name in effects if name in clearest}
+    head = "marginal effects"
+    width = max(map(len, (head, *words.values())))
+    yield f"{head:<{width}}     mean       sd     2.5 %    97.5 %"
+    for name, said in words.items():
+        mean, sd, low, high = aligned(*(real(effects[name][key]) for key in changes.SHOWN))
+        yield f"{said:<{width}} {mean} {sd}  {low}  {high}"
+    if len(effects) > SHOWN:
+        yield f"({SHOWN} of {len(effects)}, those furthest from zero in standard deviations)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...algorithms.exchanges import column_notes, level, loo_sums, replicated
+from ...algorithms.exchanges import column_notes, level, loo_sums, marginal_sums, replicated, site_modes
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.importance import machine as importance
@@ -15,7 +15,7 @@ from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
 from ...privacy.plan import Plan
-from . import response
+from . import changes, response
 from .keys import Config
 from .model import TOLD, Model
 from .rows import check_groups
@@ -30,6 +30,8 @@ MAY_SEND = (
     importance.Values,
     *replicated.PROTOCOL.to_server,
     *loo_sums.PROTOCOL.to_server,
+    *marginal_sums.PROTOCOL.to_server,
+    *site_modes.PROTOCOL.to_server,
 )
 
 
@@ -59,7 +61,8 @@ def sampled(model: Model) -> Stage:
 
 def _after(model: Model) -> list[Stage]:
     """After the rounds."""
-    return [drawn_anew(), *([left_out_sums()] if model.output.loo else [])]
+    loo = [left_out_sums()] if model.output.loo else []
+    return [drawn_anew(), *loo, *changes.stages(model), *own_modes(model)]
 
 
 def drawn_anew() -> Stage:
@@ -70,6 +73,11 @@ def drawn_anew() -> Stage:
 def left_out_sums() -> Stage:
     """Sums of the rows' leave-one-out densities."""
     return Stage.of(loo_sums)
+
+
+def own_modes(model: Model) -> list[Stage]:
+    """What each client's rows say alone, where the job asks for it."""
+    return [Stage(site_modes.PROTOCOL, site_modes.dims(model.layout.p))] if model.output.sites else []
 
 
 def checked(at: Check[Config]) -> Said | None:

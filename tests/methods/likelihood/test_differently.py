@@ -82,12 +82,16 @@ def test_a_policy_says_whether_single_clients_may_be_told(
         '[job]\nmethod = "likelihood"\n[data]\nclients = ["rows/*.csv"]\nresponse = "y"\n[model]\nfamily = "poisson"\n'
         "[algorithm]\npoints = 256\neffective = 100\n"
     )
-    assert "without" not in fedkern.run(tmp_path / "job.toml").summary  # whatever the policy says
+    summary = fedkern.run(tmp_path / "job.toml").summary
+    assert not {"without", "sites"} & summary.keys()  # whatever the policy says
     if allowed:
-        assert "b" in fedkern.run(tmp_path / "job.toml", output={"without": True}).summary["without"]
+        summary = fedkern.run(tmp_path / "job.toml", output={"without": True, "sites": True}).summary
+        assert "b" in summary["without"]
+        assert "b" in summary["sites"]
         return
-    with pytest.raises(JobError, match=r"output\.without .* ask the holder to allow that on these data \(values = true\)"):
-        fedkern.run(tmp_path / "job.toml", output={"without": True})
+    for key in ("without", "sites"):
+        with pytest.raises(JobError, match=rf"output\.{key} .* ask the holder to allow that on these data \(values = true\)"):
+            fedkern.run(tmp_path / "job.toml", output={key: True})
 
 
 def sites(*, levels: float = 0.0, flipped: bool = False) -> dict[str, pd.DataFrame]:

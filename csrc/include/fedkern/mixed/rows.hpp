@@ -13,6 +13,7 @@ inline namespace FEDKERN_ISA {
 namespace mixed {
 
 inline constexpr double most_eta = 690;  // of a logarithm of a mean: beyond it a value is as bad as it gets, and finite
+inline constexpr double most_terms = 1e8; // of a negative binomial's count, whose curvature is a sum of so many
 inline constexpr double least_square = 1e-100; // a negative binomial whose phi^2 is smaller is Poisson
 
 /// e^x for |x| <= 700, to 4e-14 of itself within 30 and 1e-13 at the ends: what a sum of such terms needs.
@@ -133,10 +134,14 @@ struct Rows {
         return total;
     }
 
-    /// The derivatives of `rising`, term by term.
+    /// The derivatives of `rising`, term by term; NaN of counts with too many terms.
     void rising_slopes(double a, double& first, double& second) const {
         std::vector<double> sorted(y);
         std::sort(sorted.begin(), sorted.end());
+        if (n && !(sorted.back() <= most_terms)) {
+            first = second = math::nan<double>();
+            return;
+        }
         Index below = 0; // rows with y <= k
         first = second = 0;
         for (double k = 0; below < n; ++k) {

@@ -1,0 +1,72 @@
+"""After the rounds of a job that asks for it: by how much does the mean of the response change with each covariate?
+
+Each client has computed the change of every row's mean at draws of the posterior that it was told, and sends the sums over its
+rows, to six digits, with their number; a client with fewer than five rows answers with zeros. Of a column whose values are 0 and
+1 the change is from one to the other. Source: docs/methods/likelihood.md, section 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import once
+from ..core.messages import FEW, Message, Tells
+from .loo_sums import LEAST, MOST_ROWS
+from .rounding import LARGEST, bounded
+
+Array = NDArray[np.float64]
+
+DIGITS = 6  # significant, of each sum
+
+
+@dataclass(frozen=True)
+class AskMarginal(Message, kind=208):
+    """Server to client."""
+
+    round: int
+
+
+SAID = "sums over this client's rows, and which of its columns are 0 or 1"
+
+
+@dataclass(frozen=True)
+class MarginalSums(Message, kind=209, tells=Tells(SAID, "its covariates", FEW)):
+    """Client to server: number of rows; of each numeric column whether all its values are 0 or 1; of each draw and each effect
+    the sum over the rows."""
+
+    round: int
+    rows: int
+    binary: Annotated[Array, "numeric"]
+    sums: Annotated[Array, "draws effects"]
+
+
+def dims(draws: int, numeric: int, effects: int) -> dict[str, int]:
+    """Sizes of the messages' arrays."""
+    return {"draws": draws, "numeric": numeric, "effects": effects}
+
+
+def told(rows: int, binary: Array, sums: Array) -> MarginalSums:
+    """The sums, or zeros where they would be of too few rows."""
+    if rows < LEAST:
+        return MarginalSums(0, 0, np.zeros_like(binary), np.zeros_like(sums))
+    rounded = np.array([float(f"{value:.{DIGITS}g}") for value in sums.ravel()])
+    return MarginalSums(0, rows, binary, rounded.reshape(sums.shape))
+
+
+def _wrong(answer: MarginalSums) -> str:
+    """Why these are no client's sums; "" where they can be."""
+    if not (answer.rows == 0 or LEAST <= answer.rows <= MOST_ROWS):
+        return f"its MarginalSums are of {answer.rows} rows"
+    if not np.isin(answer.binary, (0.0, 1.0)).all():
+        return "its MarginalSums do not say which columns are 0 or 1"
+    if not bounded(answer.sums, LARGEST):
+        return "its MarginalSums are too large to be any"
+    return ""
+
+
+QUESTION = once.Question("marginal-sums", AskMarginal, MarginalSums, _wrong, drops=True)
+PROTOCOL = QUESTION.protocol

@@ -1,0 +1,58 @@
+"""After the rounds of a job that asks for it: what would each client's rows say alone?
+
+Each client has found the mode of its own posterior, with the job's prior and without any other client's rows, and sends it with
+standard deviations. It names single clients, so every holder's policy must allow it. Source: docs/methods/likelihood.md,
+section 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import once
+from ..core.messages import LIKELIHOOD, Message, Tells
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AskSiteMode(Message, kind=210):
+    """Server to client."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class SiteMode(Message, kind=211, tells=Tells(LIKELIHOOD)):
+    """Client to server: coefficients on both scales where its own posterior is largest, and standard deviations there, which are
+    0 where it was not found."""
+
+    round: int
+    mode: Annotated[Array, "two d"]
+    sd: Annotated[Array, "two d"]
+
+
+def dims(coefficients: int) -> dict[str, int]:
+    """Sizes of the messages' arrays."""
+    return {"two": 2, "d": coefficients}
+
+
+def told(mode: Array, sd: Array) -> SiteMode:
+    """Of numbers that are NaN where there is no mode."""
+    there = bool(np.isfinite(mode).all() and np.isfinite(sd).all() and (sd > 0).all())
+    return SiteMode(0, mode, sd) if there else SiteMode(0, np.zeros_like(mode), np.zeros_like(sd))
+
+
+def _wrong(answer: SiteMode) -> str:
+    """Why these are no client's numbers; "" where they can be."""
+    if not (np.isfinite(answer.mode).all() and np.isfinite(answer.sd).all() and (answer.sd >= 0).all()):
+        return "its SiteMode holds what is no number, or a standard deviation below 0"
+    return ""
+
+
+QUESTION = once.Question("site-modes", AskSiteMode, SiteMode, _wrong, drops=True)
+PROTOCOL = QUESTION.protocol

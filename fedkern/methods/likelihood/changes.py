@@ -1,0 +1,64 @@
+"""What changes in a job's marginal effects, and the message that they cost (docs/methods/likelihood.md, section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...algorithms.exchanges import marginal_sums
+from ...jobs.stage import Stage
+from ...models.mixed.marginal import Contrast, Slope
+from .model import TOLD, Model
+
+SHOWN = ("mean", "sd", "q025", "q975")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changes.
+
+    Attributes
+    ----------
+    name, words : of the coefficient, and of the change
+    effect : what the model calls it
+    numeric : the number of the numeric column whose change this is where its values are not all 0 or 1; else None
+    binary : the same where they are
+    """
+
+    name: str
+    words: str
+    effect: Slope | Contrast
+    numeric: int | None = None
+    binary: int | None = None
+
+
+def changes(model: Model) -> list[Change]:
+    """Of each covariate: of a numeric one by a unit, and from 0 to 1; of a level against the reference, by default the first."""
+    found: list[Change] = []
+    at, numeric = int(model.encoding.intercept), 0
+    declared = model.config.data.columns
+    for column in model.encoding.columns:
+        if column.levels is None:
+            center, scale = column.constants
+            ends = tuple(((value - center) / scale,) for value in (0.0, 1.0))
+            found.append(Change(column.name, "a unit", Slope(at, 1 / scale), numeric=numeric))
+            found.append(Change(column.name, "1 against 0", Contrast((at,), *ends), binary=numeric))
+            at, numeric = at + 1, numeric + 1
+            continue
+        base = (declared[column.name].reference if column.name in declared else None) or column.levels[0]
+        columns, one = tuple(range(at, at + len(column.levels))), np.eye(len(column.levels))
+        low = tuple(one[column.levels.index(base)].tolist())
+        for level, row in zip(column.levels, one.tolist()):
+            if level != base:
+                found.append(Change(f"{column.name}={level}", f"{level} against {base}", Contrast(columns, low, tuple(row))))
+        at += len(column.levels)
+    return found
+
+
+def stages(model: Model) -> list[Stage]:
+    """The exchange, where the job asks for it and there is a covariate."""
+    of = changes(model) if model.output.marginal else []
+    numeric = sum(one.numeric is not None for one in of)
+    dims = {**marginal_sums.dims(TOLD, numeric, len(of)), "d": model.layout.p}  # coefficients, by which `check` counts rows
+    return [Stage(marginal_sums.PROTOCOL, dims)] if of else []

@@ -1,0 +1,84 @@
+"""Average marginal effects: by how much the mean of the response changes with each covariate, over all clients' rows.
+
+Each client sends sums over its rows, at the draws that the server has told (docs/methods/likelihood.md, section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.core import once
+from ...algorithms.core.rounds import in_order
+from ...algorithms.exchanges import marginal_sums
+from ...algorithms.exchanges.loo_sums import LEAST
+from ...errors import owned
+from ...jobs.run import Run
+from ...models.mixed.marginal import Contrast, sums
+from ...results.weighted import summarised
+from . import changes
+from .keys import Config
+from .model import Model
+from .own import Own
+
+Array = NDArray[np.float64]
+
+NEAR = 1e-6  # so near to 0 or 1 is a cell that is one, once it was standardised
+
+
+def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_server: bool) -> tuple[dict[str, Any], list[str]]:
+    """`marginal` of summary.json and notes, at the server's place; nothing elsewhere, or where the job asks for none."""
+    for stage in changes.stages(model):
+        clients = {}
+        for k, own in owns.items():
+            with owned(k):
+                clients[k] = once.telling(told(model, own))
+        asked = marginal_sums.AskMarginal(0) if at_server else None
+        server, _ = run.ask(stage, marginal_sums.QUESTION, asked, clients)
+        if server is not None:
+            return _content(model, server), _notes(server, run.names)
+    return {}, []
+
+
+def told(model: Model, own: Own) -> marginal_sums.MarginalSums:
+    """A client's sums. From 0 to 1 no column is moved whose values are others: its mean there may be far from any row's."""
+    of = changes.changes(model)
+    moved = [one.effect for one in of if one.binary is not None and isinstance(one.effect, Contrast)]
+    binary = np.array([_binary(own.held.X[:, one.columns[0]], one) for one in moved], np.float64)
+    sent = [k for k, one in enumerate(of) if one.binary is None or binary[one.binary]]
+    found = np.zeros((len(own.told), len(of)))
+    found[:, sent] = sums(own.rows, own.told, [of[k].effect for k in sent])
+    return marginal_sums.told(len(own.held), binary, found)
+
+
+def _binary(cells: Array, effect: Contrast) -> bool:
+    """Whether all cells of a standardised column are 0 or 1 in its own unit, which a contrast has as `low` and `high`."""
+    low, high = effect.low[0], effect.high[0]
+    return bool((np.minimum(np.abs(cells - low), np.abs(cells - high)) <= NEAR * (high - low)).all())
+
+
+def _content(model: Model, server: once.Server[marginal_sums.MarginalSums]) -> dict[str, Any]:
+    """Means over all rows, by draws of equal weight."""
+    replies = [one for one in in_order(server.replies) if one.rows]
+    n = sum(one.rows for one in replies)
+    if not n:
+        return {}
+    at_draws = model.units.scale * np.sum([one.sums for one in replies], axis=0) / n
+    binary = np.min([one.binary for one in replies], axis=0)
+    equal, effects = np.full(len(at_draws), 1 / len(at_draws)), {}
+    for one, values in zip(changes.changes(model), at_draws.T):
+        if (one.numeric is not None and binary[one.numeric]) or (one.binary is not None and not binary[one.binary]):
+            continue
+        row = summarised(values, equal)
+        effects[one.name] = {"change": one.words, **{key: row[key] for key in changes.SHOWN}}
+    return {"marginal": {"rows": n, "effects": effects}}
+
+
+def _notes(server: once.Server[marginal_sums.MarginalSums], names: tuple[str, ...]) -> list[str]:
+    """Clients that are not in it."""
+    out = {k: f"it has fewer than {LEAST} rows" for k, one in server.replies.items() if not one.rows}
+    out |= dict.fromkeys(server.lost, "it was lost") | dict(server.dropped)
+    return [f"client {names[k]!r} is not in the marginal effects, for {why}" for k, why in sorted(out.items())]
