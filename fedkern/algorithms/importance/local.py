@@ -18,8 +18,8 @@ Array = NDArray[np.float64]
 class WithoutLocal:
     """A client's term of the log joint density, where all that is its own has been integrated out.
 
-    Its values are thousandths of a nat, as those for importance sampling; its gradients tenths, or thousands of them would tell more
-    of rows than the values do. Of gradients only the acceptance rate depends: a leapfrog step whose force is any function of the
+    Its values are thousandths of a nat, as those for importance sampling; its gradients tenths, for finer ones tell more of
+    rows than the values do. Of gradients only the acceptance rate depends: a leapfrog step whose force is any function of the
     place can be reversed, and keeps volumes.
 
     Attributes
