@@ -146,7 +146,7 @@ class Model:
         return self.config.chains
 
     @cached_property
-    def hmc(self) -> hmc.Settings:
+    def walks(self) -> hmc.Settings:
         """What all parties have in common where chains are run."""
         c, burn_in = self.config, self.config.burn_in
         return hmc.Settings(
@@ -186,14 +186,14 @@ class Model:
 
     def walk(self, mode: importance.Server) -> tuple[hmc.Server, ServerEffects]:
         """The server's machine of the chains, with its first messages: they begin around the mode."""
-        found, s = importance.found(mode), self.hmc
+        found, s = importance.found(mode), self.walks
         metric = hmc.Metric.of(found.mode, found.precision)
         starts = metric.sent(s.starts(SERVER, self.layout.size))
         return hmc.start(s, importance.GradientOf(self.prior, self.layout.size), self.names, starts, metric)
 
     def walker(self, client: importance.Client) -> hmc.Client:
         """A client's machine of the chains, with the quadrature of its last answer."""
-        return hmc.client(client.name, client.index, self.hmc, importance.WithoutLocal(client.model, client.nodes))
+        return hmc.client(client.name, client.index, self.walks, importance.WithoutLocal(client.model, client.nodes))
 
     def rows(self, held: Held, threads: int) -> Rows:
         """A client's log-likelihood: of a gaussian response in the model's units."""

@@ -75,7 +75,7 @@ def fit(run: Run[Config]) -> Fit | None:
 
 def _walked(
     run: Run[Config], model: Model, mode: importance.Server | None, clients: Mapping[int, importance.Client]
-) -> tuple[hmc.Server | None, Mapping[int, importance.Client]]:
+) -> tuple[hmc.Server | None, dict[int, importance.Client]]:
     """The chains, from the mode; then the clients are told what they know their own effects by."""
 
     def start() -> tuple[hmc.Server, ServerEffects]:

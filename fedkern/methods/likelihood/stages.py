@@ -65,7 +65,7 @@ def sampled(model: Model) -> Stage:
 
 def walked(model: Model) -> Stage:
     """The chains, from the mode."""
-    s = model.hmc
+    s = model.walks
     steps = s.rounds * (s.leapfrog - 1)
     times: dict[type[Message], int] = {hmc.Place: 1, hmc.LikelihoodSlope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
     dims = {**s.sizes(model.layout.size), "d": model.layout.p}
@@ -125,7 +125,7 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     """Job, model, clients and columns, of which some may turn out to be categorical."""
     config, settings = model.config, model.settings
     d, size = model.encoding.size, model.layout.size
-    how = f"{model.hmc.chains} chains of {model.hmc.rounds}" if model.chains else f"at most {settings.rounds}"
+    how = f"{model.walks.chains} chains of {model.walks.rounds}" if model.chains else f"at most {settings.rounds}"
     yield f"job      {config.job.method}, the mode and {how} rounds of draws, seed {model.seed}"
     yield f"model    {model.family}, {_priors(model)}"
     for what, terms in (
@@ -171,7 +171,7 @@ def _rounds(model: Model) -> Iterator[str]:
     """How often each client is asked, and how much that is."""
     settings, P = model.settings, model.layout.size
     if model.chains:
-        s = model.hmc
+        s = model.walks
         exchanges = s.rounds * s.leapfrog
         each = s.chains * P * 8 * exchanges
         yield (

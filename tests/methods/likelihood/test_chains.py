@@ -51,7 +51,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def walked(files: Path, tmp_path_factory: pytest.TempPathFactory) -> fedkern.Result:
     out = tmp_path_factory.mktemp("out") / "out"
-    return fedkern.run(files / "job.toml", out=out, algorithm={"sampler": "hmc"}, job={"rounds": 500})
+    return fedkern.run(files / "job.toml", out=out, algorithm={"sampler": "hmc"})
 
 
 @pytest.fixture(scope="module")
