@@ -171,7 +171,9 @@ class Result:
         found, own = [], (self.summary, other.summary)
         for one in own:
             if "log_evidence" not in one:
-                raise JobError(f'compare: a result of method = "{one["method"]}" has no evidence; take method = "likelihood"')
+                own_method = one["method"] == "likelihood"
+                remedy = 'algorithm.sampler = "importance"' if own_method else 'method = "likelihood"'
+                raise JobError(f'compare: a result of method = "{one["method"]}" has no evidence; take {remedy}')
             evidence = one["log_evidence"]
             found.append((plain.real(evidence["value"]), plain.real(evidence["error"])))
         for what, (mine, theirs) in {

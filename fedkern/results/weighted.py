@@ -1,4 +1,4 @@
-"""A posterior as draws with importance weights: numbers by the weights, and draws of equal weight among them."""
+"""A posterior as draws with importance weights, or of chains: numbers by the weights, and draws of equal weight among them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.weighted import quantiles
+from .draws import Draws
 from .gaussian import INTERCEPT, label
 from .marginals import Drawn
 from .released import Drawing, Group
@@ -29,7 +30,8 @@ class WeightedDraws:
     others : name -> (N,) of what is no coefficient, such as a standard deviation of groups
     weights : (N,) which add up to 1
     chosen : (c, t) which of the N draws are draws of equal weight
-    lp : (N,) the log posterior density, but for a constant
+    lp : (N,) the log posterior density, but for a constant; None where it is not known
+    sampled : whether the chains of `chosen` are Markov chains: then their numbers have R-hat and ESS
     """
 
     names: tuple[str, ...]
@@ -38,7 +40,8 @@ class WeightedDraws:
     others: Mapping[str, Array]
     weights: Array
     chosen: NDArray[np.int64]
-    lp: Array
+    lp: Array | None
+    sampled: bool = False
 
     @cached_property
     def values(self) -> dict[str, Array]:
@@ -50,13 +53,21 @@ class WeightedDraws:
         return found | dict(self.others)
 
     def parameters(self) -> dict[str, dict[str, float]]:
-        """Name -> mean, sd, q025, q05, q50, q95 and q975, by the weights."""
-        return {name: summarised(values, self.weights) for name, values in self.values.items()}
+        """Name -> mean, sd, q025, q05, q50, q95 and q975, by the weights; of chains also rhat and ess, if ArviZ is installed."""
+        found = {name: summarised(values, self.weights) for name, values in self.values.items()}
+        if not self.sampled:
+            return found
+        mixed = self._chains.parameters()
+        more = {name: {key: row[key] for key in ("rhat", "ess") if key in row} for name, row in mixed.items()}
+        return {name: row | more[name] for name, row in found.items()}
 
     @property
-    def sampled(self) -> bool:
-        """No: the draws are no states of Markov chains."""
-        return False
+    def _chains(self) -> Draws:
+        return Draws({name: values[self.chosen] for name, values in self.values.items()}, self.sampled)
+
+    def slowest(self) -> tuple[float, float, str] | None:
+        """Of chains the largest R-hat, the smallest ESS, and whose it is; None where there is nothing to say."""
+        return self._chains.slowest()
 
     def marginal(self, name: str, site: str = "") -> Drawn | None:
         """A number by its draws of equal weight."""
@@ -77,10 +88,8 @@ class WeightedDraws:
         variables |= {name: (axes, values[at]) for name, values in self.others.items()}
         sampled = {"chain": np.arange(at.shape[0]), "draw": np.arange(at.shape[1])}
         named = {"slope": [self.names[j] for j in slopes]} if slopes else {}
-        return {
-            "posterior": Group(variables, {**sampled, **named}),
-            "sample_stats": Group({"lp": (axes, self.lp[at])}, sampled),
-        }
+        found = {"posterior": Group(variables, {**sampled, **named})}
+        return found if self.lp is None else found | {"sample_stats": Group({"lp": (axes, self.lp[at])}, sampled)}
 
 
 def summarised(values: Array, weights: Array) -> dict[str, float]:

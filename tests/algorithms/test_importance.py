@@ -90,7 +90,7 @@ def test_a_banana_that_is_too_thin_is_no_result():
     result = found(*banana(0.002), points=512, effective=500, rounds=3)
     assert (result.converged, result.rounds) == (False, 3)
     assert "after 3 rounds 1536 draws are worth" in result.reason
-    assert "give it more draws (algorithm.points, job.rounds)" in result.reason
+    assert 'take chains (algorithm.sampler = "hmc"), more draws (algorithm.points, job.rounds)' in result.reason
 
 
 def gamma_poisson(seed=1):

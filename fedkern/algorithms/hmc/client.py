@@ -13,7 +13,7 @@ from ...models.hierarchical import LocalModel
 from ..core.kept import GIVEN
 from ..core.messages import ClientEffects, Event, RemoteFault, evolve
 from ..core.trace import Trace
-from .messages import Decided, Launch, Move, Place, Slope, SlopeChange
+from .messages import Decided, Launch, LikelihoodChange, LikelihoodSlope, Move, Place, Slope, SlopeChange
 from .moves import Walk, evaluate, finite, placed
 from .settings import Settings
 
@@ -75,7 +75,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
                 "give other start values"
             )
         xi = np.array(event.xi)
-        return evolve(state, walk=evolve(state.walk, value=value, slope=slope), xi=xi, trial=xi), [Slope(gradient)]
+        return evolve(state, walk=evolve(state.walk, value=value, slope=slope), xi=xi, trial=xi), [_slope(state, gradient)]
     if isinstance(event, (Launch, Decided)) and event.round == state.round + 1:
         state = _settle(state, event.accepted > 0.5)
         if isinstance(event, Decided):
@@ -94,9 +94,14 @@ def _visit(state: Client, xi: Matrix) -> tuple[Client, ClientEffects]:
     walk = state.walk.visited(np.where(good, value, np.nan), slope)
     gradient = np.where(walk.lost[:, None], 0.0, gradient)
     if state.inner < state.settings.leapfrog:
-        return evolve(state, walk=walk), [Slope(gradient)]
+        return evolve(state, walk=walk), [_slope(state, gradient)]
     walk, change = walk.landed(state.h)
-    return evolve(state, walk=walk, trial=np.array(xi)), [SlopeChange(gradient, change)]
+    changed = LikelihoodChange if state.settings.whole else SlopeChange
+    return evolve(state, walk=walk, trial=np.array(xi)), [changed(gradient, change)]
+
+
+def _slope(state: Client, gradient: Matrix) -> Slope:
+    return LikelihoodSlope(gradient) if state.settings.whole else Slope(gradient)
 
 
 def _settle(state: Client, accepted: NDArray[np.bool_]) -> Client:
@@ -114,3 +119,8 @@ def _settle(state: Client, accepted: NDArray[np.bool_]) -> Client:
 def local_draws(state: Client) -> NDArray[np.float64]:
     """(c, t, d) Draws of u_j, which belong to the same iterations as those of xi."""
     return state.trace["u"]
+
+
+def global_draws(state: Client) -> NDArray[np.float64]:
+    """(c, t, P) Draws of xi, as the server has them."""
+    return state.trace["xi"]

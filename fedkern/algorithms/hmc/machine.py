@@ -16,19 +16,21 @@ from __future__ import annotations
 
 from ..core.kept import load, save
 from ..core.messages import Message, Protocol
-from .client import Client, client, client_receive, local_draws
-from .messages import Decided, Launch, Move, Place, Slope, SlopeChange
+from .client import Client, client, client_receive, global_draws, local_draws
+from .messages import Decided, Launch, LikelihoodChange, LikelihoodSlope, Move, Place, Slope, SlopeChange
 from .metric import Metric
 from .server import Server, draws, finished, server_receive, start
 from .settings import Settings
 
 __all__ = [
-    "Client", "Decided", "Launch", "Metric", "Move", "Place", "Server", "Settings", "Slope", "SlopeChange", "client",
-    "client_receive", "draws", "finished", "load", "local_draws", "protocol", "save", "server_receive", "start",
+    "Client", "Decided", "Launch", "LikelihoodChange", "LikelihoodSlope", "Metric", "Move", "Place", "Server", "Settings",
+    "Slope", "SlopeChange", "client", "client_receive", "draws", "finished", "global_draws", "load", "local_draws", "protocol",
+    "save", "server_receive", "start",
 ]  # fmt: skip
 
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:
     """The protocol with only the messages that a job of these settings can send."""
     down: tuple[type[Message], ...] = (Place, Launch, *((Move,) if settings.leapfrog > 1 else ()), Decided)
-    return Protocol("hmc", down, (Slope, SlopeChange), server_receive, client_receive, finished, save, load)
+    up = (LikelihoodSlope, LikelihoodChange) if settings.whole else (Slope, SlopeChange)
+    return Protocol("hmc", down, up, server_receive, client_receive, finished, save, load)

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.messages import AREAS, KNOWN, LIKELIHOOD, Message, Tells
+from ..core.messages import AREAS, FEW, KNOWN, LABELLED, LIKELIHOOD, Message, Tells
 
 Positions = Annotated[NDArray[np.float64], "s xi"]
 Chains = Annotated[NDArray[np.float64], "s"]
@@ -59,3 +59,13 @@ class SlopeChange(Message, kind=95, tells=Tells(LIKELIHOOD, AREAS, KNOWN)):
 
     gradient: Positions
     change: Chains
+
+
+@dataclass(frozen=True)
+class LikelihoodSlope(Slope, kind=212, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
+    """Client to server, of a client without local unknowns: the same, of its log-likelihood."""
+
+
+@dataclass(frozen=True)
+class LikelihoodChange(SlopeChange, kind=213, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
+    """Client to server, of a client without local unknowns: the same, of its log-likelihood, which is all that changes."""

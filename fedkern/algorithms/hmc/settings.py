@@ -34,6 +34,7 @@ class Settings:
     target : acceptance rate that the step is adapted to; None: 0.8, and 0.57 with one leapfrog step
     jitter : h of a trajectory is uniform on step (1 - jitter, 1 + jitter), against periodic orbits
     seed : of the keyed random streams
+    whole : whether clients have no local unknowns, so that what they send is of their log-likelihood
     """
 
     draws: int
@@ -45,6 +46,7 @@ class Settings:
     target: float | None
     seed: int
     jitter: float = 0.2
+    whole: bool = False
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:

@@ -49,7 +49,7 @@ class Client:
     model : of its own rows
     round : questions answered
     told : (t, P) draws of the posterior, which the server tells at the end
-    nodes, converged : of the quadrature at the end; whether the server's checks found nothing
+    nodes, converged : of the quadrature when it was last asked; whether the server's checks found nothing
     """
 
     name: str = field(metadata=GIVEN)
@@ -78,7 +78,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         )
     if isinstance(event, Posterior):
         return evolve(state, told=np.array(event.draws), nodes=event.nodes, converged=event.converged == 1), []
-    state = evolve(state, round=state.round + 1)
+    state = evolve(state, round=state.round + 1, nodes=event.nodes)
     with np.errstate(all="ignore"):
         if isinstance(event, AskCurvature):
             return state, [_curvature(state.model, event)]

@@ -10,10 +10,11 @@ all draws together are weighted against the mixture that they come from. Few rou
 Each client compares its quadrature with one of more nodes, at the mode and at draws; while the sum of the differences is too
 large, the number of nodes is doubled for all. A value that is no number has weight 0.
 
-Another sampler may go on from the mode: with `Settings.rounds` = 0 and `Coordinates` without scales the job ends there, and
-`found(state)` has the mode and the precision of xi. Hamiltonian Monte Carlo (`algorithms.hmc`) then takes `hmc.Metric.of(mode,
-precision)`, coordinates in which the posterior is nearly standard normal; a client's model there is `WithoutLocal(model, nodes)`,
-which has no local unknowns, and the prior `GradientOf(prior)`. Source: docs/methods/likelihood.md.
+Another sampler may go on from the mode: with `Settings.rounds` = 0 and `Coordinates` without scales the job ends there (with one
+round the quadrature is also looked at away from the mode), and `found(state)` has the mode and the precision of xi. Hamiltonian
+Monte Carlo (`algorithms.hmc`) then takes `hmc.Metric.of(mode, precision)`, coordinates in which the posterior is nearly standard
+normal; a client's model there is `WithoutLocal(model, nodes)`, which has no local unknowns, and the prior `GradientOf(prior)`;
+`telling` tells the clients its draws. Source: docs/methods/likelihood.md.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from .client import Client, Model, client, client_receive
 from .coordinates import Coordinates
 from .local import GradientOf, WithoutLocal
 from .messages import AskCurvature, AskValues, Curvature, Posterior, Values
-from .server import Found, Prior, Server, finished, found, offset, server_receive, start
+from .server import Found, Prior, Server, finished, found, offset, server_receive, start, unresolved
 from .settings import Settings
 
 __all__ = [
     "AskCurvature", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf", "Model", "Posterior", "Prior",
     "Server", "Settings", "Values", "WithoutLocal", "client", "client_receive", "finished", "found", "load", "offset", "protocol",
-    "save", "server_receive", "start",
+    "save", "server_receive", "start", "unresolved",
 ]  # fmt: skip
 
 

@@ -396,16 +396,22 @@ def _against(state: Server) -> str:
             said.append(
                 f"after {state.drawn} rounds {n} draws are worth {posterior.effective:.0f} of equal weight (wanted "
                 f"{s.effective:g}), with k-hat {posterior.k_hat:.2f} (wanted at most 0.7): no t distribution is near this "
-                "posterior: give it more draws (algorithm.points, job.rounds), or narrower priors"
+                'posterior: take chains (algorithm.sampler = "hmc"), more draws (algorithm.points, job.rounds), or narrower '
+                "priors"
             )
+    return "; ".join(filter(None, [*said, unresolved(state)]))
+
+
+def unresolved(state: Server) -> str:
+    """What speaks against the quadrature; "" where nothing does."""
     at_mode, at_draws = state.rule
-    if at_mode > AT_MODE or at_draws > AT_DRAWS:
-        said.append(
-            f"the quadrature over effects is {at_mode:.2g} nats off at the mode and {at_draws:.2g} at draws with {state.nodes} "
-            f"nodes, the most (wanted at most {AT_MODE:g} and {AT_DRAWS:g}): effects vary more than a normal distribution's, or "
-            "a group has very many rows"
-        )
-    return "; ".join(said)
+    if at_mode <= AT_MODE and at_draws <= AT_DRAWS:
+        return ""
+    return (
+        f"the quadrature over effects is {at_mode:.2g} nats off at the mode and {at_draws:.2g} at draws with {state.nodes} "
+        f"nodes, the most (wanted at most {AT_MODE:g} and {AT_DRAWS:g}): effects vary more than a normal distribution's, or "
+        "a group has very many rows"
+    )
 
 
 def found(state: Server) -> Found:

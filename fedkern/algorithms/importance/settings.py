@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DECIMALS = 3  # of a client's values, in nats
+OF_GRADIENTS = 1  # and of its gradients for chains
 CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
 AT_MODE, AT_DRAWS = 0.01, 0.05  # nats, of all clients together, by which it may differ there
 NOT_FINITE = 0.01  # the part of the draws of a round at which a client's value may be no number

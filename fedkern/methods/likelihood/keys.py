@@ -30,12 +30,15 @@ from ...privacy.disclosure import told_by_values
 LEAST_GROUPS = 5  # of a client with random effects of groups
 MOST_TERMS = 3  # of a random effect: an intercept and two slopes
 MOST_ROUNDS = 8  # of draws
+TRAJECTORIES = 1000  # of each chain, where the sampler is Hamiltonian Monte Carlo
 VAGUE = 10.0  # standard deviation of a logistic model's prior from which a slope may grow until few rows have any weight
 HELD = 1e-2  # standard deviation of a prior up to which it holds the posterior, whatever rows say
 
 
 class JobSection(keys.JobSection):
-    rounds: Rounds = key(MOST_ROUNDS, help="rounds of draws at most, after the mode is found")
+    rounds: Rounds = key(
+        MOST_ROUNDS, help="after the mode is found: rounds of draws at most; hmc: trajectories of each chain, default 1000"
+    )
 
 
 class DataSection(keys.DataSection):
@@ -71,15 +74,20 @@ class ModelSection(incomplete.ModelSection):
 
 
 class AlgorithmSection(Section):
-    points: int = key(4096, ge=256, le=65536, help="at which a round of draws asks for the likelihood")
-    effective: Positive = key(2000.0, help="draws, by their weights, at which rounds of draws end")
+    sampler: Literal["importance", "hmc"] = key(
+        "importance", help="weighted draws; or Markov chains, which take thousands of messages, where weights cannot be trusted"
+    )
+    points: int = key(4096, ge=256, le=65536, help="importance: at which a round of draws asks for the likelihood")
+    effective: Positive = key(2000.0, help="importance: draws, by their weights, at which rounds of draws end")
+    burn_in: int | None = key(None, ge=0, help="hmc: rounds in which steps adapt; default half of them")
+    leapfrog_steps: Count = key(2, help="hmc: steps of a round, each of them one exchange")
     checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
 
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(1, help="rounds between two lines of metrics.jsonl")
-    draws: Draws = key(1000, resumable=True, help="per chain, from the posterior into posterior.nc")
-    chains: Chains = key(4, resumable=True, help="sets of draws")
+    draws: Draws = key(1000, resumable="drawn_at_the_end", help="importance: per chain, from the posterior into posterior.nc")
+    chains: Chains = key(4, resumable="drawn_at_the_end", help="sets of draws, or Markov chains")
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO")
     marginal: bool = key(False, help="average marginal effects: clients with at least 5 rows also send their sums over the rows")
     sites: bool = key(False, help="each client also sends what its rows say alone: every holder's policy must allow it")
@@ -100,6 +108,22 @@ class Config(JobConfig):
     def random(self) -> RandomSection:
         """What differs between groups or clients; nothing where the job has no such section."""
         return self.model.random or RandomSection()
+
+    @property
+    def chains(self) -> bool:
+        """Whether Markov chains are run."""
+        return self.algorithm.sampler == "hmc"
+
+    @property
+    def drawn_at_the_end(self) -> bool:
+        """Whether the draws are chosen once all is known."""
+        return not self.chains
+
+    @property
+    def burn_in(self) -> int:
+        """Rounds of the chains in which steps adapt."""
+        given = self.algorithm.burn_in
+        return self.job.rounds // 2 if given is None else given
 
     @property
     def tells_rows(self) -> str | None:
@@ -146,6 +170,7 @@ class Config(JobConfig):
 
 
 BASE: Tables = {"job": {"rounds": MOST_ROUNDS}}
+CHAINS: Tables = {"job": {"rounds": TRAJECTORIES}}
 BUILTIN: Tables = {"data": {"standardise": "public"}}
 ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the constant
 
@@ -180,7 +205,8 @@ def refused(raw: Raw) -> Iterator[str]:
 def filled(raw: Raw) -> dict[str, Any]:
     """The job file with everything it left out."""
     builtin = table(raw, "data").get("builtin")
-    return layered(raw, [BASE, FEW, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult")])
+    base = CHAINS if table(raw, "algorithm").get("sampler") == "hmc" else BASE
+    return layered(raw, [base, FEW, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult")])
 
 
 def conflicts(config: Config) -> Iterator[str]:
@@ -198,6 +224,7 @@ def conflicts(config: Config) -> Iterator[str]:
         yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
     yield from faults_of_names(data.names, "data.names")
     yield from _trials(config)
+    yield from _chains(config)
     yield from _random(config)
     roles = {data.response, data.offset, data.row_id, data.trials, config.random.group, *data.ignore}
     yield from incomplete.conflicts(config, roles)
@@ -205,6 +232,20 @@ def conflicts(config: Config) -> Iterator[str]:
     if points & (points - 1):
         below = 2 ** int(math.log2(points))
         yield f"algorithm.points = {points}: wanted a power of two, such as {below} or {2 * below}, for points that spread evenly"
+
+
+def _chains(config: Config) -> Iterator[str]:
+    """Faults of a job that runs Markov chains."""
+    rounds, burn_in = config.job.rounds, config.burn_in
+    if not config.chains:
+        return
+    if burn_in >= rounds:
+        yield f"algorithm.burn_in = {burn_in} of {rounds} rounds leaves no draw; lower it, or raise job.rounds"
+    if config.output.without:
+        yield (
+            'output.without is by weights of the draws, and algorithm.sampler = "hmc" has none: clients send gradients, and not '
+            'their log-likelihood at each draw; remove it, take "importance", or run the job without that client'
+        )
 
 
 def _trials(config: Config) -> Iterator[str]:

@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.core.messages import Protocol, ServerEffects
+from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
+from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import Settings
 from ...jobs.keys import settings_of
@@ -23,6 +24,10 @@ from .rows import Held
 Array = NDArray[np.float64]
 
 TOLD = 200  # draws with which clients know their own effects
+LOOKED = 256  # draws at which the quadrature is looked at before chains begin
+STEP = 0.5  # of chains, at first, in posterior standard deviations
+# Of their lengths, about a quarter of a turn: after half a turn a draw is the last one's mirror image, and sds do not mix.
+JITTER = 0.4
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,7 @@ class Model:
     def settings(self) -> Settings:
         """The numbers that every machine of the job knows."""
         layout, config = self.layout, self.config
+        chains: dict[str, int] = {"points": LOOKED, "rounds": 1, "told": 0}
         return settings_of(
             Settings,
             config.job,
@@ -131,13 +137,38 @@ class Model:
             starts=1,
             nodes=layout.nodes,
             most_nodes=layout.most_nodes,
-            told=TOLD,
+            **(chains if self.chains else {"told": TOLD}),
+        )
+
+    @property
+    def chains(self) -> bool:
+        """Whether Markov chains are run from the mode."""
+        return self.config.chains
+
+    @cached_property
+    def walks(self) -> hmc.Settings:
+        """What all parties have in common where chains are run."""
+        c, burn_in = self.config, self.config.burn_in
+        return hmc.Settings(
+            draws=c.job.rounds - burn_in,
+            thin=1,
+            warmup=burn_in,
+            chains=self.output.chains,
+            leapfrog=c.algorithm.leapfrog_steps,
+            step=STEP,
+            target=None,
+            seed=self.seed,
+            jitter=JITTER,
+            whole=True,
         )
 
     @property
     def coordinates(self) -> importance.Coordinates:
-        """What the numbers of xi are: standard deviations of effects reach down to 0, with what stands below them in T."""
+        """What the numbers of xi are: standard deviations of effects reach down to 0, with what stands below them in T. Chains
+        walk in xi itself."""
         layout = self.layout
+        if self.chains:
+            return importance.Coordinates(layout.names, layout.fold, (), layout.loose)
         return importance.Coordinates(layout.names, layout.fold, layout.columns, layout.loose)
 
     @property
@@ -152,6 +183,17 @@ class Model:
     def client(self, index: int, rows: Rows) -> importance.Client:
         """A client's machine, before it has seen anything."""
         return importance.client(self.names[index], index, self.settings, rows)
+
+    def walk(self, mode: importance.Server) -> tuple[hmc.Server, ServerEffects]:
+        """The server's machine of the chains, with its first messages: they begin around the mode."""
+        found, s = importance.found(mode), self.walks
+        metric = hmc.Metric.of(found.mode, found.precision)
+        starts = metric.sent(s.starts(SERVER, self.layout.size))
+        return hmc.start(s, importance.GradientOf(self.prior, self.layout.size), self.names, starts, metric)
+
+    def walker(self, client: importance.Client) -> hmc.Client:
+        """A client's machine of the chains, with the quadrature of its last answer."""
+        return hmc.client(client.name, client.index, self.walks, importance.WithoutLocal(client.model, client.nodes))
 
     def rows(self, held: Held, threads: int) -> Rows:
         """A client's log-likelihood: of a gaussian response in the model's units."""

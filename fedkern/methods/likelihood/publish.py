@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...jobs.publish import Fit
 from ...models import psis, weighted
+from ...results import verdict as verdict_of
 from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Verdict
@@ -23,6 +25,8 @@ from .predictive import Predictive, one_row
 Array = NDArray[np.float64]
 
 INFERENCE = "importance sampling"
+DIVERGENT = 0.01  # the part of the trajectories after the burn-in that may diverge
+NO_WEIGHTS = "chains have no log evidence and no sensitivity to the prior: these need weights of draws"
 
 
 @dataclass(frozen=True)
@@ -43,15 +47,19 @@ class Ended:
     server : its machine's last state
     doubts : why no result of these files can stand
     checked : what clients' sums say of the model
+    chains : the last state of the machine of the chains, where these are run
     """
 
     server: importance.Server
     doubts: tuple[str, ...] = ()
     checked: Checked = field(default_factory=Checked)
+    chains: hmc.Server | None = None
 
 
 def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     """What the server has at the end."""
+    if ended.chains is not None:
+        return _walked(model, ended, ended.chains, test)
     server, found = ended.server, importance.found(ended.server)
     weights = found.posterior
     assert weights is not None  # there are rounds of draws
@@ -78,11 +86,8 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **ended.checked.content,
     }
     differing = [] if differ is None or not found.converged else differ.notes(INTERCEPTS, SLOPES)
-    metrics: dict[str, float] = {}
-    if test is not None:
-        drawn = posterior.groups(Drawing(model.seed))["posterior"]
-        predictive = Predictive.of(drawn, model.encoding, one_row(model.family), model.terms)
-        metrics, more["test"] = predictive.scores(test)
+    metrics, scored = _scores(model, posterior, test)
+    more |= scored
     return Fit(
         posterior=posterior,
         arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
@@ -98,6 +103,79 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         more=more,
         inference=INFERENCE,
     )
+
+
+def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tuple[dict[str, float], dict[str, Any]]:
+    """Of the test rows: metrics, and what summary.json has beside them."""
+    if test is None:
+        return {}, {}
+    drawn = posterior.groups(Drawing(model.seed))["posterior"]
+    predictive = Predictive.of(drawn, model.encoding, one_row(model.family), model.terms)
+    metrics, about = predictive.scores(test)
+    return metrics, {"test": about}
+
+
+def _walked(model: Model, ended: Ended, server: hmc.Server, test: Design | None) -> Fit:
+    """The same of chains: draws of equal weight, and nothing that needs the density at them."""
+    mode, s = ended.server, server.settings
+    posterior = of_walks(model, server)
+    metrics, scored = _scores(model, posterior, test)
+    judged = of_chains(model, mode, server)
+    if doubts := [*ended.doubts, *filter(None, [ended.checked.doubt])]:
+        judged = Verdict(False, "; ".join([*doubts, *([] if judged.converged is True else [judged.why])]))
+    more: dict[str, Any] = {
+        "rounds_to_mode": mode.newton,
+        "quadrature": {"nodes": mode.nodes, "at_mode": float(mode.rule[0]), "at_draws": float(mode.rule[1])},
+        "chains": {
+            "acceptance": server.acceptance.tolist(),
+            "step_size": server.step_size.tolist(),
+            "divergences": int(server.divergences.sum()),
+            "warmup": s.warmup,
+            "leapfrog_steps": s.leapfrog,
+        },
+        **ended.checked.content,
+        **scored,
+    }
+    return Fit(
+        posterior=posterior,
+        arrays={"xi": hmc.draws(server)},
+        stop=str(server.stop),
+        rounds=server.round,
+        verdict=judged,
+        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
+        chains=s.chains,
+        draws=s.draws,
+        encoding=model.encoding.to_dict(),
+        metrics=metrics,
+        notes=[NO_WEIGHTS, *ended.checked.notes],
+        more=more,
+    )
+
+
+def of_walks(model: Model, server: hmc.Server) -> WeightedDraws:
+    """The posterior on the data's scale, of chains."""
+    xi = hmc.draws(server)
+    chosen = np.arange(xi.shape[0] * xi.shape[1]).reshape(xi.shape[:2])
+    points = xi.reshape(-1, xi.shape[2])
+    theta, standard = model.coefficients(points)
+    weights = np.full(len(points), 1 / len(points))
+    return WeightedDraws(model.encoding.names, theta, standard, model.others(points), weights, chosen, None, sampled=True)
+
+
+def of_chains(model: Model, mode: importance.Server, server: hmc.Server) -> Verdict:
+    """Whether R-hat, ESS, divergences and the quadrature say that chains are right."""
+    s = server.settings
+    judged = verdict_of.of_chains(of_walks(model, server).slowest(), s.chains)
+    divergences, trajectories = int(server.divergences.sum()), s.chains * (s.rounds - s.warmup)
+    against = [unresolved] if (unresolved := importance.unresolved(mode)) else []
+    if divergences > DIVERGENT * trajectories:
+        against.append(
+            f"{divergences} of {trajectories} trajectories diverged (at most {100 * DIVERGENT:g} %): the posterior is narrow "
+            "somewhere, and chains may not enter it; narrower priors can help"
+        )
+    if judged.converged is False:
+        against.append(f"{judged.why}: give chains more rounds (job.rounds)")
+    return Verdict(False, "; ".join(against), judged.worst) if against else judged
 
 
 def verdict(model: Model, found: importance.Found, doubts: tuple[str, ...]) -> Verdict:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...algorithms.core.messages import SERVER
+import numpy as np
+
+from ...algorithms.core.messages import SERVER, ServerEffects
+from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
+from ...algorithms.importance import telling
 from ...data import far
 from ...data.degenerate import Degenerate, degenerate, with_far
 from ...data.design import Design, encode
@@ -19,9 +24,9 @@ from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
 from . import checks, own, publish, response
 from .keys import Config
-from .model import Model
+from .model import TOLD, Model
 from .rows import Held, check_groups, check_slopes, held
-from .stages import sampled
+from .stages import sampled, told, walked
 
 
 def fit(run: Run[Config]) -> Fit | None:
@@ -52,6 +57,9 @@ def fit(run: Run[Config]) -> Fit | None:
     rows = {k: model.rows(own_rows, run.threads) for k, own_rows in holds.items()}
     clients = {k: model.client(k, own_rows) for k, own_rows in rows.items()}
     server, clients = run.saying(_lines()).exchange(sampled(model), model.start, clients)
+    chains = None
+    if model.chains:
+        chains, clients = _walked(run, model, server, clients)
     owns = {}
     for k, client in clients.items():
         with owned(k):
@@ -60,9 +68,31 @@ def fit(run: Run[Config]) -> Fit | None:
     checked = checks.exchanged(run, model, owns, at_server=server is not None)
     if server is None:
         return None
-    fitted = publish.fit(model, publish.Ended(server, tuple(run.hooks.doubts), checked), test)
+    fitted = publish.fit(model, publish.Ended(server, tuple(run.hooks.doubts), checked, chains), test)
     more: dict[str, Any] = {"incomplete": counted} if counted else {}
     return replace(fitted, more={**fitted.more, **more})
+
+
+def _walked(
+    run: Run[Config], model: Model, mode: importance.Server | None, clients: Mapping[int, importance.Client]
+) -> tuple[hmc.Server | None, dict[int, importance.Client]]:
+    """The chains, from the mode; then the clients are told what they know their own effects by."""
+
+    def start() -> tuple[hmc.Server, ServerEffects]:
+        assert mode is not None
+        return model.walk(mode)
+
+    server, _ = run.saying(_steps()).exchange(walked(model), start, {k: model.walker(client) for k, client in clients.items()})
+
+    def tell() -> tuple[telling.Teller, ServerEffects]:
+        assert server is not None
+        assert mode is not None
+        xi = hmc.draws(server).reshape(-1, model.layout.size)
+        some = xi[np.linspace(0, len(xi) - 1, TOLD).round().astype(int)]
+        right = publish.of_chains(model, mode, server).converged is True
+        return telling.start(len(run.names), mode.round, mode.nodes, some, converged=right)
+
+    return server, run.exchange(told(model), tell, clients)[1]
 
 
 def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:
@@ -92,5 +122,15 @@ def _lines() -> Lines[importance.Server]:
         content = {"rounds_to_mode": server.newton, "rounds_of_draws": server.drawn}
         words = f"{server.drawn} rounds of draws" if server.drawn else f"on the way to the mode, {server.newton}"
         return Line(content, words)
+
+    return line
+
+
+def _steps() -> Lines[hmc.Server]:
+    """The same of the chains."""
+
+    def line(server: hmc.Server, due: bool) -> Line:
+        at = float(server.acceptance.mean())
+        return Line({"acceptance": round(at, 4)}, f"acceptance {at:.2f}") if np.isfinite(at) else Line({}, "burn-in")
 
     return line

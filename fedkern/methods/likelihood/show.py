@@ -18,10 +18,10 @@ WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio"}
 
 def lines(content: Record, why: str) -> Iterator[str]:
     """Stop reason, evidence, metrics, coefficients, effects, and what was sent."""
-    mode, draws = content["rounds_to_mode"], content["rounds_of_draws"]
+    mode, draws = content["rounds_to_mode"], content.get("rounds_of_draws", content["rounds"])
     yield f"{why}: {mode} rounds to the mode and {draws} of draws, {len(content['clients'])} clients"
-    evidence = content["log_evidence"]
-    if not math.isnan(real(evidence["value"])):
+    evidence = content.get("log_evidence")
+    if evidence is not None and not math.isnan(real(evidence["value"])):
         yield (
             f"log evidence {real(evidence['value']):.3f} (standard error {real(evidence['error']):.2g}), which depends on the "
             "priors"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...algorithms.core.messages import Message
 from ...algorithms.exchanges import column_notes, level, loo_sums, marginal_sums, replicated, site_modes
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
+from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
+from ...algorithms.importance import telling
 from ...data.design import check_header, describe
 from ...errors import owned
 from ...jobs import few, incomplete
@@ -28,6 +31,8 @@ MAY_SEND = (
     *level.PROTOCOL.to_server,
     importance.Curvature,
     importance.Values,
+    hmc.LikelihoodSlope,
+    hmc.LikelihoodChange,
     *replicated.PROTOCOL.to_server,
     *loo_sums.PROTOCOL.to_server,
     *marginal_sums.PROTOCOL.to_server,
@@ -56,13 +61,29 @@ def sampled(model: Model) -> Stage:
     times |= {importance.AskValues: of_draws, importance.Values: of_draws}
     dims = {**settings.sizes(model.layout.size), "d": model.layout.p}  # coefficients, by which `check` counts rows
     rounds = to_mode + of_draws
-    return Stage(model.protocol, dims, rounds=rounds, resumable=True, times=times)
+    # The way to the mode is a dozen rounds: chains go on from their own checkpoint, and not from another's.
+    return Stage(model.protocol, dims, rounds=rounds, resumable=not model.chains, times=times)
+
+
+def walked(model: Model) -> Stage:
+    """The chains, from the mode."""
+    s = model.walks
+    steps = s.rounds * (s.leapfrog - 1)
+    times: dict[type[Message], int] = {hmc.Place: 1, hmc.LikelihoodSlope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
+    dims = {**s.sizes(model.layout.size), "d": model.layout.p}
+    return Stage(hmc.protocol(s), dims, rounds=s.rounds, resumable=True, times=times)
+
+
+def told(model: Model) -> Stage:
+    """Draws of the chains, and whether they can be trusted."""
+    return Stage(telling.PROTOCOL, {"t": TOLD, "xi": model.layout.size})
 
 
 def _after(model: Model) -> list[Stage]:
-    """After the rounds."""
+    """After the rounds, or the way to the mode."""
+    chains = [walked(model), told(model)] if model.chains else []
     loo = [left_out_sums()] if model.output.loo else []
-    return [drawn_anew(), *loo, *changes.stages(model), *own_modes(model)]
+    return [*chains, drawn_anew(), *loo, *changes.stages(model), *own_modes(model)]
 
 
 def drawn_anew() -> Stage:
@@ -112,7 +133,8 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     """Job, model, clients and columns, of which some may turn out to be categorical."""
     config, settings = model.config, model.settings
     d, size = model.encoding.size, model.layout.size
-    yield f"job      {config.job.method}, the mode and at most {settings.rounds} rounds of draws, seed {model.seed}"
+    how = f"{model.walks.chains} chains of {model.walks.rounds}" if model.chains else f"at most {settings.rounds}"
+    yield f"job      {config.job.method}, the mode and {how} rounds of draws, seed {model.seed}"
     yield f"model    {model.family}, {_priors(model)}"
     for what, terms in (
         (f"groups   of column {model.group!r}", model.layout.group),
@@ -156,6 +178,16 @@ def _effects(terms: Sequence[str]) -> str:
 def _rounds(model: Model) -> Iterator[str]:
     """How often each client is asked, and how much that is."""
     settings, P = model.settings, model.layout.size
+    if model.chains:
+        s = model.walks
+        exchanges = s.rounds * s.leapfrog
+        each = s.chains * P * 8 * exchanges
+        yield (
+            f"rounds   about 10 to the mode (at most {settings.newton}), then {exchanges:,} exchanges ({s.rounds} rounds of "
+            f"{s.leapfrog} steps, {s.warmup} of them burn-in):"
+        )
+        yield f"         about {_size(each)} to each client and {_size(each)} from it"
+        return
     newton, of_draws = P * 8, settings.points * P * 8
     answer, values = (1 + P + P * (P + 1) // 2) * 8, settings.points * 8
     usual_in, usual_out = 10 * newton + of_draws, 10 * answer + values
@@ -173,4 +205,4 @@ def _size(n_bytes: float) -> str:
 
 def _privacy() -> Iterator[str]:
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
-    yield "         log-likelihoods at thousands of points say of a client's rows all that a summary says, and more"
+    yield "         log-likelihoods, or gradients, at thousands of points say of its rows all that a summary says, and more"

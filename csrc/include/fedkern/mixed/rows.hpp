@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "fedkern/glm/scalar.hpp"
@@ -139,7 +140,7 @@ struct Rows {
         std::vector<double> sorted(y);
         std::sort(sorted.begin(), sorted.end());
         if (n && !(sorted.back() <= most_terms)) {
-            first = second = math::nan<double>();
+            first = second = std::numeric_limits<double>::quiet_NaN();
             return;
         }
         Index below = 0; // rows with y <= k
