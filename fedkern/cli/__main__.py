@@ -125,7 +125,7 @@ def parser() -> argparse.ArgumentParser:
 
     init = commands.add_parser("init", help="write a commented job from the headers and the types of cells of files")
     init.add_argument("files", nargs="+", metavar="FILE", help="of the clients")
-    init.add_argument("--method", metavar="NAME", help="pvi, vertical, sigma or sparse (default: what the headers look like)")
+    init.add_argument("--method", metavar="NAME", help="likelihood, pvi, vertical, sigma or sparse (default: what the headers look like)")
     init.add_argument("--private", action="store_true", help="with [privacy], whose constants are to be filled in")
     init.add_argument("--holder", action="store_true", help="a policy of these files' holder instead of a job")
     for name, what in (("response", "the column to be explained"), ("test", "test rows"), ("server", "vertical: its own rows")):
@@ -134,7 +134,7 @@ def parser() -> argparse.ArgumentParser:
     init.set_defaults(call=_in("init", "init"))
 
     schema = commands.add_parser("schema", help="JSON Schema of job files, for editors")
-    schema.add_argument("--method", metavar="NAME", default="pvi", help="pvi (default), vertical, sigma or sparse")
+    schema.add_argument("--method", metavar="NAME", default="pvi", help="pvi (default), likelihood, vertical, sigma or sparse")
     schema.set_defaults(call=_in("init", "schema"))
 
     simulate = commands.add_parser("simulate", help="write a synthetic federation: client files, truth.json, job.toml")

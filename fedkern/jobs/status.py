@@ -62,7 +62,11 @@ class Status(NamedTuple):
 
     def lines(self) -> Iterator[str]:
         """In words."""
-        rounds = f"round {self.round}" + (f" of {self.rounds}" if isinstance(self.rounds, int) else "; its budget ends it")
+        rounds = f"round {self.round}"
+        if not isinstance(self.rounds, int):
+            rounds += "; its budget ends it"
+        elif self.round <= self.rounds:  # rounds on the way to a mode are not among those that the job counts
+            rounds += f" of {self.rounds}"
         if self.since and isinstance(self.rounds, int):
             again = f"{self.rounds - self.since} since round {self.since}"
             rounds += f" ({again}, when they began anew without a client that was lost)"
