@@ -125,7 +125,7 @@ def parser() -> argparse.ArgumentParser:
 
     init = commands.add_parser("init", help="write a commented job from the headers and the types of cells of files")
     init.add_argument("files", nargs="+", metavar="FILE", help="of the clients")
-    init.add_argument("--method", metavar="NAME", help="likelihood, pvi, vertical, sigma or sparse (default: what the headers look like)")
+    init.add_argument("--method", metavar="NAME", help="likelihood, pvi, vertical, .. (default: what the headers look like)")
     init.add_argument("--private", action="store_true", help="with [privacy], whose constants are to be filled in")
     init.add_argument("--holder", action="store_true", help="a policy of these files' holder instead of a job")
     for name, what in (("response", "the column to be explained"), ("test", "test rows"), ("server", "vertical: its own rows")):
