@@ -37,7 +37,7 @@ def changes(model: Model) -> list[Change]:
     """Of each covariate: of a numeric one by a unit, and from 0 to 1; of a level against the reference, by default the first."""
     found: list[Change] = []
     at, numeric = int(model.encoding.intercept), 0
-    declared = model.config.data.columns
+    declared = model.declared
     for column in model.encoding.columns:
         if column.levels is None:
             center, scale = column.constants

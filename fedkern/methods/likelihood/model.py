@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import Settings
-from ...jobs.keys import settings_of
+from ...jobs.keys import ColumnSection, settings_of
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.layout import LEVELS
@@ -112,8 +112,17 @@ class Model:
     @cached_property
     def prior(self) -> Prior:
         """Of xi; a gaussian response has its own units in the model, in which its standard deviation is 1."""
+        return self.prior_of(self.layout)
+
+    def prior_of(self, layout: Layout) -> Prior:
+        """Of fewer effects."""
         m = self.config.model
-        return Prior.usual(self.layout, prior_sd=m.prior_sd, intercept_sd=m.intercept_sd, intercept_centre=self.centre)
+        return Prior.usual(layout, prior_sd=m.prior_sd, intercept_sd=m.intercept_sd, intercept_centre=self.centre)
+
+    @property
+    def declared(self) -> Mapping[str, ColumnSection]:
+        """What is publicly known of the columns."""
+        return self.config.data.columns
 
     @property
     def start_at(self) -> Array:

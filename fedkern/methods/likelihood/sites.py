@@ -15,7 +15,7 @@ from ...algorithms.core import once
 from ...algorithms.exchanges import site_modes
 from ...errors import owned
 from ...jobs.run import Run
-from ...models.mixed import Prior, mode
+from ...models.mixed import mode
 from ...results.gaussian import label
 from .keys import Config
 from .model import Model
@@ -42,8 +42,7 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
 def told(model: Model, own: Own) -> site_modes.SiteMode:
     """A client's own coefficients on the data's scale, and of standardised columns."""
     rows = mode.alone(own.rows)
-    all_names, config = list(model.layout.names), model.config.model
-    prior = Prior.usual(rows.layout, prior_sd=config.prior_sd, intercept_sd=config.intercept_sd, intercept_centre=model.centre)
+    all_names, prior = list(model.layout.names), model.prior_of(rows.layout)
     start = own.told.mean(axis=0)[[all_names.index(name) for name in rows.layout.names]]
     p = model.layout.p
     found = mode.found(rows, prior, start, own.nodes)
