@@ -92,8 +92,8 @@ def timed(folder: Path, *command: str) -> tuple[float, str]:
 
 def job(folder: Path, name: str, *words: str) -> tuple[float, float]:
     """Seconds and effective draws of the job."""
-    out = folder / name
-    seconds, _ = timed(folder, *words, "--out", str(out), "--quiet", "--overwrite")
+    out = folder / f"{name} {time.monotonic()}"
+    seconds, _ = timed(folder, *words, "--out", str(out), "--quiet")
     summary = json.loads((out / "summary.json").read_text())
     sent = sum(ways[way]["bytes"] for ways in summary["wire"].values() for way in ways)
     rounds = summary["rounds_to_mode"] + summary["rounds_of_draws"]
@@ -117,8 +117,8 @@ def main() -> None:
             "one process": [*cli, "run", "job.toml"],
             f"{CLIENTS + 1} ranks": [*mpirun, *cli, "run", "job.toml", "--mpi"],
         }
-        start = statistics.median(timed(folder, *cli, "--version")[0] for _ in range(times))
-        print(f"start of a process: {start:.2f} s")
+        start = statistics.median(timed(folder, *cli, "check", "job.toml")[0] for _ in range(times))
+        print(f"start of a process, which reads the job and all files (fedkern check): {start:.2f} s")
         found = {way: [job(folder, way, *words) for _ in range(times)] for way, words in ways.items()}
         (folder / "nuts.py").write_text(NUTS)
         nuts = []
