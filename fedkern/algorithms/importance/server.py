@@ -334,9 +334,9 @@ def _drawn(state: Server) -> tuple[Server, ServerEffects]:
     )
     posterior = weighted(state)
     if posterior.effective >= s.effective and posterior.reliable:
-        return _end(state, ENOUGH)
+        return _end(state, ENOUGH, posterior)
     if state.drawn >= s.rounds:
-        return _end(state, ROUNDS)
+        return _end(state, ROUNDS, posterior)
     z = np.concatenate([one.z for one in state.draws])
     proposal = state.proposals[-1].adapted(z, posterior.smoothed, state.coordinates.wide)
     return _ask_values(state, proposal)
@@ -366,14 +366,13 @@ def weighted(state: Server, since: int = 0) -> Weighted:
 # The end --------------------
 
 
-def _end(state: Server, why: str) -> tuple[Server, ServerEffects]:
+def _end(state: Server, why: str, posterior: Weighted | None = None) -> tuple[Server, ServerEffects]:
     state = evolve(state, halted=why, asked=np.empty((0, state.coordinates.size)))
     s = state.settings
-    if why == MODE or not s.told:
+    if posterior is None or not s.told:
         return tell_nobody(state)
-    posterior = weighted(state)
     told = posterior.draws[posterior.resampled(s.told, offset(s.seed))]
-    return tell_all(state, Posterior(state.round, state.nodes, int(not _against(state)), told))
+    return tell_all(state, Posterior(state.round, state.nodes, int(not _against(state, posterior)), told))
 
 
 def tell_nobody(state: Server) -> tuple[Server, ServerEffects]:
@@ -386,19 +385,17 @@ def offset(seed: int) -> float:
     return float(rng.uniform(1, key=rng.key(seed, STREAM, 0), client=SERVER, step=0, draw=0)[0])
 
 
-def _against(state: Server) -> str:
-    """What speaks against the result; "" where nothing does."""
+def _against(state: Server, posterior: Weighted | None) -> str:
+    """What speaks against the result; "" where nothing does. `posterior`: None where only the mode was wanted."""
     s, said = state.settings, []
-    if state.halted != MODE:
-        posterior = weighted(state)
-        if not (posterior.reliable and posterior.effective >= s.effective):
-            n = len(posterior.draws)
-            said.append(
-                f"after {state.drawn} rounds {n} draws are worth {posterior.effective:.0f} of equal weight (wanted "
-                f"{s.effective:g}), with k-hat {posterior.k_hat:.2f} (wanted at most 0.7): no t distribution is near this "
-                'posterior: take chains (algorithm.sampler = "hmc"), more draws (algorithm.points, job.rounds), or narrower '
-                "priors"
-            )
+    if posterior is not None and not (posterior.reliable and posterior.effective >= s.effective):
+        n = len(posterior.draws)
+        said.append(
+            f"after {state.drawn} rounds {n} draws are worth {posterior.effective:.0f} of equal weight (wanted "
+            f"{s.effective:g}), with k-hat {posterior.k_hat:.2f} (wanted at most 0.7): no t distribution is near this "
+            'posterior: take chains (algorithm.sampler = "hmc"), more draws (algorithm.points, job.rounds), or narrower '
+            "priors"
+        )
     return "; ".join(filter(None, [*said, unresolved(state)]))
 
 
@@ -422,11 +419,12 @@ def found(state: Server) -> Found:
     which = _modes(state)
     z = folded(climb.at[which[:1]], c.mirrored)
     mode = c.sent(z, state.units)
-    why = _against(state)
     several = state.draws
     posterior = weighted(state) if several else None
+    why = _against(state, posterior)
     # A proposal follows the draws that it was made from, and their mean ratio is too small: the last draws are free of that.
-    evidence = weighted(state, len(several) - 1).log_evidence if several else None
+    last = weighted(state, len(several) - 1) if len(several) > 1 else posterior
+    evidence = None if last is None else last.log_evidence
     values = np.concatenate([one.values for one in several]) if several else np.empty((0, len(state.names)))
     log_prior = np.concatenate([one.log_prior - c.log_jacobian(one.xi) for one in several]) if several else np.empty(0)
     return Found(
