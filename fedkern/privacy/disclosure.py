@@ -41,3 +41,21 @@ def told_up_to(coefficients: int, *, diagonal: bool) -> int:
 def told_by_values(coefficients: int) -> int:
     """The same where it sends its log-likelihood at thousands of points, which are more numbers than its rows have cells."""
     return OF_MANY_VALUES * coefficients
+
+
+def of_a_vague_prior(said: str) -> str:
+    """Why a logistic job whose prior lets slopes grow tells rows; `said`: that prior, as the job file has it."""
+    return (
+        f"{said} lets a slope grow where a column decides the response (anaemia, by haemoglobin): only the few rows beside the "
+        "threshold then have weight, and a server can compute them, at any number of rows; take a narrower prior, or leave that "
+        "column out"
+    )
+
+
+def of_a_narrow_prior(said: str, holds: str) -> str:
+    """Why a nonlinear job whose prior decides its result tells rows; `said`: as above, `holds`: what such a prior holds."""
+    return (
+        f"{said}: the prior holds {holds} where the job has it, so that messages are sums over rows with weights the job has "
+        "chosen, by offsets, centers and scales, and a server can compute the row that it lets weigh most, at any number of "
+        "rows; take a wider prior"
+    )

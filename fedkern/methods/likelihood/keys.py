@@ -25,7 +25,7 @@ from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES
-from ...privacy.disclosure import told_by_values
+from ...privacy.disclosure import of_a_narrow_prior, of_a_vague_prior, told_by_values
 
 LEAST_GROUPS = 5  # of a client with random effects of groups
 MOST_TERMS = 3  # of a random effect: an intercept and two slopes
@@ -132,18 +132,8 @@ class Config(JobConfig):
         if FAMILIES[model.family].linear:
             return None
         if not held and FAMILIES[model.family].link == "logit" and model.prior_sd > VAGUE:
-            return (
-                f"model.prior_sd = {model.prior_sd:g} lets a slope grow where a column decides the response (anaemia, by "
-                "haemoglobin): only the few rows beside the threshold then have weight, and a server can compute them, at any "
-                "number of rows; take a narrower prior, or leave that column out"
-            )
-        if not held:
-            return None
-        return (
-            f"{' and '.join(held)}: the prior holds the posterior where the job has it, so that messages are sums over rows with "
-            "weights the job has chosen, by offsets, centers and scales, and a server can compute the row that it lets weigh "
-            "most, at any number of rows; take a wider prior"
-        )
+            return of_a_vague_prior(f"model.prior_sd = {model.prior_sd:g}")
+        return of_a_narrow_prior(" and ".join(held), "the posterior") if held else None
 
     @property
     def singles_out(self) -> bool:

@@ -31,7 +31,7 @@ from ...kernels import families
 from ...kernels.families import FAMILIES
 from ...privacy.accountant import COIN_VALUES, LARGEST_EPSILON, LEAST_CLIP
 from ...privacy.certificate import WITH_NOISE
-from ...privacy.disclosure import told_up_to
+from ...privacy.disclosure import of_a_narrow_prior, of_a_vague_prior, told_up_to
 from ...sections import remedy
 
 SHARDED = ("local-averaging", "virtual-clients")
@@ -278,17 +278,9 @@ class Config(JobConfig):
         held = [model.said_prior] * (precision >= HELD)
         held += [f"model.intercept_sd = {sd:g}"] * (sd is not None and sd**-2 >= HELD)
         if held:
-            return (
-                f"{' and '.join(held)}: the prior holds q where the job has it, so that messages are sums over rows with weights "
-                "the job has chosen, by offsets, centers and scales, and a server can compute the row that it lets weigh most, "
-                "at any number of rows; take a wider prior"
-            )
+            return of_a_narrow_prior(" and ".join(held), "q")
         if link == "logit" and precision < VAGUE:
-            return (
-                f"{model.said_prior} lets a slope grow where a column decides the response (anaemia, by "
-                "haemoglobin): only the few rows beside the threshold then have weight, and a server can compute them, at any "
-                "number of rows; take a narrower prior, or leave that column out"
-            )
+            return of_a_vague_prior(model.said_prior)
         if link == "log" and (variant == "global-vi" or optimiser != "exact"):
             what = f'variant = "{variant}"' if variant == "global-vi" else f'optimiser = "{optimiser}"'
             return (
