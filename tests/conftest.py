@@ -29,7 +29,13 @@ if os.access(IN_MEMORY, os.W_OK):
         os.environ.setdefault("TMPDIR", IN_MEMORY)
         tempfile.tempdir = None  # it is asked for anew
 
-MPI_FILES, NUMBERS = tempfile.TemporaryDirectory(prefix="fedkern-tests-", ignore_cleanup_errors=True), count()
+FILES, NUMBERS = tempfile.TemporaryDirectory(prefix="fedkern-tests-", ignore_cleanup_errors=True), count()
+
+# A home of the tests' own: no policy of this user's applies, and no mark of an account that lay where a test's folder lies now.
+if "HOME" in os.environ:
+    os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))  # matplotlib's fonts are looked for once
+os.environ["HOME"] = f"{FILES.name}/home"
+Path(os.environ["HOME"]).mkdir()
 
 pytest_plugins = ("support.suite_order", "support.suite_share", "support.suite_minima")
 
@@ -37,7 +43,7 @@ pytest_plugins = ("support.suite_order", "support.suite_share", "support.suite_m
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Open MPI's files of each test in a folder of their own: an mpirun with the process id of a killed one would not start."""
-    os.environ[FOLDER] = f"{MPI_FILES.name}/{next(NUMBERS)}"
+    os.environ[FOLDER] = f"{FILES.name}/{next(NUMBERS)}"
 
 
 @pytest.hookimpl(wrapper=True)
