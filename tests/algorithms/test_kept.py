@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,8 +14,10 @@ from fedkern.algorithms.core.kept import GIVEN, only
 from fedkern.algorithms.core.messages import Saved, evolve
 from fedkern.algorithms.core.persistent import PersistentMap, PersistentSet
 from fedkern.algorithms.core.trace import Trace
+from fedkern.algorithms.exchanges import columns as agreement
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.soul import machine as soul
+from fedkern.models.encoding import Column
 from fedkern.transports.codec import pack, unpack
 
 Array = NDArray[np.float64]
@@ -84,6 +86,9 @@ class Settings:
 class Many:
     settings: Settings = field(metadata=only("rounds"))
     phase: str = "z"
+    kind: Literal["one", "two"] = "one"
+    columns: tuple[Column, ...] = ()
+    order: PersistentMap[int, tuple[int, ...]] = field(default_factory=PersistentMap)
     sums: Part | None = None
     ladder: Told | None = None
     waiting: PersistentMap[int, int] = field(default_factory=PersistentMap)
@@ -105,6 +110,9 @@ class Many:
 
 FULL: dict[str, Any] = {
     "phase": "moving",
+    "kind": "two",
+    "columns": (Column("age", center=40.0, scale=10.0), Column("job", "categorical", ("clerk", "smith"))),
+    "order": PersistentMap({0: (1, 0, 2), 3: (2, 1, 0)}),
     "sums": Part(np.eye(2), np.arange(2), 3),
     "ladder": Told(0.5, 2.0),
     "waiting": PersistentMap({1: 2, 3: 7}),
@@ -147,7 +155,14 @@ def test_what_was_not_saved_is_missed_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "rows"), [(hmc.Client, {"model"}), (soul.Client, {"predictor", "y", "gram"}), (soul.Server, {"y", "offset"})]
+    ("state", "rows"),
+    [
+        (hmc.Client, {"model"}),
+        (soul.Client, {"predictor", "y", "gram"}),
+        (soul.Server, {"y", "offset"}),
+        (agreement.Client, {"summary"}),
+        (agreement.Server, {"replies"}),
+    ],
 )
 def test_rows_are_marked(state: type, rows: set[str]) -> None:
     assert not rows & set(kept.names(state))

@@ -15,7 +15,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from inspect import get_annotations
 from types import MappingProxyType, NoneType, UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 
@@ -130,6 +130,14 @@ def _part(saved: Saved, name: str) -> Saved:
     return {inner.removeprefix(of_part): part for inner, part in saved.items() if inner.startswith(of_part)}
 
 
+def _by_first(part: Saved) -> dict[str, Saved]:
+    """By the first of each name: of a part for each of many columns, all are not looked through for every one."""
+    found: dict[str, Saved] = {}
+    for name, value in part.items():
+        found.setdefault(name.partition(".")[0], {})[name] = value
+    return found
+
+
 def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> Any:
     """A field of this type, which a fresh state has as `before`."""
     if get_origin(kind) in (Union, UnionType):
@@ -148,7 +156,7 @@ def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> Any:
         return float(cast(float, saved[name]))
     if origin is bytes:
         return text(saved, name)
-    if origin is str:
+    if origin in (str, Literal):
         return text(saved, name).decode()
     part = _part(saved, name)
     if is_dataclass(origin):
@@ -160,18 +168,21 @@ def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> Any:
     if issubclass(origin, Mapping):
         if name in saved:
             return _mapped(origin, get_args(kind)[1], array(saved, name))
-        return origin({key: _loaded(key, get_args(kind)[1], None, part) for key in dict.fromkeys(k.split(".")[0] for k in part)})
+        return origin({key: _loaded(key, get_args(kind)[1], None, own) for key, own in _by_first(part).items()})
     if origin is tuple:
         inner = get_args(kind)
         if name in saved:
             return tuple(map(inner[0], array(saved, name).tolist()))
-        each = inner[:1] * number(part, "many") if inner[1:] == (...,) else inner
-        return tuple(_loaded(str(i), one, None, part) for i, one in enumerate(each))
+        each, parts = inner[:1] * number(part, "many") if inner[1:] == (...,) else inner, _by_first(part)
+        return tuple(_loaded(str(i), one, None, parts.get(str(i), {})) for i, one in enumerate(each))
     raise TypeError(f"{name} is {kind}, which no checkpoint holds")
 
 
 def _mapped(origin: Any, kind: Any, rows: Any) -> Any:
-    """Of whole numbers to numbers, or to named tuples of them."""
+    """Of whole numbers to numbers, or to tuples of them, named or not."""
+    if get_origin(kind) is tuple:
+        each = get_args(kind)[0]
+        return origin({int(key): tuple(map(each, own)) for key, *own in rows.tolist()})
     several = hasattr(kind, "_fields")
     return origin({int(key): kind(*own) if several else kind(own[0]) for key, *own in rows.tolist()})
 

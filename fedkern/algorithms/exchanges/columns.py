@@ -24,14 +24,13 @@ takes what is agreed only if its own job file and its own columns can lead to it
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,8 @@ from numpy.typing import NDArray
 from ...errors import JobError, OwnFault
 from ...models.encoding import Column, Encoding, Kind, Spec
 from ..core import pieces
-from ..core.messages import ONE_OR_TWO, ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, Tells, text
+from ..core.kept import GIVEN, load, save
+from ..core.messages import ONE_OR_TWO, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from . import centres, lacking, spreads
@@ -112,11 +112,11 @@ class Summary:
 class Client:
     """A client's side. After `Agreed`, `encoding` is the answer and the rows are let go. `name` is for the texts of errors."""
 
-    spec: Spec
-    summary: Summary
+    spec: Spec = field(metadata=GIVEN)
+    summary: Summary = field(metadata=GIVEN)
     encoding: Encoding | None = None
-    pieces: tuple[bytes, ...] = ()
-    name: str = ""
+    pieces: tuple[bytes, ...] = field(default=(), metadata=GIVEN)
+    name: str = field(default="", metadata=GIVEN)
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,11 @@ class Server:
     `order[k]` the places of the agreed numeric columns among its own, where it has another order; `sizes[k]` its number of rows;
     `notes` for the reader of the result, and `doubts` why it cannot stand."""
 
-    spec: Spec
-    clients: tuple[str, ...]
+    spec: Spec = field(metadata=GIVEN)
+    clients: tuple[str, ...] = field(metadata=GIVEN)
     leg: int = COLUMNS
-    replies: PersistentMap[int, Mapping[str, Any]] = field(default_factory=PersistentMap)
-    pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap)
+    replies: PersistentMap[int, Mapping[str, Any]] = field(default_factory=PersistentMap, metadata=GIVEN)
+    pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap, metadata=GIVEN)
     order: PersistentMap[int, tuple[int, ...]] = field(default_factory=PersistentMap)
     columns: tuple[Column, ...] = ()
     labels: tuple[str, ...] = ()
@@ -630,31 +630,6 @@ def _checked(who: str, content: dict[str, Any], state: Server) -> dict[str, Any]
 def finished(state: Server) -> bool:
     """Whether the encoding is agreed."""
     return state.encoding is not None
-
-
-Party = TypeVar("Party", Server, Client)
-
-
-def save(state: Server | Client) -> Saved:
-    """A state at a moment when no question is open; rows and half-collected answers are not in it."""
-    content: dict[str, Any] = {"encoding": None if state.encoding is None else state.encoding.to_dict()}
-    if isinstance(state, Server):
-        columns = [asdict(column) for column in state.columns]
-        content |= {"leg": state.leg, "columns": columns, "labels": state.labels, "rows": state.rows, "means": state.means}
-        content |= {"order": [(k, places) for k, places in state.order.items()]}
-        content |= {"sizes": state.sizes, "notes": state.notes, "doubts": state.doubts}
-    return {"agreement": json.dumps(content, sort_keys=True).encode()}
-
-
-def load(fresh: Party, saved: Saved) -> Party:
-    """`fresh` (a first state) with what was saved."""
-    content = json.loads(text(saved, "agreement"))
-    content["encoding"] = None if content["encoding"] is None else Encoding.from_dict(content["encoding"])
-    if isinstance(fresh, Server):
-        columns = (Column(**{**c, "levels": None if c["levels"] is None else tuple(c["levels"])}) for c in content["columns"])
-        content |= {"columns": tuple(columns), "order": PersistentMap({k: tuple(places) for k, places in content["order"]})}
-        content |= {name: tuple(content[name]) for name in ("labels", "means", "sizes", "notes", "doubts")}
-    return replace(fresh, **content)
 
 
 PROTOCOL: Protocol[Server, Client] = Protocol(
