@@ -25,8 +25,7 @@ WRITTEN = "# Written by `python tools/stubs.py` from the module and its kernels'
 TYPES = (
     ("typing.SupportsInt | typing.SupportsIndex", "int"),
     ("typing.SupportsFloat | typing.SupportsIndex", "float"),
-    ("numpy.ndarray", "NDArray[Any]"),
-    ("object", "Any"),
+    ("numpy.ndarray", "np.ndarray"),
 )
 
 
@@ -50,9 +49,10 @@ def stub(module):
         signature = value.__doc__.splitlines()[0]
         for theirs, ours in TYPES:
             signature = re.sub(rf"\b{re.escape(theirs)}(?!\w)", ours, signature)
+        signature = re.sub(r"-> object$", "-> Any", signature)  # who calls it knows more of what comes back than the binding
         lines.append(f"def {signature}: ...")
     text = "\n".join(lines)
-    imports = ["from typing import Any\n"] * ("Any" in text) + ["from numpy.typing import NDArray"] * ("NDArray" in text)
+    imports = ["from typing import Any\n"] * ("Any" in text) + ["import numpy as np\n"] * ("np." in text)
     return (
         "\n".join([f'"""{module.__doc__ or "Signatures: fedkern.kernels says what the arguments mean."}"""', *imports, text])
         + "\n"

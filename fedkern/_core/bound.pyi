@@ -3,13 +3,13 @@
 from typing import Any
 
 def bind(
-    function: Any,
-    arguments: Any,
-    names: Any,
-    arrays: Any,
-    numbers: Any,
-    lengths: Any,
-    outputs: Any,
+    function: object,
+    arguments: object,
+    names: object,
+    arrays: object,
+    numbers: object,
+    lengths: object,
+    outputs: object,
     returns: bool,
-    otherwise: Any,
+    otherwise: object,
 ) -> Any: ...

@@ -1,34 +1,32 @@
 """Signatures: fedkern.kernels says what the arguments mean."""
 
-from typing import Any
-
-from numpy.typing import NDArray
+import numpy as np
 
 def curvature(
-    points: NDArray[Any],
-    X: NDArray[Any],
-    Z: NDArray[Any],
-    y: NDArray[Any],
-    trials: Any,
-    offset: Any,
-    starts: NDArray[Any],
+    points: np.ndarray,
+    X: np.ndarray,
+    Z: np.ndarray,
+    y: np.ndarray,
+    trials: object,
+    offset: object,
+    starts: np.ndarray,
     family: int,
     nodes: int,
-    value: NDArray[Any],
-    gradient: NDArray[Any],
-    minus_hessian: NDArray[Any],
+    value: np.ndarray,
+    gradient: np.ndarray,
+    minus_hessian: np.ndarray,
     n_threads: int,
 ) -> None: ...
 def values(
-    points: NDArray[Any],
-    X: NDArray[Any],
-    Z: NDArray[Any],
-    y: NDArray[Any],
-    trials: Any,
-    offset: Any,
-    starts: NDArray[Any],
+    points: np.ndarray,
+    X: np.ndarray,
+    Z: np.ndarray,
+    y: np.ndarray,
+    trials: object,
+    offset: object,
+    starts: np.ndarray,
     family: int,
     nodes: int,
-    value: NDArray[Any],
+    value: np.ndarray,
     n_threads: int,
 ) -> None: ...

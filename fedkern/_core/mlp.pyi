@@ -1,46 +1,42 @@
 """Signatures: fedkern.kernels says what the arguments mean."""
 
-from typing import Any
-
-from numpy.typing import NDArray
+import numpy as np
 
 def backward(
-    X: NDArray[Any],
-    parameters: NDArray[Any],
-    upstream: NDArray[Any],
-    sizes: NDArray[Any],
+    X: np.ndarray,
+    parameters: np.ndarray,
+    upstream: np.ndarray,
+    sizes: np.ndarray,
     activation: int,
-    grad_parameters: NDArray[Any],
-    grad_X: NDArray[Any],
+    grad_parameters: np.ndarray,
+    grad_X: np.ndarray,
     n_threads: int,
 ) -> None: ...
-def forward(
-    X: NDArray[Any], parameters: NDArray[Any], sizes: NDArray[Any], activation: int, Y: NDArray[Any], n_threads: int
-) -> None: ...
+def forward(X: np.ndarray, parameters: np.ndarray, sizes: np.ndarray, activation: int, Y: np.ndarray, n_threads: int) -> None: ...
 def vae_gradient(
-    parameters: NDArray[Any],
-    theta: NDArray[Any],
-    t: NDArray[Any],
-    noise: NDArray[Any],
-    code: NDArray[Any],
+    parameters: np.ndarray,
+    theta: np.ndarray,
+    t: np.ndarray,
+    noise: np.ndarray,
+    code: np.ndarray,
     gamma: float,
     kl_weight: float,
-    gradient: NDArray[Any],
-    terms: NDArray[Any],
+    gradient: np.ndarray,
+    terms: np.ndarray,
     n_threads: int,
 ) -> None: ...
 def vae_step(
-    parameters: NDArray[Any],
-    moments: NDArray[Any],
-    values: NDArray[Any],
-    phi: NDArray[Any],
-    scale: NDArray[Any],
-    indptr: Any,
-    indices: Any,
-    order: Any,
-    rates: NDArray[Any],
-    kl_weights: NDArray[Any],
-    code: NDArray[Any],
+    parameters: np.ndarray,
+    moments: np.ndarray,
+    values: np.ndarray,
+    phi: np.ndarray,
+    scale: np.ndarray,
+    indptr: object,
+    indices: object,
+    order: object,
+    rates: np.ndarray,
+    kl_weights: np.ndarray,
+    code: np.ndarray,
     kind: int,
     rank: int,
     group: int,
@@ -50,8 +46,8 @@ def vae_step(
     seed: int,
     chain: int,
     first: int,
-    new_parameters: NDArray[Any],
-    new_moments: NDArray[Any],
-    trace: NDArray[Any],
+    new_parameters: np.ndarray,
+    new_moments: np.ndarray,
+    trace: np.ndarray,
     n_threads: int,
 ) -> None: ...

@@ -1,26 +1,24 @@
 """Signatures: fedkern.kernels says what the arguments mean."""
 
-from typing import Any
-
-from numpy.typing import NDArray
+import numpy as np
 
 def adagrad(
-    state: NDArray[Any],
-    gradient: NDArray[Any],
+    state: np.ndarray,
+    gradient: np.ndarray,
     learning_rate: float,
     epsilon: float,
-    new_state: NDArray[Any],
-    step: NDArray[Any],
+    new_state: np.ndarray,
+    step: np.ndarray,
     n_threads: int,
 ) -> None: ...
 def adam(
-    state: NDArray[Any],
-    gradient: NDArray[Any],
+    state: np.ndarray,
+    gradient: np.ndarray,
     learning_rate: float,
     beta1: float,
     beta2: float,
     epsilon: float,
-    new_state: NDArray[Any],
-    step: NDArray[Any],
+    new_state: np.ndarray,
+    step: np.ndarray,
     n_threads: int,
 ) -> None: ...

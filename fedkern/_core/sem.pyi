@@ -1,19 +1,17 @@
 """Signatures: fedkern.kernels says what the arguments mean."""
 
-from typing import Any
+import numpy as np
 
-from numpy.typing import NDArray
-
-def log_density(Y: NDArray[Any], coefficients: NDArray[Any], b: NDArray[Any], loglik: NDArray[Any], n_threads: int) -> None: ...
+def log_density(Y: np.ndarray, coefficients: np.ndarray, b: np.ndarray, loglik: np.ndarray, n_threads: int) -> None: ...
 def sweeps(
-    Y: NDArray[Any],
-    theta: NDArray[Any],
-    tau_sq: NDArray[Any],
-    deviation: NDArray[Any],
-    lambda_sq: NDArray[Any],
-    b: NDArray[Any],
-    log_step: NDArray[Any],
-    temperature: NDArray[Any],
+    Y: np.ndarray,
+    theta: np.ndarray,
+    tau_sq: np.ndarray,
+    deviation: np.ndarray,
+    lambda_sq: np.ndarray,
+    b: np.ndarray,
+    log_step: np.ndarray,
+    temperature: np.ndarray,
     seed: int,
     chain: int,
     client: int,
@@ -27,11 +25,11 @@ def sweeps(
     scale_lambda: float,
     shape: float,
     rate: float,
-    deviation_out: NDArray[Any],
-    lambda_sq_out: NDArray[Any],
-    b_out: NDArray[Any],
-    log_step_out: NDArray[Any],
-    loglik: NDArray[Any],
-    events: NDArray[Any],
+    deviation_out: np.ndarray,
+    lambda_sq_out: np.ndarray,
+    b_out: np.ndarray,
+    log_step_out: np.ndarray,
+    loglik: np.ndarray,
+    events: np.ndarray,
     n_threads: int,
 ) -> None: ...

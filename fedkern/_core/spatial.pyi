@@ -1,87 +1,79 @@
 """Signatures: fedkern.kernels says what the arguments mean."""
 
-from typing import Any
-
-from numpy.typing import NDArray
+import numpy as np
 
 def car_factor(
-    phi: NDArray[Any],
-    order: NDArray[Any],
-    factor_indptr: NDArray[Any],
-    factor_indices: NDArray[Any],
-    indptr: NDArray[Any],
-    indices: NDArray[Any],
+    phi: np.ndarray,
+    order: np.ndarray,
+    factor_indptr: np.ndarray,
+    factor_indices: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
     form: int,
-    values: NDArray[Any],
-    logdet: NDArray[Any],
+    values: np.ndarray,
+    logdet: np.ndarray,
     n_threads: int,
 ) -> int: ...
 def car_logdensity(
-    theta: NDArray[Any],
-    phi: NDArray[Any],
-    indptr: NDArray[Any],
-    indices: NDArray[Any],
-    logdet: NDArray[Any],
+    theta: np.ndarray,
+    phi: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    logdet: np.ndarray,
     form: int,
     lo: float,
     hi: float,
     widest: float,
     rank: int,
-    value: NDArray[Any],
-    grad_theta: NDArray[Any],
-    grad_phi: NDArray[Any],
+    value: np.ndarray,
+    grad_theta: np.ndarray,
+    grad_phi: np.ndarray,
     n_threads: int,
 ) -> None: ...
 def car_sample(
-    vectors: NDArray[Any],
-    values: NDArray[Any],
-    weights: NDArray[Any],
-    phi: NDArray[Any],
+    vectors: np.ndarray,
+    values: np.ndarray,
+    weights: np.ndarray,
+    phi: np.ndarray,
     form: int,
     seed: int,
     chain: int,
     client: int,
     step: int,
-    theta: NDArray[Any],
+    theta: np.ndarray,
     n_threads: int,
 ) -> None: ...
 def gp_covariance(
-    x: NDArray[Any], lengthscale: NDArray[Any], kind: int, jitter: float, covariance: NDArray[Any], n_threads: int
+    x: np.ndarray, lengthscale: np.ndarray, kind: int, jitter: float, covariance: np.ndarray, n_threads: int
 ) -> None: ...
 def gp_factor(
-    x: NDArray[Any],
-    lengthscale: NDArray[Any],
-    kind: int,
-    tolerance: float,
-    factors: NDArray[Any],
-    residual: NDArray[Any],
-    n_threads: int,
+    x: np.ndarray, lengthscale: np.ndarray, kind: int, tolerance: float, factors: np.ndarray, residual: np.ndarray, n_threads: int
 ) -> None: ...
 def gp_sample(
-    x: NDArray[Any],
-    lengthscale: NDArray[Any],
+    x: np.ndarray,
+    lengthscale: np.ndarray,
     kind: int,
     jitter: float,
     seed: int,
     chain: int,
     client: int,
     step: int,
-    theta: NDArray[Any],
+    theta: np.ndarray,
     n_threads: int,
 ) -> int: ...
 def table_sample(
-    values: NDArray[Any],
-    scale: NDArray[Any],
-    indptr: Any,
-    indices: Any,
-    order: Any,
+    values: np.ndarray,
+    scale: np.ndarray,
+    indptr: object,
+    indices: object,
+    order: object,
     kind: int,
     rank: int,
     group: int,
     seed: int,
     chain: int,
     step: int,
-    theta: NDArray[Any],
-    entry: NDArray[Any],
+    theta: np.ndarray,
+    entry: np.ndarray,
     n_threads: int,
 ) -> None: ...
