@@ -10,14 +10,15 @@ from contextvars import ContextVar
 from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 
 import fedkern
 from fedkern.errors import DeviceError, DeviceMemoryError
 
-Launched: TypeAlias = tuple[Any, ...]  # arguments of a kernel: arrays, structures, numbers
+Array: TypeAlias = Any  # of the device's namespace: CuPy has no types
+Launched: TypeAlias = tuple[object, ...]  # arguments of a kernel: arrays, structures, numbers
 
 LEAST_CAPABILITY = 80  # of the first card with asynchronous copies and 163 KiB of shared memory a block
 MOST_BLOCKS = 2048
@@ -337,7 +338,7 @@ def recorded() -> Iterator[Tape]:
         _RECORDING.reset(before)
 
 
-def check_home(kernel: str, arrays: Iterable[Any]) -> None:
+def check_home(kernel: str, arrays: Iterable[Array]) -> None:
     """That all arrays live on one device, where the backend's kernels run.
 
     Raises
@@ -356,7 +357,7 @@ def check_home(kernel: str, arrays: Iterable[Any]) -> None:
 # ---- Arguments as bytes of a known size.
 
 
-def pointer(array: Any) -> np.uintp:
+def pointer(array: Array) -> np.uintp:
     """Where an array begins; 0 for None."""
     if array is None:
         return np.uintp(0)
@@ -381,27 +382,27 @@ VECTOR = np.dtype([(f, "i8") for f in ("data", "size", "stride")], align=True)
 _COUNTER = np.dtype([(f, "u4") for f in ("item", "draw", "client", "step")], align=True)
 
 
-def structure(dtype: np.dtype[Any], *values: Any) -> Any:
+def structure(dtype: np.dtype[np.void], *values: object) -> np.void:
     """By value, as a kernel takes it."""
-    return np.array(tuple(values), dtype)[()]
+    return cast(np.void, np.array(tuple(values), dtype)[()])
 
 
-def strides(array: Any) -> list[int]:
+def strides(array: Array) -> list[int]:
     """In elements."""
     return [s // array.itemsize for s in array.strides]
 
 
-def matrix(array: Any) -> Any:
+def matrix(array: Array) -> np.void:
     """Matrix<T> of view.hpp."""
     return structure(MATRIX, pointer(array), *array.shape, *strides(array))
 
 
-def vector(array: Any) -> Any:
+def vector(array: Array) -> np.void:
     """Vector<T> of view.hpp."""
     return structure(VECTOR, pointer(array), *array.shape, *strides(array))
 
 
-def counter(client: int, step: int, draw: int = 0, item: int = 0) -> Any:
+def counter(client: int, step: int, draw: int = 0, item: int = 0) -> np.void:
     """Counter of rng.hpp."""
     return structure(_COUNTER, item, draw, client, step)
 
@@ -419,7 +420,7 @@ def blocks(work: int, each: int, most: int = MOST_BLOCKS) -> int:
 # ---- Products of matrices.
 
 
-def multiply(a: Any, b: Any, out: Any, add: bool = False) -> None:
+def multiply(a: Array, b: Array, out: Array, add: bool = False) -> None:
     """out = a b, or out += a b; of three dimensions, for each index of the first.
 
     Parameters
@@ -439,7 +440,7 @@ def multiply(a: Any, b: Any, out: Any, add: bool = False) -> None:
     current().gemm(Gemm(out.dtype, turned_b, turned_a, n, m, k, *first, *second, float(add), at_c, ldc, step_c, times))
 
 
-def _leading(x: Any) -> tuple[bool, int]:
+def _leading(x: Array) -> tuple[bool, int]:
     """Whether neighbours stand along columns, and the numbers from one row (or column) to the next."""
     rows, columns = x.shape[-2:]
     down, right = strides(x)[-2:]
@@ -449,7 +450,7 @@ def _leading(x: Any) -> tuple[bool, int]:
     return True, right
 
 
-def neighbours(array: Any) -> Any:
+def neighbours(array: Array) -> Array:
     """The array if its numbers stand one behind the other from a multiple of 16 bytes on, else its copy: what cuBLAS does depends
     on that, and its bits with it."""
     xp = current().xp

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fedkern._core import glm as host
 
 from . import rng
-from .device import VECTOR, blocks, counter, current, key, pointer, strides, structure, vector
-
-Array = Any  # of the device's namespace
+from .device import VECTOR, Array, Launched, blocks, counter, current, key, pointer, strides, structure, vector
 
 THREADS = 256
 WARPS = THREADS // 32
@@ -46,7 +44,7 @@ _SHARED = np.dtype([("first", "i8"), ("second", "i8"), ("z", "i8"), ("draws", "i
 _CHUNK = np.dtype([(name, "i8") for name in ("m", "v", "n2", "n4")], align=True)
 
 
-def _column(values: Array | None, fill: float) -> tuple[Any, ...]:
+def _column(values: Array | None, fill: float) -> Launched:
     """Column of views.hpp."""
     return (0, 0, 0, fill) if values is None else (pointer(values), values.strides[0], COLUMN_TYPES[str(values.dtype)], 0.0)
 
@@ -54,12 +52,12 @@ def _column(values: Array | None, fill: float) -> tuple[Any, ...]:
 class Data(NamedTuple):
     """Rows and a likelihood as kernels take them, with the arrays that have to live as long."""
 
-    regression: Any
-    likelihood: Any
+    regression: np.void
+    likelihood: np.void
     n: int
     d: int
     c_type: str
-    alive: tuple[Any, ...]
+    alive: Launched
 
 
 @cache
@@ -71,7 +69,7 @@ def _known(family: int) -> int:
 
 
 def _data(
-    X: Array, y: Array | None, offset: Array | None, weights: Array | None, family: int, scale: float, rows: Any = None
+    X: Array, y: Array | None, offset: Array | None, weights: Array | None, family: int, scale: float, rows: Array = None
 ) -> Data:
     if rows is not None:
         if bool(((rows < 0) | (rows >= len(X))).any()):
@@ -92,7 +90,7 @@ def _shape(shapes: tuple[tuple[int, int], ...], d: int) -> tuple[int, int] | Non
     return next(((c, r) for c, r in shapes if d <= 32 * c), None)
 
 
-def _launch(kernel: str, grid: tuple[int, ...], *arguments: Any) -> None:
+def _launch(kernel: str, grid: tuple[int, ...], *arguments: object) -> None:
     current().launch("glm", kernel, grid, THREADS, arguments)
 
 
@@ -138,8 +136,8 @@ def _logliks(data: Data, theta: Array) -> Array:
 
 
 def loglik_grad(
-    X: Array, y: Array, theta: Array, offset: Any, weights: Any, family: int, scale: float, grad: Array, n_threads: int
-) -> Any:
+    X: Array, y: Array, theta: Array, offset: Array, weights: Array, family: int, scale: float, grad: Array, n_threads: int
+) -> Array:
     sums = _logliks(_data(X, y, offset, weights, family, scale), current().xp.ascontiguousarray(theta)[None])
     grad[...] = sums[0, :-1]
     return sums[0, -1]
@@ -148,9 +146,7 @@ def loglik_grad(
 # ---- Sums over examples.
 
 
-def _examples(
-    data: Data, by: str, clip: tuple[float, ...] | None, value: bool, shared: tuple[Any, ...], grid: bool = False
-) -> Array:
+def _examples(data: Data, by: str, clip: tuple[float, ...] | None, value: bool, shared: Launched, grid: bool = False) -> Array:
     """(2 d + 2,): what example_rows sums; `shared` are two arrays of vectors, the draws of the activations, and a count."""
     xp, d, out = current().xp, data.d, "Index" if grid else "double"
     shape = _shape(EXAMPLE_SHAPES[by], d)
@@ -174,7 +170,7 @@ def _examples(
     return _summed(partial, shares, size, out)
 
 
-def _unfolded(mu: Array, log_sigma: Array, draws: int = 0, key_: int = 0, client: int = 0, step: int = 0) -> tuple[Any, ...]:
+def _unfolded(mu: Array, log_sigma: Array, draws: int = 0, key_: int = 0, client: int = 0, step: int = 0) -> Launched:
     """mu, sigma^2, draws of the activations, and their number."""
     mean, variance, z = (current().xp.empty(size) for size in (len(mu), len(mu), draws))
     named = (draws, key(key_), counter(client, step))
@@ -183,15 +179,16 @@ def _unfolded(mu: Array, log_sigma: Array, draws: int = 0, key_: int = 0, client
 
 
 def clipped_grad_sum(
-    X: Array, y: Array, mu: Array, log_sigma: Array, rows: Any, offset: Any, weights: Any, family: int, scale: float, clip: float,
-    estimator: int, draws: int, key_: int, client: int, step: int, noise: float, grid: float, total: Array, n_threads: int,
-) -> Any:  # fmt: skip
+    X: Array, y: Array, mu: Array, log_sigma: Array, rows: Array, offset: Array, weights: Array, family: int, scale: float,
+    clip: float, estimator: int, draws: int, key_: int, client: int, step: int, noise: float, grid: float, total: Array,
+    n_threads: int,
+) -> Array:  # fmt: skip
     data = _data(X, y, offset, weights, family, scale, rows)
     named = (key_, client, step)
     if estimator == WEIGHT_MC:
         by = "weights" if draws == 1 else "several"
         theta, _, deviation = _weights(mu, log_sigma, draws, 1 / draws, *named)
-        shared: tuple[Any, ...] = (theta, deviation, None, draws)
+        shared: Launched = (theta, deviation, None, draws)
     else:
         by, shared = "expectation", _unfolded(mu, log_sigma, 0 if estimator == ANALYTIC else draws, *named)
     sums = _examples(data, by, (clip, grid, 0.0), False, shared, grid > 0)
@@ -207,10 +204,10 @@ def clipped_grad_sum(
 
 
 def elbo_grad(
-    X: Array, y: Array, mu: Array, log_sigma: Array, prior_shift: Array, prior_precision: Array, offset: Any, weights: Any,
+    X: Array, y: Array, mu: Array, log_sigma: Array, prior_shift: Array, prior_precision: Array, offset: Array, weights: Array,
     family: int, scale: float, estimator: int, draws: int, key_: int, client: int, step: int, grad_mu: Array,
     grad_log_sigma: Array, n_threads: int,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     data, elbo = _data(X, y, offset, weights, family, scale), current().xp.empty(1)
     ends = (*map(vector, (prior_shift, prior_precision)),)
     prior = structure(_PRIOR, *(tuple(v.item()) for v in ends))
@@ -230,7 +227,7 @@ _PRIOR = np.dtype([("shift", VECTOR), ("precision", VECTOR)], align=True)
 _OUTPUTS = np.dtype([(name, VECTOR) for name in ("value", "slope", "curvature")], align=True)
 
 
-def _outputs(*arrays: Array) -> Any:
+def _outputs(*arrays: Array) -> Array:
     """RowOutputs of glm.cu."""
     given = [tuple(vector(a).item()) for a in arrays]
     return structure(_OUTPUTS, *given, *((0, 0, 0),) * (3 - len(given)))
@@ -239,7 +236,7 @@ def _outputs(*arrays: Array) -> Any:
 # ---- Every row.
 
 
-def _row_by_row(data: Data, wanted: str, mu: Array, log_sigma: Array, probit: bool, outputs: Any) -> None:
+def _row_by_row(data: Data, wanted: str, mu: Array, log_sigma: Array, probit: bool, outputs: Array) -> None:
     if data.n:
         mean, variance, *_ = _unfolded(mu, log_sigma)
         kernel = f"row_expectations<Wanted::{wanted}, {data.c_type}>"
@@ -248,14 +245,14 @@ def _row_by_row(data: Data, wanted: str, mu: Array, log_sigma: Array, probit: bo
 
 
 def expectations(
-    X: Array, y: Array, mu: Array, log_sigma: Array, offset: Any, weights: Any, family: int, scale: float, value: Array,
+    X: Array, y: Array, mu: Array, log_sigma: Array, offset: Array, weights: Array, family: int, scale: float, value: Array,
     slope: Array, curvature: Array, n_threads: int,
 ) -> None:  # fmt: skip
     data = _data(X, y, offset, weights, family, scale)
     _row_by_row(data, "expectations", mu, log_sigma, False, _outputs(value, slope, curvature))
 
 
-def predict(X: Array, mu: Array, log_sigma: Array, offset: Any, family: int, method: int, mean: Array, n_threads: int) -> None:
+def predict(X: Array, mu: Array, log_sigma: Array, offset: Array, family: int, method: int, mean: Array, n_threads: int) -> None:
     _row_by_row(_data(X, None, offset, None, family, 1.0), "mean", mu, log_sigma, method == 0, _outputs(mean))
 
 
@@ -269,11 +266,11 @@ class Rotated(NamedTuple):
     n: int
     x: Array
     u: Array
-    sums: Any
-    alive: Any
+    sums: Array
+    alive: Array
 
 
-def _chunks(data: Data, mu: Array, L: Array) -> Any:
+def _chunks(data: Data, mu: Array, L: Array) -> Array:
     xp, d = current().xp, data.d
     most = max(1, CHUNK_BYTES // (8 * max(d, 1)))
     for begin in range(0, data.n, most):
@@ -291,7 +288,7 @@ def _lower(log_sigma: Array) -> Array:
     return current().xp.tril(log_sigma)
 
 
-def _chunk_by_chunk(data: Data, wanted: str, mu: Array, log_sigma: Array, probit: bool, outputs: Any) -> None:
+def _chunk_by_chunk(data: Data, wanted: str, mu: Array, log_sigma: Array, probit: bool, outputs: Array) -> None:
     for chunk in _chunks(data, mu, _lower(log_sigma)):
         rows = (chunk.begin, chunk.n, chunk.sums, np.int32(probit), outputs)
         kernel = f"chunk_expectations<Wanted::{wanted}>"
@@ -299,7 +296,7 @@ def _chunk_by_chunk(data: Data, wanted: str, mu: Array, log_sigma: Array, probit
 
 
 def expectations_full(
-    X: Array, y: Array, mu: Array, log_sigma: Array, offset: Any, weights: Any, family: int, scale: float, value: Array,
+    X: Array, y: Array, mu: Array, log_sigma: Array, offset: Array, weights: Array, family: int, scale: float, value: Array,
     slope: Array, curvature: Array, n_threads: int,
 ) -> None:  # fmt: skip
     data = _data(X, y, offset, weights, family, scale)
@@ -307,7 +304,7 @@ def expectations_full(
 
 
 def predict_full(
-    X: Array, mu: Array, log_sigma: Array, offset: Any, family: int, method: int, mean: Array, n_threads: int
+    X: Array, mu: Array, log_sigma: Array, offset: Array, family: int, method: int, mean: Array, n_threads: int
 ) -> None:
     _chunk_by_chunk(_data(X, None, offset, None, family, 1.0), "mean", mu, log_sigma, method == 0, _outputs(mean))
 
@@ -336,9 +333,10 @@ def _full_sums(data: Data, mu: Array, L: Array, clip: tuple[float, ...] | None, 
 
 
 def clipped_grad_sum_full(
-    X: Array, y: Array, mu: Array, log_sigma: Array, rows: Any, offset: Any, weights: Any, family: int, scale: float, clip: float,
-    estimator: int, draws: int, key_: int, client: int, step: int, noise: float, grid: float, total: Array, n_threads: int,
-) -> Any:  # fmt: skip
+    X: Array, y: Array, mu: Array, log_sigma: Array, rows: Array, offset: Array, weights: Array, family: int, scale: float,
+    clip: float, estimator: int, draws: int, key_: int, client: int, step: int, noise: float, grid: float, total: Array,
+    n_threads: int,
+) -> Array:  # fmt: skip
     data, L, xp, d = _data(X, y, offset, weights, family, scale, rows), _lower(log_sigma), current().xp, X.shape[1]
     bounds, size = (clip, grid, 0.0), d * (d + 3) // 2
     if grid > 0:
@@ -362,10 +360,10 @@ def clipped_grad_sum_full(
 
 
 def elbo_grad_full(
-    X: Array, y: Array, mu: Array, log_sigma: Array, prior_shift: Array, prior_precision: Array, offset: Any, weights: Any,
+    X: Array, y: Array, mu: Array, log_sigma: Array, prior_shift: Array, prior_precision: Array, offset: Array, weights: Array,
     normaliser: float, family: int, scale: float, estimator: int, draws: int, key_: int, client: int, step: int, grad_mu: Array,
     grad_log_sigma: Array, n_threads: int,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     xp, d, h, P, L = current().xp, X.shape[1], prior_shift, prior_precision, _lower(log_sigma)
     data = _data(X, y, offset, weights, family, scale)
     diagonal = xp.diagonal(L)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from .device import blocks, current, matrix, structure, vector
+from .device import Array, blocks, current, matrix, structure, vector
 
 _ADAM = np.dtype([(f, "f8") for f in ("learning_rate", "beta1", "beta2", "epsilon")], align=True)
 _ADAGRAD = np.dtype([(f, "f8") for f in ("learning_rate", "epsilon")], align=True)
@@ -15,14 +14,14 @@ THREADS = 256
 
 
 def adam(
-    state: Any,
-    gradient: Any,
+    state: Array,
+    gradient: Array,
     learning_rate: float,
     beta1: float,
     beta2: float,
     epsilon: float,
-    new_state: Any,
-    step: Any,
+    new_state: Array,
+    step: Array,
     n_threads: int,
 ) -> None:
     if len(gradient):
@@ -32,7 +31,9 @@ def adam(
         current().launch("optim", "adam_columns", (blocks(len(gradient), THREADS),), THREADS, arguments)
 
 
-def adagrad(state: Any, gradient: Any, learning_rate: float, epsilon: float, new_state: Any, step: Any, n_threads: int) -> None:
+def adagrad(
+    state: Array, gradient: Array, learning_rate: float, epsilon: float, new_state: Array, step: Array, n_threads: int
+) -> None:
     if len(gradient):
         rule = structure(_ADAGRAD, learning_rate, epsilon)
         arguments = (vector(state[0]), vector(gradient), rule, vector(new_state[0]), vector(step))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from .device import blocks, counter, current, key, matrix, vector
+from .device import Array, blocks, counter, current, key, matrix, vector
 
 THREADS = 256
 WARPS = THREADS // 32
@@ -17,7 +15,7 @@ def shape_of(p: int) -> tuple[int, int] | None:
     return next(((c, r) for c, r in SHAPES if p <= 32 * c), None)
 
 
-def clip_sum(rows: Any, bound: float, out: Any, n_threads: int) -> None:
+def clip_sum(rows: Array, bound: float, out: Array, n_threads: int) -> None:
     device, (n, p), c_type = current(), rows.shape, C_TYPES[str(rows.dtype)]
     if n == 0 or p == 0:
         out[...] = 0
@@ -36,12 +34,12 @@ def clip_sum(rows: Any, bound: float, out: Any, n_threads: int) -> None:
     sum_partials("privacy", partial, grid, p, out)
 
 
-def sum_partials(module: str, partial: Any, grid: int, size: int, out: Any) -> None:
+def sum_partials(module: str, partial: Array, grid: int, size: int, out: Array) -> None:
     """out = the sum of the blocks' partial sums, in a fixed order."""
     current().launch(module, "sum_partials<double>", (-(-size // 32),), THREADS, (partial, grid, size, vector(out)))
 
 
-def add_noise(total: Any, sigma: float, key_: int, client: int, step: int, out: Any, n_threads: int) -> None:
+def add_noise(total: Array, sigma: float, key_: int, client: int, step: int, out: Array, n_threads: int) -> None:
     if len(out):
         arguments = (vector(total), sigma, key(key_), counter(client, step), vector(out))
         current().launch("privacy", "noisy", (blocks(len(out), 2 * THREADS),), THREADS, arguments)

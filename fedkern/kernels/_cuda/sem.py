@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from .device import blocks, current, matrix, pointer, strides, structure, vector
-
-Array = Any  # of the device's namespace
+from .device import Array, Launched, blocks, current, matrix, pointer, strides, structure, vector
 
 THREADS = 32
 MOST_CHAINS = 4096  # that run at a time
@@ -16,7 +12,7 @@ WORKSPACE = 1 << 30  # bytes of these
 UPDATES = ("row_gibbs", "element", "row")  # as SemUpdate has them
 
 
-def _tensor(dimensions: int) -> np.dtype[Any]:
+def _tensor(dimensions: int) -> np.dtype[np.void]:
     """Tensor<T, D> of tensor.hpp."""
     return np.dtype([("data", "i8"), ("shape", "i8", (dimensions,)), ("stride", "i8", (dimensions,))], align=True)
 
@@ -35,7 +31,7 @@ _OPTIONS = np.dtype(
 )  # fmt: skip
 
 
-def _item(array: Array) -> tuple[Any, ...]:
+def _item(array: Array) -> Launched:
     return pointer(array), tuple(array.shape), tuple(strides(array))
 
 

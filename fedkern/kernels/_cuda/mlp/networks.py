@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..device import MATRIX, blocks, current, matrix, multiply, neighbours, pointer, strides, structure, vector
+from ..device import MATRIX, Array, blocks, current, matrix, multiply, neighbours, pointer, strides, structure, vector
 
 THREADS = 256
 C_TYPES = {"float64": "double", "float32": "float"}
@@ -30,11 +30,11 @@ class Layer(NamedTuple):
     def bias(self) -> int:
         return self.at + self.n_out * self.n_in
 
-    def weights_of(self, flat: Any) -> Any:
+    def weights_of(self, flat: Array) -> Array:
         """A view of W; of several vectors of parameters, of each."""
         return flat[..., self.at : self.bias].reshape(*flat.shape[:-1], self.n_out, self.n_in)
 
-    def bias_of(self, flat: Any) -> Any:
+    def bias_of(self, flat: Array) -> Array:
         return flat[..., self.bias : self.bias + self.n_out]
 
 
@@ -46,7 +46,7 @@ def layers_of(sizes: Any) -> list[Layer]:
     return found
 
 
-def affine(x: Any, weights: Any, bias: Any, activation: str = "identity", out: Any = None) -> Any:
+def affine(x: Array, weights: Array, bias: Array, activation: str = "identity", out: Array = None) -> Array:
     """activation(x W' + b)."""
     products = current().xp.empty((len(x), len(weights)), x.dtype)
     multiply(x, weights.T, products)
@@ -56,7 +56,7 @@ def affine(x: Any, weights: Any, bias: Any, activation: str = "identity", out: A
     return out
 
 
-def pull(d: Any, activation: str, values: Any, to: Any, bias: Any) -> Any:
+def pull(d: Array, activation: str, values: Array, to: Array, bias: Array) -> Array:
     """The way back through an activation, to `to` if anybody wants it; the sums of columns go to `bias` (n_out,), or those of
     each chunk of rows to its rows."""
     chunks = bias if bias.ndim == 2 else bias[None]
@@ -67,7 +67,7 @@ def pull(d: Any, activation: str, values: Any, to: Any, bias: Any) -> Any:
     return to
 
 
-def add_up(d: Any, x: Any, weights: Any) -> None:
+def add_up(d: Array, x: Array, weights: Array) -> None:
     """weights (chunks, n_out, n_in) = of each chunk of rows d' x."""
     chunk = CHUNK[str(d.dtype)]
     whole, rest = divmod(len(d), chunk)
@@ -86,7 +86,7 @@ def pieces(n: int, layers: list[Layer], chunk: int) -> Iterator[slice]:
     return (slice(begin, min(begin + rows, n)) for begin in range(0, n, rows))
 
 
-def forth(x: Any, flat: Any, layers: list[Layer], activation: str, out: Any) -> list[Any]:
+def forth(x: Array, flat: Array, layers: list[Layer], activation: str, out: Array) -> list[Array]:
     """The inputs of all layers; the last one's values go to `out`, if there is one."""
     found = [x]
     for layer in layers[:-1]:
@@ -96,14 +96,21 @@ def forth(x: Any, flat: Any, layers: list[Layer], activation: str, out: Any) -> 
     return found
 
 
-def forward(X: Any, parameters: Any, sizes: Any, activation: int, Y: Any, n_threads: int) -> None:
+def forward(X: Array, parameters: Array, sizes: Any, activation: int, Y: Array, n_threads: int) -> None:
     layers, flat, X = layers_of(sizes), neighbours(parameters), neighbours(X)
     for rows in pieces(len(X), layers, CHUNK[str(X.dtype)]):
         forth(X[rows], flat, layers, ACTIVATIONS[activation], Y[rows])
 
 
 def backward(
-    X: Any, parameters: Any, upstream: Any, sizes: Any, activation: int, grad_parameters: Any, grad_X: Any, n_threads: int
+    X: Array,
+    parameters: Array,
+    upstream: Array,
+    sizes: Any,
+    activation: int,
+    grad_parameters: Array,
+    grad_X: Array,
+    n_threads: int,
 ) -> None:
     if not len(X):
         grad_parameters[...] = 0

@@ -10,7 +10,7 @@ import numpy as np
 from fedkern._core import rng
 
 from ..._layers import Sizes, parts_of
-from ..device import blocks, current, key, matrix, multiply, neighbours, pointer, recorded, structure, vector
+from ..device import Array, blocks, current, key, matrix, multiply, neighbours, pointer, recorded, structure, vector
 from ..spatial.table import DENSE, DRAWN, SPARSE, STORED, drawn, normals
 from .networks import C_TYPES, NOWHERE, THREADS, Layer, affine, pull
 
@@ -38,11 +38,11 @@ def plan_of(code: bytes) -> tuple[Sizes, dict[str, Part]]:
 class Batch(NamedTuple):
     """Rows, one behind the other, and what is maximised: of the weights the one behind as many as the device has made steps."""
 
-    theta_t: Any  # [theta; t]
-    noise: Any
+    theta_t: Array  # [theta; t]
+    noise: Array
     gamma: float
-    kl_weights: Any
-    made: Any
+    kl_weights: Array
+    made: Array
 
 
 class Pass:
@@ -54,14 +54,14 @@ class Pass:
         |theta - mu|^2, KL_G and sum_j KL_j.
     """
 
-    def __init__(self, code: Any, flat: Any, batch: Batch, gradient: Any) -> None:
+    def __init__(self, code: Any, flat: Array, batch: Batch, gradient: Array) -> None:
         self.a, self.parts = plan_of(code.tobytes())
         self.flat, self.gradient, self.batch = flat, gradient, batch
         self.dtype, self.rows = flat.dtype, len(batch.noise)
         self.theta, self.t = batch.theta_t[:, : sum(self.a.groups)], batch.theta_t[:, sum(self.a.groups) :]
         self.sums = current().xp.empty((3, self.rows))
 
-    def run(self) -> Any:
+    def run(self) -> Array:
         """Writes the gradient."""
         mixed = self.a.variant == "multiplicative"
         self.cleared = self.empty(self.a.n_latents + (2 * self.a.rank if mixed else self.a.hidden)).ravel()
@@ -71,35 +71,35 @@ class Pass:
 
     # ---- Launches.
 
-    def empty(self, columns: int) -> Any:
+    def empty(self, columns: int) -> Array:
         return current().xp.empty((self.rows, columns), self.dtype)
 
-    def zeros(self, columns: int) -> Any:
+    def zeros(self, columns: int) -> Array:
         found, self.cleared = self.cleared[: self.rows * columns], self.cleared[self.rows * columns :]
         return found.reshape(self.rows, columns)
 
-    def launch(self, kernel: str, elements: int, *arguments: Any) -> None:
+    def launch(self, kernel: str, elements: int, *arguments: object) -> None:
         """With as many blocks as elements need, one a thread."""
         kernel = f"{kernel}<{C_TYPES[str(self.dtype)]}>"
         current().launch("mlp", kernel, (blocks(elements, THREADS),), THREADS, arguments)
 
-    def joined(self, *parts: Any) -> Any:
+    def joined(self, *parts: Array) -> Array:
         """[a; b; c] of each row."""
         out = self.empty(sum(part.shape[1] for part in parts))
         self.launch("joined", out.size, *map(matrix, parts), *(NOWHERE,) * (3 - len(parts)), out)
         return out
 
-    def latent(self, mean: Any, raw: Any, e: Any) -> Any:
+    def latent(self, mean: Array, raw: Array, e: Array) -> Array:
         z = self.empty(mean.shape[1])
         self.launch("latent", z.size, matrix(mean), matrix(raw), matrix(e), matrix(z))
         return z
 
-    def residuals(self, theta: Any, bias: Any, products: Any) -> Any:
+    def residuals(self, theta: Array, bias: Array, products: Array) -> Array:
         """The cotangent of the decoder's values."""
         self.launch("residuals", 32 * self.rows, matrix(theta), bias, self.batch.gamma**-2, products, self.sums[0])
         return products
 
-    def standard_heads(self, mean: Any, raw: Any, e: Any, to_z: Any, sums: Any) -> tuple[Any, Any, Any]:
+    def standard_heads(self, mean: Array, raw: Array, e: Array, to_z: Array, sums: Array) -> tuple[Array, Array, Array]:
         """The cotangents of [mean, raw], and views of both."""
         q = mean.shape[1]
         to = self.empty(2 * q)
@@ -110,9 +110,9 @@ class Pass:
 
     # ---- Layers.
 
-    def forth(self, name: str, x: Any, last: bool = True) -> list[Any]:
+    def forth(self, name: str, x: Array, last: bool = True) -> list[Array]:
         """The values of each layer; without `last`, the last one's are products that still lack the bias."""
-        found, (layers, activation) = list[Any](), self.parts[name]
+        found, (layers, activation) = list[Array](), self.parts[name]
         for i, layer in enumerate(layers):
             W, x = layer.weights_of(self.flat), found[-1] if found else x
             if i == len(layers) - 1 and not last:
@@ -123,7 +123,7 @@ class Pass:
                 found.append(affine(x, W, layer.bias_of(self.flat), hidden))
         return found
 
-    def back(self, name: str, x: Any, values: list[Any], d: Any) -> Any:
+    def back(self, name: str, x: Array, values: list[Array], d: Array) -> Array:
         """From the cotangent of the last layer's values: the gradients, and the cotangent of the first layer's units in front of
         their activation."""
         layers, activation = self.parts[name]
@@ -139,7 +139,7 @@ class Pass:
                 d = back
         return d
 
-    def to_inputs(self, layer: Layer, d: Any, first: int, to: Any) -> None:
+    def to_inputs(self, layer: Layer, d: Array, first: int, to: Array) -> None:
         """Adds the cotangent of the inputs from `first` on."""
         multiply(d, layer.weights_of(self.flat)[:, first : first + to.shape[1]], to, add=True)
 
@@ -162,7 +162,7 @@ class Pass:
         to_head, _, _ = self.standard_heads(mean, raw, e, to_z, self.sums[1])
         self.back("global_encoder", x, encoder, to_head)
 
-    def _client_networks(self, j: int, theta: Any, e: Any, z_t: Any, h: Any, to_z_G: Any, to_h: Any) -> None:
+    def _client_networks(self, j: int, theta: Array, e: Array, z_t: Array, h: Array, to_z_G: Array, to_h: Array) -> None:
         q, d_j = e.shape[1], theta.shape[1]
         prior, posterior, decoder = (f"{name}[{j}]" for name in ("prior", "posterior", "decoder"))
         amended = posterior in self.parts
@@ -194,7 +194,7 @@ class Pass:
         layer, rank = self.parts[part].layers[0], self.a.rank
         return Layer(layer.at, layer.n_in // rank, layer.n_out * rank)
 
-    def _mixed(self, part: str, s: Any, x: Any) -> tuple[Any, Any]:
+    def _mixed(self, part: str, s: Array, x: Array) -> tuple[Array, Array]:
         """The products M_ok . x, and their mixtures."""
         layer = self._products(part)
         y, out = self.empty(layer.n_out), self.empty(layer.n_out // self.a.rank)
@@ -202,19 +202,19 @@ class Pass:
         self.launch("mixed", out.size, y, s, self.a.rank, matrix(out))
         return y, out
 
-    def _mixed_back(self, part: str, s: Any, x: Any, y: Any, d: Any, to_s: Any) -> None:
+    def _mixed_back(self, part: str, s: Array, x: Array, y: Array, d: Array, to_s: Array) -> None:
         """The gradient of M; y become cotangents."""
         self.launch("mixed_back", 32 * to_s.size, matrix(d), s, self.a.rank, y, to_s)
         multiply(y.T, x, self._products(part).weights_of(self.gradient))
 
-    def _variances_back(self, part: str, s: Any, d: Any, to_s: Any) -> None:
+    def _variances_back(self, part: str, s: Array, d: Array, to_s: Array) -> None:
         """Of the layer of log variances, which stands behind M."""
         layer = self.parts[part].layers[1]
         pull(d, "identity", None, None, layer.bias_of(self.gradient))
         multiply(d.T, s, layer.weights_of(self.gradient))
         self.to_inputs(layer, d, 0, to_s)
 
-    def _variances(self, part: str, s: Any) -> Any:
+    def _variances(self, part: str, s: Array) -> Array:
         layer = self.parts[part].layers[1]
         return affine(s, layer.weights_of(self.flat), layer.bias_of(self.flat))
 
@@ -238,7 +238,7 @@ class Pass:
         self.back("decoder_weights", t, of_D, to_s_D)
 
     def _client_mixtures(
-        self, j: int, theta: Any, e: Any, z: Any, s_E: Any, s_D: Any, to_s_E: Any, to_s_D: Any, to_z_G: Any
+        self, j: int, theta: Array, e: Array, z: Array, s_E: Array, s_D: Array, to_s_E: Array, to_s_D: Array, to_z_G: Array
     ) -> None:
         p, q, d_j = self.a.n_global, e.shape[1], theta.shape[1]
         posterior, decoder = f"posterior[{j}]", f"decoder[{j}]"
@@ -258,8 +258,8 @@ class Pass:
 
 
 def vae_gradient(
-    parameters: Any, theta: Any, t: Any, noise: Any, code: Any, gamma: float, kl_weight: float, gradient: Any, terms: Any,
-    n_threads: int,
+    parameters: Array, theta: Array, t: Array, noise: Array, code: Any, gamma: float, kl_weight: float, gradient: Array,
+    terms: Array, n_threads: int,
 ) -> None:  # fmt: skip
     xp, flat = current().xp, neighbours(parameters)
     found = xp.empty(len(flat), flat.dtype)
@@ -270,7 +270,7 @@ def vae_gradient(
     current().launch("mlp", "elbo_terms", (1,), THREADS, arguments)
 
 
-def _side_by_side(theta: Any, t: Any) -> Any:
+def _side_by_side(theta: Array, t: Array) -> Array:
     """[theta; t] of each row."""
     out = current().xp.empty((len(theta), theta.shape[1] + t.shape[1]), theta.dtype)
     kernel = f"joined<{C_TYPES[str(theta.dtype)]}>"
@@ -282,7 +282,16 @@ class Draws:
     """A table of priors, and the batch of each step (docs/methods/sigma.md, section 3)."""
 
     def __init__(
-        self, arrays: tuple[Any, ...], kind: int, rank: int, group: int, seed: Any, chain: Any, dtype: Any, first: int, made: Any
+        self,
+        arrays: tuple[Array, ...],
+        kind: int,
+        rank: int,
+        group: int,
+        seed: Any,
+        chain: Any,
+        dtype: Any,
+        first: int,
+        made: Array,
     ) -> None:
         self.values, self.phi, self.scale, *self.pattern = arrays
         self.kind, self.rank, self.group, self.dtype = int(kind), int(rank), int(group), dtype
@@ -296,12 +305,12 @@ class Draws:
             found = f"{len(self.pattern[0])} and {len(self.pattern[2])}"
             raise ValueError(f"mlp.vae_step: indptr and order must have {n + 1} and {n} numbers, got {found}")
 
-    def normals(self, stream: str, rows: int, columns: int, dtype: Any) -> Any:
+    def normals(self, stream: str, rows: int, columns: int, dtype: Any) -> Array:
         out = current().xp.empty((rows, columns), dtype)
         normals("mlp", self.keys[stream], self.first, self.made, out)
         return out
 
-    def theta_t(self, rows: int) -> Any:
+    def theta_t(self, rows: int) -> Array:
         """[theta; t] of each row."""
         device, n, c_type = current(), len(self.scale), C_TYPES[str(self.dtype)]
         out = device.xp.empty((rows, n + self.phi.shape[1]), self.dtype)
@@ -316,9 +325,9 @@ class Draws:
 
 
 def vae_step(
-    parameters: Any, moments: Any, values: Any, phi: Any, scale: Any, indptr: Any, indices: Any, order: Any, rates: Any,
-    kl_weights: Any, code: Any, kind: int, rank: int, group: int, batch: int, gamma: float, clip: float, seed: Any, chain: Any,
-    first: int, new_parameters: Any, new_moments: Any, trace: Any, n_threads: int,
+    parameters: Array, moments: Array, values: Array, phi: Array, scale: Array, indptr: Array, indices: Array, order: Array,
+    rates: Array, kl_weights: Array, code: Any, kind: int, rank: int, group: int, batch: int, gamma: float, clip: float,
+    seed: Any, chain: Any, first: int, new_parameters: Array, new_moments: Array, trace: Array, n_threads: int,
 ) -> None:  # fmt: skip
     xp, k, dtype = current().xp, len(parameters), parameters.dtype
     flat, m, v = (xp.array(array, order="C") for array in (parameters, *moments))

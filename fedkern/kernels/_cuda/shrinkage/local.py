@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ..device import MATRIX, VECTOR, blocks, current, matrix, pointer, strides, structure, vector
-
-Array = Any  # of the device's namespace
+from ..device import MATRIX, VECTOR, Array, Launched, blocks, current, matrix, pointer, strides, structure, vector
 
 OWN_SHARED = 1024  # bytes of a block's shared memory that are not the system's
 WORKSPACE = 1 << 30  # bytes for systems that do not fit into shared memory: so many regressions at a time
@@ -36,7 +32,7 @@ _POSTERIOR = np.dtype(
 )  # fmt: skip
 
 
-def rows(array: Array, regressions: bool, cols: bool = True) -> tuple[Any, ...]:
+def rows(array: Array, regressions: bool, cols: bool = True) -> Launched:
     """Rows<T> of views.hpp: (c, g, p), (c, p), or of one number each (c, g), (c,)."""
     step, shape = strides(array), array.shape
     chain, col = step[0], step[-1] if cols else 1
@@ -51,11 +47,11 @@ def rows(array: Array, regressions: bool, cols: bool = True) -> tuple[Any, ...]:
     )
 
 
-def _item(structure: Any) -> Any:
+def _item(structure: np.void) -> object:
     return structure.item()
 
 
-def _design(R: Array, gram: Array | None) -> tuple[Any, Array]:
+def _design(R: Array, gram: Array | None) -> tuple[Launched, Array]:
     if gram is None:
         p = R.shape[1]
         gram = current().xp.empty((p, p))
@@ -63,7 +59,7 @@ def _design(R: Array, gram: Array | None) -> tuple[Any, Array]:
     return (_item(matrix(R)), _item(matrix(gram))), gram
 
 
-def _launch(kernel: str, call: Any, tasks: int, r: int, p: int) -> None:
+def _launch(kernel: str, call: np.void, tasks: int, r: int, p: int) -> None:
     """All tasks, and those again whose pivot has failed."""
     device = current()
     xp, threads = device.xp, 32 if p <= 32 else 128 if p <= 128 else 256
@@ -80,8 +76,8 @@ def _launch(kernel: str, call: Any, tasks: int, r: int, p: int) -> None:
 
 
 def _swept(
-    batched: bool, R: Array, gram: Array | None, theta: Array, tau_sq: Array, from_: Any, to: Any, events: Array, q: Array | None,
-    rss: Array | None, model: Any, counter: Any,
+    batched: bool, R: Array, gram: Array | None, theta: Array, tau_sq: Array, from_: Array, to: Array, events: Array,
+    q: Array | None, rss: Array | None, model: Launched, counter: Launched,
 ) -> None:  # fmt: skip
     (r, p), tasks = R.shape, theta.shape[0] * (theta.shape[1] if batched else 1)
     if not tasks:
@@ -95,7 +91,7 @@ def _swept(
 
 
 def local_sweeps(
-    R: Array, theta: Array, tau_sq: Array, deviation: Array, lambda_sq: Array, sigma_sq: Array, q: Array, rss: Array, gram: Any,
+    R: Array, theta: Array, tau_sq: Array, deviation: Array, lambda_sq: Array, sigma_sq: Array, q: Array, rss: Array, gram: Array,
     n: float, seed: int, chain: int, client: int, step: int, n_sweeps: int, expanded: bool, form: int, scale_lambda: float,
     shape: float, rate: float, slab: float, new_deviation: Array, new_lambda_sq: Array, new_sigma_sq: Array, events: Array,
     n_threads: int,
@@ -106,7 +102,7 @@ def local_sweeps(
 
 
 def local_sweeps_batched(
-    R: Array, theta: Array, tau_sq: Array, deviation: Array, lambda_sq: Array, sigma_sq: Array, gram: Any, n: float, seed: int,
+    R: Array, theta: Array, tau_sq: Array, deviation: Array, lambda_sq: Array, sigma_sq: Array, gram: Array, n: float, seed: int,
     chain: int, client: int, step: int, n_sweeps: int, expanded: bool, form: int, scale_lambda: float, shape: float, rate: float,
     slab: float, new_deviation: Array, new_lambda_sq: Array, new_sigma_sq: Array, events: Array, n_threads: int,
 ) -> None:  # fmt: skip
@@ -116,7 +112,7 @@ def local_sweeps_batched(
 
 
 def gaussian_posterior_draw(
-    R: Array, mean: Array, scale: Array, sigma_sq: Array, q: Array, gram: Any, seed: int, chain: int, client: int, step: int,
+    R: Array, mean: Array, scale: Array, sigma_sq: Array, q: Array, gram: Array, seed: int, chain: int, client: int, step: int,
     form: int, slab: float, deviation: Array, n_threads: int,
 ) -> None:  # fmt: skip
     (r, p), chains = R.shape, len(mean)

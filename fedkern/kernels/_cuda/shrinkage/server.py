@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ..device import blocks, current, structure
+from ..device import Array, blocks, current, structure
 from .local import ROWS, rows
 
 _SUMS = np.dtype([(f"s{k}", ROWS) for k in range(4)], align=True)
 
 
-def local_sums(deviation: Any, lambda_sq: Any, slab: float, sums: Any, n_threads: int) -> None:
+def local_sums(deviation: Array, lambda_sq: Array, slab: float, sums: Array, n_threads: int) -> None:
     if not deviation.size:
         return
     out = [rows(sums[k], True) for k in range(len(sums))]

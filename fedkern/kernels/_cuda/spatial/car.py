@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ..device import blocks, current, structure, vector
+from ..device import Array, blocks, current, structure, vector
 from .gp import NAMES, THREADS
 
 
 def car_sample(
-    vectors: Any, values: Any, weights: Any, phi: Any, form: int, seed: int, chain: int, client: int, step: int, theta: Any,
-    n_threads: int,
+    vectors: Array, values: Array, weights: Array, phi: Array, form: int, seed: int, chain: int, client: int, step: int,
+    theta: Array, n_threads: int,
 ) -> None:  # fmt: skip
     m, n = theta.shape
     if not m or not n:

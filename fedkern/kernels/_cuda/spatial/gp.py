@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ..device import blocks, current, matrix, pointer, strides, structure, vector
-
-Array = Any  # of the device's namespace
+from ..device import Array, blocks, current, matrix, pointer, strides, structure, vector
 
 THREADS = 256
 WORKSPACE = 1 << 30  # bytes of the factors that are made at a time

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fedkern._core import rng
 
-from ..device import MATRIX, VECTOR, blocks, current, key, matrix, pointer, structure, vector
+from ..device import MATRIX, VECTOR, Array, blocks, current, key, matrix, pointer, structure, vector
 from .gp import THREADS
-
-Array = Any  # of the device's namespace
 
 STORED, DENSE, SPARSE = range(3)
 WARPS = THREADS // 32
@@ -21,18 +17,18 @@ _FIELDS = [("values", MATRIX), ("scale", VECTOR), ("group", "i8"), ("key", "u8")
 DRAWN = np.dtype(_FIELDS, align=True)
 
 
-def stream(name: str, seed: int, chain: int) -> Any:
+def stream(name: str, seed: int, chain: int) -> np.uint64:
     """The key of a stream of random numbers."""
     return key(rng.key(int(seed), rng.streams()[name], int(chain)))
 
 
-def normals(module: str, named: Any, first: Any, made: Array, out: Array) -> None:
+def normals(module: str, named: np.uint64, first: np.uint32 | int, made: Array, out: Array) -> None:
     """Numbers 0, 1, .. of a stream, at step `first` and so many more as the device has made."""
     kernel = f"normals<{'double' if out.dtype == np.float64 else 'float'}>"
     current().launch(module, kernel, (blocks(out.size, 2 * THREADS),), THREADS, (named, np.uint32(first), made, out.size, out))
 
 
-def drawn(module: str, table: Any, kind: int, rank: int, pattern: Any, e: Array | None, theta: Array) -> None:
+def drawn(module: str, table: np.void, kind: int, rank: int, pattern: Array, e: Array | None, theta: Array) -> None:
     """A draw for each row of theta; e: the rows' normals, which are overwritten."""
     device, (rows, n) = current(), theta.shape
     c_type = "double" if theta.dtype == np.float64 else "float"
@@ -50,8 +46,8 @@ def drawn(module: str, table: Any, kind: int, rank: int, pattern: Any, e: Array 
 
 
 def table_sample(
-    values: Array, scale: Array, indptr: Any, indices: Any, order: Any, kind: int, rank: int, group: int, seed: int, chain: int,
-    step: int, theta: Array, entry: Array, n_threads: int,
+    values: Array, scale: Array, indptr: Array, indices: Array, order: Array, kind: int, rank: int, group: int, seed: int,
+    chain: int, step: int, theta: Array, entry: Array, n_threads: int,
 ) -> None:  # fmt: skip
     batch, n = theta.shape
     if not batch:
