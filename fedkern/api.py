@@ -28,16 +28,16 @@ from .transports.place import Place
 
 
 def run(
-    job: str | Path | Mapping[str, Any],
+    job: str | Path | Mapping[str, object],
     /,
     *,
-    data: Mapping[str, Any] | None = None,
-    test: Any = None,
-    server: Any = None,
-    prior: Any = None,
+    data: Mapping[str, object] | None = None,
+    test: object = None,
+    server: object = None,
+    prior: object = None,
     out: str | Path | None = None,
     progress: bool = False,
-    **sections: Mapping[str, Any],
+    **sections: Mapping[str, object],
 ) -> Result:
     """Runs a job in this process.
 
@@ -78,14 +78,14 @@ def run(
 
 
 def check(
-    job: str | Path | Mapping[str, Any],
+    job: str | Path | Mapping[str, object],
     /,
     *,
-    data: Mapping[str, Any] | None = None,
-    test: Any = None,
-    server: Any = None,
-    prior: Any = None,
-    **sections: Mapping[str, Any],
+    data: Mapping[str, object] | None = None,
+    test: object = None,
+    server: object = None,
+    prior: object = None,
+    **sections: Mapping[str, object],
 ) -> list[str]:
     """Whether a job is sound, what it will spend, and what each party will send. Nothing is spent; rows are not sent.
 
@@ -136,7 +136,7 @@ def _in_memory(held: Held | None, private: bool) -> Iterator[None]:
         raise JobError(text) from None
 
 
-def _are_keys(data: Any) -> bool:
+def _are_keys(data: object) -> bool:
     """Whether `data=` are keys of [data], and no clients' tables: a list is a value of a known key alone."""
     if not isinstance(data, Mapping) or not data:
         return isinstance(data, Mapping)
@@ -170,7 +170,7 @@ def _json(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise JobError(f"{path.parent}: holds no finished run of fedkern (no {path.name}); give the --out of one that has ended")
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise JobError(f"{path}: cannot be read ({error})") from None
     return content

@@ -77,7 +77,7 @@ def key(
     return Field(default, description=help, json_schema_extra=said, **limits)
 
 
-def validated(kind: type[File], tables: Mapping[str, Any], refused: Callable[[Any], Iterator[str]], name: str) -> File:
+def validated(kind: type[File], tables: Mapping[str, object], refused: Callable[[Any], Iterator[str]], name: str) -> File:
     """The tables as a file of this kind; JobError with all faults, or all contradictions that `refused` names."""
     try:
         file = kind.model_validate(tables)
@@ -183,7 +183,7 @@ def _sentence(fault: ErrorDetails, root: Model) -> str:
     return f"{where} = {shown(fault['input'])}: wanted {wanted}" + (f" ({hint})" if hint else "")
 
 
-def chosen(where: str, value: Any, choices: Sequence[str], meant: Mapping[str, str] = NONE) -> str:
+def chosen(where: str, value: object, choices: Sequence[str], meant: Mapping[str, str] = NONE) -> str:
     """What to say of a value that is none of the choices; `meant`: what others call them -> the choice."""
     *others, last = (json.dumps(choice) for choice in choices)
     wanted = f"{', '.join(others)} or {last}" if others else last
@@ -192,7 +192,7 @@ def chosen(where: str, value: Any, choices: Sequence[str], meant: Mapping[str, s
     return f"{where} = {shown(value)}: wanted {wanted}" + (f'; did you mean "{near[0]}"?' if near else "")
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value about as the job file has it, cut where it is long."""
     text = f"{value:g}" if isinstance(value, float) else json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
@@ -233,7 +233,7 @@ def _walk(root: Model, location: Sequence[int | str]) -> tuple[Model | None, Fie
     return section, field
 
 
-def _tables(annotation: Any) -> Iterator[Model]:
+def _tables(annotation: object) -> Iterator[Model]:
     """The models inside a type."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from .. import api
 from ..errors import JobError
@@ -134,6 +133,6 @@ def _between(rounds: tuple[int, int] | None) -> str:
     return f"{rounds[0]}" if rounds[0] == rounds[1] else f"{rounds[0]} to {rounds[1]}"
 
 
-def _say(options: argparse.Namespace, rows: Any, lines: Iterable[str]) -> int:
+def _say(options: argparse.Namespace, rows: object, lines: Iterable[str]) -> int:
     print(json.dumps(plain(rows), indent=2) if options.json else several("\n".join(lines)))
     return 0

@@ -147,13 +147,13 @@ def _write(path: Path, content: bytes) -> None:
         write_atomically(Path(os.path.realpath(path)), content)
 
 
-def _print_csv(head: Sequence[str], rows: Iterable[Sequence[Any]], options: argparse.Namespace) -> int:
+def _print_csv(head: Sequence[str], rows: Iterable[Sequence[object]], options: argparse.Namespace) -> int:
     """To a file or a pipe as it is, to a terminal without what would turn or hide its lines."""
     print(_csv(head, rows, raw=options.raw, shown=sys.stdout.isatty()), end="")
     return 0
 
 
-def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]], *, raw: bool, shown: bool = False) -> str:
+def _csv(head: Sequence[str], rows: Iterable[Sequence[object]], *, raw: bool, shown: bool = False) -> str:
     """Exact numbers; what is not known is empty.
 
     Parameters
@@ -162,7 +162,7 @@ def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]], *, raw: bool, shown
     shown : control characters of texts are escapes
     """
 
-    def cell(value: Any) -> Any:
+    def cell(value: object) -> Any:
         if not isinstance(value, str):
             return "" if value != value else value
         text = value if raw or NUMBER.fullmatch(value) or not FORMULA.match(value) else f"'{value}"

@@ -408,7 +408,7 @@ def safe_names(names: Sequence[str]) -> list[str]:
 def _packed(role: str, file: OwnFile | ServerFile, common: Common) -> bytes:
     """A file's bytes: the same for the same content."""
     arrays: dict[str, Array] = {}
-    meta: dict[str, Any] = {"format": FORMAT, "role": role, "units": UNITS, "common": asdict(common)}
+    meta: dict[str, object] = {"format": FORMAT, "role": role, "units": UNITS, "common": asdict(common)}
     for one in fields(file):
         value = getattr(file, one.name)
         if one.name == "parts":
@@ -451,7 +451,7 @@ def _unpacked(path: Path, role: str, digest: str | None) -> tuple[dict[str, Any]
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-        meta: dict[str, Any] = json.loads(arrays.pop("meta").tobytes())
+        meta: dict[str, object] = json.loads(arrays.pop("meta").tobytes())
         kind = (meta["format"], meta["role"])
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise JobError(f"{path}: is no file of a prior artifact, or was cut short ({error}); copy it again") from None
@@ -487,7 +487,7 @@ def _find(folder: Path, name: str) -> tuple[Path, str | None]:
 def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / "manifest.json"
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        manifest: dict[str, object] = json.loads(path.read_text("utf-8"))
         good = manifest["format"] == FORMAT and isinstance(manifest["clients"], dict) and isinstance(manifest["digests"], dict)
     except OSError:
         raise JobError(

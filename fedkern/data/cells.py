@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ class Text:
         return "numeric" if 2 * counts[numeric].sum() >= counts[present].sum() else "categorical"
 
 
-Cells = NDArray[Any] | Text
+Cells = np.ndarray | Text
 
 
 def floats(cells: Cells) -> NDArray[np.float64]:
@@ -75,7 +75,7 @@ def number(cell: str, decimal: str = ".") -> float:
         return math.nan
 
 
-def too_large(values: NDArray[Any]) -> NDArray[np.bool_]:
+def too_large(values: np.ndarray) -> NDArray[np.bool_]:
     """Which finite numbers cannot be squared and summed."""
     if values.dtype.itemsize < 8:  # no number of these types is so large
         return np.zeros(values.shape, dtype=bool)
@@ -87,7 +87,7 @@ def too_far(offset: NDArray[np.float64], link: str) -> NDArray[np.bool_]:
     return np.asarray(np.isfinite(offset) & (np.abs(offset) > MOST_OFF) & (link != "identity"), np.bool_)
 
 
-def plain(value: Any) -> str:
+def plain(value: object) -> str:
     """A typed value as a person would write it as a category: 3 rather than 3.0; missing is empty."""
     if value is None or value != value:
         return ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +30,7 @@ BLOCK = 16384
 ROUNDING = 1e-9  # of a column's constants: what is left of a zero that was standardised
 
 
-def degenerate(X: NDArray[Any], encoding: Encoding, *, intercept: bool = True) -> Degenerate:
+def degenerate(X: np.ndarray, encoding: Encoding, *, intercept: bool = True) -> Degenerate:
     """What is degenerate among a party's encoded columns.
 
     Parameters
@@ -69,7 +68,7 @@ def degenerate(X: NDArray[Any], encoding: Encoding, *, intercept: bool = True) -
     return Degenerate(tuple(constant), tuple(coarse), follows, (several, several and collinear is not None))
 
 
-def with_far(found: Degenerate, X: NDArray[Any], encoding: Encoding, y: Array | None = None) -> Degenerate:
+def with_far(found: Degenerate, X: np.ndarray, encoding: Encoding, y: Array | None = None) -> Degenerate:
     """And in which of these columns, or of a response that is a measurement, few cells are far from all others.
 
     Parameters
@@ -89,7 +88,7 @@ def with_far(found: Degenerate, X: NDArray[Any], encoding: Encoding, y: Array | 
     return replace(found, far=tuple(far))
 
 
-def _own(encoding: Encoding, name: str, x: NDArray[Any]) -> Array:
+def _own(encoding: Encoding, name: str, x: np.ndarray) -> Array:
     """The cells of a numeric column in its own unit; zeros as such."""
     centre, scale = next(column.constants for column in encoding.columns if column.name == name)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -111,7 +110,7 @@ def _columns(encoding: Encoding) -> Iterator[tuple[Column, NDArray[np.int64]]]:
         at += width
 
 
-def _ends(X: NDArray[Any]) -> tuple[Array, Array, NDArray[np.int64]]:
+def _ends(X: np.ndarray) -> tuple[Array, Array, NDArray[np.int64]]:
     """(d,) smallest and largest value, and number of values, block by block: X may be larger than memory."""
     d = X.shape[1]
     low, high, count = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d, np.int64)
@@ -132,7 +131,7 @@ def _is_coarse(column: Column, low: float, high: float) -> bool:
         return bool(size > COARSE * scale * (high - low))
 
 
-def _collinear(X: NDArray[Any], places: list[int], intercept: bool) -> dict[int, list[int]] | None:
+def _collinear(X: np.ndarray, places: list[int], intercept: bool) -> dict[int, list[int]] | None:
     """Column -> earlier ones that it follows from; None where there are too few complete rows to say so."""
     q = len(places)
     if q < 2:

@@ -43,7 +43,7 @@ class Design:
     weights.
     """
 
-    X: NDArray[Any]
+    X: np.ndarray
     y: NDArray[np.float64]
     offset: NDArray[np.float64] | None = None
     weights: NDArray[np.float64] | None = None
@@ -184,7 +184,7 @@ def _check_constants(names: tuple[str, ...], kinds: list[Any], spec: Spec, heade
         raise OwnFault(f"{begin}: {columns}: {remedy}", f"{begin}: {', '.join(map(repr, lacking))}: {remedy}")
 
 
-def _stacked(table: Table, names: tuple[str, ...], kinds: list[Any], numeric: list[NDArray[np.float64]]) -> NDArray[Any]:
+def _stacked(table: Table, names: tuple[str, ...], kinds: list[Any], numeric: list[NDArray[np.float64]]) -> np.ndarray:
     """Numeric columns as one (n, p): the file's own array where it holds just these."""
     wanted = tuple(name for name, kind in zip(names, kinds) if kind == "numeric")
     if table.matrix is not None and wanted == table.matrix_names:
@@ -196,7 +196,7 @@ def _stacked(table: Table, names: tuple[str, ...], kinds: list[Any], numeric: li
     return out
 
 
-def _tiny(values: NDArray[Any], names: Sequence[str], block: int = 16384) -> list[str]:
+def _tiny(values: np.ndarray, names: Sequence[str], block: int = 16384) -> list[str]:
     """Columns of (n, p) whose values differ, and by so little that they would be taken for one."""
     if values.dtype.itemsize < 8 or not values.size:
         return []
@@ -305,7 +305,7 @@ def _roles(
     return y, offset, weights
 
 
-def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = False) -> NDArray[Any]:
+def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = False) -> np.ndarray:
     """X; bad cells are marked, and what stands in their place does not matter."""
     names = tuple(column.name for column in encoding.columns)
     unchanged = not encoding.intercept and not encoding.standardised and all(column.levels is None for column in encoding.columns)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .cells import MISSING, Cells, Text
 from .table import Table
@@ -35,7 +33,7 @@ def of_rows(table: Table) -> str:
     return OF_ROWS + state.hexdigest()
 
 
-def _values(column: Cells) -> tuple[list[str], NDArray[Any]]:
+def _values(column: Cells) -> tuple[list[str], np.ndarray]:
     """Levels in their order, and codes; of numbers, also where they are written as texts, no levels, and themselves."""
     if not isinstance(column, Text):
         return [], np.asarray(column)

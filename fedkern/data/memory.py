@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import JobError, OwnFault
 from . import mark as marks
@@ -27,7 +26,7 @@ PAIR = "give one data frame that has y as a column, or arrays: (X.to_numpy(), y.
 CPU = 1  # kDLCPU
 
 
-def table(held: Any, source: str, *, text: frozenset[str] = frozenset(), response: str = "y") -> Table:
+def table(held: object, source: str, *, text: frozenset[str] = frozenset(), response: str = "y") -> Table:
     """Rows in memory as a table.
 
     Parameters
@@ -56,7 +55,7 @@ def table(held: Any, source: str, *, text: frozenset[str] = frozenset(), respons
     return Table(source, tuple(columns), columns, len(X))
 
 
-def header(held: Any, source: str, *, response: str = "y") -> tuple[str, ...]:
+def header(held: object, source: str, *, response: str = "y") -> tuple[str, ...]:
     """Names of the columns; JobError as `table`."""
     if (frame := _frame(held, source)) is not None:
         return tuple(_names(frame, source))
@@ -64,7 +63,7 @@ def header(held: Any, source: str, *, response: str = "y") -> tuple[str, ...]:
     return (*_numbered(X), *([] if y is None else [response]))
 
 
-def mark(held: Any) -> str | None:
+def mark(held: object) -> str | None:
     """The fingerprint of rows in memory (`mark.of_rows`), whatever a job says of them; None where they are no table."""
     try:
         if (frame := _frame(held, "")) is None:
@@ -76,12 +75,12 @@ def mark(held: Any) -> str | None:
         return None
 
 
-def files(held: Any) -> tuple[Path, ...]:
+def files(held: object) -> tuple[Path, ...]:
     """The files of which rows in memory are maps, be they parts of one or in a frame; none of rows that were copied."""
     return tuple(dict.fromkeys(path for array in _parts(held) if (path := _mapped(array)) is not None))
 
 
-def _parts(held: Any) -> Iterator[Any]:
+def _parts(held: object) -> Iterator[Any]:
     """The arrays of which rows in memory are made, as far as they can be had without a copy."""
     if isinstance(held, tuple | np.ndarray) or _is_plain(held):
         yield from held if isinstance(held, tuple) else (held,)
@@ -94,7 +93,7 @@ def _parts(held: Any) -> Iterator[Any]:
         return
 
 
-def _mapped(array: Any) -> Path | None:
+def _mapped(array: object) -> Path | None:
     """The file of a memory map, through all that was made of it without a copy."""
     while array is not None:
         if isinstance(array, np.memmap) and array.filename is not None:
@@ -103,7 +102,7 @@ def _mapped(array: Any) -> Path | None:
     return None
 
 
-def kind(held: Any) -> str:
+def kind(held: object) -> str:
     """An object by its type alone."""
     one = type(held)
     return f"a value of type {one.__qualname__ if one.__module__ == 'builtins' else f'{one.__module__}.{one.__qualname__}'}"
@@ -112,7 +111,7 @@ def kind(held: Any) -> str:
 # Data frames
 
 
-def _frame(held: Any, source: str) -> Any:
+def _frame(held: object, source: str) -> Any:
     """As narwhals has it; None of what is no data frame."""
     if isinstance(held, tuple | np.ndarray) or _is_plain(held):
         return None
@@ -131,7 +130,7 @@ def _frame(held: Any, source: str) -> Any:
         raise JobError(f"{source}: {kind(held)} that cannot be read; {WANTED}") from None
 
 
-def _is_plain(held: Any) -> bool:
+def _is_plain(held: object) -> bool:
     return held is None or isinstance(held, str | bytes | bool | int | float | list | dict | set | Mapping)
 
 
@@ -212,11 +211,11 @@ def _objects(cells: list[Any], name: str, source: str, keep: bool) -> Cells:
 # Arrays
 
 
-def _numbered(X: NDArray[Any]) -> tuple[str, ...]:
+def _numbered(X: np.ndarray) -> tuple[str, ...]:
     return tuple(f"x{j + 1}" for j in range(X.shape[1]))
 
 
-def _arrays(held: Any, source: str) -> tuple[NDArray[Any], NDArray[Any] | None]:
+def _arrays(held: object, source: str) -> tuple[np.ndarray, np.ndarray | None]:
     """X (n, p) and y (n,), or None."""
     parts = held if isinstance(held, tuple) else (held, None)
     if len(parts) != 2:
@@ -232,7 +231,7 @@ def _arrays(held: Any, source: str) -> tuple[NDArray[Any], NDArray[Any] | None]:
     return X, y
 
 
-def _array(one: Any, who: str) -> NDArray[Any]:
+def _array(one: object, who: str) -> np.ndarray:
     if not isinstance(one, np.ndarray):
         if not hasattr(one, "__dlpack__"):
             if hasattr(one, "to_numpy"):  # a data frame in a pair, or a column
@@ -248,7 +247,7 @@ def _array(one: Any, who: str) -> NDArray[Any]:
     return np.asarray(one)
 
 
-def _from_dlpack(one: Any, who: str) -> NDArray[Any]:
+def _from_dlpack(one: Any, who: str) -> np.ndarray:
     """The array, without a copy."""
     try:
         device = one.__dlpack_device__()[0]
@@ -260,7 +259,7 @@ def _from_dlpack(one: Any, who: str) -> NDArray[Any]:
     raise JobError(f"{who}: {kind(one)} lies on another device than the CPU; move it to this machine's memory first")
 
 
-def _array_column(values: NDArray[Any], keep: bool) -> Cells:
+def _array_column(values: np.ndarray, keep: bool) -> Cells:
     if values.dtype.kind == "U" or keep:
         return as_text([*map(plain, values.tolist())])
     return np.ascontiguousarray(values, dtype=np.float64)

@@ -73,7 +73,7 @@ class Polygons:
         shared = triu(touches @ touches.T, k=1).tocoo()
         return np.column_stack([shared.row, shared.col]).astype(np.int64)
 
-    def collection(self, properties: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    def collection(self, properties: Mapping[str, Mapping[str, object]]) -> dict[str, Any]:
         """GeoJSON of the areas with these properties."""
         features = []
         for name, parts in self.parts.items():
@@ -127,7 +127,7 @@ def read(path: str | Path, name: str) -> Polygons:
     return Polygons({known: parts for known, parts in found.items() if parts})
 
 
-def _check_system(path: str | Path, crs: Any) -> None:
+def _check_system(path: str | Path, crs: object) -> None:
     """JobError if the file says that its coordinates are of another system."""
     if crs is None:
         return
@@ -142,7 +142,7 @@ def _check_system(path: str | Path, crs: Any) -> None:
     )
 
 
-def _name(feature: Mapping[str, Any], name: str) -> str | None:
+def _name(feature: Mapping[str, object], name: str) -> str | None:
     """As the tables have it: a whole number without a point."""
     properties = feature.get("properties")
     value = (properties or {}).get(name) if isinstance(properties, dict | None) else None

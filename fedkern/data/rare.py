@@ -9,7 +9,7 @@ and whether two columns differ from a value of theirs together in a few. Rows co
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from .incomplete import marked
 from .table import Table
 
 Array = NDArray[np.float64]
-_Part = tuple[str, NDArray[Any], int | None]  # a column as it is multiplied: its name, values, and of which level
+_Part = tuple[str, np.ndarray, int | None]  # a column as it is multiplied: its name, values, and of which level
 _Factor = tuple[tuple[str, ...], NDArray[np.bool_]]  # columns, and whether a sum of them, less a constant, is not 0 in each row
 
 BLOCK = 1 << 16
@@ -65,7 +65,7 @@ def rare(
     if least <= 0 or not (weights > 0).any():
         return ()
     found, pairs, n = list[Rare](), list[tuple[str, NDArray[np.bool_]]](), np.count_nonzero(weights)
-    numbers = list[tuple[str, NDArray[Any]]]()
+    numbers = list[tuple[str, np.ndarray]]()
     every = [_values(table.columns[column.name], column) for column in columns]
     for column, values in zip(columns, every):
         if column.kind == "categorical":
@@ -131,7 +131,7 @@ def effective(weights: Array) -> float:
     return float(relative.sum()) ** 2 / float((relative**2).sum())
 
 
-def _values(cells: Cells, column: Column) -> NDArray[Any]:
+def _values(cells: Cells, column: Column) -> np.ndarray:
     """(n,) numbers; of levels which one each cell is, -1 of an empty one, or of none of those that are declared, a fault."""
     if column.kind != "categorical":
         values = cells.numbers() if isinstance(cells, Text) else np.asarray(cells)
@@ -142,13 +142,13 @@ def _values(cells: Cells, column: Column) -> NDArray[Any]:
     return np.where(known, np.arange(len(known)), -1)[cells.codes]
 
 
-def without_faults(values: NDArray[Any]) -> Array:
+def without_faults(values: np.ndarray) -> Array:
     """Numbers that a job can read; others are faults, and here no values."""
     own = np.asarray(values, np.float64)
     return np.where(np.abs(own) <= MOST, own, np.nan)
 
 
-def _faults(values: NDArray[Any]) -> bool:
+def _faults(values: np.ndarray) -> bool:
     """Whether some cell is too large, block by block: a file may be larger than memory."""
     return any(not (np.abs(values[begin : begin + BLOCK]) <= MOST).all() for begin in range(0, len(values), BLOCK))
 
@@ -166,7 +166,7 @@ def _of_levels(codes: NDArray[np.int64], weights: Array, least: int) -> int:
     return _few(sums, squares, least)
 
 
-def _of_numbers(values: NDArray[Any], weights: Array, least: int) -> int:
+def _of_numbers(values: np.ndarray, weights: Array, least: int) -> int:
     """In how many rows a number is not what it is in all others; 0 if these are `least` or more."""
     equal = bool(((weights == 0) | (weights == weights.max())).all())
     usual, sums, squares = _usual(values, weights), 0.0, 0.0
@@ -179,7 +179,7 @@ def _of_numbers(values: NDArray[Any], weights: Array, least: int) -> int:
     return _few(np.array([sums]), np.array([squares]), least)
 
 
-def _usual(values: NDArray[Any], weights: Array) -> float:
+def _usual(values: np.ndarray, weights: Array) -> float:
     """What most of a few dozen rows have: if all but a few rows share a value, it is this."""
     rows = np.flatnonzero(weights[:BLOCK] > 0) if (weights[:BLOCK] > 0).any() else np.flatnonzero(weights > 0)
     head = np.asarray(values[rows[:100]], np.float64)
@@ -193,7 +193,7 @@ def _levels(codes: NDArray[np.int64], weights: Array) -> Iterator[NDArray[np.boo
     yield from (own == code for code in np.unique(own[own >= 0]))
 
 
-def _two_valued(values: NDArray[Any], weights: Array) -> Iterator[NDArray[np.bool_]]:
+def _two_valued(values: np.ndarray, weights: Array) -> Iterator[NDArray[np.bool_]]:
     """A column of two numbers as whether it is the larger one, of the rows that count; nothing of others."""
     for begin in range(0, len(values), BLOCK):
         part = np.asarray(values[begin : begin + BLOCK], np.float64)
@@ -227,7 +227,7 @@ def _of_pairs(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array, 
 
 
 def _of_products(
-    pairs: Sequence[tuple[str, NDArray[np.bool_]]], numbers: Sequence[tuple[str, NDArray[Any]]], weights: Array, together: int
+    pairs: Sequence[tuple[str, NDArray[np.bool_]]], numbers: Sequence[tuple[str, np.ndarray]], weights: Array, together: int
 ) -> Iterator[Rare]:
     """A value of one column and a number, the same in all rows with this value but fewer than `together`; or two numbers: the
     product of both, less what most rows have, is a sum over these."""
@@ -244,9 +244,9 @@ def _of_products(
 
 def _factors(
     pairs: Sequence[tuple[str, NDArray[np.bool_]]],
-    numbers: Sequence[tuple[str, NDArray[Any]]],
+    numbers: Sequence[tuple[str, np.ndarray]],
     weights: Array,
-    counted: NDArray[Any],
+    counted: np.ndarray,
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Whether, in each row that is counted, a column less a constant is not 0: with each of two values, and without the number
     that most have."""
@@ -259,7 +259,7 @@ def _factors(
             yield name, one
 
 
-def _among(values: NDArray[Any], rows: NDArray[Any], weights: Array, least: int, equal: bool) -> int:
+def _among(values: np.ndarray, rows: np.ndarray, weights: Array, least: int, equal: bool) -> int:
     """In how many of these rows a number is not what it is in all others of them; 0 if these are `least` or more."""
     head = np.asarray(values[rows[:100]], np.float64)
     usual = _usual(head, np.ones(len(head)))
@@ -279,7 +279,7 @@ def _combined(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array) 
     return np.where(np.abs(every) > 1e-9 * total / max(len(weights), 1), every, 0.0)
 
 
-def heavy(values: NDArray[Any], weights: Array) -> bool:
+def heavy(values: np.ndarray, weights: Array) -> bool:
     """Whether one row has nearly all of the sum of squares of a column about its mean."""
     centre, moments, ends = _middle(_numbers(values[:BLOCK], None)), np.zeros(3), [0.0, 0.0, 0.0]
     for begin in range(0, len(weights), BLOCK):
@@ -318,11 +318,11 @@ class _Design(NamedTuple):
             yield np.nan_to_num(Z) * np.sqrt(w[rows])[:, None]
 
 
-def _numbers(part: NDArray[Any], level: int | None) -> Array:
+def _numbers(part: np.ndarray, level: int | None) -> Array:
     return np.asarray(part, np.float64) if level is None else (part == level).astype(np.float64)
 
 
-def _of_sums(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: Array, least: int) -> Rare | None:
+def _of_sums(columns: Sequence[Column], every: Sequence[np.ndarray], weights: Array, least: int) -> Rare | None:
     """The sum of columns that is nearly the same in all rows but the fewest, if these are fewer than `least`."""
     design = _design(columns, every, weights)
     d = 1 + len(design.parts)
@@ -354,7 +354,7 @@ def _of_sums(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: 
 
 def _of_sums_among(
     columns: Sequence[Column],
-    every: Sequence[NDArray[Any]],
+    every: Sequence[np.ndarray],
     factors: Collection[_Factor],
     weights: Array,
     together: int,
@@ -389,7 +389,7 @@ def _of_few_columns(
     names: tuple[str, ...],
     parts: Sequence[tuple[_Part, bool]],
     weights: Array,
-    rows: NDArray[Any],
+    rows: np.ndarray,
     least: int,
 ) -> Iterator[Rare]:
     """A sum of two columns or three that is the same in all of these rows, which have something `names` in common, but fewer than
@@ -422,7 +422,7 @@ def _of_nested(columns: Sequence[tuple[str, NDArray[np.bool_]]]) -> Iterator[_Fa
             yield (one, other), opposite
 
 
-def _of_relations(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: Array) -> list[_Factor]:
+def _of_relations(columns: Sequence[Column], every: Sequence[np.ndarray], weights: Array) -> list[_Factor]:
     """Sums of two columns or three with a value that most rows have, and in which rows that count they have another."""
     at, parts = np.flatnonzero(weights > 0), _different(_parts(columns, every), MOST_DIFFERENT)
 
@@ -439,7 +439,7 @@ def _different(parts: Sequence[_Part], most: int) -> list[tuple[_Part, bool]]:
 
 
 def _of_patterns(
-    columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: Array, together: int
+    columns: Sequence[Column], every: Sequence[np.ndarray], weights: Array, together: int
 ) -> Iterator[Rare]:
     """Of columns of few different values: a pattern of them, in fewer than `together` rows, that some sum of their products has
     to itself. X'WX tells each such sum: two references of dummy-coded columns, the third of three values.
@@ -473,7 +473,7 @@ def _of_patterns(
 
 
 def _of_two_numbers(
-    columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: Array, together: int
+    columns: Sequence[Column], every: Sequence[np.ndarray], weights: Array, together: int
 ) -> Iterator[Rare]:
     """Two columns of numbers that go together, of which a sum of squares and products is 0 in all rows but a few: a dose that was
     given whole, or three quarters of it, and once half."""
@@ -503,7 +503,7 @@ def _leverage(columns: Array) -> Array:
     return found
 
 
-def _is_few(values: NDArray[Any], most: int = MOST_DIFFERENT) -> bool:
+def _is_few(values: np.ndarray, most: int = MOST_DIFFERENT) -> bool:
     """Whether a column of numbers has few different values."""
     found = np.unique(np.asarray(values[:BLOCK], np.float64))
     return len(found) <= most and len(np.unique(np.asarray(values, np.float64))) <= most
@@ -532,7 +532,7 @@ def _far_apart(design: _Design, gram: Array) -> Rare | None:
     return Rare((design.parts[i - 1][0], design.parts[j - 1][0]), 1, far=True)
 
 
-def _design(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: Array) -> _Design:
+def _design(columns: Sequence[Column], every: Sequence[np.ndarray], weights: Array) -> _Design:
     parts = _parts(columns, every)
     total, moments = float(weights.sum()), np.zeros((2, len(parts)))
     centre = np.array([_middle(_numbers(values[:BLOCK], level)) for _, values, level in parts])
@@ -545,7 +545,7 @@ def _design(columns: Sequence[Column], every: Sequence[NDArray[Any]], weights: A
     return _Design(tuple(parts), weights, centre + mean, np.where(scale > 0, scale, 1.0))
 
 
-def _parts(columns: Sequence[Column], every: Sequence[NDArray[Any]], most: int = MOST_SUMMED) -> list[_Part]:
+def _parts(columns: Sequence[Column], every: Sequence[np.ndarray], most: int = MOST_SUMMED) -> list[_Part]:
     parts = list[_Part]()
     for column, values in zip(columns, every):
         levels = np.unique(values).tolist() if column.kind == "categorical" else [None]

@@ -49,7 +49,7 @@ class Table:
     names: tuple[str, ...]
     columns: Mapping[str, Cells]
     n_rows: int
-    matrix: NDArray[Any] | None = None
+    matrix: np.ndarray | None = None
     matrix_names: tuple[str, ...] = ()
     broken: Mapping[int, str] = field(default_factory=dict)
     lines: Sequence[int] | None = None  # csv: line of each row in the file
@@ -306,7 +306,7 @@ def _column(cells: Sequence[str], keep: bool, careful: bool, decimal: str) -> ND
 # Arrays with types of their own.
 
 
-def _typed(path: Path, name: str, values: NDArray[Any], keep: bool) -> Cells:
+def _typed(path: Path, name: str, values: np.ndarray, keep: bool) -> Cells:
     """A column from a typed array: numbers stay numbers unless they are wanted as text."""
     if values.dtype.kind in "fiub" and not keep:
         return values if values.dtype in (np.float64, np.float32) else values.astype(np.float64)
@@ -360,7 +360,7 @@ def _parquet(path: Path, text: frozenset[str], response: str, dialect: Dialect) 
 
 def _npz(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> Table:
     columns: dict[str, Cells] = {}
-    matrix: NDArray[Any] | None = None
+    matrix: np.ndarray | None = None
     matrix_names: tuple[str, ...] = ()
     members = _npz_members(path)
     for member, values in members.items():
@@ -377,7 +377,7 @@ def _npz(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> T
     return Table(str(path), names, columns, _same_length(path, columns), matrix, matrix_names, texts=texts & set(names))
 
 
-def _npz_members(path: Path) -> dict[str, NDArray[Any]]:
+def _npz_members(path: Path) -> dict[str, np.ndarray]:
     with (
         _reading(path, "not a npz file of plain arrays", "write it with numpy.savez"),
         path.open("rb") as file,
@@ -418,7 +418,7 @@ def _matrix_names(path: Path, p: int, given: Any = None) -> tuple[str, ...]:
     return _checked_names(path, names)
 
 
-def _matrix_columns(path: Path, matrix: NDArray[Any], names: tuple[str, ...], text: frozenset[str]) -> dict[str, Cells]:
+def _matrix_columns(path: Path, matrix: np.ndarray, names: tuple[str, ...], text: frozenset[str]) -> dict[str, Cells]:
     return {name: _typed(path, name, matrix[:, j], name in text) for j, name in enumerate(names)}
 
 
@@ -432,14 +432,14 @@ def _npy_paths(path: Path) -> tuple[Path, Path, Path]:
     return path, path.with_name(f"{stem}y.npy"), path.with_name(f"{stem}columns.txt")
 
 
-def _npy_map(path: Path) -> NDArray[Any]:
+def _npy_map(path: Path) -> np.ndarray:
     if not plain_text.is_there(path):
         raise JobError(f"{path}: no such file on this machine; X.npy and y.npy belong together")
     with _reading(path, "not a npy file of a plain array", "write it with numpy.save"):
         return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
 
 
-def _npy_parts(path: Path, response: str) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...]]:
+def _npy_parts(path: Path, response: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     x_path, y_path, names_path = _npy_paths(path)
     matrix, y = _npy_map(x_path), _npy_map(y_path)
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,7 +192,7 @@ def _offset(table: Table, spec: Spec) -> Array | None:
     return np.clip(np.nan_to_num(floats(table.columns[spec.offset])), -MOST_OFF, MOST_OFF)
 
 
-def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: Array, model: Any) -> Array | None:
+def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: Array, model: object) -> Array | None:
     """(n,) what each row weighs, in X'WX, by its offset beside the best intercept, or beside its prior's centre where that leaves
     fewer rows, or without an intercept where the model has none; None without an offset.
 

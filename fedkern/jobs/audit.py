@@ -92,7 +92,7 @@ class Audit:
             good += f"; {' and '.join(self.adopted)} count because the holder has adopted them, and not because they fit"
         yield f"{many} difference{'s' if many > 1 else ''}: do not rely on this run's claims" if many else good
 
-    def compare(self, what: str, here: Any, there: Any) -> None:
+    def compare(self, what: str, here: object, there: object) -> None:
         """A difference where two values are not the same."""
         if here != there:
             self.differences.append(f"{what}: is {_shown(here)}, and should be {_shown(there)}")
@@ -292,7 +292,7 @@ def _again(found: Audit, run: Opened, party: int, what: str, content: dict[str, 
         policy=bool(said["policies"]) if (said := run.account(party)) else content["caps"] not in ALONE.values(),
         rows_per_person=privacy.rows_per_person,
     )
-    wanted: dict[str, Any] = plain(made | run.config.of_posterior(int(made["steps"])))
+    wanted: dict[str, object] = plain(made | run.config.of_posterior(int(made["steps"])))
     by, ours = (str(one["accountant"]).rpartition(" ") for one in (content, wanted))
     elsewhere = by[0] == ours[0] and by[2] != ours[2]  # by another version of dp-accounting
     if elsewhere:
@@ -361,6 +361,6 @@ def _real(value: str | float) -> float:
     return float(value)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = "absent" if value is None else repr(value)
     return text if len(text) <= 80 else text[:76] + " ..."

@@ -319,7 +319,7 @@ class RunFolder:
         self.write(path, text.encode() + b"\n", secret=client is not None, sync=sync)
         return path
 
-    def write_csv(self, name: str, columns: Mapping[str, Sequence[Any]], *, client: int | None = None) -> Path:
+    def write_csv(self, name: str, columns: Mapping[str, Sequence[object]], *, client: int | None = None) -> Path:
         """A table of the run's folder, or of a client's own."""
         text = io.StringIO(newline="")
         lines = csv.writer(text, lineterminator="\n")

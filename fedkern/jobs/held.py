@@ -35,7 +35,7 @@ class Held:
     own: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, data: Any, test: Any, server: Any) -> Held:
+    def of(cls, data: object, test: object, server: object) -> Held:
         """Of the arguments of `fedkern.run`; JobError where `data` are no clients' tables."""
         if data is not None and (not isinstance(data, Mapping) or not data):
             raise JobError(f"data: wanted a table for each client's name, such as {{'site-a': frame}}, not {_said(data)}")
@@ -47,7 +47,7 @@ class Held:
 
     def laid(self) -> dict[str, Any]:
         """The keys of [data] that stand for files, with a word in their place."""
-        keys: dict[str, Any] = dict.fromkeys(self.own, IN_MEMORY)
+        keys: dict[str, object] = dict.fromkeys(self.own, IN_MEMORY)
         if self.clients:
             keys |= {"clients": [f"{IN_MEMORY} {k}" for k in range(len(self.clients))], "names": [*self.clients]}
         return keys
@@ -77,7 +77,7 @@ class Held:
         def own(name: str) -> Table:
             return memory.table(self.own[name], name, text=found.texts, response=response)
 
-        def data_set(name: str, one: Any) -> DataSet:
+        def data_set(name: str, one: object) -> DataSet:
             """What a policy may know of them, whatever the caller calls them: a memory map's file, and a fingerprint."""
             paths = memory.files(one)
             stems = [called for path in paths for called in (stem(path), *([path.parent.name] if path.name in NPY else []))]
@@ -93,11 +93,11 @@ class Held:
         return replace(found, test=test, server=server)
 
 
-def _said(data: Any) -> str:
+def _said(data: object) -> str:
     return "none" if isinstance(data, Mapping) else memory.kind(data)
 
 
-def folder_of(prior: Any) -> str:
+def folder_of(prior: object) -> str:
     """The folder of a prior that was built or trained: its path, or of what says it (`folder`)."""
     path = prior if isinstance(prior, str | os.PathLike) else getattr(prior, "folder", None)
     if not isinstance(path, str | os.PathLike):

@@ -298,7 +298,7 @@ class RunHooks(Keeper):
             raise self._releases.lost(asked.round, "later rounds are charged")
         return super().release(asked)
 
-    def observe(self, state: Any, event: Any) -> None:
+    def observe(self, state: object, event: object) -> None:
         if self.watch is not None:
             self.watch(state)
 

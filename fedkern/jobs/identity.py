@@ -44,7 +44,7 @@ def job_bytes(config: JobConfig, names: Sequence[str]) -> bytes:
 
 def flat(tables: Record, before: str = "") -> dict[str, Any]:
     """Dotted key -> value. What is None is as good as absent."""
-    out: dict[str, Any] = {}
+    out: dict[str, object] = {}
     for name, value in tables.items():
         if isinstance(value, Mapping):
             out |= flat(value, f"{before}{name}.")
@@ -272,6 +272,6 @@ def _settled(told: Sequence[bytes], run: str) -> bytes:
     return run.encode()
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = "absent" if value is None else json.dumps(value)
     return text if len(text) <= 80 else text[:76] + " ..."

@@ -35,19 +35,19 @@ Chains = Annotated[int, Field(ge=1, le=1_000)]
 Device = Literal["cpu", "cuda"]
 
 
-def _rounds(value: Any) -> Any:
+def _rounds(value: object) -> Any:
     if type(value) is int and value >= 1:
         return value
     raise PydanticCustomError("rounds", "a whole number of at least 1")
 
 
-def _rounds_or_budget(value: Any) -> Any:
+def _rounds_or_budget(value: object) -> Any:
     if value == "budget" or (type(value) is int and value >= 1):
         return value
     raise PydanticCustomError("rounds", 'a whole number of at least 1, or "budget" in a private job')
 
 
-def _paths(value: Any) -> Any:
+def _paths(value: object) -> Any:
     return [value] if isinstance(value, str) else value
 
 
@@ -100,7 +100,7 @@ class ColumnSection(Section):
         return self.model_dump(exclude_none=True, include=ColumnSection.model_fields.keys() - {"reference"})
 
 
-def _delimiter(value: Any) -> Any:
+def _delimiter(value: object) -> Any:
     if value is None or (isinstance(value, str) and len(value) == 1 and value not in '"\n\r.' and not value.isalnum()):
         return value
     raise PydanticCustomError("delimiter", 'one character, such as ";" or "\\t"')
@@ -387,7 +387,7 @@ def no_cool_down(given: float) -> str:
     )
 
 
-def settings_of(kind: Callable[..., S], *sections: Section, **computed: Any) -> S:
+def settings_of(kind: Callable[..., S], *sections: Section, **computed: object) -> S:
     """A machine's settings: what is computed, and keys of the sections that have the same name; the rest by the class."""
     names = set(signature(kind).parameters) - computed.keys()
     keys = {name: getattr(section, name) for section in sections for name in type(section).model_fields if name in names}

@@ -50,7 +50,7 @@ def written_once(tables: Raw, kind: Model | None, name: str) -> dict[str, Any]:
     """
     paths = {} if kind is None else marked(kind, "path")
 
-    def once(value: Any, at: str) -> Any:
+    def once(value: object, at: str) -> Any:
         if isinstance(value, list):
             return [once(one, at) for one in value]
         if not isinstance(value, Mapping):
@@ -64,7 +64,7 @@ def written_once(tables: Raw, kind: Model | None, name: str) -> dict[str, Any]:
             raise JobError(f"{name}: {both}; leave one of them out")
         return out
 
-    written: dict[str, Any] = once(tables, "")
+    written: dict[str, object] = once(tables, "")
     return written
 
 
@@ -82,7 +82,7 @@ def table(raw: Raw, section: str) -> Raw:
 
 def layered(raw: Raw, layers: Sequence[Tables]) -> dict[str, Any]:
     """The file over layers of defaults, the later ones stronger, section by section."""
-    out: dict[str, Any] = {**raw}
+    out: dict[str, object] = {**raw}
     for section in JobConfig.model_fields:
         if section == "privacy" and "privacy" not in raw:
             continue

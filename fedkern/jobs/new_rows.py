@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from ..data import incomplete, memory, table
 from ..data.cells import MISSING
@@ -20,7 +19,7 @@ def responded(table: Table, encoding: Encoding) -> list[bool]:
     return [cell in labels or cell.lower() not in MISSING for cell in cells]
 
 
-def read(result: Result, encoding: Encoding, rows: Any) -> Table:
+def read(result: Result, encoding: Encoding, rows: object) -> Table:
     """The rows as the job's files were read."""
     response = encoding.response or "y"
     if not isinstance(rows, str | Path):

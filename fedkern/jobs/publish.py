@@ -87,7 +87,7 @@ class Fit:
 def keep_draws(run: Run[C], posterior: Released, chains: int, draws: int, *, drawn: bool = True, inference: str = "") -> Kept:
     """Writes `posterior.nc`, before anything is said of the draws: what can go wrong with that loses no round."""
     files = run.hooks.folder
-    made: dict[str, Any] = {"created_at": datetime.now(UTC).isoformat(timespec="seconds")}
+    made: dict[str, object] = {"created_at": datetime.now(UTC).isoformat(timespec="seconds")}
     made |= {"inference": inference} if inference else {}
     if not run.config.private:  # how long clients compute is not covered by epsilon
         made["sampling_time"] = round(run.hooks.seconds, 3)

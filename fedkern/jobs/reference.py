@@ -47,14 +47,14 @@ def tables(section: type[Section], before: str = "") -> Iterator[tuple[str, type
             yield from tables(inner, f"{path}.")
 
 
-def table_in(annotation: Any) -> type[Section] | None:
+def table_in(annotation: object) -> type[Section] | None:
     """The section that a key's type is, or names in the user's table have; None if the key is no table."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next((found for one in get_args(annotation) if (found := table_in(one)) is not None), None)
 
 
-def toml(value: Any) -> str:
+def toml(value: object) -> str:
     """A default as TOML; dots where there is none."""
     return "..." if value in (PydanticUndefined, None) else json.dumps(value)
 

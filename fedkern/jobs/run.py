@@ -155,7 +155,7 @@ class Run(At[C]):
     used: Used = ON_HOST
     lines: Lines[Any] | None = None
 
-    def knowing(self, model: Any) -> Run[C]:
+    def knowing(self, model: object) -> Run[C]:
         """The run once its model is known: the stages of the model may be exchanged."""
         return replace(self, stages=(*self.stages, *self.stages_of(model)))
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..data.table import Table, Text
 from ..errors import JobError
@@ -66,14 +65,14 @@ def fingerprint(table: Table, key: bytes, ignored: Collection[str] = ()) -> str:
     return state.hexdigest()
 
 
-def _add(state: Any, array: NDArray[Any]) -> None:
+def _add(state: Any, array: np.ndarray) -> None:
     """Type, shape and values, some rows at a time: the array may be larger than memory."""
     state.update(json.dumps([array.dtype.str, array.shape]).encode())
     for rows in _blocks(array):
         state.update(np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data)
 
 
-def _blocks(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
     step = max(1, BLOCK // max(1, array.nbytes // max(1, len(array))))
     for begin in range(0, len(array), step):
         yield array[begin : begin + step]

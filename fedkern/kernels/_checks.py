@@ -38,7 +38,7 @@ class Domain:
         """The words, as documents have them."""
         return self.words.removeprefix("must be ").replace("'", '"')
 
-    def check(self, kernel: str, name: str, value: Any) -> None:
+    def check(self, kernel: str, name: str, value: object) -> None:
         """Nothing, or an error that names the argument, what it must be, and what came."""
         require(kernel, self.has(value), name, self.words, repr(value) if self.codes else value)
 
@@ -87,7 +87,7 @@ class Together:
     test: str = ""
 
 
-def refuse(kernel: str, domains: Mapping[str, Domain], together: Iterable[Together], values: Mapping[str, Any]) -> None:
+def refuse(kernel: str, domains: Mapping[str, Domain], together: Iterable[Together], values: Mapping[str, object]) -> None:
     """Raises ValueError for the first of the values that is not in its domain."""
     sentences = {name: t for t in together for name in t.names}
     for name, domain in domains.items():
@@ -100,12 +100,12 @@ def refuse(kernel: str, domains: Mapping[str, Domain], together: Iterable[Togeth
             _refuse_together(kernel, sentence, values)
 
 
-def _refuse_together(kernel: str, sentence: Together, values: Mapping[str, Any]) -> NoReturn:
+def _refuse_together(kernel: str, sentence: Together, values: Mapping[str, object]) -> NoReturn:
     came = ", ".join(f"{name} = {values[name]}" for name in sentence.names)
     raise ValueError(f"{kernel}: needs {sentence.words}; got {came}")
 
 
-def require(kernel: str, holds: Any, name: str, what: str, value: Any) -> None:
+def require(kernel: str, holds: object, name: str, what: str, value: object) -> None:
     """Raises ValueError unless it holds: "kernel: name what, got value"."""
     if not holds:
         raise ValueError(f"{kernel}: {name} {what}, got {value}")

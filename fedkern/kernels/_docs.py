@@ -77,7 +77,7 @@ def binds(
     return complete
 
 
-def _complete(function: Any, kernels: Sequence[Kernel], parameters: str, returns: str, refused: str) -> None:
+def _complete(function: object, kernels: Sequence[Kernel], parameters: str, returns: str, refused: str) -> None:
     if function.__doc__ is None:  # python -OO
         return
     head, _, raises = cleandoc(function.__doc__).partition("\n\nRaises\n------\n")  # beside the usual

@@ -11,14 +11,13 @@ from types import EllipsisType
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from . import _checks
 from ._checks import MADE, POSITIVE, Domain, Together, require
 from ._fast import arrays_of, numbers_of, run_of, sizes_of
 
 Function: TypeAlias = Callable[..., Any]  # of a backend
-Out: TypeAlias = NDArray[Any] | tuple[NDArray[Any] | None, ...] | None  # one output, or all; None: it is allocated
+Out: TypeAlias = np.ndarray | tuple[np.ndarray | None, ...] | None  # one output, or all; None: it is allocated
 
 BACKENDS = ("cpp", "numba", "cuda", "reference")
 WITHOUT_CUDA = ("cpp", "numba", "reference")
@@ -31,14 +30,14 @@ F64 = (np.dtype("float64"),)
 KERNELS: dict[str, Kernel] = {}  # filled by the records themselves
 
 
-def home(value: Any) -> str | None:
+def home(value: object) -> str | None:
     """The backend that lives where the array does; None for what is no array."""
     if isinstance(value, np.ndarray):
         return "cpp"
     return "cuda" if type(value).__module__.partition(".")[0] == "cupy" else None
 
 
-def masked(value: Any) -> bool:
+def masked(value: object) -> bool:
     """Whether it is an array whose masked cells a kernel would take for data."""
     return isinstance(value, np.ma.MaskedArray)
 
@@ -370,7 +369,7 @@ class Kernel:
         mine = [length for a in self.inputs if a.name in varying for length in a.shape]
         return {symbol for symbol in mine if symbol.isidentifier() and named.count(symbol) == 1}
 
-    def call(self, backend: str | None, arrays: Sequence[Any], numbers: Sequence[Any], n_threads: int) -> Any:
+    def call(self, backend: str | None, arrays: Sequence[object], numbers: Sequence[object], n_threads: int) -> Any:
         """What the backend returns for the arrays of `prepare` and the scalars of `numbers`."""
         function, k = self.implementation(self._backend(backend, arrays)), len(self.inputs)
         if not self.order:
@@ -381,8 +380,8 @@ class Kernel:
 
     def _slowly(
         self,
-        inputs: Sequence[Any],
-        numbers: Sequence[Any],
+        inputs: Sequence[object],
+        numbers: Sequence[object],
         out: Out,
         n_threads: int,
         backend: str | None,
@@ -394,15 +393,15 @@ class Kernel:
         outputs = tuple(arrays[len(self.inputs) :])
         return (returned, *outputs) if self.returns else outputs
 
-    def _second(self, numbers: Sequence[Any]) -> set[str]:
+    def _second(self, numbers: Sequence[object]) -> set[str]:
         """Outputs that have the second of their types."""
         given = dict(zip(names(*self.scalars), numbers))
         return {o.name for o in self.outputs if given.get(o.second)}
 
-    def _refuse(self, values: Mapping[str, Any]) -> None:
+    def _refuse(self, values: Mapping[str, object]) -> None:
         _checks.refuse(self.public, {s.keyword: s.domain for s in self.scalars}, self.together, values)
 
-    def _backend(self, wanted: str | None, arrays: Sequence[Any]) -> str | None:
+    def _backend(self, wanted: str | None, arrays: Sequence[object]) -> str | None:
         """The one that is called: what was wanted, if the arrays live where it runs."""
         homes = {h for h in map(home, arrays) if h}
         if len(homes) > 1:
@@ -419,7 +418,7 @@ class Kernel:
         device.check_home(self.name, arrays)
         return "cuda"
 
-    def _space(self, backend: str | None, arrays: Iterable[Any]) -> Any:
+    def _space(self, backend: str | None, arrays: Iterable[object]) -> Any:
         """The namespace in which outputs are allocated."""
         if backend != "cuda" and all(home(a) != "cuda" for a in arrays):
             return np

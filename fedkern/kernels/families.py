@@ -45,17 +45,17 @@ def _special(name: str) -> Callable[..., Any]:
     return function
 
 
-def expit(x: Any) -> Any:
+def expit(x: object) -> Any:
     """1 / (1 + exp(-x))."""
     return _special("expit")(x)
 
 
-def gammaln(x: Any) -> Any:
+def gammaln(x: object) -> Any:
     """log |Gamma(x)|."""
     return _special("gammaln")(x)
 
 
-def betaln(a: Any, b: Any) -> Any:
+def betaln(a: object, b: object) -> Any:
     """log of the beta function."""
     return _special("betaln")(a, b)
 

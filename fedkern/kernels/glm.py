@@ -26,7 +26,7 @@ from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, home, on_host
 
 Real = NDArray[np.float64] | NDArray[np.float32]
 Vector = NDArray[np.float64]
-Response = NDArray[Any]  # of any plain type
+Response = np.ndarray  # of any plain type
 ClippedSums = Callable[..., tuple[Any, ...]]  # (mu, log_sigma, rows if there are any, step) -> (skipped, total)
 
 METHODS = {"probit": 0, "quadrature": 1}
@@ -419,10 +419,10 @@ def clipped_grad_sum(
     step: int = 0,
     grid: float | None = None,
     noise_multiplier: float = 0.0,
-    out: NDArray[Any] | None = None,
+    out: np.ndarray | None = None,
     n_threads: int = 1,
     backend: str | None = None,
-) -> tuple[NDArray[Any], int]:
+) -> tuple[np.ndarray, int]:
     """Sum over rows of clipped gradients of the expected log-likelihood: the private step of DP-PVI.
 
     Row i has v_i, the gradient of weights_i E_q log p(y_i | x_i'theta + offset_i) in (mu, log sigma). It is multiplied by

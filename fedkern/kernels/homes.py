@@ -27,15 +27,15 @@ class Home(NamedTuple):
     kind: str
     xp: Any
 
-    def put(self, array: Any) -> Any:
+    def put(self, array: object) -> Any:
         """The array here, copied if it lives elsewhere; None stays None."""
         return array if self.kind == "cpu" or array is None else self.xp.asarray(array)
 
-    def all(self, *arrays: Any) -> tuple[Any, ...]:
+    def all(self, *arrays: object) -> tuple[Any, ...]:
         """Several."""
         return arrays if self.kind == "cpu" else tuple(map(self.put, arrays))
 
-    def back(self, arrays: Iterable[Any]) -> tuple[Any, ...]:
+    def back(self, arrays: Iterable[object]) -> tuple[Any, ...]:
         """What a kernel returned, in this process's memory; it is waited for."""
         return tuple(arrays) if self.kind == "cpu" else tuple(map(on_host, arrays))
 
@@ -43,7 +43,7 @@ class Home(NamedTuple):
 HOST = Home("cpu", np)
 
 
-def of(array: Any) -> Home:
+def of(array: object) -> Home:
     """Where an array lives."""
     return there() if home(array) == "cuda" else HOST
 

@@ -129,7 +129,7 @@ def curvature(
 
 
 def _call(
-    kernel: Kernel, inputs: tuple[Any, ...], out: Out, n_threads: int, backend: str | None, family: str, nodes: int
+    kernel: Kernel, inputs: tuple[object, ...], out: Out, n_threads: int, backend: str | None, family: str, nodes: int
 ) -> tuple[Any, ...]:
     arrays = kernel.prepare({a.name: value for a, value in zip(kernel.inputs, inputs)}, out, backend=backend)
     numbers = kernel.numbers(family=family, nodes=nodes)

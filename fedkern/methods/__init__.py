@@ -35,8 +35,8 @@ def named(name: str) -> Method[Any]:
 def load(
     job: str | Path | Raw,
     sets: Sequence[str] = (),
-    sections: Mapping[str, Mapping[str, Any]] | None = None,
-    defaults: Mapping[str, Mapping[str, Any]] | None = None,
+    sections: Mapping[str, Mapping[str, object]] | None = None,
+    defaults: Mapping[str, Mapping[str, object]] | None = None,
 ) -> tuple[JobConfig, Path]:
     """Reads and checks a job.
 
@@ -81,7 +81,7 @@ def of_record(tables: Raw) -> JobConfig:
     return config
 
 
-def _revived(value: Any) -> Any:
+def _revived(value: object) -> Any:
     if isinstance(value, Mapping):
         return {name: _revived(inner) for name, inner in value.items()}
     return math.inf if value == "inf" else value

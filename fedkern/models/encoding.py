@@ -37,7 +37,7 @@ class Column:
     scale: float | None = None
 
     @classmethod
-    def declared(cls, name: str, table: Mapping[str, Any]) -> Column:
+    def declared(cls, name: str, table: Mapping[str, object]) -> Column:
         """What the job file says in `[data.columns.<name>]`: kind, levels, center and scale, or lower and upper.
 
         Bounds map the column to [-1, 1]: center is their middle, scale half their distance. Levels are sorted. A key
@@ -86,7 +86,7 @@ class Column:
         return self.center, self.scale
 
 
-def _number(where: str, key: str, value: Any) -> float:
+def _number(where: str, key: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise JobError(f"{where} {key}: needs a finite number, got {value!r}")
     return float(value)

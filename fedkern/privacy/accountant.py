@@ -231,7 +231,7 @@ class Mechanism:
         halved = (relation or self.relation) == "REPLACE_ONE" and self.accountant == "rdp"
         gaussian = dp.GaussianDpEvent(self.sigma / 2 if halved else self.sigma)
         if self.sampling == "poisson":
-            event: Any = dp.PoissonSampledDpEvent(self.rate, gaussian)
+            event: object = dp.PoissonSampledDpEvent(self.rate, gaussian)
         elif self.sampling == "poisson-truncated":
             event = dp.TruncatedSubsampledGaussianDpEvent(self.dataset_size, self.rate, self.max_batch, self.sigma)
         elif self.sampling == "without-replacement":

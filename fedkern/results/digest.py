@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 
-def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+def digest(arrays: Mapping[str, np.ndarray]) -> str:
     """BLAKE2b-256 (64 hexadecimal digits) over the arrays sorted by name: name, dtype, shape, little-endian C-order bytes.
 
     Each part is preceded by its length, so that no two sets of arrays give the same bytes. TypeError for arrays of objects.

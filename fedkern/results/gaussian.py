@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy
@@ -107,7 +106,10 @@ class Posterior:
                 variables[f"{name}{suffix}"] = (axes, values[..., self.names.index(name)])
         sampled = {"chain": np.arange(drawing.chains), "draw": np.arange(drawing.draws)}
         named = {"slope": [self.names[j] for j in slopes]} if slopes else {}
-        moments: dict[str, tuple[Any, Vector]] = {"mean_std": ("coefficient", self.q.mean), "sd_std": ("coefficient", self.q.sd)}
+        moments: dict[str, tuple[object, Vector]] = {
+            "mean_std": ("coefficient", self.q.mean),
+            "sd_std": ("coefficient", self.q.sd),
+        }
         square = "coefficient" if self.q.diagonal else ("coefficient", "coefficient_")
         moments |= {"shift": ("coefficient", self.q.h), "precision": (square, self.q.P)}  # q itself, for `fedkern.load`
         return {

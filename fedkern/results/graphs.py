@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .diagnostics import MARKED
 from .gaussian import comparable
@@ -240,7 +240,7 @@ def undirected(
     weight, inside, probability = (np.asarray(x) for x in (weights, chosen, pip))
     judged = np.full(weight.shape, np.nan) if rhat is None else np.asarray(rhat, dtype=np.float64)
     worse = np.fmax(judged, judged.T)
-    pairs: NDArray[Any] = np.argwhere(np.triu(inside, 1))
+    pairs: np.ndarray = np.argwhere(np.triu(inside, 1))
     return [
         Edge(nodes[i], nodes[j], float(weight[i, j]), float(probability[i, j]), rhat=known(worse[i, j]))
         for i, j in pairs.tolist()

@@ -8,7 +8,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import JobError
 from ..printing import several
@@ -33,7 +33,7 @@ GLOSSARY = {
 }
 
 
-def document(title: str, sections: Iterable[str], **head: Any) -> str:
+def document(title: str, sections: Iterable[str], **head: object) -> str:
     """The whole page: `head` has its word, mood, verdict, doubt, labels, tiles and notes."""
     inside = [part for part in sections if part]
     said = re.sub(r"<svg.*?</svg>|<pre>.*?</pre>", "", " ".join(inside), flags=re.DOTALL)
@@ -70,7 +70,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return piece("table", head, [*rows])
 
 
-def piece(name: str, *arguments: Any) -> str:
+def piece(name: str, *arguments: object) -> str:
     """A macro of pieces.html; a piece is put into others as it is."""
     made: str = getattr(_templates().get_template("pieces.html").module, name)(*arguments)
     return made
@@ -83,7 +83,7 @@ def markup(text: str) -> str:
     return Markup(text)
 
 
-def number(value: Any) -> str:
+def number(value: object) -> str:
     """Four digits, thousands apart."""
     if isinstance(value, float):
         return "∞" if math.isinf(value) else f"{value:.4g}".replace("-", "−")

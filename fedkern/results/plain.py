@@ -11,7 +11,7 @@ import numpy as np
 Record = Mapping[str, Any]  # what a JSON file holds under its names
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Mappings, lists, texts and numbers only; a number that is not finite becomes its text: "inf", "-inf", "nan"."""
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
@@ -22,7 +22,7 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def number(value: Any) -> Any:
+def number(value: object) -> Any:
     """A number as it was before `plain` made it a text; anything else as it is."""
     return float(value) if value in ("inf", "-inf", "nan") else value
 

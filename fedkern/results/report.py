@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..privacy.certificate import WITH_NOISE
 from . import plots
@@ -236,7 +236,7 @@ def _ledger(run: RunFiles) -> str:
     return section("Ledger", text, table(["client", "message", "times", "fields", "bytes"], joined(rows)))
 
 
-def _shape(shape: Any) -> str:
+def _shape(shape: object) -> str:
     return f"({', '.join(map(str, shape))})" if isinstance(shape, list | tuple) and shape else ""
 
 

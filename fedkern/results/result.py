@@ -112,7 +112,7 @@ class Result:
         """
         return table.framed(self.rows(exp=exp, reference=reference))
 
-    def predict(self, rows: Any) -> Any:
+    def predict(self, rows: object) -> Any:
         """What the posterior says of new rows, without any client.
 
         Parameters
@@ -134,7 +134,7 @@ class Result:
         """
         return self.prediction(rows).table()
 
-    def scores(self, rows: Any) -> dict[str, float]:
+    def scores(self, rows: object) -> dict[str, float]:
         """How well rows with the response are predicted (others are left out): what `metrics` says of the test rows.
 
         Raises
@@ -149,7 +149,7 @@ class Result:
             raise JobError(f"{lacking}; add it, or use predict")
         return dict(found)
 
-    def prediction(self, rows: Any) -> Prediction:
+    def prediction(self, rows: object) -> Prediction:
         """Predictions and scores as arrays."""
         if self.predictor is None:
             raise JobError("this result has lost its job: load it with fedkern.load(DIR)")

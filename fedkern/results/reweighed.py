@@ -87,7 +87,7 @@ class Reweighed:
         """For summary.json."""
         columns = {"mean": self.mean, "mean_error": self.mean_error, "sd": self.sd, "sd_error": self.sd_error}
         rows = {name: {key: float(x[k]) for key, x in columns.items()} for k, name in enumerate(self.names)}
-        worth: dict[str, Any] = {"k_hat": self.k_hat, "draws": self.draws, "limit": self.limit, "effective": self.effective}
+        worth: dict[str, object] = {"k_hat": self.k_hat, "draws": self.draws, "limit": self.limit, "effective": self.effective}
         worth |= {"exact": True} if self.exact else {}
         return {**worth, "agrees": self.agrees, "moves": rows if self.reliable else {}}
 

@@ -294,7 +294,7 @@ def deviating(parameters: Mapping[str, Mapping[str, float]], least: float = 0.5)
     return sorted(rows, key=lambda row: -_differs(row))
 
 
-def _differs(row: Mapping[str, Any]) -> float:
+def _differs(row: Mapping[str, object]) -> float:
     """The probability that a client differs; 0 for what is no client's own."""
     return real(row.get("p_differs", row.get("p_deviates", 0.0)))
 

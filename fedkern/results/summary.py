@@ -79,7 +79,7 @@ class Outcome:
     lost: Mapping[str, str] = field(default_factory=dict)
 
 
-def summary(method: str, posterior: Released, outcome: Outcome, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def summary(method: str, posterior: Released, outcome: Outcome, more: Mapping[str, object] | None = None) -> dict[str, Any]:
     """All of summary.json; `more`: what only this method has.
 
     Returns
@@ -106,10 +106,10 @@ def summary(method: str, posterior: Released, outcome: Outcome, more: Mapping[st
     return {key: plain(value) for key, value in content.items()}
 
 
-def claim_of(privacy: Mapping[str, Mapping[str, Any]]) -> str:
+def claim_of(privacy: Mapping[str, Mapping[str, object]]) -> str:
     """Of a job's certificates: one whose noise was not secure, or that had none, is never called private."""
     return "private" if privacy and all(_finite(one.get("epsilon")) for one in privacy.values()) else "federated"
 
 
-def _finite(value: Any) -> bool:
+def _finite(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)

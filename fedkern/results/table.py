@@ -108,7 +108,7 @@ def framed(found: Sequence[Row]) -> Any:
     return DataFrame(list(found))
 
 
-def parted(name: str, clients: Mapping[str, Any]) -> tuple[str, str]:
+def parted(name: str, clients: Mapping[str, object]) -> tuple[str, str]:
     """A name of `summary.json` without the client whose own it is, and that client ("": nobody's own)."""
     before, at, site = name.rpartition("]@")
     return (before + "]", site) if at and site in clients else (name, "")

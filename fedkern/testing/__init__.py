@@ -83,7 +83,7 @@ class Source:
     def size(self) -> int:
         return int(self.choose(self.sizes))
 
-    def array(self, values: ArrayLike, dtype: DTypeLike = np.float64, extremes: Sequence[float] = ()) -> NDArray[Any]:
+    def array(self, values: ArrayLike, dtype: DTypeLike = np.float64, extremes: Sequence[float] = ()) -> np.ndarray:
         """`values` in the case's layout, one of them replaced by one of `extremes`."""
         with np.errstate(over="ignore", under="ignore"):
             content = np.array(values, dtype)
@@ -91,11 +91,11 @@ class Source:
                 content.flat[self.random.integers(content.size)] = self.choose(extremes)
         return laid_out(content, self.layout)
 
-    def normal(self, *shape: int, dtype: DTypeLike = np.float64, extremes: Sequence[float] = ()) -> NDArray[Any]:
+    def normal(self, *shape: int, dtype: DTypeLike = np.float64, extremes: Sequence[float] = ()) -> np.ndarray:
         return self.array(self.random.standard_normal(shape), dtype, extremes)
 
 
-def laid_out(content: NDArray[Any], layout: str) -> NDArray[Any]:
+def laid_out(content: np.ndarray, layout: str) -> np.ndarray:
     """The same numbers, lying differently in memory."""
     if layout == "F":
         return np.asfortranarray(content)
@@ -147,13 +147,13 @@ def public_function(kernel: Kernel) -> Callable[..., Any]:
     return function
 
 
-def results_of(kernel: str, case: Case, **options: Any) -> Results:
+def results_of(kernel: str, case: Case, **options: object) -> Results:
     """All that the public function returns, as a tuple."""
     returned = public_function(KERNELS[kernel])(**case.arguments, **options)
     return returned if isinstance(returned, tuple) else (returned,)
 
 
-def at_home(backend: str, value: Any) -> Any:
+def at_home(backend: str, value: object) -> Any:
     """An array where the backend's arrays live, in the same layout; all else as it is."""
     if backend != "cuda" or not isinstance(value, np.ndarray):
         return value
@@ -172,7 +172,7 @@ def at_home(backend: str, value: Any) -> Any:
     return view
 
 
-def on_host(value: Any) -> Any:
+def on_host(value: object) -> Any:
     """What a backend has returned, as NumPy has it."""
     return value.get() if hasattr(value, "get") and hasattr(value, "device") else value
 
@@ -230,6 +230,6 @@ def _assert_close(what: str, got: Any, want: Any, case: Case, magnitude: Any) ->
     assert good.all(), f"{what}: {got[finite][~good][:3]}, not {want[finite][~good][:3]}, bound {bound[finite][~good][:3]}"
 
 
-def _assert_same_bits(what: str, got: Sequence[Any], want: Sequence[Any]) -> None:
+def _assert_same_bits(what: str, got: Sequence[object], want: Sequence[object]) -> None:
     for g, w in zip(got, want):
         assert np.asarray(on_host(g)).tobytes() == np.asarray(on_host(w)).tobytes(), f"{what}: other bits"

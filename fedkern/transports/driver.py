@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ..algorithms.core.messages import (
     NOTHING,
@@ -123,7 +123,7 @@ class Hooks:
     def delivered(self, direction: str, client: int, n_bytes: int) -> None:
         """Counts the wire at the server; direction is "to_client" or "to_server"."""
 
-    def observe(self, state: Any, event: Event) -> None:
+    def observe(self, state: object, event: Event) -> None:
         """The server's state after every event (a message, ClientLost, Charged or ChargeFailed)."""
 
     def checkpoint_due(self) -> bool:

@@ -24,7 +24,7 @@ def launch(
     main: Callable[[Place], int],
     timeouts: Timeouts | None = None,
     say: Callable[[str], None] | None = None,
-    comm: Any = None,
+    comm: object = None,
     signals: Signals | None = None,
 ) -> int:
     """Runs `main` on every rank of an MPI job; the exit code of the job, the same on every rank: leave with it.

@@ -30,7 +30,7 @@ def only(*parts: str) -> Mapping[str, tuple[str, ...]]:
     return MappingProxyType({"only": parts})
 
 
-def save(state: Any) -> Saved:
+def save(state: object) -> Saved:
     """A state's fields by their names, those of a part as "part.field"; rows are marked, and so never among them.
 
     Raises
@@ -42,7 +42,7 @@ def save(state: Any) -> Saved:
     return saved | state.beside() if hasattr(state, "beside") else saved
 
 
-def _parts(state: Any, kept: tuple[str, ...], of: str) -> Saved:
+def _parts(state: object, kept: tuple[str, ...], of: str) -> Saved:
     saved: Saved = {}
     partly = _only(state)
     for name in kept:
@@ -114,7 +114,7 @@ def load(fresh: State, saved: Saved) -> State:
     return state.restored(saved) if hasattr(state, "restored") else state
 
 
-def _fields(before: Any, kept: tuple[str, ...], saved: Saved) -> dict[str, Any]:
+def _fields(before: object, kept: tuple[str, ...], saved: Saved) -> dict[str, Any]:
     found = {}
     for name in kept:
         value, some = getattr(before, name), _only(before).get(name)

@@ -62,7 +62,7 @@ def telling(answer: A) -> Client[Any, A]:
     return Client(lambda asked: answer)
 
 
-def _possible(answer: Any) -> str:
+def _possible(answer: object) -> str:
     return ""
 
 

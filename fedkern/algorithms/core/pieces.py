@@ -24,7 +24,7 @@ class Piece(Protocol):
     def text(self) -> bytes: ...
 
 
-def cut(content: Mapping[str, Any]) -> list[tuple[int, int, bytes]]:
+def cut(content: Mapping[str, object]) -> list[tuple[int, int, bytes]]:
     """(part, parts, text) of each piece, at least one. The same content always gives the same bytes."""
     text = json.dumps(content, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
     pieces = [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
@@ -57,20 +57,20 @@ def add(who: str, have: tuple[bytes, ...], piece: Piece) -> tuple[tuple[bytes, .
     return (), content
 
 
-def fields(who: str, content: Mapping[str, Any], wanted: set[str]) -> None:
+def fields(who: str, content: Mapping[str, object], wanted: set[str]) -> None:
     """Neither a field too few nor one that was not asked for."""
     if content.keys() != wanted:
         raise RemoteFault(f"{who} has the fields {', '.join(sorted(content)) or 'none'}; needs {', '.join(sorted(wanted))}")
 
 
-def texts(who: str, name: str, value: Any) -> list[str]:
+def texts(who: str, name: str, value: object) -> list[str]:
     """A list of different texts."""
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value) or len(set(value)) < len(value):
         raise RemoteFault(f"{who}: {name} must be a list of different texts")
     return value
 
 
-def floats(who: str, name: str, value: Any, length: int) -> list[float]:
+def floats(who: str, name: str, value: object, length: int) -> list[float]:
     """A list of so many finite numbers."""
     if not isinstance(value, list) or len(value) != length:
         raise RemoteFault(f"{who}: {name} must be a list of {length} numbers")
@@ -79,7 +79,7 @@ def floats(who: str, name: str, value: Any, length: int) -> list[float]:
     return [float(x) for x in value]
 
 
-def count(who: str, name: str, value: Any) -> int:
+def count(who: str, name: str, value: object) -> int:
     """A whole number > 0 that a float64 can hold."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 53:
         raise RemoteFault(f"{who}: {name} must be a count > 0")

@@ -35,7 +35,7 @@ class Certificate(Message, kind=5, tells=Tells("", private="what it has spent, f
     text: Annotated[bytes, "certificate"]
 
 
-def told(certificate: Mapping[str, Any]) -> Certificate:
+def told(certificate: Mapping[str, object]) -> Certificate:
     """A certificate as it travels."""
     plain = {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in certificate.items()}
     return Certificate(0, json.dumps(plain, allow_nan=False).encode())
@@ -44,7 +44,7 @@ def told(certificate: Mapping[str, Any]) -> Certificate:
 def content(reply: Certificate) -> Mapping[str, Any]:
     """Inverse of `told`; ValueError where it is no JSON."""
     try:
-        found: Mapping[str, Any] = json.loads(reply.text)
+        found: Mapping[str, object] = json.loads(reply.text)
     except RecursionError as fault:
         raise ValueError("too deep") from fault
     return found

@@ -104,7 +104,7 @@ class Summary:
     kinds: tuple[str, ...]
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
-    numeric: NDArray[Any] | None = None
+    numeric: np.ndarray | None = None
     counts: NDArray[np.float64] | None = None
 
 
@@ -150,8 +150,8 @@ def _to_all(
     state: Server,
     kind: type[AskSchema | Agreed],
     leg: int,
-    content: Mapping[str, Any],
-    own: Mapping[int, Mapping[str, Any]] = MappingProxyType({}),
+    content: Mapping[str, object],
+    own: Mapping[int, Mapping[str, object]] = MappingProxyType({}),
 ) -> tuple[Server, ServerEffects]:
     """`own`: what some clients get instead."""
     cut = pieces.cut(content)
@@ -216,7 +216,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     summary = state.summary
     wanted = _wanted(state.spec, summary.names, summary.kinds)
     if event.round == COLUMNS:
-        answer: dict[str, Any] = {"names": list(summary.names), "kinds": list(summary.kinds)}
+        answer: dict[str, object] = {"names": list(summary.names), "kinds": list(summary.kinds)}
     elif event.round == ROWS and wanted:
         answer = _description(state, wanted)
     elif event.round == DEVIATIONS and "sums" in wanted:
@@ -229,7 +229,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
     """Whether this job file, with these columns, can lead to that encoding. What the client's own file holds is not said."""
 
-    def same(what: str, came: Any, wanted: Any) -> None:
+    def same(what: str, came: object, wanted: object) -> None:
         if came != wanted:
             raise RemoteFault(f"server: Agreed.{what} is {came!r}, this client's job file says {wanted!r}")
 
@@ -285,7 +285,7 @@ def _open_levels(spec: Spec, name: str, kind: str) -> bool:
 def _description(state: Client, wanted: set[str]) -> dict[str, Any]:
     """Leg 1 of a client."""
     spec, summary = state.spec, state.summary
-    out: dict[str, Any] = {}
+    out: dict[str, object] = {}
     if "levels" in wanted:
         open_ones = [name for name, kind in zip(summary.names, summary.kinds) if _open_levels(spec, name, kind)]
         out["levels"] = {name: list(summary.levels.get(name, ())) for name in open_ones}
@@ -300,7 +300,7 @@ def _description(state: Client, wanted: set[str]) -> dict[str, Any]:
     return out
 
 
-def _deviations(state: Client, content: Mapping[str, Any]) -> dict[str, Any]:
+def _deviations(state: Client, content: Mapping[str, object]) -> dict[str, Any]:
     """Leg 2 of a client."""
     summary = state.summary
     means = pieces.floats("server: AskSchema", "means", content.get("means"), summary.kinds.count("numeric"))

@@ -52,7 +52,7 @@ class Client:
     events: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
 
 
-def client(name: str, index: int, settings: Settings, site: Site, trace: Any = None, seed: int | None = None) -> Client:
+def client(name: str, index: int, settings: Settings, site: Site, trace: object = None, seed: int | None = None) -> Client:
     """A client before the first round; without a seed of its own it has that of all parties."""
     values, trace = first(settings), Trace() if trace is None else trace
     seed = settings.seed if seed is None else seed

@@ -102,7 +102,7 @@ class Server:
 
 
 def start(
-    settings: Settings, n_clients: int, judge: Judge | None = None, trace: Any = None, without: frozenset[int] = frozenset()
+    settings: Settings, n_clients: int, judge: Judge | None = None, trace: object = None, without: frozenset[int] = frozenset()
 ) -> tuple[Server, ServerEffects]:
     """The server's first state, and its first questions. `without`: clients that the model leaves out."""
     values = update.first(settings)

@@ -244,8 +244,8 @@ def _open_sums(local: Local, fixed: dict[str, Any]) -> Gradient:
 
 
 def _sums(
-    local: Local, whole: bool = False, **options: Any
-) -> Callable[[Vector, Vector, NDArray[np.int64] | None, int], NDArray[Any]]:
+    local: Local, whole: bool = False, **options: object
+) -> Callable[[Vector, Vector, NDArray[np.int64] | None, int], np.ndarray]:
     """(mu, omega, batch, step) -> the clipped sum over a client's batch, or all its rows, on the host.
 
     `whole`: NumericalError where it is not of all of them.
@@ -253,7 +253,7 @@ def _sums(
     X, y, home = local.rows.X, local.rows.y, local.rows.home
     call: glm.ClippedSums | None = None
 
-    def sums(mu: Vector, omega: Vector, batch: NDArray[np.int64] | None, step: int) -> NDArray[Any]:
+    def sums(mu: Vector, omega: Vector, batch: NDArray[np.int64] | None, step: int) -> np.ndarray:
         nonlocal call
         here, spread, index = home.all(mu, omega, batch)
         if call is None:
@@ -267,7 +267,7 @@ def _sums(
         skipped, total = call(here, spread, step) if batch is None else call(here, spread, index, step)
         if whole and skipped:
             raise NumericalError(f"local step {step} meets gradients that are not finite: {diverges(local.settings)}")
-        found: NDArray[Any] = on_host(total)
+        found: np.ndarray = on_host(total)
         return found
 
     return sums

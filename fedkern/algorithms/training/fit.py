@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -347,7 +347,7 @@ def phi_shown(condition: Condition) -> tuple[float, ...]:
     return tuple(sorted({min(max(phi, lo), hi) for phi in (0.5, 0.9, hi)}))
 
 
-def digest_of(parts: Mapping[str, NDArray[Any] | str | float]) -> str:
+def digest_of(parts: Mapping[str, np.ndarray | str | float]) -> str:
     """A name for what was trained: BLAKE2b-256 over arrays and texts by name."""
     from hashlib import blake2b
 

@@ -100,8 +100,8 @@ class State:
     curve : (rows, 6) means over each chunk, columns as in `COLUMNS`; "step" is the number of steps at its end
     """
 
-    parameters: NDArray[Any]
-    moments: NDArray[Any]
+    parameters: np.ndarray
+    moments: np.ndarray
     step: int
     gamma: float
     curve: Array

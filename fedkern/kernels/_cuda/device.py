@@ -286,7 +286,7 @@ class Tape:
     def xp(self) -> Any:
         return self
 
-    def empty(self, shape: Any, dtype: Any = np.float64) -> Any:
+    def empty(self, shape: object, dtype: object = np.float64) -> Any:
         self._kept.append(self._device.xp.empty(shape, dtype))
         return self._kept[-1]
 
@@ -364,7 +364,7 @@ def pointer(array: Array) -> np.uintp:
     return np.uintp(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """An array becomes its pointer, a Python int an Index, a float a double."""
     if value is None or getattr(value, "shape", ()) != ():
         return pointer(value)

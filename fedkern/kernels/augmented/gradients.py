@@ -138,7 +138,7 @@ def conditional(kernel: str, e: int, hidden: tuple[int, ...]) -> tuple[NDArray[n
     return mlp.network(kernel, (1 + e, *hidden, 2))[0][1:-1], {"k": mlp.n_parameters((1 + e, *hidden, 2))}
 
 
-def is_matrix(array: Any) -> bool:
+def is_matrix(array: object) -> bool:
     return isinstance(array, np.ndarray) and array.ndim == 2
 
 

@@ -320,7 +320,7 @@ def bind_network_iteration(given: Given) -> Iterations:
 
 
 def _of_network(
-    extra: Any, hidden: Sequence[int], sizes: Sequence[int], activation: str, centre: int | None, *, full: bool
+    extra: object, hidden: Sequence[int], sizes: Sequence[int], activation: str, centre: int | None, *, full: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, int]]:
     """Hidden sizes of z's network and sizes of the predictor's, as backends take them, and what follows from them."""
     kernel = NETWORK_ITERATION.name

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from .._layers import VARIANTS, Layer, Part, Sizes, parts_of
 
 __all__ = ["Architecture", "Layer", "Part"]
 
-Numbers: TypeAlias = NDArray[Any]  # float32 or float64, as the caller's
+Numbers: TypeAlias = np.ndarray  # float32 or float64, as the caller's
 
 LIMIT = 2**31  # of a layer's size
 

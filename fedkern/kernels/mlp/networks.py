@@ -22,7 +22,7 @@ import itertools
 import operator
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,7 +168,7 @@ def backward(
     *,
     sizes: Sequence[int],
     activation: str = "tanh",
-    out: tuple[NDArray[Any] | None, NDArray[Any] | None] | None = None,
+    out: tuple[np.ndarray | None, np.ndarray | None] | None = None,
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[NDArray[Float], NDArray[Float]]:

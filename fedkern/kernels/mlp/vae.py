@@ -118,7 +118,7 @@ VAE_STEP = Kernel(
 )
 
 
-def _no_pattern(like: Any) -> Any:
+def _no_pattern(like: object) -> Any:
     """Empty, where the other arrays live."""
     if home(like) != "cuda":
         return np.zeros(0, np.int64)
@@ -209,8 +209,8 @@ def vae_step(
     choice(name, "kind", kind, KINDS)
     AT_LEAST_0.check(name, "rank", rank)
     AT_LEAST_1.check(name, "batch", batch)
-    pattern: list[Any] = [_no_pattern(parameters) if part is None else part for part in (indptr, indices, order)]
-    inputs: tuple[Any, ...] = (parameters, moments, values, phi, scale, *pattern, rates, kl_weights)
+    pattern: list[object] = [_no_pattern(parameters) if part is None else part for part in (indptr, indices, order)]
+    inputs: tuple[object, ...] = (parameters, moments, values, phi, scale, *pattern, rates, kl_weights)
     if _alike(VAE_STEP, inputs):  # else `run` refuses them
         if all(home(array) != "cuda" for array in inputs):
             check_table(name, kind, values.shape, len(scale), rank, indptr, indices, order)

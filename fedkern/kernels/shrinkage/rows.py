@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +101,7 @@ IMPUTED_SWEEPS = Kernel(
     },
 )
 
-Swept = tuple[NDArray[Any], ...]
+Swept = tuple[np.ndarray, ...]
 
 
 class Patterns(NamedTuple):

@@ -149,7 +149,7 @@ LOCAL_SUMS = Kernel(
     },
 )
 
-Result = tuple[NDArray[Any], ...]
+Result = tuple[np.ndarray, ...]
 ServerSweeps = Callable[..., Result]
 
 
@@ -335,7 +335,7 @@ def _check(
 QUANTITIES = ("lambda^2", "a coefficient", "sigma^2", "tau^2", "theta", "eta", "rho", "an inclusion probability")
 
 
-def _shaped(array: Any, ndim: int) -> bool:
+def _shaped(array: object, ndim: int) -> bool:
     """Whether it is an array of so many dimensions; what is none is refused by the record."""
     return isinstance(array, np.ndarray) and array.ndim == ndim
 

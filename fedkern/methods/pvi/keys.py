@@ -195,7 +195,7 @@ class PrivacySection(Terms):
     def promised(self, client: str) -> dict[str, Any]:
         """What a certificate of this job says of its noise, as far as the job file does."""
         terms = self.of(client)
-        said: dict[str, Any] = {"unit": self.unit, "noise_source": self.noise_source, "clip": terms.clip}
+        said: dict[str, object] = {"unit": self.unit, "noise_source": self.noise_source, "clip": terms.clip}
         if self.unit == "example":
             said["sampling"] = self.sampling
             if terms.sampling_rate is not None:

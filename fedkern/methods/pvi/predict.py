@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -22,7 +21,7 @@ from ...results.result import Result
 from ...results.table import ENDS
 
 
-def predicted(result: Result, rows: Any) -> Prediction:
+def predicted(result: Result, rows: object) -> Prediction:
     """Of a path, a data frame, or arrays.
 
     Raises
@@ -41,7 +40,7 @@ def predicted(result: Result, rows: Any) -> Prediction:
         raise JobError(fault.own.replace(f" ({NO_VALUE})", "")) from None
 
 
-def _predicted(result: Result, q: Gaussian, rows: Any) -> Prediction:
+def _predicted(result: Result, q: Gaussian, rows: object) -> Prediction:
     encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
     read = new_rows.read(result, encoding, rows)
     whole, trials = replace(encoding, row_id=None), encoding.trials

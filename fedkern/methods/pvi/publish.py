@@ -95,7 +95,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         own = Verdict(False, "; ".join(ended.doubts), own.worst)
     differ = differences.compared(model, server, own, varied, errors)
     method = averaged(private=model.privacy is not None)
-    found: dict[str, Any] = {} if test is None else {"test": tested(q, test, model.family, model.scale, method)}
+    found: dict[str, object] = {} if test is None else {"test": tested(q, test, model.family, model.scale, method)}
     posterior = Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None)
     if own.converged == "settled" and (along := ended.checked.lines) is not None and len(along.off):
         intervals = _of_lines(along, posterior)

@@ -67,7 +67,7 @@ def fit(run: Run[Config]) -> Fit | None:
     certificates = _certified(run, model)
     if server is None:
         return None
-    more: dict[str, Any] = {"incomplete": counted} if counted else {}
+    more: dict[str, object] = {"incomplete": counted} if counted else {}
     if model.response.variance is not None or model.response.r is not None:
         more["scale"] = model.scale
     fitted = publish.fit(model, publish.Ended(server, told, checked, tuple(run.hooks.doubts)), test)

@@ -75,7 +75,7 @@ def table(file: OwnFile, rows: AreaRows, areas: Areas) -> dict[str, Sequence[Any
     names = names_of(file)
     seen = np.bincount(observed.area, minlength=d)
     total = np.bincount(observed.area, weights=observed.y, minlength=d)
-    out: dict[str, Sequence[Any]] = {"area": names}
+    out: dict[str, Sequence[object]] = {"area": names}
     for axis, place in zip(("x", "y"), _places(file).T):
         out[axis] = [f"{v:.10g}" for v in place]
     out["rows"] = seen.tolist()

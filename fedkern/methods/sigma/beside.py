@@ -49,7 +49,7 @@ def ratios(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
     word, covariates = RATIOS.get(model.likelihood.record.link), model.encoding.names[1:]
     if word is None or not covariates:
         return {}
-    found: dict[str, Any] = {"is": word}
+    found: dict[str, object] = {"is": word}
     for title, suffix in (("a unit", ""), ("an sd", "_std")):
         draws = {name: posterior.values.get(label(name, suffix)) for name in covariates}
         found |= {title: {name: _quantiles(np.exp(values)) for name, values in draws.items() if values is not None}}

@@ -48,7 +48,7 @@ def of(config: Config, folder: Path, file: OwnFile) -> Polygons | None:
         raise OwnFault(text, str(error)) from None
 
 
-def collection(shapes: Polygons, table: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def collection(shapes: Polygons, table: Mapping[str, Sequence[object]]) -> dict[str, Any]:
     """GeoJSON of the areas with the columns of their table, as numbers where they are."""
     columns = {name: list(values) for name, values in table.items()}
     rows = (dict(zip(columns, values)) for values in zip(*columns.values()))
@@ -57,7 +57,7 @@ def collection(shapes: Polygons, table: Mapping[str, Sequence[Any]]) -> dict[str
     )
 
 
-def _number(cell: Any) -> Any:
+def _number(cell: object) -> Any:
     """A cell as JSON has it; None where it is empty."""
     if not isinstance(cell, str):
         return cell

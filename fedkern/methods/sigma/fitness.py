@@ -56,7 +56,7 @@ class Fitness:
     def content(self) -> dict[str, Any]:
         """fit.json: what all of the client's areas say together."""
         there, pit = np.isfinite(self.pearson), self.pit[np.isfinite(self.pit)]
-        found: dict[str, Any] = {
+        found: dict[str, object] = {
             "elpd": float(np.nansum(self.elpd)), "p_loo": float(np.nansum(self.effective)),
             "areas": int(np.isfinite(self.elpd).sum()), "unreliable": self.unreliable,
             "pearson": {"chi_square": float((self.pearson[there] ** 2).sum()), "areas": int(there.sum())},

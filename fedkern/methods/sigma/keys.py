@@ -40,13 +40,13 @@ LOG = ", ".join(families.taken_by("sigma", where=lambda family: family.link == "
 TRIALS = ", ".join(families.taken_by("sigma", where=lambda family: family.trials))
 
 
-def _known(value: Any) -> Any:
+def _known(value: object) -> Any:
     if value == "unknown" or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LARGEST):
         return value
     raise PydanticCustomError("known", 'a number > 0, or "unknown"')
 
 
-def _threshold(value: Any) -> Any:
+def _threshold(value: object) -> Any:
     if value == "overall" or (isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")):
         return value
     raise PydanticCustomError("threshold", 'a number, or "overall" for the level of all clients\' responses together')

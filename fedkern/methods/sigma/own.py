@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +61,7 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     if own.shapes is not None:
         folder.write_json("areas.geojson", borders.collection(own.shapes, columns), client=client.index)
     far = float(np.abs(areas.theta / np.sqrt(file.true_variance)).max())
-    content: dict[str, Any] = {
+    content: dict[str, object] = {
         "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label,
         "threshold": areas.threshold.value, "threshold_is": areas.threshold.name,
     }  # fmt: skip

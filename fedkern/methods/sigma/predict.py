@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ...errors import JobError
 from ...results.result import Result
@@ -13,6 +13,6 @@ WHY = (
 )
 
 
-def predicted(result: Result, rows: Any) -> NoReturn:
+def predicted(result: Result, rows: object) -> NoReturn:
     """Nothing: JobError with the reason."""
     raise JobError(WHY)

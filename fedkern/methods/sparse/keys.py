@@ -223,7 +223,7 @@ def filled(raw: Raw) -> dict[str, Any]:
     return out
 
 
-def _binary(model: Mapping[str, Any]) -> bool:
+def _binary(model: Mapping[str, object]) -> bool:
     """Whether the job file's response has two values."""
     family = FAMILIES.get(str(model.get("family")))
     return model.get("kind", "regression") == "regression" and family is not None and family.binary

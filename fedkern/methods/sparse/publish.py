@@ -75,7 +75,7 @@ def further(model: SparseModel, server: gibbs.Server, scales: Array) -> dict[str
         released = replace(released, sites={}, by_rows=None, between=None)  # nobody asks how those have mixed
     slowest, error, names = released.slowest(), released.pip_error, model.effects
     standard = means(model, server)
-    content: dict[str, Any] = {"pip": named(names, pip(model, server)), "theta_std": named(names, standard)}
+    content: dict[str, object] = {"pip": named(names, pip(model, server)), "theta_std": named(names, standard)}
     content["theta"] = named(names, standard * model.factors(scales))
     content |= {} if error is None else {"pip_mcse": named(names, error)}
     content |= {} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]}
@@ -257,7 +257,7 @@ def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Stream
     """How well the chains have mixed, and what was counted on the way."""
     clipped, fallbacks, data_space = server.events.tolist()
     settings = model.settings
-    about: dict[str, Any] = {
+    about: dict[str, object] = {
         "kind": model.kind,
         "chains": settings.chains // settings.tempering, "kept": server.trace.count, "burn_in": settings.burn_in,
         "scales_clipped": clipped, "qr_fallbacks": fallbacks, "data_space_draws": data_space,
@@ -280,7 +280,7 @@ def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, Any
     delta = model.output.delta
     fitted = model.output.site_fits if model.has_least_squares else None
     text = selection.explained(released.names, pips, average_large, level, released.rhat, delta, fitted)
-    out: dict[str, Any] = {"selection": {"fdr": level, "delta": delta, "members": members, "text": text}}
+    out: dict[str, object] = {"selection": {"fdr": level, "delta": delta, "members": members, "text": text}}
     out["unsettled"] = verdict.doubtful(released.names, released.rhat)
     if isinstance(released, Samples) and released.new_site is not None:
         out["new_site"] = released.new_sites()
@@ -319,13 +319,13 @@ def _by_mode(model: SparseModel, released: Samples | Streamed, groups: list[chai
     for group in groups:
         part = released.of(group.chains)
         slowest = part.slowest()
-        mode: dict[str, Any] = {
+        mode: dict[str, object] = {
             "chains": list(group.chains), "share": len(group.chains) / every, "moved": group.moved,
             "signs": {released.names[j]: sign for j, sign in group.signs.items()}, "parameters": part.parameters(),
         }  # fmt: skip
         mode |= {} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]}
         modes.append(mode | _selected(model, part))
-    graph: dict[str, Any] = {"nodes": list(model.nodes)}
+    graph: dict[str, object] = {"nodes": list(model.nodes)}
     if isinstance(released, Samples):
         graph["either"] = selection.either(released).tolist()
     text = "none over all chains, which disagree: each mode has its own"
@@ -373,7 +373,7 @@ def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> Re
     table = selection.matrix(released.pip, n)
     rules = {"or": selection.symmetrised(table, "or").tolist(), "and": selection.symmetrised(table, "and").tolist()}
     edges = [vars(edge) for edge in selection.graph(released, level)]
-    out: dict[str, Any] = {"nodes": list(model.nodes), "pip": table.tolist(), **rules, "edges": edges}
+    out: dict[str, object] = {"nodes": list(model.nodes), "pip": table.tolist(), **rules, "edges": edges}
     for name, values in (("rhat", released.rhat), ("pip_mcse", released.pip_error)):
         out |= {} if values is None else {name: selection.matrix(values, n).tolist()}
     out["pip_by_chain"] = [selection.matrix(pip, n).tolist() for pip in released.pip_by_chain]

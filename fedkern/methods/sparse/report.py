@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -78,7 +77,7 @@ def _legend(unsure: Collection[str]) -> str:
     return paragraph(f"{LEGEND}.") if unsure else ""
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     return "" if value is None else number(real(value))
 
 
@@ -171,7 +170,7 @@ def _sites(summary: Record) -> str:
     return section("Sites", text, table(heads, rows)) if rows and "by_mode" not in summary else ""
 
 
-def _interval(row: Mapping[str, Any]) -> str:
+def _interval(row: Mapping[str, object]) -> str:
     return f"{_cell(row['mean'])} ({_cell(row['q05'])}, {_cell(row['q95'])})" if row else ""
 
 

@@ -348,9 +348,9 @@ def _others(run: Run[Config], data: Data) -> dict[str, Any]:
     """Further runs that a job may ask for: other priors, and the model without each client."""
     model = data.model
     wanted = model.output
-    runs: dict[str, Any] = {}
+    runs: dict[str, object] = {}
     if wanted.sensitivity:
-        rows: list[dict[str, Any]] = []
+        rows: list[dict[str, object]] = []
         for number, (s_tau, c0) in enumerate(OTHER_PRIORS):
             prior = replace(model.settings.prior, scale_tau=s_tau, c0=c0, spike_variance=0.0)
             server, _ = sampled(run, data, Variant(f"gibbs-{number}", prior))

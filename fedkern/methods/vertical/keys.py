@@ -46,13 +46,13 @@ from ...sections import remedy
 NETWORKS = ("network", "bayes-network")
 
 
-def _scale(value: Any) -> Any:
+def _scale(value: object) -> Any:
     if value == "unknown" or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")):
         return value
     raise PydanticCustomError("scale", 'a number > 0, or "unknown"')
 
 
-def _memory(value: Any) -> Any:
+def _memory(value: object) -> Any:
     if value == "rising" or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1):
         return value
     raise PydanticCustomError("memory", 'a number >= 0 and < 1, or "rising"')
@@ -173,7 +173,7 @@ class PrivacySection(Section):
 
     def promised(self, client: str) -> dict[str, Any]:
         """What a certificate of this job says of its noise, as far as the job file does."""
-        said: dict[str, Any] = {"unit": "example", "noise_source": self.noise_source, "sampling": "aligned"}
+        said: dict[str, object] = {"unit": "example", "noise_source": self.noise_source, "sampling": "aligned"}
         return said if self.calibrate else said | {"noise_multiplier": self.noise_multiplier}
 
     def cap(self, client: str) -> tuple[float, float]:

@@ -59,7 +59,7 @@ class Given:
     source: str
 
 
-def predicted(result: Result, rows: Any) -> Prediction:
+def predicted(result: Result, rows: object) -> Prediction:
     """Of one table with the columns of all parties (a path, a data frame), or of a mapping: client, or "server", -> its table, or
     the path of a file with its part.
 
@@ -86,7 +86,7 @@ def predicted(result: Result, rows: Any) -> Prediction:
     return _added(result, asked, ids, own, mean, variance)
 
 
-def part(run: Opened, client: str, rows: Any) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+def part(run: Opened, client: str, rows: object) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     """Head and lines of a file with one client's part of its rows, for whoever adds the parts.
 
     Raises
@@ -141,7 +141,7 @@ def _apart(run: Opened, asked: Asked, rows: dict[str, Any]) -> tuple[dict[str, G
     }, own
 
 
-def _together(run: Opened, asked: Asked, rows: Any) -> tuple[dict[str, Given], Table]:
+def _together(run: Opened, asked: Asked, rows: object) -> tuple[dict[str, Given], Table]:
     """One table with the columns of all."""
     found = {name: _part(run, asked, name) for name in run.names}
     owners: dict[str, str] = {}
@@ -231,7 +231,7 @@ def _texts(asked: Asked, run: Opened, client: str) -> frozenset[str]:
     return own | {asked.id, "client", "run"} | ({asked.group} if asked.group else set())
 
 
-def _table(rows: Any, asked: Asked, name: str, texts: frozenset[str]) -> Table:
+def _table(rows: object, asked: Asked, name: str, texts: frozenset[str]) -> Table:
     if isinstance(rows, str | Path):
         return table.load(rows, text=texts, response=asked.response, dialect=asked.dialect)
     return memory.table(rows, name, text=texts, response=asked.response)

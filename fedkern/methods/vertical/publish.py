@@ -80,7 +80,7 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     b, w = shared.split(mean) if names else (0.0, 0.0)
     spread = float(sd[0]) ** 2 if shared.intercept and server.settings.model != "none" else 0.0
     bound = server.last_fifth.moments
-    more: dict[str, Any] = {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
+    more: dict[str, object] = {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
     arrays = {"shared": server.released, "Z": server.Z} | ({"rho": np.array([model.rho])} if model.works_out else {})
     movement, to = server.windows.movement, _undivided(server, model, b)
     mean, sd = _published(names, to, mean, sd)
@@ -231,7 +231,7 @@ NARROW = "standard deviations are too small where columns of different clients a
 
 
 def _inference(model: VerticalModel) -> dict[str, Any]:
-    about: dict[str, Any] = {"kind": model.kind, "family": model.family, "rows": model.n_rows}
+    about: dict[str, object] = {"kind": model.kind, "family": model.family, "rows": model.n_rows}
     if model.network:
         return about
     return about | {
@@ -296,7 +296,7 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
 
     under = {rule: ruled(rule) for rule in predictive.RULES}
     p = predictive.predicted(likelihood, *under[wanted.rule][:2])
-    table: dict[str, Sequence[Any]] = {
+    table: dict[str, Sequence[object]] = {
         model.id: [rows.ids[row] for row in rows.predicted] if rows.ids else [],
         model.response: ["" if np.isnan(value) else f"{value:g}" for value in y],
         "predicted": p.tolist(),
@@ -318,7 +318,7 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
         without[name] = {way: scores(m, v) for way, (m, v) in filled.items()} if len(rows.test) else {}
     if not len(rows.test):
         return {}, table
-    out: dict[str, Any] = {"rule": wanted.rule, "rows": len(rows.test)}
+    out: dict[str, object] = {"rule": wanted.rule, "rows": len(rows.test)}
     out["rules"] = {rule: scores(*moments) for rule, moments in under.items()}
     if (likelihood.record.binary or likelihood.record.linear) and likelihood.record.predictive is not None:
         out["guess"] = on_average(Tested(y[tested, None], y[tested]), likelihood.record.name, 0.0)

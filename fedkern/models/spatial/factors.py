@@ -301,7 +301,7 @@ class Judge:
             total += float((off**2).sum() + (off * (back @ off)).sum())
         return float(np.sqrt(total / (self.division.prior.n * DRAWS))) / self.alone
 
-    def _reduced(self, part: Part, Q: Any, K: Array, y: Array, exact: Array) -> tuple[Array, Array, Array, Array]:
+    def _reduced(self, part: Part, Q: object, K: Array, y: Array, exact: Array) -> tuple[Array, Array, Array, Array]:
         """A client's posterior of its border: its precision without U'GU, the right side, the exact means, and, as a matrix, the
         sum of squares in the interior that an error on the border makes."""
         own, means = y[part.where], exact[part.where]

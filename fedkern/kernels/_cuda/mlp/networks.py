@@ -96,7 +96,7 @@ def forth(x: Array, flat: Array, layers: list[Layer], activation: str, out: Arra
     return found
 
 
-def forward(X: Array, parameters: Array, sizes: Any, activation: int, Y: Array, n_threads: int) -> None:
+def forward(X: Array, parameters: Array, sizes: object, activation: int, Y: Array, n_threads: int) -> None:
     layers, flat, X = layers_of(sizes), neighbours(parameters), neighbours(X)
     for rows in pieces(len(X), layers, CHUNK[str(X.dtype)]):
         forth(X[rows], flat, layers, ACTIVATIONS[activation], Y[rows])
@@ -106,7 +106,7 @@ def backward(
     X: Array,
     parameters: Array,
     upstream: Array,
-    sizes: Any,
+    sizes: object,
     activation: int,
     grad_parameters: Array,
     grad_X: Array,

@@ -258,7 +258,7 @@ class Pass:
 
 
 def vae_gradient(
-    parameters: Array, theta: Array, t: Array, noise: Array, code: Any, gamma: float, kl_weight: float, gradient: Array,
+    parameters: Array, theta: Array, t: Array, noise: Array, code: object, gamma: float, kl_weight: float, gradient: Array,
     terms: Array, n_threads: int,
 ) -> None:  # fmt: skip
     xp, flat = current().xp, neighbours(parameters)
@@ -305,7 +305,7 @@ class Draws:
             found = f"{len(self.pattern[0])} and {len(self.pattern[2])}"
             raise ValueError(f"mlp.vae_step: indptr and order must have {n + 1} and {n} numbers, got {found}")
 
-    def normals(self, stream: str, rows: int, columns: int, dtype: Any) -> Array:
+    def normals(self, stream: str, rows: int, columns: int, dtype: object) -> Array:
         out = current().xp.empty((rows, columns), dtype)
         normals("mlp", self.keys[stream], self.first, self.made, out)
         return out
@@ -326,8 +326,8 @@ class Draws:
 
 def vae_step(
     parameters: Array, moments: Array, values: Array, phi: Array, scale: Array, indptr: Array, indices: Array, order: Array,
-    rates: Array, kl_weights: Array, code: Any, kind: int, rank: int, group: int, batch: int, gamma: float, clip: float,
-    seed: Any, chain: Any, first: int, new_parameters: Array, new_moments: Array, trace: Array, n_threads: int,
+    rates: Array, kl_weights: Array, code: object, kind: int, rank: int, group: int, batch: int, gamma: float, clip: float,
+    seed: object, chain: object, first: int, new_parameters: Array, new_moments: Array, trace: Array, n_threads: int,
 ) -> None:  # fmt: skip
     xp, k, dtype = current().xp, len(parameters), parameters.dtype
     flat, m, v = (xp.array(array, order="C") for array in (parameters, *moments))

@@ -19,7 +19,7 @@ from ....jobs.load import merged, overridden, table, tables_of, validated, writt
 from ....results.plain import plain
 
 
-def _draws(value: Any) -> Any:
+def _draws(value: object) -> Any:
     if value == "none" or (type(value) is int and value >= 1):
         return value
     raise PydanticCustomError("draws", 'a whole number of at least 1, or "none" for fresh draws in every step')
@@ -199,7 +199,7 @@ def filled(raw: Raw) -> dict[str, Any]:
         layers += [LONG, RANDOM] if random else [ANALYTIC]
     elif preset is None:
         layers.append(LONG)
-    out: dict[str, Any] = {}
+    out: dict[str, object] = {}
     for layer in [*layers, raw]:
         out = merged(out, layer)
     return out
