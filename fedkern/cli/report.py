@@ -15,6 +15,7 @@ from ..errors import JobError
 from ..jobs import ledger
 from ..jobs.files import write_atomically
 from ..methods import named
+from ..results.plain import Record
 from ..results.report import RunFiles, page
 
 NAMED = 3  # lines of a log that can't be read and are named
@@ -61,7 +62,7 @@ def write(folder: Path) -> Path:
     return path
 
 
-def _table(folder: Path, ratios: bool) -> Sequence[Mapping[str, Any]]:
+def _table(folder: Path, ratios: bool) -> Sequence[Record]:
     """The rows of the result's table; none where it has no such table, or its draws cannot be read."""
     try:
         return load(folder).rows(exp=ratios)

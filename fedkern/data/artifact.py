@@ -37,6 +37,7 @@ from ..kernels.mlp import Architecture
 from ..models.spatial.condition import Condition, Hyperprior
 from ..models.spatial.loadings import MeanLoadings
 from ..models.spatial.within import Within
+from ..plain import Record
 
 Array = NDArray[np.float64]
 Made = TypeVar("Made", "ClientFile", "WithinFile", "ServerFile")
@@ -385,7 +386,7 @@ def read_own(folder: str | Path, name: str, *, id: str | None = None) -> OwnFile
     return _made(path, lambda: ClientFile(_common(meta), name, **own))
 
 
-def _within_file(meta: Mapping[str, Any], arrays: Mapping[str, Array], digest: str) -> WithinFile:
+def _within_file(meta: Record, arrays: Mapping[str, Array], digest: str) -> WithinFile:
     """As it was written."""
     own = {key.removeprefix("within/"): array for key, array in arrays.items() if key.startswith("within/")}
     common, d = _common(meta), len(own["diagonal"])
@@ -470,7 +471,7 @@ def _made(path: Path, make: Callable[[], Made]) -> Made:
         raise JobError(f"{path}: its content does not fit together ({error}); copy the file again") from None
 
 
-def _common(meta: Mapping[str, Any]) -> Common:
+def _common(meta: Record) -> Common:
     given = dict(meta["common"])
     condition = dict(given.pop("condition"))
     hyperprior = Hyperprior(**condition.pop("hyperprior"))

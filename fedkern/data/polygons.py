@@ -73,7 +73,7 @@ class Polygons:
         shared = triu(touches @ touches.T, k=1).tocoo()
         return np.column_stack([shared.row, shared.col]).astype(np.int64)
 
-    def collection(self, properties: Mapping[str, Mapping[str, object]]) -> dict[str, Any]:
+    def collection(self, properties: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
         """GeoJSON of the areas with these properties."""
         features = []
         for name, parts in self.parts.items():

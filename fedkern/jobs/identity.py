@@ -120,7 +120,7 @@ class Identity:
         for party in own:
             self._write(party)
 
-    def _claimed(self, parties: Sequence[int], *, resume: bool) -> dict[int, dict[str, Any]]:
+    def _claimed(self, parties: Sequence[int], *, resume: bool) -> dict[int, dict[str, object]]:
         """Locks these parties' folders, and finds in them what they were bound to."""
         for party in parties:
             if resume and not self._path(party).exists():

@@ -35,19 +35,19 @@ Chains = Annotated[int, Field(ge=1, le=1_000)]
 Device = Literal["cpu", "cuda"]
 
 
-def _rounds(value: object) -> Any:
+def _rounds(value: object) -> object:
     if type(value) is int and value >= 1:
         return value
     raise PydanticCustomError("rounds", "a whole number of at least 1")
 
 
-def _rounds_or_budget(value: object) -> Any:
+def _rounds_or_budget(value: object) -> object:
     if value == "budget" or (type(value) is int and value >= 1):
         return value
     raise PydanticCustomError("rounds", 'a whole number of at least 1, or "budget" in a private job')
 
 
-def _paths(value: object) -> Any:
+def _paths(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
@@ -95,7 +95,7 @@ class ColumnSection(Section):
     upper: Finite | None = key(None, help="with lower")
 
     @property
-    def encoded(self) -> dict[str, Any]:
+    def encoded(self) -> dict[str, object]:
         """What `Column.declared` reads: neither the reference, which is for tables, nor what only one method has."""
         return self.model_dump(exclude_none=True, include=ColumnSection.model_fields.keys() - {"reference"})
 

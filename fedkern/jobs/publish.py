@@ -38,7 +38,7 @@ class Kept:
     """
 
     path: Path | None
-    made: Mapping[str, Any]
+    made: Record
     notes: Sequence[str] = ()
 
 

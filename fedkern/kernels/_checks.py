@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 # What the expressions of a domain may name, beside builtins and its own `codes`.
-NAMES: Mapping[str, Any] = MappingProxyType({"inf": math.inf, "index": operator.index, "uint64": np.uint64})
+NAMES: Mapping[str, object] = MappingProxyType({"inf": math.inf, "index": operator.index, "uint64": np.uint64})
 
 
 @dataclass(frozen=True)

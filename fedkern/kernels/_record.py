@@ -321,7 +321,7 @@ class Kernel:
         free = self._free(varying)
         sizes = {symbol: n for symbol, n in sizes.items() if symbol not in free}
 
-        def slowly(*given: Any) -> tuple[Any, ...]:
+        def slowly(*given: Any) -> tuple[object, ...]:
             if len(given) != len(varying):
                 raise TypeError(f"{self.name}: this bound call takes {', '.join(varying)}; {len(given)} were given")
             now = {**dict(zip(here, inputs)), **scalars, **dict(zip(varying, given))}
@@ -386,7 +386,7 @@ class Kernel:
         n_threads: int,
         backend: str | None,
         symbols: Mapping[str, int] | None,
-    ) -> tuple[Any, ...]:
+    ) -> tuple[object, ...]:
         second = self._second(numbers)
         arrays = self.prepare({a.name: value for a, value in zip(self.inputs, inputs)}, out, symbols, backend, second)
         returned = self.call(backend, arrays, numbers, n_threads)
@@ -474,10 +474,10 @@ class Kernel:
             results.append(value)
         return arrays + results
 
-    def _allocate(self, space: Any, spec: Array, sizes: Mapping[str, int], inputs: Sequence[Any], which: int) -> Any:
+    def _allocate(self, space: Any, spec: Array, sizes: Mapping[str, int], inputs: Sequence[Any], which: int) -> object:
         return space.empty([size(s, sizes) for s in spec.shape], inputs[0].dtype if spec.like else spec.dtypes[which])
 
-    def _same_type(self, spec: Array, value: Any, inputs: Sequence[Any]) -> Any:
+    def _same_type(self, spec: Array, value: Any, inputs: Sequence[Any]) -> object:
         if spec.like and value.dtype != inputs[0].dtype:
             raise TypeError(f"{self.name}: {spec.name} must be {inputs[0].dtype} as {spec.like} is, got {value.dtype}")
         return value

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..kernels.families import FAMILIES, quoted
+from ..plain import Record
 
 Kind = Literal["numeric", "categorical"]
 Standardise = Literal["public", "exchange", "none"]
@@ -321,7 +322,7 @@ class Encoding:
         return json.dumps(self.to_dict(), separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Encoding:
+    def from_dict(cls, plain: Record) -> Encoding:
         """Inverse of `to_dict`.
 
         Raises

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fedkern.errors import JobError
 
+from ..plain import Record
 from .moments import rdp_epsilon
 from .noise import GRID, Source
 from .search import largest_count, smallest_number
@@ -260,7 +261,7 @@ class Mechanism:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @staticmethod
-    def from_dict(parameters: Mapping[str, Any]) -> Mechanism:
+    def from_dict(parameters: Record) -> Mechanism:
         """The mechanism that `as_dict` described."""
         return Mechanism(**parameters)
 
@@ -385,7 +386,7 @@ def _logged_here() -> Iterator[None]:
         log.removeFilter(told_elsewhere)
 
 
-def _accountant(kind: Accountant, relation: Relation) -> Any:
+def _accountant(kind: Accountant, relation: Relation) -> object:
     try:
         import dp_accounting as dp
         from dp_accounting import pld, rdp

@@ -196,7 +196,7 @@ def smallest(words: NDArray[np.uint32], size: int) -> NDArray[np.int64] | None:
     return np.sort(order[:size])
 
 
-def _chacha20() -> Any:
+def _chacha20() -> object:
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher
         from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20

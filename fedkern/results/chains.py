@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .plain import Record
 from .selection import GAP
 from .streaming import Stream
 
@@ -97,7 +98,7 @@ def effect(parameters: Mapping[str, Mapping[str, float]], name: str) -> Mapping[
     return next((parameters[f"{kind}[{name}]"] for kind in kinds if f"{kind}[{name}]" in parameters), {})
 
 
-def largest(summary: Mapping[str, Any]) -> dict[str, Any]:
+def largest(summary: Record) -> dict[str, Any]:
     """A summary in which the mode of most chains stands for all, where chains disagree; else the summary itself."""
     return {**summary, **summary["by_mode"][0]} if "by_mode" in summary else dict(summary)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-Record = Mapping[str, Any]  # what a JSON file holds under its names
+from ..plain import Record as Record
 
 
 def plain(value: object) -> Any:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..printing import printable
+from .plain import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -29,7 +30,7 @@ Part = tuple[NDArray[np.float64], ...]  # of an area: a closed line (k, 2) aroun
 FINEST = 1 / 1500  # of a map's width: corners nearer to each other than that are one
 
 
-def learning_curves(lines: Sequence[Mapping[str, Any]]) -> Figure | None:
+def learning_curves(lines: Sequence[Record]) -> Figure | None:
     """One panel for each test metric, over communication rounds.
 
     Parameters

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import JobError
 from ..printing import printable
 from . import page, plain, table
+from .plain import Record
 from .prediction import Prediction
 from .released import Released
 from .verdict import Word
@@ -33,14 +34,14 @@ class Result:
     predictor : rows -> what the posterior says of them; see `predict`
     """
 
-    summary: Mapping[str, Any]
+    summary: Record
     posterior: Released
     folder: Path | None = None
     seed: int = 0
     chains: int = 4
     n_draws: int = 1000
-    job: Mapping[str, Any] = field(default_factory=dict)
-    made: Mapping[str, Any] = field(default_factory=dict)
+    job: Record = field(default_factory=dict)
+    made: Record = field(default_factory=dict)
     predictor: Callable[[Any], Prediction] | None = field(default=None, compare=False)
 
     @property

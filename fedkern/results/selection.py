@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .plain import real
+from .plain import Record, real
 from .verdict import LEGEND, doubtful, is_doubtful, marked
 
 Array = NDArray[np.float64]
@@ -237,7 +237,7 @@ class Edge:
         return f"{self.source}{ARROW}{self.to}"
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Edge:
+    def of(cls, row: Record) -> Edge:
         """As summary.json has it."""
         mcse, rhat = (None if row.get(key) is None else real(row[key]) for key in ("mcse", "rhat"))
         return cls(row["to"], row["source"], real(row["mean"]), real(row["pip"]), mcse, rhat)

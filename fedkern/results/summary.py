@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .plain import plain
+from .plain import Record, plain
 from .released import Released
 from .verdict import Verdict
 
@@ -68,12 +68,12 @@ class Outcome:
     stop: str
     rounds: int
     verdict: Verdict
-    clients: Mapping[str, Mapping[str, Any]]
+    clients: Mapping[str, Record]
     metrics: Mapping[str, float]
-    privacy: Mapping[str, Mapping[str, Any]]
-    wire: Mapping[str, Any]
+    privacy: Mapping[str, Record]
+    wire: Record
     digest: str
-    encoding: Mapping[str, Any]
+    encoding: Record
     versions: Mapping[str, str]
     notes: Iterable[str] = ()
     lost: Mapping[str, str] = field(default_factory=dict)

@@ -37,7 +37,7 @@ class _Layout:
 
     fields: tuple[tuple[str, type, tuple[int, ...], int, int], ...]
     total: int  # bytes of a frame
-    compiled: Any
+    compiled: object
 
 
 class Codec:

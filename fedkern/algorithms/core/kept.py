@@ -114,7 +114,7 @@ def load(fresh: State, saved: Saved) -> State:
     return state.restored(saved) if hasattr(state, "restored") else state
 
 
-def _fields(before: object, kept: tuple[str, ...], saved: Saved) -> dict[str, Any]:
+def _fields(before: object, kept: tuple[str, ...], saved: Saved) -> dict[str, object]:
     found = {}
     for name in kept:
         value, some = getattr(before, name), _only(before).get(name)
@@ -138,7 +138,7 @@ def _by_first(part: Saved) -> dict[str, Saved]:
     return found
 
 
-def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> Any:
+def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> object:
     """A field of this type, which a fresh state has as `before`."""
     if get_origin(kind) in (Union, UnionType):
         kinds = [one for one in get_args(kind) if one is not NoneType]
@@ -178,7 +178,7 @@ def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> Any:
     raise TypeError(f"{name} is {kind}, which no checkpoint holds")
 
 
-def _mapped(origin: Any, kind: Any, rows: Any) -> Any:
+def _mapped(origin: Any, kind: Any, rows: Any) -> object:
     """Of whole numbers to numbers, or to tuples of them, named or not."""
     if get_origin(kind) is tuple:
         each = get_args(kind)[0]
@@ -218,7 +218,7 @@ def _type(state: object, name: str) -> Any:
 
 
 @cache
-def _meant(kind: Any, name: str) -> Any:
+def _meant(kind: Any, name: str) -> object:
     annotation, owner = next((own[name], c) for c in kind.__mro__ if name in (own := get_annotations(c)))
     annotation = getattr(annotation, "__forward_arg__", annotation)  # of a named tuple
     return eval(annotation, vars(sys.modules[owner.__module__])) if isinstance(annotation, str) else annotation

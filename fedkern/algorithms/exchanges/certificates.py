@@ -10,8 +10,9 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
+from ...plain import Record
 from ...privacy.certificate_fields import problem
 from ..core import once
 from ..core.messages import Message, Tells
@@ -41,7 +42,7 @@ def told(certificate: Mapping[str, object]) -> Certificate:
     return Certificate(0, json.dumps(plain, allow_nan=False).encode())
 
 
-def content(reply: Certificate) -> Mapping[str, Any]:
+def content(reply: Certificate) -> Record:
     """Inverse of `told`; ValueError where it is no JSON."""
     try:
         found: Mapping[str, object] = json.loads(reply.text)

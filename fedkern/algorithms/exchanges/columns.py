@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 
 from ...errors import JobError, OwnFault
 from ...models.encoding import Column, Encoding, Kind, Spec
+from ...plain import Record
 from ..core import pieces
 from ..core.kept import GIVEN, load, save
 from ..core.messages import ONE_OR_TWO, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells
@@ -128,7 +129,7 @@ class Server:
     spec: Spec = field(metadata=GIVEN)
     clients: tuple[str, ...] = field(metadata=GIVEN)
     leg: int = COLUMNS
-    replies: PersistentMap[int, Mapping[str, Any]] = field(default_factory=PersistentMap, metadata=GIVEN)
+    replies: PersistentMap[int, Record] = field(default_factory=PersistentMap, metadata=GIVEN)
     pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap, metadata=GIVEN)
     order: PersistentMap[int, tuple[int, ...]] = field(default_factory=PersistentMap)
     columns: tuple[Column, ...] = ()
@@ -282,7 +283,7 @@ def _open_levels(spec: Spec, name: str, kind: str) -> bool:
     return kind == "categorical" and not spec.complete(name)
 
 
-def _description(state: Client, wanted: set[str]) -> dict[str, Any]:
+def _description(state: Client, wanted: set[str]) -> dict[str, object]:
     """Leg 1 of a client."""
     spec, summary = state.spec, state.summary
     out: dict[str, object] = {}
@@ -300,7 +301,7 @@ def _description(state: Client, wanted: set[str]) -> dict[str, Any]:
     return out
 
 
-def _deviations(state: Client, content: Mapping[str, object]) -> dict[str, Any]:
+def _deviations(state: Client, content: Mapping[str, object]) -> dict[str, object]:
     """Leg 2 of a client."""
     summary = state.summary
     means = pieces.floats("server: AskSchema", "means", content.get("means"), summary.kinds.count("numeric"))
@@ -370,9 +371,7 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     return _to_all(state, AskSchema, DEVIATIONS, {"means": means}, own)
 
 
-def _alike(
-    state: Server, columns: Sequence[Column], replies: Sequence[Mapping[str, Any]]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _alike(state: Server, columns: Sequence[Column], replies: Sequence[Record]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Notes on levels of which clients have told several spellings, and on clients none of whose levels another has; and, where
     these are one number, why the result cannot stand."""
     notes, doubts = list[str](), list[str]()
@@ -484,14 +483,14 @@ def _some(clients: Sequence[str]) -> str:
     return ", ".join(clients[:SHOWN]) + (f" and {len(clients) - SHOWN} more" if len(clients) > SHOWN else "")
 
 
-def _places(numeric: Sequence[str], reply: Mapping[str, Any]) -> tuple[int, ...]:
+def _places(numeric: Sequence[str], reply: Record) -> tuple[int, ...]:
     """Of each agreed numeric column among a client's own."""
     own = [name for name, kind in zip(reply["names"], reply["kinds"]) if kind == "numeric"]
     at = {name: i for i, name in enumerate(own)}
     return tuple(at[name] for name in numeric)
 
 
-def _in_agreed_order(state: Server, client: int, content: dict[str, Any]) -> dict[str, Any]:
+def _in_agreed_order(state: Server, client: int, content: dict[str, Any]) -> dict[str, object]:
     """A client's sums, in the agreed order of the columns."""
     places = state.order.get(client)
     if places is None:
@@ -536,7 +535,7 @@ def _check_columns(state: Server) -> None:
                 )
 
 
-def _joined(state: Server, column: Column, replies: list[Mapping[str, Any]]) -> Column:
+def _joined(state: Server, column: Column, replies: list[Record]) -> Column:
     """A column with all that is known of it but exchanged constants."""
     spec, name, declared = state.spec, column.name, state.spec.columns.get(column.name, Column(column.name))
     if column.kind == "categorical":
@@ -555,7 +554,7 @@ def _joined(state: Server, column: Column, replies: list[Mapping[str, Any]]) -> 
     return Column(name, "numeric", None, declared.center, declared.scale)
 
 
-def _labels(state: Server, replies: list[Mapping[str, Any]]) -> tuple[str, ...]:
+def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:
     """The two labels of a response with a positive one."""
     spec = state.spec
     if spec.positive is None or spec.declared_labels is not None:

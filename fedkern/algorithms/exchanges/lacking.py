@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...models.encoding import Encoding
+from ...plain import Record
 
-Replies = Mapping[int, Mapping[str, Any]]
+Replies = Mapping[int, Record]
 
 
 def joined(replies: Replies) -> dict[int, dict[str, Any]]:
@@ -22,7 +23,7 @@ def joined(replies: Replies) -> dict[int, dict[str, Any]]:
     return {k: _filled(reply, order, kinds) for k, reply in replies.items()}
 
 
-def _filled(reply: Mapping[str, Any], order: Sequence[str], kinds: Mapping[str, str]) -> dict[str, Any]:
+def _filled(reply: Record, order: Sequence[str], kinds: Mapping[str, str]) -> dict[str, object]:
     own = dict(zip(reply["names"], reply["kinds"]))
     names = [name for name in order if name in own or kinds[name] == "numeric"]
     return {**reply, "names": names, "kinds": [own.get(name, kinds[name]) for name in names]}

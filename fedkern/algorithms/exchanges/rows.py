@@ -10,15 +10,16 @@ own such rows before it tells any digest: an incomplete row looks like an absent
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError, OwnFault
+from ...plain import Record
 from ..core import once, pieces
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
@@ -132,7 +133,7 @@ class Server:
     labels: str = ""
     counted: bool = True
     common: bool = False
-    replies: PersistentMap[int, Mapping[str, Any]] = field(default_factory=PersistentMap)
+    replies: PersistentMap[int, Record] = field(default_factory=PersistentMap)
     pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap)
     told: bool = False
     n_rows: int = 0
@@ -177,7 +178,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     return replace(state, pieces=(), aligned=True, kept=kept, holder=answer["holder"], new=tuple(answer["new"])), []
 
 
-def _checked(state: Client, answer: Mapping[str, Any]) -> None:
+def _checked(state: Client, answer: Record) -> None:
     """Whether the server's answer can be: fields, types, ranges, and digests that this client has."""
     pieces.fields("server: Aligned", answer, {"alone", "without", "holder", "new"})
     alone, without, holder, new = (answer[name] for name in ("alone", "without", "holder", "new"))

@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from ...errors import JobError
 from ...ground import OWN, OWN_FOLDER, Ground, on
@@ -37,6 +37,7 @@ from ...privacy.accountant import UNLIMITED, Mechanism, Parts, epsilon, max_step
 from ...privacy.certificate import certificate
 from ...privacy.disclosure import NEAR, NEAR_ROWS
 from ...privacy.sketch import Sketch
+from ...results.plain import Record
 from .binding import LEDGER, Account
 from .chain import START, Mark, following, seal, unseal
 from .policy import Policy, Use
@@ -250,7 +251,7 @@ class Ledger:
         self.heads.append(head)
         self.adopted = len(self.heads) if trusted else self.adopted
 
-    def _take(self, entry: Mapping[str, Any], head: bytes) -> None:
+    def _take(self, entry: Record, head: bytes) -> None:
         if entry.keys() & {"torn", "adopt"}:
             return
         job, self.first = entry["job"], self.first or head

@@ -182,7 +182,7 @@ class Card:
         function(grid, (threads,), tuple(plain(a) for a in arguments), shared_mem=shared)
 
     def _compiled(self, module: str, kernel: str) -> Any:
-        def compiled() -> Any:
+        def compiled() -> object:
             raw = self.xp.RawModule(code=text(module), options=options(), name_expressions=(kernel,))
             return raw.get_function(kernel)
 

@@ -50,7 +50,7 @@ _SENTENCES = (
     Together(("prior_mean", "prior_sd", "learning_rate"), "a finite prior_mean, prior_sd > 0 and learning_rate > 0, both finite"),
     _RANDOM,
 )
-_ADAM: dict[str, Any] = {"beta1": optim.BETA1, "beta2": optim.BETA2, "epsilon": optim.EPSILON}
+_ADAM: dict[str, object] = {"beta1": optim.BETA1, "beta2": optim.BETA2, "epsilon": optim.EPSILON}
 
 
 def _state(prefix: str = "") -> tuple[Array, ...]:

@@ -118,7 +118,7 @@ VAE_STEP = Kernel(
 )
 
 
-def _no_pattern(like: object) -> Any:
+def _no_pattern(like: object) -> object:
     """Empty, where the other arrays live."""
     if home(like) != "cuda":
         return np.zeros(0, np.int64)

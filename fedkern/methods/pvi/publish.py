@@ -19,6 +19,7 @@ from ...models.glm import Rows, averaged, metrics, tested
 from ...results import dispersion
 from ...results.gaussian import Posterior
 from ...results.lines import Lines
+from ...results.plain import Record
 from ...results.residuals import Residuals
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
@@ -43,7 +44,7 @@ class Checked:
     """
 
     weights: Reweighed | None = None
-    content: Mapping[str, Any] | None = None
+    content: Record | None = None
     notes: tuple[str, ...] = ()
     arrived: Arrived | None = None
     dispersed: Found = field(default_factory=Found)

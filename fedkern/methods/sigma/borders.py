@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ...data import polygons
 from ...data.artifact import OwnFile
@@ -48,7 +47,7 @@ def of(config: Config, folder: Path, file: OwnFile) -> Polygons | None:
         raise OwnFault(text, str(error)) from None
 
 
-def collection(shapes: Polygons, table: Mapping[str, Sequence[object]]) -> dict[str, Any]:
+def collection(shapes: Polygons, table: Mapping[str, Sequence[object]]) -> dict[str, object]:
     """GeoJSON of the areas with the columns of their table, as numbers where they are."""
     columns = {name: list(values) for name, values in table.items()}
     rows = (dict(zip(columns, values)) for values in zip(*columns.values()))
@@ -57,7 +56,7 @@ def collection(shapes: Polygons, table: Mapping[str, Sequence[object]]) -> dict[
     )
 
 
-def _number(cell: object) -> Any:
+def _number(cell: object) -> object:
     """A cell as JSON has it; None where it is empty."""
     if not isinstance(cell, str):
         return cell

@@ -46,7 +46,7 @@ def _known(value: object) -> Any:
     raise PydanticCustomError("known", 'a number > 0, or "unknown"')
 
 
-def _threshold(value: object) -> Any:
+def _threshold(value: object) -> object:
     if value == "overall" or (isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")):
         return value
     raise PydanticCustomError("threshold", 'a number, or "overall" for the level of all clients\' responses together')

@@ -221,7 +221,7 @@ def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
     return about
 
 
-def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, Any]:
+def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, object]:
     """How well the chains have mixed, or the ELBO of the last fifth of the rounds with its standard error; what weights say."""
     server = ended.server
     if isinstance(server, sfvi.Server):

@@ -203,7 +203,7 @@ def imputed(model: SparseModel, sites: Sequence[Completed]) -> Record:
 
 
 def combined(
-    model: SparseModel, replies: Sequence[site_fits.SiteFit], psi: Array | None = None, cells: Mapping[str, Any] | None = None
+    model: SparseModel, replies: Sequence[site_fits.SiteFit], psi: Array | None = None, cells: Record | None = None
 ) -> Record:
     """The clients' own least-squares fits, a random-effects meta-analysis of them, and what of it is surely not 0.
 
@@ -268,7 +268,7 @@ def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Stream
     return about | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]})
 
 
-def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, Any]:
+def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, object]:
     """The FDR set and its explanation, deviating clients, and a graph's matrices and modes."""
     level = model.output.fdr
     pips = released.pip.copy()
@@ -293,7 +293,7 @@ def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, Any
     return out
 
 
-def _groups_of_columns(model: SparseModel, released: Samples) -> list[dict[str, Any]]:
+def _groups_of_columns(model: SparseModel, released: Samples) -> list[dict[str, object]]:
     """Collinear columns, and the probability that one at least of each group is in the slab; of a spline its linear column."""
     indicators = model.settings.layout.indicators.ravel()
     own, first = np.unique(indicators, return_index=True)
@@ -313,7 +313,7 @@ def _groups(model: SparseModel, trace: Any) -> list[chains.Group]:
     return groups if len(groups) > 1 else []
 
 
-def _by_mode(model: SparseModel, released: Samples | Streamed, groups: list[chains.Group]) -> dict[str, Any]:
+def _by_mode(model: SparseModel, released: Samples | Streamed, groups: list[chains.Group]) -> dict[str, object]:
     """Where chains disagree: what a summary has of all chains for each group of them, and no number over all of them."""
     every, modes = sum(len(group.chains) for group in groups), []
     for group in groups:

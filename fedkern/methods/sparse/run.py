@@ -344,7 +344,7 @@ def _statistics(data: Data, client: int) -> gibbs_pooled.Client:
     return gibbs_pooled.Client(site.factor, len(data.columns[client].values))
 
 
-def _others(run: Run[Config], data: Data) -> dict[str, Any]:
+def _others(run: Run[Config], data: Data) -> dict[str, object]:
     """Further runs that a job may ask for: other priors, and the model without each client."""
     model = data.model
     wanted = model.output

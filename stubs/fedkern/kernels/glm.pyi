@@ -21,7 +21,7 @@ from ._checks import MADE, OPTIONAL_KEY, WORD, Domain, Together, choice_of
 from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, home, on_host
 Real = NDArray[np.float64] | NDArray[np.float32]
 Vector = NDArray[np.float64]
-Response = NDArray[Any]
+Response = np.ndarray
 ClippedSums = Callable[..., tuple[Any, ...]]
 METHODS: dict[str, Any]
 CLIPPED_ESTIMATORS: dict[str, Any]
@@ -187,7 +187,7 @@ def expectations(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, family:
 
     Source: docs/methods/pvi.md, section 3.1; docs/methods/pvi.md, sections 3.1 and 3.5."""
     ...
-def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, clip: float, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, rows: NDArray[np.int64] | None=None, estimator: str='analytic', draws: int=1, key: int | None=None, client: int=0, step: int=0, grid: float | None=None, noise_multiplier: float=0.0, out: NDArray[Any] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[Any], int]:
+def clipped_grad_sum(X: Real, y: Response, mu: Vector, log_sigma: Vector, *, clip: float, family: str, offset: Real | None=None, weights: Real | None=None, scale: float=1.0, rows: NDArray[np.int64] | None=None, estimator: str='analytic', draws: int=1, key: int | None=None, client: int=0, step: int=0, grid: float | None=None, noise_multiplier: float=0.0, out: np.ndarray | None=None, n_threads: int=1, backend: str | None=None) -> tuple[np.ndarray, int]:
     """Sum over rows of clipped gradients of the expected log-likelihood: the private step of DP-PVI.
 
     Row i has v_i, the gradient of weights_i E_q log p(y_i | x_i'theta + offset_i) in (mu, log sigma). It is multiplied by

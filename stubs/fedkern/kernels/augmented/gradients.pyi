@@ -33,7 +33,7 @@ AMORTISED_GRADIENT: Kernel
 def conditional(kernel: str, e: int, hidden: tuple[int, ...]) -> tuple[NDArray[np.int64], dict[str, int]]:
     """The hidden sizes as backends take them, and how many parameters the network has."""
     ...
-def is_matrix(array: Any) -> bool:
+def is_matrix(array: object) -> bool:
     ...
 def of_coefficients(p: int, *, full: bool) -> int:
     """How many parameters q(theta) has."""

@@ -21,7 +21,7 @@ import itertools
 import operator
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from .._checks import Domain, choice_of
@@ -105,7 +105,7 @@ def forward(X: NDArray[Float], parameters: NDArray[Float], *, sizes: Sequence[in
 
     Source: docs/methods/vertical.md, sections 4 and 9.3."""
     ...
-def backward(X: NDArray[Float], parameters: NDArray[Float], upstream: NDArray[Float], *, sizes: Sequence[int], activation: str='tanh', out: tuple[NDArray[Any] | None, NDArray[Any] | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[Float], NDArray[Float]]:
+def backward(X: NDArray[Float], parameters: NDArray[Float], upstream: NDArray[Float], *, sizes: Sequence[int], activation: str='tanh', out: tuple[np.ndarray | None, np.ndarray | None] | None=None, n_threads: int=1, backend: str | None=None) -> tuple[NDArray[Float], NDArray[Float]]:
     """Gradient of sum(upstream * forward(X, parameters)) in the parameters and in X.
 
     Parameters

@@ -1,7 +1,7 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
 """A site's part where every sweep touches its rows: a logistic response, or covariates that are missing."""
 from typing import Any
-from typing import Any, NamedTuple
+from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from .._checks import POSITIVE, SWITCH, Domain, require
@@ -10,7 +10,7 @@ from .local import EXPANDED, N_SWEEPS, NAMES, SCALE_LAMBDA, SLAB, VARIANCE, WORD
 __all__ = ['Patterns', 'imputed_sweeps', 'logistic_sweeps', 'missing_patterns']
 LOGISTIC_SWEEPS: Kernel
 IMPUTED_SWEEPS: Kernel
-Swept = tuple[NDArray[Any], ...]
+Swept = tuple[np.ndarray, ...]
 class Patterns(NamedTuple):
     """Rows by what they lack.
 

@@ -20,7 +20,7 @@ STREAMS: tuple[Any, ...]
 GLOBAL_SWEEP: Kernel
 GLOBAL_SWEEP_SUMS: Kernel
 LOCAL_SUMS: Kernel
-Result = tuple[NDArray[Any], ...]
+Result = tuple[np.ndarray, ...]
 ServerSweeps = Callable[..., Result]
 def global_sweep(deviation: NDArray[np.float64], lambda_sq: NDArray[np.float64], indicators: NDArray[np.int64], theta: NDArray[np.float64], tau_sq: NDArray[np.float64], gamma: NDArray[np.float64], eta: NDArray[np.float64], rho: NDArray[np.float64], *, seed: int, chain: int=0, step: int=0, n_passes: int=1, scales: Literal['exact', 'expanded']='exact', order: Literal['blocked', 'printed']='blocked', eta_form: Literal['common', 'coordinate']='common', c0: float=0.01, spike_variance: float=0.0, scale_tau: float=1.0, scale_lambda: float=1.0, shape_eta: float=2.0, rate_eta: float=1.0, rho_a: float=1.0, rho_b: float=1.0, shared_rho: bool=False, slab: float=np.inf, out: Result | None=None, n_threads: int=1, backend: str | None=None) -> Result:
     """Sweeps of the server that holds the deviations and local scales of all m clients.
