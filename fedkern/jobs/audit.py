@@ -118,9 +118,8 @@ def _audit(run: Opened) -> Audit:
         if name not in run.names:  # of a rank
             list(sent(path))
             found.notes += [f"{name}: {note}"] if (note := torn(path)) else []
-    by_client = run.config.unit == "client"
-    for party in (*range(len(run.names)), *([SERVER] if by_client else [])):
-        with_budget = run.config.private and by_client == (party == SERVER)
+    for party in (*range(len(run.names)), *([SERVER] if run.by_client else [])):
+        with_budget = run.privacy is not None and run.by_client == (party == SERVER)
         found.parties.append(_party(found, run, party, with_budget=with_budget))
     if run.summary is not None:
         wrong = ({*run.names} ^ {*run.summary["wire"]}) | ({*run.summary["privacy"]} - {*run.names})
@@ -129,7 +128,7 @@ def _audit(run: Opened) -> Audit:
         found.notes.append(f"{run.path}: no summary.json: the run has not ended, or the server's folder is not here")
     if run.summary is not None:
         found.compare("claim of summary.json", run.summary["claim"], claim_of(run.summary["privacy"]))
-    if not run.config.private:
+    if run.privacy is None:
         found.notes.append("the job has no [privacy]: nothing is claimed, and only its ledgers are compared")
     return found
 
@@ -259,8 +258,8 @@ def _certificates(found: Audit, run: Opened, party: int, out: Party, budget: Led
         text = f"its messages took {out.charged} steps by its ledger, and its budget was charged {out.steps}"
         more = out.charged > out.steps
         (found.differences if more else found.notes).append(f"{name}: {text}" + ("" if more else " (a crash costs its charge)"))
-    assert run.config.privacy is not None
-    out.low, out.high = epsilon_bounds(parts, run.config.privacy.cap(name)[1])
+    assert run.privacy is not None
+    out.low, out.high = epsilon_bounds(parts, run.privacy.cap(name)[1])
     for file, other in there.items():
         _again(found, run, party, f"{name}: {file}", other, parts, out)
 
@@ -279,7 +278,7 @@ def _found(run: Opened, party: int) -> dict[str, dict[str, Any]]:
 
 def _again(found: Audit, run: Opened, party: int, what: str, content: dict[str, Any], parts: Parts, out: Party) -> None:
     """One certificate, computed again by both accountants."""
-    privacy = run.config.privacy
+    privacy = run.privacy
     assert privacy is not None
     cap, delta = privacy.cap(run.who(party))
     (mechanism, steps), *before = parts
@@ -292,7 +291,7 @@ def _again(found: Audit, run: Opened, party: int, what: str, content: dict[str, 
         policy=bool(said["policies"]) if (said := run.account(party)) else content["caps"] not in ALONE.values(),
         rows_per_person=privacy.rows_per_person,
     )
-    wanted: dict[str, object] = plain(made | run.config.of_posterior(int(made["steps"])))
+    wanted: dict[str, object] = plain(made | run.of_posterior(int(made["steps"])))
     by, ours = (str(one["accountant"]).rpartition(" ") for one in (content, wanted))
     elsewhere = by[0] == ours[0] and by[2] != ours[2]  # by another version of dp-accounting
     if elsewhere:
@@ -325,7 +324,7 @@ def _alone(found: Audit, run: Opened, party: int, out: Party, content: dict[str,
         found.differences.append(f"{run.who(party)}: {text}")
     if content["sampling"] not in EXACT or "composition" in content["claim"]:
         return
-    privacy = run.config.privacy
+    privacy = run.privacy
     assert privacy is not None
     cap, delta = privacy.cap(out.name)
     of_job = {"epsilon_cap": cap, "delta": delta, "rows_per_person": privacy.rows_per_person} | privacy.promised(out.name)

@@ -72,7 +72,8 @@ class Identity:
     def __init__(
         self, config: JobConfig, folder: RunFolder, parties: Iterable[int], home: Callable[[int], tuple[Path, Ground | None]]
     ) -> None:
-        self.config, self.folder, self.parties, self.home = config, folder, tuple(parties), home
+        self.folder, self.parties, self.home = folder, tuple(parties), home
+        self._ignored, self._free = config.data.ignore, config.resumable
         self.marks: dict[int, Collection[Mark]] = {}
         self.paid: dict[int, int] = {}
         self.notes: dict[int, str] = {}
@@ -155,7 +156,7 @@ class Identity:
         home, ground = self.home(party)
         alone = home != self.folder.home(party)  # else `bind` writes beside it, and syncs the folder
         key = secret(home, sync=alone, ground=ground)
-        rows = fingerprint(table, key, self.config.data.ignore)
+        rows = fingerprint(table, key, self._ignored)
         other = "the secret in its home is not the one with which this run began (or FEDKERN_CLIENT_HOME was another)"
         others = "its rows are not those with which this run began: some were added, removed, changed or put in another order"
         self.bind(party, secret=(mark_of(key), other), rows=(rows, others))
@@ -227,10 +228,9 @@ class Identity:
 
     def _otherwise(self, record: Record) -> list[str]:
         """What a record has otherwise than this job."""
-        free = self.config.resumable
         before = flat({key: value for key, value in record.items() if key != "run"})
         now = flat(self._shared.job)
-        keys = [key for key in dict.fromkeys([*now, *before]) if before.get(key) != now.get(key) and key not in free]
+        keys = [key for key in dict.fromkeys([*now, *before]) if before.get(key) != now.get(key) and key not in self._free]
         faults = [f"{key} was {_short(before.get(key))} and is now {_short(now.get(key))}" for key in keys[:MOST_NAMED]]
         faults += [f"also {', '.join(keys[MOST_NAMED:])}"] if len(keys) > MOST_NAMED else []
         clients = record["run"].get("clients")

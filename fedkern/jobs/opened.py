@@ -20,7 +20,7 @@ from .holding.budget import Ledger
 from .holding.chain import SIZE
 from .holding.policy import DataSet
 from .identity import given_digest, job_bytes
-from .keys import JobConfig
+from .keys import JobConfig, Privacy
 from .record import NAME, Reader
 
 
@@ -49,6 +49,25 @@ class Opened:
     def method(self) -> str:
         """Of the job."""
         return self.config.job.method
+
+    @property
+    def rounds(self) -> int | str:
+        """As the job file has them: a number, or "budget"."""
+        return self.config.job.rounds
+
+    @property
+    def privacy(self) -> Privacy | None:
+        """What a private job promises."""
+        return self.config.privacy
+
+    @property
+    def by_client(self) -> bool:
+        """Whether a private job protects whole clients, by one account for all of them."""
+        return self.config.unit == "client"
+
+    def of_posterior(self, steps: int) -> dict[str, str | float]:
+        """What a certificate says of the posterior, after so many accounted steps."""
+        return self.config.of_posterior(steps)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -111,8 +111,7 @@ def status(run: Opened) -> Status:
     done, since = _measured(run.path / "metrics.jsonl")
     if summary is not None:
         done = int(summary["rounds"])
-    rounds = run.config.job.rounds
-    rounds = rounds + since if isinstance(rounds, int) else rounds
+    rounds = run.rounds + since if isinstance(run.rounds, int) else run.rounds
     verdict = None if summary is None else str(summary["verdict"])
     return Status(state, done, rounds, _checkpoint(run), verdict, list(_clients(run, state)), since)
 
@@ -165,7 +164,7 @@ def _clients(run: Opened, state: str) -> Iterator[Client]:
 
 def _spent(run: Opened, k: int) -> tuple[int | None, float | None, float | None]:
     """Steps, epsilon and cap of a client in this run."""
-    privacy, by_client = run.config.privacy, run.config.unit == "client"
+    privacy, by_client = run.privacy, run.by_client
     if privacy is None:
         return None, None, None
     budget = run.budget(SERVER if by_client else k)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import fedkern.methods
 from fedkern.jobs import method as protocols
 from fedkern.jobs.keys import Keys
+from fedkern.jobs.model import JobModel
 from fedkern.methods import named
 from fedkern.results.report import Report
 
@@ -93,6 +95,19 @@ def test_only_these_look_into_the_job() -> None:
         if path.stem not in READERS:
             found += [f"{path.relative_to(FOLDER)}:{line}: {text}" for line, text in reads(ast.parse(path.read_text("utf-8")))]
     assert not found
+
+
+AGAIN = {("pvi", "declared")}  # its columns say more
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "likelihood"])
+def test_what_every_model_knows_of_its_job_stands_once(name: str) -> None:
+    module = import_module(f"fedkern.methods.{name}.model")
+    models = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
+    found = [one for one in models if issubclass(one, JobModel)]
+    assert len(found) == 1
+    shared = {word for word, value in vars(JobModel).items() if isinstance(value, property)}
+    assert {(name, word) for word in shared & set(vars(found[0]))} <= AGAIN
 
 
 @pytest.mark.parametrize(

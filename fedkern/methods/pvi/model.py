@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.settings import Settings
 from ...jobs.devices import Load
 from ...jobs.keys import settings_of
+from ...jobs.model import JobModel
 from ...kernels import families, rng
 from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
@@ -32,7 +33,7 @@ Client = pvi.Client | global_vi.Client
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(JobModel[OutputSection]):
     """A job with its clients and its columns.
 
     Attributes
@@ -42,14 +43,13 @@ class Model:
     """
 
     config: Config
-    names: tuple[str, ...]
     encoding: Encoding
     response: response.Response = field(default_factory=response.Response)
 
     def __post_init__(self) -> None:
         if self.config.model.site_intercepts:
             object.__setattr__(self, "encoding", replace(self.encoding, clients=self.names))
-        self.encoding.check_references({name: column.reference for name, column in self.declared.items()})
+        self.encoding.check_references(self.references)
 
     @property
     def given(self) -> Given:
@@ -58,7 +58,7 @@ class Model:
         return Given(
             family=m.family,
             column=self.config.data.response or "y",
-            open=self.config.privacy is None,
+            open=self.privacy is None,
             intercept=m.intercept,
             centre=m.intercept_centre,
             sd=m.intercept_sd,
@@ -96,16 +96,6 @@ class Model:
     def declared(self) -> Mapping[str, ColumnSection]:
         """What is publicly known of the columns."""
         return self.config.data.columns
-
-    @property
-    def output(self) -> OutputSection:
-        """What is asked of the result."""
-        return self.config.output
-
-    @property
-    def seed(self) -> int:
-        """Of all keyed streams."""
-        return self.config.job.seed
 
     @property
     def rounds(self) -> int | str:
@@ -306,11 +296,6 @@ class Model:
         columns = self.encoding.size + 1 + (self.offset is not None) + (self.weight is not None or self.trials is not None)
         few = [f"pays from batches of {FEWEST:,} rows: clients that have {FEWEST / rate:,.0f} or more"] if rate < 1 else []
         return Load(kernels, beside, 0.0, 8.0 * columns, few)
-
-    @property
-    def ignored(self) -> Sequence[str]:
-        """Columns that the job leaves out."""
-        return self.config.data.ignore
 
     @property
     def secret_batches(self) -> bool:

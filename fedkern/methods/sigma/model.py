@@ -17,6 +17,7 @@ from ...algorithms.sfvi.settings import LARGEST_FULL, Settings
 from ...data.artifact import ClientFile, Common, OwnFile, WithinFile
 from ...errors import JobError
 from ...jobs.keys import settings_of
+from ...jobs.model import JobModel
 from ...kernels import families
 from ...kernels.mlp import Architecture
 from ...models.encoding import Encoding
@@ -35,7 +36,7 @@ Kind = Literal["within", "auxiliary", "deterministic"]
 
 
 @dataclass(frozen=True)
-class SigmaModel:
+class SigmaModel(JobModel[OutputSection]):
     """A job whose prior and columns are known; JobError where its kind is for another prior.
 
     Attributes
@@ -47,14 +48,13 @@ class SigmaModel:
     """
 
     config: Config
-    names: tuple[str, ...]
     encoding: Encoding
     common: Common
     units: Units = field(default_factory=Units)
 
     def __post_init__(self) -> None:
         kind_of(self.config, self.common)
-        self.encoding.check_references({name: column.reference for name, column in self.config.data.columns.items()})
+        self.encoding.check_references(self.references)
 
     @property
     def kind(self) -> Kind:
@@ -87,11 +87,6 @@ class SigmaModel:
         return self.config.model.family
 
     @property
-    def intercept(self) -> bool:
-        """Whether there is one."""
-        return self.config.model.intercept
-
-    @property
     def coefficient_sd(self) -> float:
         """Of the coefficients' prior."""
         return self.config.model.coefficient_sd
@@ -105,16 +100,6 @@ class SigmaModel:
     def rounds(self) -> int:
         """At most."""
         return self.config.job.rounds
-
-    @property
-    def seed(self) -> int:
-        """Of all keyed streams."""
-        return self.config.job.seed
-
-    @property
-    def output(self) -> OutputSection:
-        """What is asked of the result."""
-        return self.config.output
 
     @cached_property
     def condition(self) -> Condition:

@@ -17,9 +17,9 @@ from ...data.faults import who as begin
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs.parties import Parties, from_files
-from ...kernels.families import FAMILIES
+from ...kernels.families import FAMILIES, Family
 from ...models.spatial.site import Rows
-from .keys import Config
+from .keys import Config, DataSection
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -99,14 +99,24 @@ class Reading:
         return begin(self.name, self.table.source)
 
     @property
+    def data(self) -> DataSection:
+        """What the job file says of the columns."""
+        return self.config.data
+
+    @property
+    def family(self) -> Family:
+        """Of the response."""
+        return FAMILIES[self.config.model.family]
+
+    @property
     def location(self) -> list[str]:
         """Columns of a row's coordinates."""
-        return self.config.data.location
+        return self.data.location
 
     @property
     def interpolates(self) -> bool:
         """Whether a row lies between two points of the grid."""
-        return self.config.data.interpolation == "linear"
+        return self.data.interpolation == "linear"
 
     def refuse(self, bad: NDArray[np.bool_], column: str, remedy: str) -> None:
         """The column, which the job file names; to its holder also which rows, how many, and what stands there."""
@@ -157,8 +167,8 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
         Names the column and the remedy, and to its holder the line: an unknown area, no number, a count below 0, more successes
         than trials, a location off the grid.
     """
-    table, config, data, family = read.table, read.config, read.config.data, FAMILIES[read.config.model.family]
-    needed(config, table.names, read.who)
+    table, data, family = read.table, read.data, read.family
+    needed(read.config, table.names, read.who)
     design = encode(table, encoding, client=read.name)
     y, seen = _response(read)
     offset = np.zeros(table.n_rows) if design.offset is None else np.array(design.offset)
@@ -199,8 +209,8 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
 
 def _response(read: Reading) -> tuple[Array, NDArray[np.bool_]]:
     """Values, and where there is one."""
-    table, config = read.table, read.config
-    data, family, name = config.data, FAMILIES[config.model.family], config.data.response
+    table, data, family = read.table, read.data, read.family
+    name = data.response
     column = table.columns[name]
     if data.positive is not None:
         texts = np.array(table.cells(name), dtype=object)
@@ -223,7 +233,7 @@ def _response(read: Reading) -> tuple[Array, NDArray[np.bool_]]:
 
 def _areas(read: Reading, file: OwnFile) -> Index:
     """Which of the decoder's coordinates each row belongs to."""
-    table, data, who = read.table, read.config.data, read.who
+    table, data, who = read.table, read.data, read.who
     if data.area is not None:
         if not file.areas:
             raise JobError(f"{who}: the prior is over locations and has no areas; give data.location instead of data.area")
@@ -248,7 +258,7 @@ def _areas(read: Reading, file: OwnFile) -> Index:
 
 def _refuse_counts(read: Reading, area: Index, file: OwnFile) -> None:
     """Whether every area has its one row: a line that was copied twice would count twice, and one that was lost be predicted."""
-    table, name = read.table, read.config.data.area
+    table, name = read.table, read.data.area
     counts = np.bincount(area, minlength=file.d)
     several, absent = np.flatnonzero(counts > 1), np.flatnonzero(counts == 0)
     found, own = [], []

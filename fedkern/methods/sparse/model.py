@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -34,6 +33,7 @@ from ...data.design import Design
 from ...errors import JobError, OwnFault
 from ...jobs.devices import Load
 from ...jobs.keys import settings_of
+from ...jobs.model import JobModel
 from ...kernels import families
 from ...kernels.families import FAMILIES
 from ...kernels.homes import HOST, Home
@@ -92,7 +92,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class SparseModel:
+class SparseModel(JobModel[OutputSection]):
     """A job with its clients and its columns.
 
     Attributes
@@ -101,14 +101,13 @@ class SparseModel:
     """
 
     config: Config
-    names: tuple[str, ...]
     encoding: Encoding
 
     def __post_init__(self) -> None:
         if self.is_graph:
             for j, column in enumerate(self.encoding.columns):
                 if column.levels is not None:  # perhaps the header is a row: its names are not said
-                    which = f"column {column.name!r}" if column.name in self.config.data.columns else f"covariate no. {j + 1}"
+                    which = f"column {column.name!r}" if column.name in self.declared else f"covariate no. {j + 1}"
                     raise JobError(f'{which} is categorical: model.kind = "{self.kind}" needs numbers; put it into data.ignore')
             if len(self.encoding.columns) < 2:
                 raise JobError("a graph needs at least two columns; there is one")
@@ -129,11 +128,6 @@ class SparseModel:
         return f"column {name!r}"
 
     @property
-    def ignored(self) -> Sequence[str]:
-        """Columns that the job leaves out."""
-        return self.config.data.ignore
-
-    @property
     def secure(self) -> bool:
         """Whether a client's random numbers are its own."""
         return self.config.secure
@@ -147,11 +141,6 @@ class SparseModel:
     def family(self) -> families.OfSparse:
         """Of a regression's response."""
         return self.config.model.family
-
-    @property
-    def intercept(self) -> bool:
-        """Whether each client has one, or columns have means."""
-        return self.config.model.intercept
 
     @property
     def negligible(self) -> float | None:
@@ -204,16 +193,6 @@ class SparseModel:
         return self.config.algorithm.until
 
     @property
-    def output(self) -> OutputSection:
-        """What is asked of the result."""
-        return self.config.output
-
-    @property
-    def seed(self) -> int:
-        """Of all keyed streams."""
-        return self.config.job.seed
-
-    @property
     def rounds(self) -> int:
         """Of the sampler, burn-in among them."""
         return self.config.job.rounds
@@ -241,7 +220,7 @@ class SparseModel:
     @cached_property
     def coefficients(self) -> sparse.Coefficients:
         """Of a regression."""
-        tables, model = self.config.data.columns, self.config.model
+        tables, model = self.declared, self.config.model
         return sparse.Coefficients.of(
             self.encoding,
             references={name: table.reference for name, table in tables.items() if table.reference is not None},
@@ -271,7 +250,7 @@ class SparseModel:
     @cached_property
     def undeclared(self) -> NDArray[np.bool_]:
         """(w,) Which scaled columns are made of one of which the job file does not say, by center and scale, what is ordinary."""
-        tables = self.config.data.columns.items()
+        tables = self.declared.items()
         declared = {name for name, table in tables if Column.declared(name, table.encoded).center is not None}
         return np.array([self.owner(name) not in declared for name in self.scaled])
 
@@ -468,7 +447,7 @@ class SparseModel:
         """(w,) scales of the job file, or ones."""
         if self.scale == "none":
             return np.ones(len(self.scaled))
-        tables = self.config.data.columns
+        tables = self.declared
         names = self.scaled if self.is_graph else tuple(n.partition("=")[0] for n in self.coefficients.names)
         known = [tables[name].scale if name in tables else None for name in names]
         for name, scale in zip(names, known):

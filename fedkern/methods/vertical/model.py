@@ -15,6 +15,7 @@ from ...algorithms.soul import machine as soul
 from ...algorithms.split.machine import Settings
 from ...data.dialect import Dialect
 from ...jobs.keys import settings_of
+from ...jobs.model import JobModel
 from ...kernels import families
 from ...models.likelihood import Likelihood
 from ...models.spatial import units
@@ -90,7 +91,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class VerticalModel:
+class VerticalModel(JobModel[OutputSection]):
     """A vertical job whose rows are known.
 
     Attributes
@@ -103,7 +104,6 @@ class VerticalModel:
     """
 
     config: Config
-    names: tuple[str, ...]
     n_rows: int
     n_test: int = 0
     worked_out: float | None = None
@@ -118,11 +118,6 @@ class VerticalModel:
     def family(self) -> families.OfVertical:
         """Of the response."""
         return self.config.model.family
-
-    @property
-    def intercept(self) -> bool:
-        """Whether the server has one."""
-        return self.config.model.intercept
 
     @property
     def augmentation(self) -> Literal["augmented", "power"]:
@@ -173,8 +168,9 @@ class VerticalModel:
     @property
     def privacy(self) -> PrivacySection:
         """The terms of a private job."""
-        assert self.config.privacy is not None
-        return self.config.privacy
+        terms = self.config.privacy
+        assert terms is not None
+        return terms
 
     @property
     def inference(self) -> Literal["sfvi", "soul"]:
@@ -207,11 +203,6 @@ class VerticalModel:
         return self.config.job.rounds
 
     @property
-    def seed(self) -> int:
-        """Of all keyed streams."""
-        return self.config.job.seed
-
-    @property
     def id(self) -> str:
         """The column that names the row at every party."""
         return self.config.data.id
@@ -227,19 +218,9 @@ class VerticalModel:
         return self.config.data.server is None and not self.config.data.builtin
 
     @property
-    def references(self) -> dict[str, str | None]:
-        """Of categorical columns: the level that others are compared with."""
-        return {name: column.reference for name, column in self.config.data.columns.items()}
-
-    @property
     def drops(self) -> bool:
         """Whether a row that lacks a cell at some party is left out at all."""
         return self.config.model.missing == "drop"
-
-    @property
-    def output(self) -> OutputSection:
-        """What is asked of the result."""
-        return self.config.output
 
     @property
     def works_out(self) -> bool:
@@ -412,9 +393,14 @@ class VerticalModel:
         centre = m.intercept_centre or 0.0
         return Shared(self.likelihood, n, J, m.intercept, m.intercept_sd, path, power_rho, centre)
 
+    @property
+    def about_level(self) -> bool:
+        """Whether the intercept's prior is about the level of the response, as the job does not say about what."""
+        return self.intercept and self.config.model.intercept_centre is None
+
     def centred(self, y: Array, offset: Array | None) -> Shared:
         """`server`, with the intercept's prior about the level of the training rows where the job does not say about what."""
-        if self.config.model.intercept_centre is not None or not self.intercept:
+        if not self.about_level:
             return self.server
         n = len(y)
         rows = Responses(y, np.zeros(n, np.int64), np.zeros((n, 0)), np.zeros(n) if offset is None else offset, None)
@@ -439,7 +425,7 @@ class VerticalModel:
         out: list[str] = []
         if self.network:
             return out
-        centred = self.intercept and self.config.model.intercept_centre is None
+        centred = self.about_level
         size = float(y.std() if centred else np.sqrt(np.mean(y**2)))
         if self.likelihood.record.link == "identity" and size > FAR:
             what, first = ("standard deviation", "") if centred else ("root mean square", "subtract their mean, and ")

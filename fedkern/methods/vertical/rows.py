@@ -289,7 +289,8 @@ class Reading:
     @property
     def response(self) -> bool:
         """Whether the response is used here."""
-        return self.config.shared and self.config.data.response in self.table.names
+        by = alignment_of(self.config)
+        return by.shared and by.response in self.table.names
 
     @property
     def spec(self) -> Spec:

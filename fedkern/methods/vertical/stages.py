@@ -260,7 +260,7 @@ def disclosure(model: VerticalModel) -> str:
     if by_columns(model):
         texts.append("each client's fitted part of every training row, and what its columns explain of the others' parts")
     down = "" if model.shared else f"; clients see slopes {model.likelihood.record.slope_words}"
-    if model.config.privacy is None:
+    if model.open:
         down += "; each client can compute the sum of the others' parts of every row, of two clients the other's part"
     if model.watched:
         down += "; at the end each client is told, in one number, by how much its standard deviations are too small"

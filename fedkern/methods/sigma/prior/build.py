@@ -51,10 +51,10 @@ class Built:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know."""
-        wanted, most = self.config.within.error, float(self.tied.errors.max())
-        if self.config.within.latents is not None or most <= wanted:
+        asked, most = self.config.within, float(self.tied.errors.max())
+        if asked.latents is not None or most <= asked.error:
             return self.source.notes
-        note = f"{self.latents} latents have an error of {most:.3f}, not {wanted:g}: more than {MOST} are never taken"
+        note = f"{self.latents} latents have an error of {most:.3f}, not {asked.error:g}: more than {MOST} are never taken"
         return (*self.source.notes, note)
 
     def as_dict(self) -> Record:
