@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from fedkern.methods.sigma.prior import keys, train
 from fedkern.models.spatial.site import SigmaPrior
 from fedkern.results.draws import Draws
 from fedkern.transports import inprocess
-from fedkern.transports.codec import Codec
+from fedkern.transports.codec import Codec, pack, unpack
 
 from .car import CarModel
 from .common import Array, Column, Index, Json, Tables, write_csv
@@ -72,15 +73,14 @@ def trained(folder: Path, tables: Tables) -> Trained:
     config = keys.parse(tables)
     digest = blake2b(json.dumps(config.model_dump(), sort_keys=True).encode(), digest_size=8).hexdigest()
     out = folder / f"trained-{digest}"
-    path = out / "state.npz"
+    path = out / "state"
     if not path.exists():
         shutil.rmtree(out, ignore_errors=True)  # an interrupted one
         began = time.perf_counter()
         state = train.perform(config, folder, Output(out, quiet=True)).state
-        np.savez(path, **state.save(), seconds=time.perf_counter() - began)
-    with np.load(path) as file:
-        state = State.load({name: file[name] for name in file.files}, config.training.precision)
-        seconds = float(file["seconds"])
+        path.write_bytes(pack(state.save() | {"seconds": time.perf_counter() - began}))
+    saved = unpack(path.read_bytes())
+    state, seconds = State.load(saved, config.training.precision), float(cast(float, saved["seconds"]))
     n = len(list((out / "clients").glob("*.npz")))
     files = [read_client(out, name) for name in client_names(n)]
     return Trained(out, federation(files, state), state, seconds)

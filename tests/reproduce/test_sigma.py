@@ -29,14 +29,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_trainings_are_kept_and_told_apart(folder: Path) -> None:
     cell = sigma_gp.Cell("amended", 1, steps=20, entries=8)
     first = cell.run(folder)
-    before = len(list(folder.glob("*/state.npz")))
+    before = len(list(folder.glob("*/state")))
     again = cell.run(folder)
     np.testing.assert_array_equal(first.federation.parameters, again.federation.parameters)
     assert again.state.step == 20
     assert first.seconds == again.seconds
-    assert len(list(folder.glob("*/state.npz"))) == before
+    assert len(list(folder.glob("*/state"))) == before
     other = replace(cell, seed=2).run(folder)
-    assert len(list(folder.glob("*/state.npz"))) == before + 1
+    assert len(list(folder.glob("*/state"))) == before + 1
     assert (other.federation.parameters != first.federation.parameters).any()
     assert cell.run(folder / "elsewhere").state.step == 20
 

@@ -8,9 +8,9 @@ neither repeats nor depends on how it is cut into chunks, except that learnt gam
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from ...errors import NumericalError
 from ...kernels import homes, mlp
 from ...kernels.homes import HOST, Home, on_host
 from ...kernels.spatial import DrawTable
+from ..core import kept
+from ..core.messages import Saved
 
 Array = NDArray[np.float64]
 Tables = Callable[[int], DrawTable]  # number of the table -> what is drawn from, in the networks' condition
@@ -106,17 +108,19 @@ class State:
     gamma: float
     curve: Array
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> Saved:
         """What `load` needs; float64 holds every float32."""
-        arrays = {"parameters": self.parameters, "moments": self.moments, "curve": self.curve}
-        kept = {name: on_host(array).astype(np.float64) for name, array in arrays.items()}
-        return kept | {"step": self.step, "gamma": self.gamma}
+        return kept.save(self.back().of("float64"))
 
     @classmethod
-    def load(cls, saved: Mapping[str, Any], precision: str) -> State:
+    def load(cls, saved: Saved, precision: str) -> State:
         """The state that `save` wrote."""
-        parameters, moments = (saved[name].astype(precision) for name in ("parameters", "moments"))
-        return cls(parameters, moments, int(saved["step"]), float(saved["gamma"]), saved["curve"])
+        none = np.zeros(0)
+        return kept.load(cls(none, none, 0, 0.0, none), saved).of(precision)
+
+    def of(self, precision: str) -> State:
+        """The same state with numbers of this type."""
+        return replace(self, parameters=self.parameters.astype(precision), moments=self.moments.astype(precision))
 
     def back(self) -> State:
         """The same state on the host."""
