@@ -90,6 +90,23 @@ def test_a_level_of_one_row_among_groups_of_one_row_is_refused() -> None:
         fedkern.run(job, data={"a": pandas.DataFrame(own), "b": pandas.DataFrame(other)})
 
 
+def test_responses_drawn_anew_tell_rows_to_whoever_knows_the_numbers_and_these_are_the_clients_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a linear model, whose other messages are cross-products: in the file's order, by least squares from zeros."""
+    n, p = 20, 2
+    key = curious_likelihood.of_the_seed(0)
+    tape, X = curious_likelihood.linear(n, p)
+    found, misfit = curious_likelihood.drawn_anew(tape, 0, n, key)
+    assert misfit > 0.1
+    assert np.abs(found - X).max(axis=1).min() > 0.01
+    monkeypatch.setattr("fedkern.methods.likelihood.checks.anew", lambda: key)
+    tape, X = curious_likelihood.linear(n, p)
+    found, misfit = curious_likelihood.drawn_anew(tape, 0, n, key)
+    assert misfit < 1e-5
+    np.testing.assert_allclose(found, X, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("model", "says"),
     [
