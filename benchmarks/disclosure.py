@@ -333,7 +333,8 @@ def anew() -> Iterator[str]:
             found, misfit = curious_likelihood.drawn_anew(tape, 0, n, curious_likelihood.of_the_seed(0))
             used, off = time.process_time() - began, np.abs(found - X).max(axis=1)
             right = int((off < curious.WITHIN).sum())
-            yield f"  p = {p}, n = {n:3}, {words}: {right} right, worst cell off {off.max():.1e}; residual {misfit:.1e}; {used:.1f} s"
+            error = f"worst cell off {off.max():.1e}; residual {misfit:.1e}"
+            yield f"  p = {p}, n = {n:3}, {words}: {right} right, {error}; {used:.1f} s"
 
 
 def main() -> None:

@@ -58,8 +58,8 @@ def key(model: Model, client: int, what: int) -> int:
 
 
 def anew() -> int:
-    """Key of the responses that a client draws anew, sums of which it sends: numbers of its own, and nobody's seed. Sums over rows
-    with a known number for each row are equations that have one solution, the rows."""
+    """Key of the responses that a client draws anew, sums of which it sends: its own, and not of the seed. Sums over rows with a
+    known number for each row are equations that have one solution, the rows."""
     return secrets.randbits(64)
 
 

@@ -11,6 +11,7 @@ row belongs to tenths in the shares of its jump: Czado, Gneiting and Held 2009).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,11 +129,11 @@ def _tenths(rows: Rows, inner: Vector) -> Vector:
 
 
 def joined(tenths: Vector, rows: Vector) -> Vector:
-    """The tenths (10, 3), of so many rows (10,) each: those of few rows are added to the next that has any, or the last to the one
+    """The tenths (10, 3), of so many rows (10,) each: one of few rows is added to the next that has any, the last to the one
     before. No row is left out, or all rows less the others would be those few."""
     found, rows = tenths.copy(), rows.copy()
     there = np.flatnonzero(rows).tolist()
-    for at, after in zip(there[:-1], there[1:]):
+    for at, after in pairwise(there):
         if rows[at] < FEWEST:
             for one in (found, rows):
                 one[after] += one[at]
