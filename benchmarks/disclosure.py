@@ -26,6 +26,7 @@ import numpy as np
 import fedkern
 from fedkern.algorithms.gibbs.messages import MoveTerms, SecondMoveTerms
 from fedkern.jobs.keys import LEAST_ROWS
+from fedkern.methods.likelihood import checks
 from fedkern.privacy.disclosure import COARSE_ROWS, told_by_values
 from support import curious, curious_jobs, curious_likelihood, curious_sums, curious_values
 
@@ -319,9 +320,26 @@ def groups() -> Iterator[str]:
         yield f"  sizes {sizes}: of one row {number[0]:.3f}, their sum to {error:.2g}; {used:.2f} s"
 
 
+def anew() -> Iterator[str]:
+    """Responses that a client draws anew, by numbers of the seed, as they once were, and by its own."""
+    yield "\nlikelihood, gaussian: covariates from Replicated alone, by least squares from zeros"
+    own = checks.anew
+    for n, p in ((20, 2), (31, 2), (60, 3), (100, 2)):
+        for words, key in (("numbers of the seed, as it was", curious_likelihood.of_the_seed(0)), ("own numbers", None)):
+            checks.anew = own if key is None else (lambda: curious_likelihood.of_the_seed(0))
+            tape, X = curious_likelihood.linear(n, p)
+            checks.anew = own
+            began = time.process_time()
+            found, misfit = curious_likelihood.drawn_anew(tape, 0, n, curious_likelihood.of_the_seed(0))
+            used, off = time.process_time() - began, np.abs(found - X).max(axis=1)
+            right = int((off < curious.WITHIN).sum())
+            error = f"worst cell off {off.max():.1e}; residual {misfit:.1e}"
+            yield f"  p = {p}, n = {n:3}, {words}: {right} right, {error}; {used:.1f} s"
+
+
 def main() -> None:
     """All, or those that are named: one of LOGISTIC, sparse, maps, least (least-2: of two columns), longer, alone, eigenvectors,
-    determined, sums, combinations, likelihood, groups."""
+    determined, sums, combinations, likelihood, groups, anew."""
     options = argparse.ArgumentParser()
     options.add_argument("--seconds", type=float, default=60.0, help="of CPU for each case")
     options.add_argument("--only", nargs="*", default=[])
@@ -333,7 +351,7 @@ def main() -> None:
     parts: dict[str, Callable[[], Iterator[str]]] = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
     parts |= {"least": lambda: least(o.seconds), "longer": lambda: longer(o.seconds), "alone": alone}
     parts |= {"eigenvectors": eigenvectors, "determined": determined, "combinations": combinations, "sums": sums}
-    parts |= {"likelihood": lambda: likelihood(o.seconds), "groups": groups}
+    parts |= {"likelihood": lambda: likelihood(o.seconds), "groups": groups, "anew": anew}
     if one := [int(name.removeprefix("least-")) for name in o.only if name.startswith("least-")]:
         parts = {"least": lambda: least(o.seconds, tuple(one)), **{name: parts[name] for name in parts if name != "least"}}
         o.only.append("least")

@@ -203,6 +203,35 @@ def test_tenths_of_counts_are_those_of_their_distribution():
     assert np.allclose(found, np.diff(edges) / (high - low), atol=1e-12)
 
 
+def test_a_tenth_of_few_rows_is_counted_with_the_next_and_not_left_out():
+    """Left out it would be all rows less the others: its number of rows, and their responses."""
+    eta = np.concatenate([np.full(30, -1.0), np.full(25, 0.0), [4.0]])
+    y = np.append(np.arange(55) % 3 == 0, False).astype(float)
+    for trials in (None, np.full(56, 40.0)):
+        family = "bernoulli" if trials is None else "binomial"
+        mine = Rows(Layout(("a",), family), eta[:, np.newaxis], y, np.array([0, 56]), trials)
+        found = predictive.sums(mine, np.ones((3, 1)), KEY).tenths
+        per = 1 if trials is None else 40
+        assert found[:, 0].tolist() == [0, 0, 30 * per, 0, 0, 26 * per, 0, 0, 0, 0]
+        assert found[:, 2].sum() == y.sum()
+        assert found[5, 1] == pytest.approx(per * (25 * 0.5 + expit(4.0)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted"),
+    [
+        ([3, 0, 8, 20, 0, 0, 0, 0, 0, 9], [0, 0, 11, 29, 0, 0, 0, 0, 0, 0]),
+        ([1] * 10, [0] * 9 + [10]),
+        ([0] * 9 + [4], [0] * 9 + [4]),
+        ([2, 3, 0, 0, 0, 0, 0, 0, 0, 0], [0, 5, 0, 0, 0, 0, 0, 0, 0, 0]),
+        ([4, 4, 12, 4, 4, 0, 0, 0, 0, 0], [0, 0, 28, 0, 0, 0, 0, 0, 0, 0]),
+    ],
+)
+def test_tenths_that_are_joined(rows, wanted):
+    found = predictive.joined(np.tile(np.array(rows, float)[:, np.newaxis], 3), np.array(rows, float))
+    assert found[:, 1].tolist() == wanted
+
+
 def test_sums_of_two_clients_add_up():
     one, two = (
         predictive.sums(drawn("bernoulli", seed, 5)[0], np.tile(drawn("bernoulli", 0)[1], (4, 1)), KEY) for seed in (1, 2)

@@ -13,6 +13,7 @@ import pandas
 import pytest
 
 import fedkern
+from fedkern.algorithms.hmc.messages import Launch, Move, Place
 from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.privacy.disclosure import told_by_values, told_up_to
@@ -88,6 +89,35 @@ def test_a_level_of_one_row_among_groups_of_one_row_is_refused() -> None:
         JobError, match=r"client 'a'.*among groups of one row, 'x' has a value that 1 row has and all others lack"
     ):
         fedkern.run(job, data={"a": pandas.DataFrame(own), "b": pandas.DataFrame(other)})
+
+
+def test_responses_drawn_anew_tell_rows_to_whoever_knows_the_numbers_and_these_are_the_clients_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a linear model, whose other messages are cross-products: in the file's order, by least squares from zeros."""
+    n, p = 20, 2
+    key = curious_likelihood.of_the_seed(0)
+    tape, X = curious_likelihood.linear(n, p)
+    found, misfit = curious_likelihood.drawn_anew(tape, 0, n, key)
+    assert misfit > 0.1
+    assert np.abs(found - X).max(axis=1).min() > 0.01
+    monkeypatch.setattr("fedkern.methods.likelihood.checks.anew", lambda: key)
+    tape, X = curious_likelihood.linear(n, p)
+    found, misfit = curious_likelihood.drawn_anew(tape, 0, n, key)
+    assert misfit < 1e-5
+    np.testing.assert_allclose(found, X, atol=1e-4)
+
+
+def test_chains_ask_nowhere_that_is_far_from_the_mode() -> None:
+    """While their steps adapt they went thousands of standard deviations away, and what clients said there was single rows'."""
+    n = told_by_values(2) + 1
+    job: dict[str, Any] = {"job": {"method": "likelihood", "rounds": 400}, "data": {"response": "y"}}
+    job["algorithm"] = {"sampler": "hmc"}
+    with curious.Tape() as tape:
+        fedkern.run(job, data={name: few_rows(n, 1, seed) for seed, name in enumerate("abc")})
+    asked = np.concatenate([m.xi for m in tape.of(0, Place, Launch, Move) if isinstance(m, Place | Launch | Move)])
+    spread = np.diff(np.quantile(asked, [0.16, 0.84], axis=0), axis=0)[0] / 2
+    assert np.abs((asked - np.median(asked, axis=0)) / spread).max() < 25
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 import fedkern
 from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.level import Level
-from fedkern.algorithms.importance.messages import AskCurvature, AskValues, Curvature, Values
+from fedkern.algorithms.exchanges.replicated import Replicated
+from fedkern.algorithms.importance.messages import AskCurvature, AskValues, Curvature, Posterior, Values
+from fedkern.kernels import rng
 from fedkern.models.expfam import unpack
 from fedkern.models.glm import Rows
 
@@ -167,3 +169,57 @@ def by_size(tape: curious.Tape, client: int, largest: int) -> tuple[Array, Array
     back = np.eye(d + 1)  # from standardised mean rows to the file's
     back[1:, 0], back[np.arange(1, d + 1), np.arange(1, d + 1)] = [*centre, level[0]], [*scale, level[1]]
     return found[:, -1], back @ products @ back.T
+
+
+# --- responses drawn anew: sums over rows with a number for each row, which may be known
+
+
+def linear(n: int, p: int, seed: int = 0) -> tuple[curious.Tape, Array]:
+    """A gaussian job at the defaults: the first client's n rows of covariates are given back."""
+    random = np.random.default_rng(seed)
+
+    def rows(n: int) -> tuple[Array, Array]:
+        X = random.normal(size=(n, p))
+        return X, 0.3 + X[:, 0] + 0.7 * random.normal(size=n)
+
+    own = rows(n)
+    with curious.Tape() as tape:
+        fedkern.run(
+            {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "gaussian"}},
+            data={"a": own, "b": rows(n + 20), "c": rows(n + 20)},
+        )
+    return tape, own[0]
+
+
+def drawn_anew(tape: curious.Tape, client: int, n: int, key: int) -> tuple[Array, float]:
+    """(n, p) Covariates, in the file's order and units, of a gaussian client whose responses were drawn by this key, and the rms
+    residual: each sum of squares is linear in the rows' predictors, each times a number that is known, but for their squares.
+
+    By least squares from zeros: nothing is searched.
+    """
+    (said,), (told,) = tape.of(client, Replicated), tape.of(client, Posterior)
+    assert isinstance(said, Replicated)
+    assert isinstance(told, Posterior)
+    centre, scale = _constants(tape, client)
+    p = len(centre)
+    beta, sd = told.draws[:, : p + 1], np.exp(told.draws[:, p + 1])
+    errors = sd[:, None] * np.stack([rng.normal(n, key=key, draw=s, step=1) for s in range(len(beta))])
+
+    def responses(x: Array) -> Array:  # (S, n)
+        return np.asarray(beta[:, :1] + beta[:, 1:] @ x.reshape(n, p).T + errors)
+
+    def off(x: Array) -> Array:
+        y = responses(x)
+        return np.concatenate([y.sum(axis=1) - said.replicated[:, 0], (y**2).sum(axis=1) - said.replicated[:, 1]])
+
+    def slopes(x: Array) -> Array:
+        squares = 2 * responses(x)[:, :, None] * beta[:, None, 1:]
+        return np.concatenate([np.tile(beta[:, 1:], (1, n)), squares.reshape(len(beta), -1)])
+
+    fit = scipy.optimize.least_squares(off, np.zeros(n * p), slopes, xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=100)
+    return centre + scale * fit.x.reshape(n, p), float(np.sqrt(np.mean(fit.fun**2)))
+
+
+def of_the_seed(client: int, seed: int = 0) -> int:
+    """The key by which clients once drew responses anew."""
+    return rng.key(seed, "posterior", 3 + 3 * client)

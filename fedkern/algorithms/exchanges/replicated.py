@@ -2,7 +2,8 @@
 
 Each client has drawn responses anew at draws of the posterior that it was told, and sends sums over its rows: of its responses,
 of those that were drawn, and of predictions by tenths. The server adds them; a client with fewer than five rows answers with
-zeros, and so does a tenth with fewer. Source: docs/methods/likelihood.md, section 5.
+zeros. Responses are drawn by the client's own random numbers: whoever knew these could compute its rows. Source:
+docs/methods/likelihood.md, section 5.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .loo_sums import LEAST
 Array = NDArray[np.float64]
 
 DIGITS = 9  # significant, of each sum
+OF_PROBABILITIES = 3  # after the point, of the mean of a tenth's probabilities: with nine they would tell how often each occurs
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,21 @@ def dims(draws: int) -> dict[str, int]:
 
 
 def told(observed: Array, replicated: Array, tenths: Array, *, of_rows: bool) -> Replicated:
-    """The sums, or zeros where they would be of too few rows; `of_rows`: whether a tenth's numbers are of its rows alone."""
+    """The sums, or zeros where they would be of too few rows.
+
+    Parameters
+    ----------
+    of_rows : whether a tenth is of predicted probabilities, and has enough rows; else it is where responses stand, and what is
+        told of it are rows by fives
+    """
     if observed[0] < LEAST:
         return Replicated(0, np.zeros(4), np.zeros_like(replicated), np.zeros_like(tenths))
     if of_rows:
-        tenths = np.where(tenths[:, :1] < LEAST, 0.0, tenths)
+        number, probabilities, responses = tenths.T
+        mean = np.round(probabilities / np.maximum(number, 1.0), OF_PROBABILITIES)
+        tenths = np.stack([number, mean * number, responses], axis=1)
+    else:
+        tenths = LEAST * np.round(tenths / LEAST)
     return Replicated(0, *map(_rounded, (observed, replicated, tenths)))
 
 

@@ -109,10 +109,10 @@ class Walk:
     def _drifted(self, step: Vector) -> Walk:
         with np.errstate(all="ignore"):
             trial = self.trial + step[:, None] * self.scale * self.velocity
-        return evolve(self, trial=trial)._guarded(np.asarray(np.isfinite(trial).all(axis=1)))
+        return evolve(self, trial=trial).guarded(np.asarray(np.isfinite(trial).all(axis=1)))
 
-    def _guarded(self, good: NDArray[np.bool_]) -> Walk:
-        """Chains that left the finite numbers wait at their state for the rejection that is certain."""
+    def guarded(self, good: NDArray[np.bool_]) -> Walk:
+        """Chains that left the finite numbers, or went too far, wait at their state for the rejection that is certain."""
         lost = self.lost | ~good
         if not lost.any():
             return self
@@ -123,7 +123,7 @@ class Walk:
         """Value and gradient at `trial`."""
         good = finite(value, slope)
         slope = np.where(good[:, None], slope, 0.0)
-        return evolve(self, trial_value=value, trial_slope=slope)._guarded(good)
+        return evolve(self, trial_value=value, trial_slope=slope).guarded(good)
 
     def moved(self, step: Vector) -> Walk:
         """A whole kick, and the next drift."""

@@ -16,7 +16,7 @@ from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, with_answer
 from ..core.trace import Trace
 from .messages import Decided, Launch, Move, Place, Slope, SlopeChange
-from .metric import Metric
+from .metric import FAR, Metric
 from .moves import DIVERGENT, LOST, Step, Walk, finite, placed
 from .settings import ACCEPT, JITTER, Settings
 
@@ -128,10 +128,15 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     with np.errstate(all="ignore"):
         walk = state.walk.visited(value, state.slope(slope + _total(answers)))
     if state.inner < state.settings.leapfrog:
-        walk = walk.moved(state.h)
+        walk = _near(state, walk.moved(state.h))
         return ask_all(evolve(state, walk=walk, inner=state.inner + 1), Move(state.sent(walk.trial)))
     walk, change = walk.landed(state.h)
     return _decide(evolve(state, walk=walk), [change, *(answer.change for answer in all_of(state.answers, SlopeChange))])
+
+
+def _near(state: Server, walk: Walk) -> Walk:
+    """The walk, without trajectories that go too far, where a metric says what that is: in its coordinates, z."""
+    return walk if state.metric is None else walk.guarded(np.asarray((walk.trial**2).sum(axis=1) <= FAR**2))
 
 
 def _total(answers: list[Slope | SlopeChange]) -> Matrix:
@@ -148,7 +153,7 @@ def _launch(state: Server, accepted: Vector) -> tuple[Server, ServerEffects]:
     if state.stop:
         return tell_all(state, Decided(state.round, accepted))
     h = state.step_size * (1 + s.jitter * (2 * s.uniforms(state.round, JITTER) - 1))
-    walk = state.walk.launched(s.normals(SERVER, state.round, state.prior.size), h)
+    walk = _near(state, state.walk.launched(s.normals(SERVER, state.round, state.prior.size), h))
     return ask_all(evolve(state, walk=walk, h=h, inner=1), Launch(state.round, accepted, h, state.sent(walk.trial)))
 
 

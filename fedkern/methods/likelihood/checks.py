@@ -23,7 +23,7 @@ from ...results.plain import Record
 from . import marginal, sites
 from .keys import Config
 from .model import Model
-from .own import ANEW, Own, key
+from .own import Own, anew
 from .publish import Checked
 from .stages import drawn_anew, left_out_sums
 
@@ -41,7 +41,7 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
     clients = {}
     for k, own in owns.items():
         with owned(k):
-            sums = predictive.sums(own.rows, own.inner, key(model, k, ANEW))
+            sums = predictive.sums(own.rows, own.inner, anew())
             clients[k] = once.telling(replicated.told(sums.observed, sums.replicated, sums.tenths, of_rows=logit))
     asked = replicated.AskReplicated(0) if at_server else None
     told, _ = run.ask(drawn_anew(), replicated.QUESTION, asked, clients)

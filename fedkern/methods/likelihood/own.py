@@ -6,6 +6,7 @@ it tells of them are `checks`.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ from .rows import Held
 
 Array = NDArray[np.float64]
 
-OF_CLIENT, OF_GROUPS, ANEW = range(3)  # what a client draws
+OF_CLIENT, OF_GROUPS = range(2)  # what a client draws
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,12 @@ class Own:
 def key(model: Model, client: int, what: int) -> int:
     """Of what a client draws."""
     return rng.key(model.seed, "posterior", 1 + 3 * client + what)
+
+
+def anew() -> int:
+    """Key of the responses that a client draws anew, sums of which it sends: its own, and not of the seed. Sums over rows with a
+    known number for each row are equations that have one solution, the rows."""
+    return secrets.randbits(64)
 
 
 def completed(model: Model, index: int, held: Held, rows: Rows, client: importance.Client) -> Own:

@@ -111,7 +111,8 @@ def _model(run: RunFiles) -> str:
     text = f"How often responses that are drawn from the model have a larger one than was seen (near 0 or 1 it is not): {p}."
     tenths = found["tenths"]
     if tenths and "frequency" in tenths[0]:
-        about = f"{text} Rows in tenths of the predicted probability; a client's tenths of fewer than 5 rows are left out."
+        few = "a client's tenths of fewer than 10 rows are counted with the next"
+        about = f"{text} Rows in tenths of the predicted probability; {few}."
         return figure("Does the model fit?", plots.reliability(tenths), about)
     rows = [[f"{k / 10:.1f} to {(k + 1) / 10:.1f}", number(real(one["share"]))] for k, one in enumerate(tenths)]
     about = "Where responses stand in their predictive distributions: each tenth should have a share of 0.1."

@@ -2,7 +2,8 @@
 
 Of each draw of the posterior responses are drawn anew: the client's effect as the rows tell it, new effects of its groups. The
 mean, the variance and the zeros of the responses are functions of three sums. The calibration is of tenths: where y is 0 or 1, or
-of trials, rows by their predicted probability (new groups), with the probabilities' and the responses' sums; else by where the
+of trials, rows by their predicted probability (new groups), with the probabilities' and the responses' sums, a tenth of few rows
+with the next one that has any (whatever is said of the others and of all is said of those few); else by where the
 response stands in its predictive distribution, of which each tenth should have as many (of counts, whose distribution jumps, a
 row belongs to tenths in the shares of its jump: Czado, Gneiting and Held 2009).
 """
@@ -10,6 +11,7 @@ row belongs to tenths in the shares of its jump: Czado, Gneiting and Held 2009).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,7 @@ from .rows import Rows
 Vector = NDArray[np.float64]
 
 TENTHS = 10
+FEWEST = 10  # rows of a tenth of predicted probabilities that stands by itself
 NODES = 11
 MOST_CALLS = 20_000_000  # of a distribution function
 LEAST_JUMP = 1e-12
@@ -37,7 +40,8 @@ class Sums:
     ----------
     observed : (4,) number of rows, sums of y and y^2, zeros
     replicated : (S, 3) of each draw: sums of y and y^2, zeros
-    tenths : (10, 3) rows (of counts and real numbers: shares), sums of predicted probabilities and of responses (of those: 0)
+    tenths : (10, 3) rows or trials (of counts and real numbers: shares of rows), sums of predicted probabilities and of responses
+        (of those: 0)
     """
 
     observed: Vector
@@ -105,7 +109,7 @@ def _tenths(rows: Rows, inner: Vector) -> Vector:
     """(10, 3) the calibration, at some of the draws: a row's prediction needs few."""
     several = int(np.clip(MOST_CALLS // (NODES * max(len(rows), 1)), 10, 50))
     inner = inner[:: max(1, len(inner) // several)]
-    found = np.zeros((TENTHS, 3))
+    found, count = np.zeros((TENTHS, 3)), np.zeros(TENTHS)
     for part in pieces(len(rows), MOST // len(inner)):
         some = rows.take(np.arange(part.start, part.stop), np.array([0, part.stop - part.start]))
         eta = predictor(some, inner)
@@ -114,12 +118,30 @@ def _tenths(rows: Rows, inner: Vector) -> Vector:
             p = averaged(rows.layout, eta, variance, 0).mean(axis=0)
             trials = np.ones(len(p)) if some.trials is None else some.trials
             which = np.minimum((p * TENTHS).astype(np.int64), TENTHS - 1)
+            count += np.bincount(which, minlength=TENTHS)
             for column, weight in enumerate((trials, trials * p, some.y)):
                 found[:, column] += np.bincount(which, weights=weight, minlength=TENTHS)
         else:
             low, high = _jump(some, inner, eta, variance)
             edges = np.arange(TENTHS + 1)[:, np.newaxis] / TENTHS
             found[:, 0] += np.diff(np.clip((edges - low) / (high - low), 0, 1), axis=0).sum(axis=1)
+    return joined(found, count)
+
+
+def joined(tenths: Vector, rows: Vector) -> Vector:
+    """The tenths (10, 3), of so many rows (10,) each: one of few rows is added to the next that has any, the last to the one
+    before. No row is left out, or all rows less the others would be those few."""
+    found, rows = tenths.copy(), rows.copy()
+    there = np.flatnonzero(rows).tolist()
+    for at, after in pairwise(there):
+        if rows[at] < FEWEST:
+            for one in (found, rows):
+                one[after] += one[at]
+                one[at] = 0
+    kept = np.flatnonzero(rows).tolist()
+    if len(kept) > 1 and rows[kept[-1]] < FEWEST:
+        found[kept[-2]] += found[kept[-1]]
+        found[kept[-1]] = 0
     return found
 
 
