@@ -29,6 +29,7 @@ from .stages import drawn_anew, left_out_sums
 
 EXTREME = 0.005  # a posterior predictive p nearer to 0 or 1 than this is said
 OFF, SURE = 0.15, 4.0  # how responses vary about their means is off by so much, and by so many sds of what the model makes
+WILD = 30.0  # times: beyond, no factor of intervals says anything
 STATISTICS = ("mean", "variance", "zeros")
 
 
@@ -110,7 +111,10 @@ def _varied(whole: predictive.Sums, model: Model) -> str:
     if abs(sds) < SURE or abs(ratio - 1) <= OFF:
         return ""
     words = f"responses vary {ratio:.3g} times as much about their means as a {model.family} model makes them"
-    by = max(ratio, 1e-12) ** 0.5
+    if not 1 / WILD < ratio < WILD:
+        offset = "; data.offset is added to the predictor: of an exposure take the logarithm" if model.config.data.offset else ""
+        return f"{words}: it is no model of them, and its intervals cannot be used{offset}"
+    by = ratio**0.5
     if by < 1:
         return f"{words}: intervals are about {1 / by:.2g} times too wide; no family here varies less"
     narrow = f"{words}: intervals are about {by:.2g} times too narrow"
