@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..algorithms.exchanges.columns import one_but_for, spellings
 from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
-from .cells import floats
+from .cells import Text, floats
 from .degenerate import numeric_places
 from .isolated import FAR, LEAST, coded, distances, robust
 from .table import Table
@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 
 LISTED = 10  # cells of a column
 THOUSAND = 1000.0
+MOST_ROWS, PATTERNS = 200_000, 12  # of a file that is looked through for rows that stand twice; and different ones
 
 
 def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]:
@@ -38,7 +39,7 @@ def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]
     encoding : of the columns; categorical ones are left out
     response : (n,) of the same rows; looked at where it is a measurement
     """
-    lines = list[str]()
+    lines = _twice(table)
     for name, _ in numeric_places(encoding):
         values = numbers(table, name)
         found = coded(values)
@@ -52,6 +53,17 @@ def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]
     if response is None or encoding.response is None or FAMILIES[encoding.family].link != "identity":
         return lines
     return [*lines, *_of(encoding.response, response, table)]
+
+
+def _twice(table: Table) -> list[str]:
+    """A line where every row stands twice, in all of its columns, as of a file that was pasted into itself."""
+    if not 0 < table.n_rows <= MOST_ROWS:
+        return []
+    cells = [column.codes if isinstance(column, Text) else column for column in table.columns.values()]
+    rows = np.column_stack([np.unique(one, return_inverse=True)[1].ravel() for one in cells])
+    counts = np.unique(rows, axis=0, return_counts=True)[1]
+    times = int(np.gcd.reduce(counts)) if len(counts) >= PATTERNS else 1
+    return [f"every row stands in the file {times} times: leave one of them where they are one"] if times > 1 else []
 
 
 def spelled(encoding: Encoding) -> Iterator[str]:

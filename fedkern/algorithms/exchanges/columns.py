@@ -189,6 +189,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if state.leg == ROWS:
         return _rows_known(state)
     apart, doubts = _apart(state)
+    doubts = (*doubts, *_twins(state))
     state = replace(state, notes=(*state.notes, *_coded_apart(state), *apart), doubts=(*state.doubts, *doubts))
     return _agree(state, _deviations_known(state))
 
@@ -454,6 +455,25 @@ def _coded_apart(state: Server) -> Iterator[str]:
                 f"column {name!r} has two values, and not the same two at all clients: {'; '.join(said)}; code it alike in the "
                 "files, for the model takes what is written"
             )
+
+
+def _twins(state: Server) -> list[str]:
+    """Why the result cannot stand where two clients have one file: as many rows, and every sum of every numeric column to the last
+    digit. A single column of whole numbers may have that by chance."""
+    alike: dict[tuple[float, ...], list[str]] = {}
+    for name, n, reply in zip(state.clients, state.sizes, in_order(state.replies)):
+        alike.setdefault((n, *reply["sums"], *reply["squares"]), []).append(name)
+    found = list[str]()
+    for told, names in alike.items():
+        squares = told[1 + len(told) // 2 :]
+        varied = sum(square > 0 for square in squares)
+        if len(names) > 1 and (varied > 1 or (varied and squares[0] % 1)):
+            who = " and ".join(map(repr, names[:SHOWN])) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+            found.append(
+                f"clients {who} have as many rows, and the same sums of every numeric column to the last digit: where that is one "
+                "file twice, its rows count twice; leave one out"
+            )
+    return found
 
 
 def _apart(state: Server) -> tuple[list[str], tuple[str, ...]]:

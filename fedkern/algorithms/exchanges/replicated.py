@@ -21,6 +21,7 @@ from .loo_sums import LEAST
 Array = NDArray[np.float64]
 
 DIGITS = 9  # significant, of each sum
+OF_MISFITS = 3  # significant, of a chi-square
 OF_PROBABILITIES = 3  # after the point, of the mean of a tenth's probabilities: with nine they would tell how often each occurs
 
 
@@ -34,20 +35,22 @@ class AskReplicated(Message, kind=206):
 @dataclass(frozen=True)
 class Replicated(Message, kind=207, tells=Tells(SUM, "its response", FEW_AREAS)):
     """Client to server: number of rows, sums of the response and its square, zeros; of each draw the same three of responses that
-    were drawn anew; of each tenth of the predictions rows, predictions and responses."""
+    were drawn anew; of each tenth of the predictions rows, predictions and responses; of some draws Pearson's chi-square of the
+    responses, and of those drawn anew about the same means."""
 
     round: int
     observed: Annotated[Array, "four"]
     replicated: Annotated[Array, "draws three"]
     tenths: Annotated[Array, "ten three"]
+    misfits: Annotated[Array, "fits two"]
 
 
 def dims(draws: int) -> dict[str, int]:
     """Sizes of the messages' arrays."""
-    return {"four": 4, "draws": draws, "three": 3, "ten": 10}
+    return {"four": 4, "draws": draws, "three": 3, "ten": 10, "fits": 50, "two": 2}
 
 
-def told(observed: Array, replicated: Array, tenths: Array, *, of_rows: bool) -> Replicated:
+def told(observed: Array, replicated: Array, tenths: Array, misfits: Array, *, of_rows: bool) -> Replicated:
     """The sums, or zeros where they would be of too few rows.
 
     Parameters
@@ -56,24 +59,24 @@ def told(observed: Array, replicated: Array, tenths: Array, *, of_rows: bool) ->
         told of it are rows by fives
     """
     if observed[0] < LEAST:
-        return Replicated(0, np.zeros(4), np.zeros_like(replicated), np.zeros_like(tenths))
+        return Replicated(0, np.zeros(4), np.zeros_like(replicated), np.zeros_like(tenths), np.zeros_like(misfits))
     if of_rows:
         number, probabilities, responses = tenths.T
         mean = np.round(probabilities / np.maximum(number, 1.0), OF_PROBABILITIES)
         tenths = np.stack([number, mean * number, responses], axis=1)
     else:
         tenths = LEAST * np.round(tenths / LEAST)
-    return Replicated(0, *map(_rounded, (observed, replicated, tenths)))
+    return Replicated(0, *map(_rounded, (observed, replicated, tenths)), _rounded(misfits, OF_MISFITS))
 
 
-def _rounded(values: Array) -> Array:
-    found = [float(f"{value:.{DIGITS}g}") for value in values.ravel()]
+def _rounded(values: Array, digits: int = DIGITS) -> Array:
+    found = [float(f"{value:.{digits}g}") for value in values.ravel()]
     return np.array(found).reshape(values.shape)
 
 
 def _wrong(sums: Replicated) -> str:
     """Why these are no client's sums; "" where they can be."""
-    if not all(np.isfinite(values).all() for values in (sums.observed, sums.replicated, sums.tenths)):
+    if not all(np.isfinite(values).all() for values in (sums.observed, sums.replicated, sums.tenths, sums.misfits)):
         return "its Replicated are no numbers"
     if sums.observed[0] < 0 or sums.observed[0] % 1 or not 0 <= sums.observed[3] <= sums.observed[0]:
         return "its Replicated count rows that are not there"

@@ -28,7 +28,8 @@ from .publish import Checked
 from .stages import drawn_anew, left_out_sums
 
 EXTREME = 0.005  # a posterior predictive p nearer to 0 or 1 than this is said
-OFF = 0.15  # and of a variance it counts where it is off by so much of what the family itself has, as in `results.dispersion`
+OFF, SURE = 0.15, 4.0  # how responses vary about their means is off by so much, and by so many sds of what the model makes
+WILD = 30.0  # times: beyond, no factor of intervals says anything
 STATISTICS = ("mean", "variance", "zeros")
 
 
@@ -42,7 +43,7 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
     for k, own in owns.items():
         with owned(k):
             sums = predictive.sums(own.rows, own.inner, anew())
-            clients[k] = once.telling(replicated.told(sums.observed, sums.replicated, sums.tenths, of_rows=logit))
+            clients[k] = once.telling(replicated.told(*sums.arrays, of_rows=logit))
     asked = replicated.AskReplicated(0) if at_server else None
     told, _ = run.ask(drawn_anew(), replicated.QUESTION, asked, clients)
     if told is not None:
@@ -51,10 +52,10 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
         ]
         replies = in_order(told.replies)
         if sum(one.observed[0] for one in replies):
-            whole = reduce(add, (predictive.Sums(one.observed, one.replicated, one.tenths) for one in replies))
+            whole = reduce(add, (predictive.Sums(one.observed, one.replicated, one.tenths, one.misfits) for one in replies))
             content["predictive"] = _content(whole, model, logit=logit)
             notes += _said(content["predictive"])
-            doubt = _varied(whole, model, content["predictive"]["p"])
+            doubt = _varied(whole, model)
     if model.output.loo:
         own_sums = {k: once.telling(loo_sums.told(_left_out(own, k))) for k, own in owns.items()}
         question = loo_sums.AskLoo(0) if at_server else None
@@ -103,17 +104,17 @@ def _said(found: Record) -> list[str]:
     ]
 
 
-def _varied(whole: predictive.Sums, model: Model, p: Mapping[str, float]) -> str:
+def _varied(whole: predictive.Sums, model: Model) -> str:
     """Why intervals of counts whose family has no dispersion cannot stand: responses vary otherwise than the model makes them."""
     family = FAMILIES[model.family]
-    if not family.counted or family.dispersion is not None or min(p["variance"], 1 - p["variance"]) >= EXTREME:
+    ratio, sds = whole.dispersion
+    if abs(sds) < SURE or abs(ratio - 1) <= OFF:
         return ""
-    seen, made, own = whole.variances
-    ratio = 1 + (seen - made) / (own if family.link == "log" else made)
-    if abs(ratio - 1) <= OFF:
-        return ""
-    words = f"responses have a variance of {seen:.3g} where the model makes {made:.3g}"
-    by = max(ratio, 1e-12) ** 0.5
+    words = f"responses vary {ratio:.3g} times as much about their means as a {model.family} model makes them"
+    if not 1 / WILD < ratio < WILD:
+        offset = "; data.offset is added to the predictor: of an exposure take the logarithm" if model.config.data.offset else ""
+        return f"{words}: it is no model of them, and its intervals cannot be used{offset}"
+    by = ratio**0.5
     if by < 1:
         return f"{words}: intervals are about {1 / by:.2g} times too wide; no family here varies less"
     narrow = f"{words}: intervals are about {by:.2g} times too narrow"

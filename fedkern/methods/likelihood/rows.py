@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.exchanges.columns import one_but_for, spellings
 from ...data.cells import MISSING, Text, plain
 from ...data.design import Design, column_of
 from ...data.faults import HINT, who
@@ -101,6 +102,17 @@ def held(design: Design, table: Table, group: str | None) -> Held:
     ends = np.append(starts, len(y)).astype(np.int64)
     named = tuple(labels[code] for code in there.tolist())
     return Held(X[order], y[order], trials[order], offset[order], ends, named, of_file[order])
+
+
+def notes(table: Table, group: str | None) -> list[str]:
+    """For the client's own eyes: labels of groups that may be one, and of which each makes a group of its own."""
+    if group is None:
+        return []
+    return [
+        f"column {group!r}: the groups {', '.join(map(repr, same))} {one_but_for(same)}, and are {len(same)} groups: write them "
+        "alike if they are one"
+        for same in spellings(_cells(table, group).levels)
+    ]
 
 
 def _rows(design: Design) -> tuple[Array, Array, Array, Array, NDArray[np.int64]]:

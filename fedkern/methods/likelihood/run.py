@@ -26,6 +26,7 @@ from . import checks, own, publish, response
 from .keys import Config
 from .model import TOLD, Model
 from .rows import Held, check_groups, check_slopes, held
+from .rows import notes as row_notes
 from .stages import sampled, told, walked
 
 
@@ -102,7 +103,7 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
     design = encode(table, encoding, client=client)
     nothing = degenerate(design.X, encoding, intercept=encoding.intercept)
     notes = [*design.notes, *incomplete.own_notes(model.config, table), *nothing.lines(), *not_there(model.ignored, table.names)]
-    notes += far.notes(table, encoding, design.y)
+    notes += [*far.notes(table, encoding, design.y), *row_notes(table, model.group)]
     return design, with_far(nothing, design.X, encoding, design.y), notes
 
 

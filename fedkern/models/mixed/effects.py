@@ -82,6 +82,17 @@ def of_groups(rows: Rows, inner: Vector, key: int) -> Effects:
     return Effects(mean, sd, quantiles, above, rank)
 
 
+def drawn(rows: Rows, inner: Vector, uniform: Vector) -> Vector:
+    """(S, G, d) of each draw one u of every group, given its rows; `uniform` (S, G): which of the candidates."""
+    d, S, G = len(rows.layout.group), len(inner), rows.n_groups
+    T, out = rows.layout.factor(inner, "group"), np.empty((S, G, d))
+    for part in group_pieces(rows, ROWS, MOST // (S * OF_GROUP * d)):
+        u, weight = _posterior(rows.take_groups(part), inner, T)
+        chosen = _chosen(weight, uniform[:, part])[:, np.newaxis, :, np.newaxis]
+        out[:, part] = np.take_along_axis(u, chosen, axis=1)[:, 0]
+    return out
+
+
 def _posterior(rows: Rows, inner: Vector, T: Vector) -> tuple[Vector, Vector]:
     """(S, c, G, d) candidates u of some groups, and their weights (S, c, G), which add up to 1 over c."""
     S, G, d = len(inner), rows.n_groups, len(rows.layout.group)

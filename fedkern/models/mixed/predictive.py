@@ -6,6 +6,10 @@ of trials, rows by their predicted probability (new groups), with the probabilit
 with the next one that has any (whatever is said of the others and of all is said of those few); else by where the
 response stands in its predictive distribution, of which each tenth should have as many (of counts, whose distribution jumps, a
 row belongs to tenths in the shares of its jump: Czado, Gneiting and Held 2009).
+
+New effects of groups hide how responses vary inside of them. So counts and successes of trials are also held to the means that
+the groups' own effects, drawn given the rows, say: Pearson's chi-square of the responses, and of responses drawn with these
+effects (a realised discrepancy: Gelman, Meng and Stern 1996). Where the model is right both are alike, whatever was fitted.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from numpy.typing import NDArray
 
 from ...kernels import rng
 from ...kernels.families import FAMILIES
+from . import effects
 from .conditional import MOST, effect_variance, pieces, predictor, with_effects
 from .marginal import averaged
 from .quadrature import rule
@@ -30,6 +35,8 @@ FEWEST = 10  # rows of a tenth of predicted probabilities that stands by itself
 NODES = 11
 MOST_CALLS = 20_000_000  # of a distribution function
 LEAST_JUMP = 1e-12
+MISFITS = 50  # draws of them
+LEAST_VARIANCE = 1e-9  # of a response: beyond, rounding of means near 0 or 1
 
 
 @dataclass(frozen=True)
@@ -42,21 +49,31 @@ class Sums:
     replicated : (S, 3) of each draw: sums of y and y^2, zeros
     tenths : (10, 3) rows or trials (of counts and real numbers: shares of rows), sums of predicted probabilities and of responses
         (of those: 0)
+    misfits : (50, 2) of some draws: Pearson's chi-square of the responses, and of those drawn anew with the groups' own effects;
+        0 of families that have no counts, or learn how these vary
     """
 
     observed: Vector
     replicated: Vector
     tenths: Vector
+    misfits: Vector
 
     def __add__(self, other: Sums) -> Sums:
-        return Sums(self.observed + other.observed, self.replicated + other.replicated, self.tenths + other.tenths)
+        return Sums(*(a + b for a, b in zip(self.arrays, other.arrays, strict=True)))
 
     @property
-    def variances(self) -> tuple[float, float, float]:
-        """Of the responses, of those that the model makes (a median, for wild draws), of Poisson numbers of their mean."""
-        n = float(self.observed[0])
-        (seen,), made = (_statistics(n, sums)[:, 1] for sums in (self.observed[np.newaxis, 1:], self.replicated))
-        return float(seen), float(np.median(made)), float(self.observed[1]) / n
+    def arrays(self) -> tuple[Vector, Vector, Vector, Vector]:
+        """As they are sent."""
+        return self.observed, self.replicated, self.tenths, self.misfits
+
+    @property
+    def dispersion(self) -> tuple[float, float]:
+        """How many times as much as the model says responses vary about their means, and by how many standard deviations of what
+        the model makes that is off; 1 and 0 where nothing was told."""
+        seen, made = self.misfits.T
+        if not made.sum():
+            return 1.0, 0.0
+        return float(seen.sum() / made.sum()), float((seen - made).mean() / max(float(made.std()), 1e-12))
 
     @property
     def p_values(self) -> Vector:
@@ -102,7 +119,27 @@ def sums(rows: Rows, inner: Vector, key: int) -> Sums:
         again = record.draw(source, record.mean(eta[0]), float(scale[s]), rows.trials)
         replicated[s] = again.sum(), (again**2).sum(), (again == 0).sum()
     observed = np.array([len(y), y.sum(), (y**2).sum(), (y == 0).sum()], dtype=np.float64)
-    return Sums(observed, replicated, _tenths(rows, inner))
+    return Sums(observed, replicated, _tenths(rows, inner), _misfits(rows, inner, key))
+
+
+def _misfits(rows: Rows, inner: Vector, key: int) -> Vector:
+    """(50, 2) Pearson's chi-square of y, and of responses that are drawn anew with the same effects."""
+    record, found = FAMILIES[rows.layout.family], np.zeros((MISFITS, 2))
+    if not record.counted or record.dispersion is not None:
+        return found
+    some = inner[np.linspace(0, len(inner) - 1, MISFITS).round().astype(int)]
+    sources = [_Keyed(key, len(inner) + s) for s in range(MISFITS)]  # other numbers than those of `replicated`
+    eta = predictor(rows, some)
+    if rows.layout.group:
+        u = effects.drawn(rows, some, np.stack([source.uniform(rows.n_groups) for source in sources]))
+        eta = with_effects(rows, eta, rows.layout.factor(some, "group"), u)
+    trials = 1.0 if rows.trials is None else rows.trials
+    for s, source in enumerate(sources):
+        mean = record.mean(record.kept(eta[s]))
+        variance = np.maximum(record.spread(mean, 1.0, trials), LEAST_VARIANCE)
+        again = record.draw(source, mean, 1.0, rows.trials)
+        found[s] = [((one - trials * mean) ** 2 / variance).sum() for one in (rows.y, again)]
+    return found
 
 
 def _tenths(rows: Rows, inner: Vector) -> Vector:

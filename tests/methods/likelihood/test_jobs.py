@@ -242,6 +242,71 @@ def test_effects_of_groups_are_in_their_holders_folder_alone(files: Path, tmp_pa
         assert title in page
 
 
+def wards(seed: int, rows: int, *, r: float | None) -> pd.DataFrame:
+    """Counts of twelve wards of sd .8, which in a ward are negative binomial with r, or Poisson."""
+    rng = np.random.default_rng(seed)
+    ward, x, time = rng.integers(0, 12, rows), rng.normal(size=rows).round(4), rng.uniform(0.2, 3, rows).round(3)
+    mean = time * np.exp(1.5 + 0.4 * x + rng.normal(0, 0.8, 12)[ward])
+    y = rng.poisson(mean) if r is None else rng.negative_binomial(r, r / (r + mean))
+    return pd.DataFrame({"ward": [f"w{one}" for one in ward], "x": x, "logt": np.log(time).round(5), "y": y})
+
+
+def test_wards_do_not_hide_that_counts_vary_inside_of_them() -> None:
+    """Replications with new effects of wards vary so much that nothing is seen; and the remedy is followed to its end."""
+    data = {"response": "y", "offset": "logt"}
+    job = {"job": {"method": "likelihood"}, "data": data, "algorithm": {"points": 1024, "effective": 300}}
+    frames = {name: wards(k, 150, r=2.0) for k, name in enumerate(CLIENTS)}
+    poor = fedkern.run(job, data=frames, model={"family": "poisson", "random": {"group": "ward"}})
+    assert poor.converged is False
+    first = re.search(r"about ([\d.]+) times too narrow; set model.family = \"negative-binomial\"$", str(poor.summary["verdict"]))
+    assert first is not None
+    better = fedkern.run(job, data=frames, model={"family": "negative-binomial", "random": {"group": "ward"}})
+    assert better.converged is True
+    sds = [result.parameters["theta[x]"]["sd"] for result in (poor, better)]
+    assert 0.6 * float(first[1]) < sds[1] / sds[0] < 1.6 * float(first[1])
+    assert abs(better.parameters["theta[x]"]["mean"] - 0.4) < 3 * sds[1]
+    right = fedkern.run(
+        job, data={name: wards(k, 150, r=None) for k, name in enumerate(CLIENTS)},
+        model={"family": "poisson", "random": {"group": "ward"}},
+    )  # fmt: skip
+    assert right.converged is True
+
+
+def test_a_file_that_stands_in_two_places_is_no_second_client() -> None:
+    frames = {name: wards(k, 60, r=None) for k, name in enumerate(CLIENTS)}
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y", "ignore": ["ward"]}, "model": {"family": "poisson"}}
+    first, *_ = CLIENTS
+    twice = fedkern.run(job, data={**frames, "copy": frames[first]}).summary
+    assert twice["converged"] is False
+    assert f"clients '{first}' and 'copy' have as many rows, and the same sums" in twice["verdict"] or (
+        f"clients 'copy' and '{first}' have as many rows, and the same sums" in twice["verdict"]
+    )
+    assert "the same sums" not in fedkern.run(job, data=frames).summary["verdict"]
+
+
+def test_what_the_holder_alone_reads_of_its_rows(tmp_path: Path) -> None:
+    """A ward that is written in two ways makes two groups; a file that was pasted into itself."""
+    frames = {name: wards(k, 60, r=None) for k, name in enumerate(CLIENTS)}
+    first, second, *_ = CLIENTS
+    frames[first].loc[::2, "ward"] = frames[first].loc[::2, "ward"].str.upper()
+    frames[second] = pd.concat([frames[second]] * 2)
+    data = {"response": "y", "offset": "logt"}
+    job = {"job": {"method": "likelihood"}, "data": data, "algorithm": {"points": 256, "effective": 50}}
+    fedkern.run(job, data=frames, model={"family": "poisson", "random": {"group": "ward"}}, out=tmp_path / "out")
+    notes = [json.loads((tmp_path / "out" / f"client-{name}" / "rows.json").read_text())["notes"] for name in CLIENTS]
+    assert any("'W1', 'w1' differ in capitals or blanks alone, and are 2 groups" in note for note in notes[0])
+    assert not any("groups" in note for other in notes[1:] for note in other)
+    assert [any("stands in the file 2 times" in note for note in one) for one in notes] == [k == 1 for k in range(len(CLIENTS))]
+
+
+def test_an_exposure_that_is_no_logarithm_is_named() -> None:
+    frames = {name: wards(k, 100, r=None).assign(years=lambda one: 4 * np.exp(one["logt"])) for k, name in enumerate(CLIENTS)}
+    data = {"response": "y", "offset": "years", "ignore": ["ward", "logt"]}
+    wrong = fedkern.run({"job": {"method": "likelihood"}, "data": data, "model": {"family": "poisson"}}, data=frames).summary
+    assert wrong["converged"] is False
+    assert "of an exposure take the logarithm" in wrong["verdict"] or "vary" in wrong["verdict"]
+
+
 def test_a_model_that_does_not_fit_is_said(files: Path) -> None:
     """Counts that vary more than Poisson ones, in a job without their groups."""
     wide = {}
