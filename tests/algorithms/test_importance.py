@@ -11,7 +11,7 @@ from scipy.stats import norm
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance import proposals, server
+from fedkern.algorithms.importance import proposals, server, settings
 from fedkern.algorithms.importance.messages import LOST
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.weighted import Weighted
@@ -140,13 +140,55 @@ def test_forty_coefficients_of_few_rows_take_few_rounds():
     models = [Logistic(X[k::3], y[k::3]) for k in range(3)]
     one, other = (found(models, Normal.prior(2.5, 40), seed=seed, **FULL) for seed in range(2))
     assert one.converged
-    assert max(one.rounds, other.rounds) <= 5
-    assert max(one.newton, other.newton) <= 8
+    assert other.converged
+    assert max(one.rounds + one.newton, other.rounds + other.newton) <= 18
     assert one.posterior.k_hat < 0.5
-    np.testing.assert_allclose(one.posterior.mean, other.posterior.mean, atol=0.1 * one.posterior.sd.max())
+    assert (np.abs(one.posterior.mean - other.posterior.mean) < 0.06 * one.posterior.sd).all()
+    np.testing.assert_allclose(one.posterior.sd, other.posterior.sd, rtol=0.05)
     assert one.log_evidence[0] == pytest.approx(
         other.log_evidence[0], abs=4 * np.hypot(one.log_evidence[1], other.log_evidence[1])
     )
+
+
+def off_by(seed, P=40, **changes):
+    """A normal posterior: by how much any mean and any standard deviation is off, and what the job says of it."""
+    models, prior, mean, covariance, _ = linear(P)
+    result = found(models, prior, seed=seed, **{**FULL, **changes})
+    sd = np.sqrt(np.diag(covariance))
+    off = [np.abs((result.posterior.mean - mean) / sd).max(), np.abs(result.posterior.sd / sd - 1).max()]
+    return np.array(off), np.array(result.error), result
+
+
+@pytest.mark.parametrize("P", [4, 40])
+def test_how_far_numbers_may_be_off_is_as_large_as_is_said(P):
+    found_and_said = [off_by(seed, P, points=1024, effective=100)[:2] for seed in range(6)]
+    true, said = np.array(found_and_said).swapaxes(0, 1)
+    assert (true <= said).all()
+    assert (said.mean(axis=0) < 3 * true.mean(axis=0)).all()
+
+
+def test_negative_control_nets_that_are_scrambled_alike(monkeypatch):
+    """They differ by nothing that is left to be seen."""
+    real = proposals._sobol
+    monkeypatch.setattr(proposals, "_sobol", lambda n, dimensions, key: real(n, dimensions, (*key[:3], 0)))
+    with pytest.raises(AssertionError):
+        test_how_far_numbers_may_be_off_is_as_large_as_is_said(40)
+
+
+def test_draws_go_on_until_means_and_standard_deviations_are_as_near_as_promised(monkeypatch):
+    off, said, result = off_by(1)
+    assert result.converged
+    assert max(off) < 0.03
+    assert max(said) <= 0.03
+    monkeypatch.setattr(settings, "ERROR", np.inf)
+    assert off_by(1)[2].rounds < result.rounds  # though they have the effective size that is wanted
+
+
+def test_where_rounds_end_before_the_verdict_says_how_near_they_are():
+    result = off_by(1, rounds=1)[2]
+    assert (result.converged, result.posterior.effective > 2000) == (False, True)
+    assert "after 1 rounds of 4096 draws means are known to 0.029 posterior standard deviations, and these to 4.6 %" in result.reason
+    assert off_by(1, rounds=1, effective=500)[2].converged  # who wants fewer draws wants less
 
 
 def even(sd=0.3, at=0.35):

@@ -1,7 +1,9 @@
 """Distributions that draws come from: mixtures of multivariate t, by points that fill the space evenly.
 
-Points are Sobol's, scrambled by a generator that the seed, the round and the component key, in P + 1 dimensions: P normal numbers
-and a chi-square. The server alone makes them. Where the posterior is symmetric in the sign of some coordinates, every draw is
+Points are Sobol's in P + 1 dimensions: P normal numbers and a chi-square. They are several nets, each scrambled by a generator of
+its own that the seed, the round, the component and the net key: by how much these differ is how well a round's sums are known. That
+generator also chooses which dimension is which, for some pairs of dimensions are filled badly, and would be in all rounds. The server
+alone makes the points. Where the posterior is symmetric in the sign of some coordinates, every draw is
 turned to the side where the first of them is positive, and the density there is that of all its mirror images. Source:
 docs/methods/likelihood.md.
 """
@@ -26,6 +28,7 @@ Fold = Sequence[Sequence[int]]  # coordinates that change their signs together
 FEW, MANY, LARGE = 7.0, 15.0, 20  # degrees of freedom, and beyond LARGE dimensions
 WIDE, WIDER = 0.2, 3.0  # the part of the points that have a wider component, and how many times as wide that is
 LEAST_SHARE = 0.05  # of a component
+NETS = 8  # of a round
 HALF = 2.0**-31  # half a step of Sobol's points: none is 0
 
 
@@ -73,11 +76,17 @@ class Proposal:
         """(n, P)"""
         several = []
         for k, count in enumerate(self.counts.astype(int)):
-            u = _sobol(int(count), self.mean.shape[1] + 1, (seed, round, k))
+            D = self.mean.shape[1] + 1
+            u = np.concatenate([_sobol(n, D, (seed, round, k, b)) for b, n in enumerate(_nets(int(count)))])
             g = chdtri(self.df, u[:, -1]) / self.df  # of the upper tail
             z = ndtri(u[:, :-1]) / np.sqrt(g)[:, np.newaxis]
             several.append(self.mean[k] + z @ np.linalg.cholesky(self.scale[k]).T)
         return folded(np.concatenate(several), fold)
+
+    @property
+    def nets(self) -> NDArray[np.int64]:
+        """(n,) To which net each point belongs, one of each component."""
+        return np.concatenate([np.repeat(np.arange(NETS), _nets(int(count))) for count in self.counts])
 
     def log_density(self, points: Array, fold: Fold) -> Array:
         """(n,) Of folded points, mirror images counted."""
@@ -167,11 +176,17 @@ def _shares(weights: Array, n: int) -> Array:
     return np.asarray(np.diff(ends, prepend=0.0))
 
 
-def _sobol(n: int, dimensions: int, key: tuple[int, int, int]) -> Array:
+def _nets(count: int) -> list[int]:
+    """(NETS,) How many of a component's points each net has."""
+    return [int(n) for n in _shares(np.ones(NETS), count)]
+
+
+def _sobol(n: int, dimensions: int, key: tuple[int, int, int, int]) -> Array:
     """(n, dimensions) In the open unit cube."""
     if not n:
         return np.empty((0, dimensions))
     generator = np.random.default_rng([one % 2**64 for one in key])
     engine = qmc.Sobol(dimensions, scramble=True, bits=30, seed=generator)
     power = max(n - 1, 0).bit_length()
-    return np.asarray(engine.random_base2(power)[:n] + HALF)
+    points = engine.random_base2(power)[:n, generator.permutation(dimensions)]
+    return np.asarray(points + HALF)

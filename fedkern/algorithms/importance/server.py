@@ -20,9 +20,10 @@ from ..core.messages import SERVER, Event, RemoteFault, ServerEffects, evolve
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import all_of, ask_all, summed, tell_all, with_answer
 from .coordinates import Coordinates, Derivatives, named, unpacked
+from .errors import largest
 from .messages import LOST, AskCurvature, AskValues, Curvature, Posterior, Values
 from .newton import Climb, Metric, modes, moving, spelled
-from .proposals import LEAST_SHARE, Proposal, folded, mixture_log_density
+from .proposals import LEAST_SHARE, NETS, Proposal, folded, mixture_log_density
 from .settings import AT_DRAWS, AT_MODE, NOT_FINITE, Settings
 
 Array = NDArray[np.float64]
@@ -132,6 +133,7 @@ class Found:
     newton, rounds : rounds of steps and of draws
     nodes, rule : quadrature nodes a dimension, and by how much more of them change the clients' values: at the mode, at draws
     not_finite : (J,) draws at which a client's value was no number
+    error : by how many posterior sds any mean may be off, and any sd; not a number where only the mode was wanted
     converged, reason : the verdict, and in a sentence why not
     """
 
@@ -150,6 +152,7 @@ class Found:
     nodes: int
     rule: tuple[float, float]
     not_finite: NDArray[np.int64]
+    error: tuple[float, float]
     converged: bool
     reason: str
 
@@ -333,7 +336,7 @@ def _drawn(state: Server) -> tuple[Server, ServerEffects]:
         rule=np.array([state.rule[0], max(float(state.rule[1]), at_draws)]),
     )
     posterior = weighted(state)
-    if posterior.effective >= s.effective and posterior.reliable:
+    if enough(state, posterior):
         return _end(state, ENOUGH, posterior)
     if state.drawn >= s.rounds:
         return _end(state, ROUNDS, posterior)
@@ -363,6 +366,18 @@ def weighted(state: Server, since: int = 0) -> Weighted:
     return Weighted(np.concatenate([one.xi for one in draws]), ratios)
 
 
+def errors(state: Server, posterior: Weighted) -> tuple[float, float]:
+    """Of all means, and of all standard deviations, of z: by how many posterior sds they may be off."""
+    nets = [NETS * r + q.nets for r, q in enumerate(state.proposals[: len(state.draws)])]
+    return largest(np.concatenate([one.z for one in state.draws]), posterior.weights, np.concatenate(nets))
+
+
+def enough(state: Server, posterior: Weighted) -> bool:
+    """Whether the draws so far are all that is wanted."""
+    s = state.settings
+    return posterior.effective >= s.effective and posterior.reliable and max(errors(state, posterior)) <= s.error
+
+
 # The end --------------------
 
 
@@ -388,13 +403,22 @@ def offset(seed: int) -> float:
 def _against(state: Server, posterior: Weighted | None) -> str:
     """What speaks against the result; "" where nothing does. `posterior`: None where only the mode was wanted."""
     s, said = state.settings, []
-    if posterior is not None and not (posterior.reliable and posterior.effective >= s.effective):
-        n = len(posterior.draws)
+    if posterior is None:
+        return unresolved(state)
+    n = len(posterior.draws)
+    if not (posterior.reliable and posterior.effective >= s.effective):
         said.append(
             f"after {state.drawn} rounds {n} draws are worth {posterior.effective:.0f} of equal weight (wanted "
             f"{s.effective:g}), with k-hat {posterior.k_hat:.2f} (wanted at most 0.7): no t distribution is near this "
             'posterior: take chains (algorithm.sampler = "hmc"), more draws (algorithm.points, job.rounds), or narrower '
             "priors"
+        )
+    elif not enough(state, posterior):
+        of_means, of_sds = errors(state, posterior)
+        said.append(
+            f"after {state.drawn} rounds of {s.points} draws means are known to {of_means:.2g} posterior standard deviations, and "
+            f"these to {100 * of_sds:.2g} % (wanted {s.error:.2g} and {100 * s.error:.2g} %): take more rounds of draws "
+            "(job.rounds) or more draws (algorithm.points)"
         )
     return "; ".join(filter(None, [*said, unresolved(state)]))
 
@@ -422,6 +446,7 @@ def found(state: Server) -> Found:
     several = state.draws
     posterior = weighted(state) if several else None
     why = _against(state, posterior)
+    error = (np.nan, np.nan) if posterior is None else errors(state, posterior)
     # A proposal follows the draws that it was made from, and their mean ratio is too small: the last draws are free of that.
     last = weighted(state, len(several) - 1) if len(several) > 1 else posterior
     evidence = None if last is None else last.log_evidence
@@ -430,5 +455,5 @@ def found(state: Server) -> Found:
     return Found(
         posterior, values, log_prior, evidence, mode[0], climb.hessian[which[0]], state.own_gradient[which[0]],
         unpacked(state.own_hessian[which[0]], len(mode[0])), len(which), state.settings.starts, state.newton, state.drawn,
-        state.nodes, (float(state.rule[0]), float(state.rule[1])), state.not_finite.astype(np.int64), not why, why,
+        state.nodes, (float(state.rule[0]), float(state.rule[1])), state.not_finite.astype(np.int64), error, not why, why,
     )  # fmt: skip

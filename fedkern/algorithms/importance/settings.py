@@ -8,6 +8,7 @@ DECIMALS = 3  # of a client's values, in nats
 OF_GRADIENTS = 1  # and of its gradients for chains
 CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
 AT_MODE, AT_DRAWS = 0.01, 0.05  # nats, of all clients together, by which it may differ there
+ERROR, DRAWS = 0.03, 2000.0  # posterior sds by which a mean or an sd may be off, where draws are to be worth so many
 NOT_FINITE = 0.01  # the part of the draws of a round at which a client's value may be no number
 
 
@@ -49,6 +50,11 @@ class Settings:
             refuse("effective", "positive")
         if self.most_nodes < self.nodes:
             refuse("most_nodes", f"at least nodes, {self.nodes}")
+
+    @property
+    def error(self) -> float:
+        """By how many posterior standard deviations a mean or a standard deviation may be off."""
+        return float(ERROR * (DRAWS / self.effective) ** 0.5)
 
     def sizes(self, n_global: int) -> dict[str, int]:
         """Lengths of the messages' arrays."""

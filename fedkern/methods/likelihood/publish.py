@@ -76,6 +76,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     more: dict[str, Any] = {
         "k_hat": weights.k_hat,
         "ess": weights.effective,
+        "monte_carlo_error": {"mean": found.error[0], "sd": found.error[1]},
         "rounds_to_mode": found.newton,
         "rounds_of_draws": found.rounds,
         "log_evidence": {"value": evidence - model.units.log_volume, "error": error},

@@ -1,0 +1,127 @@
+"""Data sets of which the truth is drawn from a job's own prior, and where it stands in the posterior that the job finds: if jobs
+are right, at a uniform share of the draws (Talts, Betancourt, Simpson, Vehtari and Gelman 2018).
+
+A truth is a draw of the posterior given the data, so its share is uniform given the data too. The verdict follows from data and
+seed alone: of the jobs that say "converged", or of those that do not refuse their data, shares are uniform as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+import fedkern
+from fedkern.errors import JobError
+from fedkern.results.weighted import WeightedDraws
+
+Array = NDArray[np.float64]
+
+CENTRE = 0.5  # of the intercept's prior: its default is the response's level, which no truth can be drawn from
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A model whose truth is drawn.
+
+    Attributes
+    ----------
+    family : of the response
+    clients, rows : how many, and of each of them
+    wards : groups of a client, each with an intercept; 0: none
+    by_client : whether each client has an intercept of its own
+    prior : the model's `prior_sd` and `intercept_sd` where these are not the defaults: counts of exp(15) are nobody's
+    """
+
+    family: str
+    clients: int
+    rows: int
+    wards: int = 0
+    by_client: bool = False
+    prior: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """The job's section."""
+        random: dict[str, Any] = {"group": "ward"} if self.wards else {}
+        random |= {"client": True} if self.by_client else {}
+        return {"family": self.family, "intercept_centre": CENTRE, **self.prior, **({"random": random} if random else {})}
+
+
+COUNTS = {"prior_sd": 0.7, "intercept_sd": 1.0}
+KINDS = {
+    "wards": Kind("bernoulli", clients=3, rows=36, wards=6),
+    "client effects": Kind("poisson", clients=4, rows=20, by_client=True, prior=COUNTS),
+    "dispersion": Kind("negative-binomial", clients=3, rows=24, prior=COUNTS),
+}
+
+
+def drawn(kind: Kind, rng: np.random.Generator) -> tuple[dict[str, float], dict[str, pd.DataFrame]]:
+    """A truth, and the clients' rows."""
+    slope, intercept = (kind.prior.get(name, usual) * rng.normal() for name, usual in (("prior_sd", 2.5), ("intercept_sd", 5.0)))
+    scale = float(np.abs(rng.normal()))  # of effects, or 1 / sqrt(r)
+    truth = {"intercept_std": CENTRE + intercept, "theta_std[x]": slope}
+    if kind.family == "negative-binomial":
+        truth["dispersion"] = scale**2
+    else:
+        truth["group_sd[intercept]" if kind.wards else "client_sd[intercept]"] = scale
+    X = rng.normal(10.0, 3.0, size=(kind.clients, kind.rows))
+    Z = (X - X.mean()) / X.std()
+    data = {}
+    for k in range(kind.clients):
+        ward = np.arange(kind.rows) % max(kind.wards, 1)
+        effect = scale * (rng.normal(size=kind.wards)[ward] if kind.wards else rng.normal() if kind.by_client else 0.0)
+        y = _responses(kind, truth["intercept_std"] + slope * Z[k] + effect, scale, rng)
+        data[f"site {k}"] = pd.DataFrame({"x": X[k], **({"ward": [f"ward {g}" for g in ward]} if kind.wards else {}), "y": y})
+    return truth, data
+
+
+def _responses(kind: Kind, eta: Array, scale: float, rng: np.random.Generator) -> Array:
+    if kind.family == "bernoulli":
+        return (rng.random(len(eta)) < 1 / (1 + np.exp(-eta))).astype(float)
+    frailty = rng.gamma(scale**-2, scale**2, len(eta)) if kind.family == "negative-binomial" else 1.0
+    return rng.poisson(np.exp(eta) * frailty).astype(float)
+
+
+@dataclass(frozen=True)
+class Stands:
+    """Where the truths of data sets stand.
+
+    Attributes
+    ----------
+    shares : of each parameter the shares of draws below its truth, of the data sets that are judged right
+    said : how many data sets had which verdict: its first word, or the error's
+    """
+
+    shares: dict[str, Array]
+    said: Counter[str]
+
+
+def stands(kind: Kind, seeds: range) -> Stands:
+    """Of a data set for each seed, each fitted by a job with nothing set but its model."""
+    shares: dict[str, list[float]] = {}
+    said: Counter[str] = Counter()
+    for seed in seeds:
+        rng = np.random.default_rng([seed, *kind.family.encode()])
+        truth, data = drawn(kind, rng)
+        job = {"job": {"method": "likelihood", "seed": seed}, "data": {"response": "y", "least_rows": 1}, "model": kind.model}
+        try:
+            result = fedkern.run(job, data=data)
+        except JobError as error:
+            said[str(error)] += 1
+            continue
+        if result.summary["converged"] is not True:
+            said[result.summary["verdict"]] += 1
+            continue
+        said["converged"] += 1
+        for name, true in truth.items():
+            released = result.posterior
+            assert isinstance(released, WeightedDraws)
+            draws, weights = released.values[name], released.weights
+            shares.setdefault(name, []).append(float(weights @ (draws < true)))
+    return Stands({name: np.array(found) for name, found in shares.items()}, said)
+
