@@ -160,7 +160,7 @@ def place(xi, p, d, family, T):
 
 @scalar_ieee
 def level(rows, begin, end, base, family, square, T, d, u, g, H):
-    """l at u; g is its gradient, H minus its Hessian (the lower triangle), where a row of counts is cut off. NaN: not all finite."""
+    """l at u; g is its gradient, H minus its Hessian (the lower triangle), a row of counts cut off. NaN: not all finite."""
     Z, y, trials = rows
     v, G, M = np.zeros(EFFECTS), np.zeros(EFFECTS), np.zeros((EFFECTS, EFFECTS))
     value = 0.0
@@ -251,8 +251,8 @@ def least_squares(rows, begin, end, base, family, square, T, d, u):
 
 @scalar_ieee
 def mode(rows, begin, end, base, family, square, T, d, u, C):
-    """Newton's steps from 0 or `least_squares`, halved until l does not fall. u becomes the mode, C the factor of minus the Hessian
-    there. Returns l; NaN if the mode is not found."""
+    """Newton's steps from 0 or `least_squares`, halved until l does not fall: u becomes the mode, C C' minus the Hessian there.
+    Returns l; NaN if the mode is not found."""
     u[:] = 0.0
     if family in (POISSON, NEGATIVE_BINOMIAL):
         least_squares(rows, begin, end, base, family, square, T, d, u)
@@ -335,14 +335,6 @@ def predictors(X, offset, xi, base):
             base[i] += X[i, j] * xi[j]
 
 
-@scalar_ieee
-def finite(numbers):
-    for x in numbers:
-        if not abs(x) < np.inf:
-            return False
-    return True
-
-
 @loop_ieee
 def values_of(points, X, Z, y, trials, offset, starts, counts, family, t, weight, value):
     p, d, K = X.shape[1], Z.shape[1], len(t)
@@ -351,7 +343,7 @@ def values_of(points, X, Z, y, trials, offset, starts, counts, family, t, weight
     T, C, inverse, u = np.zeros((EFFECTS, EFFECTS)), np.zeros((EFFECTS, EFFECTS)), np.zeros((EFFECTS, EFFECTS)), np.zeros(EFFECTS)
     for s in range(len(points)):
         value[s] = np.nan
-        if not finite(points[s]) or constant != constant:
+        if not np.isfinite(points[s]).all() or constant != constant:
             continue
         square, last = place(points[s], p, d, family, T)
         predictors(X, offset, points[s], base)
@@ -394,7 +386,7 @@ def curvature_of(points, X, Z, y, trials, offset, starts, counts, family, t, wei
     q, slope, information = np.zeros(P), np.empty(P), np.empty((P, P))
     for s in range(len(points)):
         value[s], gradient[s], minus_hessian[s] = np.nan, np.nan, np.nan
-        if not finite(points[s]) or constant != constant:
+        if not np.isfinite(points[s]).all() or constant != constant:
             continue
         square, last = place(points[s], p, d, family, T)
         predictors(X, offset, points[s], base)
@@ -450,9 +442,9 @@ def curvature_of(points, X, Z, y, trials, offset, starts, counts, family, t, wei
                 for h in range(j + 1):
                     for k in range(K):
                         information[j, h] -= terms[k] * D[k, j] * D[k, h]
-        good = abs(total) < np.inf and finite(slope)
+        good = abs(total) < np.inf and np.isfinite(slope).all()
         for j in range(P):
-            good = good and finite(information[j, : j + 1])
+            good = good and np.isfinite(information[j, : j + 1]).all()
         if good:
             value[s], gradient[s] = total, slope
             for j in range(P):
