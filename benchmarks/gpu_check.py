@@ -82,7 +82,17 @@ def works(xp: Any, n: int) -> Iterator[Work]:
     state, gradient = xp.zeros((3, k)), xp.ones(k)
     new = (xp.empty((3, k)), xp.empty(k))
     yield Work("optim.adam", f"k = {k:,}", lambda: kernels.optim.adam(state, gradient, learning_rate=0.1, out=new), 64.0 * k)
+    yield of_groups(xp, *((4096, 537) if n >= 2**20 else (9, 3)))
     yield training(xp, *((2221, 1500) if n >= 2**20 else (9, 8)))
+
+
+def of_groups(xp: Any, points: int, groups: int) -> Work:
+    """Logistic intercepts of groups of four rows, by 15 nodes: arithmetic. Predictors are written and read once."""
+    n = 4 * groups
+    rows = xp.ones((n, 1)), xp.ones((n, 1)), (xp.arange(n) % 3 == 0).astype("f8"), None, None, xp.arange(0, n + 1, 4)
+    at = xp.asarray(np.random.default_rng(1).standard_normal((points, 2)))
+    words, options = f"{points:,} points, {groups:,} groups", {"family": "bernoulli", "nodes": 15, "backend": "cuda"}
+    return Work("mixed.values", words, lambda: kernels.mixed.values(at, *rows, **options), 16.0 * n * points)
 
 
 def training(xp: Any, d: int, hidden: int) -> Work:

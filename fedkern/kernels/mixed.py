@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ._checks import Domain, choice_of
 from ._docs import documented
-from ._record import COMPILED, F64, Array, Kernel, Out, Scalar, on_host
+from ._record import BACKENDS, F64, WITHOUT_CUDA, Array, Kernel, Out, Scalar, on_host
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -66,7 +66,7 @@ VALUES = Kernel(
     inputs=_INPUTS,
     outputs=(_VALUE,),
     scalars=_SCALARS,
-    backends=COMPILED,
+    backends=BACKENDS,
     words=_WORDS,
 )
 
@@ -78,7 +78,8 @@ CURVATURE = Kernel(
     inputs=_INPUTS,
     outputs=(_VALUE, Array("gradient", ("s", "k"), F64), Array("minus_hessian", ("s", "k*(k+1)/2"), F64)),
     scalars=_SCALARS,
-    backends=COMPILED,
+    backends=WITHOUT_CUDA,
+    host="a point a round, which takes a CPU milliseconds",
     words=_WORDS,
 )
 

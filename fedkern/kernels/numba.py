@@ -6,6 +6,6 @@ from ._record import require_numba
 
 require_numba()
 
-from ._numba import glm, privacy, rng, sem, shrinkage  # noqa: E402 (an ImportError that names the extra comes first)
+from ._numba import glm, mixed, privacy, rng, sem, shrinkage  # noqa: E402 (an ImportError that names the extra comes first)
 
-__all__ = ["glm", "privacy", "rng", "sem", "shrinkage"]
+__all__ = ["glm", "mixed", "privacy", "rng", "sem", "shrinkage"]

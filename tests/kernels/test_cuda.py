@@ -24,7 +24,7 @@ import pytest
 
 from fedkern import kernels, testing
 from fedkern.errors import DeviceError
-from fedkern.kernels._cuda import device, sem
+from fedkern.kernels._cuda import device, mixed, sem
 from fedkern.kernels._cuda.mlp import networks, vae
 from fedkern.kernels._cuda.spatial import gp
 from fedkern.kernels._layers import VARIANTS
@@ -45,6 +45,8 @@ WIDE: dict[str, tuple[tuple[int, ...], ...]] = {
     **{name: ((1000, 4097),) for name in NAMES if name.startswith("rng.")},
 }
 
+SEEDS = {"sem.sweeps": 24, "spatial.table_sample": 16, "mixed.values": 42}  # as many as their switches need
+
 
 @cache
 def cases(name: str) -> tuple[testing.Case, ...]:
@@ -52,7 +54,7 @@ def cases(name: str) -> tuple[testing.Case, ...]:
 
 
 def _cases(name: str) -> Iterator[testing.Case]:
-    for seed in range({"sem.sweeps": 24, "spatial.table_sample": 16}.get(name, 4)):  # as many as their switches need
+    for seed in range(SEEDS.get(name, 4)):
         yield testing.case(name, seed)
     for sizes in WIDE.get(name, ()):
         yield from of_each_kind(name, sizes) if name.startswith("glm.") else (testing.case(name, s, sizes) for s in range(8))
@@ -491,6 +493,7 @@ def test_the_emulator_refuses_what_a_card_would_take(
         ("sem.log_density", sem, "MOST_CHAINS"),
         ("spatial.gp_factor", gp, "WORKSPACE"),
         ("spatial.gp_sample", gp, "WORKSPACE"),
+        ("mixed.values", mixed, "WORKSPACE"),
     ],
 )
 def test_what_waits_for_its_turn_has_the_same_bits(

@@ -303,6 +303,18 @@ def test_refuses_by_name(change, message):
             function(**call | change)
 
 
+@pytest.mark.parametrize("backend", [b for b in KERNELS["mixed.values"].backends if b != "reference"])
+@pytest.mark.parametrize("code", [-1, max(mixed.CODES.values()) + 1])
+def test_a_number_that_no_family_has_is_refused(code, backend):
+    arrays = np.zeros((1, 2)), np.ones((4, 1)), np.ones((4, 1)), np.zeros(4), None, None, np.array([0, 2, 4])
+    outputs = np.empty(1), np.empty((1, 2)), np.empty((1, 3))
+    with pytest.raises(ValueError, match="family: no likelihood"):
+        mixed.VALUES.implementation(backend)(*arrays, code, 3, outputs[0], 1)
+    if backend in mixed.CURVATURE.backends:
+        with pytest.raises(ValueError, match="family: no likelihood"):
+            mixed.CURVATURE.implementation(backend)(*arrays, code, 3, *outputs, 1)
+
+
 def test_the_mode_is_needed(monkeypatch):
     """Negative control: with modes a little off, five nodes give another value."""
     from fedkern.kernels._reference import mixed as reference

@@ -76,6 +76,14 @@ FAULTS = {
         "AssertionError",
     ),
     "a wrong lane": Fault("privacy.cu", "w, r * (32 / R));", "w, r);", "privacy.clip_sum", "conformance", "AssertionError"),
+    "a share of the groups ends too early": Fault(
+        "mixed.cu",
+        "last = groups * (piece + 1) / pieces;",
+        "last = groups * (piece + 1) / pieces - (piece > 0);",
+        "mixed.values",
+        "conformance",
+        "AssertionError",
+    ),
     "a forgotten tail of rows": Fault(
         "privacy.cu",
         "left = rows_left<R>(first, end);",

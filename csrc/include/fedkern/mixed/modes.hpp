@@ -8,11 +8,6 @@ inline namespace FEDKERN_ISA {
 namespace mixed {
 
 inline constexpr int width = 64;   // lanes of an array
-inline constexpr int steps = 600;  // of a search, halved ones among them
-inline constexpr double most_curve = 1e8; // of a row of counts in a search, beside y: a step is the same, and the others' part not lost
-inline constexpr double near = 1e-6, slack = 1e-10; // the last step leaves an error of its square; what rounding does to l
-
-FEDKERN_INLINE constexpr int pair(int a, int b) { return a * (a + 1) / 2 + b; } // of a lower triangle
 
 struct alignas(64) Lane {
     double x[width];

@@ -5,17 +5,13 @@
 #include <limits>
 #include <vector>
 
-#include "fedkern/glm/scalar.hpp"
-#include "fedkern/math.hpp"
-#include "views.hpp"
+#include "scalar.hpp"
 
 namespace fedkern {
 inline namespace FEDKERN_ISA {
 namespace mixed {
 
-inline constexpr double most_eta = 690;  // of a logarithm of a mean: beyond it a value is as bad as it gets, and finite
 inline constexpr double most_terms = 1e8; // of a negative binomial's count, whose curvature is a sum of so many
-inline constexpr double least_square = 1e-100; // a negative binomial whose phi^2 is smaller is Poisson
 
 /// e^x for |x| <= 700, to 4e-14 of itself within 30 and 1e-13 at the ends: what a sum of such terms needs.
 FEDKERN_INLINE double quick_exp(double x) {
@@ -80,7 +76,6 @@ struct Rows {
     std::vector<char> unit, ones;  // a group whose Z is a column of ones; whose trials are all 1
     double constant = 0;           // of the value, at all points; NaN: a response that the family does not have
     std::vector<double> large, counts; // for the negative binomial: how many y are above k < least_large; and the y above
-    static constexpr Index least_large = 64;
 
     explicit Rows(const MixedRows& r)
         : family(r.family), n(r.X.rows), p(r.X.cols), d(int(r.Z.cols)), nodes(r.nodes), X(n * p), Z(n * d), y(n), trials(n), offset(n) {
@@ -154,59 +149,16 @@ struct Rows {
 
   private:
     double row_constant(double y, double trials) const {
-        const bool count = y >= 0 && y == std::floor(y) && y < math::infinity<double>();
         switch (family) {
-        case MixedFamily::gaussian: return 0 * y - 0.91893853320467274;
-        case MixedFamily::binomial:
-            if (!count || !(y <= trials) || trials != std::floor(trials) || !(trials < math::infinity<double>())) break;
-            return log_factorial(trials) - log_factorial(y) - log_factorial(trials - y);
-        default:
-            if (count) return -log_factorial(y);
+        case MixedFamily::binomial: return mixed::row_constant<MixedFamily::binomial>(y, trials);
+        case MixedFamily::poisson: return mixed::row_constant<MixedFamily::poisson>(y, trials);
+        case MixedFamily::gaussian: return mixed::row_constant<MixedFamily::gaussian>(y, trials);
+        case MixedFamily::negative_binomial: return mixed::row_constant<MixedFamily::negative_binomial>(y, trials);
         }
         return math::not_a_number<double>();
     }
 
-    /// Of the sum over k < x of log(1 + a k), up to a constant.
-    static double antiderivative(double x, double a) {
-        const double z = a * x, f = std::log1p(z);
-        double integral; // ((1 + z) log(1 + z) - z) / a
-        if (z < 0.1) {
-            double series = 0;
-            for (int j = 16; j >= 0; --j) series = (j % 2 ? -1.0 : 1.0) / ((j + 1.0) * (j + 2.0)) + series * z;
-            integral = z * x * series;
-        } else {
-            integral = ((1 + z) * f - z) / a;
-        }
-        const double s = a / (1 + z), s2 = s * s;
-        return integral - 0.5 * f + s * (1.0 / 12 + s2 * (-2.0 / 720 + s2 * (24.0 / 30240)));
-    }
-};
-
-/// A row's value without what does not depend on eta, its slope and minus its curvature. `square` is phi^2 or the precision.
-template <MixedFamily family> struct Row {
-    double value, slope, curve;
-    FEDKERN_INLINE Row(double eta, double y, double trials, double square) {
-        if constexpr (family == MixedFamily::binomial) {
-            const double decay = math::exp_decay(eta), inverse = 1 / (1 + decay), p = (eta < 0 ? decay : 1.0) * inverse;
-            value = y * eta - trials * math::softplus(eta, decay);
-            slope = y - trials * p;
-            curve = trials * decay * inverse * inverse;
-        } else if constexpr (family == MixedFamily::gaussian) {
-            const double r = y - eta;
-            value = -0.5 * square * r * r, slope = square * r, curve = square;
-        } else {
-            const double kept = eta < most_eta ? eta : eta > most_eta ? most_eta : eta, mean = math::exp(kept);
-            if constexpr (family == MixedFamily::poisson) {
-                value = y * kept - mean, slope = y - mean, curve = mean;
-            } else {
-                const double x = square * mean, log = math::log1p(x), inverse = 1 / (1 + x);
-                const double whole = square > least_square ? (y + 1 / square) * log : mean;
-                value = y * kept - whole;
-                slope = (y - mean) * inverse;
-                curve = mean * inverse * ((1 + square * y) * inverse);
-            }
-        }
-    }
+    static double antiderivative(double x, double a) { return rising_before(x, a, std::log1p(a * x)); }
 };
 
 /// Of a row, in the last coordinate w of a point (log sd, or phi): dl / dw without what does not depend on eta, and its derivatives.

@@ -1,7 +1,5 @@
 // What the kernels of mixed models take: plain aggregates that cross from one instruction-set level to another.
 #pragma once
-#include <cstdint>
-
 #include "fedkern/view.hpp"
 
 namespace fedkern {
@@ -12,7 +10,7 @@ enum class MixedFamily { binomial, poisson, gaussian, negative_binomial };
 struct MixedRows {
     Matrix<const double> X, Z;
     Vector<const double> y, trials, offset;
-    Vector<const std::int64_t> starts;
+    Vector<const Index> starts;
     MixedFamily family;
     int nodes; // of the quadrature, a dimension
 };
