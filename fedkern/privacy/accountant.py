@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +25,6 @@ from .noise import GRID, Source
 from .search import largest_count, smallest_number
 
 LOG = logging.getLogger(__name__)
-_SWAPPED = threading.Lock()  # of one thread at a time, as it is put back
 
 Sampling = Literal["poisson", "poisson-truncated", "without-replacement", "full", "shards", "aligned"]
 Accountant = Literal["pld", "rdp"]
@@ -36,7 +35,6 @@ COIN_VALUES = 1 << 32  # a coin compares one 32-bit word with rate x 2^32
 LARGEST_EPSILON = 100.0  # beyond it there is no protection to speak of, and "pld" says infinite
 UNLIMITED = 2**53  # steps, where epsilon may be infinite
 LEAST_NOISE, MOST_NOISE = 2.0**-10, 2047.0  # the range of the exact sampler, on the grid
-MOST_REMEMBERED = 8  # steps, each of which has up to some MB of losses
 LEAST_CLIP = 1e-3  # of rows: squares of numbers that a huge residual lifts up to a smaller clip are no longer exact in float64
 
 # What each scheme must be told. Poisson sampling knows no number of rows: under add-or-remove it is private.
@@ -324,7 +322,7 @@ def _composed(parts: Parts, delta: float) -> float:
     relation: Relation = "REPLACE_ONE" if any(m.relation == "REPLACE_ONE" for m, _ in parts) else "ADD_OR_REMOVE_ONE"
     if any(m.accountant == "pld" and _about(m, steps, delta) > LARGEST_EPSILON for m, steps in parts):
         return math.inf
-    with _logged_here(), _one_step_once():
+    with _logged_here():
         return _by_dp_accounting(parts, delta, relation)
 
 
@@ -385,35 +383,6 @@ def _logged_here() -> Iterator[None]:
             yield
     finally:
         log.removeFilter(told_elsewhere)
-
-
-@contextmanager
-def _one_step_once() -> Iterator[None]:
-    """Where dp-accounting computes the losses of one sampled step once, and not for each number of steps and each delta: that is
-    nine tenths of its work. The function is dp-accounting's own; it is put back, so that no other caller in this process shares
-    what is remembered."""
-    found = None
-    with suppress(ImportError):  # which `_accountant` says
-        found = _remembered()
-    if found is None:
-        yield
-        return
-    losses, computed, remembered = found
-    with _SWAPPED:
-        losses.from_gaussian_mechanism = remembered
-        try:
-            yield
-        finally:
-            losses.from_gaussian_mechanism = computed
-
-
-@cache
-def _remembered() -> tuple[Any, Callable[..., Any], Callable[..., Any]]:
-    """dp-accounting's module of privacy losses, its function of a Gaussian step, and this one with a memory."""
-    from dp_accounting.pld import privacy_loss_distribution as losses
-
-    computed = losses.from_gaussian_mechanism
-    return losses, computed, lru_cache(maxsize=MOST_REMEMBERED)(computed)
 
 
 def _accountant(kind: Accountant, relation: Relation) -> Any:

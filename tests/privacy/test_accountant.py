@@ -6,9 +6,7 @@ import math
 import os
 import subprocess
 import sys
-from contextlib import nullcontext
 from dataclasses import fields, replace
-from functools import lru_cache
 
 import dp_accounting as dp
 import numpy as np
@@ -274,25 +272,6 @@ def test_max_steps_asks_the_accountant_a_few_times_only(monkeypatch):
     assert len(calls) <= 7
     poisson(0.0123, 3.21).max_steps(0.9, 3e-5)
     assert len(calls) <= 7  # remembered
-
-
-def test_one_step_is_computed_once_with_the_same_bits(monkeypatch):
-    losses, computed, _ = accountant._remembered()
-    counts, calls = [(1, 1e-5), (40, 1e-5), (41, 1e-5), (40, 1e-7), (1, 1e-5)], []
-    asked = [(((m, steps),), delta) for m in (poisson(0.031, 2.7), unsampled("full", 9.0)) for steps, delta in counts]
-    with monkeypatch.context() as without:
-        without.setattr(accountant, "_one_step_once", nullcontext)
-        alone = [accountant._composed.__wrapped__(*parts) for parts in asked]
-
-    def counted(**by):
-        calls.append(by)
-        return computed(**by)
-
-    monkeypatch.setattr(accountant, "_remembered", lambda: (losses, computed, remembered))
-    remembered = lru_cache(counted)
-    assert [accountant._composed.__wrapped__(*parts) for parts in asked] == alone
-    assert sum("sampling_prob" in by for by in calls) == 1
-    assert losses.from_gaussian_mechanism is computed
 
 
 def test_a_cap_below_one_step_allows_none():
