@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,8 +70,9 @@ def _add_device(parser: argparse.ArgumentParser, key: str) -> None:
     parser.set_defaults(device_key=key)
 
 
+@cache
 def parser() -> argparse.ArgumentParser:
-    """All commands and options."""
+    """All commands and options; made once a process: it keeps nothing of what it has read, and defaults are not changed."""
     top = Parser(
         prog="fedkern",
         description="Federated Bayesian inference.",

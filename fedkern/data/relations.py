@@ -24,6 +24,7 @@ SAMPLE, FIRST = 300, 40  # rows that are looked at before all are
 OF_ALL, OF_OTHERS = 0.4, 0.2  # of the rows in a sample; of those that do not have the usual value of each column
 DRAWS_OF_FEW, SAMPLE_OF_FEW = 6, 24  # where all rows but a few share it
 NEARLY, WHOLE, MOST_PARTS = 0.05, 0.2, 12  # of a variance; of a coefficient that is a whole number; columns with one
+BLOCK = 100_000  # numbers that are computed at once
 MOST_HELD = 2_000  # sums that half of a sample share, how many are looked at in all rows
 
 
@@ -46,10 +47,10 @@ class _Planes(NamedTuple):
     def those(self, which: Mask | Ints) -> _Planes:
         return _Planes(self.columns[which], self.normal[which], self.bound[which], self.origin[which])
 
-    def on(self, row: Array) -> Mask:
-        """(q,) whether a row (d,) is on each; not if it lacks a cell."""
-        away = row[self.columns] - self.origin
-        found: Mask = np.abs((self.normal * away).sum(axis=1)) <= SAME * (self.bound * np.abs(away)).sum(axis=1)
+    def on(self, rows: Array) -> Mask:
+        """(n, q) whether rows (n, d) are on each; not if they lack a cell."""
+        away = rows[:, self.columns] - self.origin
+        found: Mask = np.abs((self.normal * away).sum(axis=2)) <= SAME * (self.bound * np.abs(away)).sum(axis=2)
         return found
 
 
@@ -69,6 +70,8 @@ def in_most(n: int, column: Callable[[int, Ints], Array], many: Sequence[bool]) 
     X = np.column_stack([column(j, rows) for j in range(len(many))])
     usual, found = np.array([_usual(x) for x in X.T]), dict[tuple[tuple[int, ...], bytes], Relation]()
     for size in (2, 3):
+        if len(many) < size or sum(many) < size - 1:
+            break  # nor are there any of more columns
         draws = np.array([random.choice(len(X), size + 1, replace=False) for _ in range(DRAWS[size])])
         planes = _drawn(X, many, size - 1, draws)
         for few, wanted in ((FIRST, 0), (SAMPLE, size + 2)):
@@ -143,41 +146,54 @@ def in_all_but(weights: Array, column: Callable[[int, Ints], Array], many: Seque
 
 def _drawn(X: Array, many: Sequence[bool], wanted: int, draws: Ints) -> _Planes:
     """Sums of so many columns as a draw (t, s + 1) has differences of rows, each with the same value in all rows of a draw, and
-    `wanted` columns of many different values."""
+    `wanted` columns of many different values: those of the first draw first."""
     size = draws.shape[1] - 1
     most = MOST_IN_PAIRS if size == 2 else MOST_IN_THREES
     order = np.sort(np.argsort(~np.asarray(many, dtype=bool), kind="stable")[:most])
     is_many, found = np.asarray(many, dtype=np.int64)[order], list[_Planes]()
-    for rows in draws:
-        away = X[np.ix_(rows[1:], order)] - X[rows[0], order]
-        which = _dependent(away)
-        which = which[is_many[which].sum(axis=1) >= wanted]
-        normal, bound = _normal(away.T[which])
+    if len(order) < size or is_many.sum() < wanted:
+        return _Planes(np.empty((0, size), np.int64), *(np.empty((0, size)) for _ in range(3)))
+    for some in _blocks(len(draws), size * len(order) * (len(order) - 1) // 2):
+        rows, usable = draws[some], X[:, order]
+        away = usable[rows[:, 1:]] - usable[rows[:, :1]]
+        draw, which = _dependent(away, is_many, wanted)
+        normal, bound = _normal(away.transpose(0, 2, 1)[draw[:, None], which])
         has_all = np.flatnonzero((np.abs(normal) > SAME * bound).all(axis=1))
-        found.append(_Planes(order[which], normal, bound, X[rows[0]][order[which]]).those(has_all))
+        origin = usable[rows[draw, :1], which]
+        found.append(_Planes(order[which], normal, bound, origin).those(has_all))
     return _Planes(*(np.concatenate(part) for part in zip(*found)))
 
 
-def _dependent(away: Array) -> Ints:
-    """(q, s) the columns of (s, d) whose determinant, with s - 1 before them, is 0; none that is 0 itself."""
-    at = np.flatnonzero((away != 0).any(axis=0) & ~np.isnan(away).any(axis=0))
-    own, found = away[:, at], list[Ints]()
-    one, other = np.nonzero(np.tri(len(at), k=-1, dtype=bool))  # pairs, by the later one
-    pairs = np.column_stack([other, one])
-    if len(away) == 2:
-        left, right = own[0, other] * own[1, one], own[1, other] * own[0, one]
-        found = [pairs[np.abs(left - right) <= SAME * (np.abs(left) + np.abs(right))]]
-    else:
-        left = own[[1, 2, 0]][:, other] * own[[2, 0, 1]][:, one]
-        right = own[[2, 0, 1]][:, other] * own[[1, 2, 0]][:, one]
+def _blocks(n: int, each: int) -> Iterator[slice]:
+    """Of n, so many that arrays of `each` numbers for every one of them stay in a processor's cache."""
+    step = max(1, BLOCK // max(each, 1))
+    return (slice(start, start + step) for start in range(0, n, step))
+
+
+def _dependent(away: Array, is_many: Ints, wanted: int) -> tuple[Ints, Ints]:
+    """(q,) the draw, in order, and (q, s) the columns of (t, s, d) whose determinant, with s - 1 before them, is 0: none that is
+    0 itself, and `wanted` of many different values."""
+    usable = (away != 0).any(axis=1) & ~np.isnan(away).any(axis=1)
+    one, other = np.nonzero(np.tri(away.shape[2], k=-1, dtype=bool))  # pairs, by the later one
+    both, many = usable[:, other] & usable[:, one], is_many[other] + is_many[one]
+    if away.shape[1] == 2:
+        left, right = away[:, 0, other] * away[:, 1, one], away[:, 1, other] * away[:, 0, one]
+        near = (np.abs(left - right) <= SAME * (np.abs(left) + np.abs(right))) & both & (many >= wanted)
+        draw, pair = np.nonzero(near)
+        return draw, np.column_stack([other[pair], one[pair]])
+    left = away[:, [1, 2, 0]][..., other] * away[:, [2, 0, 1]][..., one]
+    right = away[:, [2, 0, 1]][..., other] * away[:, [1, 2, 0]][..., one]
     minors, bounds = left - right, np.abs(left) + np.abs(right)
-    for k in range(2, len(at) if len(away) == 3 else 0):
-        before = k * (k - 1) // 2
-        near = np.abs(own[:, k] @ minors[:, :before]) <= SAME * (np.abs(own[:, k]) @ bounds[:, :before])
-        if near.any():
-            found.append(np.column_stack([pairs[:before][near], np.full(np.count_nonzero(near), k)]))
-    which: Ints = at[np.concatenate(found)] if found else np.empty((0, 3), dtype=np.int64)
-    return which
+    draws, which = list[Ints](), list[Ints]()
+    for k in range(2, away.shape[2]):
+        own, before = away[:, None, :, k], k * (k - 1) // 2
+        near = np.abs(own @ minors[..., :before]) <= SAME * (np.abs(own) @ bounds[..., :before])
+        draw, pair = np.nonzero(near[:, 0] & both[:, :before] & usable[:, k, None] & (many[:before] + is_many[k] >= wanted))
+        draws.append(draw)
+        which.append(np.column_stack([other[pair], one[pair], np.full(len(pair), k)]))
+    draw = np.concatenate(draws)
+    in_order = np.argsort(draw, kind="stable")
+    return draw[in_order], np.concatenate(which)[in_order]
 
 
 def _normal(away: Array) -> tuple[Array, Array]:
@@ -197,9 +213,9 @@ def _normal(away: Array) -> tuple[Array, Array]:
 
 def _screened(planes: _Planes, rows: Array, wanted: int) -> _Planes:
     """Those on which so many of these rows are."""
-    hits = np.zeros(len(planes.normal), dtype=np.int64)
-    for left, row in zip(range(len(rows) - 1, -1, -1), rows):
-        hits += planes.on(row)
+    hits, left = np.zeros(len(planes.normal), dtype=np.int64), len(rows)
+    for some in _blocks(len(rows), planes.normal.size):
+        hits, left = hits + planes.on(rows[some]).sum(axis=0), left - len(rows[some])
         if not (alive := hits + left >= wanted).all():
             planes, hits = planes.those(alive), hits[alive]
     return planes
@@ -209,9 +225,9 @@ def _often(planes: _Planes, rows: Array, usual: Array, wanted: int) -> Mask:
     """(q,) whether many of the rows are on each, and many of those that do not have each column's usual value: a line through
     (0, 0) is no relation of two columns that are mostly 0."""
     every, others, on_others = (np.zeros(len(planes.normal), dtype=np.int64) for _ in range(3))
-    for row in rows:
-        on, other = planes.on(row), (row != usual)[planes.columns].any(axis=1)
-        every, others, on_others = every + on, others + other, on_others + (on & other)
+    for some in _blocks(len(rows), planes.normal.size):
+        on, other = planes.on(rows[some]), (rows[some] != usual)[:, planes.columns].any(axis=2)
+        every, others, on_others = every + on.sum(axis=0), others + other.sum(axis=0), on_others + (on & other).sum(axis=0)
     enough: Mask = (every >= OF_ALL * len(rows)) & (on_others >= np.maximum(OF_OTHERS * others, wanted))
     return enough
 

@@ -48,6 +48,19 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
     assert python("-c", code).out.strip() == "[]"
 
 
+def test_no_method_imports_what_only_some_of_its_jobs_need() -> None:
+    heavy = ("scipy.stats", "scipy.signal", "dp_accounting", "cryptography", "h5py", "rich", *NEVER)
+    code = f"""
+import sys
+from fedkern.methods import METHODS, named
+for name in sorted(METHODS, key="sigma".__eq__):
+    named(name)
+    optimize = () if name == "sigma" else ("scipy.optimize",)  # which scipy.interpolate imports
+    assert not (there := [m for m in {heavy!r} + optimize if m in sys.modules]), (name, there)
+"""
+    assert python("-c", code).code == 0
+
+
 NEVER = ("shtab", "arviz", "xarray", "pandas", "matplotlib", "numba", "jinja2", "polars", "jax", "torch", "cupy")
 WITH_CHAINS = ("scipy.stats", "scipy.signal")  # which arviz-stats imports
 SPARSE = """

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import chdtri, gammaln, logsumexp, ndtri
-from scipy.stats import qmc
 
 from ..core.messages import evolve
 
@@ -185,6 +184,8 @@ def _sobol(n: int, dimensions: int, key: tuple[int, int, int, int]) -> Array:
     """(n, dimensions) In the open unit cube."""
     if not n:
         return np.empty((0, dimensions))
+    from scipy.stats import qmc  # as long as all else of a job to import, and only servers draw points
+
     generator = np.random.default_rng([one % 2**64 for one in key])
     engine = qmc.Sobol(dimensions, scramble=True, bits=30, seed=generator)
     power = max(n - 1, 0).bit_length()

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from ...kernels.families import expit
 from ...models.likelihood import Likelihood
@@ -82,6 +81,8 @@ def lowered_at(likelihood: Likelihood, y: Array, eta: Array, v: float) -> float:
     reach = 3 + 2 * v
     if not all(slope(-reach) > 0 > slope(reach) for slope in (without, within)):  # no count, or a fit far from its optimum
         return lowered(v, 1 / likelihood.link_variance(y))
+    from scipy.optimize import brentq  # which no other part of a vertical job imports
+
     return float(brentq(without, -reach, reach) - brentq(within, -reach, reach))
 
 
