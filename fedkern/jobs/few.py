@@ -1,8 +1,8 @@
 """Clients with few rows, in open jobs of methods that count rows: decided where each lives, before anything of its rows leaves.
 
 What an open client sends is a function of its rows, and with few of them it is these rows. A client that has fewer than the job
-asks for (`data.least_rows`, of groups `data.least_groups`), or its own holder's policy, ends the job, or the job goes on without it (`data.small`). Others read
-its name, and not how many rows it has: no message, no text and no exit code depends on that.
+asks for (`data.least_rows`, of groups `data.least_groups`), or its own holder's policy, ends the job, or the job goes on without
+it (`data.small`). Others read its name, and not how many rows it has: no message, no text and no exit code depends on that.
 
 That it is refused is an answer too, of one bit, and many jobs are many bits. A holder whose policy forbids jobs that differ by
 little from an earlier one (`holders.asked`) has each job's rows in its account before they are counted, and others read the same
@@ -89,8 +89,8 @@ def _lowered_groups(config: JobConfig) -> str | None:
     if asked is None or asked >= LEAST_GROUPS:
         return None
     return (
-        f"this job lowers data.least_groups from {LEAST_GROUPS} to {asked}: of fewer than {LEAST_GROUPS} groups what a client sends "
-        "may tell each of them"
+        f"this job lowers data.least_groups from {LEAST_GROUPS} to {asked}: of fewer than {LEAST_GROUPS} groups what a client "
+        "sends may tell each of them"
     )
 
 
@@ -336,9 +336,9 @@ def leave_out(place: Place, kept: Kept) -> list[int]:
     """Goes on without some clients: who of the others lives here. JobError where nobody is left."""
     if not kept.numbers:
         raise JobError(
-            "no client is left: each has fewer rows (or groups) than this job, or its holder, asks for, or nearly those of an earlier job, "
-            'which its holder forbids (data.least_rows, data.small = "leave-out"); a holder reads which in fault.txt of its own '
-            "folder, or by fedkern check JOB --local FILE"
+            "no client is left: each has fewer rows than this job, or its holder, asks for (or groups), or nearly those of an "
+            'earlier job, which its holder forbids (data.least_rows, data.small = "leave-out"); a holder reads which in '
+            "fault.txt of its own folder, or by fedkern check JOB --local FILE"
         )
     place.leave_out(kept.numbers, kept.parties.names)
     return place.mine(kept.parties.n_clients)

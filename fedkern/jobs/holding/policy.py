@@ -95,8 +95,8 @@ class Policy:
         if self.lower or asked >= least:
             return None
         return Refusal(
-            f"data.least_{what} = {asked} lowers how many {what} a client must have, which the policy forbids; remove the key (by "
-            f"default it is {usual}), or ask the holder to allow fewer ([disclosure] lower)",
+            f"data.least_{what} = {asked} lowers how many {what} a client must have, which the policy forbids; remove the key "
+            f"(by default it is {usual}), or ask the holder to allow fewer ([disclosure] lower)",
             f"data.least_{what} = {asked}, the least allowed for [data.{self.data}]: {least} (lower = false)",
         )
 

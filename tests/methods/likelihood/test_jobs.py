@@ -248,7 +248,7 @@ def test_a_policy_raises_the_number_of_groups(
     assert own == (2 if words or keys.get("small") else 0), said
     if table == "least_groups = 9":
         assert "8 groups in column 'ward'; 9 are asked for ([disclosure] least_groups of its policy)" in said.out
-        with pytest.raises(FedkernError, match="has fewer groups|no client") if not keys else nullcontext():
+        with pytest.raises(FedkernError, match="has fewer groups") if not keys else nullcontext():
             made = fedkern.run(job, data=keys or None)
             assert [*made.summary["clients"]] == ["ada", "cy"]
 
