@@ -188,8 +188,8 @@ def _rounds(model: Model) -> Iterator[str]:
         )
         yield f"         about {_size(each)} to each client and {_size(each)} from it"
         return
-    newton, of_draws = P * 8, settings.points * P * 8
-    answer, values = (1 + P + P * (P + 1) // 2) * 8, settings.points * 8
+    newton, of_draws = P * 8, settings.points * P * importance.WIDTH
+    answer, values = (1 + P + P * (P + 1) // 2) * 8, settings.points * importance.WIDTH
     usual_in, usual_out = 10 * newton + of_draws, 10 * answer + values
     most_in, most_out = settings.newton * newton + settings.rounds * of_draws, settings.newton * answer + settings.rounds * values
     yield (
