@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import chdtri, gammaln, logsumexp, ndtri
-from scipy.stats import qmc
 
 from ..core.messages import evolve
 
@@ -171,6 +170,8 @@ def _sobol(n: int, dimensions: int, key: tuple[int, int, int]) -> Array:
     """(n, dimensions) In the open unit cube."""
     if not n:
         return np.empty((0, dimensions))
+    from scipy.stats import qmc  # it takes longer to load than all else, and only the server needs it
+
     generator = np.random.default_rng([one % 2**64 for one in key])
     engine = qmc.Sobol(dimensions, scramble=True, bits=30, seed=generator)
     power = max(n - 1, 0).bit_length()

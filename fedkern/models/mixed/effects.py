@@ -62,7 +62,7 @@ def completed(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vector, 
     value = rows.inner_values(inner.reshape(-1, inner.shape[2]), nodes).reshape(v.shape[:2])
     weight = _normalised(value - 0.5 * (v**2).sum(axis=2) - log_q[:, :, 0])[:, :, np.newaxis]
     effect = np.einsum("sik,sck->sci", layout.factor(draws, "client"), v)[:, :, np.newaxis]
-    chosen = _chosen(weight, rng.uniform(len(draws), key=key, step=len(draws))[:, np.newaxis])[:, 0]
+    chosen = _chosen(np.cumsum(weight, axis=1), rng.uniform(len(draws), key=key, step=len(draws))[:, np.newaxis])[:, 0]
     return np.ascontiguousarray(inner[np.arange(len(draws)), chosen]), Effects(*_summary(effect, weight), np.ones(1))
 
 
@@ -80,10 +80,11 @@ def of_groups(rows: Rows, inner: Vector, key: int) -> Effects:
         u, weight = _posterior(some, inner, T)
         effect = np.einsum("sik,scgk->scgi", T, u)
         mean[part], sd[part], quantiles[:, part], above[part] = _summary(effect, weight)
-        chosen = _chosen(weight, uniform[:, part])
+        below = np.cumsum(weight, axis=1)
+        chosen = _chosen(below, uniform[:, part])
         first[:, part] = np.take_along_axis(effect[..., 0], chosen[:, np.newaxis], axis=1)[:, 0]
         for r in range(drawn.shape[1]):  # evenly spread over the candidates
-            chosen = _chosen(weight[kept], (uniform[kept, part] + r) / drawn.shape[1])
+            chosen = _chosen(below[kept], (uniform[kept, part] + r) / drawn.shape[1])
             at = chosen[:, np.newaxis, :, np.newaxis]
             drawn[:, r, part] = np.take_along_axis(effect[kept], at, axis=1)[:, 0]
     rank = np.zeros(G)
@@ -128,9 +129,9 @@ def _normalised(log: Vector) -> Vector:
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
-def _chosen(weight: Vector, uniform: Vector) -> Indices:
-    """(S, G) which of the candidates each of the uniform numbers is."""
-    return np.asarray(np.minimum((np.cumsum(weight, axis=1) < uniform[:, np.newaxis]).sum(axis=1), weight.shape[1] - 1))
+def _chosen(below: Vector, uniform: Vector) -> Indices:
+    """(S, G) which of the candidates, whose weights add up to `below` (S, c, G), each of the uniform numbers is."""
+    return np.asarray(np.minimum((below < uniform[:, np.newaxis]).sum(axis=1), below.shape[1] - 1))
 
 
 def _summary(effect: Vector, weight: Vector) -> tuple[Vector, Vector, Vector, Vector]:
