@@ -205,5 +205,6 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     print("\n".join(map(printable, lines)))
     if not said.allowed:
         return JobError.exit_code
-    method.stages.look_through(own)
+    for line in method.stages.look_through(own) or ():
+        print(printable(line))
     return 0

@@ -220,6 +220,15 @@ def test_check_shows_a_holder_its_groups(files: Path, tmp_path: Path, capsys: py
     assert "4 groups in column 'ward'; 5 are asked for (data.least_groups)" in said
 
 
+def test_check_says_to_a_holder_that_a_round_would_be_too_long(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = str(files / "rows" / "bo.csv")
+    for deadline, long in (("1e9", False), ("1e-6", True)):
+        assert main(["check", str(files / "job.toml"), "--set", f"job.deadline={deadline}", "--local", rows]) == 0
+        said = capsys.readouterr().out
+        assert ("a round of draws takes about " in said) == long
+        assert ("(job.deadline) counts as lost; let job.deadline be at least " in said) == long
+
+
 @pytest.mark.parametrize(
     ("table", "keys", "words"),
     [
