@@ -46,7 +46,7 @@ class Curvature(Message, kind=201, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
 
 
 @dataclass(frozen=True)
-class AskValues(Message, kind=202):
+class AskValues(Message, kind=214):
     """Server to client: draws of xi at which the log-likelihood is wanted, and by how many quadrature nodes a dimension. A draw
     is the centre and a step of 32-bit numbers, so that everybody has the same draws to the last bit."""
 
@@ -68,7 +68,7 @@ class AskValues(Message, kind=202):
 
 
 @dataclass(frozen=True)
-class Values(Message, kind=203, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
+class Values(Message, kind=215, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
     """Client to server: L_j at each draw, in thousandths of a nat: the highest, and how far below it each is; the most by which
     it is another with more nodes, at the first draws."""
 
