@@ -21,9 +21,8 @@ SAID = 0.1  # the part of the deadline from which on it is said
 REMEDY = 3  # times as long a deadline as a round takes: the quadrature may need twice the nodes
 
 
-def lines(file: OwnFile[Config]) -> list[str]:
+def lines(file: OwnFile[Config], deadline: float) -> list[str]:
     """What `fedkern check --local` says of it; nothing where it is short."""
-    deadline = file.config.job.deadline
     try:
         seconds = of_a_round(file)
     except JobError:  # a level that only others' files have is the reference

@@ -71,7 +71,7 @@ def at_holder(run: Opened, client: int, rows: Any) -> tuple[Prediction, bool]:
     own = known.read(run, client)
     about, encoding = own.about, own.new.encoding
     with _own_rows():
-        read = new_rows.read(run.config.model_dump(mode="json"), encoding, rows, about.group)
+        read = new_rows.read(run.records[client], encoding, rows, about.group)
         if about.group is not None and about.group not in read.names:
             remedy = "add it; where it is empty, or a label that this client has not, a row is of a new group"
             raise JobError(f"{read.source}: column {about.group!r} (model.random.group) is missing; {remedy}")

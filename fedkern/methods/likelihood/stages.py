@@ -122,7 +122,7 @@ def look_through(file: OwnFile[Config]) -> list[str]:
     """What else is to be said of this file; JobError where it would end a run."""
     check_groups(file.config, file.table, file.spec)
     describe(file.table, file.spec)
-    return durations.lines(file)
+    return durations.lines(file, file.config.job.deadline)
 
 
 def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
