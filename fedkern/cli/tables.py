@@ -17,13 +17,14 @@ from ..errors import JobError
 from ..jobs import opened
 from ..jobs.files import write_atomically, writing
 from ..jobs.load import tables_of, written_once
-from ..jobs.record import NAME
+from ..jobs.record import NAME, Reader
 from ..methods import of_record
 from ..methods.likelihood import predict as likelihood
 from ..methods.vertical import predict as vertical
 from ..printing import printable, several
 from ..results import against as comparison
 from ..results import graph_files, stored, table
+from ..results.plain import Record
 from ..results.prediction import Prediction
 from ..results.released import Drawing
 
@@ -107,14 +108,13 @@ def predictions(options: argparse.Namespace) -> int:
     return _predicted(result.prediction(_rows(options)), True, options)
 
 
-def _at_holder(folder: Path) -> tuple[opened.Opened, int] | None:
-    """The run and the client's number, where the folder is a client's own of a job whose holders can predict; else None."""
-    record = opened.read(folder / NAME) or {}
+def _at_holder(folder: Path) -> tuple[Path, Record] | None:
+    """The folder and its record, where it is a client's own of a job whose holders can predict; else None."""
+    record = opened.read(folder / NAME, Reader())
     about = record.get("run") if isinstance(record, dict) else None
-    if not isinstance(about, dict) or about.get("party") is None:
+    if not isinstance(about, dict) or about.get("party") is None or "id" not in about:
         return None
-    run = opened.opened(folder, of_record)
-    return (run, run.names.index(about["party"])) if run.method == "likelihood" else None
+    return (folder, record) if record.get("job", {}).get("method") == "likelihood" else None
 
 
 def _predicted(found: Prediction, converged: bool, options: argparse.Namespace) -> int:

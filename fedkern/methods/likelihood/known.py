@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 
 from ...errors import JobError
 from ...jobs.files import RunFolder
-from ...jobs.opened import Opened
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed.effects import Effects
 from ...results.plain import plain
@@ -175,20 +175,20 @@ def write(folder: RunFolder, model: Model, client: int, own: Ended) -> None:
     folder.write(folder.home(client) / NAME, MAGIC + hashlib.blake2b(body, digest_size=DIGEST).digest() + body, secret=True)
 
 
-def read(run: Opened, client: int) -> Known:
-    """Of a run's folder, or a client's own in it.
+def read(folder: Path, run: str, client: str) -> Known:
+    """Of a client's own folder, which a run's id and the client's name are of.
 
     Raises
     ------
     JobError
         The run left none there, or none that can be read.
     """
-    path = run.files.home(client) / NAME
+    path = folder / NAME
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         raise JobError(
-            f"{path.parent}: holds no {NAME}, which a client's part of a finished run leaves there: give a run that has ended"
+            f"{folder}: holds no {NAME}, which a client's part of a finished run leaves there: give a run that has ended"
         ) from None
     except OSError as error:
         raise JobError(f"{path}: cannot be read ({error.strerror})") from None
@@ -198,7 +198,7 @@ def read(run: Opened, client: int) -> Known:
         raise JobError(f"{path}: was altered, or written by another version of fedkern; put it back as the run left it")
     content: dict[str, Any] = unpack(body)
     about = About(**json.loads(content["about"]))
-    if (about.run, about.client) != (run.files.run.hex(), run.names[client]):
+    if (about.run, about.client) != (run, client):
         raise JobError(f"{path}: is of another run, or of another client; put back what the run left there")
     covariances = [(tuple(about.terms), content["covariance"])] if about.terms else []
     new = Predictive(Encoding.from_dict(about.encoding), about.family, content["theta"], covariances, content["scale"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from ...data.faults import NO_VALUE
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs import new_rows
-from ...jobs.opened import Opened
 from ...models.encoding import INTERCEPT, Encoding
+from ...results.plain import Record
 from ...results.prediction import Prediction
 from ...results.released import Drawing
 from ...results.result import Result
@@ -56,8 +57,12 @@ def predicted(result: Result, rows: Any) -> Prediction:
         return _prediction(new_rows.read(result.job, encoding, rows), encoding, predictive, foresee)
 
 
-def at_holder(run: Opened, client: int, rows: Any) -> tuple[Prediction, bool]:
+def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool]:
     """The same at a client's own place, with its own effect, and those of its groups where a row's label is one of theirs.
+
+    Parameters
+    ----------
+    folder, record : the client's own folder, and its job.json
 
     Returns
     -------
@@ -68,10 +73,10 @@ def at_holder(run: Opened, client: int, rows: Any) -> tuple[Prediction, bool]:
     JobError
         The run left nothing there to predict with, the rows lack the column of groups, or a fault of the rows.
     """
-    own = known.read(run, client)
+    own = known.read(folder, record["run"]["id"], record["run"]["party"])
     about, encoding = own.about, own.new.encoding
     with _own_rows():
-        read = new_rows.read(run.records[client], encoding, rows, about.group)
+        read = new_rows.read(record, encoding, rows, about.group)
         if about.group is not None and about.group not in read.names:
             remedy = "add it; where it is empty, or a label that this client has not, a row is of a new group"
             raise JobError(f"{read.source}: column {about.group!r} (model.random.group) is missing; {remedy}")

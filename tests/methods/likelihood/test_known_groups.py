@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,9 @@ def test_a_known_group_is_that_of_a_grid(tmp_path: Path, capsys: pytest.CaptureF
         mode = (tmp_path / "out" / f"client-{name}" / "effects.bin").stat().st_mode
         assert stat.S_IMODE(mode) == 0o600
     assert not [path for path in (tmp_path / "out").iterdir() if path.name == "effects.bin"]
+    shutil.copytree(tmp_path / "out" / "client-bo", tmp_path / "kept")  # a holder may keep it where it likes
+    again, _ = predict(tmp_path / "kept", rows, capsys)
+    pd.testing.assert_frame_equal(again, found)
     said = rows.assign(y=[2.0, np.nan, 1.0, np.nan, np.nan])  # scores are of rows with a response
     _, line = predict(tmp_path / "out" / "client-bo", said, capsys)
     of_row = weights[:, np.newaxis] * np.exp(inner["bo", "w0"] + 2 * eta - np.exp(eta) - gammaln(3))
