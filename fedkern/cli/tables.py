@@ -17,11 +17,15 @@ from ..errors import JobError
 from ..jobs import opened
 from ..jobs.files import write_atomically, writing
 from ..jobs.load import tables_of, written_once
+from ..jobs.record import NAME, Reader
 from ..methods import of_record
+from ..methods.likelihood import predict as likelihood
 from ..methods.vertical import predict as vertical
 from ..printing import printable, several
 from ..results import against as comparison
 from ..results import graph_files, stored, table
+from ..results.plain import Record
+from ..results.prediction import Prediction
 from ..results.released import Drawing
 
 LINE = "{:<{width}}"
@@ -96,10 +100,25 @@ def predictions(options: argparse.Namespace) -> int:
     """Writes or prints a row of numbers for each of the rows; scores, where these have the response, go beside it."""
     if options.client is not None:
         return _part(options)
+    if not options.party and (own := _at_holder(Path(options.folder))) is not None:
+        return _predicted(*likelihood.at_holder(*own, _rows(options)), options)
     result = load(options.folder)
     if options.party and (method := result.summary["method"]) != "vertical":
         raise JobError(f'--party: a part of each party is asked of runs with method = "vertical", not "{method}"; give ROWS')
-    found = result.prediction(_rows(options))
+    return _predicted(result.prediction(_rows(options)), True, options)
+
+
+def _at_holder(folder: Path) -> tuple[Path, Record] | None:
+    """The folder and its record, where it is a client's own of a job whose holders can predict; else None."""
+    record = opened.read(folder / NAME, Reader())
+    about = record.get("run") if isinstance(record, dict) else None
+    if not isinstance(about, dict) or about.get("party") is None or "id" not in about:
+        return None
+    return (folder, record) if record.get("job", {}).get("method") == "likelihood" else None
+
+
+def _predicted(found: Prediction, converged: bool, options: argparse.Namespace) -> int:
+    """Writes or prints them."""
     columns = found.columns
     head, rows = list(columns), zip(*columns.values())
     if options.out is None:
@@ -111,6 +130,8 @@ def predictions(options: argparse.Namespace) -> int:
         scores = ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in found.scores.items())
         which = "these rows" if found.scored == len(found.mean) else f"{found.scored} of these rows, which have a response"
         print(f"{which}: {scores}", file=sys.stdout if options.out else sys.stderr)
+    if not converged:
+        print("the run has not converged, as its server says: these predictions are as wrong as its result", file=sys.stderr)
     return 0
 
 

@@ -190,7 +190,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
 
     def little(client: str, policies: Iterable[Policy]) -> str | None:
         too_few = few.found(config, rows, spec, client, policies)
-        return None if too_few is None else f"too few rows: {too_few.own}"
+        return None if too_few is None else f"too few {too_few.of}: {too_few.own}"
 
     plan = lambda client: method.stages.own_plan(own, client, parties.names)  # noqa: E731
     said = holders.local(config, parties, path, rows, dialect, plan, little, unfit)
@@ -205,5 +205,6 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     print("\n".join(map(printable, lines)))
     if not said.allowed:
         return JobError.exit_code
-    method.stages.look_through(own)
+    for line in method.stages.look_through(own) or ():
+        print(printable(line))
     return 0

@@ -1,8 +1,8 @@
 """Clients with few rows, in open jobs of methods that count rows: decided where each lives, before anything of its rows leaves.
 
 What an open client sends is a function of its rows, and with few of them it is these rows. A client that has fewer than the job
-asks for (`data.least_rows`), or its own holder's policy, ends the job, or the job goes on without it (`data.small`). Others read
-its name, and not how many rows it has: no message, no text and no exit code depends on that.
+asks for (`data.least_rows`, of groups `data.least_groups`), or its own holder's policy, ends the job, or the job goes on without
+it (`data.small`). Others read its name, and not how many rows it has: no message, no text and no exit code depends on that.
 
 That it is refused is an answer too, of one bit, and many jobs are many bits. A holder whose policy forbids jobs that differ by
 little from an earlier one (`holders.asked`) has each job's rows in its account before they are counted, and others read the same
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.cells import MISSING
 from ..data.combinations import Combinations, combinations
 from ..data.design import column_of, describe
 from ..data.header import check_header
@@ -35,22 +36,23 @@ from . import alike, holders
 from .counting import counted, weights
 from .holding.binding import Binding
 from .holding.policy import Policy
-from .keys import LEAST_ROWS, FewSection, JobConfig
+from .keys import LEAST_GROUPS, LEAST_ROWS, FewSection, JobConfig
 from .parties import Parties
 
 Array = NDArray[np.float64]
 
-LEFT_OUT = "has fewer rows, or alike ones, than are asked for, or nearly those of an earlier job, which its holder forbids"
+LEFT_OUT = "has fewer {}, or alike ones, than are asked for, or nearly those of an earlier job, which its holder forbids"
 NEARLY = 1e-9  # what sums of weights lose
 
 
 class Few(NamedTuple):
-    """A client that the job does not count with: what others read of it, what is for its holder alone, and whether that is said
-    of the values in its rows, which may be faults."""
+    """A client that the job does not count with: what others read of it, what is for its holder alone, whether that is said of
+    the values in its rows, which may be faults, and of what there are too few."""
 
     told: str
     own: str
     of_values: bool = False
+    of: str = "rows"
 
 
 class Kept(NamedTuple):
@@ -81,9 +83,20 @@ def lowered(config: JobConfig) -> str | None:
     )
 
 
+def _lowered_groups(config: JobConfig) -> str | None:
+    """The same of groups."""
+    asked = holders.least_groups(config)
+    if asked is None or asked >= LEAST_GROUPS:
+        return None
+    return (
+        f"this job lowers data.least_groups from {LEAST_GROUPS} to {asked}: of fewer than {LEAST_GROUPS} groups what a client "
+        "sends may tell each of them"
+    )
+
+
 def first(config: JobConfig) -> list[tuple[str, str]]:
     """What is said of a job before all else, each with a word for it: that it lowers a number, or tells rows by itself."""
-    said = [("LOWERED", lowered(config)), ("ROWS", config.tells_rows)]
+    said = [("LOWERED", lowered(config)), ("LOWERED", _lowered_groups(config)), ("ROWS", config.tells_rows)]
     return [(word, text) for word, text in said if text]
 
 
@@ -112,7 +125,8 @@ def may_tell_curvature(config: JobConfig, n_rows: int, coefficients: int) -> boo
 
 def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: Iterable[Policy] = ()) -> Few | None:
     """Whether a client has too few rows for the job or for its own policies."""
-    asked, least = holders.least(config), holders.least(config, tuple(policies))
+    policies = tuple(policies)
+    asked, least = holders.least(config), holders.least(config, policies)
     if asked is None or least is None:
         return None
     n = int(counted(table, spec) * config.batch + 1e-9)
@@ -123,7 +137,8 @@ def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: It
         few = _for_curvature(config, table, spec, client, n)
         if few or table.broken:  # rows that cannot be read end the job, with a text of their own
             return few
-        few = _for_combinations(config, table, spec, client, n, every)
+        few = _for_groups(config, table, spec, client, rows, policies)
+        few = few or _for_combinations(config, table, spec, client, n, every)
         return few or _for_values(config, table, spec, client, least, rows, every)
     key = "data.least_rows" if least == asked else "[disclosure] least_rows of its policy"
     gone = f", once {table.incomplete} that lack a cell are left out" if table.incomplete and _leaves_out(config) else ""
@@ -132,6 +147,23 @@ def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: It
         "since what is sent of fewer may tell them: pool them with another site's, or take part in private jobs only"
     )
     return Few(f"client {client!r} has fewer rows than this job, or its holder, asks for", own)
+
+
+def _for_groups(
+    config: JobConfig, table: Table, spec: Spec, client: str, rows: Array, policies: tuple[Policy, ...]
+) -> Few | None:
+    """Whether a client has too few groups, of rows that count; an empty label is none."""
+    asked, least = holders.least_groups(config), holders.least_groups(config, policies)
+    if asked is None or least is None or spec.group is None:
+        return None
+    labels = {label for label, row in zip(table.cells(spec.group), rows.tolist()) if row and label.lower() not in MISSING}
+    if len(labels) >= least:
+        return None
+    key = "data.least_groups" if least == asked else "[disclosure] least_groups of its policy"
+    remedy = "leave out the groups ([model.random]); where a client is one group, take client = true"
+    own = f"client {client!r}, {table.source}: {len(labels)} groups in column {spec.group!r}; {least} are asked for ({key})"
+    told = f"client {client!r} has fewer groups in column {spec.group!r} than this job, or its holder, asks for"
+    return Few(f"{told}: {remedy}", f"{own}: {remedy}", of="groups")
 
 
 def _in_a_batch(config: JobConfig) -> str:
@@ -295,7 +327,8 @@ def kept(
             tables[k] = table
     left = _joined(place, own) if leaves_out else []
     numbers = tuple(k for k in everybody if k not in left)
-    notes = tuple(f"left out: client {parties.names[k]!r} {LEFT_OUT}" for k in left)
+    what = "rows" if config.groups_asked is None else "rows or groups"
+    notes = tuple(f"left out: client {parties.names[k]!r} {LEFT_OUT.format(what)}" for k in left)
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own)
 
 
@@ -303,9 +336,9 @@ def leave_out(place: Place, kept: Kept) -> list[int]:
     """Goes on without some clients: who of the others lives here. JobError where nobody is left."""
     if not kept.numbers:
         raise JobError(
-            "no client is left: each has fewer rows than this job, or its holder, asks for, or nearly those of an earlier job, "
-            'which its holder forbids (data.least_rows, data.small = "leave-out"); a holder reads which in fault.txt of its own '
-            "folder, or by fedkern check JOB --local FILE"
+            "no client is left: each has fewer rows than this job, or its holder, asks for (or groups), or nearly those of an "
+            'earlier job, which its holder forbids (data.least_rows, data.small = "leave-out"); a holder reads which in '
+            "fault.txt of its own folder, or by fedkern check JOB --local FILE"
         )
     place.leave_out(kept.numbers, kept.parties.names)
     return place.mine(kept.parties.n_clients)

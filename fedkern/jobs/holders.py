@@ -28,7 +28,7 @@ from . import counting
 from .holding.binding import Account, Binding, account, bind, client_home
 from .holding.budget import Books, Near, Total, allowed_by
 from .holding.policy import DataSet, Policy, Refusal, Use
-from .keys import LEAST_ROWS, FewSection, JobConfig
+from .keys import LEAST_GROUPS, LEAST_ROWS, FewSection, JobConfig
 from .parties import Parties, data_set, mark_of_rows
 from .secret import SECRET, secret
 from .site import Site
@@ -89,11 +89,21 @@ def least(config: JobConfig, policies: Iterable[Policy] = ()) -> int | None:
     return max([asked, *(policy.least_rows for policy in policies if policy.least_rows is not None)])
 
 
+def least_groups(config: JobConfig, policies: Iterable[Policy] = ()) -> int | None:
+    """How many groups a client with these policies must have; None of a job without effects of groups."""
+    asked = config.groups_asked
+    if asked is None:
+        return None
+    return max([asked, *(policy.least_groups for policy in policies if policy.least_groups is not None)])
+
+
 def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
-    """Why a job that asks for fewer rows than by default is refused."""
-    asked = least(config)
+    """Why a job that asks for fewer rows, or groups, than by default is refused."""
+    rows, groups = least(config), least_groups(config)
     for policy in binding.policies:
-        if asked is not None and (refusal := policy.refuses_least(asked, LEAST_ROWS)):
+        refusal = None if rows is None else policy.refuses_least(rows, LEAST_ROWS)
+        refusal = refusal or (None if groups is None else policy.refuses_least(groups, LEAST_GROUPS, "groups"))
+        if refusal is not None:
             return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
     return None
 
@@ -330,8 +340,9 @@ def described(policy: Policy) -> str:
     cap = "no cap" if policy.delta is None else f"epsilon {policy.epsilon:g} at delta {policy.delta:g}"
     noise = f", noise multiplier at least {policy.least_noise:g}" if policy.least_noise else ""
     kinds = f"open jobs {'yes' if policy.open else 'no'}, client-level jobs {'yes' if 'client' in policy.units else 'no'}"
-    few = "" if policy.least_rows is None else f", with at least {policy.least_rows} rows"
-    few += "" if policy.lower else ", none that lowers its least rows"
+    least = {"rows": policy.least_rows, "groups": policy.least_groups}
+    few = "".join(f", with at least {number} {what}" for what, number in least.items() if number is not None)
+    few += "" if policy.lower else ", none that lowers its least rows or groups"
     strict = ", none with nearly the clients or rows of an earlier one, nor with its own words for empty cells"
     few += strict if policy.differencing == "refuse" else ""
     return f"{policy.file}, [data.{policy.data}]: {cap}; noise {' or '.join(policy.noise_sources)}{noise}; {kinds}{few}"

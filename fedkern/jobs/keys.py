@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from ..data.dialect import Dialect
 from ..privacy.accountant import LARGEST_EPSILON
+from ..privacy.disclosure import LEAST_GROUPS as LEAST_GROUPS
 from ..privacy.disclosure import LEAST_ROWS as LEAST_ROWS
 from ..privacy.disclosure import OF_A_LINEAR
 from ..results.plain import plain
@@ -290,6 +291,11 @@ class JobConfig(Section):
     def readers(self) -> str:
         """Who can compute what a client's messages tell, where the stages do not send them to every client."""
         return "a server"
+
+    @property
+    def groups_asked(self) -> int | None:
+        """How many groups the job asks each client for; None where it has no effects of groups."""
+        return None
 
     @property
     def tells_combinations(self) -> bool:

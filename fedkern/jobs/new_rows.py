@@ -8,7 +8,7 @@ from ..data import incomplete, memory, table
 from ..data.cells import MISSING
 from ..data.table import Table
 from ..models.encoding import Column, Encoding
-from ..results.result import Result
+from ..plain import Record
 from .keys import DialectSection
 
 
@@ -19,22 +19,23 @@ def responded(table: Table, encoding: Encoding) -> list[bool]:
     return [cell in labels or cell.lower() not in MISSING for cell in cells]
 
 
-def read(result: Result, encoding: Encoding, rows: object) -> Table:
-    """The rows as the job's files were read."""
+def read(job: Record, encoding: Encoding, rows: object, group: str | None = None) -> Table:
+    """The rows as the job's files were read; `group`: a column of labels, if that is looked at."""
+    texts = encoding.texts | ({group} if group else set())
     response = encoding.response or "y"
     if not isinstance(rows, str | Path):
-        found = memory.table(rows, "rows", text=encoding.texts, response=response)
+        found = memory.table(rows, "rows", text=texts, response=response)
     else:
-        dialect = DialectSection.model_validate(result.job["data"].get("dialect") or {}).dialect
-        found = table.load(rows, text=encoding.texts, response=response, dialect=dialect)
-    centers = _centers(result, encoding)
+        dialect = DialectSection.model_validate(job["data"].get("dialect") or {}).dialect
+        found = table.load(rows, text=texts, response=response, dialect=dialect)
+    centers = _centers(job, encoding)
     return incomplete.filled(found, centers) if centers else found
 
 
-def _centers(result: Result, encoding: Encoding) -> dict[str, float]:
+def _centers(job: Record, encoding: Encoding) -> dict[str, float]:
     """The columns whose empty cells were filled and marked (`model.missing = "indicator"`), and with what."""
     found, names = {}, {column.name for column in encoding.columns}
-    for name, keys in (result.job["data"].get("columns") or {}).items():
+    for name, keys in (job["data"].get("columns") or {}).items():
         if incomplete.marked(name) in names:
             said = {key: value for key, value in keys.items() if value is not None and key not in ("reference", "shape")}
             found[name] = Column.declared(name, said).center or 0.0

@@ -7,6 +7,7 @@ holders' policies (`[disclosure]`) may ask for more rows.
 from __future__ import annotations
 
 LEAST_ROWS = 20  # of a client; of more than three columns as many were computed from what a job at the defaults sends
+LEAST_GROUPS = 5  # of a client, where a model has effects of groups
 LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: of fewer a sum tells too much, and the level who they are
 SHARE_OF_LEVEL = 2  # and so many times fewer than `data.least_rows` where messages are nonlinear sums: 3 such rows were computed
 # Rows a coefficient, more than which a client must have: twice the most that were computed, within a minute, from what is sent of

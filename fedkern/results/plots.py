@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, filterwarnings
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..printing import printable
-from .plain import Record
+from .plain import Record, real
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -120,26 +120,84 @@ def sites(alone: Mapping[str, Mapping[str, Mapping[str, float]]], pooled: Mappin
     largest = sorted(those, key=lambda name: -abs(pooled[name]["mean"]))[:MOST_PANELS]
     if not largest:
         return None
-    across = min(3, len(largest))
-    down, n = -(-len(largest) // across), len(alone)
+
+    def own(client: str, name: str) -> tuple[float, float, float]:
+        mode, sd = (alone[client][name][key] for key in ("mode", "sd"))
+        return mode - 1.96 * sd, mode, mode + 1.96 * sd
+
+    drawn, panels = _by_client([name for name in those if name in largest], [*alone], own, pooled)
+    for axes in panels:
+        axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
+    return drawn
+
+
+def without(left: Mapping[str, Any], pooled: Mapping[str, Mapping[str, float]]) -> Figure | None:
+    """A panel for each parameter: the result without each client, a line each, and in another colour that of all, with 95 %
+    intervals; the mean of all is a line through the panel.
+
+    Parameters
+    ----------
+    left : client -> "known", and then "parameters": name -> "mean", "q025", "q975", "shift"
+    pooled : as in summary.json. Of more than 12 parameters, those are drawn that some client's absence shifts most.
+
+    Returns
+    -------
+    the figure; None where no client's absence is known
+    """
+    known = {client: one["parameters"] for client, one in left.items() if one["known"]}
+    those = [name for name in pooled if any(name in one for one in known.values())]
+    shift = {name: max(abs(real(one[name]["shift"])) for one in known.values() if name in one) for name in those}
+    furthest = sorted(those, key=lambda name: -shift[name])[:MOST_PANELS]
+    if not furthest:
+        return None
+
+    def own(client: str, name: str) -> tuple[float, float, float] | None:
+        row = known.get(client, {}).get(name)
+        return None if row is None else (real(row["q025"]), real(row["mean"]), real(row["q975"]))
+
+    names = [name for name in those if name in furthest]
+    drawn, panels = _by_client(names, [*left], own, pooled, "without {}", "all")
+    for axes, name in zip(panels, names):
+        low, high = axes.get_xlim()
+        if low < 0 < high:
+            axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
+        axes.axvline(pooled[name]["mean"], color=BLUE, linewidth=0.8, linestyle="--", zorder=1)
+    return drawn
+
+
+def _by_client(
+    names: Sequence[str],
+    clients: Sequence[str],
+    own: Callable[[str, str], tuple[float, float, float] | None],
+    pooled: Mapping[str, Mapping[str, float]],
+    words: str = "{}",
+    everybody: str = "together",
+) -> tuple[Figure, list[Axes]]:
+    """A panel for each name, a line for each client (client, name -> low, middle, high), and one for all."""
+    across = min(3, len(names))
+    down, n = -(-len(names) // across), len(clients)
     drawn = canvas(7.2, down * (0.8 + 0.17 * (n + 1)))
-    panels = drawn.subplots(down, across, squeeze=False)
-    for axes in panels.ravel()[len(largest) :]:
+    panels = drawn.subplots(down, across, squeeze=False).ravel()
+    for axes in panels[len(names) :]:
         axes.set_visible(False)
-    for i, (axes, name) in enumerate(zip(panels.ravel(), (name for name in those if name in largest))):
-        for row, own in enumerate(one[name] for one in alone.values()):
-            ends = [own["mode"] + t * own["sd"] for t in (-1.96, 1.96)]
-            axes.plot(ends, [row, row], color=MUTED, linewidth=1.6, zorder=2)
-            axes.plot([own["mode"]], [row], "o", color=MUTED, markersize=3.2, zorder=3)
+    labels = [*(caption(words.format(client)) for client in clients), everybody]
+    for i, (axes, name) in enumerate(zip(panels, names)):
+        for row, client in enumerate(clients):
+            if (found := own(client, name)) is None:
+                where: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center"}
+                axes.text(0.02, row, "not known", **where, fontsize=7.5, color=MUTED)
+                continue
+            low, middle, high = found
+            axes.plot([low, high], [row, row], color=MUTED, linewidth=1.6, zorder=2)
+            axes.plot([middle], [row], "o", color=MUTED, markersize=3.2, zorder=3)
         axes.plot([pooled[name]["q025"], pooled[name]["q975"]], [n, n], color=BLUE, linewidth=2.2, zorder=2)
         axes.plot([pooled[name]["mean"]], [n], "D", color=BLUE, markersize=4, zorder=3)
-        axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
-        axes.set_yticks(range(n + 1), [*map(caption, alone), "together"] if i % across == 0 else [""] * (n + 1))
+        axes.set_yticks(range(n + 1), labels if i % across == 0 else [""] * (n + 1))
         axes.set_ylim(n + 0.6, -0.6)
         axes.set_title(caption(name), loc="left", color=INK, fontsize=9)
         tidy(axes, "x")
         axes.tick_params(axis="y", length=0, labelsize=8)
-    return drawn
+    return drawn, [*panels[: len(names)]]
 
 
 def reliability(bins: Sequence[Mapping[str, float]]) -> Figure | None:

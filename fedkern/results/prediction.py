@@ -26,6 +26,7 @@ class Prediction:
     scores : as the server's test metrics, of the rows that have a response; empty where none has
     ids : name of the column of the rows' ids -> these, where rows of several parties were joined by them
     scored : how many rows have a response
+    used : name of a column -> what each row's prediction is made of, where that differs
     """
 
     mean: Vector
@@ -35,12 +36,13 @@ class Prediction:
     scores: Mapping[str, float] = field(default_factory=dict)
     ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
     scored: int = 0
+    used: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, Sequence[Any]]:
         """Name -> n of them."""
         numbers = {"mean": self.mean, **self.quantiles, "linear_mean": self.linear_mean, "linear_sd": self.linear_sd}
-        return {**self.ids, **{name: column.tolist() for name, column in numbers.items()}}
+        return {**self.ids, **{name: column.tolist() for name, column in numbers.items()}, **self.used}
 
     def table(self) -> Any:
         """A pandas DataFrame, or rows where pandas is not installed."""

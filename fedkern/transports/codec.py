@@ -152,7 +152,7 @@ def _fitted(message: Message, layout: _Layout) -> Saved:
 
 # What a checkpoint holds: name -> array, int, float or bytes.
 _TYPES: dict[bytes, type] = {b"i": int, b"f": float, b"b": bytes, b"a": np.ndarray}
-_DTYPES = ("<f8", "<i8", "<u8", "<u4", "|u1", "|b1")
+_DTYPES = ("<f8", "<i8", "<u8", "<u4", "|u1", "|b1", "<f4")
 _ITEM = struct.Struct("<H1s")
 
 

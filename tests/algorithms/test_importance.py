@@ -11,7 +11,7 @@ from scipy.stats import norm
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance import proposals, server, settings
+from fedkern.algorithms.importance import messages, proposals, server, settings
 from fedkern.algorithms.importance.messages import LOST
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.weighted import Weighted
@@ -452,7 +452,7 @@ def opened(**settings):
 def test_answers_that_cannot_be():
     state, effects, clients = opened()
     _, (answer,) = importance.client_receive(clients[0], effects[0][1])
-    values = importance.Values(0, np.zeros(1024), 0.0)
+    values = importance.Values.of(0, np.zeros(1024), 0.0)
     for wrong in (values, replace(answer, round=1)):
         with pytest.raises(RemoteFault, match=r"client 0: (Values|Curvature) is no answer to round 0"):
             importance.server_receive(opened()[0], 0, wrong)
@@ -463,12 +463,53 @@ def test_answers_that_cannot_be():
         importance.server_receive(state, 0, answer)
 
 
+def test_drops_that_are_none_are_refused():
+    state, effects, clients = opened()
+    while isinstance(effects[0][1], importance.AskCurvature):
+        for k, (_, question) in enumerate(list(effects)):
+            clients[k], (answer,) = importance.client_receive(clients[k], question)
+            state, effects = importance.server_receive(state, k, answer)
+    _, (answer,) = importance.client_receive(clients[0], effects[0][1])
+    assert isinstance(answer, importance.Values)
+    for drops in (answer.drops[:-4], answer.drops[:-1], b"", answer.drops + answer.drops):
+        with pytest.raises(RemoteFault, match=r"client 0: Values\.drops of \d+ bytes are not one for each draw"):
+            importance.server_receive(state, 0, replace(answer, drops=drops))
+
+
+def test_draws_that_travel_are_the_servers_to_the_last_bit():
+    """Also where they are near each other and far from 0; and they are near those that were drawn."""
+    z = np.random.default_rng(1).standard_t(7, size=(512, 3)) * [1.0, 1e-7, 1e3] + [0.0, 10.0, -3.0]
+    centre, steps = messages.shortened(z)
+    asked = importance.AskValues.of(4, 15, centre, steps)
+    codec = Codec({"xi": 3, "steps": 4 * steps.size}, 2)
+    frame = bytes(codec.encode(1, asked))
+    assert len(frame) < 4.1 * steps.size + 100
+    _, came = codec.decode(frame, (importance.AskValues,))
+    np.testing.assert_array_equal(came.points, messages.drawn(centre, steps))
+    assert (np.abs(came.points - z) < 1e-6 * z.std(axis=0)).mean() > 0.95
+    assert (np.abs(came.points - z) < 1e-5 * z.std(axis=0)).all()
+
+
+def test_values_that_travel_are_thousandths_of_a_nat():
+    values = np.array([-1234567.89049, -1234567.8906, np.nan, -np.inf, -5e6, -1e12, LOST, -1234000.0005])
+    said = importance.Values.of(0, values, 0.5).values
+    good = [0, 1, 4, 7]
+    np.testing.assert_array_equal(said[good], np.round(values[good], 3))
+    np.testing.assert_array_equal(said[[2, 3, 6]], LOST)
+    assert LOST < said[5] < said.max() - 4e6  # of no weight, and not lost
+    np.testing.assert_array_equal(importance.Values.of(0, np.full(3, np.nan), 0.0).values, LOST)
+
+
 def test_questions_that_cannot_be():
     _, effects, clients = opened(nodes=2, most_nodes=4)
     question = effects[0][1]
     for wrong in (replace(question, round=1), replace(question, nodes=8), replace(question, nodes=1)):
         with pytest.raises(RemoteFault, match="was not expected in round 0"):
             importance.client_receive(clients[0], wrong)
+    asked = importance.AskValues.of(0, 2, np.zeros(4), np.zeros((1024, 4)))
+    for steps in (asked.steps[:-4], b"", asked.steps + asked.steps, asked.steps[:-4] + b"\0\0\xc0\x7f"):
+        with pytest.raises(RemoteFault, match=r"AskValues\.steps of round 0 are no draws"):
+            importance.client_receive(clients[0], replace(asked, steps=steps))
     client, _ = importance.client_receive(clients[0], question)
     client, _ = importance.client_receive(client, importance.Posterior(1, 2, 1, np.zeros((20, 4))))
     with pytest.raises(RemoteFault, match="AskCurvature was not expected"):
@@ -526,7 +567,7 @@ def test_what_travels():
     result = importance.found(state)
     assert len(sent) == 3 * (result.newton + result.rounds)
     assert schema(importance.Curvature).keys() == {"round", "value", "gradient", "hessian", "rule"}
-    assert schema(importance.Values).keys() == {"round", "values", "rule"}
+    assert schema(importance.Values).keys() == {"round", "highest", "drops", "rule"}
     values = next(message.values for message in sent if isinstance(message, importance.Values))
     np.testing.assert_array_equal(values, np.round(values, 3))
     told = clients[0].told

@@ -72,6 +72,21 @@ def test_effects_of_groups_alone_are_exact_to_a_hundredth_of_their_sd_and_ranked
     assert found.rank.sum() == pytest.approx(15)
 
 
+@pytest.mark.parametrize(("most", "kept", "each"), [(1 << 24, 400, 8), (6000, 400, 3), (1000, 200, 1)])
+def test_effects_that_are_kept_are_draws_of_these_and_no_more_than_may_be(most, kept, each, monkeypatch):
+    monkeypatch.setattr(effects, "MOST_DRAWN", most)
+    mine = rows("poisson", ("intercept",), sizes=(4, 1, 6, 2, 3))
+    inner, _ = effects.completed(mine, np.tile(point(mine.layout), (400, 1)), 15, KEY)
+    found = effects.of_groups(mine, inner, KEY)
+    assert found.drawn.shape == (kept, each, 5, 1)
+    assert found.step == 400 // kept
+    every = found.drawn.reshape(-1, 5)
+    error = 4 / np.sqrt(len(every))
+    assert (np.abs(every.mean(axis=0) - found.mean[:, 0]) < error * found.sd[:, 0]).all()
+    assert every.std(axis=0) == pytest.approx(found.sd[:, 0], rel=error)
+    assert np.abs(np.quantile(every, effects.QUANTILES, axis=0) - found.quantiles[..., 0]).max() < 2 * error
+
+
 def test_slopes_effects_are_those_of_a_closed_form():
     mine = rows("gaussian", ("intercept", "a"), sizes=(6, 3, 9))
     xi = point(mine.layout)

@@ -16,7 +16,7 @@ from ..core.kept import GIVEN
 from ..core.messages import ClientEffects, Event, RemoteFault, evolve
 from .coordinates import packed
 from .messages import LOST, AskCurvature, AskValues, Curvature, Posterior, Values
-from .settings import CHECKED, DECIMALS, Settings
+from .settings import CHECKED, Settings
 
 Array = NDArray[np.float64]
 
@@ -78,11 +78,18 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         )
     if isinstance(event, Posterior):
         return evolve(state, told=np.array(event.draws), nodes=event.nodes, converged=event.converged == 1), []
+    if isinstance(event, AskValues) and not _are_draws(event, state):
+        raise RemoteFault(f"server: AskValues.steps of round {event.round} are no draws")
     state = evolve(state, round=state.round + 1, nodes=event.nodes)
     with np.errstate(all="ignore"):
         if isinstance(event, AskCurvature):
             return state, [_curvature(state.model, event)]
         return state, [_values(state.model, event)]
+
+
+def _are_draws(asked: AskValues, state: Client) -> bool:
+    size = state.settings.sizes(state.model.size)["steps"]
+    return len(asked.steps) == size and bool(np.isfinite(asked.points).all())
 
 
 def _curvature(model: Model, asked: AskCurvature) -> Curvature:
@@ -97,11 +104,11 @@ def _curvature(model: Model, asked: AskCurvature) -> Curvature:
 
 
 def _values(model: Model, asked: AskValues) -> Values:
-    values = model.values(asked.points, asked.nodes)
-    rule = np.abs(model.rule(asked.points[:CHECKED], asked.nodes))
+    points = asked.points
+    values = model.values(points, asked.nodes)
+    rule = np.abs(model.rule(points[:CHECKED], asked.nodes))
     rule = rule[np.isfinite(values[:CHECKED])]
-    rounded = np.where(np.isfinite(values) & (values > LOST), np.round(values, DECIMALS), LOST)
-    return Values(asked.round, rounded, float(_finite(rule).max(initial=0.0)))
+    return Values.of(asked.round, values, float(_finite(rule).max(initial=0.0)))
 
 
 def _finite(rule: Array) -> Array:

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .client import Model
+from .messages import DECIMALS
 from .server import Prior
-from .settings import DECIMALS, OF_GRADIENTS
+from .settings import OF_GRADIENTS
 
 Array = NDArray[np.float64]
 

@@ -24,14 +24,14 @@ from ..core.messages import Message, Protocol
 from .client import Client, Model, client, client_receive
 from .coordinates import Coordinates
 from .local import GradientOf, WithoutLocal
-from .messages import AskCurvature, AskValues, Curvature, Posterior, Values
+from .messages import WIDTH, AskCurvature, AskValues, Curvature, Posterior, Values
 from .server import Found, Prior, Server, finished, found, offset, server_receive, start, unresolved
 from .settings import Settings
 
 __all__ = [
-    "AskCurvature", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf", "Model", "Posterior", "Prior",
-    "Server", "Settings", "Values", "WithoutLocal", "client", "client_receive", "finished", "found", "load", "offset", "protocol",
-    "save", "server_receive", "start", "unresolved",
+    "WIDTH", "AskCurvature", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf", "Model", "Posterior",
+    "Prior", "Server", "Settings", "Values", "WithoutLocal", "client", "client_receive", "finished", "found", "load", "offset",
+    "protocol", "save", "server_receive", "start", "unresolved",
 ]  # fmt: skip
 
 

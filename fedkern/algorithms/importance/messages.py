@@ -13,11 +13,15 @@ from ..core.messages import FEW, LABELLED, LIKELIHOOD, Message, Tells
 Places = Annotated[NDArray[np.float64], "c xi"]
 PerPlace = Annotated[NDArray[np.float64], "c"]
 Packed = Annotated[NDArray[np.float64], "c tri"]
-Points = Annotated[NDArray[np.float64], "s xi"]
-PerPoint = Annotated[NDArray[np.float64], "s"]
+Centre = Annotated[NDArray[np.float64], "xi"]
+Steps = Annotated[bytes, "steps"]
+Drops = Annotated[bytes, "drops"]
 Told = Annotated[NDArray[np.float64], "t xi"]
 
 LOST = -1e300  # the log-likelihood of a point where it is not finite: a message holds finite numbers alone
+WIDTH = 4  # bytes of a step and of a drop: thousands of them are most of what travels
+DECIMALS = 3  # of a client's values, in nats
+NO_VALUE = 2**32 - 1  # the drop of a point where the log-likelihood is not finite
 
 
 @dataclass(frozen=True)
@@ -42,22 +46,63 @@ class Curvature(Message, kind=201, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
 
 
 @dataclass(frozen=True)
-class AskValues(Message, kind=202):
-    """Server to client: draws of xi at which the log-likelihood is wanted, and by how many quadrature nodes a dimension."""
+class AskValues(Message, kind=214):
+    """Server to client: draws of xi at which the log-likelihood is wanted, and by how many quadrature nodes a dimension. A draw
+    is the centre and a step of 32-bit numbers, so that everybody has the same draws to the last bit."""
 
     round: int
     nodes: int
-    points: Points
+    centre: Centre
+    steps: Steps
+
+    @classmethod
+    def of(cls, round: int, nodes: int, centre: NDArray[np.float64], steps: NDArray[np.float64]) -> AskValues:
+        """Of `steps` (s, P) as `shortened` makes them."""
+        return cls(round, nodes, centre, steps.astype("<f4").tobytes())
+
+    @property
+    def points(self) -> NDArray[np.float64]:
+        """(s, P) The draws. ValueError where the steps are none."""
+        steps = np.frombuffer(self.steps, "<f4").reshape(-1, len(self.centre))
+        return drawn(self.centre, steps.astype(np.float64))
 
 
 @dataclass(frozen=True)
-class Values(Message, kind=203, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
-    """Client to server: L_j at each draw, in thousandths of a nat; the most by which it is another with more nodes, at the first
-    draws."""
+class Values(Message, kind=215, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
+    """Client to server: L_j at each draw, in thousandths of a nat: the highest, and how far below it each is; the most by which
+    it is another with more nodes, at the first draws."""
 
     round: int
-    values: PerPoint
+    highest: float
+    drops: Drops
     rule: float
+
+    @classmethod
+    def of(cls, round: int, values: NDArray[np.float64], rule: float) -> Values:
+        """Of values (s,), which are rounded; `LOST` and what is no number are no values. What is more than four million nats
+        below the highest is taken to be just that."""
+        good = np.isfinite(values) & (values > LOST)
+        thousandths = np.rint(np.where(good, values, 0.0) * 10**DECIMALS)
+        highest = float(thousandths[good].max(initial=-np.inf)) if good.any() else 0.0
+        drops = np.where(good, np.minimum(highest - thousandths, NO_VALUE - 1), NO_VALUE)
+        return cls(round, highest, drops.astype("<u4").tobytes(), rule)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """(s,) The values; `LOST` where there is none. ValueError where the drops are none."""
+        drops = np.frombuffer(self.drops, "<u4")
+        return np.where(drops == NO_VALUE, LOST, (self.highest - drops.astype(np.float64)) / 10**DECIMALS)
+
+
+def shortened(points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A centre (P,) and steps (s, P), which 32-bit numbers hold, of draws next to `points`."""
+    centre = points.mean(axis=0)
+    return centre, (points - centre).astype(np.float32).astype(np.float64)
+
+
+def drawn(centre: NDArray[np.float64], steps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(s, P) The draws."""
+    return np.asarray(centre + steps)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import all_of, ask_all, summed, tell_all, with_answer
 from .coordinates import Coordinates, Derivatives, named, unpacked
 from .errors import largest
-from .messages import LOST, AskCurvature, AskValues, Curvature, Posterior, Values
+from .messages import LOST, WIDTH, AskCurvature, AskValues, Curvature, Posterior, Values, drawn, shortened
 from .newton import Climb, Metric, modes, moving, spelled
 from .proposals import LEAST_SHARE, NETS, Proposal, folded, mixture_log_density
 from .settings import AT_DRAWS, AT_MODE, NOT_FINITE, Settings
@@ -73,7 +73,7 @@ class Server:
     round, newton, drawn : questions answered; those of them that asked for a curvature, and for values
     rule : (2,) by how much the clients' values are others with more nodes: at the mode, and at draws
     proposals, draws : of the rounds whose values count
-    asked : (points, P) z, of the open question
+    centre, asked : (P,) and (points, P) of the open question: its draws of xi are the centre and these steps
     not_finite : (J,) draws at which a client's value was no number
     halted : why no more is asked; "" before
     waiting, answers : clients that have yet to answer; client -> its answer
@@ -90,6 +90,7 @@ class Server:
     nodes: int
     rule: Array
     not_finite: Array
+    centre: Array
     asked: Array
     round: int = 0
     newton: int = 0
@@ -177,7 +178,8 @@ def start(
     none = np.zeros(len(names))
     P, alone = coordinates.size, (settings.starts, len(names))
     own = np.zeros((*alone, P)), np.zeros((*alone, P * (P + 1) // 2))
-    state = Server(settings, prior, names, coordinates, units, climb, *own, settings.nodes, np.zeros(2), none, empty)
+    asked = np.zeros(coordinates.size), empty
+    state = Server(settings, prior, names, coordinates, units, climb, *own, settings.nodes, np.zeros(2), none, *asked)
     return _ask_curvature(state)
 
 
@@ -190,6 +192,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     state = with_answer(state, sender, event, Values if state.asked.size else Curvature)
     if isinstance(event, Curvature | Values) and np.min(event.rule) < 0:
         raise RemoteFault(f"client {sender}: {type(event).__name__}.rule is negative")
+    if isinstance(event, Values) and len(event.drops) != WIDTH * state.settings.points:
+        raise RemoteFault(f"client {sender}: Values.drops of {len(event.drops)} bytes are not one for each draw")
     if state.waiting:
         return state, []
     state = evolve(state, round=state.round + 1)
@@ -304,13 +308,14 @@ def _first(state: Server) -> Proposal:
 
 def _ask_values(state: Server, proposal: Proposal) -> tuple[Server, ServerEffects]:
     z = proposal.points(state.coordinates.mirrored, state.settings.seed, state.drawn)
-    state = evolve(state, proposals=(*state.proposals, proposal), asked=z)
+    centre, steps = shortened(state.coordinates.sent(z, state.units))
+    state = evolve(state, proposals=(*state.proposals, proposal), centre=centre, asked=steps)
     return _ask_again(state)
 
 
 def _ask_again(state: Server) -> tuple[Server, ServerEffects]:
     """The values of the points that were asked."""
-    return ask_all(state, AskValues(state.round, state.nodes, state.coordinates.sent(state.asked, state.units)))
+    return ask_all(state, AskValues.of(state.round, state.nodes, state.centre, state.asked))
 
 
 def _drawn(state: Server) -> tuple[Server, ServerEffects]:
@@ -324,10 +329,11 @@ def _drawn(state: Server) -> tuple[Server, ServerEffects]:
     values = np.array([answer.values for answer in answers]).T
     lost = values <= LOST
     _finite_enough(state, lost)
-    xi = state.coordinates.sent(state.asked, state.units)
+    xi = drawn(state.centre, state.asked)
     with np.errstate(all="ignore"):
         log_prior = state.prior.values(xi) + state.coordinates.log_jacobian(xi)
-    draws = Draws(state.asked, xi, log_prior, np.where(lost, -np.inf, values))
+    z = folded(state.coordinates.of(xi), state.coordinates.mirrored)
+    draws = Draws(z, xi, log_prior, np.where(lost, -np.inf, values))
     state = evolve(
         state,
         draws=(*state.draws, draws),
@@ -340,8 +346,8 @@ def _drawn(state: Server) -> tuple[Server, ServerEffects]:
         return _end(state, ENOUGH, posterior)
     if state.drawn >= s.rounds:
         return _end(state, ROUNDS, posterior)
-    z = np.concatenate([one.z for one in state.draws])
-    proposal = state.proposals[-1].adapted(z, posterior.smoothed, state.coordinates.wide)
+    every = np.concatenate([one.z for one in state.draws])
+    proposal = state.proposals[-1].adapted(every, posterior.smoothed, state.coordinates.wide)
     return _ask_values(state, proposal)
 
 

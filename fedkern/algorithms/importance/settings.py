@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-DECIMALS = 3  # of a client's values, in nats
+from .messages import WIDTH
+
 OF_GRADIENTS = 1  # and of its gradients for chains
 CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
 AT_MODE, AT_DRAWS = 0.01, 0.05  # nats, of all clients together, by which it may differ there
@@ -59,7 +60,8 @@ class Settings:
     def sizes(self, n_global: int) -> dict[str, int]:
         """Lengths of the messages' arrays."""
         triangle = n_global * (n_global + 1) // 2
-        return {"c": self.starts, "s": self.points, "t": self.told, "xi": n_global, "tri": triangle}
+        values = {"steps": WIDTH * self.points * n_global, "drops": WIDTH * self.points}
+        return {"c": self.starts, "t": self.told, "xi": n_global, "tri": triangle, **values}
 
     def doubled(self, nodes: int) -> int:
         """The next number of nodes; the same where there are no more."""

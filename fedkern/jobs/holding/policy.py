@@ -11,7 +11,8 @@
 
     [disclosure]                    # of open jobs; [data.NAME.disclosure] may differ for a data set
     least_rows = 50                 # rows that data must have, where a job asks for fewer
-    lower = false                   # no job may ask for fewer rows than jobs do by default
+    least_groups = 10               # and groups, of a job with effects of groups
+    lower = false                   # no job may ask for fewer rows or groups than jobs do by default
     differencing = "refuse"         # no job with the clients of an earlier one but for one or two, or with nearly the rows that
                                     # one asked for, and none that says which cells are empty; "say": the holder is told
 
@@ -81,20 +82,22 @@ class Policy:
     open: bool = False
     values: bool = False
     least_rows: int | None = None
+    least_groups: int | None = None
     lower: bool = True
     differencing: Literal["say", "refuse"] = "say"
     file: Path = Path()
 
-    def refuses_least(self, asked: int, usual: int) -> Refusal | None:
-        """Why an open job that asks its clients for so many rows is not allowed, where jobs by default ask for `usual`; None if
-        it is."""
-        least = usual if self.least_rows is None else min(usual, self.least_rows)
+    def refuses_least(self, asked: int, usual: int, what: Literal["rows", "groups"] = "rows") -> Refusal | None:
+        """Why an open job that asks its clients for so many rows, or groups, is not allowed, where jobs by default ask for
+        `usual`; None if it is."""
+        own = self.least_rows if what == "rows" else self.least_groups
+        least = usual if own is None else min(usual, own)
         if self.lower or asked >= least:
             return None
         return Refusal(
-            f"data.least_rows = {asked} lowers how many rows a client must have, which the policy forbids; remove the key (by "
-            f"default it is {usual}), or ask the holder to allow fewer ([disclosure] lower)",
-            f"data.least_rows = {asked}, the least allowed for [data.{self.data}]: {least} (lower = false)",
+            f"data.least_{what} = {asked} lowers how many {what} a client must have, which the policy forbids; remove the key "
+            f"(by default it is {usual}), or ask the holder to allow fewer ([disclosure] lower)",
+            f"data.least_{what} = {asked}, the least allowed for [data.{self.data}]: {least} (lower = false)",
         )
 
     def refuses_values(self) -> Refusal | None:

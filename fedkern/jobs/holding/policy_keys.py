@@ -33,7 +33,8 @@ class Disclosure(Section):
     """A table [disclosure], of the file or of a data set: what open jobs may not do, with few rows or after each other."""
 
     least_rows: int | None = key(None, ge=1, help="rows that data must have to be in an open job; or the job's, if larger")
-    lower: bool | None = key(None, help="whether an open job may ask its clients for fewer rows than jobs do by default")
+    least_groups: int | None = key(None, ge=1, help="the same of groups, in a job with effects of groups")
+    lower: bool | None = key(None, help="whether an open job may ask its clients for fewer rows or groups than by default")
     differencing: Literal["say", "refuse"] | None = key(
         None, help="of an open job with the clients or the rows of an earlier one but for a few: said to the holder, or refused"
     )

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from ...jobs import incomplete, keys
 from ...jobs.keys import (
     FEW,
+    LEAST_GROUPS,
     Chains,
     CommonOutputSection,
     Count,
@@ -27,7 +28,6 @@ from ...kernels import families
 from ...kernels.families import FAMILIES
 from ...privacy.disclosure import of_a_narrow_prior, of_a_vague_prior, told_by_values
 
-LEAST_GROUPS = 5  # of a client with random effects of groups
 MOST_TERMS = 3  # of a random effect: an intercept and two slopes
 MOST_ROUNDS = 8  # of draws
 TRAJECTORIES = 1000  # of each chain, where the sampler is Hamiltonian Monte Carlo
@@ -134,6 +134,10 @@ class Config(JobConfig):
         if not held and FAMILIES[model.family].link == "logit" and model.prior_sd > VAGUE:
             return of_a_vague_prior(f"model.prior_sd = {model.prior_sd:g}")
         return of_a_narrow_prior(" and ".join(held), "the posterior") if held else None
+
+    @property
+    def groups_asked(self) -> int | None:
+        return None if self.random.group is None else self.data.least_groups
 
     @property
     def singles_out(self) -> bool:

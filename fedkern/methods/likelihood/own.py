@@ -19,6 +19,7 @@ from ...jobs.run import Run
 from ...kernels import rng
 from ...models.mixed import Rows, effects
 from ...models.mixed.effects import QUANTILES, Effects
+from . import known
 from .keys import Config
 from .model import Model
 from .rows import Held
@@ -71,8 +72,9 @@ def completed(model: Model, index: int, held: Held, rows: Rows, client: importan
 
 
 def write(run: Run[Config], model: Model, own: Own) -> None:
-    """groups.csv in the client's own folder, and client.csv where the model has an effect of clients."""
-    folder, layout = run.hooks.folder, model.layout
+    """groups.csv in the client's own folder, client.csv where the model has an effect of clients, and what `fedkern predict`
+    needs there."""
+    folder, layout, found = run.hooks.folder, model.layout, None
     if folder is None:
         return
     if layout.group:
@@ -88,6 +90,7 @@ def write(run: Run[Config], model: Model, own: Own) -> None:
     if own.effect is not None:
         columns = {"converged": [own.converged], "rows": [len(own.held)], **_columns(model, layout.client, own.effect)}
         folder.write_csv("client.csv", columns, client=own.index)
+    known.write(folder, model, own.index, known.Ended(own.told, own.inner, found, own.held.labels, own.converged))
 
 
 def _columns(model: Model, terms: Sequence[str], found: Effects) -> dict[str, list[float]]:

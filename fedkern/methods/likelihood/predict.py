@@ -1,22 +1,36 @@
-"""What the released posterior says of new rows, of clients and groups that it has not seen: no client is asked."""
+"""What a posterior says of new rows: of clients and groups that it has not seen, from what the server released; at a holder, from
+the client's own folder, of its groups what their own rows say. Nobody is asked.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...data.design import encode
 from ...data.faults import NO_VALUE
+from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs import new_rows
 from ...models.encoding import INTERCEPT, Encoding
+from ...results.plain import Record
 from ...results.prediction import Prediction
 from ...results.released import Drawing
 from ...results.result import Result
 from ...results.table import ENDS
-from .predictive import Predictive, one_row
+from . import known
+from .predictive import Foreseen, Predictive, one_row
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+# Rows X of the encoding, offset, response where it is known, names of quantiles -> probabilities, and the table's row of each
+Foresee = Callable[[Array, Array | None, Array | None, Mapping[str, float], Indices], Foreseen]
 
 
 def predicted(result: Result, rows: Any) -> Prediction:
@@ -27,30 +41,79 @@ def predicted(result: Result, rows: Any) -> Prediction:
     JobError
         The run left no posterior to predict with, or a fault of the rows.
     """
+    with _own_rows():
+        posterior = result.posterior.groups(Drawing(result.seed, result.chains, result.n_draws))["posterior"]
+        encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
+        random = model.get("random") or {}
+        terms = {
+            "group": (INTERCEPT, *random.get("slopes", ())) if random.get("group") else (),
+            "client": (INTERCEPT, *random.get("client_slopes", ())) if random.get("client") else (),
+        }
+        predictive = Predictive.of(posterior, encoding, one_row(str(model["family"])), terms)
+
+        def foresee(X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float], which: Indices) -> Foreseen:
+            return predictive.of_rows(X, offset, y, at)
+
+        return _prediction(new_rows.read(result.job, encoding, rows), encoding, predictive, foresee)
+
+
+def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool]:
+    """The same at a client's own place, with its own effect, and those of its groups where a row's label is one of theirs.
+
+    Parameters
+    ----------
+    folder, record : the client's own folder, and its job.json
+
+    Returns
+    -------
+    the prediction, which says of each row whether its group was known; whether the server's checks of the run found nothing
+
+    Raises
+    ------
+    JobError
+        The run left nothing there to predict with, the rows lack the column of groups, or a fault of the rows.
+    """
+    own = known.read(folder, record["run"]["id"], record["run"]["party"])
+    about, encoding = own.about, own.new.encoding
+    with _own_rows():
+        read = new_rows.read(record, encoding, rows, about.group)
+        if about.group is not None and about.group not in read.names:
+            remedy = "add it; where it is empty, or a label that this client has not, a row is of a new group"
+            raise JobError(f"{read.source}: column {about.group!r} (model.random.group) is missing; {remedy}")
+        labels = [] if about.group is None else read.cells(about.group)
+        groups = own.numbers(labels) if about.group is not None else np.full(read.n_rows, known.NEW)
+
+        def foresee(X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float], which: Indices) -> Foreseen:
+            return own.foreseen(X, offset, y, groups[which], at)
+
+        found = _prediction(read, encoding, own.new, foresee)
+    if about.group is None:
+        return found, about.converged
+    used = ["new" if group == known.NEW else "known" for group in groups.tolist()]
+    return replace(found, used={"group_effect": used}), about.converged
+
+
+@contextmanager
+def _own_rows() -> Iterator[None]:
+    """Whoever predicts holds the rows, and the job is over: a fault of theirs is said in full."""
     try:
-        return _predicted(result, rows)
-    except OwnFault as fault:  # whoever predicts holds the rows, and the job is over
+        yield
+    except OwnFault as fault:
         raise JobError(fault.own.replace(f" ({NO_VALUE})", "")) from None
 
 
-def _predicted(result: Result, rows: Any) -> Prediction:
-    posterior = result.posterior.groups(Drawing(result.seed, result.chains, result.n_draws))["posterior"]
-    encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
-    random = model.get("random") or {}
-    terms = {
-        "group": (INTERCEPT, *random.get("slopes", ())) if random.get("group") else (),
-        "client": (INTERCEPT, *random.get("client_slopes", ())) if random.get("client") else (),
-    }
-    predictive = Predictive.of(posterior, encoding, one_row(str(model["family"])), terms)
-    read = new_rows.read(result, encoding, rows)
+def _prediction(read: Table, encoding: Encoding, predictive: Predictive, foresee: Foresee) -> Prediction:
+    """Of rows that were read; scores of those that have a response."""
     whole, trials = replace(encoding, row_id=None), encoding.trials
-    known = encoding.response in read.names and (trials is None or trials in read.names)
-    scored = np.array(new_rows.responded(read, whole) if known else [], np.bool_)
+    known_response = encoding.response in read.names and (trials is None or trials in read.names)
+    scored = np.array(new_rows.responded(read, whole) if known_response else [], np.bool_)
     bare = replace(encoding, response=None, positive=None, labels=(), trials=None, row_id=None)
     design = encode(read, bare)
-    found = predictive.of_rows(np.asarray(design.X, np.float64), design.offset, None, ENDS)
+    found = foresee(np.asarray(design.X, np.float64), design.offset, None, ENDS, np.arange(len(design.X)))
     scores: dict[str, float] = {}
     if scored.any():
-        some = read if scored.all() else read.select(np.flatnonzero(scored))
-        scores = predictive.scores(encode(some, whole))[0]
+        which = np.flatnonzero(scored)
+        own = encode(read if scored.all() else read.select(which), whole)
+        which = which if own.units is None else which[own.units]
+        scores = predictive.scores(own, foresee(np.asarray(own.X, np.float64), own.offset, own.y, {}, which))[0]
     return Prediction(found.mean, found.quantiles, found.linear_mean, found.linear_sd, scores, scored=int(scored.sum()))

@@ -85,13 +85,13 @@ class Predictive:
         return cls(encoding, family, np.column_stack(theta), covariances, scale)
 
     def of_rows(self, X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float]) -> Foreseen:
-        """Rows X (n, p) of the encoding; `at`: names of quantiles -> their probabilities."""
+        """Rows X (n, p) of the encoding; offset (n,), or (m, n) at each draw; `at`: names of quantiles -> their probabilities."""
         n, m = len(X), len(self.theta)
         nodes = 1 if self.family == "gaussian" or not self.covariances else NODES
-        parts = [
-            self._block(X[a:b], None if offset is None else offset[a:b], None if y is None else y[a:b], tuple(at.values()), nodes)
-            for a, b in _blocks(n, max(1, BLOCK // (m * nodes)))
-        ]
+        parts = []
+        for a, b in blocks(n, max(1, BLOCK // (m * nodes))):
+            own, seen = None if offset is None else offset[..., a:b], None if y is None else y[a:b]
+            parts.append(self._block(X[a:b], own, seen, tuple(at.values()), nodes))
         mean, spread, linear_mean, linear_sd, density = (np.concatenate(column, axis=-1) for column in zip(*parts))
         return Foreseen(mean, dict(zip(at, spread)), linear_mean, linear_sd, None if y is None else density)
 
@@ -126,10 +126,12 @@ class Predictive:
         center, scale = next(column.constants for column in self.encoding.columns if column.name == name)
         return X[:, self.encoding.names.index(name)] * scale + center
 
-    def scores(self, design: Design) -> tuple[dict[str, float], dict[str, Any]]:
-        """`metrics` and `test` of summary.json: how well rows with a response are foreseen; of trials each trial is one."""
+    def scores(self, design: Design, found: Foreseen | None = None) -> tuple[dict[str, float], dict[str, Any]]:
+        """`metrics` and `test` of summary.json: how well rows with a response are foreseen (or were: `found`); of trials each
+        trial is one."""
         family, record = self.family, FAMILIES[self.family]
-        found = self.of_rows(np.asarray(design.X, np.float64), design.offset, design.y, {})
+        if found is None:
+            found = self.of_rows(np.asarray(design.X, np.float64), design.offset, design.y, {})
         assert found.log_density is not None
         counts = design.weights if design.units is not None else None
         metrics = {"log_likelihood": float(np.average(found.log_density, weights=counts))}
@@ -145,7 +147,8 @@ class Predictive:
         return metrics, test
 
 
-def _blocks(n: int, size: int) -> list[tuple[int, int]]:
+def blocks(n: int, size: int) -> list[tuple[int, int]]:
+    """0 .. n in parts (from, to) of at most `size`; one that is empty where there is nothing."""
     return [(at, min(at + size, n)) for at in range(0, n, size)] or [(0, 0)]
 
 

@@ -99,7 +99,15 @@ def _without(run: RunFiles) -> str:
         for name, row in one["parameters"].items():
             rows.append([client, name, *(number(real(row[key])) for key in ("mean", "q025", "q975", "shift"))])
     text = "The result as if a client had not been there, by weights of the draws; shifts are in standard deviations."
-    return section("Without a client", paragraph(text, ""), table(["without", "name", "mean", "2.5 %", "97.5 %", "shift"], rows))
+    numbers_of_it = table(["without", "name", "mean", "2.5 %", "97.5 %", "shift"], rows)
+    drawn = plots.without(found, run.summary.get("parameters", {}))
+    if drawn is None:
+        return section("Without a client", paragraph(text, ""), numbers_of_it)
+    about = (
+        f"{text} Means and 95 % intervals; below them what all say together, whose mean is the dashed line. At most "
+        f"{plots.MOST_PANELS} parameters, those that some client's absence shifts most."
+    )
+    return figure("Without a client", drawn, about, details("All numbers", numbers_of_it))
 
 
 def _model(run: RunFiles) -> str:

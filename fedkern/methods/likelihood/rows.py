@@ -143,7 +143,7 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
     Raises
     ------
     OwnFault
-        An empty label, a single row in every group, too few groups, or a slope of no numeric covariate; cells are for the holder.
+        An empty label, a single row in every group, or a slope of no numeric covariate; cells are for the holder.
     """
     random, begin = config.random, who(client, table.source)
     name = random.group
@@ -165,11 +165,6 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
         raise OwnFault(f"{text}; {HINT}", f"{begin}: column {name!r} is empty in {n} rows, first in {first}; {remedy}")
     counts = np.bincount(cells.codes)
     counts = counts[counts > 0]
-    least = config.data.least_groups
-    if len(counts) < least:
-        remedy = "leave the client out, or the groups ([model.random]); where a client is one group, take client = true"
-        text = f"{begin} has fewer groups in column {name!r} than this job asks for (data.least_groups = {least})"
-        raise OwnFault(f"{text}; {remedy}", f"{begin}: {len(counts)} groups in column {name!r}; {least} are asked for; {remedy}")
     if FAMILIES[config.model.family].linear and few.lowered(config) is None:
         _small_groups(config, table, spec, cells.codes, begin)
     if counts.max() == 1 and config.data.trials is None:

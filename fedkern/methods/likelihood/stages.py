@@ -18,7 +18,7 @@ from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
 from ...privacy.plan import Plan
-from . import changes, response
+from . import changes, durations, response
 from .keys import Config
 from .model import TOLD, Model
 from .rows import check_groups
@@ -118,10 +118,11 @@ def checked(at: Check[Config]) -> Said | None:
     return Said(model, lines, unknown)
 
 
-def look_through(file: OwnFile[Config]) -> None:
-    """What else would end a run with this file; JobError."""
+def look_through(file: OwnFile[Config]) -> list[str]:
+    """What else is to be said of this file; JobError where it would end a run."""
     check_groups(file.config, file.table, file.spec)
     describe(file.table, file.spec)
+    return durations.lines(file, file.config.job.deadline)
 
 
 def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
@@ -188,8 +189,8 @@ def _rounds(model: Model) -> Iterator[str]:
         )
         yield f"         about {_size(each)} to each client and {_size(each)} from it"
         return
-    newton, of_draws = P * 8, settings.points * P * 8
-    answer, values = (1 + P + P * (P + 1) // 2) * 8, settings.points * 8
+    newton, of_draws = P * 8, settings.points * P * importance.WIDTH
+    answer, values = (1 + P + P * (P + 1) // 2) * 8, settings.points * importance.WIDTH
     usual_in, usual_out = 10 * newton + of_draws, 10 * answer + values
     most_in, most_out = settings.newton * newton + settings.rounds * of_draws, settings.newton * answer + settings.rounds * values
     yield (

@@ -42,7 +42,7 @@ def predicted(result: Result, rows: object) -> Prediction:
 
 def _predicted(result: Result, q: Gaussian, rows: object) -> Prediction:
     encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
-    read = new_rows.read(result, encoding, rows)
+    read = new_rows.read(result.job, encoding, rows)
     whole, trials = replace(encoding, row_id=None), encoding.trials
     known = encoding.response in read.names and (trials is None or trials in read.names)
     scored = np.array(new_rows.responded(read, whole) if known else [], np.bool_)

@@ -92,12 +92,15 @@ def modes(rows: Rows, points: Vector, fixed: Vector) -> tuple[Vector, Vector]:
         return np.asarray(by_group(rows, density(rows, eta, points)) - 0.5 * (u**2).sum(axis=2))
 
     u = np.zeros((len(points), rows.n_groups, d))
+    if len(points) > 1:  # from where they are at the points' mean, a few steps are enough
+        middle = points.mean(axis=0, keepdims=True)
+        u += modes(rows, middle, predictor(rows, middle))[0]
     value = level(u)
     for _ in range(STEPS):
         slope, curved = _slopes(rows, with_effects(rows, fixed, T, u), points)
         g = np.einsum("sik,sgi->sgk", T, by_group(rows, slope[:, :, np.newaxis] * rows.Z)) - u
         H = np.einsum("sia,sgik,skb->sgab", T, by_group(rows, curved[:, :, np.newaxis, np.newaxis] * ZZ), T) + np.eye(d)
-        step = np.linalg.solve(H, g[..., np.newaxis])[..., 0]
+        step = g / H[..., 0] if d == 1 else np.linalg.solve(H, g[..., np.newaxis])[..., 0]
         if np.abs(step).max(initial=0.0) < NEAR:
             break
         for _ in range(HALVINGS):

@@ -23,6 +23,7 @@ QUANTILES = (0.05, 0.5, 0.95)
 FREEDOM = 5.0  # of the t distributions
 OF_GROUP, OF_CLIENT = 16, 32  # candidates a draw
 ROWS = 20_000  # of groups at once
+DRAWN, MOST_DRAWN = 8, 1 << 24  # effects that are kept of each draw, and numbers of all of them
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Effects:
     quantiles : (3, k, d) at 5, 50 and 95 %
     above : (k, d) probability of being above 0
     rank : (k,) expected rank of the first term, 1 the largest
+    drawn : (T, R, k, d) of draws `step` apart R effects each, drawn given the rows; None where none are
+    step : see `drawn`
     """
 
     mean: Vector
@@ -42,6 +45,8 @@ class Effects:
     quantiles: Vector
     above: Vector
     rank: Vector
+    drawn: NDArray[np.float32] | None = None
+    step: int = 1
 
 
 def completed(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vector, Effects | None]:
@@ -57,7 +62,7 @@ def completed(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vector, 
     value = rows.inner_values(inner.reshape(-1, inner.shape[2]), nodes).reshape(v.shape[:2])
     weight = _normalised(value - 0.5 * (v**2).sum(axis=2) - log_q[:, :, 0])[:, :, np.newaxis]
     effect = np.einsum("sik,sck->sci", layout.factor(draws, "client"), v)[:, :, np.newaxis]
-    chosen = _chosen(weight, rng.uniform(len(draws), key=key, step=len(draws))[:, np.newaxis])[:, 0]
+    chosen = _chosen(np.cumsum(weight, axis=1), rng.uniform(len(draws), key=key, step=len(draws))[:, np.newaxis])[:, 0]
     return np.ascontiguousarray(inner[np.arange(len(draws)), chosen]), Effects(*_summary(effect, weight), np.ones(1))
 
 
@@ -67,19 +72,27 @@ def of_groups(rows: Rows, inner: Vector, key: int) -> Effects:
     (mean, sd, above), quantiles, first = np.empty((3, G, d)), np.empty((3, G, d)), np.empty((S, G))
     T = rows.layout.factor(inner, "group")
     uniform = np.stack([rng.uniform(G, key=key, step=s) for s in range(S)])
+    step = max(1, -(-S * G * d // MOST_DRAWN))
+    kept = slice(None, None, step)
+    drawn = np.empty((len(range(S)[kept]), int(np.clip(MOST_DRAWN // max(S * G * d, 1), 1, DRAWN)), G, d), np.float32)
     for part in group_pieces(rows, ROWS, MOST // (S * OF_GROUP * d)):
         some = rows.take_groups(part)
         u, weight = _posterior(some, inner, T)
         effect = np.einsum("sik,scgk->scgi", T, u)
         mean[part], sd[part], quantiles[:, part], above[part] = _summary(effect, weight)
-        chosen = _chosen(weight, uniform[:, part])
+        below = np.cumsum(weight, axis=1)
+        chosen = _chosen(below, uniform[:, part])
         first[:, part] = np.take_along_axis(effect[..., 0], chosen[:, np.newaxis], axis=1)[:, 0]
+        for r in range(drawn.shape[1]):  # evenly spread over the candidates
+            chosen = _chosen(below[kept], (uniform[kept, part] + r) / drawn.shape[1])
+            at = chosen[:, np.newaxis, :, np.newaxis]
+            drawn[:, r, part] = np.take_along_axis(effect[kept], at, axis=1)[:, 0]
     rank = np.zeros(G)
     for of_draw in first:
         place = np.empty(G)
         place[np.argsort(-of_draw, kind="stable")] = np.arange(1, G + 1)
         rank += place / S
-    return Effects(mean, sd, quantiles, above, rank)
+    return Effects(mean, sd, quantiles, above, rank, drawn, step)
 
 
 def drawn(rows: Rows, inner: Vector, uniform: Vector) -> Vector:
@@ -127,9 +140,9 @@ def _normalised(log: Vector) -> Vector:
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
-def _chosen(weight: Vector, uniform: Vector) -> Indices:
-    """(S, G) which of the candidates each of the uniform numbers is."""
-    return np.asarray(np.minimum((np.cumsum(weight, axis=1) < uniform[:, np.newaxis]).sum(axis=1), weight.shape[1] - 1))
+def _chosen(below: Vector, uniform: Vector) -> Indices:
+    """(S, G) which of the candidates, whose weights add up to `below` (S, c, G), each of the uniform numbers is."""
+    return np.asarray(np.minimum((below < uniform[:, np.newaxis]).sum(axis=1), below.shape[1] - 1))
 
 
 def _summary(effect: Vector, weight: Vector) -> tuple[Vector, Vector, Vector, Vector]:

@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 import fedkern
+from fedkern.cli import report
 from fedkern.errors import JobError
+from fedkern.results import plots
 
 JOB: dict[str, Any] = {
     "job": {"method": "likelihood", "seed": 5},
@@ -53,6 +55,26 @@ def test_without_a_client_is_the_job_that_is_run_without_it(frames: dict[str, pd
             assert row["sd"] == pytest.approx(own["sd"], rel=4 / np.sqrt(2 * said["ess"])), (name, parameter)
             shift = (own["mean"] - found.parameters[parameter]["mean"]) / found.parameters[parameter]["sd"]
             assert row["shift"] == pytest.approx(shift, abs=0.25)
+
+
+def test_a_figure_shows_the_result_without_each_client(frames: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    found = fedkern.run(declared(output={"without": True}), data=frames, out=tmp_path / "out")
+    left = {name: dict(one) for name, one in found.summary["without"].items()}
+    left["c"] = {"known": False, "why": "its weights are not to be trusted"}
+    drawn = plots.without(left, found.parameters)
+    assert drawn is not None
+    assert [axes.get_title(loc="left") for axes in drawn.axes if axes.get_visible()] == ["intercept", "theta[x]"]
+    (first, second, *_) = drawn.axes
+    assert [text.get_text() for text in first.get_yticklabels()] == [f"without {name}" for name in frames] + ["all"]
+    assert [text.get_text() for text in second.texts] == ["not known"]
+    lines = {tuple(line.get_ydata()): line.get_xdata() for line in second.lines if len(line.get_xdata()) == 2}
+    assert tuple(lines[3, 3]) == tuple(left["d"]["parameters"]["theta[x]"][key] for key in ("q025", "q975"))
+    assert tuple(lines[4, 4]) == tuple(found.parameters["theta[x]"][key] for key in ("q025", "q975"))
+    assert plots.without({"a": left["c"]}, found.parameters) is None
+    page = report.write(tmp_path / "out").read_text()
+    section = page[page.index("Without a client") :]
+    assert "<svg" in section[: section.index("</table>")]
+    assert "whose mean is the dashed line" in section
 
 
 def test_single_clients_are_in_no_result_that_did_not_ask(frames: dict[str, pd.DataFrame]) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,7 @@ def _times(lines: list[str]) -> list[str]:
 
 ROWS: list[tuple[str, Callable[[list[str]], list[str]], dict[str, Any], str, str]] = [
     ("a label a row", _labels(lambda i: f"r{i}"), {}, "another label in every row", "40 labels of 40 rows"),
-    ("few groups", _labels(lambda i: f"r{i % 4}"), {}, r"fewer groups .* \(data.least_groups = 5\)", "4 groups"),
+    ("few groups", _labels(lambda i: f"r{i % 4}"), {}, r"fewer groups .* than this job, or its holder, asks for", "4 groups"),
     ("an empty label", _labels(lambda i: "" if i == 7 else f"r{i % 8}"), {}, "empty in some rows", "1 rows, first in line 9"),
     ("no column", lambda lines: [line.replace("ward", "room") for line in lines], {}, "column 'ward' is missing", "room"),
     ("no variation", _times, {"slopes": ["time"]}, "one value in every group", "8 groups"),
@@ -215,7 +216,50 @@ def test_check_shows_a_holder_its_groups(files: Path, tmp_path: Path, capsys: py
     path = tmp_path / "job" / "rows" / "bo.csv"
     path.write_text("\n".join(_labels(lambda i: f"r{i % 4}")(path.read_text().splitlines())) + "\n")
     assert main(["check", str(tmp_path / "job" / "job.toml"), "--local", str(path)]) == 2
-    assert "4 groups in column 'ward'; 5 are asked for" in capsys.readouterr().err
+    assert "too few groups: client 'bo', " in (said := capsys.readouterr().out)
+    assert "4 groups in column 'ward'; 5 are asked for (data.least_groups)" in said
+
+
+def test_check_says_to_a_holder_that_a_round_would_be_too_long(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = str(files / "rows" / "bo.csv")
+    for deadline, long in (("1e9", False), ("1e-6", True)):
+        assert main(["check", str(files / "job.toml"), "--set", f"job.deadline={deadline}", "--local", rows]) == 0
+        said = capsys.readouterr().out
+        assert ("a round of draws takes about " in said) == long
+        assert ("(job.deadline) counts as lost; let job.deadline be at least " in said) == long
+
+
+@pytest.mark.parametrize(
+    ("table", "keys", "words"),
+    [
+        ("least_groups = 8", {}, ""),
+        ("least_groups = 9", {}, "client 'bo' has fewer groups in column 'ward' than this job, or its holder, asks for: "),
+        ("lower = false", {"least_groups": 4}, "refused by the holder's policy: data.least_groups = 4 lowers how many groups"),
+        ("lower = false\nleast_groups = 4", {"least_groups": 4}, ""),
+        ("", {"least_groups": 9}, "client 'ada' has fewer groups in column 'ward'"),
+        ("least_groups = 9", {"small": "leave-out"}, ""),
+    ],
+)
+def test_a_policy_raises_the_number_of_groups(
+    table: str, keys: dict[str, Any], words: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".fedkern").mkdir()
+    (tmp_path / ".fedkern" / "policy.toml").write_text(f"open = true\n[disclosure]\n{table}\n[data.bo]\n")
+    job, sets = files / "job.toml", [f"--set=data.{key}={value}" for key, value in keys.items()]
+    assert main(["check", str(job), *sets]) == (2 if words else 0)
+    said = capfd.readouterr()
+    assert words in said.err
+    assert "= 9" not in said.err + said.out
+    assert ("left out: client 'bo' has fewer rows or groups" in said.out) == (keys.get("small") is not None)
+    own = main(["check", str(job), *sets, "--local", str(files / "rows" / "bo.csv")])
+    said = capfd.readouterr()
+    assert own == (2 if words or keys.get("small") else 0), said
+    if table == "least_groups = 9":
+        assert "8 groups in column 'ward'; 9 are asked for ([disclosure] least_groups of its policy)" in said.out
+        with pytest.raises(FedkernError, match="has fewer groups") if not keys else nullcontext():
+            made = fedkern.run(job, data=keys or None)
+            assert [*made.summary["clients"]] == ["ada", "cy"]
 
 
 def test_effects_of_groups_are_in_their_holders_folder_alone(files: Path, tmp_path: Path) -> None:

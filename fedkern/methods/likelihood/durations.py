@@ -1,0 +1,51 @@
+"""How long a holder's machine computes for one round of draws, tried on a few of its points: a client that is silent for longer
+than `job.deadline` counts as lost."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from ...data.design import encode
+from ...errors import JobError
+from ...jobs import machine
+from ...jobs.check import OwnFile
+from .keys import Config
+from .model import Model
+from .rows import held
+
+ENOUGH = 0.5  # seconds that a trial lasts
+FEW = 32  # points, at first
+SAID = 0.1  # the part of the deadline from which on it is said
+REMEDY = 3  # times as long a deadline as a round takes: the quadrature may need twice the nodes
+
+
+def lines(file: OwnFile[Config], deadline: float) -> list[str]:
+    """What `fedkern check --local` says of it; nothing where it is short."""
+    try:
+        seconds = of_a_round(file)
+    except JobError:  # a level that only others' files have is the reference
+        return []
+    if seconds < SAID * deadline:
+        return []
+    longer = f"; let job.deadline be at least {REMEDY * seconds:.3g}" if REMEDY * seconds > deadline else ""
+    return [
+        f"  note: a round of draws takes about {seconds:.2g} s on this machine, twice as long where the quadrature needs more "
+        f"nodes, and a client that is silent for {deadline:g} s (job.deadline) counts as lost{longer}"
+    ]
+
+
+def of_a_round(file: OwnFile[Config]) -> float:
+    """Seconds."""
+    model = Model(file.config, ("",), file.encoding)
+    rows = model.rows(held(encode(file.table, file.encoding), file.table, model.group), machine.cores())
+    every, n = model.settings.points, FEW
+    while True:
+        points = np.tile(model.start_at, (min(n, every), 1))
+        began = time.perf_counter()
+        rows.values(points, model.layout.nodes)
+        seconds = time.perf_counter() - began
+        if n >= every or seconds > ENOUGH:
+            return seconds * every / len(points)
+        n *= 4

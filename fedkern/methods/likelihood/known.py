@@ -1,0 +1,205 @@
+"""What a client keeps of its own effects, so that `fedkern predict` foresees rows of its groups: effects.bin of its own folder.
+
+Of each draw that the server has told: coefficients that hold the client's own effect, drawn given its rows, and effects of its
+groups, drawn given theirs. They have no message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import JobError
+from ...jobs.files import RunFolder
+from ...models.encoding import INTERCEPT, Encoding
+from ...models.mixed.effects import Effects
+from ...results.plain import plain
+from ...results.released import Drawing
+from ...results.weighted import WeightedDraws
+from ...transports.codec import pack, unpack
+from .model import Model
+from .predictive import BLOCK, Foreseen, Predictive, blocks, one_row
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+NAME = "effects.bin"
+MAGIC = b"fedkern effects 1\n"
+DIGEST = 32
+NEW = -1  # the number of a group that the client does not have
+
+
+class About(NamedTuple):
+    """What stands beside the numbers.
+
+    Attributes
+    ----------
+    run, client : whose
+    converged : whether the server's checks found nothing
+    encoding, family : of the columns, of one row's response
+    group : the column of groups; None where the model has none
+    terms : of a group's effect
+    labels : of the groups
+    """
+
+    run: str
+    client: str
+    converged: bool
+    encoding: Any
+    family: str
+    group: str | None
+    terms: Sequence[str]
+    labels: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A client's posterior of its own rows' predictors.
+
+    Attributes
+    ----------
+    about : whose it is
+    new : of rows of groups that the client does not have, with its own effect
+    drawn : (m, R, G, d) of each draw R effects of each group, on the predictor's scale of the encoding's columns
+    """
+
+    about: About
+    new: Predictive
+    drawn: NDArray[np.float32]
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        return {label: number for number, label in enumerate(self.about.labels)}
+
+    def numbers(self, labels: Sequence[str]) -> Indices:
+        """Which group each label is."""
+        return np.array([self._numbers.get(label, NEW) for label in labels], np.int64)
+
+    def foreseen(self, X: Array, offset: Array | None, y: Array | None, groups: Indices, at: Mapping[str, float]) -> Foreseen:
+        """Rows X (n, p) of the encoding, those of the client's groups with the posterior of their effects."""
+        n = len(X)
+        m, several = self.drawn.shape[:2]
+        inner = replace(
+            self.new, theta=np.repeat(self.new.theta, several, axis=0), covariances=(), scale=np.repeat(self.new.scale, several)
+        )
+        parts, order = [], []
+        for of_known in (False, True):
+            chosen = np.flatnonzero((groups != NEW) == of_known)
+            if not len(chosen) and (of_known or n):
+                continue
+            for a, b in blocks(len(chosen), max(1, BLOCK // (m * several * max(1, len(self.about.terms))))):
+                some = chosen[a:b]
+                own = None if offset is None else offset[some]
+                if of_known:
+                    effects = self.drawn[:, :, groups[some]].reshape(m * several, len(some), -1).astype(np.float64)
+                    shift = np.einsum("mnd,nd->mn", effects, self._columns(X[some]))
+                    own = shift if own is None else shift + own
+                parts.append((inner if of_known else self.new).of_rows(X[some], own, None if y is None else y[some], at))
+                order.append(some)
+        back = np.argsort(np.concatenate(order), kind="stable")
+        assert len(back) == n
+
+        def joined(columns: Sequence[Array]) -> Array:
+            return np.asarray(np.concatenate(columns)[back])
+
+        return Foreseen(
+            joined([part.mean for part in parts]),
+            {name: joined([part.quantiles[name] for part in parts]) for name in at},
+            joined([part.linear_mean for part in parts]),
+            joined([part.linear_sd for part in parts]),
+            None if y is None else joined([part.log_density for part in parts if part.log_density is not None]),
+        )
+
+    def _columns(self, X: Array) -> Array:
+        """(n, d) what an effect's terms are multiplied by."""
+        names = self.new.encoding.names
+        return np.column_stack([np.ones(len(X)) if name == INTERCEPT else X[:, names.index(name)] for name in self.about.terms])
+
+
+class Ended(NamedTuple):
+    """What a client has at the end.
+
+    Attributes
+    ----------
+    told : (t, P) draws of the posterior
+    inner : (t, ..) the same, each with the client's effect
+    groups, labels : the effects of its groups, and what these are called; None and () where the model has none
+    converged : whether the server's checks found nothing
+    """
+
+    told: Array
+    inner: Array
+    groups: Effects | None
+    labels: Sequence[str]
+    converged: bool
+
+
+def write(folder: RunFolder, model: Model, client: int, own: Ended) -> None:
+    """Into the client's own folder."""
+    at = slice(None, None, 1 if own.groups is None else own.groups.step)
+    theta, standard = model.coefficients(own.inner[at])
+    n = len(theta)
+    equal, chosen = np.full(n, 1 / n), np.arange(n)[np.newaxis]
+    draws = WeightedDraws(model.encoding.names, theta, standard, model.others(own.told[at]), equal, chosen, None)
+    family, terms = one_row(model.family), {"group": model.layout.group}
+    new = Predictive.of(draws.groups(Drawing(model.seed))["posterior"], model.encoding, family, terms)
+    drawn = np.zeros((n, 1, 0, 0), np.float32)
+    if own.groups is not None and own.groups.drawn is not None:
+        drawn = (model.units.scale * own.groups.drawn).astype(np.float32)
+    about = About(
+        run=folder.run.hex(),
+        client=model.names[client],
+        converged=own.converged,
+        encoding=model.encoding.to_dict(),
+        family=family,
+        group=model.group,
+        terms=model.layout.group,
+        labels=own.labels,
+    )
+    content: dict[str, Any] = {  # effects are float32
+        "about": json.dumps(plain(about._asdict()), allow_nan=False).encode(),
+        "theta": new.theta,
+        "scale": new.scale,
+        "covariance": new.covariances[0][1] if new.covariances else np.zeros((n, 0, 0)),
+        "drawn": drawn,
+    }
+    body = pack(content)
+    folder.write(folder.home(client) / NAME, MAGIC + hashlib.blake2b(body, digest_size=DIGEST).digest() + body, secret=True)
+
+
+def read(folder: Path, run: str, client: str) -> Known:
+    """Of a client's own folder, which a run's id and the client's name are of.
+
+    Raises
+    ------
+    JobError
+        The run left none there, or none that can be read.
+    """
+    path = folder / NAME
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise JobError(
+            f"{folder}: holds no {NAME}, which a client's part of a finished run leaves there: give a run that has ended"
+        ) from None
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read ({error.strerror})") from None
+    head = len(MAGIC) + DIGEST
+    body = data[head:]
+    if data[:head] != MAGIC + hashlib.blake2b(body, digest_size=DIGEST).digest():
+        raise JobError(f"{path}: was altered, or written by another version of fedkern; put it back as the run left it")
+    content: dict[str, Any] = unpack(body)
+    about = About(**json.loads(content["about"]))
+    if (about.run, about.client) != (run, client):
+        raise JobError(f"{path}: is of another run, or of another client; put back what the run left there")
+    covariances = [(tuple(about.terms), content["covariance"])] if about.terms else []
+    new = Predictive(Encoding.from_dict(about.encoding), about.family, content["theta"], covariances, content["scale"])
+    return Known(about, new, content["drawn"])
