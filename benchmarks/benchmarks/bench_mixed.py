@@ -3,8 +3,9 @@
     python -m benchmarks.bench_mixed
 
 The bound is of arithmetic: vector instructions of the cheapest arrangement that we know (`operations`) at the rate of a matrix
-product. It leaves out all loads and stores. At a lower level of instructions: FEDKERN_ISA=avx2 OPENBLAS_CORETYPE=Haswell (the
-peers keep theirs). Peers find modes by Newton's steps, too; each takes an exponential a row and a node, and a logarithm a node.
+product of the same level of instructions, in the same process. It leaves out all loads and stores. At a lower level:
+FEDKERN_ISA=avx2 (the peers but NumPy keep theirs). Peers find modes by Newton's steps, too; each takes an exponential a row and a
+node, and a logarithm a node.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -55,9 +56,21 @@ class Case:
         row, step, pair, end = 4 + 14, 14 + 45 + 12, 3 * 14 + 4 + 8 + 10 + 6, 46
         return ROWS * row + 10 + (1 if self.alike else 2) * step + NODES // 2 * pair + end
 
-    def bound(self, rate: float) -> float:
+    def of_curvature(self) -> float:
+        """The same with gradient and Hessian, whose weights and probabilities are made at every node.
+
+        A row and node: e^eta, 1 + it, its part of the product, the probability (a division), slope and curvature, the weighted
+        curvature's three sums with the group's effect, and five sums of slopes. A row: its predictor, exponential, and products
+        of four covariates. A node: an exponential for the rows and one of the term, a logarithm of the product, weights, five
+        means, and fifteen covariances. Once: the mode as in `operations`.
+        """
+        cell, row, step = 3 + 6 + 2 + 6 + 5, 4 + 14 + 2 * 15, 14 + 45 + 12
+        node, once = 14 + 14 + 16 + 8 + 2 * 5 + 2 * 5 + 15, 10 + (1 if self.alike else 2) * step + 46
+        return ROWS * NODES * cell + ROWS * row + NODES * node + once
+
+    def bound(self, rate: float, curvature: bool = False) -> float:
         """Seconds at so many operations a second, a multiplication and an addition being two."""
-        return 2 * self.operations() * self.points * CHILDREN / rate
+        return 2 * (self.of_curvature() if curvature else self.operations()) * self.points * CHILDREN / rate
 
 
 PRODUCT = 768  # of a matrix, whose product has the highest rate of arithmetic
@@ -72,6 +85,10 @@ def least(calls: dict[str, common.Call], rounds: int) -> dict[str, float]:
             call()
             least[peer] = min(least[peer], time.process_time() - began)
     return least
+
+
+def curvature(case: Case, backend: str = "cpp") -> Callable[[], Any]:
+    return lambda: mixed.curvature(*case.arrays, family="bernoulli", nodes=NODES, backend=backend)
 
 
 def fedkern(case: Case, n_threads: int = 1) -> Callable[[], Any]:
@@ -219,9 +236,15 @@ def main() -> None:
                 f"{common.cells(seconds, '.1f', 1e3)}"
             )
             print(common.against(seconds, bound, "bound"), flush=True)
-        one = Case(False, 1).arrays
-        calls = {b: partial(mixed.curvature, *one, family="bernoulli", nodes=NODES, backend=b) for b in ("cpp", "reference")}
-        print(f"curvature at one point, ms: {common.cells(least(calls, 5), '.2f', 1e3)}")
+        for points in (1, 8, 64):
+            case = Case(False, points)
+            calls = {"fedkern": curvature(case), "product": floors.multiply(PRODUCT)}
+            ours = least(calls, rounds=20)
+            rate = 2 * PRODUCT**3 / ours.pop("product")
+            slow = least({"numpy": curvature(case, "reference")}, rounds=2) if points < 64 else {}
+            bound = case.bound(rate, curvature=True)
+            print(f"curvature at {points} points, ms: bound {1e3 * bound:.2f}  {common.cells(ours | slow, '.2f', 1e3)}")
+            print(f"    ours / bound {ours['fedkern'] / bound:.2f}", flush=True)
 
 
 if __name__ == "__main__":

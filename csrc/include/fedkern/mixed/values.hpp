@@ -254,6 +254,8 @@ class LogisticIntercept {
     }
 
   private:
+    using Bits = math::Format<double>::Bits; // of whether some lane has a number: a sum of doubles would be made one after the other
+
     struct Polynomial {
         Lane c[5];    // of the product of (1 + e^(base + v)) in e^v; at the end c[j] e^(j v) divided by the value at the mode
         Lane inverse; // of the value at the last v
@@ -287,25 +289,26 @@ class LogisticIntercept {
         for (int l = 0; l < L; ++l) done_[l] = 0, low[l] = T[l] * (Y - n), high[l] = T[l] * Y;
         // The step's error is its cube, of which the nodes make up for most, unless there are few.
         const double enough = rule_.t.size() < 7 ? 1e-4 : 1e-3;
-        double least = 0;
+        Bits moved = 0;
         for (int count = 0; count < 60; ++count) {
             moments(T, blocks, L);
-            double left = 0;
-            least = 0;
-            for (int l = 0; l < L; ++l) {
-                const double t = T[l], f = t * (Y - first_[l]) - u_[l], H = 1 + t * t * second_[l], K = t * t * t * third_[l];
+            Bits left = 0;
+            moved = 0;
+            for (int l = 0; l < L; ++l) { // without a branch, so that lanes are worked on together
+                const double t = T[l], u = u_[l], f = t * (Y - first_[l]) - u, H = 1 + t * t * second_[l], K = t * t * t * third_[l];
                 const double below = 2 * H * H + f * K, lowest = H * H, bottom = below > lowest ? below : lowest;
-                low[l] = f > 0 ? u_[l] : low[l], high[l] = f > 0 ? high[l] : u_[l];
-                double next = u_[l] + 2 * f * H / bottom;
-                next = next >= low[l] && next <= high[l] ? next : 0.5 * (low[l] + high[l]);
-                const double step = done_[l] != 0 ? 0.0 : math::magnitude(next - u_[l]) * (1 + t);
-                u_[l] = step > 1e-11 ? next : u_[l], curve_[l] = H;
+                const double least = f > 0 ? u : low[l], most = f > 0 ? high[l] : u, middle = 0.5 * (least + most);
+                double next = u + 2 * f * H / bottom;
+                next = (next >= least) & (next <= most) ? next : middle;
+                const double size = math::magnitude(next - u) * (1 + t), step = done_[l] != 0 ? 0.0 : size;
+                low[l] = least, high[l] = most, curve_[l] = H;
+                u_[l] = step > 1e-11 ? next : u;
                 done_[l] = step < enough ? 1.0 : 0.0;
-                left += 1 - done_[l], least += step > 1e-11 ? 1.0 : 0.0;
+                left |= math::to_bits(step < enough ? 0.0 : 1.0), moved |= math::to_bits(step > 1e-11 ? 1.0 : 0.0);
             }
             if (left == 0) break;
         }
-        if (least > 0) {
+        if (moved != 0) {
             moments(T, blocks, L);
             for (int l = 0; l < L; ++l) curve_[l] = 1 + T[l] * T[l] * second_[l];
         }
@@ -395,6 +398,13 @@ class LogisticIntercept {
     Lane nothing_, w_, u_, done_, first_, second_, third_, curve_, scale_, slope_, square_, inverse_, at_mode_;
 };
 
+/// Whether no lane is 0.
+inline bool all_of(const Lane& good, int lanes) {
+    math::Format<double>::Bits worse = 0; // a sum of doubles would be made one after the other
+    for (int l = 0; l < lanes; ++l) worse |= math::to_bits(1 - good[l]);
+    return worse == 0;
+}
+
 /// Gaussian rows: l is quadratic, so that one step leads to its mode.
 template <int d> void gaussian_integral(const Rows& rows, const Points& points, Index begin, Index end, Lane& out) {
     const int L = points.lanes;
@@ -430,9 +440,9 @@ template <MixedFamily family, int d> void values_of(const Rows& rows, const Rule
         } else {
             const bool simple = logistic && rows.unit[g] && rows.ones[g];
             if (simple) quick.integrate(points, begin, end, of_group, good);
-            double worse = simple ? 0 : 1;
-            for (int l = 0; simple && l < L; ++l) worse += 1 - good[l]; // lanes of bad points hold zeros, which are good
-            if (worse > 0) {
+            bool all = simple;
+            if (simple) all = all_of(good, L); // lanes of bad points hold zeros, which are good
+            if (!all) {
                 if (!nodes) nodes = std::make_unique<Nodes<family, d>>(rows, rule, L);
                 nodes->integrate(points, begin, end, other);
                 for (int l = 0; l < L; ++l) of_group[l] = simple && good[l] != 0 ? of_group[l] : other[l];
