@@ -189,7 +189,7 @@ def test_where_rounds_end_before_the_verdict_says_how_near_they_are(monkeypatch)
     monkeypatch.setattr(settings, "ERROR", 0.005)
     result = off_by(1, rounds=1)[2]
     assert (result.converged, result.posterior.effective > 2000) == (False, True)
-    assert "after 1 rounds of 4096 draws the largest standard error of a mean is 0.011 posterior standard deviations" in result.reason
+    assert "after 1 rounds of 4096 draws the largest standard error of a mean is 0.011 posterior standard dev" in result.reason
     assert off_by(1, rounds=1, effective=20)[2].converged  # who wants fewer draws wants less
 
 

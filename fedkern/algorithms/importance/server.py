@@ -416,9 +416,9 @@ def _against(state: Server, posterior: Weighted | None) -> str:
     elif max(errors(state, posterior)) > SURE * s.error:  # rounds go on for better, but a standard error is enough
         of_means, of_sds = np.array(errors(state, posterior)) / SURE
         said.append(
-            f"after {state.drawn} rounds of {s.points} draws the largest standard error of a mean is {of_means:.2g} posterior standard "
-            f"deviations, and of one of these {100 * of_sds:.2g} % (wanted {s.error:.2g} and {100 * s.error:.2g} %): take more "
-            "rounds of draws (job.rounds) or more draws (algorithm.points)"
+            f"after {state.drawn} rounds of {s.points} draws the largest standard error of a mean is {of_means:.2g} posterior "
+            f"standard deviations, and of one of these {100 * of_sds:.2g} % (wanted {s.error:.2g} and {100 * s.error:.2g} %): "
+            "take more rounds of draws (job.rounds) or more draws (algorithm.points)"
         )
     return "; ".join(filter(None, [*said, unresolved(state)]))
 
