@@ -47,6 +47,14 @@ def test_units_decide_nothing() -> None:
     np.testing.assert_allclose([one.length[0] for one in others], [one.length[0] for one in path], rtol=1e-8)
 
 
+def test_near_is_near_in_every_direction_and_not_in_every_coordinate_alone() -> None:
+    """Of two columns that nearly say the same each has the sd of a vague prior; what is known is their sum."""
+    A = 25 * np.ones((2, 2)) + 1e-8 * np.eye(2)
+    found, _ = climbed(Normal(np.array([3.0, 3.0]), A), [0.0, 0.0])
+    assert found.done.all()
+    assert found.at[0].sum() == pytest.approx(6.0, abs=1e-3)
+
+
 def test_a_step_that_loses_is_taken_back_and_the_radius_is_a_quarter_of_it() -> None:
     quartic = Function(1, lambda x: -((x[:, 0] - 1) ** 2) - 10 * (x[:, 0] - 1) ** 4)
     climb = Climb.begin(np.array([[0.99]]))

@@ -17,8 +17,8 @@ LEAST_JUDGED = 0.9  # of the data sets
 
 
 def p_values(shares: dict[str, Any]) -> dict[str, float]:
-    """Of uniform shares, for each parameter the smaller of a Kolmogorov-Smirnov test's and of one of the shares' distance from the
-    middle: intervals that are too wide or too narrow."""
+    """Kolmogorov-Smirnov tests of uniform shares, and of their distance from the middle: of intervals that are too wide or too
+    narrow."""
     found = {}
     for name, one in shares.items():
         found[name] = float(stats.kstest(one, "uniform").pvalue)
@@ -38,15 +38,13 @@ def test_truths_of_the_prior_stand_at_uniform_shares(kind: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kind", KINDS)
-def test_negative_control_a_prior_twice_as_wide_is_seen(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_negative_control_a_prior_twice_as_wide_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = Prior.usual
 
     def wider(layout: Any, *, prior_sd: float, intercept_sd: float, intercept_centre: float) -> Prior:
         own = {"prior_sd": 2 * prior_sd, "intercept_sd": 2 * intercept_sd, "intercept_centre": intercept_centre}
-        found = usual(layout, **own, tau_sd=2.0)
-        return Prior(layout, found.mean, found.sd, tau_sd=2.0, dispersion_sd=2.0)
+        return usual(layout, **own, tau_sd=2.0)
 
     monkeypatch.setattr(Prior, "usual", wider)
-    p = p_values(stands(KINDS[kind], range(DATA_SETS)).shares)
+    p = p_values(stands(KINDS["wards"], range(DATA_SETS // 2)).shares)
     assert min(p.values()) < ERROR / len(p), p

@@ -124,4 +124,3 @@ def stands(kind: Kind, seeds: range) -> Stands:
             draws, weights = released.values[name], released.weights
             shares.setdefault(name, []).append(float(weights @ (draws < true)))
     return Stands({name: np.array(found) for name, found in shares.items()}, said)
-

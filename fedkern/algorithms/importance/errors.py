@@ -33,7 +33,7 @@ def largest(points: Array, weights: Array, nets: NDArray[np.int64]) -> tuple[flo
 def _error(values: Array, weights: Array, nets: NDArray[np.int64]) -> float:
     """The largest standard error of the weighted sums of values (N, P).
 
-    Seven differences of nets say little of one variance. So a half of it is what all coordinates have in common, the share that their
+    Seven differences of nets say little of one variance. So a half of it is what all coordinates have in common: the share that
     nets leave of the variance that draws alone have with these weights.
     """
     terms = weights[:, np.newaxis] * values

@@ -24,6 +24,7 @@ Array = NDArray[np.float64]
 FLOOR, TINY = 1e-6, 1e-12  # of the largest eigenvalue: the least size of a negative one, and of one that is positive
 FLAT, FLAT_DIAGONAL = 1e-10, 1e-14  # eigenvalues, and curvatures, at which nothing is known of a direction
 NEAR, CLOSE = 1e-3, 1e-2  # posterior sds: what is left of the way; and where rounding has made the radius as short
+SEVERAL = 10.0  # times as much of the way as of one coordinate may be left in all directions together
 LOWER = 1e-9  # nats, and a thousandth of this part of the value, that are no loss
 SETTLED = 0.35  # of the logarithm of a curvature: what the last step may have changed where a mode is
 APART = 0.1  # posterior sds by which modes differ
@@ -160,7 +161,9 @@ def _planned(i: int, new: dict[str, Array]) -> None:
     B = metric.factor
     d = B @ (B.T @ g)
     new["left"][i] = left = d / np.sqrt((B**2).sum(axis=1))
-    near = np.abs(left).max() < (CLOSE if new["radius"][i] < NEAR else NEAR)
+    limit = CLOSE if new["radius"][i] < NEAR else NEAR
+    # Columns that nearly say the same have wide coefficients each: what they say together must be near as well.
+    near = np.abs(left).max() < limit and g @ d < (SEVERAL * limit) ** 2
     if near and metric.positive and new["changed"][i].max() < SETTLED:
         new["done"][i], new["trial"][i] = True, new["at"][i]
         return

@@ -1,9 +1,9 @@
 """Distributions that draws come from: mixtures of multivariate t, by points that fill the space evenly.
 
-Points are Sobol's in P + 1 dimensions: P normal numbers and a chi-square. They are several nets, each scrambled by a generator of
-its own that the seed, the round, the component and the net key: by how much these differ is how well a round's sums are known. That
-generator also chooses which dimension is which, for some pairs of dimensions are filled badly, and would be in all rounds. The server
-alone makes the points. Where the posterior is symmetric in the sign of some coordinates, every draw is
+Points are Sobol's in P + 1 dimensions: P normal numbers and a chi-square. They are several nets, each scrambled by a generator
+of its own that the seed, the round, the component and the net key: by how much these differ is how well a round's sums are known.
+That generator also chooses which dimension is which, for some pairs of dimensions are filled badly, and would be in all rounds.
+The server alone makes the points. Where the posterior is symmetric in the sign of some coordinates, every draw is
 turned to the side where the first of them is positive, and the density there is that of all its mirror images. Source:
 docs/methods/likelihood.md.
 """
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 Fold = Sequence[Sequence[int]]  # coordinates that change their signs together
 
 FEW, MANY, LARGE = 7.0, 15.0, 20  # degrees of freedom, and beyond LARGE dimensions
-WIDE, WIDER = 0.2, 3.0  # the part of the points that have a wider component, and how many times as wide that is
+WIDE, WIDER = 0.2, 4.0  # the part of the points that have a wider component, and how many times as wide that is
 LEAST_SHARE = 0.05  # of a component
 NETS = 8  # of a round
 HALF = 2.0**-31  # half a step of Sobol's points: none is 0

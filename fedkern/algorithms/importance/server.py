@@ -20,7 +20,7 @@ from ..core.messages import SERVER, Event, RemoteFault, ServerEffects, evolve
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import all_of, ask_all, summed, tell_all, with_answer
 from .coordinates import Coordinates, Derivatives, named, unpacked
-from .errors import largest
+from .errors import SURE, largest
 from .messages import LOST, WIDTH, AskCurvature, AskValues, Curvature, Posterior, Values, drawn, shortened
 from .newton import Climb, Metric, modes, moving, spelled
 from .proposals import LEAST_SHARE, NETS, Proposal, folded, mixture_log_density
@@ -419,12 +419,12 @@ def _against(state: Server, posterior: Weighted | None) -> str:
             'posterior: take chains (algorithm.sampler = "hmc"), more draws (algorithm.points, job.rounds), or narrower '
             "priors"
         )
-    elif not enough(state, posterior):
-        of_means, of_sds = errors(state, posterior)
+    elif max(errors(state, posterior)) > SURE * s.error:  # rounds go on for better, but a standard error is enough
+        of_means, of_sds = np.array(errors(state, posterior)) / SURE
         said.append(
-            f"after {state.drawn} rounds of {s.points} draws means are known to {of_means:.2g} posterior standard deviations, and "
-            f"these to {100 * of_sds:.2g} % (wanted {s.error:.2g} and {100 * s.error:.2g} %): take more rounds of draws "
-            "(job.rounds) or more draws (algorithm.points)"
+            f"after {state.drawn} rounds of {s.points} draws the largest standard error of a mean is {of_means:.2g} posterior "
+            f"standard deviations, and of one of these {100 * of_sds:.2g} % (wanted {s.error:.2g} and {100 * s.error:.2g} %): "
+            "take more rounds of draws (job.rounds) or more draws (algorithm.points)"
         )
     return "; ".join(filter(None, [*said, unresolved(state)]))
 
