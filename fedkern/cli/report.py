@@ -53,6 +53,7 @@ def write(folder: Path) -> Path:
         shapes,
         fits,
         _client(folder) if own else "",
+        _json(folder / "areas.json") if own and (folder / "areas.json").exists() else {},
         lambda ratios: _table(folder, ratios) if summary else (),
         notes,
     )

@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
-from . import polygons
-from .cells import floats
-from .table import Table, load
+from . import neighbours, polygons
+from .places import listed, numbers_of, whole
+from .table import load
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Islands = Literal["link", "drop", "independent"]
-SHOWN = 5  # names in a message
 WORDS = {"vertex": "corner", "edge": "side"}  # what neighbours have in common
 
 
@@ -117,30 +116,14 @@ def from_pairs(names: Sequence[str], pairs: Index) -> Graph:
 
 
 def read_edges(path: str | Path, names: Sequence[str]) -> Graph:
-    """The graph of a file whose first two columns name neighbours: each pair in one line, or each in two (both directions).
-
-    Parameters
-    ----------
-    path : csv, parquet or npz
-    names : of all areas
+    """The graph of a list of neighbours (`neighbours.read`): each pair once, or each in both directions.
 
     Raises
     ------
     JobError
         An unknown area, a self-loop, or pairs of which some stand in both directions and others in one.
     """
-    header = load(path)
-    if len(header.names) < 2:
-        raise JobError(f"{path}: has one column; the first two must name neighbouring areas")
-    table = load(path, text=header.names[:2])
-    whole(table)
-    place = {name: k for k, name in enumerate(names)}
-    ends = [table.cells(name) for name in table.names[:2]]
-    unknown = list(dict.fromkeys(name for end in ends for name in end if name not in place))
-    if unknown:
-        raise JobError(f"{path}: {listed(unknown)}: no such area in the table of areas; add it there or remove its pairs")
-    pairs = np.array([[place[a], place[b]] for a, b in zip(*ends)], dtype=np.int64).reshape(-1, 2)
-    return checked(names, pairs, str(path))
+    return checked(names, neighbours.read(path, names), str(path))
 
 
 def checked(names: Sequence[str], pairs: Index, source: str) -> Graph:
@@ -290,24 +273,3 @@ def grid(rows: int, columns: int) -> Graph:
     down = np.column_stack([number[:-1].ravel(), number[1:].ravel()])
     names = [f"{r + 1}-{c + 1}" for r in range(rows) for c in range(columns)]
     return from_pairs(names, np.concatenate([right, down]))
-
-
-def whole(table: Table) -> None:
-    """JobError if a line cannot be read."""
-    for row, reason in table.broken.items():
-        raise JobError(f"{table.source}, {table.place(row)}: {reason}; mend it")
-
-
-def numbers_of(table: Table, name: str) -> Array:
-    """A column of coordinates; JobError if a cell is no finite number."""
-    column = table.columns[name]
-    values = floats(column)
-    for row in np.flatnonzero(~np.isfinite(values)):
-        raise JobError(f"{table.source}, {table.place(int(row))}: {name} is no finite number; fill it in")
-    return values
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first few names, and how many more."""
-    names = list(dict.fromkeys(names))
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

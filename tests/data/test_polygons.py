@@ -148,7 +148,7 @@ def test_a_client_gets_its_map(tmp_path: Path) -> None:
         assert [one["properties"]["area"] for one in content["features"]] == [f"{name}-{i}" for i in range(size)], "its own alone"
         for one, row in zip(content["features"], areas(tmp_path / "out", name)):
             assert {c: "" if v is None else v for c, v in one["properties"].items()} == {
-                c: v if c == "area" or v == "" else float(v) for c, v in row.items()
+                c: v if c == "area" or v == "" else v == "True" if c == "converged" else float(v) for c, v in row.items()
             }
         assert (home / "areas.geojson").stat().st_mode & 0o077 == 0
     assert "Areas of the clients whose folders are here" in write_report(tmp_path / "out").read_text()

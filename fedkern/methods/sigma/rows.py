@@ -14,6 +14,7 @@ from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Column, Encoding, Faults, Spec, encode
 from ...data.faults import HINT, LISTED
 from ...data.faults import who as begin
+from ...data.places import zeros
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs.parties import Parties, from_files
@@ -230,7 +231,9 @@ def _areas(read: Reading, file: OwnFile) -> Index:
         index = {area: i for i, area in enumerate(file.areas)}
         names = table.cells(data.area)
         unknown = np.array([area not in index for area in names])
-        read.refuse(unknown, data.area, "is no area of this client in the prior; correct it, or train a prior that has it")
+        there = zeros([name for name, new in zip(names, unknown) if new], file.areas)
+        lost = " (it is there with other leading zeros: a spreadsheet drops them)" if there else ""  # no cell: others read it
+        read.refuse(unknown, data.area, f"is no area of this client in the prior{lost}; correct it, or train a prior that has it")
         return np.array([index[area] for area in names], np.int64)
     if file.common.kind != "gp" or file.locations is None:
         raise JobError(f"{who}: the prior is over areas, not over locations; give data.area instead of data.location")

@@ -69,20 +69,19 @@ def fit(run: Run[Config]) -> Fit | None:
         ridge = None if files.server is None else model.ridge(files.server.mean_loadings)
         server, clients, settled = _fitted(run, model, sites, ridge)
         found = weights.exchanged(run, model, server, clients, settled)
-    released = kept = None
+    fitted = None
     if server is not None:
+        assert files.server is not None
         released = publish.posterior(model, server)
         kept = keep_draws(run, released, *publish.shape_of(released))
+        with judging(run, kept):
+            fitted = replace(publish.fit(model, publish.Ended(server, settled, found), files.server, released), kept=kept)
+    said = convergence.told(run, None if fitted is None else fitted.verdict, clients)
     sums = {}
     for k, client in clients.items():
-        sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], shapes.get(k)))
+        sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], said[k], shapes.get(k)))
     total = _summed(run, model, {k: one for k, one in sums.items() if one is not None})
-    if server is None or released is None or kept is None:
-        return None
-    assert files.server is not None
-    with judging(run, kept):
-        fitted = replace(publish.fit(model, publish.Ended(server, settled, found), files.server, released), kept=kept)
-    return fitted if total is None else publish.with_sums(fitted, total, run.names)
+    return fitted if fitted is None or total is None else publish.with_sums(fitted, total, run.names)
 
 
 def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, fit_sums.FitSums]) -> once.Server[fit_sums.FitSums] | None:

@@ -7,7 +7,7 @@ from functools import partial
 
 from ...algorithms.core import until
 from ...algorithms.core.messages import Message
-from ...algorithms.exchanges import column_notes, fit_sums, level, settled, terms
+from ...algorithms.exchanges import column_notes, fit_sums, level, settled, terms, verdicts
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.exchanges.terms import LogTerms
@@ -43,6 +43,7 @@ MAY_SEND = (
     *until.UP,
     *settled.PROTOCOL.to_server,
     LogTerms,
+    *verdicts.PROTOCOL.to_server,
     *fit_sums.PROTOCOL.to_server,
 )
 
@@ -57,7 +58,7 @@ def stages(model: SigmaModel) -> list[Stage]:
     asked = [Stage.of(fit_sums)] if model.output.fit else []
     bits = [] if model.chains else [Stage.of(settled)]
     weights = [Stage.of(terms)] if model.output.reweigh else []
-    return [Stage.of(column_notes), Stage.of(level), fitted(model), *bits, *weights, *asked]
+    return [Stage.of(column_notes), Stage.of(level), fitted(model), *bits, *weights, Stage.of(verdicts), *asked]
 
 
 def fitted(model: SigmaModel) -> Stage:

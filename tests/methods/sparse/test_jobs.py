@@ -106,7 +106,7 @@ def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
     summary = (tmp_path / "out" / "summary.json").read_text()
     assert "sigma" not in json.loads(summary)["parameters"]
     assert "@client" not in summary
-    assert sent(tmp_path, "client-01") == FIRST | {"Locals", "Counts", "Received"}
+    assert sent(tmp_path, "client-01") == FIRST | {"Locals", "Counts", "VerdictHeard", "Received"}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
 def test_the_ledger_holds_what_the_setting_sends(tmp_path: Path, algorithm: dict[str, Any], kinds: set[str]) -> None:
     result = checked_and_run(job(tmp_path), tmp_path / "out", job=FAST, algorithm={"burn_in": 50, **algorithm})
     kinds = kinds if "statistics" in algorithm else kinds | {"Counts"}
-    assert sent(tmp_path, "client-02") == kinds | FIRST | {"Received"}
+    assert sent(tmp_path, "client-02") == kinds | FIRST | {"VerdictHeard", "Received"}
     assert result.stop == "rounds"
 
 
