@@ -94,7 +94,9 @@ def test_islands_are_linked_to_the_nearest_centroid(read):
     at = {name: k for k, name in enumerate(made.graph.names)}
     assert np.flatnonzero(W[at["f"]]).tolist() == sorted([at["e"], at["g"]])  # g's nearest is f
     assert W[at["g"]].sum() == 1
-    assert made.notes == ("2 without neighbours, linked to the nearest centroid: f, g",)
+    assert made.notes == (
+        "2 without neighbours, linked to the area whose centre is nearest in the plane of x and y: f to e, g to f",
+    )
     assert made.graph.islands.size == 0
 
 
