@@ -32,6 +32,11 @@ from .rows import AreaRows
 Array = NDArray[np.float64]
 
 DRAWS = 1000  # from a variational posterior
+SUPPRESSED = {
+    True: "areas with a count that is an interval have no numbers of the posterior here, which can tell what was suppressed; "
+    'output.suppressed = "show" writes them',
+    False: "what is written of areas with a count that is an interval can tell what was suppressed: it is not for print",
+}
 BEYOND = 50.0  # prior standard deviations of a decoder's output that are worth a warning
 
 
@@ -60,8 +65,9 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     sums = fitness.sums if summed else None
     if folder is None:
         return sums
+    suppressed, hidden = int(own.rows.observed.censored.sum()), model.output.suppressed == "hide"
     heading = {"converged": [own.said["converged"]] * file.d}
-    columns = {**heading, **table(file, own.rows, areas), **fitness.columns}
+    columns = {**heading, **table(file, own.rows, areas, hidden=hidden), **fitness.columns}
     folder.write_csv("areas.csv", columns, client=client.index)
     if own.shapes is not None:
         folder.write_json("areas.geojson", borders.collection(own.shapes, columns), client=client.index)
@@ -70,6 +76,9 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
         **own.said, "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label,
         "threshold": areas.threshold.value, "threshold_is": areas.threshold.name,
     }  # fmt: skip
+    if suppressed:
+        content["suppressed"] = suppressed
+        content["note"] = SUPPRESSED[hidden]
     if far > BEYOND:
         content["warning"] = f"theta reaches {far:.0f} standard deviations of its prior: the decoder is far from its training"
     if isinstance(client, sfvi.Client) and (unknowns := _unknowns(own)):

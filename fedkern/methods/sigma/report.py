@@ -126,7 +126,9 @@ def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequ
     if any(row.get("crude") for row in rows) and shapes:
         panels = [("crude", "as seen"), *panels]
     drawn = canvas(7.2, 3.3 if len(panels) == 2 else 2.9)
-    scale = [float(row[f"{level}_mean"]) for row in rows]
+    scale = [float(row[f"{level}_mean"]) for row in rows if row[f"{level}_mean"]]
+    if not scale:  # all of them are hidden
+        return ""
     ends = _quantile(scale, 0.02), _quantile(scale, 0.98)
     for axes, (name, words) in zip(drawn.subplots(1, len(panels)), panels):
         values = [float(row[name]) if row[name] else float("nan") for row in rows]
@@ -156,7 +158,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
 def _smoothing(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
     """Raw against smoothed rates of Poisson counts."""
     level, _ = names
-    seen = [row for row in rows if row.get("observed", "") != "" and float(row.get("exposure", 0) or 0) > 0]
+    seen = [row for row in rows if row.get("crude")]
     if level != "rate" or not seen:
         return ""
     drawn = _shrinkage(seen)
@@ -208,7 +210,8 @@ def _highest(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
     if not rows:
         return ""
     level, above = names
-    top = sorted(rows, key=lambda row: (-float(row[above]), -float(row[f"{level}_mean"])))[:LISTED]
+    shown = [row for row in rows if row[above]]
+    top = sorted(shown, key=lambda row: (-float(row[above]), -float(row[f"{level}_mean"])))[:LISTED]
     head = [
         "client",
         "area",
@@ -224,4 +227,6 @@ def _highest(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
         cells = [row["client"], row["area"], row["observed"], *([number(float(row["exposure"]))] if "exposure" in row else [])]
         body.append(cells + [number(float(row[key])) for key in (f"{level}_mean", f"{level}_q05", f"{level}_q95", above)])
     text = f"{len(rows)} areas are in this folder; all of them are in client-NAME/areas.csv."
+    if hidden := len(rows) - len(shown):
+        text += f" Of {hidden} with a count that is an interval nothing is shown (output.suppressed)."
     return section("Highest areas", table(head, body), paragraph(text))

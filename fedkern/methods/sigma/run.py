@@ -105,7 +105,7 @@ def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
 def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -> Units:
     """The units of the response, the same at every place."""
     clients = {k: level.Client(run.names[k], model.level, rows.observed) for k, rows in areas.items()}
-    server, clients = run.exchange(Stage.of(level), lambda: level.start(model.level, run.names), clients)
+    server, clients = run.exchange(stages.levelled(model), lambda: level.start(model.level, run.names), clients)
     if server is not None and server.note:
         run.hooks.notes.append(server.note)
     units = anyone(server, clients).units
