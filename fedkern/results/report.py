@@ -59,6 +59,7 @@ class RunFiles:
     rows : rows of the result's table, of ratios where it is True; empty where there are none
     own : the client whose own folder this is; "": it is a run's
     said : the server's verdict, where this is a client's own folder; empty where it was not told
+    day : when the result was written, as 2026-01-31
     notes : on what could not be read
     """
 
@@ -72,6 +73,7 @@ class RunFiles:
     fits: Mapping[str, Record] = field(default_factory=dict)
     own: str = ""
     said: Record = field(default_factory=dict)
+    day: str = ""
     rows: Callable[[bool], Sequence[Record]] = lambda ratios: ()
     notes: Sequence[str] = ()
 
@@ -84,7 +86,6 @@ class Report(Protocol):
 
     def sections(self, run: RunFiles) -> list[str]:
         """What was found."""
-
 
 def page(run: RunFiles, method: Report | None = None) -> str:
     """The whole page as text. A run that did not finish has what the server measured on the way."""

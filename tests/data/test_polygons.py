@@ -170,6 +170,14 @@ def test_a_client_gets_its_map(tmp_path: Path) -> None:
         assert (home / "areas.geojson").stat().st_mode & 0o077 == 0
     assert "Areas of the clients whose folders are here" in write_report(tmp_path / "out").read_text()
     page = write_report(tmp_path / "out" / "client-north").read_text()
+    for name in ("rate", "high-rate", "width", "spatial"):
+        for kind, head in (("png", b"\x89PNG"), ("svg", b"<?xml")):
+            picture = tmp_path / "out" / "client-north" / "maps" / f"{name}.{kind}"
+            assert picture.read_bytes().startswith(head)
+            assert picture.stat().st_mode & 0o077 == 0
+    drawn = (tmp_path / "out" / "client-north" / "maps" / "rate.svg").read_text()
+    assert all(words in drawn for words in ("Posterior mean of the rate", "7 areas; Poisson model", "not converged: not for use"))
+    assert "not converged" in page
     assert "Highest areas" in page
     assert "north-3" in page
     assert "west-1" not in page
