@@ -48,7 +48,8 @@ def files(run: RunFiles) -> dict[str, bytes]:
     for one in _maps(rows):
         drawn = _figure(one, rows, shapes, _about(run))
         if _said(run).get("converged") is False:
-            drawn.text(0.99, 0.985, "not converged: not for use", color=ORANGE, fontsize=12, fontweight="bold", ha="right", va="top")
+            words = {"fontsize": 12, "fontweight": "bold", "ha": "right", "va": "top"}
+            drawn.text(0.99, 0.985, "not converged: not for use", color=ORANGE, **words)
         for kind in ("png", "svg"):
             content = io.BytesIO()
             drawn.savefig(content, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else {"Software": None})
