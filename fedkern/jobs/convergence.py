@@ -38,17 +38,16 @@ def own(movement: Movement | None, names: Sequence[str]) -> Record:
     return of_movement(movement, names).content
 
 
-def told(at: At[Any], judged: Verdict | None, clients: Collection[int]) -> dict[int, Record]:
+def told(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
     """Client that lives here -> the server's verdict, as summary.json has it; first in what the client keeps.
 
     Parameters
     ----------
     judged : at the server's place
-    clients : that live here
     """
     asked = None if judged is None else verdicts.telling(judged.converged, judged.text, judged.worst)
     answering: dict[int, once.Client[verdicts.TellVerdict, verdicts.VerdictHeard]] = {
-        k: once.Client(verdicts.heard) for k in clients
+        k: once.Client(verdicts.heard) for k in at.mine
     }
     heard = at.ask(Stage.of(verdicts), verdicts.QUESTION, asked, answering)[1]
     silent = not_judged("the server's verdict has not come").content

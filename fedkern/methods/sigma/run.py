@@ -76,7 +76,7 @@ def fit(run: Run[Config]) -> Fit | None:
         kept = keep_draws(run, released, *publish.shape_of(released))
         with judging(run, kept):
             fitted = replace(publish.fit(model, publish.Ended(server, settled, found), files.server, released), kept=kept)
-    said = convergence.told(run, None if fitted is None else fitted.verdict, clients)
+    said = convergence.told(run, None if fitted is None else fitted.verdict)
     sums = {}
     for k, client in clients.items():
         sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], said[k], shapes.get(k)))

@@ -107,7 +107,7 @@ def fit(run: Run[Config]) -> Fit | None:
         with judging(run, kept):
             first = publish.fit(model, server, data.scales.each, released, run.hooks.doubts)
             fitted = replace(publish.with_others(first, others), kept=kept)
-    said = convergence.told(run, None if fitted is None else fitted.verdict, clients)
+    said = convergence.told(run, None if fitted is None else fitted.verdict)
     for k, one in rows.items():
         own.write(run, model, one, said[k])
     return fitted if fitted is None or left_out is None else publish.with_sums(fitted, left_out, run.names)

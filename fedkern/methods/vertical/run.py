@@ -111,7 +111,7 @@ def fit(run: Run[Config]) -> Fit | None:
     if fitted is not None:
         fitted = replace(fitted, predicted=predicted, filled=filled, doubts=tuple(run.hooks.doubts))
         fit = publish.fit(model, fitted, rows)
-    said = convergence.told(run, None if fit is None else fit.verdict, clients)
+    said = convergence.told(run, None if fit is None else fit.verdict)
     for k, client in clients.items():
         own.write(run, model, own.Own(client, rows.columns[k], ratios.get(k), lines.get(k)), said[k])
     if fit is None:
