@@ -100,7 +100,11 @@ FIRST = {"SchemaReply", "ColumnNotes", "ColumnValues", "ColumnMoments", "ColumnM
 def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
     """sigma_k, alpha_k and theta_k have no message: they are in the client's folder, and nowhere at the server."""
     fedkern.run(job(tmp_path), out=tmp_path / "out", job=FAST, algorithm={"burn_in": 50})
-    own = json.loads((tmp_path / "out" / "client-client-01" / "posterior.json").read_text())["parameters"]
+    kept = json.loads((tmp_path / "out" / "client-client-01" / "posterior.json").read_text())
+    said = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert list(kept)[:3] == ["converged", "verdict", "worst"]
+    assert all(kept[name] == said[name] for name in list(kept)[:3])
+    own = kept["parameters"]
     assert {"sigma", "intercept", "theta[x1]"} <= own.keys()
     assert "p_deviates" in own["theta[x1]"]
     summary = (tmp_path / "out" / "summary.json").read_text()
