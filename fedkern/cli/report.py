@@ -6,6 +6,7 @@ import csv
 import json
 import os
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,16 @@ def write(folder: Path) -> Path:
         shapes,
         fits,
         _client(folder) if own else "",
+        _json(folder / "areas.json") if own and (folder / "areas.json").exists() else {},
+        _day(folder / ("areas.csv" if own else "summary.json")),
         lambda ratios: _table(folder, ratios) if summary else (),
         notes,
     )
     content = page(run, method)
+    pictures = getattr(method, "pictures", None)  # a method may have figures that stand for themselves
+    for name, picture in ({} if pictures is None else pictures(run)).items():
+        (folder / name).parent.mkdir(mode=0o700, exist_ok=True)
+        write_atomically(folder / name, picture, secret=bool(areas))
     write_atomically(path, content.encode("utf-8", "backslashreplace"), secret=bool(areas))  # areas are their clients' own
     return path
 
@@ -68,6 +75,11 @@ def _table(folder: Path, ratios: bool) -> Sequence[Record]:
         return load(folder).rows(exp=ratios)
     except JobError:
         return ()
+
+
+def _day(path: Path) -> str:
+    """When this was written."""
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat() if path.exists() else ""
 
 
 def _client(home: Path) -> str:

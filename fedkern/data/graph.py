@@ -15,15 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
-from . import polygons
-from .cells import floats
-from .table import Table, load
+from . import neighbours, polygons, touching
+from .places import listed, numbers_of, whole
+from .table import load
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Islands = Literal["link", "drop", "independent"]
-SHOWN = 5  # names in a message
-WORDS = {"vertex": "corner", "edge": "side"}  # what neighbours have in common
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,30 +115,14 @@ def from_pairs(names: Sequence[str], pairs: Index) -> Graph:
 
 
 def read_edges(path: str | Path, names: Sequence[str]) -> Graph:
-    """The graph of a file whose first two columns name neighbours: each pair in one line, or each in two (both directions).
-
-    Parameters
-    ----------
-    path : csv, parquet or npz
-    names : of all areas
+    """The graph of a list of neighbours (`neighbours.read`): each pair once, or each in both directions.
 
     Raises
     ------
     JobError
         An unknown area, a self-loop, or pairs of which some stand in both directions and others in one.
     """
-    header = load(path)
-    if len(header.names) < 2:
-        raise JobError(f"{path}: has one column; the first two must name neighbouring areas")
-    table = load(path, text=header.names[:2])
-    whole(table)
-    place = {name: k for k, name in enumerate(names)}
-    ends = [table.cells(name) for name in table.names[:2]]
-    unknown = list(dict.fromkeys(name for end in ends for name in end if name not in place))
-    if unknown:
-        raise JobError(f"{path}: {listed(unknown)}: no such area in the table of areas; add it there or remove its pairs")
-    pairs = np.array([[place[a], place[b]] for a, b in zip(*ends)], dtype=np.int64).reshape(-1, 2)
-    return checked(names, pairs, str(path))
+    return checked(names, neighbours.read(path, names), str(path))
 
 
 def checked(names: Sequence[str], pairs: Index, source: str) -> Graph:
@@ -171,7 +153,8 @@ def read_map(
     y: str | None = None,
     islands: Islands = "link",
     borders: str | Path | None = None,
-    contiguity: polygons.Contiguity = "vertex",
+    contiguity: touching.Contiguity = "vertex",
+    snap: float | None = None,
 ) -> Map:
     """Areas, their clients and their neighbours.
 
@@ -183,7 +166,7 @@ def read_map(
     x, y : the columns of its centroid; needed to link islands, unless there are borders
     islands : "link" to the nearest centroid, "drop", or "independent" of all others
     borders : GeoJSON (`polygons.read`) whose property `area` names them
-    contiguity : what touching is: a common corner, or a common side
+    contiguity, snap : what touching is (`touching.of`)
 
     Raises
     ------
@@ -210,26 +193,40 @@ def read_map(
         )
     if len(claims) < len(names):
         raise JobError(f"{areas}: {listed([n for n in claims if names.count(n) > 1])}: stands there twice; keep one line")
-    centroids = None
+    centroids, sphere = None, borders is not None
     if x is not None and y is not None:
         centroids = np.column_stack([numbers_of(table, x), numbers_of(table, y)])
+        sphere = _degrees(x, y, centroids)
     if borders is None:
         if edges is None:
             raise ValueError("read_map: wanted edges, or borders")
-        return make_map(read_edges(edges, names), owners, centroids, islands=islands)
+        return make_map(read_edges(edges, names), owners, centroids, islands=islands, sphere=sphere)
     drawn = polygons.read(borders, area)
     shapes = drawn.of(names, str(borders))
-    graph = from_pairs(names, shapes.neighbours(contiguity)) if edges is None else read_edges(edges, names)
-    made = make_map(graph, owners, shapes.centroids() if centroids is None else centroids, islands=islands)
-    notes = list(made.notes)
+    notes = list[str]()
     if edges is None:
-        notes.insert(0, f"{len(graph.indices) // 2:,} pairs of neighbours, whose borders share a {WORDS[contiguity]}")
+        found = touching.of(shapes.parts, contiguity, snap)
+        graph = from_pairs(names, found.pairs)
+        notes = [f"{len(found.pairs):,} pairs of neighbours, which {touching.WORDS[contiguity]} (to {found.snap:.3g} m)"]
+        notes += found.notes
+    else:
+        graph = read_edges(edges, names)
+    made = make_map(graph, owners, shapes.centroids() if centroids is None else centroids, islands=islands, sphere=sphere)
+    notes += made.notes
     if others := [name for name in drawn.parts if name not in claims]:
         notes.append(f"{len(others)} polygons of no area in the table are left out: {listed(others)}")
     return replace(made, notes=tuple(notes))
 
 
-def make_map(graph: Graph, owners: Sequence[str], centroids: Array | None = None, *, islands: Islands = "link") -> Map:
+def _degrees(x: str, y: str, centroids: Array) -> bool:
+    """Whether two columns are longitude and latitude, by their names."""
+    named = x.casefold().startswith("lon") and y.casefold().startswith("lat")
+    return named and bool((np.abs(centroids) <= polygons.MOST).all())
+
+
+def make_map(
+    graph: Graph, owners: Sequence[str], centroids: Array | None = None, *, islands: Islands = "link", sphere: bool = False
+) -> Map:
     """A map with its islands taken care of, its areas sorted by client.
 
     Parameters
@@ -238,6 +235,7 @@ def make_map(graph: Graph, owners: Sequence[str], centroids: Array | None = None
     owners : (n,) the client of each area
     centroids : (n, 2); needed to link islands
     islands : what to do with areas that have no neighbours
+    sphere : whether centroids are degrees of longitude and latitude
     """
     notes: list[str] = []
     alone = graph.islands
@@ -251,8 +249,12 @@ def make_map(graph: Graph, owners: Sequence[str], centroids: Array | None = None
                 f"{shown}: without neighbours, for which a CAR prior is not proper; give centroids ([data] x and y) to link each "
                 'to its nearest area, add neighbours, or set [data] islands = "drop" or "independent"'
             )
-        graph = linked(graph, centroids)
-        notes.append(f"{len(alone)} without neighbours, linked to the nearest centroid: {shown}")
+        nearest = _nearest(alone, centroids, sphere=sphere)
+        pairs = [np.column_stack([graph.rows, graph.indices]), np.column_stack([alone, nearest])]
+        graph = from_pairs(graph.names, np.concatenate(pairs))
+        shown = listed([f"{graph.names[k]} to {graph.names[other]}" for k, other in zip(alone, nearest)])
+        how = "on the sphere" if sphere else "in the plane of x and y"
+        notes.append(f"{len(alone)} without neighbours, linked to the area whose centre is nearest {how}: {shown}")
     elif len(alone) and islands == "drop":
         keep = np.flatnonzero(graph.degrees > 0)
         notes.append(f"{len(alone)} without neighbours, dropped: {shown}")
@@ -273,14 +275,18 @@ def make_map(graph: Graph, owners: Sequence[str], centroids: Array | None = None
     return Map(graph, clients, np.sort(number), None if centroids is None else centroids[order], tuple(notes))
 
 
-def linked(graph: Graph, centroids: Array) -> Graph:
-    """The graph with each island joined to the area whose centroid is nearest."""
-    pairs = [np.column_stack([graph.rows, graph.indices])]
-    for k in graph.islands:
-        distance = np.sum((centroids - centroids[k]) ** 2, axis=1)
+def _nearest(alone: Index, centroids: Array, *, sphere: bool) -> Index:
+    """Of each of these areas the other one whose centre is nearest."""
+    places = centroids
+    if sphere:  # chords are as long as arcs are
+        lon, lat = np.radians(centroids).T
+        places = np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
+    found = np.zeros(len(alone), np.int64)
+    for at, k in enumerate(alone):
+        distance = np.sum((places - places[k]) ** 2, axis=1)
         distance[k] = np.inf
-        pairs.append(np.array([[k, np.nanargmin(distance)]]))
-    return from_pairs(graph.names, np.concatenate(pairs))
+        found[at] = np.nanargmin(distance)
+    return found
 
 
 def grid(rows: int, columns: int) -> Graph:
@@ -290,24 +296,3 @@ def grid(rows: int, columns: int) -> Graph:
     down = np.column_stack([number[:-1].ravel(), number[1:].ravel()])
     names = [f"{r + 1}-{c + 1}" for r in range(rows) for c in range(columns)]
     return from_pairs(names, np.concatenate([right, down]))
-
-
-def whole(table: Table) -> None:
-    """JobError if a line cannot be read."""
-    for row, reason in table.broken.items():
-        raise JobError(f"{table.source}, {table.place(row)}: {reason}; mend it")
-
-
-def numbers_of(table: Table, name: str) -> Array:
-    """A column of coordinates; JobError if a cell is no finite number."""
-    column = table.columns[name]
-    values = floats(column)
-    for row in np.flatnonzero(~np.isfinite(values)):
-        raise JobError(f"{table.source}, {table.place(int(row))}: {name} is no finite number; fill it in")
-    return values
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first few names, and how many more."""
-    names = list(dict.fromkeys(names))
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
-from .graph import listed, numbers_of, whole
+from .places import listed, numbers_of, whole
 from .table import load
 
 Array = NDArray[np.float64]

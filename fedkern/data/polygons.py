@@ -1,9 +1,8 @@
-"""Borders of areas from GeoJSON (RFC 7946): which areas touch, where their centres are, and the same borders with results.
+"""Borders of areas: where their centres are, and the same borders with results. Which of them touch: `touching`.
 
-Coordinates are degrees of longitude and latitude (CRS84, which is EPSG:4326 in this order): a file that names another coordinate
-system, or whose numbers are no degrees, is refused, since borders of two systems do not lie on each other. Two areas touch where
-they share a corner of their borders, digit by digit (to 1e-9 degrees), as in files of one survey; a corner that lies inside of
-another area's side is none of it.
+Coordinates are degrees of longitude and latitude (CRS84, which is EPSG:4326 in this order). GeoJSON (RFC 7946) that names another
+system, or whose numbers are no degrees, is refused, since borders of two systems do not lie on each other; GeoPackages and
+shapefiles, which say their system, are converted.
 """
 
 from __future__ import annotations
@@ -13,19 +12,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
+from .touching import TURN, Part
 
 Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-Part = tuple[Array, ...]  # a closed line (k, 2) around the part, and one around each hole in it
-Contiguity = Literal["vertex", "edge"]
 
-DIGITS = 9  # of degrees, in which corners that are the same agree
+OTHER = (".gpkg", ".shp", ".fgb", ".zip")  # read by geopandas
 MOST = (360.0, 90.0)  # degrees; maps across the 180th meridian go on beyond it
 SHOWN = 5  # names in a message
 
@@ -49,29 +46,8 @@ class Polygons:
         return Polygons({name: self.parts[name] for name in names})
 
     def centroids(self) -> Array:
-        """(n, 2) centres of gravity, of the plane of degrees."""
+        """(n, 2) centres of gravity, of the plane of degrees; parts beyond the 180th meridian are one area's."""
         return np.array([_centroid(parts) for parts in self.parts.values()]).reshape(-1, 2)
-
-    def neighbours(self, contiguity: Contiguity = "vertex") -> Index:
-        """(m, 2) numbers of areas that touch, each pair once: in one corner at least, or along a side."""
-        from scipy.sparse import csr_array, triu
-
-        owner, corners = [], []
-        for k, parts in enumerate(self.parts.values()):
-            for ring in (ring for part in parts for ring in part):
-                owner.append(np.full(len(ring) - 1, k))
-                corners.append(np.concatenate([ring[:-1], ring[1:]], axis=1))
-        areas, sides = np.concatenate(owner), np.round(np.concatenate(corners), DIGITS) + 0.0  # no -0
-        _, ends = np.unique(sides.reshape(-1, 2), axis=0, return_inverse=True)
-        ends = ends.reshape(-1, 2)
-        if contiguity == "vertex":
-            which = ends[:, 0]
-        else:
-            _, which = np.unique(np.sort(ends, axis=1), axis=0, return_inverse=True)
-        which = which.ravel()
-        touches = csr_array((np.ones(len(areas)), (areas, which)), shape=(len(self.parts), int(which.max()) + 1))
-        shared = triu(touches @ touches.T, k=1).tocoo()
-        return np.column_stack([shared.row, shared.col]).astype(np.int64)
 
     def collection(self, properties: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
         """GeoJSON of the areas with these properties."""
@@ -92,20 +68,21 @@ def absent(lacking: Sequence[str], names: Sequence[str]) -> str:
 
 
 def read(path: str | Path, name: str) -> Polygons:
-    """The polygons of a GeoJSON file.
+    """The polygons of a file.
 
     Parameters
     ----------
-    path : of a FeatureCollection of Polygons and MultiPolygons; features of one name are parts of one area
+    path : GeoJSON with a FeatureCollection of Polygons and MultiPolygons, or what geopandas reads (.gpkg, .shp, .fgb, a zipped
+        shapefile); features of one name are parts of one area
     name : the property with the area's name; a feature without it is known by its `id`
 
     Raises
     ------
     JobError
-        No such file, another coordinate system, or a feature that is no polygon or has no name.
+        No such file, another coordinate system or none, or a feature that is no polygon or has no name.
     """
     try:
-        content = json.loads(Path(path).read_text("utf-8-sig"))
+        content = _converted(path) if Path(path).suffix.lower() in OTHER else json.loads(Path(path).read_text("utf-8-sig"))
     except OSError as error:
         raise JobError(f"{path}: cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError):
@@ -125,6 +102,21 @@ def read(path: str | Path, name: str) -> Polygons:
         parts = tuple(_parts(feature.get("geometry"), f"{where} ({known})"))
         found[known] = (*found.get(known, ()), *parts)
     return Polygons({known: parts for known, parts in found.items() if parts})
+
+
+def _converted(path: str | Path) -> object:
+    """A file of another form as GeoJSON of degrees."""
+    try:
+        import geopandas
+    except ImportError as error:
+        raise JobError(f"{path}: needs geopandas ({error}): pip install 'fedkern[spatial]'; or convert it to GeoJSON") from None
+    try:
+        frame = geopandas.read_file(path)
+    except Exception as error:
+        raise JobError(f"{path}: cannot be read ({(str(error) or type(error).__name__).splitlines()[0][:200]})") from None
+    if frame.crs is None:
+        raise JobError(f"{path}: does not say its coordinate system (a shapefile has it in a .prj beside it); give it one")
+    return json.loads(frame.to_crs(4326).to_json(drop_id=True))
 
 
 def _check_system(path: str | Path, crs: object) -> None:
@@ -194,8 +186,9 @@ def _centroid(parts: Sequence[Part]) -> Array:
     """By the corners' triangles with one of them; the first line of a part is its border, the others are holes."""
     origin, total, moment = parts[0][0][0], 0.0, np.zeros(2)
     for part in parts:
+        turns = np.array([TURN * np.round((origin[0] - part[0][:, 0].mean()) / TURN), 0.0])
         for k, ring in enumerate(part):
-            a, b = ring[:-1] - origin, ring[1:] - origin
+            a, b = ring[:-1] + turns - origin, ring[1:] + turns - origin
             cross = a[:, 0] * b[:, 1] - b[:, 0] * a[:, 1]
             area = cross.sum() / 2
             sign = np.sign(area) * (1 if k == 0 else -1)

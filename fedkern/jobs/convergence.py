@@ -1,4 +1,5 @@
-"""Whether an open variational job has converged: each client says in one bit whether its own unknowns have settled."""
+"""Whether a job has converged, in both directions: each client of a variational one says in one bit whether its own unknowns have
+settled, and the server tells clients that keep results of their own what it says of the whole."""
 
 from __future__ import annotations
 
@@ -7,16 +8,14 @@ from typing import Any
 
 from ..algorithms.core import once
 from ..algorithms.core.windows import Movement
-from ..algorithms.exchanges import settled
+from ..algorithms.exchanges import settled, verdicts
 from ..results.plain import Record
-from ..results.verdict import of_movement
+from ..results.verdict import Verdict, not_judged, of_movement
 from .run import At
 from .stage import Stage
 
 
-def exchanged(
-    at: At[Any], movements: Mapping[int, Movement | None], doubted: Collection[int] = ()
-) -> dict[str, bool | None]:
+def exchanged(at: At[Any], movements: Mapping[int, Movement | None], doubted: Collection[int] = ()) -> dict[str, bool | None]:
     """Client -> its bit, None of one that is gone; at the server, and empty elsewhere.
 
     Parameters
@@ -37,3 +36,19 @@ def exchanged(
 def own(movement: Movement | None, names: Sequence[str]) -> Record:
     """For a client's own file: whether the unknowns that only it knows have settled."""
     return of_movement(movement, names).content
+
+
+def told(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
+    """Client that lives here -> the server's verdict, as summary.json has it; first in what the client keeps.
+
+    Parameters
+    ----------
+    judged : at the server's place
+    """
+    asked = None if judged is None else verdicts.telling(judged.converged, judged.text, judged.worst)
+    answering: dict[int, once.Client[verdicts.TellVerdict, verdicts.VerdictHeard]] = {
+        k: once.Client(verdicts.heard) for k in at.mine
+    }
+    heard = at.ask(Stage.of(verdicts), verdicts.QUESTION, asked, answering)[1]
+    silent = not_judged("the server's verdict has not come").content
+    return {k: silent if one.asked is None else verdicts.said(one.asked) for k, one in heard.items()}

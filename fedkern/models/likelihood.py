@@ -6,6 +6,7 @@ and 9.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,20 @@ from ..kernels.families import FAMILIES, HALF_LOG_TAU, MOST, Dispersion, Family,
 __all__ = ["HALF_LOG_TAU", "MOST", "Likelihood", "Scale", "half_normal"]
 
 Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """The counts that rows may have of which an interval is known: `each` (k of (n,)), their log probabilities, their sum."""
+
+    each: Sequence[Vector]
+    values: Sequence[Vector]
+    total: Vector
+
+    @property
+    def shares(self) -> Iterator[Vector]:
+        """Of each count its probability among them."""
+        return (np.exp(value - self.total) for value in self.values)
 
 
 @dataclass(frozen=True)
@@ -58,13 +73,50 @@ class Likelihood:
         """The dispersion: of "gaussian" the error standard deviation."""
         return np.exp(log_scale) if self.scale is None else self.scale
 
-    def value(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> Vector:
-        """(n,) log p(y | eta), normalised in y; `trials` (n,) of a binomial y."""
-        return self.record.value(y, self.record.kept(eta), self.sd(log_scale), trials)
+    def value(
+        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Vector | None = None
+    ) -> Vector:
+        """(n,) log p(y | eta), normalised in y; `trials` (n,) of a binomial y. Of a count that is only known to be y to `last`
+        (n,): log P(y <= Y <= last | eta)."""
+        found = self.record.value(y, self.record.kept(eta), self.sd(log_scale), trials)
+        if last is not None and (wide := last > y).any():
+            found[..., wide] = self._counts(y, eta, log_scale, trials, last, wide).total
+        return found
 
-    def slope(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> Vector:
-        """(n,) d log p / d eta."""
-        return self.record.slope(y, self.record.kept(eta), self.sd(log_scale), trials)
+    def slope(
+        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Vector | None = None
+    ) -> Vector:
+        """(n,) d log p / d eta: of an interval the mean of the slopes of its counts, given that it is one of them."""
+        found = self.record.slope(y, self.record.kept(eta), self.sd(log_scale), trials)
+        if last is not None and (wide := last > y).any():
+            counts = self._counts(y, eta, log_scale, trials, last, wide)
+            eta, tried = self.record.kept(eta)[..., wide], None if trials is None else trials[wide]
+            slopes = (self.record.slope(one, eta, self.sd(log_scale), tried) for one in counts.each)
+            found[..., wide] = sum(share * slope for share, slope in zip(counts.shares, slopes))
+        return found
+
+    def expected(
+        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Vector | None = None
+    ) -> Vector:
+        """(n,) E[Y | y <= Y <= last, eta]; y itself where it is known."""
+        if last is None or not (wide := last > y).any():
+            return y
+        counts, found = self._counts(y, eta, log_scale, trials, last, wide), y.copy()
+        found[wide] = sum(share * one for share, one in zip(counts.shares, counts.each))
+        return found
+
+    def _counts(
+        self, y: Vector, eta: Vector, log_scale: Scale, trials: Vector | None, last: Vector, wide: NDArray[np.bool_]
+    ) -> _Counts:
+        """All that each of these rows may be."""
+        first, most = y[wide], last[wide]
+        eta, trials = self.record.kept(eta)[..., wide], None if trials is None else trials[wide]
+        each = [np.minimum(first + k, most) for k in range(int((most - first).max()) + 1)]
+        values = [
+            np.where(first + k <= most, self.record.value(one, eta, self.sd(log_scale), trials), -np.inf)
+            for k, one in enumerate(each)
+        ]
+        return _Counts(each, values, np.logaddexp.reduce(values))
 
     def slope_scale(self, y: Vector, eta: Vector, log_scale: Scale = 0.0) -> Vector:
         """(n,) d log p / d log sigma."""

@@ -58,6 +58,8 @@ class RunFiles:
     fits : client -> its fit.json, where it lies in this folder
     rows : rows of the result's table, of ratios where it is True; empty where there are none
     own : the client whose own folder this is; "": it is a run's
+    said : the server's verdict, where this is a client's own folder; empty where it was not told
+    day : when the result was written, as 2026-01-31
     notes : on what could not be read
     """
 
@@ -70,6 +72,8 @@ class RunFiles:
     shapes: Shapes = field(default_factory=dict)
     fits: Mapping[str, Record] = field(default_factory=dict)
     own: str = ""
+    said: Record = field(default_factory=dict)
+    day: str = ""
     rows: Callable[[bool], Sequence[Record]] = lambda ratios: ()
     notes: Sequence[str] = ()
 
@@ -82,7 +86,6 @@ class Report(Protocol):
 
     def sections(self, run: RunFiles) -> list[str]:
         """What was found."""
-
 
 def page(run: RunFiles, method: Report | None = None) -> str:
     """The whole page as text. A run that did not finish has what the server measured on the way."""
@@ -124,6 +127,7 @@ def against_guessing(log_likelihood: float, guess: float | None) -> str:
 
 def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
     summary, last = run.summary, run.lines[-1] if run.lines else {}
+    said = run.said if run.own else summary
     ended = ending(summary.get("stop"))
     algorithm, model = run.job.get("algorithm", {}), run.job.get("model", {})
     labels = [algorithm.get("variant"), *(model.get(key) for key in ("kind", "family", "covariance")), algorithm.get("schedule")]
@@ -142,8 +146,8 @@ def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
     return {
         "word": "a client's own areas" if run.own else ended.label,
         "mood": "good" if run.own else ended.mood,
-        "verdict": summary.get("verdict"),
-        "doubt": summary.get("converged") is False,
+        "verdict": said.get("verdict"),
+        "doubt": said.get("converged") is False,
         "labels": [word for word in labels if word],
         "tiles": tiles,
         "notes": [],

@@ -64,7 +64,7 @@ def test_codes_stay_texts(csv):
     [
         (AREAS, (*EDGES, "b,a,1"), r"asymmetric: .* stands in one direction only, but a - b in both; list every pair once"),
         (AREAS, (*EDGES, "c,c,1"), r"c: neighbour of itself; remove"),
-        (AREAS, (*EDGES, "c,q,1", "zz,a,0"), r"zz, q: no such area in the table of areas"),
+        (AREAS, (*EDGES, "c,q,1", "zz,a,0"), r"q, zz: no such area in the table of areas"),
         ((*AREAS, "a,S,0,0"), EDGES, r"a \(N and S\): claimed by two clients"),
         ((*AREAS, "a,N,0,0"), EDGES, r"a: stands there twice"),
         ((*AREAS, "f,,0,0"), EDGES, r"f: an area without a name or a client"),
@@ -94,7 +94,9 @@ def test_islands_are_linked_to_the_nearest_centroid(read):
     at = {name: k for k, name in enumerate(made.graph.names)}
     assert np.flatnonzero(W[at["f"]]).tolist() == sorted([at["e"], at["g"]])  # g's nearest is f
     assert W[at["g"]].sum() == 1
-    assert made.notes == ("2 without neighbours, linked to the nearest centroid: f, g",)
+    assert made.notes == (
+        "2 without neighbours, linked to the area whose centre is nearest in the plane of x and y: f to e, g to f",
+    )
     assert made.graph.islands.size == 0
 
 
@@ -154,3 +156,60 @@ def test_checks_hold_for_pairs_in_memory():
     with pytest.raises(JobError, match="map: asymmetric: y - z stands in one direction only, but x - y in both"):
         checked(("x", "y", "z"), pairs, "map")
     assert make_map(from_pairs(("x", "y", "z"), pairs), ["1", "1", "2"]).sizes == (2, 1)
+
+
+NAMES = ("a", "b", "c", "d", "e")
+WANTED = {frozenset(pair) for pair in ("ab", "bd", "cd", "ac", "de")}
+GAL = "0 5 areas name\na 2\nb c\nb 2\na d\nc 2\nd a\nd 3\nb c e\ne 1\nd\n"
+
+
+def pairs(graph):
+    return {frozenset((graph.names[i], graph.names[j])) for i, j in zip(graph.rows.tolist(), graph.indices.tolist())}
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("edges.csv", "a,b\nb,d\nc,d\na,c\nd,e\n"),  # without a header, which is a pair
+        ("edges.csv", "from,to\na,b\nb,d\nc,d\na,c\nd,e\n"),
+        ("map.gal", GAL),
+        ("map.GAL", GAL.replace("0 5 areas name", "5")),
+        ("map.graph", "5\n1 2 2 3\n2 2 1 4\n3 2 1 4\n4 3 2 3 5\n5 1 4\n"),
+        ("map.inla", "5 0 2 1 2 1 2 0 3 2 2 0 3 3 3 1 2 4 4 1 3"),  # from 0, and no line breaks
+    ],
+)
+def test_lists_of_any_form_give_the_graph(tmp_path, file, text):
+    (tmp_path / file).write_text(text)
+    assert pairs(read_edges(tmp_path / file, NAMES)) == WANTED
+
+
+def test_an_area_without_neighbours_has_an_empty_line_or_none(tmp_path):
+    for text in ("3\na 1\nb\nb 1\na\nc 0\n\n", "3\nc 0\na 1\nb\nb 1\na\n"):
+        (tmp_path / "map.gal").write_text(text)
+        assert pairs(read_edges(tmp_path / "map.gal", ("a", "b", "c"))) == {frozenset("ab")}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "words"),
+    [
+        ("map.gal", "2\na 2\nb\n", r"line 2: a has 2 neighbours, and 1 are named"),
+        ("map.gal", "2\na one\nb\n", r"line 2: 'one' is no count"),
+        ("map.gal", "2\na b c\n", r"line 2: has 3 words"),
+        ("map.gal", "2\na 1\nz\n", r"z: no such area in the table of areas; add"),
+        ("map.graph", "4\n1 1 2\n2 1 1\n", r"is of 4 areas, the table of areas has 5; its numbers are their places there"),
+        ("map.graph", "5\n1 1 9\n", r"9 is no area's number; wanted 1 to 5"),
+        ("map.graph", "5\n1 2 2\n", r"line 2: ends before all neighbours of 1 are named"),
+        ("map.graph", "", r"is of no areas"),
+        ("edges.csv", "from,to\na,b\nb,a\nc,d\n", r"asymmetric"),
+    ],
+)
+def test_faults_of_lists_are_named(tmp_path, file, text, words):
+    (tmp_path / file).write_text(text)
+    with pytest.raises(JobError, match=words):
+        read_edges(tmp_path / file, NAMES)
+
+
+def test_lost_zeros_are_called_so(csv):
+    edges = csv("edges", "i,j", "7,70", "8,70")
+    with pytest.raises(JobError, match=r"7, 70, 8: no such area .* \(3 of them are there with other leading zeros, as 007 for 7"):
+        read_edges(edges, ("007", "070", "008"))

@@ -41,16 +41,33 @@ def squares(rows: int, columns: int) -> list[dict[str, Any]]:
     return cells
 
 
-def test_cells_of_a_grid_touch_as_the_grid_says(tmp_path: Path) -> None:
+def test_cells_of_a_grid_have_their_centres(tmp_path: Path) -> None:
     found = polygons.read(write(tmp_path / "map.json", *squares(3, 4)), "area")
-    want = grid(3, 4)
-    assert tuple(found.parts) == want.names
-    once = want.rows < want.indices
-    sides = {(i, j) for i, j in zip(want.rows[once].tolist(), want.indices[once].tolist())}
-    assert {tuple(pair) for pair in found.neighbours("edge").tolist()} == sides
-    corners = {(i, j) for i in range(12) for j in range(i) if max(abs(i // 4 - j // 4), abs(i % 4 - j % 4)) == 1}
-    assert {tuple(pair) for pair in found.neighbours("vertex").tolist()} == {(j, i) for i, j in corners}
+    assert tuple(found.parts) == grid(3, 4).names
     np.testing.assert_allclose(found.centroids(), [(0.1 * (k % 4 + 0.5), 0.1 * (k // 4 + 0.5)) for k in range(12)], atol=1e-12)
+
+
+def test_parts_beyond_the_meridian_have_one_centre(tmp_path: Path) -> None:
+    """As RFC 7946 wants an area cut there."""
+    east, west = SQUARE[:, :] * (1, 2) + (179, 0), SQUARE * (3, 2) + (-180, 0)
+    found = polygons.read(write(tmp_path / "map.json", feature("fiji", east, west, kind="MultiPolygon")), "area")
+    np.testing.assert_allclose(found.centroids(), [(181.0, 1.0)])
+
+
+def test_a_geopackage_of_metres_is_the_same_map(tmp_path: Path) -> None:
+    geopandas = pytest.importorskip("geopandas")
+    path = write(tmp_path / "map.geojson", *squares(3, 4))
+    frame = geopandas.read_file(path)
+    frame.to_crs(3857).to_file(tmp_path / "map.gpkg")
+    made, want = (polygons.read(tmp_path / name, "area") for name in ("map.gpkg", "map.geojson"))
+    np.testing.assert_allclose(made.centroids(), want.centroids(), atol=1e-9)
+    frame[["area", "geometry"]].to_file(tmp_path / "none.shp")
+    (tmp_path / "none.prj").unlink()
+    with pytest.raises(JobError, match=r"none\.shp: does not say its coordinate system .* \.prj"):
+        polygons.read(tmp_path / "none.shp", "area")
+    (tmp_path / "broken.gpkg").write_text("nothing")
+    with pytest.raises(JobError, match=r"broken\.gpkg: cannot be read"):
+        polygons.read(tmp_path / "broken.gpkg", "area")
 
 
 def test_holes_parts_and_names(tmp_path: Path) -> None:
@@ -116,13 +133,13 @@ def test_a_map_is_read_from_polygons_alone(tmp_path: Path) -> None:
     assert len(made.graph.indices) == len(grid(3, 4).indices)
     assert made.centroids is not None
     assert made.notes == (
-        "17 pairs of neighbours, whose borders share a side",
+        "17 pairs of neighbours, which have a side in common (to 111 m)",
         "1 polygons of no area in the table are left out: sea",
     )
     # an area apart is an island, linked to the nearest centre, and it is said
     write(file, *squares(3, 4), feature("sea", SQUARE * 0.01 + 3))
     made = read_map(table(tmp_path / "areas.csv", [*names, "sea"]), area="area", client="client", borders=file)
-    assert "1 without neighbours, linked to the nearest centroid: sea" in made.notes
+    assert "1 without neighbours, linked to the area whose centre is nearest on the sphere: sea to 3-4" in made.notes
     # polygons that do not match: the first five by name
     write(file, *squares(3, 4)[:4])
     with pytest.raises(JobError) as caught:
@@ -148,11 +165,19 @@ def test_a_client_gets_its_map(tmp_path: Path) -> None:
         assert [one["properties"]["area"] for one in content["features"]] == [f"{name}-{i}" for i in range(size)], "its own alone"
         for one, row in zip(content["features"], areas(tmp_path / "out", name)):
             assert {c: "" if v is None else v for c, v in one["properties"].items()} == {
-                c: v if c == "area" or v == "" else float(v) for c, v in row.items()
+                c: v if c == "area" or v == "" else v == "True" if c == "converged" else float(v) for c, v in row.items()
             }
         assert (home / "areas.geojson").stat().st_mode & 0o077 == 0
     assert "Areas of the clients whose folders are here" in write_report(tmp_path / "out").read_text()
     page = write_report(tmp_path / "out" / "client-north").read_text()
+    for name in ("rate", "high-rate", "width", "spatial"):
+        for kind, head in (("png", b"\x89PNG"), ("svg", b"<?xml")):
+            picture = tmp_path / "out" / "client-north" / "maps" / f"{name}.{kind}"
+            assert picture.read_bytes().startswith(head)
+            assert picture.stat().st_mode & 0o077 == 0
+    drawn = (tmp_path / "out" / "client-north" / "maps" / "rate.svg").read_text()
+    assert all(words in drawn for words in ("Posterior mean of the rate", "7 areas; Poisson model", "not converged: not for use"))
+    assert "not converged" in page
     assert "Highest areas" in page
     assert "north-3" in page
     assert "west-1" not in page

@@ -5,6 +5,7 @@ level and the scale.
 |---|---|---|
 | level | two sums of its responses and offsets (`models.spatial.units.sums`) | level; of a Gaussian response the next question |
 | spread (Gaussian) | sum and sum of squares about the pooled mean | level and scale |
+| again (counts in intervals) | the two sums, with the mean of each such count at the last level | level, until it stands still |
 
 Of a Gaussian response the server notes a client whose standard deviation or mean is not that of the others (`spreads`,
 `centres`): another unit, or a wrong cell. What comes is added in client order. With this the result does not depend on the unit
@@ -19,8 +20,9 @@ import numpy as np
 
 from ...errors import JobError
 from ...kernels.families import FAMILIES
+from ...models.likelihood import Likelihood
 from ...models.spatial.site import Rows
-from ...models.spatial.units import Array, Units, pooled_level, spread, sums
+from ...models.spatial.units import Array, Units, filled, pooled_level, spread, sums
 from ..core import once
 from ..core.messages import FEW_AREAS, SUM, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
@@ -28,7 +30,8 @@ from ..core.rounds import in_order, needed
 from . import centres, spreads
 
 DIMS: dict[str, int] = {}
-LEVEL, SPREAD = 0, 1  # the legs
+LEVEL, SPREAD, AGAIN = 0, 1, 2  # the legs; from AGAIN on all are alike
+STILL, MOST_AGAIN = 1e-9, 40  # of a level, and the legs that look for it: steps of an EM
 LARGER = ", or its errors are that much larger there"
 MOST = 1e150  # of a Gaussian response, which will be squared
 
@@ -71,13 +74,21 @@ class Settings:
     family : of the response
     response : its column, for the texts of errors
     intercept : whether the model has one; without, the level is 0, and the scale is about 0
-    sd : the error standard deviation of a Gaussian response where the job gives it
+    sd : the error standard deviation of a Gaussian response where the job gives it; of a count its dispersion
+    intervals : whether there may be counts of which an interval is known
     """
 
     family: str
     response: str = "y"
     intercept: bool = True
     sd: float | None = None
+    intervals: bool = False
+
+    @property
+    def times(self) -> dict[type[Message], int]:
+        """How often a message comes at most."""
+        most = 1 + MOST_AGAIN if self.intervals else 1 + self.measured
+        return {AskLevel: most, LevelSums: most}
 
     @property
     def measured(self) -> bool:
@@ -132,7 +143,10 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         return replace(state, units=Units(event.level, event.scale)), []
     if not isinstance(event, AskLevel):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    pair = sums(state.settings.family, state.rows, event.centre if event.round == SPREAD else None, state.weights)
+    rows = state.rows
+    if event.round >= AGAIN:
+        rows = filled(rows, Likelihood(state.settings.family, state.settings.sd or 1.0), event.centre)
+    pair = sums(state.settings.family, rows, event.centre if event.round == SPREAD else None, state.weights)
     most = MOST if state.settings.measured else np.inf
     if not np.isfinite(pair).all() or np.abs(state.rows.y - state.rows.offset).max(initial=0.0) > most:
         raise JobError(
@@ -169,12 +183,19 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         raise JobError(f"column {s.response!r}: no client has a response; there is nothing to learn from")
     if not np.isfinite(level):
         raise JobError(f"column {s.response!r}: the clients' responses are too large to be summed; give them in another unit")
+    if s.intervals and not (state.leg >= AGAIN and _stands(state.centre, level, state.leg)):
+        leg = max(state.leg + 1, AGAIN)
+        return replace(state, leg=leg, centre=level), once.ask(len(state.clients), AskLevel(leg, level))
     if not s.measured:
         state = replace(state, note=_one_sided(s, answers))
         return _known(state, Units(level if s.intercept else 0.0, pooled=level))
     state = replace(state, leg=SPREAD, centre=level, rows=sum(first for first, _ in answers))
     state = replace(state, each=tuple(first for first, _ in answers))
     return state, once.ask(len(state.clients), AskLevel(SPREAD, level))
+
+
+def _stands(before: float, level: float, leg: int) -> bool:
+    return abs(level - before) < STILL or leg == AGAIN + MOST_AGAIN - 1
 
 
 def _known(state: Server, units: Units) -> tuple[Server, ServerEffects]:

@@ -69,9 +69,10 @@ class Areas:
         return np.asarray((high + 0.5) / (len(self.level) + 1))
 
 
-def table(file: OwnFile, rows: AreaRows, areas: Areas) -> dict[str, Sequence[Any]]:
-    """The table, column by column."""
+def table(file: OwnFile, rows: AreaRows, areas: Areas, *, hidden: bool = False) -> dict[str, Sequence[Any]]:
+    """The table, column by column; `hidden`: what the posterior says is left out of areas with a count that is an interval."""
     label, observed, d = areas.label, rows.observed, file.d
+    unknown = np.bincount(observed.area, weights=observed.censored, minlength=d) > 0
     names = names_of(file)
     seen = np.bincount(observed.area, minlength=d)
     total = np.bincount(observed.area, weights=observed.y, minlength=d)
@@ -79,29 +80,36 @@ def table(file: OwnFile, rows: AreaRows, areas: Areas) -> dict[str, Sequence[Any
     for axis, place in zip(("x", "y"), _places(file).T):
         out[axis] = [f"{v:.10g}" for v in place]
     out["rows"] = seen.tolist()
-    out["observed"] = [f"{value:g}" if n else "" for value, n in zip(total, seen)]
+    most = total if observed.last is None else np.bincount(observed.area, weights=observed.last, minlength=d)
+    ends = (f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in zip(total, most))
+    out["observed"] = [cell if n else "" for cell, n in zip(ends, seen)]
     if label == "rate":
         out["exposure"] = [f"{v:.10g}" for v in np.bincount(rows.area, weights=rows.exposure, minlength=d)]
     elif observed.trials is not None:
         out["trials"] = [f"{v:g}" for v in np.bincount(observed.area, weights=observed.trials, minlength=d)]
     out |= {name: _cells(values) for name, values in crude(rows, areas.likelihood, d).items()}
     out["theta_prior_sd"] = _cells(np.sqrt(file.true_variance))
-    out |= _summary("theta", areas.theta, QUANTILES) | _summary(label, areas.level, QUANTILES)
-    out[f"p_{label}_above_{areas.threshold.name}"] = _cells(areas.above)
+    said: dict[str, Sequence[str]] = {}
+    said |= _summary("theta", areas.theta, QUANTILES) | _summary(label, areas.level, QUANTILES)
+    said[f"p_{label}_above_{areas.threshold.name}"] = _cells(areas.above)
     natural = np.exp if areas.likelihood.record.link != "identity" else np.asarray
     for name, part in (("fixed", areas.fixed), ("spatial", areas.spatial)):
-        out |= _summary(name, natural(part), PARTS)
+        said |= _summary(name, natural(part), PARTS)
+    for name, cells in said.items():
+        out[name] = ["" if hidden and absent else cell for cell, absent in zip(cells, unknown)]
     return out
 
 
 def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     """What was seen, without any model: observed / expected (or the proportion, or the mean) of each of d areas, and its exact
-    95 % interval. NaN: no row with a response, or no such interval (a Gaussian response; several negative binomial rows)."""
+    95 % interval. NaN: no row with a response, or no such interval (a Gaussian response; several negative binomial rows; a count
+    that is an interval)."""
     seen, record = rows.observed, likelihood.record
     weights = np.exp(seen.offset) if record.link == "log" else seen.trials
     one = np.ones(len(seen.y))
     n, y, base = (np.bincount(seen.area, w, d).astype(float) for w in (one, seen.y, one if weights is None else weights))
     there = base > 0
+    there[np.unique(seen.area[seen.censored])] = False
     out = {name: np.full(d, np.nan) for name in ("crude", "crude_low", "crude_high")}
     out["crude"][there] = y[there] / base[there]
     if record.exact is None:

@@ -37,6 +37,8 @@ from ...kernels.families import FAMILIES, quoted, taken_by
 from ...models.spatial.site import COEFFICIENT_SD
 
 LOG = ", ".join(families.taken_by("sigma", where=lambda family: family.link == "log"))
+COUNTED = ", ".join(families.taken_by("sigma", where=lambda family: family.counted))
+WIDEST = 1000  # counts of an interval: one that is wider tells next to nothing
 TRIALS = ", ".join(families.taken_by("sigma", where=lambda family: family.trials))
 
 
@@ -52,6 +54,17 @@ def _threshold(value: object) -> object:
     raise PydanticCustomError("threshold", 'a number, or "overall" for the level of all clients\' responses together')
 
 
+def _interval(value: Any) -> Any:
+    whole = isinstance(value, list | tuple) and len(value) == 2 and all(type(end) is int and end >= 0 for end in value)
+    if whole and value[0] <= value[1] <= value[0] + WIDEST:
+        return tuple(value)
+    raise PydanticCustomError(
+        "interval", f"the least and the largest count, two whole numbers in this order, at most {WIDEST} apart; a count of which "
+        "less is known is missing: leave its cell empty",
+    )  # fmt: skip
+
+
+Interval = Annotated[tuple[int, int], BeforeValidator(_interval)]
 Known = Annotated[float | str, BeforeValidator(_known)]
 Threshold = Annotated[float | str, BeforeValidator(_threshold)]
 
@@ -75,6 +88,9 @@ class DataSection(Section):
     location: Paths = key([], help="instead: coordinates; a row goes to its grid point")
     response: str = key(help="the column to be explained; rows where it is empty are predicted")
     interpolation: Literal["nearest", "linear"] = key("nearest", help="location: the nearest grid point, or linear between two")
+    censored: dict[str, Interval] = key(
+        {}, help=f'{COUNTED}: cells that stand for a count of which an interval is known, such as "<5" = [0, 4]'
+    )
     positive: str | None = key(None, help="the label that counts as 1 in a binary response")
     exposure: str | None = key(None, help=f"{LOG}: expected counts, or person-years; its logarithm is added to the predictor")
     offset: str | None = key(None, help="a column that is added to the linear predictor")
@@ -142,6 +158,9 @@ class OutputSection(CommonOutputSection):
     reweigh: bool = key(
         help="if all has settled clients also send their log-likelihood at 400 draws of the global unknowns, so that weights can "
         "say that the fit is right: else it is never true; default that of bound"
+    )
+    suppressed: Literal["hide", "show"] = key(
+        "hide", help="whether areas' tables have the posterior where a count is an interval: it can tell what was suppressed"
     )
     fit: bool = key(False, help="clients with at least 5 areas also send sums of how well areas are foreseen: PSIS-LOO")
     threshold: Threshold = key(
@@ -231,6 +250,9 @@ def _data(config: Config) -> Iterator[str]:
     if (data.trials is not None) != family.trials:
         tried = quoted(taken_by("sigma", where=lambda f: f.trials))
         yield f"data.trials and model.family = {tried} go together; give both, or neither"
+    if data.censored and not family.counted:
+        counted = quoted(taken_by("sigma", where=lambda f: f.counted))
+        yield f'data.censored: only family = {counted} has counts, not "{model.family}"; remove it'
     if data.positive is not None and not family.binary:
         binary = quoted(taken_by("sigma", where=lambda f: f.binary))
         yield f'data.positive: only family = {binary} has a positive label, not "{model.family}"; remove it'

@@ -17,6 +17,7 @@ from ...jobs.run import Run
 from ...kernels import rng
 from ...models.spatial.site import Site
 from ...models.spatial.within_site import WithinSite
+from ...results.plain import Record
 from ...results.released import Drawing
 from . import borders
 from .areas import Areas, names_of, table
@@ -30,23 +31,30 @@ from .rows import AreaRows
 Array = NDArray[np.float64]
 
 DRAWS = 1000  # from a variational posterior
+SUPPRESSED = {
+    True: "areas with a count that is an interval have no numbers of the posterior here, which can tell what was suppressed; "
+    'output.suppressed = "show" writes them',
+    False: "what is written of areas with a count that is an interval can tell what was suppressed: it is not for print",
+}
 BEYOND = 50.0  # prior standard deviations of a decoder's output that are worth a warning
 
 
 @dataclass(frozen=True)
 class Own:
-    """What a client has at the end: its machine's last state, what it computes, its rows, its file of the prior, and its areas'
-    borders where the job has them."""
+    """What a client has at the end: its machine's last state, what it computes, its rows, its file of the prior, what the server
+    says of the whole fit, and its areas' borders where the job has them."""
 
     client: hmc.Client | sfvi.Client
     site: Site | WithinSite
     rows: AreaRows
     file: OwnFile
+    said: Record
     shapes: Polygons | None = None
 
 
 def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
-    """areas.csv, areas.json, fit.json and perhaps areas.geojson in the client's own folder; its sums where the job asks."""
+    """areas.csv, areas.json, fit.json and perhaps areas.geojson in the client's own folder, headed by the server's verdict; its
+    sums where the job asks."""
     folder, client, file = run.hooks.folder, own.client, own.file
     summed = model.output.fit
     if folder is None and not summed:
@@ -56,21 +64,26 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     sums = fitness.sums if summed else None
     if folder is None:
         return sums
-    columns = {**table(file, own.rows, areas), **fitness.columns}
+    suppressed, hidden = int(own.rows.observed.censored.sum()), model.output.suppressed == "hide"
+    heading = {"converged": [own.said["converged"]] * file.d}
+    columns = {**heading, **table(file, own.rows, areas, hidden=hidden), **fitness.columns}
     folder.write_csv("areas.csv", columns, client=client.index)
     if own.shapes is not None:
         folder.write_json("areas.geojson", borders.collection(own.shapes, columns), client=client.index)
     far = float(np.abs(areas.theta / np.sqrt(file.true_variance)).max())
     content: dict[str, object] = {
-        "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label,
+        **own.said, "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label,
         "threshold": areas.threshold.value, "threshold_is": areas.threshold.name,
     }  # fmt: skip
+    if suppressed:
+        content["suppressed"] = suppressed
+        content["note"] = SUPPRESSED[hidden]
     if far > BEYOND:
         content["warning"] = f"theta reaches {far:.0f} standard deviations of its prior: the decoder is far from its training"
-    if isinstance(client, sfvi.Client):
-        content |= convergence.own(client.windows.movement, _unknowns(own))
+    if isinstance(client, sfvi.Client) and (unknowns := _unknowns(own)):
+        content["own"] = convergence.own(client.windows.movement, unknowns)
     run.hooks.write_own(client.index, "areas.json", content)
-    run.hooks.write_own(client.index, "fit.json", fitness.content)
+    run.hooks.write_own(client.index, "fit.json", {**own.said, **fitness.content})
     return sums
 
 

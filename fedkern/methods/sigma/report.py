@@ -9,6 +9,7 @@ from ...results.page import figure, number, paragraph, section, table
 from ...results.plain import Record
 from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, Part, areas_drawn, canvas, tidy
 from ...results.report import RunFiles, Shapes, Tile
+from . import maps
 
 LISTED = 12  # areas in the table of the highest ones
 WORDS = {"rate": "rate", "probability": "probability", "mean": "mean"}
@@ -22,6 +23,11 @@ def sections(run: RunFiles) -> list[str]:
     if run.own:
         return of_areas
     return [_parameters(run.summary), *of_areas, _chains(run.summary), _progress(run.lines)]
+
+
+def pictures(run: RunFiles) -> dict[str, bytes]:
+    """maps/*.png and *.svg, where the folder has polygons and matplotlib is there."""
+    return maps.files(run)
 
 
 def tiles(run: RunFiles) -> list[Tile]:
@@ -126,7 +132,9 @@ def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequ
     if any(row.get("crude") for row in rows) and shapes:
         panels = [("crude", "as seen"), *panels]
     drawn = canvas(7.2, 3.3 if len(panels) == 2 else 2.9)
-    scale = [float(row[f"{level}_mean"]) for row in rows]
+    scale = [float(row[f"{level}_mean"]) for row in rows if row[f"{level}_mean"]]
+    if not scale:  # all of them are hidden
+        return ""
     ends = _quantile(scale, 0.02), _quantile(scale, 0.98)
     for axes, (name, words) in zip(drawn.subplots(1, len(panels)), panels):
         values = [float(row[name]) if row[name] else float("nan") for row in rows]
@@ -156,12 +164,12 @@ def _quantile(values: Sequence[float], share: float) -> float:
 def _smoothing(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
     """Raw against smoothed rates of Poisson counts."""
     level, _ = names
-    seen = [row for row in rows if row.get("observed", "") != "" and float(row.get("exposure", 0) or 0) > 0]
+    seen = [row for row in rows if row.get("crude")]
     if level != "rate" or not seen:
         return ""
     drawn = _shrinkage(seen)
     text = (
-        "Observed over expected against the posterior mean with its 90 % interval; areas with little exposure are drawn smaller, "
+        "Observed over expected against the posterior mean with its 95 % interval; areas with little exposure are drawn smaller, "
         "and are drawn to their neighbours most."
     )
     return figure("Smoothing", drawn, text)
@@ -172,7 +180,7 @@ def _shrinkage(rows: Sequence[Mapping[str, str]]) -> Figure:
     axes = drawn.subplots()
     exposure = [float(row["exposure"]) for row in rows]
     raw = [float(row["observed"]) / e for row, e in zip(rows, exposure)]
-    mean, low, high = ([float(row[f"rate_{what}"]) for row in rows] for what in ("mean", "q05", "q95"))
+    mean, low, high = ([float(row[f"rate_{what}"]) for row in rows] for what in ("mean", "q025", "q975"))
     largest = max(exposure)
     axes.vlines(raw, low, high, color=GRID if len(rows) > 200 else MUTED, linewidth=0.6, alpha=0.7, zorder=1)
     axes.scatter(raw, mean, s=[5 + 60 * e / largest for e in exposure], color=BLUE, edgecolor="white", linewidth=0.4, zorder=3)
@@ -208,20 +216,23 @@ def _highest(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
     if not rows:
         return ""
     level, above = names
-    top = sorted(rows, key=lambda row: (-float(row[above]), -float(row[f"{level}_mean"])))[:LISTED]
+    shown = [row for row in rows if row[above]]
+    top = sorted(shown, key=lambda row: (-float(row[above]), -float(row[f"{level}_mean"])))[:LISTED]
     head = [
         "client",
         "area",
         "observed",
         *(["expected"] if "exposure" in rows[0] else []),
         level,
-        "5 %",
-        "95 %",
+        "2.5 %",
+        "97.5 %",
         _words(above),
     ]
     body = []
     for row in top:
         cells = [row["client"], row["area"], row["observed"], *([number(float(row["exposure"]))] if "exposure" in row else [])]
-        body.append(cells + [number(float(row[key])) for key in (f"{level}_mean", f"{level}_q05", f"{level}_q95", above)])
+        body.append(cells + [number(float(row[key])) for key in (f"{level}_mean", f"{level}_q025", f"{level}_q975", above)])
     text = f"{len(rows)} areas are in this folder; all of them are in client-NAME/areas.csv."
+    if hidden := len(rows) - len(shown):
+        text += f" Of {hidden} with a count that is an interval nothing is shown (output.suppressed)."
     return section("Highest areas", table(head, body), paragraph(text))

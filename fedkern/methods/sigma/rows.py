@@ -14,6 +14,7 @@ from ...data.degenerate import Degenerate, degenerate
 from ...data.design import Column, Encoding, Faults, Spec, encode
 from ...data.faults import HINT, LISTED
 from ...data.faults import who as begin
+from ...data.places import zeros
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs.parties import Parties, from_files
@@ -127,13 +128,14 @@ class Reading:
             text = f"{self.who}: rows cannot be used: column {column!r} {remedy}; {HINT}"
             raise OwnFault(text, "\n  ".join([f"{self.who}, {table.source}, {listed[0]}{others}", *listed[1:]]))
 
-    def numbers(self, name: str) -> Array:
-        """A column of finite numbers."""
+    def numbers(self, name: str, where: NDArray[np.bool_] | None = None) -> Array:
+        """A column of finite numbers; `where` they are needed: a cell that is none is 0 elsewhere."""
         column = self.table.columns[name]
         values = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
-        self.refuse(~np.isfinite(values), name, "is no finite number; correct or remove the row")
-        self.refuse(too_large(values), name, f"is too large; {TOO_LARGE}")
-        return values
+        needed = np.ones(len(values), bool) if where is None else where
+        self.refuse(needed & ~np.isfinite(values), name, "is no finite number; correct or remove the row")
+        self.refuse(needed & too_large(values), name, f"is too large; {TOO_LARGE}")
+        return np.where(np.isfinite(values), values, 0.0)
 
 
 def _first(bad: NDArray[np.bool_]) -> Index:
@@ -170,65 +172,87 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
     table, data, family = read.table, read.data, read.family
     needed(read.config, table.names, read.who)
     design = encode(table, encoding, client=read.name)
-    y, seen = _response(read)
+    y, seen, last = _response(read)
     offset = np.zeros(table.n_rows) if design.offset is None else np.array(design.offset)
+    notes = list[str]()
     if data.exposure is not None:
-        exposure = read.numbers(data.exposure)
-        read.refuse(~(exposure > 0), data.exposure, "is no exposure > 0; remove the row")
-        far = too_far(np.log(exposure), family.link)
+        exposure = read.numbers(data.exposure, where=seen)
+        nobody = seen & (exposure == 0) & (y == 0)
+        seen = seen & ~nobody
+        if nobody.any():
+            notes.append(f"{nobody.sum()} rows without exposure and without an event tell nothing: they are predicted")
+        at_home = "is no exposure > 0; where nobody lives leave the response empty, and the area is predicted"
+        read.refuse(seen & ~(exposure > 0), data.exposure, at_home)
+        there = exposure > 0
+        exposure = np.where(there, exposure, 1.0)
+        far = seen & too_far(np.log(exposure), family.link)
         read.refuse(far, data.exposure, "is too far from 1 for an exposure (e^-100 to e^100); correct the cell")
         offset += np.log(exposure)
     trials = None
     if data.trials is not None:
-        trials = read.numbers(data.trials)
-        read.refuse(~(trials >= 0) | (trials != np.floor(trials)), data.trials, "must be a whole number of at least 0")
+        trials = read.numbers(data.trials, where=seen)
+        read.refuse(seen & (~(trials >= 0) | (trials != np.floor(trials))), data.trials, "must be a whole number of at least 0")
         read.refuse(seen & (y > trials), data.response, f"is more than {data.trials}, the number of trials")
+        last = np.minimum(last, trials)
     area = _areas(read, file)
     if data.area is not None and data.rows_per_area == "one":
         _refuse_counts(read, area, file)
     X = np.ascontiguousarray(design.X[:, 1:])
     at = np.flatnonzero(seen)
-    observed = Rows(y[at], area[at], X[at], offset[at], None if trials is None else trials[at])
+    intervals = last[at] if (last > y)[at].any() else None
+    observed = Rows(y[at], area[at], X[at], offset[at], None if trials is None else trials[at], intervals)
     nothing = degenerate(design.X[at], encoding)
-    notes = [*design.notes, *nothing.lines()]
+    notes = [*design.notes, *notes, *nothing.lines()]
     if not len(at):
         notes.append("no row has a response: this client adds nothing, and all its areas are predicted")
     if empty := file.d - len(np.unique(area[at])):
-        notes.append(f"{empty} of {file.d} areas have no response: they are predicted")
+        notes.append(f"{empty} of {file.d} areas have no response: they are predicted, as if that did not depend on their counts")
+    if some := int(observed.censored.sum()):
+        notes.append(f"{some} counts are known by an interval (data.censored)")
     counts = np.bincount(area, minlength=file.d)
     if data.area is not None and (absent := int((counts == 0).sum())):
         notes.append(f"{absent} of {file.d} areas stand in no row: they are predicted at the covariates' means")
     if data.area is not None and (several := int((counts > 1).sum())):
         notes.append(f"{several} of {file.d} areas stand in several rows, each an observation of its own")
-    if family.counted and len(at) and not y[at].any():
-        notes.append("every count is 0")
+    if family.counted and len(at) and (events := y[at].sum()) <= 1 and intervals is None:
+        alone = "there is one event in all: other clients' rows and the prior decide"
+        notes.append(alone if events else "every count is 0")
     with np.errstate(over="ignore"):
         exposed = np.exp(offset) if family.link == "log" else np.ones(len(offset))
+        if data.exposure is not None:
+            exposed = np.where(there, exposed, 0.0)
     return AreaRows(observed, area, X, exposed, tuple(notes), design.faults, nothing)
 
 
-def _response(read: Reading) -> tuple[Array, NDArray[np.bool_]]:
-    """Values, and where there is one."""
+def _response(read: Reading) -> tuple[Array, NDArray[np.bool_], Array]:
+    """Values (of a count of which an interval is known its least), where there is one, and the largest that it may be."""
     table, data, family = read.table, read.data, read.family
     name = data.response
     column = table.columns[name]
     if data.positive is not None:
         texts = np.array(table.cells(name), dtype=object)
         seen = np.array([text.lower() not in MISSING for text in texts])
-        return (texts == data.positive).astype(float), seen
+        y = (texts == data.positive).astype(float)
+        return y, seen, y
     y = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
     seen = np.isfinite(y)
-    empty = np.isnan(y)
+    empty, last = np.isnan(y), y.copy()
     if isinstance(column, Text):
         empty = np.array([level.lower() in MISSING for level in column.levels])[column.codes]
-    read.refuse(~seen & ~empty, name, "is no number; correct it, or leave the cell empty to have it predicted")
+        for cell, (low, high) in data.censored.items():
+            those = np.array([level.strip() == cell for level in column.levels])[column.codes]
+            y, last, seen, empty = np.where(those, low, y), np.where(those, high, last), seen | those, empty & ~those
+    remedy = "is no number; correct it, or leave the cell empty to have it predicted"
+    if family.counted:
+        remedy += ', or name what it stands for (data.censored), such as "<5" = [0, 4]'
+    read.refuse(~seen & ~empty, name, remedy)
     if family.binary:
         read.refuse(seen & ~family.domain.has(y), name, "is not 0 or 1; name the label that counts as 1 in data.positive")
     if family.counted:
         read.refuse(seen & ~family.domain.has(y), name, "is no count (0, 1, 2, ...)")
         read.refuse(seen & (y > MOST_COUNTED), name, "is too large for a count: beyond 2^53 whole numbers have gaps")
     read.refuse(too_large(y), name, f"is too large; {TOO_LARGE}")
-    return np.where(seen, y, 0.0), seen
+    return np.where(seen, y, 0.0), seen, np.where(seen, last, 0.0)
 
 
 def _areas(read: Reading, file: OwnFile) -> Index:
@@ -240,7 +264,9 @@ def _areas(read: Reading, file: OwnFile) -> Index:
         index = {area: i for i, area in enumerate(file.areas)}
         names = table.cells(data.area)
         unknown = np.array([area not in index for area in names])
-        read.refuse(unknown, data.area, "is no area of this client in the prior; correct it, or train a prior that has it")
+        there = zeros([name for name, new in zip(names, unknown) if new], file.areas)
+        lost = " (it is there with other leading zeros: a spreadsheet drops them)" if there else ""  # no cell: others read it
+        read.refuse(unknown, data.area, f"is no area of this client in the prior{lost}; correct it, or train a prior that has it")
         return np.array([index[area] for area in names], np.int64)
     if file.common.kind != "gp" or file.locations is None:
         raise JobError(f"{who}: the prior is over areas, not over locations; give data.area instead of data.location")

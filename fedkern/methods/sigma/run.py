@@ -69,20 +69,19 @@ def fit(run: Run[Config]) -> Fit | None:
         ridge = None if files.server is None else model.ridge(files.server.mean_loadings)
         server, clients, settled = _fitted(run, model, sites, ridge)
         found = weights.exchanged(run, model, server, clients, settled)
-    released = kept = None
+    fitted = None
     if server is not None:
+        assert files.server is not None
         released = publish.posterior(model, server)
         kept = keep_draws(run, released, *publish.shape_of(released))
+        with judging(run, kept):
+            fitted = replace(publish.fit(model, publish.Ended(server, settled, found), files.server, released), kept=kept)
+    said = convergence.told(run, None if fitted is None else fitted.verdict)
     sums = {}
     for k, client in clients.items():
-        sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], shapes.get(k)))
+        sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], said[k], shapes.get(k)))
     total = _summed(run, model, {k: one for k, one in sums.items() if one is not None})
-    if server is None or released is None or kept is None:
-        return None
-    assert files.server is not None
-    with judging(run, kept):
-        fitted = replace(publish.fit(model, publish.Ended(server, settled, found), files.server, released), kept=kept)
-    return fitted if total is None else publish.with_sums(fitted, total, run.names)
+    return fitted if fitted is None or total is None else publish.with_sums(fitted, total, run.names)
 
 
 def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, fit_sums.FitSums]) -> once.Server[fit_sums.FitSums] | None:
@@ -106,7 +105,7 @@ def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
 def _units(run: Run[Config], model: SigmaModel, areas: Mapping[int, AreaRows]) -> Units:
     """The units of the response, the same at every place."""
     clients = {k: level.Client(run.names[k], model.level, rows.observed) for k, rows in areas.items()}
-    server, clients = run.exchange(Stage.of(level), lambda: level.start(model.level, run.names), clients)
+    server, clients = run.exchange(stages.levelled(model), lambda: level.start(model.level, run.names), clients)
     if server is not None and server.note:
         run.hooks.notes.append(server.note)
     units = anyone(server, clients).units

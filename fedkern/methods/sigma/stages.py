@@ -7,7 +7,7 @@ from functools import partial
 
 from ...algorithms.core import until
 from ...algorithms.core.messages import Message
-from ...algorithms.exchanges import column_notes, fit_sums, level, settled, terms
+from ...algorithms.exchanges import column_notes, fit_sums, level, settled, terms, verdicts
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.exchanges.terms import LogTerms
@@ -43,6 +43,7 @@ MAY_SEND = (
     *until.UP,
     *settled.PROTOCOL.to_server,
     LogTerms,
+    *verdicts.PROTOCOL.to_server,
     *fit_sums.PROTOCOL.to_server,
 )
 
@@ -57,7 +58,7 @@ def stages(model: SigmaModel) -> list[Stage]:
     asked = [Stage.of(fit_sums)] if model.output.fit else []
     bits = [] if model.chains else [Stage.of(settled)]
     weights = [Stage.of(terms)] if model.output.reweigh else []
-    return [Stage.of(column_notes), Stage.of(level), fitted(model), *bits, *weights, *asked]
+    return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, Stage.of(verdicts), *asked]
 
 
 def fitted(model: SigmaModel) -> Stage:
@@ -70,6 +71,11 @@ def fitted(model: SigmaModel) -> Stage:
     sizes, rounds = model.sfvi.sizes(model.layout.size), model.rounds
     times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {sfvi.Fitted: 1}
     return Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times)
+
+
+def levelled(model: SigmaModel) -> Stage:
+    """The units of the response."""
+    return Stage(level.PROTOCOL, level.DIMS, times=model.level.times)
 
 
 def checked(at: Check[Config]) -> Said | None:
@@ -116,6 +122,9 @@ def _lines(model: SigmaModel) -> Iterator[str]:
     yield f"prior    {common.kind}, {made}, {common.n_global} global latents, {about}; id {common.id[:12]}"
     intercept = "an intercept about the pooled level" if model.intercept else "no intercept"
     yield f"model    {model.family_of_y}, {intercept}, {model.encoding.size - 1} coefficients"
+    if model.config.data.censored:
+        cells = ", ".join(f'"{cell}" is {low} to {high}' for cell, (low, high) in model.config.data.censored.items())
+        yield f"counts   some may be known by an interval: {cells}; the likelihood is that of the interval"
     if model.chains:
         s = model.hmc
         yield f"fit      {a.inference}: {s.chains} chains, {s.leapfrog} leapfrog steps a round, {s.warmup} rounds of warm-up"

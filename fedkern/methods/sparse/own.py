@@ -41,10 +41,10 @@ class Own:
         return self.agreed.each
 
 
-def write(run: Run[Config], model: SparseModel, own: Own) -> None:
-    """posterior.json in the client's own folder, if there is a draw."""
+def write(run: Run[Config], model: SparseModel, own: Own, said: Record) -> None:
+    """posterior.json in the client's own folder, headed by the server's verdict, if there is a draw."""
     if own.client.trace.count:
-        run.hooks.write_own(own.client.index, "posterior.json", summary(model, own))
+        run.hooks.write_own(own.client.index, "posterior.json", {**said, **summary(model, own)})
 
 
 def summary(model: SparseModel, own: Own) -> Record:

@@ -27,7 +27,7 @@ from ...data.design import encode
 from ...data.header import not_there
 from ...data.table import Table
 from ...errors import JobError, owned
-from ...jobs import column_notes
+from ...jobs import column_notes, convergence
 from ...jobs.publish import Fit, judging, keep_draws
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
@@ -92,9 +92,7 @@ def fit(run: Run[Config]) -> Fit | None:
     data = _data(run, model, tables)
     fits = _site_fits(run, data) if model.output.site_fits else None
     server, clients = sampled(run.saying(_line), data, Variant())
-    for k, client in clients.items():
-        own.write(run, model, own.Own(client, data.columns[k], data.scales))
-    released = kept = None
+    released = kept = fitted = None
     if server is not None:
         released = publish.released(model, server, data.scales.each)
         kept = keep_draws(run, released, model.settings.chains, server.trace.count)
@@ -105,12 +103,14 @@ def fit(run: Run[Config]) -> Fit | None:
     if model.kind == "sem":
         run.hooks.notes += _shape(run, model, rows)
     others = _others(run, data) | ({"meta": fits} if fits else {}) | ({"imputed": data.imputed} if data.imputed else {})
-    if server is None or released is None or kept is None:
-        return None
-    with judging(run, kept):
-        first = publish.fit(model, server, data.scales.each, released, run.hooks.doubts)
-        fitted = replace(publish.with_others(first, others), kept=kept)
-    return fitted if left_out is None else publish.with_sums(fitted, left_out, run.names)
+    if server is not None and released is not None and kept is not None:
+        with judging(run, kept):
+            first = publish.fit(model, server, data.scales.each, released, run.hooks.doubts)
+            fitted = replace(publish.with_others(first, others), kept=kept)
+    said = convergence.told(run, None if fitted is None else fitted.verdict)
+    for k, one in rows.items():
+        own.write(run, model, one, said[k])
+    return fitted if fitted is None or left_out is None else publish.with_sums(fitted, left_out, run.names)
 
 
 def _shape(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...algorithms.exchanges import column_means, column_notes, counts, error_shape, loo_sums
+from ...algorithms.exchanges import column_means, column_notes, counts, error_shape, loo_sums, verdicts
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
@@ -44,6 +44,7 @@ MAY_SEND = (
     *loo_sums.PROTOCOL.to_server,
     *counts.PROTOCOL.to_server,
     *error_shape.PROTOCOL.to_server,
+    *verdicts.PROTOCOL.to_server,
 )
 
 
@@ -60,7 +61,8 @@ def stages(model: SparseModel) -> list[Stage]:
     sums = [Stage.of(loo_sums)] if model.output.loo else []
     shape = [shaped(model)] if model.kind == "sem" else []
     means = [located(model)] if model.measured.size else []
-    return [Stage.of(column_notes), valued(model), *scales, *means, *fits, sampled(model), *sums, *counted, *shape]
+    after = [*sums, *counted, *shape, Stage.of(verdicts)]
+    return [Stage.of(column_notes), valued(model), *scales, *means, *fits, sampled(model), *after]
 
 
 def valued(model: SparseModel) -> Stage:

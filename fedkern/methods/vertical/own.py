@@ -74,8 +74,8 @@ class Own:
         return contrasts.published(mean), np.linalg.norm(q, axis=1), scale
 
 
-def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
-    """posterior.json in the client's own folder."""
+def write(run: Run[Config], model: VerticalModel, own: Own, said: Record) -> None:
+    """posterior.json in the client's own folder, headed by the server's verdict; `own` is that of what only the client fits."""
     client, columns = own.client, own.columns
     common = {"rows": model.n_rows, "rounds": client.round, "encoding": columns.encoding.to_dict()}
     if isinstance(client, soul.Client):
@@ -83,19 +83,19 @@ def write(run: Run[Config], model: VerticalModel, own: Own) -> None:
     else:
         content = {**_posterior(model, own), **_contrasts(model, own)}
         if not model.network:
-            content = {**convergence.own(client.windows.movement, _unknowns(model, client, columns)), **content}
+            judged = convergence.own(client.windows.movement, _unknowns(model, client, columns))
             intervals = {} if own.lines is None else _intervals(model, own, own.lines)
             content |= {"lines": intervals} if intervals else {}
             doubts = [normal.words(own.lines, intervals), own_words(own.ratio, widened=own.widened)]
             doubts += [levels.TIED] if columns.tied else []
             doubts = [doubt for doubt in doubts if doubt]
-            if doubts and content["converged"] == "settled":
-                content |= Verdict(False, f"settled, but {'; '.join(doubts)}").content
+            if doubts and judged["converged"] == "settled":
+                judged = Verdict(False, f"settled, but {'; '.join(doubts)}").content
             notes = [*doubts, *([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
-            content |= {"note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
+            content |= {"own": judged, "note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
     if model.open:
         content = {**content, "part": parts.kept(model, client, columns)}
-    run.hooks.write_own(client.index, "posterior.json", {**common, **content})
+    run.hooks.write_own(client.index, "posterior.json", {**said, **common, **content})
 
 
 def lines(model: VerticalModel, client: vertical.Client, columns: Columns, slopes: Array) -> Lines | None:

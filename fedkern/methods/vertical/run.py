@@ -100,8 +100,6 @@ def fit(run: Run[Config]) -> Fit | None:
             doubted = [k for k in movements if rows.columns[k].tied or (k in lines and len(lines[k].off))]
             settled = convergence.exchanged(run, movements, doubted)
         fitted = None if fitted is None else replace(fitted, settled=settled)
-    for k, client in clients.items():
-        own.write(run, model, own.Own(client, rows.columns[k], ratios.get(k), lines.get(k)))
     predicted, filled = None, None
     if model.n_test:
         start = partial(predictions.start, len(run.names), bool(model.output.missing_party))
@@ -109,10 +107,15 @@ def fit(run: Run[Config]) -> Fit | None:
     if stages.by_columns(model):
         filled, _ = run.exchange(stages.filled_in(model), partial(missing.start, len(run.names)), _columns(model, rows, clients))
     certificates = {} if model.open else run.certified()
-    if fitted is None:
+    fit = None
+    if fitted is not None:
+        fitted = replace(fitted, predicted=predicted, filled=filled, doubts=tuple(run.hooks.doubts))
+        fit = publish.fit(model, fitted, rows)
+    said = convergence.told(run, None if fit is None else fit.verdict)
+    for k, client in clients.items():
+        own.write(run, model, own.Own(client, rows.columns[k], ratios.get(k), lines.get(k)), said[k])
+    if fit is None:
         return None
-    fitted = replace(fitted, predicted=predicted, filled=filled, doubts=tuple(run.hooks.doubts))
-    fit = publish.fit(model, fitted, rows)
     return replace(fit, privacy=certificates, more={**fit.more, **({"incomplete": counted} if counted else {})})
 
 

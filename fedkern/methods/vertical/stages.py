@@ -9,7 +9,17 @@ import numpy as np
 
 from ...algorithms.core import until
 from ...algorithms.core.messages import Refused
-from ...algorithms.exchanges import auxiliary, certificates, column_notes, missing, narrow, predictions, response, settled
+from ...algorithms.exchanges import (
+    auxiliary,
+    certificates,
+    column_notes,
+    missing,
+    narrow,
+    predictions,
+    response,
+    settled,
+    verdicts,
+)
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.soul import machine as soul
@@ -59,6 +69,7 @@ MAY_SEND = (
     *settled.PROTOCOL.to_server,
     *predictions.protocol(with_z=True).to_server,
     *missing.PROTOCOL.to_server,
+    *verdicts.PROTOCOL.to_server,
     Refused,
     *certificates.PROTOCOL.to_server,
 )
@@ -85,7 +96,7 @@ def stages(model: VerticalModel) -> list[Stage]:
     bits = [told(model), Stage.of(settled)] if model.watched else []
     filled = [filled_in(model)] if by_columns(model) else []
     before = [*incomplete.stages(model.config), *responses, *notes, *([Stage.of(auxiliary)] if model.works_out else [])]
-    return [*before, trained(model), *bits, *spent, *([predicted(model)] if model.n_test else []), *filled]
+    return [*before, trained(model), *bits, *spent, *([predicted(model)] if model.n_test else []), *filled, Stage.of(verdicts)]
 
 
 def told(model: VerticalModel) -> Stage:

@@ -31,11 +31,11 @@ def log_density(site: Observed, xi: Array, mean: Array, v: Array | None) -> Arra
     fixed, scale = site.fixed(xi), site.scale(xi)
 
     def value(theta: Array) -> Array:
-        return site.by_area(like.value(rows.y, fixed + scale * theta[:, rows.area], log_sd, rows.trials))
+        return site.by_area(like.value(rows.y, fixed + scale * theta[:, rows.area], log_sd, rows.trials, rows.last))
 
     def slope(theta: Array, shift: float) -> Array:
         eta = fixed + scale * theta[:, rows.area] + shift
-        return scale * site.by_area(like.slope(rows.y, eta, log_sd, rows.trials))
+        return scale * site.by_area(like.slope(rows.y, eta, log_sd, rows.trials, rows.last))
 
     if v is None:
         return value(mean)
@@ -55,9 +55,10 @@ def log_density(site: Observed, xi: Array, mean: Array, v: Array | None) -> Arra
 
 
 def pit(site: Observed, xi: Array, theta: Array, weights: Array) -> Array:
-    """(d,) P(Y < y) + P(Y = y) / 2 of areas with one row, over draws (m, d) with these weights; NaN of the others."""
+    """(d,) P(Y < y) + P(Y = y) / 2 of areas with one row, over draws (m, d) with these weights; NaN of the others, and
+    where the count is an interval."""
     rows, like = site.rows, site.likelihood
-    alone = np.flatnonzero(site.counts[rows.area] == 1)
+    alone = np.flatnonzero((site.counts[rows.area] == 1) & ~rows.censored)
     y, area, trials = rows.y[alone], rows.area[alone], None if rows.trials is None else rows.trials[alone]
     mu = like.mean(site.fixed(xi)[:, alone] + site.scale(xi) * theta[:, area])
     cdf, scale = like.record.cdf, like.sd(site.log_sd(xi))
@@ -70,13 +71,15 @@ def pit(site: Observed, xi: Array, theta: Array, weights: Array) -> Array:
 
 
 def pearson(site: Observed, xi: Array, theta: Array) -> Array:
-    """(d,) (observed - fitted) / sd of the rows of an area, at the posterior means of what is fitted; NaN without rows."""
+    """(d,) (observed - fitted) / sd of the rows of an area, at the posterior means of what is fitted; NaN without rows, or
+    where a count is an interval."""
     rows, like = site.rows, site.likelihood
     mu = like.mean(site.fixed(xi) + site.scale(xi) * theta[:, rows.area]).mean(axis=0)
     scale = np.sqrt(np.mean(np.asarray(like.sd(site.log_sd(xi))) ** 2))
     variance = np.asarray(like.record.spread(mu, scale, rows.trials))
     expected = mu if rows.trials is None else rows.trials * mu
     left, spread = site.by_area(np.stack([rows.y - expected, variance]))
+    spread[np.unique(rows.area[rows.censored])] = 0.0
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(spread > 0, left / np.sqrt(spread), np.nan))
 

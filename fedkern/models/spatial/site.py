@@ -132,6 +132,7 @@ class Rows:
     X : (n, p) covariates
     offset : (n,) known part of eta
     trials : (n,) of a binomial response, or None
+    last : (n,) the largest that a count may be, of which y is the least; None where all are known
     """
 
     y: Vector
@@ -139,6 +140,12 @@ class Rows:
     X: Matrix
     offset: Vector
     trials: Vector | None = None
+    last: Vector | None = None
+
+    @property
+    def censored(self) -> NDArray[np.bool_]:
+        """(n,) of which an interval is known."""
+        return np.zeros(len(self.y), bool) if self.last is None else self.last > self.y
 
 
 @dataclass(frozen=True)
@@ -241,10 +248,10 @@ class Observed(ABC):
         """log p(y | theta, xi), its slopes in eta (m, n) and in theta (m, d), and its derivative in log sigma (m, 1)."""
         scale, log_sd = self.scale(xi), self.log_sd(xi)
         eta = self.fixed(xi) + scale * theta[:, self.rows.area]
-        like, y, trials = self.likelihood, self.rows.y, self.rows.trials
-        slope = like.slope(y, eta, log_sd, trials)
+        like, y, seen = self.likelihood, self.rows.y, (self.rows.trials, self.rows.last)
+        slope = like.slope(y, eta, log_sd, *seen)
         by_sd = like.slope_scale(y, eta, log_sd).sum(axis=1, keepdims=True) if self.layout.dispersed else np.zeros((len(xi), 1))
-        return like.value(y, eta, log_sd, trials).sum(axis=1), slope, scale * self.by_area(slope), by_sd
+        return like.value(y, eta, log_sd, *seen).sum(axis=1), slope, scale * self.by_area(slope), by_sd
 
 
 @dataclass(frozen=True)

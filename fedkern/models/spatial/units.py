@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.families import FAMILIES
+from ..likelihood import Likelihood
 from .site import Rows
 
 Array = NDArray[np.float64]
@@ -89,9 +90,11 @@ def sums(family: str, rows: Rows, centre: float | None = None, weights: Array | 
     ========== ===================== ===========================
 
     Of a Gaussian response, when its `centre` is known, sum and sum of squares of y - offset - centre: from the squares
-    themselves a large mean would take all digits. Case `weights` (n,) multiply every term, and a 1 in the number.
+    themselves a large mean would take all digits. Case `weights` (n,) multiply every term, and a 1 in the number. A count of
+    which an interval is known is its middle (`filled`: its mean at a level).
     """
-    y, offset, link = rows.y, rows.offset, FAMILIES[family].link
+    offset, link = rows.offset, FAMILIES[family].link
+    y = rows.y if rows.last is None else (rows.y + rows.last) / 2
     w = 1.0 if weights is None else weights
     with np.errstate(over="ignore", invalid="ignore"):
         if link == "log":
@@ -103,6 +106,14 @@ def sums(family: str, rows: Rows, centre: float | None = None, weights: Array | 
             return (n, first) if centre is None else (first, second)
         failures = (1.0 if rows.trials is None else rows.trials) - y
         return float((w * y).sum()), float((w * failures * np.exp(offset))[failures > 0].sum())
+
+
+def filled(rows: Rows, likelihood: Likelihood, level: float) -> Rows:
+    """The rows with the mean of each count of which an interval is known, given that it lies there, at this pooled level."""
+    if rows.last is None:
+        return rows
+    y = likelihood.expected(rows.y, rows.offset + level, 0.0, rows.trials, rows.last)
+    return replace(rows, y=y, last=None)
 
 
 def pooled_level(family: str, told: Sequence[tuple[float, float]]) -> float | None:

@@ -163,7 +163,7 @@ class WithinSite(Observed):
     def root(self) -> Matrix:
         """(d, d) R."""
         like, rows, ones = self.likelihood, self.rows, np.zeros(1)
-        up, down = (like.slope(rows.y, rows.offset + step, ones, rows.trials) for step in (STEP, -STEP))
+        up, down = (like.slope(rows.y, rows.offset + step, ones, rows.trials, rows.last) for step in (STEP, -STEP))
         information = np.bincount(rows.area, weights=np.maximum((down - up) / (2 * STEP), 0.0), minlength=self.n_areas)
         middle = self.condition.at(np.zeros(1))[0]
         M = self.prior.precision(self.prior.ties(middle)) + self.layout.known_scale**2 * np.diag(information)
@@ -219,9 +219,9 @@ class WithinSite(Observed):
         middle = place.scale * mean[area]
         beside = middle + AT[:, np.newaxis] * spread
         eta = place.fixed + beside
-        slope = like.slope(rows.y, eta, place.log_sd, rows.trials)
+        slope = like.slope(rows.y, eta, place.log_sd, rows.trials, rows.last)
         return Expected(
-            float(WEIGHT @ like.value(rows.y, eta, place.log_sd, rows.trials).sum(axis=1)),
+            float(WEIGHT @ like.value(rows.y, eta, place.log_sd, rows.trials, rows.last).sum(axis=1)),
             WEIGHT @ slope,
             -((WEIGHT * AT) @ slope) / spread,
             float(WEIGHT @ (slope * beside).sum(axis=1)),
@@ -262,8 +262,9 @@ class WithinSite(Observed):
         """(n,) of each row its information about eta and a guess of eta, by a step from the rows' common level."""
         rows, like = self.rows, self.likelihood
         eta = rows.offset + (pooled_level(like.family, [sums(like.family, rows)]) or 0.0)
-        information = np.maximum(like.record.information(rows.y, eta, like.sd(), rows.trials), LEAST_CURVATURE)
-        return information, eta + np.clip(like.slope(rows.y, eta, 0.0, rows.trials) / information, -LONGEST, LONGEST)
+        y = like.expected(rows.y, eta, 0.0, rows.trials, rows.last)
+        information = np.maximum(like.record.information(y, eta, like.sd(), rows.trials), LEAST_CURVATURE)
+        return information, eta + np.clip(like.slope(rows.y, eta, 0.0, rows.trials, rows.last) / information, -LONGEST, LONGEST)
 
     def _solved(self, Lambda: Matrix, pull: Vector, w: Vector, h: Vector) -> Posterior:
         M = Lambda.copy()

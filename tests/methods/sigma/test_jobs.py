@@ -106,7 +106,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"model": {"phi": 0.9, "spatial_scale": 0.5, "intercept": False}},
 ]
 SENT = {"SchemaReply", "ColumnNotes", "Holds", "LevelSums", "Received", "Kept"}
-SENT |= {"GlobalGradient", "GlobalGradientBound", "Reached", "Slope", "SlopeChange", "Settled"}
+SENT |= {"GlobalGradient", "GlobalGradientBound", "Reached", "Slope", "SlopeChange", "Settled", "VerdictHeard"}
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
@@ -198,7 +198,7 @@ def change(folder: Path, client: str, line: int, cells: dict[int, str]) -> None:
 @pytest.mark.parametrize(
     ("cells", "text"),
     [
-        ({0: "atlantis"}, "line 3, column 'district': 'atlantis' is no area of this client in the prior"),
+        ({0: "atlantis"}, "line 3, column 'district': 'atlantis' is no area of this client in the prior; correct it"),
         ({1: "-1"}, "column 'cases': '-1' is no count"),
         ({1: "1.5"}, "is no count"),
         ({1: "many"}, "column 'cases': 'many' is no number"),

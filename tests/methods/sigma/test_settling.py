@@ -40,9 +40,11 @@ def test_what_moved_most_has_a_name(tmp_path):
     assert result.converged is False
     names = {"phi", "intercept", "sigma_theta", "z[1]", "z[2]", "z[3]"}
     assert result.summary["worst"] in names
-    own = json.loads((tmp_path / "run" / "client-east" / "areas.json").read_text())
-    assert own["converged"] is False
-    assert own["worst"].startswith(("latent ", "area east-"))
+    kept = json.loads((tmp_path / "run" / "client-east" / "areas.json").read_text())
+    assert list(kept)[:3] == ["converged", "verdict", "worst"]
+    assert all(kept[name] == result.summary[name] for name in ("converged", "verdict", "worst"))
+    assert kept["own"]["converged"] is False
+    assert kept["own"]["worst"].startswith(("latent ", "area east-"))
 
 
 def test_what_moves_no_more_has_settled(tmp_path):

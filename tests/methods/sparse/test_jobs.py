@@ -100,13 +100,17 @@ FIRST = {"SchemaReply", "ColumnNotes", "ColumnValues", "ColumnMoments", "ColumnM
 def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
     """sigma_k, alpha_k and theta_k have no message: they are in the client's folder, and nowhere at the server."""
     fedkern.run(job(tmp_path), out=tmp_path / "out", job=FAST, algorithm={"burn_in": 50})
-    own = json.loads((tmp_path / "out" / "client-client-01" / "posterior.json").read_text())["parameters"]
+    kept = json.loads((tmp_path / "out" / "client-client-01" / "posterior.json").read_text())
+    said = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert list(kept)[:3] == ["converged", "verdict", "worst"]
+    assert all(kept[name] == said[name] for name in list(kept)[:3])
+    own = kept["parameters"]
     assert {"sigma", "intercept", "theta[x1]"} <= own.keys()
     assert "p_deviates" in own["theta[x1]"]
     summary = (tmp_path / "out" / "summary.json").read_text()
     assert "sigma" not in json.loads(summary)["parameters"]
     assert "@client" not in summary
-    assert sent(tmp_path, "client-01") == FIRST | {"Locals", "Counts", "Received"}
+    assert sent(tmp_path, "client-01") == FIRST | {"Locals", "Counts", "VerdictHeard", "Received"}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +126,7 @@ def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
 def test_the_ledger_holds_what_the_setting_sends(tmp_path: Path, algorithm: dict[str, Any], kinds: set[str]) -> None:
     result = checked_and_run(job(tmp_path), tmp_path / "out", job=FAST, algorithm={"burn_in": 50, **algorithm})
     kinds = kinds if "statistics" in algorithm else kinds | {"Counts"}
-    assert sent(tmp_path, "client-02") == kinds | FIRST | {"Received"}
+    assert sent(tmp_path, "client-02") == kinds | FIRST | {"VerdictHeard", "Received"}
     assert result.stop == "rounds"
 
 

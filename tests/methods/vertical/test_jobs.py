@@ -112,7 +112,7 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
-SENT = {"Ids", "ColumnNotes", "ZShare", "BoundShare", "Settled", "Predicted", "Prediction", "Received", "Kept"}
+SENT = {"Ids", "ColumnNotes", "ZShare", "BoundShare", "Settled", "Predicted", "Prediction", "Received", "Kept", "VerdictHeard"}
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)

@@ -83,7 +83,7 @@ def test_rare_events_make_the_intercept_too_narrow_and_the_first_line_says_it(tm
     assert f"too small by these factors: the intercept {1 / told[0]:.2f}, client " in result.summary["verdict"]
     for client, ratio in zip("ab", told[1:]):
         assert ratio < 0.9
-        assert own(tmp_path, client)["converged"] is False
+        assert own(tmp_path, client)["own"]["converged"] is False
         assert f"about {1 / ratio:.2f} times too small" in own(tmp_path, client)["note"]
         row = own(tmp_path, client)["parameters"][f"theta[{client}]"]
         assert row["q95"] - row["mean"] == pytest.approx(1.6449 * row["sd"], rel=1e-4)
@@ -210,9 +210,9 @@ def test_what_few_rows_tell_has_no_normal_posterior_and_the_first_line_says_it(t
     result = fedkern.run(tables, data=frames, server=pd.DataFrame({"id": ids, "y": y}), out=tmp_path / "run")
     assert result.converged is False
     assert "unknowns of client 'b' have not settled, or have no normal posterior" in result.summary["verdict"]
-    assert own(tmp_path, "a")["converged"] == "settled"
+    assert own(tmp_path, "a")["own"]["converged"] == "settled"
     told = own(tmp_path, "b")
-    assert told["verdict"].startswith("not converged: settled, but the posterior of theta[flag] is about 1.")
+    assert told["own"]["verdict"].startswith("not converged: settled, but the posterior of theta[flag] is about 1.")
     assert list(told["lines"]) == ["theta[flag]"]
     assert "lines" not in result.summary
     Z = np.column_stack([X, flag])

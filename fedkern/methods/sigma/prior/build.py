@@ -30,6 +30,7 @@ from ....models.spatial.loadings import of_within
 from ....models.spatial.prior import AreaPrior, MixedPrior
 from ....printing import printable, several
 from ....results.plain import Record, plain
+from . import pairs
 from .keys import PriorConfig, load
 from .source import Source, read
 from .train import shape_of
@@ -164,6 +165,8 @@ def _write(built: Built, out: Path) -> None:
     put = partial(write_atomically, ground=Ground(out))
     for file, content in (("fit.json", built.as_dict()), ("prior.json", config.model_dump())):
         put(out / file, json.dumps(plain(content), indent=1, allow_nan=False).encode() + b"\n")
+    for file, drawn in pairs.files(source.map).items():
+        put(out / file, drawn)
     errors = [(float(phi), float(error)) for phi, error in zip(built.tied.phi, built.tied.errors)]
     loadings, versions = of_within(tied.clients), machine.of_a_run()
     artifact.write(out, common, clients, errors=errors, mean_loadings=loadings, versions=versions, put=put)

@@ -64,12 +64,17 @@ class DataSection(Section):
     client: str | None = key(None, help="its column that names the area's client")
     x: str | None = key(None, help="its column with the first coordinate: of a centroid, or of a point")
     y: str | None = key(None, help="with the second coordinate")
-    adjacency: str | None = key(None, path=True, help="a file whose first two columns name neighbouring areas")
-    polygons: str | None = key(
-        None, path=True, help="GeoJSON whose property named as `area` names the areas: instead of adjacency and x, y"
+    adjacency: str | None = key(
+        None, path=True, help="a file whose first two columns name neighbouring areas; or GeoDa's .gal, R-INLA's .graph"
     )
+    polygons: str | None = key(
+        None, path=True, help="GeoJSON, or a GeoPackage or shapefile, whose property named as `area` names the areas: instead of "
+        "adjacency and x, y",
+    )  # fmt: skip
     contiguity: Literal["vertex", "edge"] = key("vertex", help="polygons: neighbours have a corner in common, or a side")
-    islands: Literal["link", "drop", "independent"] = key("link", help="areas without neighbours; link: to the nearest centroid")
+    snap: Positive | None = key(None, help="polygons: metres within which borders are the same; default: by the file's digits")
+    islands: Literal["link", "drop", "independent"] = key("link", help="areas without neighbours; link: to the nearest centre")
+    unlinked: bool = key(False, help="whether there may be clients none of whose areas has a neighbour at another client")
 
 
 class WithinSection(Section):

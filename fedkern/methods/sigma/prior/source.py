@@ -19,6 +19,7 @@ from ....jobs import memory
 from ....kernels.mlp import Architecture
 from ....models.spatial.condition import Condition, Hyperprior
 from ....models.spatial.prior import AreaPrior, GpPrior, Prior
+from . import pairs
 from .keys import PriorConfig
 
 Array = NDArray[np.float64]
@@ -38,7 +39,7 @@ class Source:
     sizes : of each client, how many areas or points
     areas : of each client, their names; empty for points without names
     locations : of each client, the points of a Gaussian process, or the areas' centres where they are known
-    graph : of a map
+    map : of areas
     notes : what a user should know
     """
 
@@ -47,8 +48,13 @@ class Source:
     sizes: tuple[int, ...]
     areas: tuple[tuple[str, ...], ...]
     locations: tuple[Array, ...] | None = None
-    graph: Graph | None = None
+    map: Map | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def graph(self) -> Graph | None:
+        """Of a map."""
+        return None if self.map is None else self.map.graph
 
     def architecture(self, config: PriorConfig) -> Architecture:
         """The networks; a client has no more local latents than areas."""
@@ -113,6 +119,7 @@ def read(config: PriorConfig, folder: Path) -> Source:
         islands=data.islands,
         borders=None if data.polygons is None else folder / data.polygons,
         contiguity=data.contiguity,
+        snap=data.snap,
     )
     return of_map(made, config)
 
@@ -124,7 +131,8 @@ def of_map(made: Map, config: PriorConfig) -> Source:
     prior = AreaPrior(graph.indptr, graph.indices, condition(config), form)
     areas = tuple(made.areas_of(j) for j in range(len(made.clients)))
     centres = None if made.centroids is None else tuple(np.split(made.centroids, np.cumsum(made.sizes)[:-1]))
-    return Source(prior, made.clients, made.sizes, areas, centres, graph, (*made.notes, *prior.warnings()))
+    tied = (pairs.across(made),) if len(made.clients) > 1 and not config.data.unlinked else ()
+    return Source(prior, made.clients, made.sizes, areas, centres, made, (*made.notes, *tied, *prior.warnings()))
 
 
 def with_memory(source: Source) -> Source:

@@ -43,7 +43,7 @@ from ....printing import printable, several
 from ....results.plain import plain
 from ....transports.driver import Signals
 from ....transports.inprocess import InProcess
-from . import fit
+from . import fit, pairs
 from .keys import PriorConfig, load
 from .report import Fit
 from .source import Source, read, with_memory
@@ -253,6 +253,8 @@ def finish(job: Training, state: training.State) -> Fit:
     put = partial(write_atomically, ground=job.workshop.ground(out))
     put(out / "fit.json", json.dumps(plain(report.as_dict()), indent=1, allow_nan=False).encode() + b"\n")
     put(out / "prior.json", json.dumps(plain(config.model_dump()), indent=1, allow_nan=False).encode() + b"\n")
+    for file, drawn in pairs.files(source.map).items():
+        put(out / file, drawn)
     page = fit.page(report, config)
     if page is not None:
         put(out / "report.html", page.encode())

@@ -1,0 +1,61 @@
+"""At the end of a job whose clients keep results of their own: the server tells them its verdict, which heads their files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from ..core import once
+from ..core.messages import NOTHING, Message, RemoteFault, Tells
+
+DIMS = {"verdict": 4096, "name": 512}  # bytes at most
+WORDS = (False, True, "settled", "not judged")  # `converged` of summary.json, by its number in the message
+
+
+@dataclass(frozen=True)
+class TellVerdict(Message, kind=217):
+    """Server to client: the number of the verdict's word, its sentence, and the unknown that is farthest from convergence."""
+
+    round: int
+    word: int
+    text: Annotated[bytes, "verdict"]
+    worst: Annotated[bytes, "name"]
+
+
+@dataclass(frozen=True)
+class VerdictHeard(Message, kind=218, tells=Tells(NOTHING, private=NOTHING)):
+    """Client to server: the verdict has come."""
+
+    round: int
+
+
+def telling(converged: bool | str, text: str, worst: str) -> TellVerdict:
+    """The message; words that are longer than it is are cut."""
+    cut = (part.encode(errors="replace")[: DIMS[most]] for part, most in ((text, "verdict"), (worst, "name")))
+    return TellVerdict(0, WORDS.index(converged), *cut)
+
+
+def said(told: TellVerdict) -> dict[str, bool | str]:
+    """What summary.json has of it."""
+    return {
+        "converged": WORDS[told.word],
+        "verdict": told.text.decode(errors="ignore"),
+        "worst": told.worst.decode(errors="ignore"),
+    }
+
+
+def heard(told: TellVerdict) -> VerdictHeard:
+    """A client's answer.
+
+    Raises
+    ------
+    RemoteFault
+        No verdict has this number.
+    """
+    if not 0 <= told.word < len(WORDS):
+        raise RemoteFault(f"server: its TellVerdict has the word {told.word}, wanted 0 to {len(WORDS) - 1}")
+    return VerdictHeard(told.round)
+
+
+QUESTION = once.Question("verdict", TellVerdict, VerdictHeard)
+PROTOCOL = QUESTION.protocol

@@ -1,0 +1,49 @@
+"""What tables of areas, of their neighbours and of points have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import JobError
+from .cells import floats
+from .table import Table
+
+Array = NDArray[np.float64]
+
+SHOWN = 5  # names in a message
+
+
+def whole(table: Table) -> None:
+    """JobError if a line cannot be read."""
+    for row, reason in table.broken.items():
+        raise JobError(f"{table.source}, {table.place(row)}: {reason}; mend it")
+
+
+def numbers_of(table: Table, name: str) -> Array:
+    """A column of coordinates; JobError if a cell is no finite number."""
+    column = table.columns[name]
+    values = floats(column)
+    for row in np.flatnonzero(~np.isfinite(values)):
+        raise JobError(f"{table.source}, {table.place(int(row))}: {name} is no finite number; fill it in")
+    return values
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few names, and how many more."""
+    names = list(dict.fromkeys(names))
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def zeros(unknown: Sequence[str], known: Collection[str]) -> str:
+    """A clause where names are others' but for zeros in front of them, as a spreadsheet leaves codes; "" elsewhere."""
+    short: dict[str, list[str]] = {}
+    for name in known:
+        short.setdefault(name.lstrip("0"), []).append(name)
+    meant = [(name, short[name.lstrip("0")][0]) for name in unknown if len(short.get(name.lstrip("0"), ())) == 1]
+    if not meant:
+        return ""
+    name, other = meant[0]
+    return f" ({len(meant)} of them are there with other leading zeros, as {other} for {name}: a spreadsheet drops them)"

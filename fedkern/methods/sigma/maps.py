@@ -1,0 +1,166 @@
+"""Maps that can be printed: one figure each, of the areas whose tables lie in a folder, as PNG and SVG.
+
+Rates diverge about 1 on a logarithmic scale; probabilities of a high level come in the classes that journals use. What each map
+says of itself (what is drawn, how many areas of each class, model, rounds, verdict, day) stands on it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...results.plots import INK, MUTED, ORANGE, Axes, Figure, Part, areas_drawn, canvas
+from ...results.report import RunFiles
+
+Array = NDArray[np.float64]
+
+SIZE = 8.0  # inches
+DPI = 200
+CLASSES = (0.0, 0.05, 0.2, 0.8, 0.95, 1.0)  # of the probability of a high level
+COLOURS = ("#2166ac", "#92c5de", "#f0f0f0", "#f4a582", "#b2182b")
+NOTHING = "#d9d9d9"  # an area of which nothing is shown
+STEPS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)  # ends of a scale about 1
+
+
+@dataclass(frozen=True)
+class Map:
+    """One figure: its file's name, its title, what a colour is of, (n,) values, and how they are coloured."""
+
+    name: str
+    title: str
+    words: str
+    values: Array
+    scale: str
+
+
+def files(run: RunFiles) -> dict[str, bytes]:
+    """maps/NAME.png and maps/NAME.svg; none where the folder has no polygons."""
+    rows = [{**row, "client": client} for client, areas in run.areas.items() for row in areas]
+    shapes = [run.shapes.get(row["client"], {}).get(row["area"], ()) for row in rows]
+    if not rows or not all(shapes):
+        return {}
+    out: dict[str, bytes] = {}
+    for one in _maps(rows):
+        drawn = _figure(one, rows, shapes, _about(run))
+        if _said(run).get("converged") is False:
+            words = {"fontsize": 12, "fontweight": "bold", "ha": "right", "va": "top"}
+            drawn.text(0.99, 0.985, "not converged: not for use", color=ORANGE, **words)
+        for kind in ("png", "svg"):
+            content = io.BytesIO()
+            drawn.savefig(content, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else {"Software": None})
+            out[f"maps/{one.name}.{kind}"] = content.getvalue()
+    return out
+
+
+def _maps(rows: Sequence[Mapping[str, str]]) -> Iterator[Map]:
+    level = next(word for word in ("rate", "probability", "mean") if f"{word}_mean" in rows[0])
+    above = next(name for name in rows[0] if name.startswith(f"p_{level}_above_"))
+    limit = above.rpartition("_above_")[2]
+
+    def column(name: str) -> Array:
+        return np.array([float(row[name]) if row.get(name) else np.nan for row in rows])
+
+    relative = level == "rate" and limit == "1"
+    low, high = column(f"{level}_q025"), column(f"{level}_q975")
+    high_level = f"P({level} > {limit})"
+    yield Map(level, f"Posterior mean of the {level}", level, column(f"{level}_mean"), "about 1" if relative else "plain")
+    yield Map(f"high-{level}", f"Probability that the {level} is above {limit}", high_level, column(above), "classes")
+    if level == "rate":
+        yield Map("width", "Upper over lower end of the rate's 95 % interval", "ratio of the ends", high / low, "plain")
+    else:
+        yield Map("width", f"Width of the {level}'s 95 % interval", "width", high - low, "plain")
+    effect = "rate ratio" if level == "rate" else "odds ratio" if level == "probability" else "difference"
+    scale = "about 0" if level == "mean" else "about 1"
+    yield Map("spatial", "What the map adds to intercept and covariates", effect, column("spatial_mean"), scale)
+
+
+def _said(run: RunFiles) -> Mapping[str, Any]:
+    """Where the verdict stands."""
+    return run.said if run.own else run.summary
+
+
+def _about(run: RunFiles) -> str:
+    """Model, rounds, verdict and day, in words."""
+    model, said = run.job.get("model", {}), _said(run)
+    family = str(model.get("family", "poisson"))
+    words = [f"{family.capitalize()} model with a spatial effect of every area"]
+    rounds = run.summary.get("rounds") or said.get("rounds") or run.job.get("job", {}).get("rounds")
+    words.append(f"{rounds:,} rounds" if isinstance(rounds, int) else f"rounds = {rounds}")
+    verdict = str(said.get("verdict", "")).partition(":")[0]
+    words += [verdict] if verdict else []
+    if suppressed := said.get("suppressed"):
+        words.append(f"{suppressed} counts known by an interval")
+    return "; ".join([*words, *([run.day] if run.day else [])])
+
+
+def _figure(one: Map, rows: Sequence[Mapping[str, str]], shapes: Sequence[Sequence[Part]], about: str) -> Figure:
+    import matplotlib as mpl
+    from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, Normalize
+
+    drawn = canvas(SIZE, SIZE)
+    axes = drawn.subplots()
+    points = areas_drawn(axes, shapes, np.ma.masked_invalid(one.values))
+    there = one.values[np.isfinite(one.values)]
+    points.set_edgecolor(MUTED)
+    colours, norm = mpl.colormaps["viridis"], Normalize(*_ends(there))
+    if one.scale == "classes":
+        colours, norm = ListedColormap(list(COLOURS)), BoundaryNorm(CLASSES, len(COLOURS))
+    elif one.scale == "about 1":
+        far = float(np.exp(np.abs(np.log(there)).max())) if len(there) else 2.0
+        end = next((step for step in STEPS if step >= far), STEPS[-1])
+        colours, norm = mpl.colormaps["RdBu_r"], LogNorm(1 / end, end)
+    elif one.scale == "about 0":
+        far = float(np.abs(there).max()) if len(there) else 1.0
+        colours, norm = mpl.colormaps["RdBu_r"], Normalize(-far, far)
+    colours.set_bad(NOTHING)
+    points.set_cmap(colours)
+    points.set_norm(norm)
+    axes.set_axis_off()
+    axes.set_title(one.title, loc="left", color=INK, fontsize=13, fontweight="bold", pad=10)
+    if one.scale == "classes":
+        _legend(axes, one)
+    else:
+        _bar(drawn, axes, points, one, norm)
+    hidden = int((~np.isfinite(one.values)).sum())
+    counts = f"{len(rows)} areas" + (f", {hidden} of which are not shown" if hidden else "")
+    drawn.text(0.01, 0.005, f"{counts}; {about}", color=MUTED, fontsize=7.5, ha="left", va="bottom", wrap=True)
+    drawn.get_layout_engine().set(rect=(0, 0.04, 1, 0.96))  # type: ignore[union-attr]
+    return drawn
+
+
+def _ends(values: Array) -> tuple[float, float]:
+    return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+
+
+def _bar(drawn: Figure, axes: Axes, points: Any, one: Map, norm: Any) -> None:
+    bar = drawn.colorbar(points, ax=axes, shrink=0.6, aspect=24, label=one.words)
+    if one.scale == "about 1":
+        end = norm.vmax
+        ticks = [step for step in STEPS if step <= end * 1.0001][-4:]
+        every = sorted({*(1 / step for step in ticks), 1.0, *ticks})
+        bar.set_ticks(every, labels=[f"{tick:.2g}" for tick in every])
+        bar.ax.minorticks_off()
+    bar.ax.spines["outline"].set_visible(False)
+    bar.ax.tick_params(labelsize=9, color=MUTED)
+
+
+def _legend(axes: Axes, one: Map) -> None:
+    """Each class with the number of its areas."""
+    from matplotlib.patches import Patch
+
+    number = np.histogram(one.values[np.isfinite(one.values)], CLASSES)[0]
+    lines = [
+        Patch(facecolor=colour, edgecolor=MUTED, label=f"{low:g} to {high:g}  ({count:,})")
+        for colour, low, high, count in zip(COLOURS, CLASSES, CLASSES[1:], number)
+    ][::-1]
+    if hidden := int((~np.isfinite(one.values)).sum()):
+        lines.append(Patch(facecolor=NOTHING, edgecolor=MUTED, label=f"not shown  ({hidden:,})"))
+    axes.legend(
+        handles=lines, title=f"{one.words} (areas)", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=9,
+        alignment="left",
+    )  # fmt: skip

@@ -1,0 +1,60 @@
+"""What a prior's map was taken for: said in words, in a table and in a figure; a map that ties nobody is refused."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedkern.cli.__main__ import main
+from fedkern.errors import JobError
+from fedkern.jobs.run import Output
+from fedkern.methods.sigma.prior import build
+from fedkern.methods.sigma.prior.keys import parse
+from support import built_priors
+from support import sigma_artifacts as artifacts
+
+OWN = [pair for name, d in zip(artifacts.NAMES, artifacts.SIZES) for pair in itertools.pairwise(f"{name}-{i}" for i in range(d))]
+
+
+def test_the_pairs_that_were_found_lie_beside_the_prior(tmp_path: Path) -> None:
+    built = built_priors.written(tmp_path)
+    with (tmp_path / "prior" / "neighbours.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    listed = set((tmp_path / "edges.csv").read_text().splitlines()[1:])
+    assert {tuple(sorted((row["area"], row["neighbour"]))) for row in rows} == {tuple(sorted(line.split(","))) for line in listed}
+    assert {row["client"] for row in rows} == set(artifacts.NAMES)
+    across = sum(row["client"] != row["neighbour_client"] for row in rows)
+    (note,) = [note for note in built.notes if "of two clients" in note]
+    assert note.startswith(f"{across} of {len(rows)} pairs of neighbours are of two clients: ")
+    assert (tmp_path / "prior" / "neighbours.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_clients_that_share_no_pair_are_refused_and_the_remedy_works(tmp_path: Path, capsys: Any) -> None:
+    built_priors.written(tmp_path)
+    (tmp_path / "edges.csv").write_text("one,other\n" + "\n".join(map(",".join, OWN)) + "\n")
+    tables = built_priors.tables()
+    with pytest.raises(JobError, match=rf"none of the {len(OWN)} pairs of neighbours is of two clients.* data\.unlinked = true"):
+        build.perform(parse(tables), tmp_path, Output(tmp_path / "apart", quiet=True))
+    path = tmp_path / "prior.toml"
+    path.write_text(
+        "".join(f"[{name}]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in table.items()) for name, table in tables.items())
+    )
+    assert main(["sigma", "build", str(path), "--out", str(tmp_path / "a")]) == 2
+    assert "nothing would tie them together" in capsys.readouterr().err
+    assert main(["sigma", "build", str(path), "--out", str(tmp_path / "b"), "--set", "data.unlinked=true"]) == 0
+
+
+def test_a_client_that_nothing_ties_is_named(tmp_path: Path) -> None:
+    built_priors.written(tmp_path)
+    first, second, third = artifacts.NAMES
+    pairs = [*OWN, (f"{first}-0", f"{second}-0")]
+    (tmp_path / "edges.csv").write_text("\n".join(map(",".join, pairs)) + "\n")  # no header: every line is a pair
+    built = build.perform(parse(built_priors.tables()), tmp_path, Output(tmp_path / "tied", quiet=True))
+    (note,) = [note for note in built.notes if "of two clients" in note]
+    said = f"1 of {len(pairs)} pairs of neighbours are of two clients: {first} and {second} 1; none is of {third}, "
+    assert note.startswith(said)
