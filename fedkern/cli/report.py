@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..api import load
-from ..data.polygons import Part, read
+from ..data.polygons import read
+from ..data.touching import Part
 from ..errors import JobError
 from ..jobs import ledger
 from ..jobs.files import write_atomically

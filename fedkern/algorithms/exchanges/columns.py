@@ -458,8 +458,8 @@ def _coded_apart(state: Server) -> Iterator[str]:
 
 
 def _twins(state: Server) -> list[str]:
-    """Why the result cannot stand where two clients have one file: as many rows, and every sum of every numeric column to the last
-    digit. A single column of whole numbers may have that by chance."""
+    """Why the result cannot stand where two clients have one file: as many rows, and every sum of every numeric column to the
+    last digit. A single column of whole numbers may have that by chance."""
     alike: dict[tuple[float, ...], list[str]] = {}
     for name, n, reply in zip(state.clients, state.sizes, in_order(state.replies)):
         alike.setdefault((n, *reply["sums"], *reply["squares"]), []).append(name)
@@ -470,8 +470,8 @@ def _twins(state: Server) -> list[str]:
         if len(names) > 1 and (varied > 1 or (varied and squares[0] % 1)):
             who = " and ".join(map(repr, names[:SHOWN])) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
             found.append(
-                f"clients {who} have as many rows, and the same sums of every numeric column to the last digit: where that is one "
-                "file twice, its rows count twice; leave one out"
+                f"clients {who} have as many rows, and the same sums of every numeric column to the last digit: where that is "
+                "one file twice, its rows count twice; leave one out"
             )
     return found
 

@@ -48,8 +48,8 @@ def files(run: RunFiles) -> dict[str, bytes]:
     for one in _maps(rows):
         drawn = _figure(one, rows, shapes, _about(run))
         if _said(run).get("converged") is False:
-            words = {"fontsize": 12, "fontweight": "bold", "ha": "right", "va": "top"}
-            drawn.text(0.99, 0.985, "not converged: not for use", color=ORANGE, **words)
+            words = "not converged: not for use"
+            drawn.text(0.99, 0.985, words, color=ORANGE, fontsize=12, fontweight="bold", ha="right", va="top")
         for kind in ("png", "svg"):
             content = io.BytesIO()
             drawn.savefig(content, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else {"Software": None})
@@ -104,7 +104,7 @@ def _figure(one: Map, rows: Sequence[Mapping[str, str]], shapes: Sequence[Sequen
 
     drawn = canvas(SIZE, SIZE)
     axes = drawn.subplots()
-    points = areas_drawn(axes, shapes, np.ma.masked_invalid(one.values))
+    points = areas_drawn(axes, shapes, one.values.tolist())
     there = one.values[np.isfinite(one.values)]
     points.set_edgecolor(MUTED)
     colours, norm = mpl.colormaps["viridis"], Normalize(*_ends(there))
@@ -129,7 +129,7 @@ def _figure(one: Map, rows: Sequence[Mapping[str, str]], shapes: Sequence[Sequen
     hidden = int((~np.isfinite(one.values)).sum())
     counts = f"{len(rows)} areas" + (f", {hidden} of which are not shown" if hidden else "")
     drawn.text(0.01, 0.005, f"{counts}; {about}", color=MUTED, fontsize=7.5, ha="left", va="bottom", wrap=True)
-    drawn.get_layout_engine().set(rect=(0, 0.04, 1, 0.96))  # type: ignore[union-attr]
+    drawn.set_layout_engine("constrained", rect=(0, 0.04, 1, 0.96))
     return drawn
 
 

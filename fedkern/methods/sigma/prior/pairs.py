@@ -77,10 +77,11 @@ def figure(made: Map) -> bytes | None:
         label = f"{len(lines):,} pairs {words}"
         axes.add_collection(LineCollection([*lines], colors=colour, linewidths=width, label=label))
     alone = made.graph.islands
-    axes.scatter(*places.T, s=max(2.0, min(14.0, 6000 / len(places))), color=MUTED, zorder=3, label=f"{len(places):,} areas")
+    x, y = places.T
+    axes.scatter(x, y, s=max(2.0, min(14.0, 6000 / len(places))), color=MUTED, zorder=3, label=f"{len(places):,} areas")
     if len(alone):
         words = f"{len(alone):,} alone"
-        axes.scatter(*places[alone].T, s=40, marker="s", facecolor="none", edgecolor=ORANGE, zorder=4, label=words)
+        axes.scatter(x[alone], y[alone], s=40, marker="s", facecolor="none", edgecolor=ORANGE, zorder=4, label=words)
     axes.legend(loc="upper left", bbox_to_anchor=(0, -0.02), ncols=4, frameon=False, fontsize=8.5)
     axes.set_title("Neighbours, as they were found", loc="left", fontsize=11)
     axes.set_aspect(1 / max(float(np.cos(np.deg2rad(places[:, 1].mean()))), 0.1) if np.abs(places[:, 1]).max() <= 90 else 1.0)
