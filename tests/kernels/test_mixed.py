@@ -12,7 +12,10 @@ from scipy.stats import binom, multivariate_normal, nbinom, norm, poisson
 from fedkern.kernels import mixed
 from fedkern.kernels._record import KERNELS
 
-BACKENDS = [b for b in KERNELS["mixed.values"].backends if b != "cuda"]
+# Numba, which compiles for seconds, is compared with the reference by the conformance test, and waits for the night here.
+BACKENDS = [
+    pytest.param(b, marks=[pytest.mark.nightly] if b == "numba" else []) for b in KERNELS["mixed.values"].backends if b != "cuda"
+]
 FAMILIES = list(mixed.CODES)
 WHEEZE = Path(os.environ.get("FEDKERN_DATA", "")) / "six-cities-wheeze" / "ohio.csv"
 
