@@ -12,7 +12,10 @@ from scipy.stats import binom, multivariate_normal, nbinom, norm, poisson
 from fedkern.kernels import mixed
 from fedkern.kernels._record import KERNELS
 
-BACKENDS = [b for b in KERNELS["mixed.values"].backends if b != "cuda"]
+# Numba, which compiles for seconds, is compared with the reference by the conformance test, and waits for the night here.
+BACKENDS = [
+    pytest.param(b, marks=[pytest.mark.nightly] if b == "numba" else []) for b in KERNELS["mixed.values"].backends if b != "cuda"
+]
 FAMILIES = list(mixed.CODES)
 WHEEZE = Path(os.environ.get("FEDKERN_DATA", "")) / "six-cities-wheeze" / "ohio.csv"
 
@@ -303,7 +306,7 @@ def test_refuses_by_name(change, message):
             function(**call | change)
 
 
-@pytest.mark.parametrize("backend", [b for b in KERNELS["mixed.values"].backends if b != "reference"])
+@pytest.mark.parametrize("backend", ["cpp", "cuda", pytest.param("numba", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("code", [-1, max(mixed.CODES.values()) + 1])
 def test_a_number_that_no_family_has_is_refused(code, backend):
     arrays = np.zeros((1, 2)), np.ones((4, 1)), np.ones((4, 1)), np.zeros(4), None, None, np.array([0, 2, 4])

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from ._checks import Domain, choice_of
-from ._record import COMPILED, F64, Array, Kernel, Out, Scalar, on_host
+from ._record import BACKENDS, F64, WITHOUT_CUDA, Array, Kernel, Out, Scalar, on_host
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 CODES: dict[str, Any]
@@ -52,7 +52,7 @@ def values(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | Non
         Filled and returned; never converted.
     n_threads : int
         The result does not depend on it.
-    backend : "cpp" or "reference", optional
+    backend : "cpp" or "numba" or "cuda" or "reference", optional
         By default the one at home where the arrays live.
 
     Returns
@@ -95,7 +95,7 @@ def curvature(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | 
         Filled and returned; never converted.
     n_threads : int
         The result does not depend on it.
-    backend : "cpp" or "reference", optional
+    backend : "cpp" or "numba" or "reference", optional
         By default the one at home where the arrays live.
 
     Returns
