@@ -25,6 +25,7 @@ import numpy as np
 
 import fedkern
 from fedkern.algorithms.gibbs.messages import MoveTerms, SecondMoveTerms
+from fedkern.algorithms.hmc import server
 from fedkern.jobs.keys import LEAST_ROWS
 from fedkern.methods.likelihood import checks
 from fedkern.privacy.disclosure import COARSE_ROWS, told_by_values
@@ -320,6 +321,38 @@ def groups() -> Iterator[str]:
         yield f"  sizes {sizes}: of one row {number[0]:.3f}, their sum to {error:.2g}; {used:.2f} s"
 
 
+def chains() -> Iterator[str]:
+    """What chains are told, and sums of marginal effects, of the fewest rows that are taken."""
+    yield "\nlikelihood, the fewest rows that are taken, three clients alike: share that is determined (every cell to .05 sd)"
+    now = server.FAR
+    for p in (1, 2, 3):
+        n = told_by_values(p + 1) + 1
+        for sampler, words, far in (
+            ("importance", "importance", now),
+            ("hmc", "chains that go anywhere, as they did", np.inf),
+            ("hmc", f"chains within {now:g} sds", now),
+        ):
+            server.FAR = far
+            sections: dict[str, Any] = {"algorithm": {"sampler": sampler}, "output": {"marginal": True}}
+            tape, rows = curious_likelihood.logistic(n, p, 0, (n, n), **sections)
+            server.FAR = now
+            seen = curious_likelihood.seen(tape, 0, most=4096)
+            x, y = curious_jobs.standardised(rows, seen)
+            effects = curious_likelihood.of_marginal(tape, 0, seen.scale)
+            more = [*curious_likelihood.of_chains(tape, 0)] if sampler == "hmc" else []
+            line = []
+            for name, terms in (
+                ("all", (*seen.terms, *more)),
+                ("with marginal effects", (*seen.terms, *more, effects)),
+                ("these alone", (effects,)),
+            ):
+                told = replace(seen, terms=terms)
+                line.append(f"{name} {(curious.known(told, x, 2 * y - 1) < curious.WITHIN).mean():.2f}")
+            residual, _ = replace(seen, terms=(effects,)).system(curious.z_of(x[None], (2 * y - 1)[None]), (2 * y - 1)[None])
+            assert np.abs(residual).max() < 2  # the sums are these
+            yield f"  p = {p}, n = {n}, {words}: " + ", ".join(line)
+
+
 def anew() -> Iterator[str]:
     """Responses that a client draws anew, by numbers of the seed, as they once were, and by its own."""
     yield "\nlikelihood, gaussian: covariates from Replicated alone, by least squares from zeros"
@@ -339,7 +372,8 @@ def anew() -> Iterator[str]:
 
 def main() -> None:
     """All, or those that are named: one of LOGISTIC, sparse, maps, least (least-2: of two columns), longer, alone, eigenvectors,
-    determined, sums, combinations, likelihood, groups, anew."""
+    determined, sums, combinations, likelihood, groups, anew,
+    chains."""
     options = argparse.ArgumentParser()
     options.add_argument("--seconds", type=float, default=60.0, help="of CPU for each case")
     options.add_argument("--only", nargs="*", default=[])
@@ -351,7 +385,7 @@ def main() -> None:
     parts: dict[str, Callable[[], Iterator[str]]] = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
     parts |= {"least": lambda: least(o.seconds), "longer": lambda: longer(o.seconds), "alone": alone}
     parts |= {"eigenvectors": eigenvectors, "determined": determined, "combinations": combinations, "sums": sums}
-    parts |= {"likelihood": lambda: likelihood(o.seconds), "groups": groups, "anew": anew}
+    parts |= {"likelihood": lambda: likelihood(o.seconds), "groups": groups, "anew": anew, "chains": chains}
     if one := [int(name.removeprefix("least-")) for name in o.only if name.startswith("least-")]:
         parts = {"least": lambda: least(o.seconds, tuple(one)), **{name: parts[name] for name in parts if name != "least"}}
         o.only.append("least")

@@ -149,7 +149,7 @@ def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: 
     other = 'take model.covariance = "diagonal" or' if full else "take"  # others may not read whether that is enough
     remedies = f"{other} fewer columns, or pool it with another site's rows"
     if not hasattr(config.model, "covariance"):  # a job whose messages are no sites
-        remedies = "take fewer columns, or pool it with another site's rows"
+        remedies = "take fewer columns (or random slopes), or pool it with another site's rows"
         own = (
             f"client {client!r}, {table.source}: {n} rows that count and {p} coefficients by its columns and levels; more than "
             f"{wanted} rows are asked for, since what is sent of fewer can tell them"

@@ -13,8 +13,12 @@ from numpy.typing import NDArray
 import fedkern
 from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.level import Level
+from fedkern.algorithms.exchanges.marginal_sums import DIGITS as MARGINAL_DIGITS
+from fedkern.algorithms.exchanges.marginal_sums import MarginalSums
 from fedkern.algorithms.exchanges.replicated import Replicated
+from fedkern.algorithms.hmc.messages import Launch, LikelihoodChange, LikelihoodSlope, Move, Place
 from fedkern.algorithms.importance.messages import AskCurvature, AskValues, Curvature, Posterior, Values
+from fedkern.algorithms.importance.settings import OF_GRADIENTS
 from fedkern.kernels import rng
 from fedkern.models.expfam import unpack
 from fedkern.models.glm import Rows
@@ -28,7 +32,9 @@ LIKELY = 30.0  # groups of one size, and sums of squares of their means
 CHOSEN = 400  # values of a round, about as many as say all: rows' functions span few of the directions that thousands have
 
 
-def logistic(n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60)) -> tuple[curious.Tape, Rows]:
+def logistic(
+    n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60), **sections: dict[str, Any]
+) -> tuple[curious.Tape, Rows]:
     """A job without random effects: the first of its clients has n rows of p covariates. Default, if it takes so many."""
     random = np.random.default_rng(seed)
 
@@ -38,7 +44,7 @@ def logistic(n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60)) 
 
     own = rows(n)
     more = {f"b{k}": rows(size) for k, size in enumerate(others)}
-    job = {"job": {"method": "likelihood"}, "data": {"response": "y", **curious_jobs.lowered(n)}}
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y", **curious_jobs.lowered(n)}, **sections}
     with curious.Tape() as tape:
         fedkern.run(job, data={"a": own, **more})
     return tape, Rows(*own)
@@ -89,6 +95,73 @@ def seen(tape: curious.Tape, client: int, most: int = CHOSEN) -> curious.Seen:
         curious.Values(told.points[at], told.values[at], curious.ROUNDED),
     )
     return curious.Seen(first["rows"], d, terms, centre, scale)
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Gradients of a logistic log-likelihood at known coefficients, (S, d) at `theta` (S, d)."""
+
+    theta: Array
+    values: Array
+    noise: float
+
+    def residuals(self, z: Array, sign: Array) -> tuple[Array, Array]:
+        k = scipy.special.expit(-z @ self.theta.T).transpose(0, 2, 1)  # (B, S, n)
+        slope = -np.einsum("bsn,sj,bna->bsanj", k * (1 - k), self.theta, z) + np.einsum("bsn,aj->bsanj", k, np.eye(z.shape[2]))
+        told = np.einsum("bsn,bna->bsa", k, z) - self.values
+        return told.reshape(len(z), -1), slope.reshape(len(z), -1, *z.shape[1:])
+
+    def of_sums(self, d: int) -> Array:
+        return np.tile(np.eye(d), (len(self.theta), 1))
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Sums over a logistic client's rows of the slope of its probability in each covariate, (S, p) at `theta` (S, d), each to a
+    number of digits: in units of the noise of each."""
+
+    theta: Array
+    values: Array
+    units: Array
+    noise: float = 1.0
+
+    def residuals(self, z: Array, sign: Array) -> tuple[Array, Array]:
+        p = scipy.special.expit(sign[:, None] * (self.theta @ z.transpose(0, 2, 1)))  # (B, S, n)
+        of_rows = p * (1 - p)
+        told = (of_rows.sum(axis=2)[..., None] * self.theta[:, 1:] - self.values) / self.units
+        slope = np.einsum("bsn,bn,sk,sj->bsknj", of_rows * (1 - 2 * p), sign, self.theta[:, 1:] / self.units, self.theta)
+        return told.reshape(len(z), -1), slope.reshape(len(z), -1, *z.shape[1:])
+
+    def of_sums(self, d: int) -> Array:
+        return np.zeros((len(self.theta) * (d - 1), d))
+
+
+def of_chains(tape: curious.Tape, client: int) -> tuple[Gradients, curious.Values]:
+    """What chains are told beside: gradients, and values where trajectories end (changes, as if one were known)."""
+    asked, places, gradients, ends = None, [], [], []
+    for message in tape.of(client, Place, Launch, Move, LikelihoodSlope, LikelihoodChange):
+        if isinstance(message, Place | Launch | Move):
+            asked = message.xi
+        elif isinstance(message, LikelihoodSlope | LikelihoodChange):
+            assert asked is not None
+            places.append(asked)
+            gradients.append(message.gradient)
+            if isinstance(message, LikelihoodChange):
+                ends.append(asked)
+    at, told = np.concatenate(ends), np.concatenate(places)
+    noise = 10.0**-OF_GRADIENTS / np.sqrt(12)
+    return Gradients(told, np.concatenate(gradients), noise), curious.Values(at, np.zeros(len(at)), curious.ROUNDED * np.sqrt(2))
+
+
+def of_marginal(tape: curious.Tape, client: int, scale: Array) -> Effects:
+    """What `output.marginal` adds, of covariates that are no numbers of 0 and 1."""
+    (said,), (told,) = tape.of(client, MarginalSums), tape.of(client, Posterior)
+    assert isinstance(said, MarginalSums)
+    assert isinstance(told, Posterior)
+    p = len(scale)
+    values = said.sums[:, 0 : 2 * p : 2] * scale  # a unit of each, and beside it from 0 to 1, of which nothing is sent
+    last = np.floor(np.log10(np.abs(said.sums[:, 0 : 2 * p : 2]).clip(1e-12))) - MARGINAL_DIGITS + 1
+    return Effects(told.draws[:, : p + 1], values, 10.0**last * scale / np.sqrt(12))
 
 
 def _constants(tape: curious.Tape, client: int) -> tuple[Array, Array]:

@@ -156,7 +156,10 @@ class Config(JobConfig):
         return True
 
     def told_up_to(self, coefficients: int) -> int:
-        return super().told_up_to(coefficients) if self._plain_linear else told_by_values(coefficients)
+        if self._plain_linear:
+            return super().told_up_to(coefficients)
+        linear = FAMILIES[self.model.family].linear  # whose groups of one row or two are looked at
+        return told_by_values(coefficients, 0 if linear else len(self.random.slopes))
 
 
 BASE: Tables = {"job": {"rounds": MOST_ROUNDS}}
