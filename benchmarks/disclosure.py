@@ -353,6 +353,24 @@ def chains() -> Iterator[str]:
             yield f"  p = {p}, n = {n}, {words}: " + ", ".join(line)
 
 
+def rounds() -> Iterator[str]:
+    """Eight rounds of draws, which a job may ask for."""
+    yield "\nlikelihood, the fewest rows that are taken, three clients alike, eight rounds of draws: share that is determined"
+    for p in (2, 3):
+        n = told_by_values(p + 1) + 1
+        tape, rows = curious_likelihood.logistic(n, p, 0, (n, n), algorithm={"effective": 1e9})
+        seen = curious_likelihood.seen(tape, 0, most=32768)
+        x, y = curious_jobs.standardised(rows, seen)
+        values = [term for term in seen.terms if isinstance(term, curious.Values)]
+        fine = tuple(replace(one, noise=min(one.noise, curious.ROUNDED)) for one in values)
+        others = tuple(term for term in seen.terms if not isinstance(term, curious.Values))
+        line = []
+        for words, terms in (("all in thousandths, as it was", fine), ("later ones coarser", values), ("one round", values[:2])):
+            told = replace(seen, terms=(*others, *terms))
+            line.append(f"{words} {(curious.known(told, x, 2 * y - 1) < curious.WITHIN).mean():.2f}")
+        yield f"  p = {p}, n = {n}: " + ", ".join(line)
+
+
 def anew() -> Iterator[str]:
     """Responses that a client draws anew, by numbers of the seed, as they once were, and by its own."""
     yield "\nlikelihood, gaussian: covariates from Replicated alone, by least squares from zeros"
@@ -373,7 +391,7 @@ def anew() -> Iterator[str]:
 def main() -> None:
     """All, or those that are named: one of LOGISTIC, sparse, maps, least (least-2: of two columns), longer, alone, eigenvectors,
     determined, sums, combinations, likelihood, groups, anew,
-    chains."""
+    chains, rounds."""
     options = argparse.ArgumentParser()
     options.add_argument("--seconds", type=float, default=60.0, help="of CPU for each case")
     options.add_argument("--only", nargs="*", default=[])
@@ -385,7 +403,7 @@ def main() -> None:
     parts: dict[str, Callable[[], Iterator[str]]] = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
     parts |= {"least": lambda: least(o.seconds), "longer": lambda: longer(o.seconds), "alone": alone}
     parts |= {"eigenvectors": eigenvectors, "determined": determined, "combinations": combinations, "sums": sums}
-    parts |= {"likelihood": lambda: likelihood(o.seconds), "groups": groups, "anew": anew, "chains": chains}
+    parts |= {"likelihood": lambda: likelihood(o.seconds), "groups": groups, "anew": anew, "chains": chains, "rounds": rounds}
     if one := [int(name.removeprefix("least-")) for name in o.only if name.startswith("least-")]:
         parts = {"least": lambda: least(o.seconds, tuple(one)), **{name: parts[name] for name in parts if name != "least"}}
         o.only.append("least")

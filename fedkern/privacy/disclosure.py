@@ -14,7 +14,7 @@ SHARE_OF_LEVEL = 2  # and so many times fewer than `data.least_rows` where messa
 # Linear jobs tell cross-products alone: as many rows as coefficients, up to a rotation.
 A_COEFFICIENT, OF_A_DIAGONAL, OF_A_LINEAR = 6, 4, 2
 # Of exact curvatures on the way to a mode, and log-likelihoods at thousands of points: twice and more what was computed within
-# half a minute. Of six to nine rows a coefficient all are determined, of fifteen up to a third, far from the others.
+# half a minute. Of six to nine rows a coefficient all are determined, of fifteen up to 44 %, far from the others.
 OF_MANY_VALUES = 15
 # More rows for each variance and covariance of random slopes, of a nonlinear model: likelihoods at steep ones tell groups apart.
 # Of 92 rows of two columns two thirds were determined, of 180 of one column up to a third.

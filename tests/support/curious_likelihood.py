@@ -20,6 +20,7 @@ from fedkern.algorithms.hmc.messages import Launch, LikelihoodChange, Likelihood
 from fedkern.algorithms.importance.messages import AskCurvature, AskValues, Curvature, Posterior, Values
 from fedkern.algorithms.importance.settings import OF_GRADIENTS
 from fedkern.kernels import rng
+from fedkern.methods.likelihood.keys import MOST_ROUNDS
 from fedkern.models.expfam import unpack
 from fedkern.models.glm import Rows
 
@@ -60,6 +61,7 @@ class Answers:
     curvature: Array
     points: Array
     values: Array
+    noise: Array  # (S,) of each value
 
     @classmethod
     def of(cls, tape: curious.Tape, client: int) -> Answers:
@@ -69,8 +71,10 @@ class Answers:
         value, gradient = np.concatenate([m.value for m in told]), np.concatenate([m.gradient for m in told])
         curvature = np.stack([unpack(row, places.shape[1]) for m in told for row in m.hessian])
         points = np.concatenate([m.points for m in tape.of(client, AskValues) if isinstance(m, AskValues)])
-        values = np.concatenate([m.values for m in tape.of(client, Values) if isinstance(m, Values)])
-        return cls(places, value, gradient, curvature, points, values)
+        of_rounds = [m.values for m in tape.of(client, Values) if isinstance(m, Values)]
+        coarser = [1.0, *[np.sqrt(MOST_ROUNDS)] * (len(of_rounds) - 1)]  # as `Settings.coarser` has it of jobs of 4,096 points
+        noise = curious.ROUNDED * np.repeat(coarser, [len(one) for one in of_rounds])
+        return cls(places, value, gradient, curvature, points, np.concatenate(of_rounds), noise)
 
 
 def seen(tape: curious.Tape, client: int, most: int = CHOSEN) -> curious.Seen:
@@ -88,11 +92,12 @@ def seen(tape: curious.Tape, client: int, most: int = CHOSEN) -> curious.Seen:
     z = np.column_stack([np.ones(600), 1.3 * np.random.default_rng(0).standard_normal((600, d - 1))])
     functions = -np.logaddexp(0, -told.points @ z.T)
     at = scipy.linalg.qr(functions.T, mode="economic", pivoting=True)[2][:most]
+    by_noise = [(noise, at[told.noise[at] == noise]) for noise in np.unique(told.noise[at])]
     terms = (
         curious.Sums(np.array(centred["sums"]) / scale, np.array(centred["squares"]) / scale**2, curious.EXACT),
         curious.AtPoints(told.places, zero, told.gradient, told.curvature, EXACT),
         curious.Values(told.places, told.value, EXACT),
-        curious.Values(told.points[at], told.values[at], curious.ROUNDED),
+        *(curious.Values(told.points[some], told.values[some], float(noise)) for noise, some in by_noise),
     )
     return curious.Seen(first["rows"], d, terms, centre, scale)
 
@@ -230,9 +235,9 @@ def by_size(tape: curious.Tape, client: int, largest: int) -> tuple[Array, Array
     bends = -np.stack([bend(e) for e in np.eye(P)], axis=1)[:, low[0], low[1]]
     exact = [functions(told.places), slopes(told.places).reshape(-1, unknown), bends.reshape(-1, unknown)]
     answers = [told.value, told.gradient.ravel(), told.curvature[:, low[0], low[1]].ravel()]
-    parts = [np.concatenate(exact) / EXACT, functions(told.points) / curious.ROUNDED, np.eye(unknown) / LIKELY]
+    parts = [np.concatenate(exact) / EXACT, functions(told.points) / told.noise[:, np.newaxis], np.eye(unknown) / LIKELY]
     A = np.concatenate(parts)
-    right = np.concatenate([np.concatenate(answers) / EXACT, told.values / curious.ROUNDED, np.zeros(unknown)])
+    right = np.concatenate([np.concatenate(answers) / EXACT, told.values / told.noise, np.zeros(unknown)])
     width = np.abs(A).max(axis=0)
     found = np.linalg.lstsq(A / width, right, rcond=1e-16)[0] / width
     found = found.reshape(largest + 1, -1)[1:]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .client import Model
 from .server import Prior
-from .settings import DECIMALS, OF_GRADIENTS
+from .settings import DECIMALS, OF_GRADIENTS, rounded
 
 Array = NDArray[np.float64]
 
@@ -26,10 +26,12 @@ class WithoutLocal:
     ----------
     model : its log-likelihood
     nodes : quadrature nodes a dimension
+    coarser : by how much these digits are coarser, for many rounds
     """
 
     model: Model
     nodes: int
+    coarser: float = 1.0
     size: int = 0
 
     @property
@@ -45,7 +47,8 @@ class WithoutLocal:
     def log_joint_grads(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
         """For all chains (c, P) at once."""
         value, gradient, _ = self.model.curvature(xi, self.nodes)
-        return np.round(value, DECIMALS), np.round(gradient, OF_GRADIENTS), np.zeros((len(xi), 0))
+        value, gradient = rounded(value, DECIMALS, self.coarser), rounded(gradient, OF_GRADIENTS, self.coarser)
+        return value, gradient, np.zeros((len(xi), 0))
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 DECIMALS = 3  # of a client's values, in nats
 OF_GRADIENTS = 1  # and of its gradients for chains
+# Up to so many values, or gradients, they have these digits. Of N times as many the unit is larger by sqrt N: what all say of
+# rows together goes by their number over its square. Eight rounds with all digits determined all rows of some clients.
+FINE, FINE_OF_CHAINS = 4096, 8000
 CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
 AT_MODE, AT_DRAWS = 0.01, 0.05  # nats, of all clients together, by which it may differ there
 NOT_FINITE = 0.01  # the part of the draws of a round at which a client's value may be no number
@@ -55,6 +61,18 @@ class Settings:
         triangle = n_global * (n_global + 1) // 2
         return {"c": self.starts, "s": self.points, "t": self.told, "xi": n_global, "tri": triangle}
 
+    def coarser(self, drawn: int) -> float:
+        """By how much the digits of a round of draws are coarser, after so many rounds of draws."""
+        return max(1.0, self.points / FINE) ** 0.5 * (max(1, self.rounds) ** 0.5 if drawn else 1.0)
+
     def doubled(self, nodes: int) -> int:
         """The next number of nodes; the same where there are no more."""
         return min(2 * nodes, self.most_nodes)
+
+
+def rounded(values: NDArray[np.float64], decimals: int, coarser: float) -> NDArray[np.float64]:
+    """To so many decimals, or to units that are coarser."""
+    if coarser <= 1:
+        return np.round(values, decimals)
+    unit = coarser * 10.0**-decimals
+    return np.asarray(np.round(values / unit) * unit)
