@@ -170,7 +170,8 @@ def _for_values(
 ) -> Few | None:
     """Whether too few of a client's rows share a value: not of covariates, where each combination of theirs is in enough rows."""
     covariates = every is None or bool((every.rows * config.batch < LEAST_OF_LEVEL - NEARLY).any())
-    texts = alike.found(config, table, spec, least, rows, covariates=covariates)
+    weighing = config.weighing(coefficients(table, spec)) if lowered(config) is None else 0
+    texts = alike.found(config, table, spec, least, rows, covariates=covariates, weighing=weighing)
     own = f"client {client!r}, {table.source}"
     return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"{own}: {texts[1]}", of_values=True)
 

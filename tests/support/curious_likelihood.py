@@ -72,7 +72,8 @@ class Answers:
         curvature = np.stack([unpack(row, places.shape[1]) for m in told for row in m.hessian])
         points = np.concatenate([m.points for m in tape.of(client, AskValues) if isinstance(m, AskValues)])
         of_rounds = [m.values for m in tape.of(client, Values) if isinstance(m, Values)]
-        coarser = [1.0, *[np.sqrt(8 * (MOST_ROUNDS - 1))] * (len(of_rounds) - 1)]  # as `Settings.coarser` has it of jobs of 4,096 points
+        # As `Settings.coarser` has it of jobs of 4,096 points.
+        coarser = [1.0, *[np.sqrt(8 * (MOST_ROUNDS - 1))] * (len(of_rounds) - 1)]
         noise = curious.ROUNDED * np.repeat(coarser, [len(one) for one in of_rounds])
         return cls(places, value, gradient, curvature, points, np.concatenate(of_rounds), noise)
 

@@ -25,7 +25,7 @@ from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES
-from ...privacy.disclosure import of_a_narrow_prior, of_a_vague_prior, told_by_values
+from ...privacy.disclosure import OF_WEIGHED, of_a_narrow_prior, of_a_vague_prior, told_by_values
 
 LEAST_GROUPS = 5  # of a client with random effects of groups
 MOST_TERMS = 3  # of a random effect: an intercept and two slopes
@@ -151,6 +151,9 @@ class Config(JobConfig):
     @property
     def tells_products(self) -> bool:
         return self._plain_linear
+
+    def weighing(self, coefficients: int) -> int:
+        return OF_WEIGHED * coefficients if FAMILIES[self.model.family].link == "logit" else 0
 
     def told_of(self, coefficients: int) -> bool:
         return True
