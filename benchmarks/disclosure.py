@@ -353,6 +353,49 @@ def chains() -> Iterator[str]:
             yield f"  p = {p}, n = {n}, {words}: " + ", ".join(line)
 
 
+SLOPED: tuple[tuple[str, int, list[int]], ...] = (
+    ("gaussian", 2, [8, 8, 8, 7, 7, 9, 10, 2, 2, 2]),
+    ("gaussian", 2, [2] * 30),
+    ("gaussian", 2, [2] * 60),
+    ("gaussian", 2, [4] * 60 + [2] * 10),
+    ("gaussian", 2, [4] * 60 + [1]),
+    ("gaussian", 2, [4] * 5 + [3] * 10),
+    ("bernoulli", 2, [2] * 30),
+    ("bernoulli", 2, [4] * 23),
+    ("bernoulli", 2, [4] * 32),
+    ("bernoulli", 2, [4] * 49),
+    ("bernoulli", 1, [4] * 32),
+    ("bernoulli", 1, [4] * 45),
+)
+
+
+def sloped() -> Iterator[str]:
+    """Random slopes, by sizes of groups."""
+    yield "\nlikelihood, a random slope, three clients alike, least_rows lowered: rows that are determined, by size of group"
+    for family, p, sizes in SLOPED:
+        tape, X, y, group = curious_likelihood.sloped(sizes, sizes, p, family)
+        known = curious_likelihood.known_of_slopes(tape, 0, X, y, group, family) < curious.WITHIN
+        of = np.array(sizes)[group]
+        words = ", ".join(f"{int(known[of == m].sum())} of {int((of == m).sum())} in groups of {m}" for m in np.unique(of))
+        yield f"  {family}, p = {p}, n = {len(y)}: {words}"
+
+
+def weighed() -> Iterator[str]:
+    """Logistic clients of whose rows few have weight."""
+    yield "\nlikelihood, logistic, three clients alike: share that is determined, by the effective number of rows"
+    for p, n in ((1, 31), (2, 46), (2, 92), (3, 61), (3, 122)):
+        for slope in (1.0, 2.0, 4.0, 1e3):
+            tape, rows = curious_likelihood.logistic(n, p, 0, (n, n), slope, data={"response": "y", "least_rows": LEAST_ROWS - 1})
+            seen = curious_likelihood.seen(tape, 0, most=4096)
+            x, y = curious_jobs.standardised(rows, seen)
+            at = curious_likelihood.Answers.of(tape, 0).places[-1]
+            chance = 1 / (1 + np.exp(-at[0] - x @ at[1:]))
+            w = chance * (1 - chance)
+            share = (curious.known(seen, x, 2 * y - 1) < curious.WITHIN).mean()
+            number = w.sum() ** 2 / (w * w).sum() / (p + 1)
+            yield f"  p = {p}, n = {n:3}, slope {slope:4g}: {share:.2f}; {number:.1f} a coefficient"
+
+
 def rounds() -> Iterator[str]:
     """Eight rounds of draws, which a job may ask for."""
     yield "\nlikelihood, the fewest rows that are taken, three clients alike, eight rounds of draws: share that is determined"
@@ -391,7 +434,7 @@ def anew() -> Iterator[str]:
 def main() -> None:
     """All, or those that are named: one of LOGISTIC, sparse, maps, least (least-2: of two columns), longer, alone, eigenvectors,
     determined, sums, combinations, likelihood, groups, anew,
-    chains, rounds."""
+    chains, rounds, sloped, weighed."""
     options = argparse.ArgumentParser()
     options.add_argument("--seconds", type=float, default=60.0, help="of CPU for each case")
     options.add_argument("--only", nargs="*", default=[])
@@ -403,7 +446,15 @@ def main() -> None:
     parts: dict[str, Callable[[], Iterator[str]]] = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
     parts |= {"least": lambda: least(o.seconds), "longer": lambda: longer(o.seconds), "alone": alone}
     parts |= {"eigenvectors": eigenvectors, "determined": determined, "combinations": combinations, "sums": sums}
-    parts |= {"likelihood": lambda: likelihood(o.seconds), "groups": groups, "anew": anew, "chains": chains, "rounds": rounds}
+    parts |= {
+        "likelihood": lambda: likelihood(o.seconds),
+        "groups": groups,
+        "anew": anew,
+        "chains": chains,
+        "rounds": rounds,
+        "sloped": sloped,
+        "weighed": weighed,
+    }
     if one := [int(name.removeprefix("least-")) for name in o.only if name.startswith("least-")]:
         parts = {"least": lambda: least(o.seconds, tuple(one)), **{name: parts[name] for name in parts if name != "least"}}
         o.only.append("least")

@@ -16,9 +16,9 @@ A_COEFFICIENT, OF_A_DIAGONAL, OF_A_LINEAR = 6, 4, 2
 # Of exact curvatures on the way to a mode, and log-likelihoods at thousands of points: twice and more what was computed within
 # half a minute. Of six to nine rows a coefficient all are determined, of fifteen up to 44 %, far from the others.
 OF_MANY_VALUES = 15
-# And so many by their effective number, where a logistic model weighs them as the fit does: of 4 to 9 a coefficient 77 to 100 %
-# were determined (a column decides the response), of 10 to 15 up to 35 %.
-OF_WEIGHED = 10
+# And so many by their effective number, where a logistic model weighs them as the fit does: of 4 to 11 a coefficient up to all
+# were determined (a column decides the response), of 13 to 15 up to 44 %.
+OF_WEIGHED = 13
 # More rows for each variance and covariance of random slopes, of a nonlinear model: likelihoods at steep ones tell groups apart.
 # Of 92 rows of two columns two thirds were determined, of 180 of one column up to a third.
 OF_SLOPES = 50

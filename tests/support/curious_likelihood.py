@@ -23,6 +23,8 @@ from fedkern.kernels import rng
 from fedkern.methods.likelihood.keys import MOST_ROUNDS
 from fedkern.models.expfam import unpack
 from fedkern.models.glm import Rows
+from fedkern.models.mixed import Layout
+from fedkern.models.mixed import Rows as MixedRows
 
 from . import curious, curious_jobs
 
@@ -34,14 +36,14 @@ CHOSEN = 400  # values of a round, about as many as say all: rows' functions spa
 
 
 def logistic(
-    n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60), **sections: dict[str, Any]
+    n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60), slope: float = 1.0, **sections: dict[str, Any]
 ) -> tuple[curious.Tape, Rows]:
     """A job without random effects: the first of its clients has n rows of p covariates. Default, if it takes so many."""
     random = np.random.default_rng(seed)
 
     def rows(n: int) -> tuple[Array, Array]:
         X = random.normal(size=(n, p))
-        return X, (random.random(n) < 1 / (1 + np.exp(-X[:, 0] - 0.3))).astype(float)
+        return X, (random.random(n) < scipy.special.expit(slope * X[:, 0] + 0.3)).astype(float)
 
     own = rows(n)
     more = {f"b{k}": rows(size) for k, size in enumerate(others)}
@@ -73,7 +75,7 @@ class Answers:
         points = np.concatenate([m.points for m in tape.of(client, AskValues) if isinstance(m, AskValues)])
         of_rounds = [m.values for m in tape.of(client, Values) if isinstance(m, Values)]
         # As `Settings.coarser` has it of jobs of 4,096 points.
-        coarser = [1.0, *[np.sqrt(8 * (MOST_ROUNDS - 1))] * (len(of_rounds) - 1)]
+        coarser = [1.0, *[8.0 * (MOST_ROUNDS - 1)] * (len(of_rounds) - 1)]
         noise = curious.ROUNDED * np.repeat(coarser, [len(one) for one in of_rounds])
         return cls(places, value, gradient, curvature, points, np.concatenate(of_rounds), noise)
 
@@ -302,3 +304,69 @@ def drawn_anew(tape: curious.Tape, client: int, n: int, key: int) -> tuple[Array
 def of_the_seed(client: int, seed: int = 0) -> int:
     """The key by which clients once drew responses anew."""
     return rng.key(seed, "posterior", 3 + 3 * client)
+
+
+# --- random slopes, and weights: what is determined, whoever solves it
+
+
+def sloped(
+    sizes: list[int], others: list[int], p: int, family: str, seed: int = 0
+) -> tuple[curious.Tape, Array, Array, NDArray[np.int64]]:
+    """A job with a random slope of the first column, which lowers least_rows: the first client's covariates, response, groups."""
+    pandas = __import__("pandas")
+    random = np.random.default_rng(seed)
+
+    def rows(sizes: list[int]) -> tuple[Any, Array, Array, NDArray[np.int64]]:
+        group = np.repeat(np.arange(len(sizes)), sizes)
+        X = random.normal(size=(len(group), p))
+        effects = random.normal(size=(2, len(sizes)))[:, group]
+        eta = 0.3 + X[:, 0] + effects[0] + 0.5 * effects[1] * X[:, 0]
+        noise = 0.7 * random.normal(size=len(group)) if family == "gaussian" else random.logistic(size=len(group))
+        y = eta + noise if family == "gaussian" else (eta + noise > 0).astype(float)
+        cells = {f"x{j}": X[:, j] for j in range(p)}
+        return pandas.DataFrame({**cells, "ward": [f"w{k:04}" for k in group], "y": y}), X, y, group
+
+    own = rows(sizes)
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y", "least_rows": 19}}
+    job["model"] = {"family": family, "random": {"group": "ward", "slopes": ["x0"]}}
+    with curious.Tape() as tape:
+        fedkern.run(job, data={"a": own[0], "b": rows(others)[0], "c": rows(others)[0]})
+    return tape, *own[1:]
+
+
+def known_of_slopes(
+    tape: curious.Tape, client: int, X: Array, y: Array, group: NDArray[np.int64], family: str, most: int = 1500
+) -> Array:
+    """(n,) as `curious.known`, by differences of the client's own likelihood: of a gaussian response the response is a cell too.
+    Derivatives on the way to the mode count as if told to 1e-3, for differences of nodes are no better."""
+    centre, scale = _constants(tape, client)
+    told, step = Answers.of(tape, client), 2e-3
+    p, gaussian = X.shape[1], family == "gaussian"
+    layout = Layout(("intercept", *(f"x{j}" for j in range(p))), family, ("intercept", "x0"))
+    x = (X - centre) / scale
+    if gaussian:
+        (level,) = {(m.level, m.scale) for k, m in tape.heard if k == client and isinstance(m, Level)}
+        y = (y - level[0]) / level[1]
+    at = np.random.default_rng(0).choice(len(told.points), min(most, len(told.points)), replace=False)
+    i, j = np.tril_indices(layout.size)
+
+    def answers(D: Array, y: Array) -> Array:
+        rows = MixedRows(layout, np.ascontiguousarray(D), np.ascontiguousarray(y), np.array([0, len(y)]))
+        value, gradient, hessian = rows.curvature(told.places, layout.nodes)
+        slow = np.concatenate([value, gradient.ravel(), hessian[:, i, j].ravel()]) / 1e-3
+        return np.concatenate([rows.values(told.points[at], layout.nodes) / told.noise[at], slow])
+
+    columns = []
+    for k in range(len(y)):
+        mates = np.flatnonzero(group == group[k])
+        cells = np.column_stack([np.ones(len(mates)), x[mates], y[mates]])
+        for c in range(1, p + 1 + gaussian):
+            both = []
+            for to in (step, -step):
+                moved = cells.copy()
+                moved[np.flatnonzero(mates == k), c] += to
+                both.append(answers(moved[:, :-1], moved[:, -1]))
+            columns.append((both[0] - both[1]) / (2 * step))
+    _, s, V = np.linalg.svd(np.linalg.qr(np.array(columns).T, mode="r"))
+    variance = np.einsum("ki,k->i", V * V, 1 / (1 + s * s))
+    return np.asarray(np.sqrt(variance).reshape(len(y), -1).max(axis=1))

@@ -52,8 +52,8 @@ class AskValues(Message, kind=202):
 
 @dataclass(frozen=True)
 class Values(Message, kind=203, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
-    """Client to server: L_j at each draw, in thousandths of a nat; the most by which it is another with more nodes, at the first
-    draws."""
+    """Client to server: L_j at each draw, in thousandths of a nat or coarser; the most by which it is another with more nodes, at
+    the first draws."""
 
     round: int
     values: PerPoint
