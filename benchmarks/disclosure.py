@@ -25,6 +25,7 @@ import numpy as np
 
 import fedkern
 from fedkern.algorithms.gibbs.messages import MoveTerms, SecondMoveTerms
+from fedkern.algorithms.hmc import server
 from fedkern.jobs.keys import LEAST_ROWS
 from fedkern.methods.likelihood import checks
 from fedkern.privacy.disclosure import COARSE_ROWS, told_by_values
@@ -320,6 +321,99 @@ def groups() -> Iterator[str]:
         yield f"  sizes {sizes}: of one row {number[0]:.3f}, their sum to {error:.2g}; {used:.2f} s"
 
 
+def chains() -> Iterator[str]:
+    """What chains are told, and sums of marginal effects, of the fewest rows that are taken."""
+    yield "\nlikelihood, the fewest rows that are taken, three clients alike: share that is determined (every cell to .05 sd)"
+    now = server.FAR
+    for p in (1, 2, 3):
+        n = told_by_values(p + 1) + 1
+        for sampler, words, far in (
+            ("importance", "importance", now),
+            ("hmc", "chains that go anywhere, as they did", np.inf),
+            ("hmc", f"chains within {now:g} sds", now),
+        ):
+            server.FAR = far
+            sections: dict[str, Any] = {"algorithm": {"sampler": sampler}, "output": {"marginal": True}}
+            tape, rows = curious_likelihood.logistic(n, p, 0, (n, n), **sections)
+            server.FAR = now
+            seen = curious_likelihood.seen(tape, 0, most=4096)
+            x, y = curious_jobs.standardised(rows, seen)
+            effects = curious_likelihood.of_marginal(tape, 0, seen.scale)
+            more = [*curious_likelihood.of_chains(tape, 0)] if sampler == "hmc" else []
+            line = []
+            for name, terms in (
+                ("all", (*seen.terms, *more)),
+                ("with marginal effects", (*seen.terms, *more, effects)),
+                ("these alone", (effects,)),
+            ):
+                told = replace(seen, terms=terms)
+                line.append(f"{name} {(curious.known(told, x, 2 * y - 1) < curious.WITHIN).mean():.2f}")
+            residual, _ = replace(seen, terms=(effects,)).system(curious.z_of(x[None], (2 * y - 1)[None]), (2 * y - 1)[None])
+            assert np.abs(residual).max() < 2  # the sums are these
+            yield f"  p = {p}, n = {n}, {words}: " + ", ".join(line)
+
+
+SLOPED: tuple[tuple[str, int, list[int]], ...] = (
+    ("gaussian", 2, [8, 8, 8, 7, 7, 9, 10, 2, 2, 2]),
+    ("gaussian", 2, [2] * 30),
+    ("gaussian", 2, [2] * 60),
+    ("gaussian", 2, [4] * 60 + [2] * 10),
+    ("gaussian", 2, [4] * 60 + [1]),
+    ("gaussian", 2, [4] * 5 + [3] * 10),
+    ("bernoulli", 2, [2] * 30),
+    ("bernoulli", 2, [4] * 23),
+    ("bernoulli", 2, [4] * 32),
+    ("bernoulli", 2, [4] * 49),
+    ("bernoulli", 1, [4] * 32),
+    ("bernoulli", 1, [4] * 45),
+)
+
+
+def sloped() -> Iterator[str]:
+    """Random slopes, by sizes of groups."""
+    yield "\nlikelihood, a random slope, three clients alike, least_rows lowered: rows that are determined, by size of group"
+    for family, p, sizes in SLOPED:
+        tape, X, y, group = curious_likelihood.sloped(sizes, sizes, p, family)
+        known = curious_likelihood.known_of_slopes(tape, 0, X, y, group, family) < curious.WITHIN
+        of = np.array(sizes)[group]
+        words = ", ".join(f"{int(known[of == m].sum())} of {int((of == m).sum())} in groups of {m}" for m in np.unique(of))
+        yield f"  {family}, p = {p}, n = {len(y)}: {words}"
+
+
+def weighed() -> Iterator[str]:
+    """Logistic clients of whose rows few have weight."""
+    yield "\nlikelihood, logistic, three clients alike: share that is determined, by the effective number of rows"
+    for p, n in ((1, 31), (2, 46), (2, 92), (3, 61), (3, 122)):
+        for slope in (1.0, 2.0, 4.0, 1e3):
+            tape, rows = curious_likelihood.logistic(n, p, 0, (n, n), slope, data={"response": "y", "least_rows": LEAST_ROWS - 1})
+            seen = curious_likelihood.seen(tape, 0, most=4096)
+            x, y = curious_jobs.standardised(rows, seen)
+            at = curious_likelihood.Answers.of(tape, 0).places[-1]
+            chance = 1 / (1 + np.exp(-at[0] - x @ at[1:]))
+            w = chance * (1 - chance)
+            share = (curious.known(seen, x, 2 * y - 1) < curious.WITHIN).mean()
+            number = w.sum() ** 2 / (w * w).sum() / (p + 1)
+            yield f"  p = {p}, n = {n:3}, slope {slope:4g}: {share:.2f}; {number:.1f} a coefficient"
+
+
+def rounds() -> Iterator[str]:
+    """Eight rounds of draws, which a job may ask for."""
+    yield "\nlikelihood, the fewest rows that are taken, three clients alike, eight rounds of draws: share that is determined"
+    for p in (2, 3):
+        n = told_by_values(p + 1) + 1
+        tape, rows = curious_likelihood.logistic(n, p, 0, (n, n), algorithm={"effective": 1e9})
+        seen = curious_likelihood.seen(tape, 0, most=32768)
+        x, y = curious_jobs.standardised(rows, seen)
+        values = [term for term in seen.terms if isinstance(term, curious.Values)]
+        fine = tuple(replace(one, noise=min(one.noise, curious.ROUNDED)) for one in values)
+        others = tuple(term for term in seen.terms if not isinstance(term, curious.Values))
+        line = []
+        for words, terms in (("all in thousandths, as it was", fine), ("later ones coarser", values), ("one round", values[:2])):
+            told = replace(seen, terms=(*others, *terms))
+            line.append(f"{words} {(curious.known(told, x, 2 * y - 1) < curious.WITHIN).mean():.2f}")
+        yield f"  p = {p}, n = {n}: " + ", ".join(line)
+
+
 def anew() -> Iterator[str]:
     """Responses that a client draws anew, by numbers of the seed, as they once were, and by its own."""
     yield "\nlikelihood, gaussian: covariates from Replicated alone, by least squares from zeros"
@@ -339,7 +433,8 @@ def anew() -> Iterator[str]:
 
 def main() -> None:
     """All, or those that are named: one of LOGISTIC, sparse, maps, least (least-2: of two columns), longer, alone, eigenvectors,
-    determined, sums, combinations, likelihood, groups, anew."""
+    determined, sums, combinations, likelihood, groups, anew,
+    chains, rounds, sloped, weighed."""
     options = argparse.ArgumentParser()
     options.add_argument("--seconds", type=float, default=60.0, help="of CPU for each case")
     options.add_argument("--only", nargs="*", default=[])
@@ -351,7 +446,15 @@ def main() -> None:
     parts: dict[str, Callable[[], Iterator[str]]] = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
     parts |= {"least": lambda: least(o.seconds), "longer": lambda: longer(o.seconds), "alone": alone}
     parts |= {"eigenvectors": eigenvectors, "determined": determined, "combinations": combinations, "sums": sums}
-    parts |= {"likelihood": lambda: likelihood(o.seconds), "groups": groups, "anew": anew}
+    parts |= {
+        "likelihood": lambda: likelihood(o.seconds),
+        "groups": groups,
+        "anew": anew,
+        "chains": chains,
+        "rounds": rounds,
+        "sloped": sloped,
+        "weighed": weighed,
+    }
     if one := [int(name.removeprefix("least-")) for name in o.only if name.startswith("least-")]:
         parts = {"least": lambda: least(o.seconds, tuple(one)), **{name: parts[name] for name in parts if name != "least"}}
         o.only.append("least")

@@ -49,7 +49,7 @@ def asked(config: JobConfig, family: str, least: int) -> int:
 
 
 def found(
-    config: JobConfig, table: Table, spec: Spec, least: int, weights: Array, *, covariates: bool = True
+    config: JobConfig, table: Table, spec: Spec, least: int, weights: Array, *, covariates: bool = True, weighing: int = 0
 ) -> tuple[str, str] | None:
     """What others read, and the holder, of values that too few of a client's rows have.
 
@@ -58,6 +58,7 @@ def found(
     least : rows that the client must have, by the job and its holder's policies
     weights : (n,) of the rows, 0 of those that do not count
     covariates : whether they are looked at, or the response alone
+    weighing : effective number of rows that are asked for, as the fit weighs them, where that is more
     """
     wanted, family = asked(config, spec.family, least), FAMILIES[spec.family]
     fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
@@ -88,8 +89,8 @@ def found(
             return _words_of_offset(number, table, spec, wanted)
         else:
             for own, why in _weighed(config, table, columns, spec, y, trials, weights, exposed):
-                if why == BY_FIT and (number := effective(own)) < wanted:
-                    return _words_of_fit(number, wanted)
+                if why == BY_FIT and (number := effective(own)) < max(wanted, weighing):
+                    return _words_of_fit(number, max(wanted, weighing))
                 if every := rare(table, columns, own, fewest, fewest, filled):
                     by = why
                     break

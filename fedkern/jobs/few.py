@@ -181,7 +181,7 @@ def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: 
     other = 'take model.covariance = "diagonal" or' if full else "take"  # others may not read whether that is enough
     remedies = f"{other} fewer columns, or pool it with another site's rows"
     if not hasattr(config.model, "covariance"):  # a job whose messages are no sites
-        remedies = "take fewer columns, or pool it with another site's rows"
+        remedies = "take fewer columns (or random slopes), or pool it with another site's rows"
         own = (
             f"client {client!r}, {table.source}: {n} rows that count and {p} coefficients by its columns and levels; more than "
             f"{wanted} rows are asked for, since what is sent of fewer can tell them"
@@ -202,7 +202,8 @@ def _for_values(
 ) -> Few | None:
     """Whether too few of a client's rows share a value: not of covariates, where each combination of theirs is in enough rows."""
     covariates = every is None or bool((every.rows * config.batch < LEAST_OF_LEVEL - NEARLY).any())
-    texts = alike.found(config, table, spec, least, rows, covariates=covariates)
+    weighing = config.weighing(coefficients(table, spec)) if lowered(config) is None else 0
+    texts = alike.found(config, table, spec, least, rows, covariates=covariates, weighing=weighing)
     own = f"client {client!r}, {table.source}"
     return None if texts is None else Few(f"client {client!r}: {texts[0]}", f"{own}: {texts[1]}", of_values=True)
 

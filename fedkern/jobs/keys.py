@@ -321,6 +321,10 @@ class JobConfig(Section):
         """Whether what every client sends tells X'WX of so many coefficients: clients with few rows are then none of this job."""
         return False
 
+    def weighing(self, coefficients: int) -> int:
+        """The effective number of rows, as a nonlinear model weighs them, that a client must have beside what `alike` asks."""
+        return 0
+
     def told_up_to(self, coefficients: int) -> int:
         """The rows of a client up to which what it sends may tell them all, or up to a rotation, of so many coefficients: such a
         client is none of this job; 0 where that is not asked."""

@@ -13,11 +13,18 @@ from numpy.typing import NDArray
 import fedkern
 from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.level import Level
+from fedkern.algorithms.exchanges.marginal_sums import DIGITS as MARGINAL_DIGITS
+from fedkern.algorithms.exchanges.marginal_sums import MarginalSums
 from fedkern.algorithms.exchanges.replicated import Replicated
+from fedkern.algorithms.hmc.messages import Launch, LikelihoodChange, LikelihoodSlope, Move, Place
 from fedkern.algorithms.importance.messages import AskCurvature, AskValues, Curvature, Posterior, Values
+from fedkern.algorithms.importance.settings import OF_GRADIENTS
 from fedkern.kernels import rng
+from fedkern.methods.likelihood.keys import MOST_ROUNDS
 from fedkern.models.expfam import unpack
 from fedkern.models.glm import Rows
+from fedkern.models.mixed import Layout
+from fedkern.models.mixed import Rows as MixedRows
 
 from . import curious, curious_jobs
 
@@ -28,17 +35,19 @@ LIKELY = 30.0  # groups of one size, and sums of squares of their means
 CHOSEN = 400  # values of a round, about as many as say all: rows' functions span few of the directions that thousands have
 
 
-def logistic(n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60)) -> tuple[curious.Tape, Rows]:
+def logistic(
+    n: int, p: int, seed: int = 0, others: tuple[int, ...] = (60, 60), slope: float = 1.0, **sections: dict[str, Any]
+) -> tuple[curious.Tape, Rows]:
     """A job without random effects: the first of its clients has n rows of p covariates. Default, if it takes so many."""
     random = np.random.default_rng(seed)
 
     def rows(n: int) -> tuple[Array, Array]:
         X = random.normal(size=(n, p))
-        return X, (random.random(n) < 1 / (1 + np.exp(-X[:, 0] - 0.3))).astype(float)
+        return X, (random.random(n) < scipy.special.expit(slope * X[:, 0] + 0.3)).astype(float)
 
     own = rows(n)
     more = {f"b{k}": rows(size) for k, size in enumerate(others)}
-    job = {"job": {"method": "likelihood"}, "data": {"response": "y", **curious_jobs.lowered(n)}}
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y", **curious_jobs.lowered(n)}, **sections}
     with curious.Tape() as tape:
         fedkern.run(job, data={"a": own, **more})
     return tape, Rows(*own)
@@ -54,6 +63,7 @@ class Answers:
     curvature: Array
     points: Array
     values: Array
+    noise: Array  # (S,) of each value
 
     @classmethod
     def of(cls, tape: curious.Tape, client: int) -> Answers:
@@ -63,8 +73,11 @@ class Answers:
         value, gradient = np.concatenate([m.value for m in told]), np.concatenate([m.gradient for m in told])
         curvature = np.stack([unpack(row, places.shape[1]) for m in told for row in m.hessian])
         points = np.concatenate([m.points for m in tape.of(client, AskValues) if isinstance(m, AskValues)])
-        values = np.concatenate([m.values for m in tape.of(client, Values) if isinstance(m, Values)])
-        return cls(places, value, gradient, curvature, points, values)
+        of_rounds = [m.values for m in tape.of(client, Values) if isinstance(m, Values)]
+        # As `Settings.coarser` has it of jobs of 4,096 points.
+        coarser = [1.0, *[8.0 * (MOST_ROUNDS - 1)] * (len(of_rounds) - 1)]
+        noise = curious.ROUNDED * np.repeat(coarser, [len(one) for one in of_rounds])
+        return cls(places, value, gradient, curvature, points, np.concatenate(of_rounds), noise)
 
 
 def seen(tape: curious.Tape, client: int, most: int = CHOSEN) -> curious.Seen:
@@ -82,13 +95,81 @@ def seen(tape: curious.Tape, client: int, most: int = CHOSEN) -> curious.Seen:
     z = np.column_stack([np.ones(600), 1.3 * np.random.default_rng(0).standard_normal((600, d - 1))])
     functions = -np.logaddexp(0, -told.points @ z.T)
     at = scipy.linalg.qr(functions.T, mode="economic", pivoting=True)[2][:most]
+    by_noise = [(noise, at[told.noise[at] == noise]) for noise in np.unique(told.noise[at])]
     terms = (
         curious.Sums(np.array(centred["sums"]) / scale, np.array(centred["squares"]) / scale**2, curious.EXACT),
         curious.AtPoints(told.places, zero, told.gradient, told.curvature, EXACT),
         curious.Values(told.places, told.value, EXACT),
-        curious.Values(told.points[at], told.values[at], curious.ROUNDED),
+        *(curious.Values(told.points[some], told.values[some], float(noise)) for noise, some in by_noise),
     )
     return curious.Seen(first["rows"], d, terms, centre, scale)
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Gradients of a logistic log-likelihood at known coefficients, (S, d) at `theta` (S, d)."""
+
+    theta: Array
+    values: Array
+    noise: float
+
+    def residuals(self, z: Array, sign: Array) -> tuple[Array, Array]:
+        k = scipy.special.expit(-z @ self.theta.T).transpose(0, 2, 1)  # (B, S, n)
+        slope = -np.einsum("bsn,sj,bna->bsanj", k * (1 - k), self.theta, z) + np.einsum("bsn,aj->bsanj", k, np.eye(z.shape[2]))
+        told = np.einsum("bsn,bna->bsa", k, z) - self.values
+        return told.reshape(len(z), -1), slope.reshape(len(z), -1, *z.shape[1:])
+
+    def of_sums(self, d: int) -> Array:
+        return np.tile(np.eye(d), (len(self.theta), 1))
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Sums over a logistic client's rows of the slope of its probability in each covariate, (S, p) at `theta` (S, d), each to a
+    number of digits: in units of the noise of each."""
+
+    theta: Array
+    values: Array
+    units: Array
+    noise: float = 1.0
+
+    def residuals(self, z: Array, sign: Array) -> tuple[Array, Array]:
+        p = scipy.special.expit(sign[:, None] * (self.theta @ z.transpose(0, 2, 1)))  # (B, S, n)
+        of_rows = p * (1 - p)
+        told = (of_rows.sum(axis=2)[..., None] * self.theta[:, 1:] - self.values) / self.units
+        slope = np.einsum("bsn,bn,sk,sj->bsknj", of_rows * (1 - 2 * p), sign, self.theta[:, 1:] / self.units, self.theta)
+        return told.reshape(len(z), -1), slope.reshape(len(z), -1, *z.shape[1:])
+
+    def of_sums(self, d: int) -> Array:
+        return np.zeros((len(self.theta) * (d - 1), d))
+
+
+def of_chains(tape: curious.Tape, client: int) -> tuple[Gradients, curious.Values]:
+    """What chains are told beside: gradients, and values where trajectories end (changes, as if one were known)."""
+    asked, places, gradients, ends = None, [], [], []
+    for message in tape.of(client, Place, Launch, Move, LikelihoodSlope, LikelihoodChange):
+        if isinstance(message, Place | Launch | Move):
+            asked = message.xi
+        elif isinstance(message, LikelihoodSlope | LikelihoodChange):
+            assert asked is not None
+            places.append(asked)
+            gradients.append(message.gradient)
+            if isinstance(message, LikelihoodChange):
+                ends.append(asked)
+    at, told = np.concatenate(ends), np.concatenate(places)
+    noise = 10.0**-OF_GRADIENTS / np.sqrt(12)
+    return Gradients(told, np.concatenate(gradients), noise), curious.Values(at, np.zeros(len(at)), curious.ROUNDED * np.sqrt(2))
+
+
+def of_marginal(tape: curious.Tape, client: int, scale: Array) -> Effects:
+    """What `output.marginal` adds, of covariates that are no numbers of 0 and 1."""
+    (said,), (told,) = tape.of(client, MarginalSums), tape.of(client, Posterior)
+    assert isinstance(said, MarginalSums)
+    assert isinstance(told, Posterior)
+    p = len(scale)
+    values = said.sums[:, 0 : 2 * p : 2] * scale  # a unit of each, and beside it from 0 to 1, of which nothing is sent
+    last = np.floor(np.log10(np.abs(said.sums[:, 0 : 2 * p : 2]).clip(1e-12))) - MARGINAL_DIGITS + 1
+    return Effects(told.draws[:, : p + 1], values, 10.0**last * scale / np.sqrt(12))
 
 
 def _constants(tape: curious.Tape, client: int) -> tuple[Array, Array]:
@@ -157,9 +238,9 @@ def by_size(tape: curious.Tape, client: int, largest: int) -> tuple[Array, Array
     bends = -np.stack([bend(e) for e in np.eye(P)], axis=1)[:, low[0], low[1]]
     exact = [functions(told.places), slopes(told.places).reshape(-1, unknown), bends.reshape(-1, unknown)]
     answers = [told.value, told.gradient.ravel(), told.curvature[:, low[0], low[1]].ravel()]
-    parts = [np.concatenate(exact) / EXACT, functions(told.points) / curious.ROUNDED, np.eye(unknown) / LIKELY]
+    parts = [np.concatenate(exact) / EXACT, functions(told.points) / told.noise[:, np.newaxis], np.eye(unknown) / LIKELY]
     A = np.concatenate(parts)
-    right = np.concatenate([np.concatenate(answers) / EXACT, told.values / curious.ROUNDED, np.zeros(unknown)])
+    right = np.concatenate([np.concatenate(answers) / EXACT, told.values / told.noise, np.zeros(unknown)])
     width = np.abs(A).max(axis=0)
     found = np.linalg.lstsq(A / width, right, rcond=1e-16)[0] / width
     found = found.reshape(largest + 1, -1)[1:]
@@ -223,3 +304,69 @@ def drawn_anew(tape: curious.Tape, client: int, n: int, key: int) -> tuple[Array
 def of_the_seed(client: int, seed: int = 0) -> int:
     """The key by which clients once drew responses anew."""
     return rng.key(seed, "posterior", 3 + 3 * client)
+
+
+# --- random slopes, and weights: what is determined, whoever solves it
+
+
+def sloped(
+    sizes: list[int], others: list[int], p: int, family: str, seed: int = 0
+) -> tuple[curious.Tape, Array, Array, NDArray[np.int64]]:
+    """A job with a random slope of the first column, which lowers least_rows: the first client's covariates, response, groups."""
+    pandas = __import__("pandas")
+    random = np.random.default_rng(seed)
+
+    def rows(sizes: list[int]) -> tuple[Any, Array, Array, NDArray[np.int64]]:
+        group = np.repeat(np.arange(len(sizes)), sizes)
+        X = random.normal(size=(len(group), p))
+        effects = random.normal(size=(2, len(sizes)))[:, group]
+        eta = 0.3 + X[:, 0] + effects[0] + 0.5 * effects[1] * X[:, 0]
+        noise = 0.7 * random.normal(size=len(group)) if family == "gaussian" else random.logistic(size=len(group))
+        y = eta + noise if family == "gaussian" else (eta + noise > 0).astype(float)
+        cells = {f"x{j}": X[:, j] for j in range(p)}
+        return pandas.DataFrame({**cells, "ward": [f"w{k:04}" for k in group], "y": y}), X, y, group
+
+    own = rows(sizes)
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y", "least_rows": 19}}
+    job["model"] = {"family": family, "random": {"group": "ward", "slopes": ["x0"]}}
+    with curious.Tape() as tape:
+        fedkern.run(job, data={"a": own[0], "b": rows(others)[0], "c": rows(others)[0]})
+    return tape, *own[1:]
+
+
+def known_of_slopes(
+    tape: curious.Tape, client: int, X: Array, y: Array, group: NDArray[np.int64], family: str, most: int = 1500
+) -> Array:
+    """(n,) as `curious.known`, by differences of the client's own likelihood: of a gaussian response the response is a cell too.
+    Derivatives on the way to the mode count as if told to 1e-3, for differences of nodes are no better."""
+    centre, scale = _constants(tape, client)
+    told, step = Answers.of(tape, client), 2e-3
+    p, gaussian = X.shape[1], family == "gaussian"
+    layout = Layout(("intercept", *(f"x{j}" for j in range(p))), family, ("intercept", "x0"))
+    x = (X - centre) / scale
+    if gaussian:
+        (level,) = {(m.level, m.scale) for k, m in tape.heard if k == client and isinstance(m, Level)}
+        y = (y - level[0]) / level[1]
+    at = np.random.default_rng(0).choice(len(told.points), min(most, len(told.points)), replace=False)
+    i, j = np.tril_indices(layout.size)
+
+    def answers(D: Array, y: Array) -> Array:
+        rows = MixedRows(layout, np.ascontiguousarray(D), np.ascontiguousarray(y), np.array([0, len(y)]))
+        value, gradient, hessian = rows.curvature(told.places, layout.nodes)
+        slow = np.concatenate([value, gradient.ravel(), hessian[:, i, j].ravel()]) / 1e-3
+        return np.concatenate([rows.values(told.points[at], layout.nodes) / told.noise[at], slow])
+
+    columns = []
+    for k in range(len(y)):
+        mates = np.flatnonzero(group == group[k])
+        cells = np.column_stack([np.ones(len(mates)), x[mates], y[mates]])
+        for c in range(1, p + 1 + gaussian):
+            both = []
+            for to in (step, -step):
+                moved = cells.copy()
+                moved[np.flatnonzero(mates == k), c] += to
+                both.append(answers(moved[:, :-1], moved[:, -1]))
+            columns.append((both[0] - both[1]) / (2 * step))
+    _, s, V = np.linalg.svd(np.linalg.qr(np.array(columns).T, mode="r"))
+    variance = np.einsum("ki,k->i", V * V, 1 / (1 + s * s))
+    return np.asarray(np.sqrt(variance).reshape(len(y), -1).max(axis=1))

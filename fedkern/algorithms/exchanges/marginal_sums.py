@@ -1,7 +1,7 @@
 """After the rounds of a job that asks for it: by how much does the mean of the response change with each covariate?
 
 Each client has computed the change of every row's mean at draws of the posterior that it was told, and sends the sums over its
-rows, to six digits, with their number; a client with fewer than five rows answers with zeros. Of a column whose values are 0 and
+rows, to four digits, with their number; a client with fewer than five rows answers with zeros. Of a column whose values are 0 and
 1 the change is from one to the other. Source: docs/methods/likelihood.md, section 5.
 """
 
@@ -20,7 +20,7 @@ from .rounding import LARGEST, bounded
 
 Array = NDArray[np.float64]
 
-DIGITS = 6  # significant, of each sum
+DIGITS = 4  # significant, of each sum: with six they determined rows that the values do not
 
 
 @dataclass(frozen=True)

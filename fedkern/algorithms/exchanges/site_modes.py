@@ -1,8 +1,8 @@
 """After the rounds of a job that asks for it: what would each client's rows say alone?
 
 Each client has found the mode of its own posterior, with the job's prior and without any other client's rows, and sends it with
-standard deviations. It names single clients, so every holder's policy must allow it. Source: docs/methods/likelihood.md,
-section 5.
+standard deviations, to three digits of these. It names single clients, so every holder's policy must allow it. Source:
+docs/methods/likelihood.md, section 5.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from ..core import once
 from ..core.messages import LIKELIHOOD, Message, Tells
 
 Array = NDArray[np.float64]
+
+DIGITS = 3  # of a standard deviation: readers of the result see them, and all digits are equations for the rows
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,13 @@ def dims(coefficients: int) -> dict[str, int]:
 
 
 def told(mode: Array, sd: Array) -> SiteMode:
-    """Of numbers that are NaN where there is no mode."""
+    """Of numbers that are NaN where there is no mode: standard deviations to three digits, and modes to the place of the last."""
     there = bool(np.isfinite(mode).all() and np.isfinite(sd).all() and (sd > 0).all())
-    return SiteMode(0, mode, sd) if there else SiteMode(0, np.zeros_like(mode), np.zeros_like(sd))
+    if not there:
+        return SiteMode(0, np.zeros_like(mode), np.zeros_like(sd))
+    last = np.floor(np.log10(sd)).astype(int) - DIGITS + 1
+    both = [[round(value, -place) for value, place in zip(of.ravel().tolist(), last.ravel().tolist())] for of in (mode, sd)]
+    return SiteMode(0, *(np.array(one).reshape(mode.shape) for one in both))
 
 
 def _wrong(answer: SiteMode) -> str:

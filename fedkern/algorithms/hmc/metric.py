@@ -14,8 +14,8 @@ from scipy.linalg import solve_triangular
 
 Array = NDArray[np.float64]
 
-# Standard deviations at the mode, from it: a trajectory that goes further is rejected, and nobody is asked there. While steps
-# adapt chains went thousands away, where a log-likelihood is a sum over the few rows next to a plane, and told all rows; the posterior
+# Standard deviations from the mode: a trajectory that goes further is rejected, and nobody is asked there. While steps adapt
+# chains went thousands away, where a log-likelihood is a sum over the few rows next to a plane, and told all rows; the posterior
 # has next to nothing beyond, of log scales near 0 neither (e^-14, where a standard deviation is .7).
 FAR = 20.0
 

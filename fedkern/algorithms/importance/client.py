@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ..core.kept import GIVEN
 from ..core.messages import ClientEffects, Event, RemoteFault, evolve
 from .coordinates import packed
-from .messages import LOST, AskCurvature, AskValues, Curvature, Posterior, Values
-from .settings import CHECKED, Settings
+from .messages import DECIMALS, LOST, AskCurvature, AskValues, Curvature, Posterior, Values
+from .settings import CHECKED, Settings, rounded
 
 Array = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ class Client:
     ----------
     name, index : its name and number
     model : of its own rows
-    round : questions answered
+    round, drawn : questions answered; those of them that were rounds of draws
     told : (t, P) draws of the posterior, which the server tells at the end
     nodes, converged : of the quadrature when it was last asked; whether the server's checks found nothing
     """
@@ -57,6 +57,7 @@ class Client:
     settings: Settings = field(metadata=GIVEN)
     model: Model = field(metadata=GIVEN)
     round: int = 0
+    drawn: int = 0
     told: Array | None = None
     nodes: int = 0
     converged: bool = False
@@ -84,7 +85,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     with np.errstate(all="ignore"):
         if isinstance(event, AskCurvature):
             return state, [_curvature(state.model, event)]
-        return state, [_values(state.model, event)]
+        coarser = state.settings.coarser(state.drawn)
+        return evolve(state, drawn=state.drawn + 1), [_values(state.model, event, coarser)]
 
 
 def _are_draws(asked: AskValues, state: Client) -> bool:
@@ -103,12 +105,13 @@ def _curvature(model: Model, asked: AskCurvature) -> Curvature:
     )  # fmt: skip
 
 
-def _values(model: Model, asked: AskValues) -> Values:
+def _values(model: Model, asked: AskValues, coarser: float) -> Values:
     points = asked.points
     values = model.values(points, asked.nodes)
     rule = np.abs(model.rule(points[:CHECKED], asked.nodes))
     rule = rule[np.isfinite(values[:CHECKED])]
-    return Values.of(asked.round, values, float(_finite(rule).max(initial=0.0)))
+    told = np.where(np.isfinite(values) & (values > LOST), rounded(values, DECIMALS, coarser), LOST)
+    return Values.of(asked.round, told, float(_finite(rule).max(initial=0.0)))
 
 
 def _finite(rule: Array) -> Array:

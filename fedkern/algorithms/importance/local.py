@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .client import Model
 from .messages import DECIMALS
 from .server import Prior
-from .settings import OF_GRADIENTS
+from .settings import OF_GRADIENTS, rounded
 
 Array = NDArray[np.float64]
 
@@ -27,10 +27,12 @@ class WithoutLocal:
     ----------
     model : its log-likelihood
     nodes : quadrature nodes a dimension
+    coarser : by how much these digits are coarser, for many rounds
     """
 
     model: Model
     nodes: int
+    coarser: float = 1.0
     size: int = 0
 
     @property
@@ -46,7 +48,8 @@ class WithoutLocal:
     def log_joint_grads(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
         """For all chains (c, P) at once."""
         value, gradient, _ = self.model.curvature(xi, self.nodes)
-        return np.round(value, DECIMALS), np.round(gradient, OF_GRADIENTS), np.zeros((len(xi), 0))
+        value, gradient = rounded(value, DECIMALS, self.coarser), rounded(gradient, OF_GRADIENTS, self.coarser)
+        return value, gradient, np.zeros((len(xi), 0))
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,8 @@ class AskValues(Message, kind=214):
 
 @dataclass(frozen=True)
 class Values(Message, kind=215, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
-    """Client to server: L_j at each draw, in thousandths of a nat: the highest, and how far below it each is; the most by which
-    it is another with more nodes, at the first draws."""
+    """Client to server: L_j at each draw, in thousandths of a nat or coarser: the highest, and how far below it each is; the most
+    by which it is another with more nodes, at the first draws."""
 
     round: int
     highest: float

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .messages import WIDTH
 
 OF_GRADIENTS = 1  # and of its gradients for chains
+# Up to so many values, or gradients, they have these digits. Of N times as many the unit is larger by sqrt N: what all say of
+# rows together goes by their number over its square. Eight rounds with all digits determined all rows of some clients.
+FINE, FINE_OF_CHAINS = 4096, 8000
 CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
 AT_MODE, AT_DRAWS = 0.01, 0.05  # nats, of all clients together, by which it may differ there
 ERROR, DRAWS = 0.03, 2000.0  # posterior sds by which a mean or an sd may be off, where draws are to be worth so many
@@ -63,6 +69,19 @@ class Settings:
         values = {"steps": WIDTH * self.points * n_global, "drops": WIDTH * self.points}
         return {"c": self.starts, "t": self.told, "xi": n_global, "tri": triangle, **values}
 
+    def coarser(self, drawn: int) -> float:
+        """By how much the digits of a round of draws are coarser, after so many rounds of draws: later ones reach farther, where
+        each value says more."""
+        return max(1.0, self.points / FINE) ** 0.5 * (max(1.0, 8.0 * (self.rounds - 1)) if drawn else 1.0)
+
     def doubled(self, nodes: int) -> int:
         """The next number of nodes; the same where there are no more."""
         return min(2 * nodes, self.most_nodes)
+
+
+def rounded(values: NDArray[np.float64], decimals: int, coarser: float) -> NDArray[np.float64]:
+    """To so many decimals, or to units that are coarser."""
+    if coarser <= 1:
+        return np.round(values, decimals)
+    unit = coarser * 10.0**-decimals
+    return np.asarray(np.round(values / unit) * unit)

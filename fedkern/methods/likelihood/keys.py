@@ -26,7 +26,7 @@ from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES
-from ...privacy.disclosure import of_a_narrow_prior, of_a_vague_prior, told_by_values
+from ...privacy.disclosure import OF_WEIGHED, of_a_narrow_prior, of_a_vague_prior, told_by_values
 
 MOST_TERMS = 3  # of a random effect: an intercept and two slopes
 MOST_ROUNDS = 8  # of draws
@@ -156,11 +156,17 @@ class Config(JobConfig):
     def tells_products(self) -> bool:
         return self._plain_linear
 
+    def weighing(self, coefficients: int) -> int:
+        return OF_WEIGHED * coefficients if FAMILIES[self.model.family].link == "logit" else 0
+
     def told_of(self, coefficients: int) -> bool:
         return True
 
     def told_up_to(self, coefficients: int) -> int:
-        return super().told_up_to(coefficients) if self._plain_linear else told_by_values(coefficients)
+        if self._plain_linear:
+            return super().told_up_to(coefficients)
+        linear = FAMILIES[self.model.family].linear  # whose groups of one row or two are looked at
+        return told_by_values(coefficients, 0 if linear else len(self.random.slopes))
 
 
 BASE: Tables = {"job": {"rounds": MOST_ROUNDS}}

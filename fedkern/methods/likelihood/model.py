@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
-from ...algorithms.importance.settings import Settings
+from ...algorithms.importance.settings import FINE_OF_CHAINS, Settings
 from ...jobs.keys import ColumnSection, settings_of
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed import Layout, Prior, Rows
@@ -202,7 +202,9 @@ class Model:
 
     def walker(self, client: importance.Client) -> hmc.Client:
         """A client's machine of the chains, with the quadrature of its last answer."""
-        return hmc.client(client.name, client.index, self.walks, importance.WithoutLocal(client.model, client.nodes))
+        s = self.walks
+        coarser = max(1.0, s.rounds * s.chains * s.leapfrog / FINE_OF_CHAINS) ** 0.5
+        return hmc.client(client.name, client.index, s, importance.WithoutLocal(client.model, client.nodes, coarser))
 
     def rows(self, held: Held, threads: int) -> Rows:
         """A client's log-likelihood: of a gaussian response in the model's units."""

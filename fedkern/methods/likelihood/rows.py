@@ -24,7 +24,7 @@ from ...jobs import parties as jobs
 from ...jobs.parties import Parties
 from ...kernels.families import FAMILIES
 from ...models.encoding import Spec
-from ...privacy.disclosure import LEAST_OF_LEVEL, OF_A_LINEAR
+from ...privacy.disclosure import LEAST_OF_LEVEL, OF_A_LINEAR, OF_SLOPED_GROUPS
 from .keys import Config
 
 Array = NDArray[np.float64]
@@ -175,7 +175,8 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
 
 def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.int64], begin: str) -> None:
     """Whether a client has few groups of one row, or of two: messages are sums over all groups of a size, of the squares and
-    products of the means of their rows, as if these were the client's only rows (docs/methods/likelihood.md, section 6).
+    products of the means of their rows, as if these were the client's only rows; with random slopes of each group's own squares
+    and products, which of two rows are both (docs/methods/likelihood.md, section 6).
 
     Raises
     ------
@@ -184,12 +185,14 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
     """
     numbers = np.bincount(codes)
     ones, twos = (int((numbers == size).sum()) for size in (1, 2))
-    wanted = max(LEAST_OF_LEVEL, OF_A_LINEAR * few.coefficients(table, spec) + 1)
+    wanted, pairs = max(LEAST_OF_LEVEL, OF_A_LINEAR * few.coefficients(table, spec) + 1), LEAST_OF_LEVEL
+    if config.random.slopes:  # then a group's message is of its own rows, and not of all of its size
+        wanted, pairs = max(wanted, OF_SLOPED_GROUPS), OF_SLOPED_GROUPS
     remedy = "join these groups to others, leave their rows out, or name another column"
     column = f"{begin}: model.random.group: column {config.random.group!r}"
     text = f"{column} has a group so small, and so few like it, that what is sent tells it"
-    if 0 < ones < wanted or 0 < twos < LEAST_OF_LEVEL:
-        asked = f"none or {wanted} of one row are asked for, and none or {LEAST_OF_LEVEL} of two"
+    if 0 < ones < wanted or 0 < twos < pairs:
+        asked = f"none or {wanted} of one row are asked for, and none or {pairs} of two"
         own = f"{text}: it has {ones} of one row and {twos} of two; {asked}"
         raise OwnFault(f"{text}; {remedy}", f"{own}; {remedy}")
     alone = counting.weights(table, spec) * (numbers[codes] == 1)

@@ -16,6 +16,7 @@ from ...errors import owned
 from ...jobs import few, incomplete
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
+from ...kernels.families import FAMILIES
 from ...models.encoding import INTERCEPT
 from ...privacy.plan import Plan
 from . import changes, durations, response
@@ -146,6 +147,8 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     if model.group is not None:
         least = config.data.least_groups
         yield f"         {least} groups of each client at least; their labels stay with it, and what is sent can tell their sizes"
+        if config.random.slopes and FAMILIES[model.family].linear:
+            yield f"         and the squares and products of each group's rows: of up to {d + 1} rows these, up to a rotation"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
     trials = f", successes of {config.data.trials} trials" if config.data.trials else ""

@@ -98,10 +98,10 @@ def test_marginal_effects_are_averages_over_the_pooled_rows(family: str, random:
     assert list(found["effects"]) == list(wanted)
     for name, values in wanted.items():
         row = found["effects"][name]
-        assert row["mean"] == pytest.approx(values.mean(), rel=1e-4, abs=1e-6), name
-        assert row["sd"] == pytest.approx(values.std(), rel=1e-4), name
+        assert row["mean"] == pytest.approx(values.mean(), rel=2e-4, abs=1e-6), name
+        assert row["sd"] == pytest.approx(values.std(), rel=5e-4), name
         low, high = np.quantile(values, [0.025, 0.975], method="hazen")
-        assert (row["q025"], row["q975"]) == pytest.approx((low, high), rel=1e-4, abs=1e-6), name
+        assert (row["q025"], row["q975"]) == pytest.approx((low, high), rel=5e-4, abs=1e-6), name
     changes = {name: row["change"] for name, row in found["effects"].items()}
     assert changes == {"age": "a unit", "male": "1 against 0", "unit=low": "low against mid", "unit=top": "top against mid"}
 
@@ -137,7 +137,7 @@ def test_the_effects_are_shown_where_they_are_asked_for(asked: bool, tmp_path: P
 
 def test_sums_are_of_five_rows_at_least() -> None:
     sums = np.array([[0.123456789, -2.0]])
-    assert marginal_sums.told(5, np.ones(1), sums).sums.tolist() == [[0.123457, -2.0]]
+    assert marginal_sums.told(5, np.ones(1), sums).sums.tolist() == [[0.1235, -2.0]]
     few = marginal_sums.told(4, np.ones(1), sums)
     assert (few.rows, few.binary.tolist(), few.sums.tolist()) == (0, [0.0], [[0.0, 0.0]])
 

@@ -76,8 +76,8 @@ def test_each_site_is_the_mode_of_its_own_posterior(random: dict[str, Any] | Non
         mode, sd = mode_of(frame, grouped, 0.5)
         found = result.summary["sites"][name]
         for k, label in enumerate(("intercept", "theta[x]")):
-            assert found[label]["mode"] == pytest.approx(mode[k], abs=1e-3 * sd[k]), (name, label)
-            assert found[label]["sd"] == pytest.approx(sd[k], rel=2e-3), (name, label)
+            assert found[label]["mode"] == pytest.approx(mode[k], abs=6e-3 * sd[k]), (name, label)
+            assert found[label]["sd"] == pytest.approx(sd[k], rel=7e-3), (name, label)
 
 
 def test_a_gaussian_site_is_least_squares_on_both_scales(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,6 +107,13 @@ def test_a_gaussian_site_is_least_squares_on_both_scales(tmp_path: Path, capsys:
             assert found[label]["sd"] == pytest.approx(sd[k], rel=0.01), (name, label)
         assert found["theta_std[x]"]["mode"] == pytest.approx(theta[1] * x_all.std(), rel=2e-3)
     assert "Sites" in report.write(tmp_path / "out").read_text()
+
+
+def test_a_site_is_told_to_three_digits_of_its_standard_deviation() -> None:
+    told = site_modes.told(np.array([[1.23456789, -123.456789]]), np.array([[0.0123456, 9.87654]]))
+    assert told.sd.tolist() == [[0.0123, 9.88]]
+    assert told.mode.tolist() == [[1.2346, -123.46]]
+    assert site_modes.told(np.array([[98765.4]]), np.array([[12345.6]])).mode.tolist() == [[98800.0]]
 
 
 def test_a_site_without_a_mode_says_so() -> None:
