@@ -411,7 +411,8 @@ def hospitals(folder: Path, rows: int = 240) -> list[str]:
     for k, name in enumerate(("oslo", "graz", "lyon")):
         lines = [
             f"{1000 * k + i},{101 + 1000 * k + i % 8},2024-{1 + i * 7 % 12:02d}-{1 + i * 11 % 28:02d},"
-            f"Dr {'abcdefghijkl'[i * 5 % 12]}{i * 13 % 17},{40 + i * 37 % 411 / 10},{110 + i * 29 % 71},{('female', 'male')[i // 3 % 2]},{int(i * i % 7 < 3)}"
+            f"Dr {'abcdefghijkl'[i * 5 % 12]}{i * 13 % 17},{40 + i * 37 % 411 / 10},{110 + i * 29 % 71},"
+            f"{('female', 'male')[i // 3 % 2]},{int(i * i % 7 < 3)}"
             for i in range(rows)
         ]
         (folder / f"{name}.csv").write_text("\n".join(["patient_id,ward,admitted,surgeon,age,sbp,sex,died", *lines]) + "\n")
