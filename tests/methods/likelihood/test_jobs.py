@@ -20,6 +20,7 @@ from fedkern.cli import report
 from fedkern.cli.__main__ import main
 from fedkern.errors import FedkernError, JobError, OwnFault
 from fedkern.methods import load
+from fedkern.methods.likelihood import show
 from support.command import mpirun
 from support.interrupted import Crash, run
 
@@ -240,6 +241,9 @@ def test_effects_of_groups_are_in_their_holders_folder_alone(files: Path, tmp_pa
     page = report.write(tmp_path / "out").read_text()
     for title in ("Coefficients", "Variation", "Sensitivity to the prior", "Does the model fit?"):
         assert title in page
+    elpd = f"elpd {made.summary['loo']['elpd']:.1f}"
+    assert elpd in page
+    assert f"rows without themselves: {elpd} (standard error" in "\n".join(show.lines(made.summary, made.stop))
 
 
 def wards(seed: int, rows: int, *, r: float | None) -> pd.DataFrame:
@@ -330,3 +334,16 @@ def test_a_model_that_does_not_fit_is_said(files: Path) -> None:
     assert poor.compare(better)["log_bayes_factor"] == -compared["log_bayes_factor"]
     with pytest.raises(JobError, match="the two results have other clients"):
         better.compare(fedkern.run(job, data={"ada": wide["ada"], "bo": wide["bo"]}, model={"family": "poisson"}))
+
+
+def test_a_gaussian_job_with_groups_asks_for_rows_of_each_combination() -> None:
+    """As docs/how-to/files.md says: without groups what is sent are cross-products, which tell no combination."""
+    rng = np.random.default_rng(4)
+    frames = {}
+    for name in CLIENTS:
+        x, ward = rng.permutation(np.arange(120) % 60) + 20.0, np.arange(120) % 10
+        frames[name] = pd.DataFrame({"age": x, "ward": [f"w{k}" for k in ward], "y": rng.normal(size=120)})
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}}
+    fedkern.check(job | {"data": {"response": "y", "ignore": ["ward"]}, "model": {"family": "gaussian"}}, data=frames)
+    with pytest.raises(JobError, match="can take 60 combinations of values"):
+        fedkern.check(job | {"model": {"family": "gaussian", "random": {"group": "ward"}}}, data=frames)
