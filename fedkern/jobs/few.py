@@ -152,7 +152,7 @@ def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: 
     levels = _levels(table, spec)
     every = spec.intercept + sum(levels.values())
     widest = max(levels, key=lambda name: levels[name], default="")
-    named = widest and levels[widest] > WIDE * every  # its number of levels is for the holder alone
+    named = widest and levels[widest] > max(2, WIDE * every)  # its number of levels is for the holder alone
     fewer = f"fewer columns ({widest!r} has the most levels: {_instead(config)})" if named else "fewer columns"
     most = f", {levels[widest]} of them of column {widest!r}" if named else ""
     those = "" if p == every else f" (for {p}: a level in fewer than {LEAST_OF_LEVEL} rows is a fault, and not counted)"

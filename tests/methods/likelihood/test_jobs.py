@@ -347,3 +347,29 @@ def test_a_gaussian_job_with_groups_asks_for_rows_of_each_combination() -> None:
     fedkern.check(job | {"data": {"response": "y", "ignore": ["ward"]}, "model": {"family": "gaussian"}}, data=frames)
     with pytest.raises(JobError, match="can take 60 combinations of values"):
         fedkern.check(job | {"model": {"family": "gaussian", "random": {"group": "ward"}}}, data=frames)
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "poisson", "gaussian"])
+def test_jobs_on_other_responses_are_not_compared(family: str) -> None:
+    """As many rows of the same name at the same clients, of another export: one event more in 90 rows, or one measurement."""
+    rng = np.random.default_rng(6)
+    draw = {"bernoulli": lambda n: rng.integers(0, 2, n), "poisson": lambda n: rng.poisson(2, n), "gaussian": rng.normal}[family]
+    sizes: dict[str, Any] = {"size": 60} if family == "gaussian" else {"n": 60}
+    frames = {name: pd.DataFrame({"x": rng.normal(size=60), "z": rng.normal(size=60), "y": draw(**sizes)}) for name in CLIENTS}
+    other = {name: one.copy() for name, one in frames.items()}
+    other["bo"].loc[3, "y"] = 1 - other["bo"].y[3] if family == "bernoulli" else other["bo"].y[3] + 1
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": family}}
+    job["algorithm"] = {"points": 256, "effective": 100}
+    mine, theirs = (fedkern.run(job, data=one) for one in (frames, other))
+    with pytest.raises(JobError, match=r"compare: 'y' has a mean of .*: the responses are not the same, .* on the same files"):
+        mine.compare(theirs)
+    fewer = fedkern.run(job, data={name: one.drop(columns="z") for name, one in frames.items()})
+    assert abs(mine.compare(fewer)["log_bayes_factor"]) < 20
+
+
+def test_a_number_is_no_column_of_many_levels() -> None:
+    rows = pd.DataFrame({"x": np.arange(40) / 7, "y": np.arange(40) % 2})
+    with pytest.raises(
+        JobError, match=r"25 rows that count and 2 coefficients by its columns and levels; .*: take fewer columns, or"
+    ):
+        fedkern.check({"job": {"method": "likelihood"}, "data": {"response": "y", "least_rows": 20}}, data={"a": rows.head(25)})
