@@ -373,3 +373,27 @@ def test_a_number_is_no_column_of_many_levels() -> None:
         JobError, match=r"25 rows that count and 2 coefficients by its columns and levels; .*: take fewer columns, or"
     ):
         fedkern.check({"job": {"method": "likelihood"}, "data": {"response": "y", "least_rows": 20}}, data={"a": rows.head(25)})
+
+
+def test_columns_are_standardised_by_trials() -> None:
+    """Successes out of trials have the prior of the same trials in rows of 0 and 1 (docs/methods/likelihood.md, section 4)."""
+    rng, rows = np.random.default_rng(8), {}
+    for name in CLIENTS:
+        n = rng.integers(3, 12, 60)
+        rows[name] = pd.DataFrame({"x": n / 3 + rng.normal(size=60).round(3), "y": rng.binomial(n, 0.4), "n": n})
+    job: dict[str, Any] = {
+        "job": {"method": "likelihood"},
+        "data": {"response": "y"},
+        "algorithm": {"points": 256, "effective": 100},
+    }
+    grouped = fedkern.run(job | {"data": {"response": "y", "trials": "n"}}, data=rows, model={"family": "binomial"})
+    single = {}
+    for name, one in rows.items():
+        x = one.x.repeat(one.n).to_numpy()
+        single[name] = pd.DataFrame({"x": x, "y": np.concatenate([np.arange(n) < y for y, n in zip(one.y, one.n)]).astype(int)})
+    apart = fedkern.run(job, data=single, model={"family": "bernoulli"})
+    (mine,), (theirs,) = grouped.summary["encoding"]["columns"], apart.summary["encoding"]["columns"]
+    assert mine == {"name": "x", "center": pytest.approx(theirs["center"]), "scale": pytest.approx(theirs["scale"])}
+    pooled = pd.concat(rows.values())
+    assert abs(mine["scale"] - pooled.x.std()) > 0.01
+    assert grouped.parameters["theta[x]"]["mean"] == pytest.approx(apart.parameters["theta[x]"]["mean"], rel=0.02)
