@@ -2,7 +2,8 @@
 
 What an open client sends is a function of its rows, and with few of them it is these rows. A client that has fewer than the job
 asks for (`data.least_rows`, of groups `data.least_groups`), or its own holder's policy, ends the job, or the job goes on without
-it (`data.small`). Others read its name, and not how many rows it has: no message, no text and no exit code depends on that.
+it (`data.small`). Others read its name, and not how many rows it has: no message, no text and no exit code depends on that. (Where
+it has too few for its coefficients, they read the name of the column that has the most levels there, and not how many.)
 
 That it is refused is an answer too, of one bit, and many jobs are many bits. A holder whose policy forbids jobs that differ by
 little from an earlier one (`holders.asked`) has each job's rows in its account before they are counted, and others read the same
@@ -42,6 +43,7 @@ from .parties import Parties
 Array = NDArray[np.float64]
 
 LEFT_OUT = "has fewer {}, or alike ones, than are asked for, or nearly those of an earlier job, which its holder forbids"
+WIDE = 0.25  # of the coefficients: a column that takes more is named where they are too many
 NEARLY = 1e-9  # what sums of weights lose
 
 
@@ -179,18 +181,23 @@ def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: 
     full = config.told_of(p)
     shape = "full" if full else "diagonal"
     other = 'take model.covariance = "diagonal" or' if full else "take"  # others may not read whether that is enough
-    remedies = f"{other} fewer columns, or pool it with another site's rows"
+    levels = _levels(table, spec)
+    every = spec.intercept + sum(levels.values())
+    widest = max(levels, key=lambda name: levels[name], default="")
+    named = widest and levels[widest] > max(2, WIDE * every)  # its number of levels is for the holder alone
+    fewer = f"fewer columns ({widest!r} has the most levels: {_instead(config)})" if named else "fewer columns"
+    most = f", {levels[widest]} of them of column {widest!r}" if named else ""
+    those = "" if p == every else f" (for {p}: a level in fewer than {LEAST_OF_LEVEL} rows is a fault, and not counted)"
+    counts = f"{every} coefficients by its columns and levels{most}; more than {wanted} rows are asked for{those}"
     if not hasattr(config.model, "covariance"):  # a job whose messages are no sites
-        remedies = "take fewer columns (or random slopes), or pool it with another site's rows"
-        own = (
-            f"client {client!r}, {table.source}: {n} rows that count and {p} coefficients by its columns and levels; more than "
-            f"{wanted} rows are asked for, since what is sent of fewer can tell them"
-        )
+        remedies = f"take {fewer}, or fewer random slopes, or pool it with another site's rows"
+        own = f"client {client!r}, {table.source}: {n} rows that count and {counts}, since what is sent of fewer can tell them"
         return Few(f"client {client!r} has too few rows for its coefficients: {remedies}", f"{own}: {remedies}")
+    remedies = f"{other} {fewer}, or pool it with another site's rows"
     told = f"client {client!r} has too few rows for its coefficients and a {shape} covariance"
     own = (
-        f"client {client!r}, {table.source}: {n} rows that count{_in_a_batch(config)} and {p} coefficients by its columns and "
-        f"levels; more than {wanted} rows are asked for, since the sites of a {shape} covariance tell fewer"
+        f"client {client!r}, {table.source}: {n} rows that count{_in_a_batch(config)} and {counts}, since the sites of a {shape} "
+        "covariance tell fewer"
     )
     if full and not FAMILIES[spec.family].linear and n <= (least := told_up_to(p, diagonal=True)):
         own += f" (of a diagonal one, up to {least})"
@@ -229,10 +236,22 @@ def _for_combinations(config: JobConfig, table: Table, spec: Spec, client: str, 
 
 def coefficients(table: Table, spec: Spec) -> int:
     """Of the model that this file's own columns and levels make. (Of an undeclared column, levels in few rows are a fault.)"""
-    columns = tuple(column_of(spec, table, name) for name in spec.covariates(table.names))
     most = table.n_rows // LEAST_OF_LEVEL
-    found = (1 if c.levels is None else len(c.levels) if c.name in spec.columns else min(len(c.levels), most) for c in columns)
-    return spec.intercept + sum(found)
+    found = _levels(table, spec).items()
+    return spec.intercept + sum(count if name in spec.columns else max(1, min(count, most)) for name, count in found)
+
+
+def _levels(table: Table, spec: Spec) -> dict[str, int]:
+    """How many coefficients each covariate takes, by this file's own cells: 1 of a number."""
+    columns = (column_of(spec, table, name) for name in spec.covariates(table.names))
+    return {one.name: 1 if one.levels is None else len(one.levels) for one in columns}
+
+
+def _instead(config: JobConfig) -> str:
+    """What becomes of a column of many levels."""
+    free = hasattr(config.model, "random") and getattr(config.model.random, "group", None) is None
+    group = ", or, of wards and the like, make it the group of [model.random]" if free else ""
+    return f"join its levels, write dates as numbers of days, put it into data.ignore{group}"
 
 
 def curvature(config: JobConfig, p: int) -> list[str]:

@@ -30,6 +30,7 @@ from ..data.plain_text import SEPARATORS as KNOWN
 from ..data.plain_text import UTF16
 from ..data.table import Table
 from ..errors import JobError
+from ..privacy.disclosure import LEAST_OF_LEVEL
 from . import METHODS
 
 RESPONSES = ("y", "response", "outcome", "target", "label", "cases", "case", "count", "events", "event", "status", "died")
@@ -39,6 +40,17 @@ GRAPH_LEAST = 3  # columns
 THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:([,.' \u00a0\u202f\u2019])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
 UNIT = re.compile(r"[+-]?\d+(?:[.,]\d+)? ?([^\d\s.,:;-]\S*)")
 GAPS = "some rows lack a cell"
+GROUPS = re.compile(
+    r"(.*_)?(ward|unit|clinic|hospital|department|dept|centre|center|site|doctor|physician|surgeon|room|district|county)s?"
+)
+DATES = re.compile(
+    r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/. ](\d{1,2}|[A-Za-z]{3,9})[-/. ](\d{4}|\d{2}))([T ]\d{1,2}:\d{2}.*)?"
+)
+DAYS = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")  # 20240601
+MANY = 10  # levels: of fewer nobody asks whether they are too many
+CODES = 50  # values at most of a column of numbers that may be codes
+LEAST_CODE = 10  # below are counts, grades and stages
+ROWS_OF_A_CODE = 10  # of a file, on average
 
 
 @dataclass(frozen=True)
@@ -82,6 +94,9 @@ class Seen:
     gaps : columns that lack cells
     two : columns of numbers with two values that are not 0 and 1
     codes : columns of whole numbers that are written with zeros before them, as postal codes are
+    dates : columns of dates
+    crowded : columns of text with nearly as many levels as rows, that do not name each row
+    numbered : columns of few whole numbers that may number wards, or the like
     """
 
     names: tuple[str, ...]
@@ -89,6 +104,9 @@ class Seen:
     gaps: frozenset[str] = frozenset()
     two: frozenset[str] = frozenset()
     codes: frozenset[str] = frozenset()
+    dates: frozenset[str] = frozenset()
+    crowded: frozenset[str] = frozenset()
+    numbered: frozenset[str] = frozenset()
 
 
 def job(wanted: Wanted) -> Draft:
@@ -226,7 +244,7 @@ def _pvi(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str])
     response = _response(wanted, seen)
     said, asked = _response_lines(response, seen)
     ignored = _ignored(seen, {response})
-    lines = [*said, *_ignore_lines(ignored)]
+    lines = [*said, *_ignore_lines(ignored, seen), *_code_lines(seen, {response, *ignored}, groups=False)]
     lines += ['standardise = "public"   # by [data.columns] below'] if wanted.private else []
     lines += [f"test = {_path(wanted, wanted.test)}"] if wanted.test is not None else []
     lines += ["", "[model]", *_family(response, seen), *(scale := _scale(seen.kinds[response], wanted.private))]
@@ -240,13 +258,17 @@ def _likelihood(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequenc
     response = _response(wanted, seen)
     said, asked = _response_lines(response, seen)
     ignored = _ignored(seen, {response})
-    lines = [*said, *_ignore_lines(ignored)]
+    lines = [*said, *_ignore_lines(ignored, seen), *_code_lines(seen, {response, *ignored}, groups=True)]
     lines += [f"test = {_path(wanted, wanted.test)}"] if wanted.test is not None else []
     lines += ["", "[model]", *_family(response, seen)]
     if seen.gaps - {*ignored}:
         lines += [f'missing = "drop"        # {GAPS}: these rows are left out, and counted']
     lines += ["", "# [model.random]          # effects that are normal over groups of rows, or over clients"]
-    lines += ['# group = ".."            # a column, such as a ward, whose rows are alike; its labels stay home']
+    group = next((name for name in seen.names if name in seen.numbered and name not in {response, *ignored}), None)
+    if group is None:
+        lines += ['# group = ".."            # a column, such as a ward, whose rows are alike; its labels stay home']
+    else:
+        lines += [f"# group = {_text(group)}{_note('if it is a code: its rows are alike, and its labels stay home')}"]
     lines += ["# client = true           # an effect of each client as a whole"]
     return Part(lines, asked, frozenset({response, *ignored}), ignored)
 
@@ -262,7 +284,8 @@ def _sparse(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[st
     said, asked = _response_lines(response, seen)
     ignored = _ignored(seen, {response})
     binary = seen.kinds[response] in ("binary", "text", "names")
-    lines = [*said, *_ignore_lines(ignored), "", "[model]", 'kind = "regression"', *(_family(response, seen) if binary else [])]
+    lines = [*said, *_ignore_lines(ignored, seen), "", "[model]", 'kind = "regression"']
+    lines += _family(response, seen) if binary else []
     gaps = seen.gaps - {*ignored}
     if gaps:
         drawn = response not in gaps
@@ -281,7 +304,7 @@ def _vertical(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[
     response = _response(wanted, holder, without={ids})
     said, asked = _response_lines(response, holder)
     ignored = _ignored(seen, {ids, response})
-    lines = [f"id = {_text(ids)}{_note('names the row at every party')}", *said, *_ignore_lines(ignored)]
+    lines = [f"id = {_text(ids)}{_note('names the row at every party')}", *said, *_ignore_lines(ignored, seen)]
     lines += [f"server = {_path(wanted, wanted.server)}"] if wanted.server is not None else []
     public, kept = 'standardise = "public"   # by [data.columns] below', "holdout = 0.2           # of the rows, for testing"
     lines.append(public if wanted.private else kept)
@@ -303,7 +326,7 @@ def _sigma(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str
     ignored = _ignored(seen, {*roles, response})
     lines = [f"area = {_text(area)}", *said]
     lines += [f"exposure = {_text(exposure)}{_note('expected counts, or persons at risk')}"] if exposure else []
-    lines += [*_ignore_lines(ignored), "", "[model]", 'prior = "prior"   # the --out of `fedkern sigma build prior.toml`']
+    lines += [*_ignore_lines(ignored, seen), "", "[model]", 'prior = "prior"   # the --out of `fedkern sigma build prior.toml`']
     asked += ['model.prior: the folder of a prior that has these areas ("prior" stands there)']
     if seen.gaps - {response, *ignored}:
         asked += [f"rows: {GAPS} beside the response; remove the columns, or fill them"]
@@ -363,13 +386,39 @@ def _response_lines(response: str, seen: Seen) -> tuple[list[str], list[str]]:
 def _ignored(seen: Seen, roles: set[str]) -> list[str]:
     """Columns that name their rows."""
     names = [name for name in seen.names if name not in roles and seen.kinds[name] == "names"]
-    return names + [name for name in seen.names if name not in {*roles, *names} and IDS.fullmatch(name.lower())]
+    others = {*seen.dates, *seen.crowded}
+    return names + [
+        name for name in seen.names if name not in {*roles, *names} and (name in others or IDS.fullmatch(name.lower()))
+    ]
 
 
-def _ignore_lines(names: Sequence[str]) -> list[str]:
-    return (
-        [f"ignore = [{', '.join(map(_text, names))}]{_note('seem to name rows, to be codes, or to be empty')}"] if names else []
-    )
+def _ignore_lines(names: Sequence[str], seen: Seen) -> list[str]:
+    """data.ignore, and why."""
+    if not names:
+        return []
+    dates, crowded = ([name for name in names if name in those] for those in (seen.dates, seen.crowded))
+    lines = []
+    if dates:
+        lines += [f"# {_texts(dates)}: dates, whose every day would be a level. To use one, write a number of it into"]
+        lines += ["# the files (days since a date, the year, an age), under another name."]
+    if crowded:
+        lines += [f"# {_texts(crowded)}: nearly as many levels as rows, too many for coefficients. To use one, join"]
+        lines += ["# its levels in the files, and remove it here."]
+    others = "the others seem" if lines else "seem"
+    why = _note(f"{others} to name rows, to be codes, or to be empty") if set(names) - {*dates, *crowded} else ""
+    return [*lines, f"ignore = [{_texts(names)}]{why}"]
+
+
+def _code_lines(seen: Seen, roles: Collection[str], *, groups: bool) -> list[str]:
+    """For [data]: covariates that are taken for numbers, and may be codes."""
+    names = [name for name in seen.names if name in seen.numbered and name not in roles]
+    if not names:
+        return []
+    where = "as the group of [model.random], or with" if groups else "with"
+    return [
+        f"# {_texts(names)}: taken for a number, with a slope. Where it is a code (of a ward, say), have it {where}",
+        f'# kind = "categorical" in [data.columns.{_text(names[0])}].',
+    ]
 
 
 def _family(response: str, seen: Seen) -> list[str]:
@@ -465,7 +514,37 @@ def _seen(tables: Sequence[Table]) -> Seen:
             two.add(name)
     codes = {name for name in names for one in tables if name in one.names and _zeros_before(one.columns[name])}
     kinds |= dict.fromkeys(codes, "names")
-    return Seen(names, kinds, frozenset(gaps), frozenset(two - codes), frozenset(codes))
+    own = {name: [one for one in tables if name in one.names] for name in names}
+    dates = {name for name in names if name not in codes and all(_are_dates(one, name) for one in own[name])}
+    crowded = {name for name in names if kinds[name] == "text" and any(_is_crowded(one, name) for one in own[name])} - dates
+    numbered = {name for name in names if kinds[name] == "count" and all(_are_codes(one, name) for one in own[name])} - dates
+    sets = (gaps, two - codes, codes, dates, crowded, numbered)
+    return Seen(names, kinds, *map(frozenset, sets))
+
+
+def _are_dates(one: Table, name: str) -> bool:
+    """Whether all cells are, but for empty ones."""
+    column = one.columns[name]
+    if isinstance(column, Text):
+        present = [level.strip() for level in column.levels if level.lower() not in MISSING]
+        return bool(present) and all(map(DATES.fullmatch, present))
+    values = np.unique(_numbers(one, name))
+    return bool(values.size) and all(DAYS.fullmatch(f"{value:.15g}") for value in values)
+
+
+def _is_crowded(one: Table, name: str) -> bool:
+    """Whether it is text of so many levels that a job which takes it for a category is refused."""
+    column = one.columns[name]
+    if not isinstance(column, Text) or _kind(one, name) not in ("text", "names") or _spoilt(_unread(column)):
+        return False
+    return MANY < len(column.levels) and one.n_rows < LEAST_OF_LEVEL * len(column.levels)
+
+
+def _are_codes(one: Table, name: str) -> bool:
+    """Whether a column of whole numbers may number wards, or the like: few, none of them small, or called as such."""
+    values = np.unique(_numbers(one, name))
+    few = 2 < len(values) <= min(CODES, one.n_rows // ROWS_OF_A_CODE)
+    return few and (bool(GROUPS.fullmatch(name.lower())) or float(values[0]) >= LEAST_CODE)
 
 
 def _zeros_before(column: Cells) -> bool:
@@ -627,6 +706,10 @@ def _path(wanted: Wanted, path: Path | None) -> str:
 
 def _relative(path: Path, folder: Path) -> str:
     return os.path.relpath(path.resolve(), folder.resolve())
+
+
+def _texts(names: Sequence[str]) -> str:
+    return ", ".join(map(_text, names))
 
 
 def _note(text: str) -> str:

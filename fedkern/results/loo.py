@@ -16,6 +16,8 @@ from ..algorithms.core.once import Server
 from ..algorithms.exchanges.loo_sums import BINS, LEAST, LooSums
 from ..algorithms.exchanges.rounding import LARGEST
 from ..models import psis
+from . import page
+from .plain import Record
 
 Array = NDArray[np.float64]
 
@@ -63,6 +65,26 @@ def summary(told: Sequence[LooSums]) -> dict[str, Any]:
     bins = [int(count) for count in np.sum([one.bins for one in told], axis=0)]
     labels = [*(f"<= {edge:g}" for edge in EDGES), f"> {EDGES[-1]:g}"]
     return {"elpd": density, "se": spread**0.5, "p_loo": effective, "rows": n, "k_hat": dict(zip(labels, bins))}
+
+
+def line(found: Record) -> str:
+    """What a finished job prints of it."""
+    return f"rows without themselves: elpd {found['elpd']:.1f} (standard error {found['se']:.1f}), p_loo {found['p_loo']:.1f}"
+
+
+def piece(summary: Record) -> str:
+    """The report's section on it; "" without."""
+    found = summary.get("loo", {})
+    if not found:
+        return ""
+    text = (
+        f"The log predictive density of each of {found['rows']:,} rows by the other rows, summed (PSIS-LOO): elpd "
+        f"{found['elpd']:.1f}, standard error over rows {found['se']:.1f}; p_loo {found['p_loo']:.1f}, as many free parameters "
+        f"have such an effect. Of two models of the same rows the larger elpd foresees better. Rows with a k-hat above "
+        f"{psis.UNRELIABLE:g} are not reliable."
+    )
+    counts = [[label, f"{rows:,}"] for label, rows in found["k_hat"].items()]
+    return page.section("Rows without themselves", page.paragraph(text, ""), page.table(["k-hat", "rows"], counts))
 
 
 def notes(content: dict[str, Any], told: Server[LooSums], names: Sequence[str]) -> list[str]:

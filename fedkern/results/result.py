@@ -17,6 +17,7 @@ from .verdict import Word
 
 LINES = 10  # of `repr`
 SHOWN = 50  # rows in notebooks
+SAME = 1e-7  # of their size: numbers of responses that differ by less are one
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,9 @@ class Result:
         Raises
         ------
         JobError
-            One has no evidence, or they are not of the same response, clients and number of rows.
+            One has no evidence, or they are not of the same response, clients and number of rows, or all clients' responses have
+            another mean, standard deviation or number of zeros. The same responses in another order of rows are not seen, nor
+            other covariates: whether rows are the same is for the caller to know.
         """
         found, own = [], (self.summary, other.summary)
         for one in own:
@@ -184,6 +187,11 @@ class Result:
         }.items():
             if mine != theirs:
                 raise JobError(f"compare: the two results have other {what}, and evidence compares models of the same rows")
+        if unlike := _unlike(*own):
+            raise JobError(
+                f"compare: {unlike}: the responses are not the same, and evidence compares models of the same rows; run both "
+                "jobs on the same files"
+            )
         (value, error), (value_2, error_2) = found
         out = {"log_bayes_factor": value - value_2, "error": (error**2 + error_2**2) ** 0.5}
         if all("loo" in one for one in own):
@@ -222,6 +230,23 @@ class Result:
         if rows:
             text += page.table(list(rows[0]), [[page.number(value) for value in row.values()] for row in rows[:SHOWN]])
         return text + (page.paragraph(f"{SHOWN} of {len(rows)} rows; .table() has all", "") if len(rows) > SHOWN else "")
+
+
+def _unlike(*own: plain.Record) -> str:
+    """What shows that two results have other responses; "" where nothing does."""
+    told = [one.get("predictive", {}).get("response") for one in own]
+    gaussian = own[0]["encoding"]["family"] == "gaussian", own[1]["encoding"]["family"] == "gaussian"
+    if None in told or (any(gaussian) and own[0]["encoding"]["offset"] != own[1]["encoding"]["offset"]):
+        return ""  # a gaussian response is less its offset
+    (mine, theirs), name = told, own[0]["encoding"]["response"]
+    near = SAME * (max(plain.real(one["sd"]) for one in told) + max(abs(plain.real(one["mean"])) for one in told))
+    for key, words in {"mean": "mean", "sd": "standard deviation"}.items():
+        values = [plain.real(one[key]) for one in told]
+        if abs(values[0] - values[1]) > near:
+            return f"{name!r} has a {words} of {values[0]:.9g} in one and of {values[1]:.9g} in the other"
+    if mine.get("zeros") != theirs.get("zeros") and not any(gaussian):
+        return f"{name!r} has {mine['zeros']:,} zeros in one and {theirs['zeros']:,} in the other"
+    return ""
 
 
 def _shown(rows: list[table.Row], most: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -403,3 +404,73 @@ def test_completion(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--print-completion", "bash"])
     assert "launch" in capsys.readouterr().out
+
+
+def hospitals(folder: Path, rows: int = 240) -> list[str]:
+    """Files as hospitals have them: with the date of admission, a ward's number and the surgeon's name."""
+    for k, name in enumerate(("oslo", "graz", "lyon")):
+        lines = [
+            f"{1000 * k + i},{101 + 1000 * k + i % 8},2024-{1 + i * 7 % 12:02d}-{1 + i * 11 % 28:02d},"
+            f"Dr {'abcdefghijkl'[i * 5 % 12]}{i * 13 % 17},{40 + i * 37 % 411 / 10},{110 + i * 29 % 71},"
+            f"{('female', 'male')[i // 3 % 2]},{int(i * i % 7 < 3)}"
+            for i in range(rows)
+        ]
+        (folder / f"{name}.csv").write_text("\n".join(["patient_id,ward,admitted,surgeon,age,sbp,sex,died", *lines]) + "\n")
+    return [str(folder / f"{name}.csv") for name in ("oslo", "graz", "lyon")]
+
+
+def test_dates_and_crowded_categories_are_left_out_and_codes_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The draft of ordinary files passes its own check, unchanged and with each of the remedies that its comments name."""
+    files, path = hospitals(tmp_path), tmp_path / "job.toml"
+    assert main(["init", *files, "--out", str(path)]) == 0
+    text = path.read_text()
+    assert tomllib.loads(text)["data"]["ignore"] == ["patient_id", "admitted", "surgeon"]
+    assert '# "admitted": dates, whose every day would be a level' in text
+    assert '# "surgeon": nearly as many levels as rows' in text
+    assert '# "ward": taken for a number, with a slope' in text
+    assert '# group = "ward"' in text
+    assert "2024" not in text
+    assert main(["check", str(path)]) == 0, capsys.readouterr().err
+    for more in (["model.random.group=ward"], ["data.columns.ward.kind=categorical"]):
+        sets = [f"--set={one}" for one in more]
+        assert main(["check", str(path), *sets]) == 0, capsys.readouterr().err
+
+
+def test_a_column_of_too_many_levels_is_named_and_counted_for_its_holder_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, path = hospitals(tmp_path), tmp_path / "job.toml"
+    assert main(["init", *files, "--out", str(path)]) == 0
+    ignored = '--set=data.ignore=["patient_id", "surgeon"]'
+    capsys.readouterr()
+    assert main(["check", str(path), ignored]) != 0
+    told = capsys.readouterr().err
+    assert "too few rows for its coefficients: take fewer columns ('admitted' has the most levels: join its levels" in told
+    assert "84" not in told
+    assert main(["check", str(path), ignored, "--local", files[1]]) != 0
+    own = capsys.readouterr()
+    counts = re.findall(r"(\d+) coefficients", own.out + own.err)
+    assert len(counts) == 2
+    assert len({*counts}) == 1, "one count, wherever it is said"
+    assert re.search(r"84 of them of column 'admitted'; more than \d+ rows are asked for", own.out + own.err)
+    assert "(for 86: a level in fewer than 3 rows is a fault" in own.out + own.err
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("age", [20 + k % 70 for k in range(240)]),  # years
+        ("visits", [k % 6 for k in range(240)]),
+        ("stage", [1 + k % 4 for k in range(240)]),
+        ("score", [15 + k / 7 for k in range(240)]),
+        ("visit", [f"{k % 5}/7" for k in range(240)]),  # no date
+    ],
+)
+def test_ordinary_columns_stay_covariates_without_a_word(name: str, cells: list[Any], tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"x,{name},y\n" + rows([k / 3 for k in range(240)], cells, [k % 2 for k in range(240)]))
+    assert main(["init", str(tmp_path / "a.csv"), "--out", str(tmp_path / "job.toml")]) == 0
+    text = (tmp_path / "job.toml").read_text()
+    assert "ignore" not in tomllib.loads(text)["data"]
+    assert "taken for a number" not in text

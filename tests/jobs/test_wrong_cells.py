@@ -38,7 +38,7 @@ def sites(seed: int = 3) -> dict[str, Any]:
 
 def ran(job: dict[str, Any], clients: dict[str, Any], **more: Any) -> Any:
     other = "chol" if job["data"]["response"] == "died" else "died"
-    reweighed = job.get("job", {}).get("method") != "sparse"
+    reweighed = job.get("job", {}).get("method") not in ("sparse", "likelihood")
     job = {**job, **({"output": {"reweigh": False}} if reweighed else {}), "data": {**job["data"], **more.pop("data", {})}}
     return run(job, data={name: one.drop(columns=other) for name, one in clients.items()}, **more)
 
@@ -301,6 +301,29 @@ def test_an_everyday_unit_is_named_before_anything_is_advised(name: str, where: 
 def test_a_column_that_is_right_so_is_declared() -> None:
     declared = {"columns": {"weight": {"center": 100.0, "scale": 40.0}}}
     assert "another unit" not in str(ran(ENOUGH, measured("weight", "b"), data=declared).summary)
+
+
+@pytest.mark.parametrize("method", ["likelihood", "pvi"])
+def test_a_code_that_is_taken_for_a_number_has_a_remedy_of_its_own(method: str) -> None:
+    """Wards whose numbers begin otherwise at each site: nothing is to be corrected in the files."""
+    clients, job = sites(), {**LOGISTIC, "job": {"method": method}}
+    for k, one in enumerate(clients.values()):
+        one["ward"] = 101 + 1000 * k + np.arange(len(one)) % 6
+    how = {"kind": "categorical", "levels": [str(101 + 1000 * k + j) for k in range(3) for j in range(6)]}
+
+    def said(job: dict[str, Any], **more: Any) -> list[str]:
+        return [note for note in ran(job, clients, **more).summary["notes"] if "of column 'ward'" in note]
+
+    (note, *_) = said(job)
+    for words in ("where they are a code", 'kind = "categorical" in [data.columns.ward]', "group of [model.random]"):
+        assert words in note
+    assert not said(job, data={"columns": {"ward": how}})
+    if method == "likelihood":
+        assert not said(job | {"model": {"random": {"group": "ward"}}})
+
+
+def test_a_unit_of_other_numbers_is_called_no_code() -> None:
+    assert "a code (" not in str(ran(ENOUGH, measured("weight", "b")).summary["notes"])
 
 
 def test_of_two_clients_means_do_not_say_which_is_right_either() -> None:

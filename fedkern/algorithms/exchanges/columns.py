@@ -52,6 +52,7 @@ LARGEST_CODE = 10  # of a column with two neighbouring whole numbers
 SHOWN = 4  # clients, or levels, in a note
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 NOISE = 1e-9  # what rounding leaves of such a column's variance
+ROUNDED = 1e-13  # of a sum, that it loses
 
 NAMES = Tells("names, levels and labels of its columns", private="names of its columns")  # where standardise is not "exchange"
 SUMS = NAMES._replace(
@@ -488,7 +489,8 @@ def _apart(state: Server) -> tuple[list[str], tuple[str, ...]]:
         if column.center is not None or two:
             continue
         what = f"column {column.name!r}"
-        remedy = f"; where it is right so, give center and scale of it in [data.columns.{column.name}], and nothing more is said"
+        right = f"where it is right so, give center and scale of it in [data.columns.{column.name}], and nothing more is said"
+        remedy = f"; {_as_code(column.name)}{right}" if _are_whole(state, mean, own) else f"; {right}"
         found = spreads.compared(own * degrees, degrees)
         lines += spreads.notes(found, what, state.clients, remedy)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -497,6 +499,20 @@ def _apart(state: Server) -> tuple[list[str], tuple[str, ...]]:
         lines += centres.notes(moved, what, state.clients, remedy)
         doubts += filter(None, (spreads.doubt(found, sure, what, state.clients), centres.doubt(moved, what, state.clients)))
     return lines, tuple(doubts)
+
+
+def _are_whole(state: Server, means: NDArray[np.float64], variances: NDArray[np.float64]) -> bool:
+    """Whether a column's cells are whole numbers, by its clients' means and variances: their sums are, and those of squares."""
+    n = np.array(state.sizes, np.float64)
+    told = np.concatenate([n * means, n * (variances + means**2)])[np.tile(n > 0, 2)]
+    return bool((np.abs(told - np.round(told)) <= NOISE + ROUNDED * np.abs(told)).all())
+
+
+def _as_code(name: str) -> str:
+    return (
+        "its cells are whole numbers: where they are a code (of a ward, say), no unit of theirs is meant, and no slope: give it "
+        f'kind = "categorical" in [data.columns.{name}], or, of method = "likelihood", make it the group of [model.random]; '
+    )
 
 
 def _some(clients: Sequence[str]) -> str:

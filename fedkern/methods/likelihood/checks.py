@@ -83,14 +83,25 @@ def _content(whole: predictive.Sums, model: Model, *, logit: bool) -> Record:
     rows, predictions, responses = whole.tenths.T
     count = int(whole.observed[0])
     n = max(float(rows.sum()), 1.0)
+    about = _response(whole, model)
     if not logit:  # where responses stand in their predictive distributions
-        return {"rows": count, "p": p, "tenths": [{"share": float(one) / n} for one in rows]}
+        return {"rows": count, **about, "p": p, "tenths": [{"share": float(one) / n} for one in rows]}
     tenths = [
         {"rows": float(one), "probability": float(two / one), "frequency": float(three / one)}
         for one, two, three in zip(rows, predictions, responses)
         if one
     ]
-    return {"rows": count, "p": p, "tenths": tenths}
+    return {"rows": count, **about, "p": p, "tenths": tenths}
+
+
+def _response(whole: predictive.Sums, model: Model) -> Record:
+    """Mean and standard deviation of all clients' responses (of a gaussian one less its offset), and how many counts are 0: by
+    these `compare` sees that two jobs have other ones."""
+    n, total, squares, zeros = whole.observed.tolist()
+    mean, sd = total / n, max(squares / n - (total / n) ** 2, 0.0) ** 0.5
+    if model.measured:
+        return {"response": {"mean": model.units.level + model.units.scale * mean, "sd": model.units.scale * sd}}
+    return {"response": {"mean": mean, "sd": sd, "zeros": int(zeros)}}
 
 
 def _said(found: Record) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...results import plots
+from ...results import loo, plots
 from ...results.gaussian import comparable
 from ...results.page import details, figure, number, paragraph, section, table
 from ...results.plain import real
@@ -15,7 +15,7 @@ EFFECTS = ("group_", "client_", "sigma", "dispersion")  # names of what is no co
 def sections(run: RunFiles) -> list[str]:
     """Sections of a finished run."""
     found = [_coefficients(run), _marginal(run), _effects(run), _priors(run), _sites(run), _without(run)]
-    return [*found, _model(run), _guessing(run), _calibration(run)]
+    return [*found, _model(run), loo.piece(run.summary), _guessing(run), _calibration(run)]
 
 
 def tiles(run: RunFiles) -> list[Tile]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ...kernels.families import FAMILIES
 from ...printing import aligned
+from ...results import loo
 from ...results.plain import Record, real
 from ...results.report import against_guessing
 from ...results.table import RATIOS
@@ -30,6 +31,8 @@ def lines(content: Record, why: str) -> Iterator[str]:
         yield "test rows: " + ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in content["metrics"].items())
         if worse := against_guessing(content["metrics"]["log_likelihood"], content.get("test", {}).get("guess")):
             yield worse
+    if "loo" in content:
+        yield loo.line(content["loo"])
     yield ""
     yield from _coefficients(content)
     if content.get("marginal"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...results import plots
+from ...results import loo, plots
 from ...results.gaussian import comparable
 from ...results.page import details, figure, number, paragraph, section, table
 from ...results.report import RunFiles, Tile, against_guessing, learning, measured, numbers
@@ -10,7 +10,7 @@ from ...results.report import RunFiles, Tile, against_guessing, learning, measur
 
 def sections(run: RunFiles) -> list[str]:
     """Sections of a finished run."""
-    return [_coefficients(run), _guessing(run), _calibration(run), learning(run)]
+    return [_coefficients(run), _guessing(run), loo.piece(run.summary), _calibration(run), learning(run)]
 
 
 def tiles(run: RunFiles) -> list[Tile]:

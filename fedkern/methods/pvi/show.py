@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...models import psis
 from ...printing import aligned
 from ...privacy.certificate import certificates
-from ...results import reweighed
+from ...results import loo, reweighed
 from ...results.gaussian import comparable
 from ...results.plain import Record, real
 from ...results.report import against_guessing
@@ -27,8 +27,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
         weights = content["weights"]
         yield f"q against the pooled posterior: k-hat {real(weights['k_hat']):.2f} ({grade(weights)})"
     if "loo" in content:
-        found = content["loo"]
-        yield f"rows without themselves: elpd {found['elpd']:.1f} (standard error {found['se']:.1f}), p_loo {found['p_loo']:.1f}"
+        yield loo.line(content["loo"])
     if "scale" in content:
         yield f"standard deviation of the errors, learnt: {real(content['scale']):.4g}"
     yield ""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from ...results import chains, graphs
+from ...results import chains, graphs, loo
 from ...results.page import details, figure, number, paragraph, section, table
 from ...results.plain import Record, real
 from ...results.report import RunFiles, Tile
@@ -42,7 +42,7 @@ def sections(run: RunFiles) -> list[str]:
     else:
         main = _graph(summary) if "graph" in summary else [_effects(summary)]
     more = [_modes(summary), _sites(summary), _deviating(summary), _meta(summary)]
-    return [*main, *more, _mixing(summary), _sensitivity(summary), _left_out(summary), _imputed(summary)]
+    return [*main, *more, _mixing(summary), _sensitivity(summary), loo.piece(summary), _left_out(summary), _imputed(summary)]
 
 
 def tiles(run: RunFiles) -> list[Tile]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from ...printing import aligned
-from ...results import chains
+from ...results import chains, loo
 from ...results.plain import Record, real
 from ...results.verdict import LEGEND, MARK, is_doubtful, marked
 
@@ -29,8 +29,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
     if "ess" in sampler:
         yield f"R-hat at most {sampler['rhat']:.4f}, ESS at least {sampler['ess']:.0f} ({sampler['slowest']})"
     if "loo" in content:
-        found = content["loo"]
-        yield f"rows without themselves: elpd {found['elpd']:.1f} (standard error {found['se']:.1f}), p_loo {found['p_loo']:.1f}"
+        yield loo.line(content["loo"])
     if "selection" in content.get("meta", {}):
         found = content["meta"]["selection"]
         yield (

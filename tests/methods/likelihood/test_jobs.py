@@ -21,6 +21,7 @@ from fedkern.cli import report
 from fedkern.cli.__main__ import main
 from fedkern.errors import FedkernError, JobError, OwnFault
 from fedkern.methods import load
+from fedkern.methods.likelihood import show
 from support.command import mpirun
 from support.interrupted import Crash, run
 
@@ -284,6 +285,9 @@ def test_effects_of_groups_are_in_their_holders_folder_alone(files: Path, tmp_pa
     page = report.write(tmp_path / "out").read_text()
     for title in ("Coefficients", "Variation", "Sensitivity to the prior", "Does the model fit?"):
         assert title in page
+    elpd = f"elpd {made.summary['loo']['elpd']:.1f}"
+    assert elpd in page
+    assert f"rows without themselves: {elpd} (standard error" in "\n".join(show.lines(made.summary, made.stop))
 
 
 def wards(seed: int, rows: int, *, r: float | None) -> pd.DataFrame:
@@ -374,3 +378,66 @@ def test_a_model_that_does_not_fit_is_said(files: Path) -> None:
     assert poor.compare(better)["log_bayes_factor"] == -compared["log_bayes_factor"]
     with pytest.raises(JobError, match="the two results have other clients"):
         better.compare(fedkern.run(job, data={"ada": wide["ada"], "bo": wide["bo"]}, model={"family": "poisson"}))
+
+
+def test_a_gaussian_job_with_groups_asks_for_rows_of_each_combination() -> None:
+    """As docs/how-to/files.md says: without groups what is sent are cross-products, which tell no combination."""
+    rng = np.random.default_rng(4)
+    frames = {}
+    for name in CLIENTS:
+        x, ward = rng.permutation(np.arange(120) % 60) + 20.0, np.arange(120) % 10
+        frames[name] = pd.DataFrame({"age": x, "ward": [f"w{k}" for k in ward], "y": rng.normal(size=120)})
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}}
+    fedkern.check(job | {"data": {"response": "y", "ignore": ["ward"]}, "model": {"family": "gaussian"}}, data=frames)
+    with pytest.raises(JobError, match="can take 60 combinations of values"):
+        fedkern.check(job | {"model": {"family": "gaussian", "random": {"group": "ward"}}}, data=frames)
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "poisson", "gaussian"])
+def test_jobs_on_other_responses_are_not_compared(family: str) -> None:
+    """As many rows of the same name at the same clients, of another export: one event more in 90 rows, or one measurement."""
+    rng = np.random.default_rng(6)
+    draw = {"bernoulli": lambda n: rng.integers(0, 2, n), "poisson": lambda n: rng.poisson(2, n), "gaussian": rng.normal}[family]
+    sizes: dict[str, Any] = {"size": 60} if family == "gaussian" else {"n": 60}
+    frames = {name: pd.DataFrame({"x": rng.normal(size=60), "z": rng.normal(size=60), "y": draw(**sizes)}) for name in CLIENTS}
+    other = {name: one.copy() for name, one in frames.items()}
+    other["bo"].loc[3, "y"] = 1 - other["bo"].y[3] if family == "bernoulli" else other["bo"].y[3] + 1
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": family}}
+    job["algorithm"] = {"points": 256, "effective": 100}
+    mine, theirs = (fedkern.run(job, data=one) for one in (frames, other))
+    with pytest.raises(JobError, match=r"compare: 'y' has a mean of .*: the responses are not the same, .* on the same files"):
+        mine.compare(theirs)
+    fewer = fedkern.run(job, data={name: one.drop(columns="z") for name, one in frames.items()})
+    assert abs(mine.compare(fewer)["log_bayes_factor"]) < 20
+
+
+def test_a_number_is_no_column_of_many_levels() -> None:
+    rows = pd.DataFrame({"x": np.arange(40) / 7, "y": np.arange(40) % 2})
+    with pytest.raises(
+        JobError, match=r"25 rows that count and 2 coefficients by its columns and levels; .*: take fewer columns, or"
+    ):
+        fedkern.check({"job": {"method": "likelihood"}, "data": {"response": "y", "least_rows": 20}}, data={"a": rows.head(25)})
+
+
+def test_columns_are_standardised_by_trials() -> None:
+    """Successes out of trials have the prior of the same trials in rows of 0 and 1 (docs/methods/likelihood.md, section 4)."""
+    rng, rows = np.random.default_rng(8), {}
+    for name in CLIENTS:
+        n = rng.integers(3, 12, 60)
+        rows[name] = pd.DataFrame({"x": n / 3 + rng.normal(size=60).round(3), "y": rng.binomial(n, 0.4), "n": n})
+    job: dict[str, Any] = {
+        "job": {"method": "likelihood"},
+        "data": {"response": "y"},
+        "algorithm": {"points": 256, "effective": 100},
+    }
+    grouped = fedkern.run(job | {"data": {"response": "y", "trials": "n"}}, data=rows, model={"family": "binomial"})
+    single = {}
+    for name, one in rows.items():
+        x = one.x.repeat(one.n).to_numpy()
+        single[name] = pd.DataFrame({"x": x, "y": np.concatenate([np.arange(n) < y for y, n in zip(one.y, one.n)]).astype(int)})
+    apart = fedkern.run(job, data=single, model={"family": "bernoulli"})
+    (mine,), (theirs,) = grouped.summary["encoding"]["columns"], apart.summary["encoding"]["columns"]
+    assert mine == {"name": "x", "center": pytest.approx(theirs["center"]), "scale": pytest.approx(theirs["scale"])}
+    pooled = pd.concat(rows.values())
+    assert abs(mine["scale"] - pooled.x.std()) > 0.01
+    assert grouped.parameters["theta[x]"]["mean"] == pytest.approx(apart.parameters["theta[x]"]["mean"], rel=0.02)
