@@ -434,7 +434,7 @@ def test_the_rate_is_rounded_up_in_the_draw_and_in_the_account():
     ],
     ids=lambda m: f"{m.sampling}-{m.accountant}-{m.unit}",
 )
-@pytest.mark.parametrize("steps", [1, 30])
+@pytest.mark.parametrize("steps", [pytest.param(1, marks=pytest.mark.nightly), 30])
 def test_dp_accounting_itself_gives_the_same_epsilon_of_the_event(m, steps):
     kinds = {"pld": pld.PLDAccountant, "rdp": rdp.RdpAccountant}
     relation = dp.NeighboringRelation[m.relation]
