@@ -23,9 +23,8 @@ STUBS = Path(fedkern.__file__).parent / "_core"
 # To Numba a layout is a type, and a type a compilation: the others are a matter of its own typing, and wait for the night.
 LAYOUTS = {"cpp": testing.LAYOUTS, "numba": ("C", "strided"), "cuda": testing.LAYOUTS}
 MANY, EXAMPLES = 60, {"cpp": 60, "numba": 60, "cuda": 30}  # the emulator of a card is slow
-# Numba compiles each for ten seconds, beside what others of its family show on every push: of the family of `sweep_chain`
-# local_sweeps, of the server's sweep global_sweep_sums.
-AT_NIGHT = {("shrinkage.imputed_sweeps", "numba"), ("shrinkage.logistic_sweeps", "numba"), ("shrinkage.global_sweep", "numba")}
+# Numba compiles these for half a minute. By day each of its five families is held: of shrinkage the local sweeps, sums and moves.
+AT_NIGHT = {(f"shrinkage.{name}", "numba") for name in ("global_sweep", "global_sweep_sums", "imputed_sweeps", "logistic_sweeps")}
 BY_DAY = [pair for pair in PAIRS if pair not in AT_NIGHT]
 
 
