@@ -54,7 +54,10 @@ PRIVATE: dict[str, dict[str, Any]] = {
     "own terms": {"privacy": TERMS | {"clients": {"c1": {"sampling_rate": 0.1, "clip": 1.0}}}},
     "clients": {"privacy": CLIENTS | {"client_rate": 0.5}},
     "clients, averaged sites": {"privacy": CLIENTS, "algorithm": {"sites": "averaged"}},
-    "shorten": {"privacy": TERMS | {"epsilon": 2.0, "noise_multiplier": 2.0, "last_update": "shorten"}, "job": {"rounds": "budget"}},
+    "shorten": {
+        "privacy": TERMS | {"epsilon": 2.0, "noise_multiplier": 2.0, "last_update": "shorten"},
+        "job": {"rounds": "budget"},
+    },
 }
 NEIGHBOURS = dict.fromkeys(("poisson, cut", "without replacement"), "replace one example by any other")
 NEIGHBOURS |= dict.fromkeys(("local averaging", "virtual clients"), "add or remove one example, or replace its values under")
