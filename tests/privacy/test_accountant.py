@@ -361,7 +361,7 @@ def test_together_mechanisms_know_only_the_neighbours_of_each(mechanisms, words)
 
 def test_replacing_a_row_costs_more_than_adding_one():
     """Sums of rows beside shards are accounted as replaced; that covers a row that is added or removed."""
-    for q, sigma, steps in ((0.01, 1.0, 1), (0.3, 2.0, 20), (0.9, 5.0, 100), (1.0, 8.0, 10)):
+    for q, sigma, steps in ((0.01, 2.0, 1), (0.3, 4.0, 20), (0.9, 8.0, 100), (1.0, 8.0, 10)):
         events = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(sigma)), steps)
         relations = (dp.NeighboringRelation.ADD_OR_REMOVE_ONE, REPLACE)
         add, swap = (pld.PLDAccountant(relation).compose(events) for relation in relations)
