@@ -24,7 +24,7 @@ LEVELS = {"baseline": [], "avx2": ["-march=x86-64-v3"], "avx512": ["-march=x86-6
 FLAGS = ["-std=c++20", "-O3", "-g0", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wextra"]
 FLAGS += ["-MMD", "-DFEDKERN_POOL", "-Icsrc", "-Icsrc/include"]
 # pybind11's headers take twice as long to compile as the bindings: in so many pieces, not once for each file.
-PIECES = 3
+PIECES = 2
 SECONDS = 150  # of one core, for everything; only to say how long it will take
 
 

@@ -15,7 +15,7 @@ from fedkern.algorithms.exchanges import certificates as c
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.certificate import certificate
 
-NOISE: dict[str, Any] = {"clip": 1.0, "dimension": 4, "noise_multiplier": 2.0}
+NOISE: dict[str, Any] = {"clip": 1.0, "dimension": 4, "noise_multiplier": 20.0}  # of little noise epsilon takes a second each
 MECHANISMS = {
     "poisson": Mechanism(sampling="poisson", sampling_rate=0.1, **NOISE),
     "truncated": Mechanism(sampling="poisson-truncated", sampling_rate=0.1, max_batch=20, dataset_size=100, **NOISE),

@@ -356,14 +356,14 @@ def test_the_total_over_jobs_is_about_the_neighbours_of_all_of_them(tmp_path):
 def test_a_run_is_certified_for_all_that_it_spent(tmp_path):
     """Whatever mechanism a part of a run had, and under whatever name of its data."""
     strong = Mechanism.from_dict(M.as_dict() | {"accountant": "rdp"})
-    weak = Mechanism.from_dict(strong.as_dict() | {"noise_multiplier": 1.0})
-    holder(tmp_path, mechanism=weak, cap=100.0).charge(Charge(70, 0))
+    weak = Mechanism.from_dict(strong.as_dict() | {"noise_multiplier": 2.0})
+    holder(tmp_path, mechanism=weak, cap=100.0).charge(Charge(200, 0))
     h = holder(tmp_path, mechanism=strong, cap=100.0)
     h.charge(Charge(20, 1))
     content = h.certificate()
-    assert content["epsilon"] == pytest.approx(epsilon(((strong, 20), (weak, 70)), DELTA), rel=1e-9)
+    assert content["epsilon"] == pytest.approx(epsilon(((strong, 20), (weak, 200)), DELTA), rel=1e-9)
     assert content["epsilon"] > 3 * strong.epsilon(20, DELTA)
-    assert content["steps"] == 90
+    assert content["steps"] == 220
     assert content["claim"].endswith("neighbours: add or remove one example, composition of 2 mechanisms")
     renamed = holder(tmp_path, mechanism=strong, cap=100.0, data="survey-2")
     assert renamed.certificate()["epsilon"] == pytest.approx(content["epsilon"], rel=1e-9)
@@ -371,7 +371,7 @@ def test_a_run_is_certified_for_all_that_it_spent(tmp_path):
     holder(tmp_path, mechanism=shards, cap=100.0).charge(Charge(1, 0))
     content = holder(tmp_path, mechanism=shards, cap=100.0).certificate()
     assert content["neighbours"] == neighbours_of([shards, weak, strong])
-    assert content["epsilon"] == pytest.approx(epsilon(((shards, 1), (weak, 70), (strong, 20)), DELTA), rel=1e-9)
+    assert content["epsilon"] == pytest.approx(epsilon(((shards, 1), (weak, 200), (strong, 20)), DELTA), rel=1e-9)
 
 
 def test_a_run_that_was_keyed_for_a_while_makes_no_claim(tmp_path):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
 
 import pytest
 
@@ -16,19 +19,51 @@ from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 from support import few
-from support.command import OPEN, PRIVATE, mpirun, mpirun_jobs
+from support.command import OPEN, PRIVATE, mpirun, mpirun_commands, mpirun_jobs
 
 DIAGONAL = '[model]\ncovariance = "diagonal"\n'
 SYNCHRONOUS = few.lowered(OPEN).replace("clients = 3", "clients = 10") + DIAGONAL + '[algorithm]\nschedule = "synchronous"\n'
 
 
+JOBS = {  # how many clients, and the job
+    "synchronous": (10, SYNCHRONOUS),
+    "long": (5, OPEN.replace("clients = 3", "clients = 5").replace("rounds = 3", "rounds = 40")),
+    "private": (3, PRIVATE),
+}
+
+
+class Ran(NamedTuple):
+    folder: Path  # in which each job has left the folder of its name
+    out: dict[str, str]  # of each job
+    err: str
+    seconds: float
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Ran]:
+    """What one mpirun of so many ranks leaves, which has run every job that has so many parties."""
+
+    @cache
+    def of(ranks: int) -> Ran:
+        folder, commands = tmp_path_factory.mktemp("ran"), {}
+        for name, (clients, text) in JOBS.items():
+            (folder / f"{name}.toml").write_text(text)
+            if ranks <= 1 + clients:
+                commands[name] = ["run", folder / f"{name}.toml", "--out", folder / name]
+        began = monotonic()
+        ended = mpirun_commands(ranks, folder / "commands", commands)
+        parts = re.split(r'^\["(\w+)", (\d+)\]\n', ended.out, flags=re.MULTILINE)  # text, name, code, text, ..
+        assert dict(zip(parts[1::3], parts[2::3])) == dict.fromkeys(commands, "0"), ended.err
+        return Ran(folder, dict(zip(parts[1::3], parts[::3])), ended.err, monotonic() - began)
+
+    return of
+
+
 @pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4, 11))])
-def test_ranks_do_not_change_a_bit(tmp_path: Path, ranks: int) -> None:
-    (tmp_path / "job.toml").write_text(SYNCHRONOUS)
-    ended = mpirun(ranks, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
-    assert ended.code == 0, ended.err
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    alone = fedkern.run(tmp_path / "job.toml")
+def test_ranks_do_not_change_a_bit(ran: Callable[[int], Ran], ranks: int) -> None:
+    folder = ran(ranks).folder
+    summary = json.loads((folder / "synchronous" / "summary.json").read_text())
+    alone = fedkern.run(folder / "synchronous.toml")
     assert summary["digest"] == alone.digest
     assert summary["wire"] == alone.summary["wire"]
     assert summary["parameters"] == alone.parameters
@@ -46,29 +81,24 @@ def test_threads_and_orders_of_arrival_do_not_change_a_bit(tmp_path: Path, optim
 
 
 @pytest.mark.parametrize("ranks", [3, pytest.param(6, marks=pytest.mark.nightly)])
-def test_ranks_say_little(tmp_path: Path, ranks: int) -> None:
+def test_ranks_say_little(ran: Callable[[int], Ran], ranks: int) -> None:
     """U5: without a terminal at most one line in ten seconds from all ranks together, and no control character."""
-    (tmp_path / "job.toml").write_text(OPEN.replace("clients = 3", "clients = 5").replace("rounds = 3", "rounds = 40"))
-    began = monotonic()
-    ended = mpirun(ranks, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
-    assert ended.code == 0, ended.err
-    progress = [line for line in ended.err.splitlines() if line.startswith("fedkern: ")]
-    assert len(progress) <= (monotonic() - began) / 10
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", ended.out + ended.err)
-    assert ended.out.count("digest") == 1
+    found = ran(ranks)
+    progress = [line for line in found.err.splitlines() if line.startswith("fedkern: ")]
+    assert len(progress) <= found.seconds / 10
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", found.out["long"] + found.err)
+    assert found.out["long"].count("digest") == 1
 
 
-def test_a_private_job_certifies_each_client(tmp_path: Path) -> None:
-    (tmp_path / "job.toml").write_text(PRIVATE)
-    ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "out")
-    assert ended.code == 0, ended.err
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+def test_a_private_job_certifies_each_client(ran: Callable[[int], Ran]) -> None:
+    found = ran(3)
+    summary = json.loads((found.folder / "private" / "summary.json").read_text())
     assert {c["steps"] for c in summary["privacy"].values()} == {20}
     assert summary["privacy"].keys() == summary["clients"].keys() == {"client-1", "client-2", "client-3"}
     for name, ways in summary["wire"].items():
-        ledger = [json.loads(line) for line in (tmp_path / "out" / "ledger" / f"{name}.jsonl").read_text().splitlines()]
-        assert sum(line["bytes"] for line in ledger) == ways["to_server"]["bytes"]
-    assert ended.out.count("privacy certificate") == 1
+        lines = (found.folder / "private" / "ledger" / f"{name}.jsonl").read_text().splitlines()
+        assert sum(json.loads(line)["bytes"] for line in lines) == ways["to_server"]["bytes"]
+    assert found.out["private"].count("privacy certificate") == 1
 
 
 def test_a_data_file_that_is_missing_on_one_rank(tmp_path: Path) -> None:

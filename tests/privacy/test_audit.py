@@ -84,7 +84,7 @@ def test_one_step_gives_away_what_is_claimed(runs, least, planted, monkeypatch):
 # --- the price of one step, by integration
 
 
-SIGMA = 2.0
+SIGMA = 4.0
 
 
 def mechanism(sampling, **own):

@@ -58,8 +58,15 @@ def test_quadrature_does_not_depend_on_its_grid():
     assert all(abs(coarse[name] - fine[name]) < 1e-5 for name in fine)
 
 
-@pytest.mark.parametrize(("error", "size"), SHORT_AND_LONG)
-@pytest.mark.parametrize("update", ["row-gibbs", "element", "row"])
+# By day one of three updates: the kernel of each meets an exact posterior in kernels/test_sem.py.
+@pytest.mark.parametrize(
+    ("update", "error", "size"),
+    [
+        ("row-gibbs", 6e-3, 1),
+        *(pytest.param(update, 6e-3, 1, marks=pytest.mark.nightly) for update in ("element", "row")),
+        *(pytest.param(update, 1e-3, 20, marks=pytest.mark.nightly) for update in ("row-gibbs", "element", "row")),
+    ],
+)
 def test_two_equations_at_one_site(update, error, size, seed):
     rng = np.random.default_rng(2)
     Y = np.linalg.solve(np.eye(2) - np.array([[0, 0.5], [-0.4, 0]]), rng.laplace(size=(2, 15)))

@@ -29,6 +29,7 @@ def test_a_field_with_moves_keeps_the_target_closely(name, seed):
     assert worst(z)[0] < BOUND, z
 
 
+@pytest.mark.nightly  # 20 s: with 100 chains z is 3, and machines run one by one
 def test_negative_control_moves_down_the_gradient_are_seen(seed):
     z = joint_test(MovedBackwards(**SCHEDULES["interweave"]), seed, rounds=2, chains=250, steps=20, draws=50_000)
     assert worst(z)[0] > BOUND, z

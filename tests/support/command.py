@@ -73,9 +73,14 @@ def mpirun(ranks: int, *arguments: str | Path, timeout: float = 120, beside: boo
 
 def mpirun_jobs(ranks: int, path: Path, jobs: dict[str, list[str | Path]], timeout: float = 120) -> tuple[dict[str, int], str]:
     """Several commands one after the other, as MPI starts slowly: their exit codes, and what was said on standard error."""
-    path.write_text(json.dumps([(name, [str(argument) for argument in arguments]) for name, arguments in jobs.items()]))
-    ended = _mpirun(ranks, str(Path(__file__).with_name("many_jobs.py")), str(path), timeout=timeout)
+    ended = mpirun_commands(ranks, path, jobs, timeout)
     return dict(json.loads(line) for line in ended.out.splitlines() if line.startswith('["')), ended.err
+
+
+def mpirun_commands(ranks: int, path: Path, jobs: dict[str, list[str | Path]], timeout: float = 120) -> Ended:
+    """The same, with what was printed: after each command a line of its name and its exit code."""
+    path.write_text(json.dumps([(name, [str(argument) for argument in arguments]) for name, arguments in jobs.items()]))
+    return _mpirun(ranks, str(Path(__file__).with_name("many_jobs.py")), str(path), timeout=timeout)
 
 
 def _mpirun(ranks: int, *program: str, timeout: float, words: Sequence[str] = (), before: Path | None = None) -> Ended:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from fedkern.models.spatial.site import Rows, Site
 from fedkern.models.variational import Block
 from support import sigma_artifacts as artifacts
 from support import sigma_cases as cases
-from support.command import mpirun
+from support.command import mpirun, mpirun_jobs
 from support.mpirun import launcher_removed
 
 FAMILIES = {
@@ -116,14 +117,20 @@ def test_over_mpi_it_is_the_same(tmp_path: Path) -> None:
     path = job(tmp_path)
     emptied(tmp_path, "east", "west")
     here = fedkern.run(path, out=tmp_path / "here")
-    ended = mpirun(3, "run", path, "--out", tmp_path / "mpi", "--quiet")
-    assert (ended.code, ended.err) == (0, "")
+    shutil.copytree(path.parent, tmp_path / "again", ignore=shutil.ignore_patterns("here", "again"))
+    emptied(tmp_path / "again", "north")
+    codes, err = mpirun_jobs(
+        3,
+        tmp_path / "commands",
+        {
+            "two": ["run", path, "--out", tmp_path / "mpi", "--quiet"],
+            "all": ["run", tmp_path / "again" / path.name, "--out", tmp_path / "none", "--quiet"],
+        },
+    )
+    assert codes == {"two": 0, "all": 2}
+    assert launcher_removed(err) == "fedkern: column 'cases': no client has a response; there is nothing to learn from\n"
     assert json.loads((tmp_path / "mpi" / "summary.json").read_text())["digest"] == here.digest
     assert areas(tmp_path / "mpi", "west") == areas(tmp_path / "here", "west")
-    emptied(tmp_path, "north")
-    ended = mpirun(3, "run", path, "--out", tmp_path / "none", "--quiet")
-    assert ended.code == 2
-    assert launcher_removed(ended.err) == "fedkern: column 'cases': no client has a response; there is nothing to learn from\n"
 
 
 @pytest.mark.parametrize("p", [0, 2])

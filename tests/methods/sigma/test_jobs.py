@@ -6,6 +6,8 @@ import csv
 import json
 import re
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from fedkern.models.spatial.condition import Condition
 from fedkern.transports.inprocess import InProcess
 from support import sigma_artifacts as artifacts
 from support import sigma_cases as cases
-from support.command import StopsAt, mpirun
+from support.command import StopsAt, mpirun, mpirun_jobs
 from support.wires import checked_and_run
 
 BASE: dict[str, Any] = {
@@ -133,17 +135,34 @@ def test_variants_run_and_send_only_what_the_specification_names(tmp_path: Path,
     assert not (tmp_path / "out" / "areas.csv").exists()
 
 
+@pytest.fixture(scope="module")
+def by_ranks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """The folder of two jobs, by both kinds of inference, that one mpirun of so many ranks has run."""
+
+    @cache
+    def of(ranks: int) -> Path:
+        folder = tmp_path_factory.mktemp("ranks")
+        runs: dict[str, list[str | Path]] = {}
+        for inference in ("sfvi", "hmc"):
+            few = {"inference": inference, "leapfrog_steps": 2}
+            path = job(folder / inference, job={"rounds": 10}, algorithm=few, output={"chains": 2})
+            runs[inference] = ["run", path, "--out", folder / inference / "mpi", "--quiet"]
+        codes, err = mpirun_jobs(ranks, folder / "commands", runs)
+        assert codes == {"sfvi": 0, "hmc": 0}, err
+        return folder
+
+    return of
+
+
 @pytest.mark.parametrize(("inference", "ranks"), [("sfvi", 3), pytest.param("sfvi", 4, marks=pytest.mark.nightly), ("hmc", 3)])
-def test_one_process_and_several_ranks_give_the_same_bits(tmp_path: Path, inference: str, ranks: int) -> None:
-    few = {"inference": inference, "leapfrog_steps": 2}
-    path = job(tmp_path, job={"rounds": 10}, algorithm=few, output={"chains": 2})
-    here = fedkern.run(path, out=tmp_path / "here")
-    out = tmp_path / "mpi"
-    ended = mpirun(ranks, "run", path, "--out", out, "--quiet")
-    assert ended.code == 0, ended.err
-    assert json.loads((out / "summary.json").read_text())["digest"] == here.digest
+def test_one_process_and_several_ranks_give_the_same_bits(
+    by_ranks: Callable[[int], Path], tmp_path: Path, inference: str, ranks: int
+) -> None:
+    folder = by_ranks(ranks) / inference
+    here = fedkern.run(folder / "job.toml", out=tmp_path / "here")
+    assert json.loads((folder / "mpi" / "summary.json").read_text())["digest"] == here.digest
     for name in artifacts.NAMES:
-        assert areas(out, name) == areas(tmp_path / "here", name)
+        assert areas(folder / "mpi", name) == areas(tmp_path / "here", name)
 
 
 @pytest.mark.parametrize("inference", ["sfvi", "hmc"])
