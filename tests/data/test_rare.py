@@ -313,3 +313,32 @@ class TestSumsOfColumns:
         X = random.standard_t(5, size=(n, d)) @ random.normal(size=(d, d)) + 100
         columns = {f"x{j}": X[:, j] for j in range(d)} | {"u": np.exp(random.normal(size=n)), "age2": X[:, 0] ** 2}
         assert found(table(**columns)) is None
+
+
+def test_searches_side_by_side_end_where_each_would_alone() -> None:
+    random = np.random.default_rng(3)
+    columns = np.round(random.standard_normal((200, 8)) ** 3, 1)
+    columns[:, 0], columns[[1, 72, 150], 0] = 0.0, [1.0, 2.0, 3.0]
+    rows = np.linalg.qr(columns)[0]
+    blocks = [rows[:70], rows[70:75], rows[75:]]
+    many, directions = module._alone(lambda: blocks, rows[:40], 6)
+    for k in range(40):
+        one, direction = module._alone(lambda: blocks, rows[k : k + 1], 6)
+        assert (many[k], directions[k].tobytes()) == (one[0], direction[0].tobytes())
+    assert np.unique(many).tolist() == [3, 6]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_row_that_is_alone_is_passed_over_by_cross_products(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    a = np.round(random.standard_normal((60, 80)), 1)
+    away = random.choice([0.0, 1e-4, 0.3], (60, 1))
+    b = a * np.where(random.random(a.shape) < 0.5, 1.0, 0.75) + away * random.standard_normal(a.shape)
+    b[:20, 0] += 50.0  # one row of these is alone
+    squares = np.stack([np.ones_like(a), a, b, a * a, a * b, b * b], axis=2)
+    squares /= np.linalg.norm(squares, axis=1, keepdims=True)
+    alone = np.array([bool((module._leverage(one) > 1 - 1e-6).any()) for one in squares])
+    may = module._may_be_alone(squares)
+    assert may[alone].all()
+    assert 10 < alone.sum() < 50
+    assert not may.all()
