@@ -1,14 +1,16 @@
 """Posterior draws as ArviZ has them. What differs between ArviZ 0.x (InferenceData) and 1.x (DataTree) stands here alone.
 
-The file is made by h5netcdf alone, as both generations read it: importing xarray, or ArviZ, would take longer than a small job.
-It is made in memory, since HDF5 leaves a torn file, or crashes, where a disk is full.
+The file is made by h5py alone, as both generations read it: importing xarray, or ArviZ, would take longer than a small job, and
+h5netcdf looks dimensions up some thirty times for each variable. It is made in memory, since HDF5 leaves a torn file, or crashes,
+where a disk is full.
 """
 
 from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -93,29 +95,49 @@ def netcdf(posterior: Released, *, seed: int, chains: int, draws: int, made: Map
     Raises
     ------
     JobError
-        h5netcdf is not installed.
+        h5py is not installed.
     """
     try:
-        import h5netcdf
         import h5py
     except ImportError as error:
-        raise JobError(f"posterior.nc needs h5netcdf ({error}): {REMEDY}") from None
-    content, about = io.BytesIO(), _about(posterior, made)
-    with h5netcdf.File(content, "w") as file:
+        raise JobError(f"posterior.nc needs h5py ({error}): {REMEDY}") from None
+    content, about, dimensions = io.BytesIO(), _about(posterior, made), count()
+    with h5py.File(content, "w", track_order=True) as file:
+        by = f"version=2,fedkern={__version__},hdf5={h5py.version.hdf5_version},h5py={h5py.__version__}"
+        file.attrs["_NCProperties"] = np.bytes_(by)
         for name, group in posterior.groups(Drawing(seed, chains, draws)).items():
-            _write(file.create_group(name), group, about, h5py.string_dtype())
+            to = file.create_group(name, track_order=True)
+            _write(to, group, h5py.string_dtype(), dimensions)
+            for key, value in about.items():
+                to.attrs[key] = value if isinstance(value, str) else np.atleast_1d(value)
     return content.getbuffer()
 
 
-def _write(to: Any, group: Group, about: Mapping[str, Any], text: Any) -> None:
-    """One group of a netCDF file: a coordinate is a variable with the name of its only dimension. `text`: the type of names."""
-    variables = {name: ((name,), np.asarray(values)) for name, values in group.coordinates.items()}
-    for name, (dims, values) in group.variables.items():
-        variables[name] = ((dims,) if isinstance(dims, str) else tuple(dims)), np.asarray(values)
-    to.dimensions = {dim: size for dims, values in variables.values() for dim, size in zip(dims, values.shape)}
+def _write(to: Any, group: Group, text: Any, dimensions: Iterator[int]) -> None:
+    """One group of a netCDF file: a dimension is a data set that is marked as one, with a number of its own in the file, and a
+    coordinate is the dimension's. `text`: the type of names."""
+    variables = {name: (np.atleast_1d(dims).tolist(), np.asarray(values)) for name, (dims, values) in group.variables.items()}
+    sizes = {name: len(values) for name, values in group.coordinates.items()}
+    sizes |= {dim: size for dims, values in variables.values() for dim, size in zip(dims, values.shape)}
+    scales = dict[str, tuple[Any, np.int32]]()
+    for name, size in sizes.items():
+        alone = name not in group.coordinates  # such a dimension has no values
+        scale = _data_set(to, name, np.zeros(size, ">f4") if alone else np.asarray(group.coordinates[name]), text)
+        scale.make_scale(f"This is a netCDF dimension but not a netCDF variable. {size:9d}" if alone else name)
+        scales[name] = scale, np.int32(next(dimensions))
+        scale.attrs["_Netcdf4Dimid"] = scales[name][1]
+        if not alone:
+            scale.attrs["_Netcdf4Coordinates"] = scales[name][1:]
     for name, (dims, values) in variables.items():
-        if values.dtype.kind == "U":
-            to.create_variable(name, dims, dtype=text, data=values.astype(object))
-        else:
-            to.create_variable(name, dims, dtype=values.dtype, data=values)
-    to.attrs.update(about)
+        data = _data_set(to, name, values, text)
+        for axis, dim in zip(data.dims, dims):
+            axis.attach_scale(scales[dim][0])
+        if dims:
+            data.attrs["_Netcdf4Coordinates"] = [scales[dim][1] for dim in dims]
+            data.attrs["_Netcdf4Dimid"] = scales[dims[0]][1]
+
+
+def _data_set(to: Any, name: str, values: Any, text: Any) -> Any:
+    if values.dtype.kind == "U":
+        return to.create_dataset(name, data=values.astype(object), dtype=text, track_order=True)
+    return to.create_dataset(name, data=values, track_order=True)
