@@ -2,8 +2,8 @@
 
 What an open client sends is a function of its rows, and with few of them it is these rows. A client that has fewer than the job
 asks for (`data.least_rows`, of groups `data.least_groups`), or its own holder's policy, ends the job, or the job goes on without
-it (`data.small`). Others read its name, and not how many rows it has: no message, no text and no exit code depends on that. (Where
-it has too few for its coefficients, they read the name of the column that has the most levels there, and not how many.)
+it (`data.small`). Others read its name, and not how many rows it has: no message, no text and no exit code depends on that.
+(Where it has too few for its coefficients, they read the name of the column that has the most levels there, and not how many.)
 
 That it is refused is an answer too, of one bit, and many jobs are many bits. A holder whose policy forbids jobs that differ by
 little from an earlier one (`holders.asked`) has each job's rows in its account before they are counted, and others read the same
