@@ -21,10 +21,10 @@ OF_MANY_VALUES = 15
 # were determined (a column decides the response), of 13 to 15 up to 44 %.
 OF_WEIGHED = 13
 # More rows for each variance and covariance of random slopes, of a nonlinear model: likelihoods at steep ones tell groups apart.
-# Of 92 rows of two columns two thirds were determined, of 180 of one column up to a third.
+# Of 92 rows of two columns three quarters were determined, of 180 of one column up to a third.
 OF_SLOPES = 50
 # Groups of one row, and of two, where a linear model has random slopes: each group tells its own squares and products. Of up to
-# 30 groups of two rows all rows were determined, of 60 none.
+# 30 groups of two rows nearly all rows were determined, of 60 few.
 OF_SLOPED_GROUPS = 60
 QS = 5  # at which a default job tells the curvature: three sites, and twice the gradient at the end
 VALUES = 400  # log-likelihoods, at most

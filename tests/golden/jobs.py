@@ -120,7 +120,7 @@ def likelihood(folder: Path) -> None:
     generator = np.random.default_rng(7)
     names = ("id", "x", "z", "s", "ward", "sick", "visits", "pressure")
     for k, name in enumerate(CLIENTS):
-        rows = patients(generator, k, 96 + 4 * k)
+        rows = patients(generator, k, 120 + 4 * k)
         rows = [[*row[:4], f"w{i % 8}", *row[5:]] for i, row in enumerate(rows)]
         table(folder / "rows" / f"{name}.csv", names, rows)
     rows = patients(generator, 9, 20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,7 +73,7 @@ class Settings:
     def coarser(self, drawn: int) -> float:
         """By how much the digits of a round of draws are coarser, after so many rounds of draws: later ones reach farther, where
         each value says more."""
-        return float(max(1.0, self.points / FINE) ** 0.5 * (max(1.0, 8.0 * (self.rounds - 1)) if drawn else 1.0))
+        return math.sqrt(max(1.0, self.points / FINE)) * (max(1.0, 8.0 * (self.rounds - 1)) if drawn else 1.0)
 
     def doubled(self, nodes: int) -> int:
         """The next number of nodes; the same where there are no more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -203,7 +204,7 @@ class Model:
     def walker(self, client: importance.Client) -> hmc.Client:
         """A client's machine of the chains, with the quadrature of its last answer."""
         s = self.walks
-        coarser = max(1.0, s.rounds * s.chains * s.leapfrog / FINE_OF_CHAINS) ** 0.5
+        coarser = math.sqrt(max(1.0, s.rounds * s.chains * s.leapfrog / FINE_OF_CHAINS))
         return hmc.client(client.name, client.index, s, importance.WithoutLocal(client.model, client.nodes, coarser))
 
     def rows(self, held: Held, threads: int) -> Rows:
