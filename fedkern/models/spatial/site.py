@@ -241,8 +241,9 @@ class Observed(ABC):
 
     def by_area(self, values: Matrix) -> Matrix:
         """(m, d) sums of the rows' values (m, n)."""
-        d = self.n_areas
-        return np.array([np.bincount(self.rows.area, weights=row, minlength=d) for row in values], float).reshape(-1, d)
+        m, d = len(values), self.n_areas
+        at = np.arange(m)[:, np.newaxis] * d + self.rows.area
+        return np.bincount(at.ravel(), weights=values.ravel(), minlength=m * d).astype(float).reshape(m, d)
 
     def given_theta(self, xi: Matrix, theta: Matrix) -> tuple[Vector, Matrix, Matrix, Matrix]:
         """log p(y | theta, xi), its slopes in eta (m, n) and in theta (m, d), and its derivative in log sigma (m, 1)."""
