@@ -166,7 +166,7 @@ def test_marginal_effects_determine_no_row_that_the_values_do_not() -> None:
 
 def test_chains_ask_nowhere_that_is_far_from_the_mode() -> None:
     """While their steps adapt they went thousands of standard deviations away, and what clients said there was single rows'."""
-    n = told_by_values(2) + 1
+    n = 2 * told_by_values(2)
     job: dict[str, Any] = {"job": {"method": "likelihood", "rounds": 400}, "data": {"response": "y"}}
     job["algorithm"] = {"sampler": "hmc"}
     with curious.Tape() as tape:
