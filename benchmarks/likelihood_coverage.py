@@ -51,12 +51,13 @@ class Cell:
     @property
     def random(self) -> dict[str, Any]:
         """The job's [model.random]."""
-        return {
+        found: dict[str, dict[str, Any]] = {
             "": {},
             "wards": {"group": "ward"},
             "slopes": {"group": "ward", "slopes": ["a"]},
             "clients": {"client": True},
-        }[self.differ]
+        }
+        return found[self.differ]
 
     @property
     def unit(self) -> float:
@@ -116,9 +117,8 @@ def responses(cell: Cell, eta: Vector, rng: np.random.Generator) -> Vector:
 
 def fitted(cell: Cell, seed: int) -> dict[str, Any]:
     """Of one federation: whether it is judged right, and of each parameter whether its interval holds the truth."""
-    job = {"job": {"method": "likelihood", "seed": seed}, "data": {"response": "y"}, "model": {"family": cell.family}}
-    if cell.random:
-        job["model"]["random"] = cell.random
+    model: dict[str, Any] = {"family": cell.family} | ({"random": cell.random} if cell.random else {})
+    job = {"job": {"method": "likelihood", "seed": seed}, "data": {"response": "y"}, "model": model}
     tables = data(cell, seed)
     if "group" not in cell.random:
         tables = {name: table.drop(columns="ward") for name, table in tables.items()}

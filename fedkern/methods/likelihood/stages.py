@@ -197,7 +197,7 @@ def _rounds(model: Model) -> Iterator[str]:
     usual_in, usual_out = 10 * newton + of_draws, 10 * answer + values
     most_in, most_out = settings.newton * newton + settings.rounds * of_draws, settings.newton * answer + settings.rounds * values
     yield (
-        f"rounds   about 10 to the mode (at most {settings.newton}) and 1 or 2 of draws (at most {settings.rounds}): about "
+        f"rounds   about 10 to the mode (at most {settings.newton}) and 1 to 4 of draws (at most {settings.rounds}): about "
         f"{_size(usual_in)} to each client"
     )
     yield f"         and {_size(usual_out)} from it (at most {_size(most_in)} and {_size(most_out)})"

@@ -183,8 +183,7 @@ def test_many_coefficients_are_as_near_as_is_promised_in_eighteen_rounds(P: int)
     found = [result.parameters[name] for name in ("intercept_std", *(f"theta_std[{name}]" for name in names))]
     assert (np.abs([one["mean"] for one in found] - means) < 0.03 * sds).all()
     np.testing.assert_allclose([one["sd"] for one in found], sds, rtol=0.03)
-    # A t follows the draws that it was made from, and those that have much weight get less: of 60 coefficients sigma is .03 sd
-    # small.
+    # A t follows the draws that it was made from, and those of much weight get less: of 60 coefficients sigma is .03 sd small.
     assert result.parameters["sigma"]["mean"] == pytest.approx(sigma[0], abs=0.06 * sigma[1])
     assert result.parameters["sigma"]["sd"] == pytest.approx(sigma[1], rel=0.04)
 
