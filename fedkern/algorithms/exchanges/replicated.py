@@ -66,7 +66,7 @@ def told(observed: Array, replicated: Array, tenths: Array, misfits: Array, *, o
         tenths = np.stack([number, mean * number, responses], axis=1)
     else:
         tenths = LEAST * np.round(tenths / LEAST)
-    return Replicated(0, *map(_rounded, (observed, replicated, tenths)), _rounded(misfits, OF_MISFITS))
+    return Replicated(0, _rounded(observed), _rounded(replicated), _rounded(tenths), _rounded(misfits, OF_MISFITS))
 
 
 def _rounded(values: Array, digits: int = DIGITS) -> Array:
