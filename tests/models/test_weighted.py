@@ -94,6 +94,20 @@ def test_without_each_client() -> None:
         assert one.shift[0] == pytest.approx((mean - posterior.mean[0]) / posterior.sd[0], abs=0.03)
 
 
+@pytest.mark.parametrize("n", [3_000, 20_000])
+def test_a_spread_without_a_client_that_is_shown_is_right(n: int) -> None:
+    """The wider the posterior without it, the less of it the draws have reached: its sd comes out too small."""
+    x, shown = draws(n, 1), []
+    full = stats.norm.logpdf(x[:, 0]) - stats.norm.logpdf(x[:, 0], 0, 1.5)
+    for sd in (1.6, 1.3, 1.2, 1.15, 1.12, 1.1, 1.08, 1.06):
+        (one,) = weighted.without(Weighted(x, full), stats.norm.logpdf(x, 0, sd))
+        shown.append(one.known)
+        if one.known:
+            assert one.posterior.sd[0] == pytest.approx((1 - sd**-2) ** -0.5, rel=0.05), sd
+    assert shown[0]
+    assert not shown[-1]
+
+
 def test_what_would_be_without_a_client_that_decides_all_is_not_known() -> None:
     x = draws(4000, 1) / 1.5 * 0.05
     values = stats.norm.logpdf(x, 0, 0.05)

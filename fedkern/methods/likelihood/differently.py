@@ -24,7 +24,7 @@ CONFLICT = "prior and rows say different things"
 STRONG = "the prior says much, or the rows little"
 INTERCEPTS = "set [model.random] client = true, by which each client has an intercept of its own"
 SLOPES = "name numeric ones in [model.random] client_slopes with client = true, or fit the sites that differ in jobs of their own"
-UNKNOWN = "k-hat or the effective draws without it are not as wanted"
+UNKNOWN = f"without it k-hat is above {weighted.WITHOUT_K:g}, or fewer than {weighted.WITHOUT_ESS:g} draws count"
 
 
 def sensitivity(found: Weighted, prior: Array, likelihood: Array, values: Mapping[str, Array]) -> dict[str, Any]:

@@ -98,7 +98,11 @@ def _without(run: RunFiles) -> str:
             continue
         for name, row in one["parameters"].items():
             rows.append([client, name, *(number(real(row[key])) for key in ("mean", "q025", "q975", "shift"))])
-    text = "The result as if a client had not been there, by weights of the draws; shifts are in standard deviations."
+    text = (
+        "The result as if a client had not been there, by weights of the draws; shifts are in standard deviations. "
+        "Where few clients are left, intervals of the intercept and of clients' effects may be a tenth too narrow: run the job "
+        "without that client."
+    )
     numbers_of_it = table(["without", "name", "mean", "2.5 %", "97.5 %", "shift"], rows)
     drawn = plots.without(found, run.summary.get("parameters", {}))
     if drawn is None:

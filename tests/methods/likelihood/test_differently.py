@@ -39,7 +39,8 @@ def declared(prior_sd: float = 2.5, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.nightly
 def test_without_a_client_is_the_job_that_is_run_without_it(frames: dict[str, pd.DataFrame]) -> None:
-    found = fedkern.run(declared(output={"without": True}), data=frames)
+    many = {"algorithm": {"points": 4096, "effective": 2000.0}}
+    found = fedkern.run(declared(output={"without": True}, **many), data=frames)
     known = {name: said for name, said in found.summary["without"].items() if said["known"]}
     assert len(known) >= 2
     for name, said in found.summary["without"].items():
