@@ -38,7 +38,7 @@ def test_it_is_the_default_and_a_key_switches_it_off(tmp_path: Path) -> None:
     assert digest[True, False] == digest[False, False]
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize("covariance", [pytest.param("full", marks=pytest.mark.nightly), "diagonal"])
 def test_a_resumed_run_has_the_same_bits(tmp_path: Path, covariance: str) -> None:
     """Stopped after T was first found; and of a diagonal family clients are told a triangle, as `check` says."""
     path = job(tmp_path, job={"rounds": 40}, algorithm={"covariance": covariance}, output={"metrics_every": 5})
