@@ -6,7 +6,6 @@ and 9.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,16 +21,21 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Counts:
-    """The counts that rows may have of which an interval is known: `each` (k of (n,)), their log probabilities, their sum."""
+    """The counts (k, 1, .., n) that rows may have of which an interval is known; eta, trials and log probabilities (k, .., n)."""
 
-    each: Sequence[Vector]
-    values: Sequence[Vector]
-    total: Vector
+    each: Vector
+    eta: Vector
+    trials: Vector | None
+    values: Vector
 
     @property
-    def shares(self) -> Iterator[Vector]:
-        """Of each count its probability among them."""
-        return (np.exp(value - self.total) for value in self.values)
+    def total(self) -> Vector:
+        """(.., n) log P(one of them)."""
+        return np.asarray(np.logaddexp.reduce(self.values))
+
+    def averaged(self, numbers: Vector) -> Vector:
+        """(.., n) of a number of each count, by their probabilities."""
+        return np.asarray((np.exp(self.values - self.total) * numbers).sum(axis=0))
 
 
 @dataclass(frozen=True)
@@ -90,9 +94,7 @@ class Likelihood:
         found = self.record.slope(y, self.record.kept(eta), self.sd(log_scale), trials)
         if last is not None and (wide := last > y).any():
             counts = self._counts(y, eta, log_scale, trials, last, wide)
-            eta, tried = self.record.kept(eta)[..., wide], None if trials is None else trials[wide]
-            slopes = (self.record.slope(one, eta, self.sd(log_scale), tried) for one in counts.each)
-            found[..., wide] = sum(share * slope for share, slope in zip(counts.shares, slopes))
+            found[..., wide] = counts.averaged(self.record.slope(counts.each, counts.eta, self.sd(log_scale), counts.trials))
         return found
 
     def expected(
@@ -102,7 +104,7 @@ class Likelihood:
         if last is None or not (wide := last > y).any():
             return y
         counts, found = self._counts(y, eta, log_scale, trials, last, wide), y.copy()
-        found[wide] = sum(share * one for share, one in zip(counts.shares, counts.each))
+        found[wide] = counts.averaged(counts.each)
         return found
 
     def _counts(
@@ -111,12 +113,10 @@ class Likelihood:
         """All that each of these rows may be."""
         first, most = y[wide], last[wide]
         eta, trials = self.record.kept(eta)[..., wide], None if trials is None else trials[wide]
-        each = [np.minimum(first + k, most) for k in range(int((most - first).max()) + 1)]
-        values = [
-            np.where(first + k <= most, self.record.value(one, eta, self.sd(log_scale), trials), -np.inf)
-            for k, one in enumerate(each)
-        ]
-        return _Counts(each, values, np.logaddexp.reduce(values))
+        k = np.arange((most - first).max() + 1).reshape(-1, *[1] * eta.ndim)
+        each = np.minimum(first + k, most)
+        values = np.where(first + k <= most, self.record.value(each, eta, self.sd(log_scale), trials), -np.inf)
+        return _Counts(each, eta, trials, values)
 
     def slope_scale(self, y: Vector, eta: Vector, log_scale: Scale = 0.0) -> Vector:
         """(n,) d log p / d log sigma."""

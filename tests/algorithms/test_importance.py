@@ -381,11 +381,11 @@ def holes(beyond):
 
 def test_a_few_draws_without_a_value_have_no_weight_and_many_name_the_client():
     prior = Normal.prior(1.0, 2)
-    state, _ = run([holes(np.inf), holes(6.0)], prior)
+    state, _ = run([holes(np.inf), holes(5.0)], prior)
     result = importance.found(state)
     assert 0 < result.not_finite[1] < 11
     assert result.not_finite[0] == 0
-    assert (result.posterior.weights[result.posterior.draws[:, 0] > 6] == 0).all()
+    assert (result.posterior.weights[result.posterior.draws[:, 0] > 5] == 0).all()
     assert result.converged
     with pytest.raises(NumericalError, match=r"of client 'c1' is not finite at \d+ % of the draws"):
         run([holes(np.inf), holes(0.5)], prior)

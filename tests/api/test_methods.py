@@ -100,7 +100,7 @@ def test_only_these_look_into_the_job() -> None:
 AGAIN = {("pvi", "declared")}  # its columns say more
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "likelihood"])
+@pytest.mark.parametrize("name", METHODS)
 def test_what_every_model_knows_of_its_job_stands_once(name: str) -> None:
     module = import_module(f"fedkern.methods.{name}.model")
     models = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]

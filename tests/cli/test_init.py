@@ -24,8 +24,8 @@ KINDS = {"logistic": "pvi", "poisson": "pvi", "regression": "pvi", "sparse": "sp
 KINDS |= {"vertical": "vertical", "sigma": "sigma"}
 
 
-def simulated(kind: str, folder: Path) -> Path:
-    federations.simulate(kind, folder, federations.Settings(clients=3, rows=64, columns=3))
+def simulated(kind: str, folder: Path, rows: int = 64) -> Path:
+    federations.simulate(kind, folder, federations.Settings(clients=3, rows=rows, columns=3))
     if kind == "sigma":
         build.perform(*load(folder / "prior.toml"), Output(folder / "prior", quiet=True))
     return folder
@@ -54,7 +54,7 @@ def test_check_accepts_it_unchanged(kind: str, tmp_path: Path, capsys: pytest.Ca
 
 @pytest.mark.parametrize("kind", ["logistic", "poisson", "regression"])
 def test_open_jobs_of_rows_are_drafted_with_the_exact_posterior(kind: str, tmp_path: Path) -> None:
-    files = sorted(map(str, (simulated(kind, tmp_path) / "clients").glob("*")))
+    files = sorted(map(str, (simulated(kind, tmp_path, 128) / "clients").glob("*")))
     path = tmp_path / "drafted.toml"
     assert main(["init", *files, "--out", str(path)]) == 0
     assert tomllib.loads(path.read_text())["job"]["method"] == "likelihood"

@@ -82,10 +82,11 @@ def test_threads_and_orders_of_arrival_do_not_change_a_bit(tmp_path: Path, optim
 
 @pytest.mark.parametrize("ranks", [3, pytest.param(6, marks=pytest.mark.nightly)])
 def test_ranks_say_little(ran: Callable[[int], Ran], ranks: int) -> None:
-    """U5: without a terminal at most one line in ten seconds from all ranks together, and no control character."""
+    """U5: without a terminal at most one line in ten seconds from all ranks together, beside what is said once at the start, and
+    no control character."""
     found = ran(ranks)
     progress = [line for line in found.err.splitlines() if line.startswith("fedkern: ")]
-    assert len(progress) <= found.seconds / 10
+    assert len(progress) <= 1 + found.seconds / 10
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", found.out["long"] + found.err)
     assert found.out["long"].count("digest") == 1
 

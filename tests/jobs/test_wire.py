@@ -86,7 +86,7 @@ def documented(folder: Path) -> dict[str, Path]:
         rows = [(random.normal(), random.normal()) for _ in ids]
         table(folder / "clients" / f"{name}.csv", "age,income", [(40 + 9 * a, "yes" if a + b > 0 else "no") for a, b in rows])
         table(folder / "hospitals" / f"{name}.csv", "age,sex,dose,heart rate", random.normal(size=(40, 4)).tolist())
-        wards = [(*random.normal(size=2), f"w{i % 8}", int(random.normal() > 0)) for i in range(100)]
+        wards = [(*random.normal(size=2), f"w{i % 8}", int(random.normal() > 0)) for i in range(300)]
         table(folder / "wards" / f"{name}.csv", "age,time,ward,died", wards)
         table(folder / f"{name}.csv", f"patient,{name}1,{name}2", [(f"p{i}", *random.normal(size=2)) for i in ids])
         artifacts.counts(folder / "states", ("a", "b"), (4, 5))

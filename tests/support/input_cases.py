@@ -63,7 +63,7 @@ def _sparse(folder: Path) -> Federation:
 
 
 def _likelihood(folder: Path) -> Federation:
-    _pvi(folder, rows=84)
+    _pvi(folder, rows=150)
     text = (folder / "job.toml").read_text("utf-8").replace("rounds = 1", 'rounds = 2\nmethod = "likelihood"')
     (folder / "job.toml").write_text(text + "[algorithm]\npoints = 256\neffective = 100\n", "utf-8")
     return Federation("job.toml", "rows/a.csv", "Müller", "", "size")

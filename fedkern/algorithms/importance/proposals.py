@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 Fold = Sequence[Sequence[int]]  # coordinates that change their signs together
 
 FEW, MANY, LARGE = 7.0, 15.0, 20  # degrees of freedom, and beyond LARGE dimensions
-WIDE, WIDER = 0.2, 4.0  # the part of the points that have a wider component, and how many times as wide that is
+WIDE, WIDER = 0.2, 3.0  # the part of the points that have a wider component, and how many times as wide that is
 LEAST_SHARE = 0.05  # of a component
 NETS = 8  # of a round
 HALF = 2.0**-31  # half a step of Sobol's points: none is 0

@@ -123,7 +123,7 @@ def _varied(whole: predictive.Sums, model: Model) -> str:
         return ""
     words = f"responses vary {ratio:.3g} times as much about their means as a {model.family} model makes them"
     if not 1 / WILD < ratio < WILD:
-        offset = "; data.offset is added to the predictor: of an exposure take the logarithm" if model.config.data.offset else ""
+        offset = "; data.offset is added to the predictor: of an exposure take the logarithm" if model.offset else ""
         return f"{words}: it is no model of them, and its intervals cannot be used{offset}"
     by = ratio**0.5
     if by < 1:

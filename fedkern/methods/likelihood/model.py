@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -14,7 +14,8 @@ from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import FINE_OF_CHAINS, Settings
-from ...jobs.keys import ColumnSection, settings_of
+from ...jobs.keys import settings_of
+from ...jobs.model import JobModel
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.layout import LEVELS
@@ -32,7 +33,7 @@ JITTER = 0.4
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(JobModel[OutputSection]):
     """A job with its clients and its columns.
 
     Attributes
@@ -42,12 +43,11 @@ class Model:
     """
 
     config: Config
-    names: tuple[str, ...]
     encoding: Encoding
     units: Units = field(default_factory=Units)
 
     def __post_init__(self) -> None:
-        self.encoding.check_references({name: column.reference for name, column in self.config.data.columns.items()})
+        self.encoding.check_references(self.references)
 
     @property
     def family(self) -> str:
@@ -66,19 +66,9 @@ class Model:
         return self.measured or (m.intercept and m.intercept_centre is None)
 
     @property
-    def ignored(self) -> Sequence[str]:
-        """Columns that the job leaves out."""
-        return self.config.data.ignore
-
-    @property
-    def output(self) -> OutputSection:
-        """What is asked of the result."""
-        return self.config.output
-
-    @property
-    def seed(self) -> int:
-        """Of all keyed streams."""
-        return self.config.job.seed
+    def offset(self) -> bool:
+        """Whether a column is added to the predictor."""
+        return self.config.data.offset is not None
 
     @property
     def group(self) -> str | None:
@@ -119,11 +109,6 @@ class Model:
         """Of fewer effects."""
         m = self.config.model
         return Prior.usual(layout, prior_sd=m.prior_sd, intercept_sd=m.intercept_sd, intercept_centre=self.centre)
-
-    @property
-    def declared(self) -> Mapping[str, ColumnSection]:
-        """What is publicly known of the columns."""
-        return self.config.data.columns
 
     @property
     def start_at(self) -> Array:

@@ -59,7 +59,8 @@ def test_without_a_client_is_the_job_that_is_run_without_it(frames: dict[str, pd
 
 
 def test_a_figure_shows_the_result_without_each_client(frames: dict[str, pd.DataFrame], tmp_path: Path) -> None:
-    found = fedkern.run(declared(output={"without": True}), data=frames, out=tmp_path / "out")
+    many = {"algorithm": {"points": 4096, "effective": 2000.0}}
+    found = fedkern.run(declared(output={"without": True}, **many), data=frames, out=tmp_path / "out")
     left = {name: dict(one) for name, one in found.summary["without"].items()}
     left["c"] = {"known": False, "why": "its weights are not to be trusted"}
     drawn = plots.without(left, found.parameters)

@@ -126,7 +126,7 @@ def test_effects_with_slopes_are_conditional_normals(client: bool, tmp_path: Pat
     mean, sd = np.mean(means, axis=0), np.sqrt(np.var(means, axis=0) + np.mean(spread, axis=0))
     found, _ = predict(tmp_path / "out" / "client-cy", rows, capsys)
     assert list(found.group_effect) == ["known", "known", "new"]
-    assert (np.abs(found["mean"] - mean) < 0.12 * sd).all(), (found["mean"], mean, sd)
+    assert (np.abs(found["mean"] - mean) < 0.2 * sd).all(), (found["mean"], mean, sd)
     assert found.linear_sd.to_numpy() == pytest.approx(sd, rel=0.1)
 
 

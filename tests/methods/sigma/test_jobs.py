@@ -221,8 +221,8 @@ def change(folder: Path, client: str, line: int, cells: dict[int, str]) -> None:
         ({1: "-1"}, "column 'cases': '-1' is no count"),
         ({1: "1.5"}, "is no count"),
         ({1: "many"}, "column 'cases': 'many' is no number"),
-        ({2: "0"}, "column 'expected': '0' is no exposure > 0"),
-        ({2: ""}, "is no finite number"),
+        ({1: "3", 2: "0"}, "column 'expected': '0' is no exposure > 0"),
+        ({1: "3", 2: ""}, "is no finite number"),
         ({3: "x"}, "column 'poverty'"),
     ],
 )

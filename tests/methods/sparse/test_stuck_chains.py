@@ -195,7 +195,7 @@ def test_chains_that_agree_have_ordinary_numbers_and_no_note(agreeing: Told) -> 
     assert written(own, ".3f") in agreeing.printed
     assert f"{own['mean']:.6f}"[:-1] in json.dumps(summary)
     client = json.loads((agreeing.folder / "client-site-0" / "posterior.json").read_text())
-    assert client.keys() == {"rows", "rounds", "parameters"}
+    assert client.keys() == {"converged", "verdict", "worst", "rows", "rounds", "parameters"}
     for text in (agreeing.printed, agreeing.page, json.dumps(summary)):
         assert "disagree" not in text
         assert "model.stable = true" not in text
