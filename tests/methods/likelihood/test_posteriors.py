@@ -221,7 +221,7 @@ def test_random_intercepts_are_those_of_a_grid() -> None:
 
 @pytest.mark.parametrize("random", [None, pytest.param({"group": "ward", "slopes": ["x"]}, marks=pytest.mark.nightly)])
 def test_rows_of_several_clients_are_those_of_one(random: dict[str, Any] | None) -> None:
-    """But for what clients round their values to."""
+    """But for what clients round their values to: thousandths of a nat, and in later rounds of draws .056."""
     rng = np.random.default_rng(9)
     data = grouped()
     for k, one in enumerate(data.values()):
@@ -234,7 +234,7 @@ def test_rows_of_several_clients_are_those_of_one(random: dict[str, Any] | None)
     for name, found in several.parameters.items():
         assert found["mean"] == pytest.approx(one.parameters[name]["mean"], abs=1e-3 * found["sd"]), name
         assert found["sd"] == pytest.approx(one.parameters[name]["sd"], rel=2e-3), name
-    assert several.summary["log_evidence"]["value"] == pytest.approx(one.summary["log_evidence"]["value"], abs=2e-3)
+    assert several.summary["log_evidence"]["value"] == pytest.approx(one.summary["log_evidence"]["value"], abs=0.01)
 
 
 def test_effects_of_clients_are_those_of_groups_at_one_client() -> None:
