@@ -18,6 +18,7 @@ from .places import listed
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
+Shapely = Any  # the module, its geometries and arrays of them: it has no types
 Part = tuple[Array, ...]  # a closed line (k, 2) around the part, and one around each hole in it
 Contiguity = Literal["vertex", "edge"]
 
@@ -85,11 +86,11 @@ def of(shapes: Mapping[str, Sequence[Part]], contiguity: Contiguity = "vertex", 
     return Touching(owners.astype(np.int64).reshape(-1, 2), near, tuple(notes))
 
 
-def _geometry(shapely: Any, parts: Sequence[Part]) -> Any:
+def _geometry(shapely: Shapely, parts: Sequence[Part]) -> Shapely:
     return shapely.MultiPolygon([shapely.Polygon(part[0], part[1:]) for part in parts])
 
 
-def _snap(shapely: Any, drawn: Any, shapes: Mapping[str, Sequence[Part]]) -> float:
+def _snap(shapely: Shapely, drawn: Shapely, shapes: Mapping[str, Sequence[Part]]) -> float:
     """By the digits that the file has, and the areas' widths."""
     corners = np.concatenate([ring for parts in shapes.values() for part in parts for ring in part]).ravel()
     digits = next((k for k in range(DIGITS) if np.abs(np.round(corners, k) - corners).max() < 1e-11), DIGITS)
@@ -99,7 +100,7 @@ def _snap(shapely: Any, drawn: Any, shapes: Mapping[str, Sequence[Part]]) -> flo
     return min(max(LEAST, UNITS * DEGREE * 10.0**-digits), SHARE * width)
 
 
-def _round_the_world(shapely: Any, drawn: Any) -> tuple[Any, Index]:
+def _round_the_world(shapely: Shapely, drawn: Shapely) -> tuple[Shapely, Index]:
     """The areas, once more a turn to the east where the map goes round; and which area each is."""
     box, every = shapely.bounds(drawn), np.arange(len(drawn))
     west = np.flatnonzero(box[:, 0] < box[:, 2].max() - TURN / 2)
@@ -113,8 +114,8 @@ def _round_the_world(shapely: Any, drawn: Any) -> tuple[Any, Index]:
 class _Plane:
     """Areas in bands of latitude, in each of which a degree of longitude has one length. `owner`: which area each is."""
 
-    shapely: Any
-    drawn: Any
+    shapely: Shapely
+    drawn: Shapely
     owner: Index
 
     def pairs(self, within: float) -> tuple[Index, Index, Array]:
@@ -135,7 +136,7 @@ class _Plane:
     def common(self, pairs: Index, near: float) -> Array:
         """Metres of the one's border that lie within `near` of the other."""
 
-        def length(a: Any, b: Any) -> Any:
+        def length(a: Shapely, b: Shapely) -> Shapely:
             return self.shapely.length(self.shapely.intersection(self.shapely.boundary(a), self.shapely.buffer(b, near)))
 
         return self.each(pairs[:, 0], pairs[:, 1], length)
@@ -144,7 +145,7 @@ class _Plane:
         """Square metres."""
         return self.each(pairs[:, 0], pairs[:, 1], lambda a, b: self.shapely.area(self.shapely.intersection(a, b)))
 
-    def each(self, i: Index, j: Index, measure: Callable[[Any, Any], Any]) -> Array:
+    def each(self, i: Index, j: Index, measure: Callable[[Shapely, Shapely], Shapely]) -> Array:
         """A measure of every pair, in metres."""
         out = np.zeros(len(i))
         box = self.shapely.bounds(self.drawn)
@@ -183,5 +184,5 @@ def _missed(names: Sequence[str], pairs: Index, apart: Array, touching: Index, n
     ]
 
 
-def _pair(names: Sequence[str], pair: Any) -> str:
+def _pair(names: Sequence[str], pair: Index) -> str:
     return " and ".join(names[k] for k in pair)
