@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
+from .places import listed
 from .touching import TURN, Part
 
 Array = NDArray[np.float64]
 
 OTHER = (".gpkg", ".shp", ".fgb", ".zip")  # read by geopandas
 MOST = (360.0, 90.0)  # degrees; maps across the 180th meridian go on beyond it
-SHOWN = 5  # names in a message
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +61,9 @@ class Polygons:
 
 def absent(lacking: Sequence[str], names: Sequence[str]) -> str:
     """A sentence on areas without a polygon, the first five by name."""
-    shown = ", ".join(map(repr, lacking[:SHOWN])) + (f" and {len(lacking) - SHOWN} more" if len(lacking) > SHOWN else "")
     return (
-        f"no polygon for {len(lacking)} of {len(names)} areas: {shown}; give each feature the area's name, as the tables have it"
+        f"no polygon for {len(lacking)} of {len(names)} areas: {listed(list(map(repr, lacking)))}; give each feature the area's "
+        "name, as the tables have it"
     )
 
 

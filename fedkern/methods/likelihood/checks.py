@@ -11,10 +11,8 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import loo_sums, replicated
-from ...errors import owned
 from ...jobs.run import Run
 from ...kernels.families import FAMILIES
 from ...models.mixed import left_out, predictive
@@ -23,7 +21,7 @@ from ...results.plain import Record
 from . import marginal, sites
 from .keys import Config
 from .model import Model
-from .own import Own, anew
+from .own import Own, anew, answers
 from .publish import Checked
 from .stages import drawn_anew, left_out_sums
 
@@ -39,13 +37,8 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
     notes: list[str] = []
     doubt = ""
     logit = FAMILIES[model.family].link == "logit"
-    clients = {}
-    for k, own in owns.items():
-        with owned(k):
-            sums = predictive.sums(own.rows, own.inner, anew())
-            clients[k] = once.telling(replicated.told(*sums.arrays, of_rows=logit))
     asked = replicated.AskReplicated(0) if at_server else None
-    told, _ = run.ask(drawn_anew(), replicated.QUESTION, asked, clients)
+    told = answers(run, drawn_anew(), replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=logit))
     if told is not None:
         notes += [
             f"client {run.names[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())
@@ -57,9 +50,8 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
             notes += _said(content["predictive"])
             doubt = _varied(whole, model)
     if model.output.loo:
-        own_sums = {k: once.telling(loo_sums.told(_left_out(own, k))) for k, own in owns.items()}
         question = loo_sums.AskLoo(0) if at_server else None
-        left, _ = run.ask(left_out_sums(), loo_sums.QUESTION, question, own_sums)
+        left = answers(run, left_out_sums(), loo_sums.QUESTION, question, owns, lambda own: loo_sums.told(_left_out(own)))
         if left is not None:
             content["loo"] = loo.summary(in_order(left.replies))
             notes += loo.notes(content["loo"], left, run.names)
@@ -68,9 +60,12 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
     return Checked(content | effects | alone, tuple(notes + about + of_sites), doubt)
 
 
-def _left_out(own: Own, client: int) -> loo_sums.LooSums:
-    with owned(client):
-        return loo.sums_of(len(own.held), left_out.row_densities(own.rows, own.inner, own.nodes))
+def _replicated(own: Own, *, of_rows: bool) -> replicated.Replicated:
+    return replicated.told(*predictive.sums(own.rows, own.inner, anew()).arrays, of_rows=of_rows)
+
+
+def _left_out(own: Own) -> loo_sums.LooSums:
+    return loo.sums_of(len(own.held), left_out.row_densities(own.rows, own.inner, own.nodes))
 
 
 def _content(whole: predictive.Sums, model: Model, *, logit: bool) -> Record:

@@ -15,14 +15,13 @@ from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import marginal_sums
 from ...algorithms.exchanges.loo_sums import LEAST
-from ...errors import owned
 from ...jobs.run import Run
 from ...models.mixed.marginal import Contrast, sums
 from ...results.weighted import summarised
 from . import changes
 from .keys import Config
 from .model import Model
-from .own import Own
+from .own import Own, answers
 
 Array = NDArray[np.float64]
 
@@ -32,12 +31,8 @@ NEAR = 1e-6  # so near to 0 or 1 is a cell that is one, once it was standardised
 def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_server: bool) -> tuple[dict[str, Any], list[str]]:
     """`marginal` of summary.json and notes, at the server's place; nothing elsewhere, or where the job asks for none."""
     for stage in changes.stages(model):
-        clients = {}
-        for k, own in owns.items():
-            with owned(k):
-                clients[k] = once.telling(told(model, own))
         asked = marginal_sums.AskMarginal(0) if at_server else None
-        server, _ = run.ask(stage, marginal_sums.QUESTION, asked, clients)
+        server = answers(run, stage, marginal_sums.QUESTION, asked, owns, lambda own: told(model, own))
         if server is not None:
             return _content(model, server), _notes(server, run.names)
     return {}, []

@@ -7,15 +7,19 @@ it tells of them are `checks`.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms.core import once
+from ...algorithms.core.messages import Message
 from ...algorithms.importance import machine as importance
+from ...errors import owned
 from ...jobs.run import Run
+from ...jobs.stage import Stage
 from ...kernels import rng
 from ...models.mixed import Rows, effects
 from ...models.mixed.effects import QUANTILES, Effects
@@ -25,6 +29,8 @@ from .model import Model
 from .rows import Held
 
 Array = NDArray[np.float64]
+Q = TypeVar("Q", bound=Message)
+A = TypeVar("A", bound=Message)
 
 OF_CLIENT, OF_GROUPS = range(2)  # what a client draws
 
@@ -51,6 +57,22 @@ class Own:
     effect: Effects | None
     nodes: int
     converged: bool
+
+
+def answers(
+    run: Run[Config],
+    stage: Stage,
+    question: once.Question[Q, A],
+    asked: Q | None,
+    owns: Mapping[int, Own],
+    told: Callable[[Own], A],
+) -> once.Server[A] | None:
+    """What all clients tell of what they have, at the server's place; what goes wrong while one makes it ready is its own."""
+    clients = {}
+    for k, own in owns.items():
+        with owned(k):
+            clients[k] = once.telling(told(own))
+    return run.ask(stage, question, asked, clients)[0]
 
 
 def key(model: Model, client: int, what: int) -> int:

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.exchanges import site_modes
-from ...errors import owned
 from ...jobs.run import Run
 from ...models.mixed import mode
 from ...results.gaussian import label
 from .keys import Config
 from .model import Model
-from .own import Own
+from .own import Own, answers
 from .stages import own_modes
 
 Array = NDArray[np.float64]
@@ -28,12 +27,8 @@ Array = NDArray[np.float64]
 def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_server: bool) -> tuple[dict[str, Any], list[str]]:
     """`sites` of summary.json and notes, at the server's place; nothing elsewhere, or where the job does not ask for it."""
     for stage in own_modes(model):
-        clients = {}
-        for k, own in owns.items():
-            with owned(k):
-                clients[k] = once.telling(told(model, own))
         asked = site_modes.AskSiteMode(0) if at_server else None
-        server, _ = run.ask(stage, site_modes.QUESTION, asked, clients)
+        server = answers(run, stage, site_modes.QUESTION, asked, owns, lambda own: told(model, own))
         if server is not None:
             return _content(model, server, run.names)
     return {}, []
