@@ -7,7 +7,7 @@ Source: docs/methods/sigma.md, section 9.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -69,8 +69,11 @@ class Areas:
         return np.asarray((high + 0.5) / (len(self.level) + 1))
 
 
-def table(file: OwnFile, rows: AreaRows, areas: Areas, *, hidden: bool = False) -> dict[str, Sequence[Any]]:
-    """The table, column by column; `hidden`: what the posterior says is left out of areas with a count that is an interval."""
+def table(
+    file: OwnFile, rows: AreaRows, areas: Areas, fit: Mapping[str, Sequence[str]], *, hidden: bool = False
+) -> dict[str, Sequence[Any]]:
+    """The table, column by column, with those of how well areas are foreseen; `hidden`: what the posterior says is left out of
+    areas with a count that is an interval."""
     label, observed, d = areas.label, rows.observed, file.d
     unknown = np.bincount(observed.area, weights=observed.censored, minlength=d) > 0
     names = names_of(file)
@@ -95,7 +98,7 @@ def table(file: OwnFile, rows: AreaRows, areas: Areas, *, hidden: bool = False) 
     natural = np.exp if areas.likelihood.record.link != "identity" else np.asarray
     for name, part in (("fixed", areas.fixed), ("spatial", areas.spatial)):
         said |= _summary(name, natural(part), PARTS)
-    for name, cells in said.items():
+    for name, cells in (said | dict(fit)).items():
         out[name] = ["" if hidden and absent else cell for cell, absent in zip(cells, unknown)]
     return out
 

@@ -66,7 +66,7 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
         return sums
     suppressed, hidden = int(own.rows.observed.censored.sum()), model.output.suppressed == "hide"
     heading = {"converged": [own.said["converged"]] * file.d}
-    columns = {**heading, **table(file, own.rows, areas, hidden=hidden), **fitness.columns}
+    columns = {**heading, **table(file, own.rows, areas, fitness.columns, hidden=hidden)}
     folder.write_csv("areas.csv", columns, client=client.index)
     if own.shapes is not None:
         folder.write_json("areas.geojson", borders.collection(own.shapes, columns), client=client.index)

@@ -71,9 +71,9 @@ CASES = {
 def test_every_column_is_what_another_computation_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str) -> None:
     kept: dict[str, Any] = {}
 
-    def table(file: Any, rows: Any, drawn: Areas, **more: Any) -> Any:
+    def table(file: Any, rows: Any, drawn: Areas, *fit: Any, **more: Any) -> Any:
         kept[file.name] = (file, rows, drawn)
-        return original(file, rows, drawn, **more)
+        return original(file, rows, drawn, *fit, **more)
 
     original = own.table
     monkeypatch.setattr(own, "table", table)

@@ -53,7 +53,7 @@ def test_a_suppressed_count_is_an_interval_and_stays_hidden(tmp_path: Path) -> N
     row, *others = areas(tmp_path / "run", "east")
     assert row["observed"] == "0 to 4"
     assert row["crude"] == row["pit"] == row["pearson"] == ""
-    assert row["rate_mean"] == row["theta_mean"] == row["p_rate_above_1"] == ""
+    assert row["rate_mean"] == row["theta_mean"] == row["p_rate_above_1"] == row["elpd"] == row["k_hat"] == ""
     assert all(float(other["rate_mean"]) > 0 for other in others)
     said = json.loads((tmp_path / "run" / "client-east" / "areas.json").read_text())
     assert said["suppressed"] >= 1
