@@ -177,7 +177,7 @@ def _column(series: Any, name: str, source: str, keep: bool, known: bool) -> Cel
     raise JobError(f"{source}: column {name!r} has type {dtype}; numbers, truth values and texts can be used")
 
 
-def _like_numbers(cells: list[Any]) -> bool:
+def _like_numbers(cells: list[object]) -> bool:
     """Whether a file with these cells would have a column of numbers."""
     there = {plain(cell) for cell in cells if cell is not None and cell == cell}
     return bool(there) and all(not np.isnan(number(cell)) for cell in there)

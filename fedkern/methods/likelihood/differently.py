@@ -8,7 +8,6 @@ power-scaling; docs/methods/likelihood.md, section 5; docs/concepts/convergence.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from ...models.weighted import SENSITIVE, Weighted
 from ...results import heterogeneity
 
 Array = NDArray[np.float64]
+Row = dict[str, object]  # of a table
 
 CONFLICT = "prior and rows say different things"
 STRONG = "the prior says much, or the rows little"
@@ -27,7 +27,7 @@ SLOPES = "name numeric ones in [model.random] client_slopes with client = true, 
 UNKNOWN = f"without it k-hat is above {weighted.WITHOUT_K:g}, or fewer than {weighted.WITHOUT_ESS:g} draws count"
 
 
-def sensitivity(found: Weighted, prior: Array, likelihood: Array, values: Mapping[str, Array]) -> dict[str, Any]:
+def sensitivity(found: Weighted, prior: Array, likelihood: Array, values: Mapping[str, Array]) -> dict[str, Row]:
     """Name -> how far its posterior moves with the power of the prior, and of the likelihood, and what that says.
 
     Parameters
@@ -50,7 +50,7 @@ def _mark(prior: float, likelihood: float) -> str:
     return CONFLICT if likelihood >= SENSITIVE else STRONG
 
 
-def without(found: Weighted, told: Array, values: Mapping[str, Array], names: Sequence[str]) -> dict[str, Any]:
+def without(found: Weighted, told: Array, values: Mapping[str, Array], names: Sequence[str]) -> dict[str, Row]:
     """Client -> the result without it: mean, sd, 95 % interval and shift, in the sds with it, of each of `values`; where its
     weights are not to be trusted why it is not known.
 
@@ -58,10 +58,10 @@ def without(found: Weighted, told: Array, values: Mapping[str, Array], names: Se
     ----------
     told : (N, J) the clients' log-likelihoods at the draws
     """
-    out: dict[str, Any] = {}
+    out: dict[str, Row] = {}
     for name, one in zip(names, weighted.without(found, told)):
         own = one.posterior
-        content: dict[str, Any] = {"k_hat": own.k_hat, "ess": own.effective, "known": bool(one.known)}
+        content: Row = {"k_hat": own.k_hat, "ess": own.effective, "known": bool(one.known)}
         out[name] = content
         if not one.known:
             content["why"] = UNKNOWN
@@ -90,7 +90,7 @@ def compared(found: Found, names: Sequence[str], *, intercept: bool) -> heteroge
     return heterogeneity.compared(names, intercept, P @ found.mode[:p] + found.own_gradient[:, :p], P)
 
 
-def notes(sensitive: Mapping[str, Any], alone: Mapping[str, Any]) -> list[str]:
+def notes(sensitive: Mapping[str, Row], alone: Mapping[str, Row]) -> list[str]:
     """For the reader of the result: what priors decide, and which clients' absence would move it."""
     said = []
     for why in (CONFLICT, STRONG):

@@ -6,7 +6,6 @@ Each client finds the mode of its own posterior, with the job's prior (docs/meth
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from .stages import own_modes
 Array = NDArray[np.float64]
 
 
-def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_server: bool) -> tuple[dict[str, Any], list[str]]:
+def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_server: bool) -> tuple[dict[str, object], list[str]]:
     """`sites` of summary.json and notes, at the server's place; nothing elsewhere, or where the job does not ask for it."""
     for stage in own_modes(model):
         asked = site_modes.AskSiteMode(0) if at_server else None
@@ -51,10 +50,10 @@ def told(model: Model, own: Own) -> site_modes.SiteMode:
     return site_modes.told(np.stack([theta[0], (theta if standard is None else standard)[0]]), np.stack(sds))
 
 
-def _content(model: Model, server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
+def _content(model: Model, server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> tuple[dict[str, object], list[str]]:
     """Client -> name of a coefficient, as in `parameters` -> where its posterior is largest, and the standard deviation there."""
     out = dict.fromkeys(server.lost, "it was lost") | dict(server.dropped)
-    content: dict[str, Any] = {}
+    content: dict[str, object] = {}
     for k, one in sorted(server.replies.items()):
         if not one.sd.all():
             out[k] = "it found no mode of its own"
