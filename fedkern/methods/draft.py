@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.exchanges.columns import one_but_for, spellings
+from ..algorithms.exchanges.slips import one_but_for, spellings
 from ..data import table
 from ..data.cells import MISSING, Cells, Text, floats, number
 from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix

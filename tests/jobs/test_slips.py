@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.algorithms.exchanges.columns import spellings
+from fedkern.algorithms.exchanges.slips import spellings
 from fedkern.cli.__main__ import main
 from fedkern.data.far import any_thousandths, coded
 from support import few

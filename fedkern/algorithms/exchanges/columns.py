@@ -14,9 +14,7 @@ What leaves a client, as JSON in pieces of a fixed size (`pieces`), and always i
 A file that has not the columns of the others has told nothing of its rows when that is found. Columns are matched by name: those
 of the job stand in the order that most clients have.
 
-Of what comes so the server sees slips that nothing else shows, and notes them: levels that differ in capitals or blanks alone, a
-column that is coded 0 and 1 at one client and 1 and 2 at another, and one that is in another unit at a client (`spreads`,
-`centres`), or has a cell there that is so wrong that it makes the client's standard deviation.
+Of what comes so the server sees slips that nothing else shows, and notes them (`slips`).
 
 The server collects answers and computes from them in client order, so that the order of arrival can't change a bit. A client
 takes what is agreed only if its own job file and its own columns can lead to it.
@@ -25,9 +23,8 @@ takes what is agreed only if its own job file and its own columns can lead to it
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -43,16 +40,11 @@ from ..core.kept import GIVEN, load, save
 from ..core.messages import ONE_OR_TWO, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
-from . import centres, lacking, spreads
+from . import lacking, slips
 
 DIMS = {"schema": pieces.PIECE}
 
 COLUMNS, ROWS, DEVIATIONS, DONE = 0, 1, 2, 3  # the legs
-LARGEST_CODE = 10  # of a column with two neighbouring whole numbers
-SHOWN = 4  # clients, or levels, in a note
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
-NOISE = 1e-9  # what rounding leaves of such a column's variance
-ROUNDED = 1e-13  # of a sum, that it loses
 
 NAMES = Tells("names, levels and labels of its columns", private="names of its columns")  # where standardise is not "exchange"
 SUMS = NAMES._replace(
@@ -189,9 +181,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return _columns_known(state)
     if state.leg == ROWS:
         return _rows_known(state)
-    apart, doubts = _apart(state)
-    doubts = (*doubts, *_twins(state))
-    state = replace(state, notes=(*state.notes, *_coded_apart(state), *apart), doubts=(*state.doubts, *doubts))
+    notes, doubts = slips.of_sums(_sums(state))
+    state = replace(state, notes=(*state.notes, *notes), doubts=(*state.doubts, *doubts))
     return _agree(state, _deviations_known(state))
 
 
@@ -361,7 +352,9 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     """Joins levels and labels, and asks for deviations if constants are to be exchanged."""
     replies = in_order(state.replies)
     columns = tuple(_joined(state, column, replies) for column in state.columns)
-    notes, doubts = _alike(state, columns, replies)
+    open_ones = [column for column in columns if column.levels is not None and not state.spec.complete(column.name)]
+    told = {column.name: [reply.get("levels", {}).get(column.name, ()) for reply in replies] for column in open_ones}
+    notes, doubts = slips.of_levels(open_ones, told, state.clients)
     state = replace(state, columns=columns, labels=_labels(state, replies), notes=notes, doubts=doubts)
     if not any(column.center is None for column in columns if column.kind == "numeric"):
         return _agree(state, columns)
@@ -373,150 +366,12 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     return _to_all(state, AskSchema, DEVIATIONS, {"means": means}, own)
 
 
-def _alike(state: Server, columns: Sequence[Column], replies: Sequence[Record]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Notes on levels of which clients have told several spellings, and on clients none of whose levels another has; and, where
-    these are one number, why the result cannot stand."""
-    notes, doubts = list[str](), list[str]()
-    for column in columns:
-        if column.levels is None or state.spec.complete(column.name):
-            continue
-        for same in spellings(column.levels):
-            said = (
-                f"column {column.name!r}: the levels {', '.join(map(repr, same[:SHOWN]))} {one_but_for(same)}, "
-                "and are taken for different ones: write them alike in the files"
-            )
-            (doubts if isinstance(_read(same[0]), float) else notes).append(said)
-        told = [set(reply.get("levels", {}).get(column.name, ())) for reply in replies]
-        alone = [
-            client
-            for k, (client, own) in enumerate(zip(state.clients, told))
-            if own and any(told[:k] + told[k + 1 :]) and not own & set().union(*told[:k], *told[k + 1 :])
-        ]
-        if alone:
-            notes.append(
-                f"column {column.name!r}: no level at {_some(alone)} occurs at another client, so its effects cannot be told "
-                "from differences between clients: are the levels written alike?"
-            )
-    return tuple(notes), tuple(doubts)
-
-
-def spellings(levels: Iterable[str]) -> list[list[str]]:
-    """Levels that are one but for capitals and blanks, or for how a number is written."""
-    found: dict[str | float, list[str]] = {}
-    for level in levels:
-        found.setdefault(_read(level), []).append(level)
-    return [same for same in found.values() if len(same) > 1]
-
-
-def one_but_for(same: Sequence[str]) -> str:
-    """In what levels of one spelling differ."""
-    return "are one number" if isinstance(_read(same[0]), float) else "differ in capitals or blanks alone"
-
-
-def _read(level: str) -> str | float:
-    text = "".join(level.casefold().split())
-    try:
-        number = float(text.replace(",", ".", 1) if _DECIMAL_COMMA.fullmatch(text) else text)
-    except ValueError:
-        return text
-    return number if math.isfinite(number) else text
-
-
-def _told_moments(state: Server) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Means and variances (m, p) of clients' numeric columns; of a client without rows a mean of nan, and 0."""
-    replies, n = in_order(state.replies), np.array(state.sizes, np.float64)[:, None]
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        shift = np.array([reply["sums"] for reply in replies]) / n
-        means = np.array(state.means) + shift
-        return means, spreads.variances(means, shift, np.array([reply["squares"] for reply in replies]) / n)
-
-
-def _two_neighbours(mean: float, variance: float) -> int | None:
-    """The lower of the two neighbouring whole numbers that are all values of a column; None where it has others. Of whole numbers
-    with a mean m between a and a + 1 these two alone have the variance (m - a) (a + 1 - m), and others a larger one."""
-    if not variance > NOISE or abs(mean) > LARGEST_CODE:
-        return None
-    low = math.floor(mean)
-    return low if abs(variance - (mean - low) * (low + 1 - mean)) <= NOISE else None
-
-
-def _coded_apart(state: Server) -> Iterator[str]:
-    """Notes on columns of two neighbouring whole numbers that are not the same two at all clients."""
-    means, variances = _told_moments(state)
-    names = [column.name for column in state.columns if column.kind == "numeric"]
-    for name, mean, variance in zip(names, means.T, variances.T):
-        found: dict[int, list[str]] = {}
-        for client, *both in zip(state.clients, mean.tolist(), variance.tolist()):
-            low = _two_neighbours(*both)
-            if low is not None:
-                found.setdefault(low, []).append(client)
-        if len(found) > 1:
-            said = [f"{low} and {low + 1} at {_some(clients)}" for low, clients in sorted(found.items())]
-            yield (
-                f"column {name!r} has two values, and not the same two at all clients: {'; '.join(said)}; code it alike in the "
-                "files, for the model takes what is written"
-            )
-
-
-def _twins(state: Server) -> list[str]:
-    """Why the result cannot stand where two clients have one file: as many rows, and every sum of every numeric column to the
-    last digit. A single column of whole numbers may have that by chance."""
-    alike: dict[tuple[float, ...], list[str]] = {}
-    for name, n, reply in zip(state.clients, state.sizes, in_order(state.replies)):
-        alike.setdefault((n, *reply["sums"], *reply["squares"]), []).append(name)
-    found = list[str]()
-    for told, names in alike.items():
-        squares = told[1 + len(told) // 2 :]
-        varied = sum(square > 0 for square in squares)
-        if len(names) > 1 and (varied > 1 or (varied and squares[0] % 1)):
-            who = " and ".join(map(repr, names[:SHOWN])) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-            found.append(
-                f"clients {who} have as many rows, and the same sums of every numeric column to the last digit: where that is "
-                "one file twice, its rows count twice; leave one out"
-            )
-    return found
-
-
-def _apart(state: Server) -> tuple[list[str], tuple[str, ...]]:
-    """Notes on columns whose standard deviation or mean at some client is not that at the others, and why the result cannot stand
-    with them. Columns of two values are left out, for their variance is that of a share, and those of which the job file gives
-    center and scale: these say what is ordinary."""
-    (means, variances), degrees = _told_moments(state), np.maximum(np.array(state.sizes, np.float64) - 1, 0)
-    numeric = [column for column in state.columns if column.kind == "numeric"]
-    lines, doubts = list[str](), list[str]()
-    for column, mean, own in zip(numeric, means.T, variances.T):
-        two = any(_two_neighbours(*both) is not None for both in zip(mean.tolist(), own.tolist()))
-        if column.center is not None or two:
-            continue
-        what = f"column {column.name!r}"
-        right = f"where it is right so, give center and scale of it in [data.columns.{column.name}], and nothing more is said"
-        remedy = f"; {_as_code(column.name)}{right}" if _are_whole(state, mean, own) else f"; {right}"
-        found = spreads.compared(own * degrees, degrees)
-        lines += spreads.notes(found, what, state.clients, remedy)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            sure = spreads.certain(found, mean / np.sqrt(own))
-        moved = centres.compared(mean, own, degrees, ~found.odd)
-        lines += centres.notes(moved, what, state.clients, remedy)
-        doubts += filter(None, (spreads.doubt(found, sure, what, state.clients), centres.doubt(moved, what, state.clients)))
-    return lines, tuple(doubts)
-
-
-def _are_whole(state: Server, means: NDArray[np.float64], variances: NDArray[np.float64]) -> bool:
-    """Whether a column's cells are whole numbers, by its clients' means and variances: their sums are, and those of squares."""
-    n = np.array(state.sizes, np.float64)
-    told = np.concatenate([n * means, n * (variances + means**2)])[np.tile(n > 0, 2)]
-    return bool((np.abs(told - np.round(told)) <= NOISE + ROUNDED * np.abs(told)).all())
-
-
-def _as_code(name: str) -> str:
-    return (
-        "its cells are whole numbers: where they are a code (of a ward, say), no unit of theirs is meant, and no slope: give it "
-        f'kind = "categorical" in [data.columns.{name}], or, of method = "likelihood", make it the group of [model.random]; '
-    )
-
-
-def _some(clients: Sequence[str]) -> str:
-    return ", ".join(clients[:SHOWN]) + (f" and {len(clients) - SHOWN} more" if len(clients) > SHOWN else "")
+def _sums(state: Server) -> slips.Sums:
+    """What clients have told of their numeric columns."""
+    replies = in_order(state.replies)
+    columns = tuple(column for column in state.columns if column.kind == "numeric")
+    sums, squares = (np.array([reply[name] for reply in replies], np.float64) for name in ("sums", "squares"))
+    return slips.Sums(state.clients, columns, np.array(state.sizes, np.float64), np.array(state.means), sums, squares)
 
 
 def _places(numeric: Sequence[str], reply: Record) -> tuple[int, ...]:

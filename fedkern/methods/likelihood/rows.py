@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges.columns import one_but_for, spellings
+from ...algorithms.exchanges.slips import one_but_for, spellings
 from ...data.cells import MISSING, Text, plain
 from ...data.design import Design, column_of
 from ...data.faults import HINT, who

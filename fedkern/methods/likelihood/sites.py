@@ -50,7 +50,9 @@ def told(model: Model, own: Own) -> site_modes.SiteMode:
     return site_modes.told(np.stack([theta[0], (theta if standard is None else standard)[0]]), np.stack(sds))
 
 
-def _content(model: Model, server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> tuple[dict[str, object], list[str]]:
+def _content(
+    model: Model, server: once.Server[site_modes.SiteMode], names: tuple[str, ...]
+) -> tuple[dict[str, object], list[str]]:
     """Client -> name of a coefficient, as in `parameters` -> where its posterior is largest, and the standard deviation there."""
     out = dict.fromkeys(server.lost, "it was lost") | dict(server.dropped)
     content: dict[str, object] = {}

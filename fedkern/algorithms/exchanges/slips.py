@@ -1,0 +1,208 @@
+"""Slips that show in what clients tell of their columns alone: levels, numbers of rows and sums of numeric columns.
+
+Levels that differ in capitals or blanks alone; a column that is coded 0 and 1 at one client and 1 and 2 at another; one that is
+in another unit at a client (`spreads`, `centres`), or has a cell there that is so wrong that it makes the client's standard
+deviation; and one file at two clients. What is sure is a doubt, with which no result can stand; all else is a note.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...models.encoding import Column
+from . import centres, spreads
+
+Array = NDArray[np.float64]
+Said = tuple[tuple[str, ...], tuple[str, ...]]  # notes, and why the result cannot stand
+
+LARGEST_CODE = 10  # of a column with two neighbouring whole numbers
+SHOWN = 4  # clients, or levels, in a note
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+NOISE = 1e-9  # what rounding leaves of such a column's variance
+ROUNDED = 1e-13  # of a sum, that it loses
+
+
+# Levels --------------------
+
+
+def of_levels(columns: Sequence[Column], told: Mapping[str, Sequence[Sequence[str]]], clients: Sequence[str]) -> Said:
+    """Notes on levels of which clients have told several spellings, and on clients none of whose levels another has; and, where
+    these are one number, why the result cannot stand.
+
+    Parameters
+    ----------
+    columns : with their levels
+    told : name of a column -> each client's levels
+    """
+    notes, doubts = list[str](), list[str]()
+    for column in columns:
+        for same in spellings(column.levels or ()):
+            said = (
+                f"column {column.name!r}: the levels {', '.join(map(repr, same[:SHOWN]))} {one_but_for(same)}, "
+                "and are taken for different ones: write them alike in the files"
+            )
+            (doubts if isinstance(_read(same[0]), float) else notes).append(said)
+        sets = [set(levels) for levels in told[column.name]]
+        alone = [
+            client
+            for k, (client, own) in enumerate(zip(clients, sets))
+            if own and any(sets[:k] + sets[k + 1 :]) and not own & set().union(*sets[:k], *sets[k + 1 :])
+        ]
+        if alone:
+            notes.append(
+                f"column {column.name!r}: no level at {_some(alone)} occurs at another client, so its effects cannot be told "
+                "from differences between clients: are the levels written alike?"
+            )
+    return tuple(notes), tuple(doubts)
+
+
+def spellings(levels: Iterable[str]) -> list[list[str]]:
+    """Levels that are one but for capitals and blanks, or for how a number is written."""
+    found: dict[str | float, list[str]] = {}
+    for level in levels:
+        found.setdefault(_read(level), []).append(level)
+    return [same for same in found.values() if len(same) > 1]
+
+
+def one_but_for(same: Sequence[str]) -> str:
+    """In what levels of one spelling differ."""
+    return "are one number" if isinstance(_read(same[0]), float) else "differ in capitals or blanks alone"
+
+
+def _read(level: str) -> str | float:
+    text = "".join(level.casefold().split())
+    try:
+        number = float(text.replace(",", ".", 1) if DECIMAL_COMMA.fullmatch(text) else text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) else text
+
+
+# Sums --------------------
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What m clients have told of p numeric columns.
+
+    Attributes
+    ----------
+    clients, columns : (m,), (p,)
+    sizes : (m,) numbers of rows
+    centre : (p,) the pooled means that they were told
+    sums, squares : (m, p) of deviations from these, and of their squares
+    """
+
+    clients: tuple[str, ...]
+    columns: tuple[Column, ...]
+    sizes: Array
+    centre: Array
+    sums: Array
+    squares: Array
+
+    @cached_property
+    def moments(self) -> tuple[Array, Array]:
+        """(m, p) means and variances; of a client without rows a mean of nan, and 0."""
+        n = self.sizes[:, np.newaxis]
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            shift = self.sums / n
+            means = self.centre + shift
+            return means, spreads.variances(means, shift, self.squares / n)
+
+
+def of_sums(told: Sums) -> Said:
+    """All of them."""
+    notes, doubts = _apart(told)
+    return (*_coded_apart(told), *notes), (*doubts, *_twins(told))
+
+
+def _two_neighbours(mean: float, variance: float) -> int | None:
+    """The lower of the two neighbouring whole numbers that are all values of a column; None where it has others. Of whole numbers
+    with a mean m between a and a + 1 these two alone have the variance (m - a) (a + 1 - m), and others a larger one."""
+    if not variance > NOISE or abs(mean) > LARGEST_CODE:
+        return None
+    low = math.floor(mean)
+    return low if abs(variance - (mean - low) * (low + 1 - mean)) <= NOISE else None
+
+
+def _coded_apart(told: Sums) -> Iterator[str]:
+    """Notes on columns of two neighbouring whole numbers that are not the same two at all clients."""
+    means, variances = told.moments
+    for name, mean, variance in zip((column.name for column in told.columns), means.T, variances.T):
+        found: dict[int, list[str]] = {}
+        for client, *both in zip(told.clients, mean.tolist(), variance.tolist()):
+            low = _two_neighbours(*both)
+            if low is not None:
+                found.setdefault(low, []).append(client)
+        if len(found) > 1:
+            said = [f"{low} and {low + 1} at {_some(clients)}" for low, clients in sorted(found.items())]
+            yield (
+                f"column {name!r} has two values, and not the same two at all clients: {'; '.join(said)}; code it alike in the "
+                "files, for the model takes what is written"
+            )
+
+
+def _twins(told: Sums) -> list[str]:
+    """Why the result cannot stand where two clients have one file: as many rows, and every sum of every numeric column to the
+    last digit. A single column of whole numbers may have that by chance."""
+    alike: dict[tuple[float, ...], list[str]] = {}
+    for name, *own in zip(told.clients, told.sizes.tolist(), told.sums.tolist(), told.squares.tolist()):
+        alike.setdefault((own[0], *own[1], *own[2]), []).append(name)
+    found = list[str]()
+    for numbers, names in alike.items():
+        squares = numbers[1 + len(numbers) // 2 :]
+        varied = sum(square > 0 for square in squares)
+        if len(names) > 1 and (varied > 1 or (varied and squares[0] % 1)):
+            who = " and ".join(map(repr, names[:SHOWN])) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+            found.append(
+                f"clients {who} have as many rows, and the same sums of every numeric column to the last digit: where that is "
+                "one file twice, its rows count twice; leave one out"
+            )
+    return found
+
+
+def _apart(told: Sums) -> Said:
+    """Notes on columns whose standard deviation or mean at some client is not that at the others, and why the result cannot stand
+    with them. Columns of two values are left out, for their variance is that of a share, and those of which the job file gives
+    center and scale: these say what is ordinary."""
+    (means, variances), degrees = told.moments, np.maximum(told.sizes - 1, 0)
+    lines, doubts = list[str](), list[str]()
+    for column, mean, own in zip(told.columns, means.T, variances.T):
+        two = any(_two_neighbours(*both) is not None for both in zip(mean.tolist(), own.tolist()))
+        if column.center is not None or two:
+            continue
+        what = f"column {column.name!r}"
+        right = f"where it is right so, give center and scale of it in [data.columns.{column.name}], and nothing more is said"
+        remedy = f"; {_as_code(column.name)}{right}" if _are_whole(told.sizes, mean, own) else f"; {right}"
+        found = spreads.compared(own * degrees, degrees)
+        lines += spreads.notes(found, what, told.clients, remedy)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            sure = spreads.certain(found, mean / np.sqrt(own))
+        moved = centres.compared(mean, own, degrees, ~found.odd)
+        lines += centres.notes(moved, what, told.clients, remedy)
+        doubts += filter(None, (spreads.doubt(found, sure, what, told.clients), centres.doubt(moved, what, told.clients)))
+    return tuple(lines), tuple(doubts)
+
+
+def _are_whole(n: Array, means: Array, variances: Array) -> bool:
+    """Whether a column's cells are whole numbers, by its clients' means and variances: their sums are, and those of squares."""
+    told = np.concatenate([n * means, n * (variances + means**2)])[np.tile(n > 0, 2)]
+    return bool((np.abs(told - np.round(told)) <= NOISE + ROUNDED * np.abs(told)).all())
+
+
+def _as_code(name: str) -> str:
+    return (
+        "its cells are whole numbers: where they are a code (of a ward, say), no unit of theirs is meant, and no slope: give it "
+        f'kind = "categorical" in [data.columns.{name}], or, of method = "likelihood", make it the group of [model.random]; '
+    )
+
+
+def _some(clients: Sequence[str]) -> str:
+    return ", ".join(clients[:SHOWN]) + (f" and {len(clients) - SHOWN} more" if len(clients) > SHOWN else "")
