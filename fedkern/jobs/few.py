@@ -76,24 +76,18 @@ class Kept(NamedTuple):
 
 def lowered(config: JobConfig) -> str | None:
     """What is said of a job that asks for fewer rows than jobs do by default."""
-    asked = holders.least(config)
-    if asked is None or asked >= LEAST_ROWS:
-        return None
-    return (
-        f"this job lowers data.least_rows from {LEAST_ROWS} to {asked}: what a client with fewer than {LEAST_ROWS} rows sends "
-        "may tell these rows"
-    )
+    tells = f"what a client with fewer than {LEAST_ROWS} rows sends may tell these rows"
+    return _lowered("least_rows", holders.least(config), LEAST_ROWS, tells)
 
 
 def _lowered_groups(config: JobConfig) -> str | None:
     """The same of groups."""
-    asked = holders.least_groups(config)
-    if asked is None or asked >= LEAST_GROUPS:
-        return None
-    return (
-        f"this job lowers data.least_groups from {LEAST_GROUPS} to {asked}: of fewer than {LEAST_GROUPS} groups what a client "
-        "sends may tell each of them"
-    )
+    tells = f"of fewer than {LEAST_GROUPS} groups what a client sends may tell each of them"
+    return _lowered("least_groups", holders.least_groups(config), LEAST_GROUPS, tells)
+
+
+def _lowered(key: str, asked: int | None, least: int, tells: str) -> str | None:
+    return None if asked is None or asked >= least else f"this job lowers data.{key} from {least} to {asked}: {tells}"
 
 
 def first(config: JobConfig) -> list[tuple[str, str]]:
