@@ -1,4 +1,4 @@
-"""Cholesky factors of precisions that are sparse but for a last block: a client's areas, its border last (sigma.md, section 13)."""
+"""Cholesky factors of precisions, sparse but for a last block: a client's areas, its border last (sigma.md, section 13)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HOST = "some 100 us on a CPU, and each column waits for others"
 BORDERED_FACTOR = Kernel(
     "spatial.bordered_factor",
     __name__,
-    purpose="The sparse columns of the Cholesky factor of a precision whose last block is dense, and what they leave of the block.",
+    purpose="The sparse columns of the Cholesky factor of a precision whose last block is dense, and what they leave of it.",
     source="docs/methods/sigma.md, section 13; columns from the left, as George and Liu (1981)",
     inputs=(Array("values", ("f",), F64), _INDPTR, _INDICES, _BLOCK),
     outputs=(_FACTOR, Array("rest", ("b", "b"), F64)),
@@ -54,7 +54,10 @@ BORDERED_INVERSE = Kernel(
     host=_HOST,
     backends=COMPILED,
     words=_WORDS
-    | {"block": "The inverse of what `bordered_factor` left: the dense block of the inverse.", "inverse": "Entries of the inverse."},
+    | {
+        "block": "The inverse of what `bordered_factor` left: the dense block of the inverse.",
+        "inverse": "Entries of the inverse.",
+    },
 )
 BORDERED_SOLVE = Kernel(
     "spatial.bordered_solve",
@@ -142,7 +145,9 @@ def bordered_factor(
     arrays = BORDERED_FACTOR.prepare({"values": values, "indptr": indptr, "indices": indices, "block": block}, out)
     failed = BORDERED_FACTOR.call(backend, arrays, (), n_threads)
     if failed >= 0:
-        raise NumericalError(f"{BORDERED_FACTOR.name}: pivot {failed} is not greater than zero: the matrix is not positive definite")
+        raise NumericalError(
+            f"{BORDERED_FACTOR.name}: pivot {failed} is not greater than zero: the matrix is not positive definite"
+        )
     return arrays[4], arrays[5]
 
 
