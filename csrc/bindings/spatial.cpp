@@ -106,6 +106,68 @@ void car_sample(const py::array& vectors, const py::array& values, const py::arr
     kernels().spatial.car_sample(U, w, scale, at, which, names, draws, n_threads, routines);
 }
 
+/// A pattern whose arrays live as long as this; `n` rows, the last of which are the dense block's.
+class Bordered {
+  public:
+    Bordered(const py::object& indptr, const py::object& indices, Index n) : indptr_(indptr, "indptr", 1), indices_(indices, "indices", 1) {
+        if (indptr_.size() < 1) throw py::value_error("indptr: is empty");
+        pattern = {indptr_.size() - 1, indptr_.data(), indices_.data()};
+        const auto& p = pattern;
+        if (p.columns > n) throw py::value_error("indptr: more columns than rows");
+        if (p.indptr[0] != 0 || p.indptr[p.columns] != entries()) throw py::value_error("indptr: must rise from 0 to the number of indices");
+        for (Index j = 0; j < p.columns; ++j)
+            if (p.indptr[j] >= p.indptr[j + 1]) throw py::value_error("indptr: must rise");
+        for (Index j = 0; j < p.columns; ++j) {
+            if (p.indices[p.indptr[j]] != j) throw py::value_error("indices: each column begins with its diagonal");
+            for (Index k = p.indptr[j] + 1, before = j; k < p.indptr[j + 1]; before = p.indices[k++])
+                if (p.indices[k] <= before || p.indices[k] >= n) throw py::value_error("indices: must rise within the triangle");
+        }
+    }
+    Bordered(const Bordered&) = delete;
+    Index entries() const { return indices_.size(); }
+
+    BorderedPattern pattern;
+
+  private:
+    Contiguous<Index> indptr_, indices_;
+};
+
+/// Rows of a pattern with a block of this size.
+Index rows_of(const py::array& indptr, const py::array& block) {
+    return (indptr.ndim() == 1 ? indptr.shape(0) - 1 : 0) + (block.ndim() == 2 ? block.shape(0) : 0);
+}
+
+Index bordered_factor(const py::array& values, const py::array& indptr, const py::array& indices, const py::array& block,
+                      const py::array& factor, const py::array& rest, int) {
+    const Bordered pattern(indptr, indices, rows_of(indptr, block));
+    const auto v = vector<const double>(values, "values", pattern.entries());
+    const auto B = matrix<const double>(block, "block", block.ndim() == 2 ? block.shape(0) : 0, block.ndim() == 2 ? block.shape(0) : 0);
+    const auto L = vector<double>(factor, "factor", pattern.entries());
+    const auto left = matrix<double>(rest, "rest", B.rows, B.rows);
+    const py::gil_scoped_release unlocked;
+    return kernels().spatial.bordered_factor(v, pattern.pattern, B, L, left);
+}
+
+void bordered_inverse(const py::array& factor, const py::array& indptr, const py::array& indices, const py::array& block,
+                      const py::array& inverse, int) {
+    const Bordered pattern(indptr, indices, rows_of(indptr, block));
+    const auto L = vector<const double>(factor, "factor", pattern.entries());
+    const auto B = matrix<const double>(block, "block", block.ndim() == 2 ? block.shape(0) : 0, block.ndim() == 2 ? block.shape(0) : 0);
+    const auto Z = vector<double>(inverse, "inverse", pattern.entries());
+    const py::gil_scoped_release unlocked;
+    kernels().spatial.bordered_inverse(L, pattern.pattern, B, Z);
+}
+
+void bordered_solve(const py::array& right, const py::array& factor, const py::array& indptr, const py::array& indices, bool back,
+                    const py::array& solved, int) {
+    const auto r = matrix<const double>(right, "right");
+    const Bordered pattern(indptr, indices, r.cols);
+    const auto L = vector<const double>(factor, "factor", pattern.entries());
+    const auto x = matrix<double>(solved, "solved", r.rows, r.cols);
+    const py::gil_scoped_release unlocked;
+    kernels().spatial.bordered_solve(r, L, pattern.pattern, back, x);
+}
+
 GpKind gp_kind(int kind) {
     if (kind < 0 || kind > int(GpKind::matern52)) throw py::value_error("kind: there are 0, 1, 2 and 3");
     return GpKind(kind);
@@ -157,6 +219,12 @@ void bind_spatial(py::module_& m) {
           "logdet"_a.noconvert(), "n_threads"_a);
     m.def("car_sample", &binding::car_sample, "vectors"_a.noconvert(), "values"_a.noconvert(), "weights"_a.noconvert(),
           "phi"_a.noconvert(), "form"_a, "seed"_a, "chain"_a, "client"_a, "step"_a, "theta"_a.noconvert(), "n_threads"_a);
+    m.def("bordered_factor", &binding::bordered_factor, "values"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(),
+          "block"_a.noconvert(), "factor"_a.noconvert(), "rest"_a.noconvert(), "n_threads"_a);
+    m.def("bordered_inverse", &binding::bordered_inverse, "factor"_a.noconvert(), "indptr"_a.noconvert(), "indices"_a.noconvert(),
+          "block"_a.noconvert(), "inverse"_a.noconvert(), "n_threads"_a);
+    m.def("bordered_solve", &binding::bordered_solve, "right"_a.noconvert(), "factor"_a.noconvert(), "indptr"_a.noconvert(),
+          "indices"_a.noconvert(), "back"_a, "solved"_a.noconvert(), "n_threads"_a);
     m.def("gp_covariance", &binding::gp_covariance, "x"_a.noconvert(), "lengthscale"_a.noconvert(), "kind"_a, "jitter"_a,
           "covariance"_a.noconvert(), "n_threads"_a);
     m.def("gp_factor", &binding::gp_factor, "x"_a.noconvert(), "lengthscale"_a.noconvert(), "kind"_a, "tolerance"_a,

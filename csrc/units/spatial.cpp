@@ -1,3 +1,4 @@
+#include "fedkern/spatial/bordered.hpp"
 #include "fedkern/spatial/factor.hpp"
 #include "fedkern/spatial/gp.hpp"
 
@@ -11,6 +12,9 @@ extern const SpatialTable spatial = {
     .within = within,
     .car_factor = car_factor,
     .car_sample = car_sample,
+    .bordered_factor = bordered_factor,
+    .bordered_inverse = bordered_inverse,
+    .bordered_solve = bordered_solve,
     .gp_covariance = gp_covariance,
     .gp_factor = gp_factor,
     .gp_sample = gp_sample,

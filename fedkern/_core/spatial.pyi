@@ -2,6 +2,21 @@
 
 import numpy as np
 
+def bordered_factor(
+    values: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    block: np.ndarray,
+    factor: np.ndarray,
+    rest: np.ndarray,
+    n_threads: int,
+) -> int: ...
+def bordered_inverse(
+    factor: np.ndarray, indptr: np.ndarray, indices: np.ndarray, block: np.ndarray, inverse: np.ndarray, n_threads: int
+) -> None: ...
+def bordered_solve(
+    right: np.ndarray, factor: np.ndarray, indptr: np.ndarray, indices: np.ndarray, back: bool, solved: np.ndarray, n_threads: int
+) -> None: ...
 def car_factor(
     phi: np.ndarray,
     order: np.ndarray,

@@ -15,6 +15,11 @@ struct SpatialTable {
                         Vector<double> logdet, int n_threads);
     void (*car_sample)(Matrix<const double> vectors, Vector<const double> values, Vector<const double> weights, Vector<const double> phi,
                        CarForm, DrawNames, Matrix<double> theta, int n_threads, const Blas&);
+    Index (*bordered_factor)(Vector<const double> values, const BorderedPattern&, Matrix<const double> block, Vector<double> factor,
+                             Matrix<double> rest);
+    void (*bordered_inverse)(Vector<const double> factor, const BorderedPattern&, Matrix<const double> block, Vector<double> inverse);
+    void (*bordered_solve)(Matrix<const double> right, Vector<const double> factor, const BorderedPattern&, bool back,
+                           Matrix<double> solved);
     void (*gp_covariance)(Matrix<const double> x, Vector<const double> lengthscale, GpKind, double jitter, Tensor<double, 3> out,
                           int n_threads);
     void (*gp_factor)(Matrix<const double> x, Vector<const double> lengthscale, GpKind, double tolerance, Tensor<double, 3> factors,

@@ -163,13 +163,41 @@ def car_analyse(indptr: Indices, indices: Indices) -> Pattern:
     tree (George and Liu, 1981).
     """
     check_graph(indptr, indices, name="spatial.car_analyse")
-    n = len(indptr) - 1
-    order = np.zeros(0, np.int64)
-    if n:
-        options = {"SymmetricMode": True}
-        matrix = car_precision(indptr, indices, 0.5).tocsc()
-        factor = scipy.sparse.linalg.splu(matrix, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
-        order = np.argsort(factor.perm_c).astype(np.int64)
+    order = minimum_degree(indptr, indices)
+    columns = columns_of(order, indptr, indices)
+    lengths = [len(c) for c in columns]
+    return Pattern(
+        order, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), np.concatenate([[], *columns]).astype(np.int64)
+    )
+
+
+def minimum_degree(indptr: Indices, indices: Indices) -> Indices:
+    """An order of elimination, (n,).
+
+    Parameters
+    ----------
+    indptr, indices : int64 arrays
+        See the module `spatial`.
+    """
+    if len(indptr) == 1:
+        return np.zeros(0, np.int64)
+    matrix = car_precision(indptr, indices, 0.5).tocsc()
+    options = {"SymmetricMode": True}
+    factor = scipy.sparse.linalg.splu(matrix, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+    return np.argsort(factor.perm_c).astype(np.int64)
+
+
+def columns_of(order: Indices, indptr: Indices, indices: Indices) -> list[NDArray[np.int64]]:
+    """Rows of the entries of each column of a Cholesky factor, rising.
+
+    Parameters
+    ----------
+    order : (n,) int64 array
+        Which area is eliminated when.
+    indptr, indices : int64 arrays
+        See the module `spatial`.
+    """
+    n = len(order)
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     children: list[list[NDArray[np.int64]]] = [[] for _ in range(n)]
@@ -181,7 +209,4 @@ def car_analyse(indptr: Indices, indices: Indices) -> Pattern:
             children[below[0]].append(below)
         children[j] = []
         columns.append(np.concatenate([[j], below]))
-    lengths = [len(c) for c in columns]
-    return Pattern(
-        order, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), np.concatenate([[], *columns]).astype(np.int64)
-    )
+    return columns

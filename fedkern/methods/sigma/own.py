@@ -15,6 +15,7 @@ from ...data.polygons import Polygons
 from ...jobs import convergence
 from ...jobs.run import Run
 from ...kernels import rng
+from ...models.spatial import within_site
 from ...models.spatial.site import Site
 from ...models.spatial.within_site import WithinSite
 from ...results.plain import Record
@@ -35,6 +36,10 @@ SUPPRESSED = {
     True: "areas with a count that is an interval have no numbers of the posterior here, which can tell what was suppressed; "
     'output.suppressed = "show" writes them',
     False: "what is written of areas with a count that is an interval can tell what was suppressed: it is not for print",
+}
+GIVEN_THE_REST = {
+    True: "draws of each area follow its own likelihood, given the other areas and the global unknowns (one sweep of quadrature)",
+    False: "areas are normal given the global unknowns: with a Gaussian response that is exact",
 }
 BEYOND = 50.0  # prior standard deviations of a decoder's output that are worth a warning
 
@@ -75,6 +80,8 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
         **own.said, "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label,
         "threshold": areas.threshold.value, "threshold_is": areas.threshold.name,
     }  # fmt: skip
+    if isinstance(own.site, WithinSite) and own.site.integrated:
+        content["given_the_rest"] = GIVEN_THE_REST[own.site.tilted]
     if suppressed:
         content["suppressed"] = suppressed
         content["note"] = SUPPRESSED[hidden]
@@ -117,7 +124,10 @@ def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
     if isinstance(site, Site) and site.sampled and not isinstance(client, hmc.Client):
         unseen = np.setdiff1d(np.arange(d), site.observed)
         u[:, site.decoder.n_local + unseen] = free[:, unseen]
-    theta = site.theta_given(xi, u, free)
+    if isinstance(site, WithinSite):
+        theta = site.theta_given(xi, u, free, _uniforms(model, client.index, (within_site.SWEEPS, len(xi), d), site.tilted))
+    else:
+        theta = site.theta_given(xi, u, free)
     parts, units = model.layout.parts, model.units
     counts = np.bincount(rows.area, minlength=d)
     mean_X = np.zeros((d, rows.X.shape[1]))
@@ -130,6 +140,14 @@ def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
     key = rng.key(model.seed, "posterior", 2)
     normals = rng.normal(len(xi) * d, key=key, client=client.index).reshape(len(xi), d)
     return Areas(theta, units.natural(fixed), spatial, model.likelihood, model.threshold), Drawn(xi, u, theta, normals)
+
+
+def _uniforms(model: SigmaModel, client: int, shape: tuple[int, int, int], wanted: bool) -> Array | None:
+    """(s, m, d) of the sweeps that draw areas anew, an area's one in each m-th part of the range; None where there are none."""
+    if not wanted:
+        return None
+    u = rng.uniform(int(np.prod(shape)), key=rng.key(model.seed, "posterior", 3), client=client).reshape(shape)
+    return np.asarray((np.argsort(np.argsort(u, axis=1), axis=1) + 0.5) / shape[1])
 
 
 def _normals(key: int, client: int, m: int, n: int) -> Array:

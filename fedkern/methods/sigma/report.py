@@ -19,7 +19,8 @@ def sections(run: RunFiles) -> list[str]:
     """Sections of a finished run; maps of the clients whose areas.csv lies in this folder."""
     rows = [{**row, "client": client} for client, areas in run.areas.items() for row in areas]
     names = _columns(rows)
-    of_areas = [_map(rows, names, _shapes(rows, run.shapes)), _smoothing(rows, names), _highest(rows, names), _fits(run.fits)]
+    drawn = _map(rows, names, _shapes(rows, run.shapes)), _smoothing(rows, names)
+    of_areas = [*drawn, _highest(rows, names, run.said), _fits(run.fits)]
     if run.own:
         return of_areas
     return [_parameters(run.summary), *of_areas, _chains(run.summary), _progress(run.lines)]
@@ -212,7 +213,7 @@ def _fits(fits: Mapping[str, Record]) -> str:
     return section("Fit", table(head, rows), paragraph(text))
 
 
-def _highest(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
+def _highest(rows: Sequence[Mapping[str, str]], names: tuple[str, str], said: Record) -> str:
     if not rows:
         return ""
     level, above = names
@@ -233,6 +234,8 @@ def _highest(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str:
         cells = [row["client"], row["area"], row["observed"], *([number(float(row["exposure"]))] if "exposure" in row else [])]
         body.append(cells + [number(float(row[key])) for key in (f"{level}_mean", f"{level}_q025", f"{level}_q975", above)])
     text = f"{len(rows)} areas are in this folder; all of them are in client-NAME/areas.csv."
+    if how := said.get("given_the_rest"):
+        text += f" {str(how)[:1].upper()}{str(how)[1:]}."
     if hidden := len(rows) - len(shown):
         text += f" Of {hidden} with a count that is an interval nothing is shown (output.suppressed)."
     return section("Highest areas", table(head, body), paragraph(text))

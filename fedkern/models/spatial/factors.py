@@ -38,7 +38,8 @@ FIRST = 12  # at the first node
 LARGE = 1_500  # borders from which factors at a node are found by subspace iteration from its neighbour's
 FIRST_STEPS = 4  # of it in the first sweep
 LARGEST = 0.99  # of |W_j|: what others tell of a border is less than the border itself
-MOST = 300  # latents
+MOST = 1_500  # latents
+TRIED = 300  # latents that the search for enough of them begins with
 DRAWS = 4  # of theta and of a noise, in which errors are measured
 NUGGET = 1e-6  # of a Gaussian process's variance, so that its blocks can be factored
 
@@ -214,11 +215,12 @@ def owed(C: Array, parts: Sequence[Part]) -> Array:
 def leading(C: Array, H: Array, parts: Sequence[Part], r: int, sweeps: int, near: Array | None = None) -> Array:
     """W (n, r): the factors of C between clients, whose own blocks H begin the search; `near` (n, r) those of C nearby.
 
-    Of large C with `near` each sweep makes one step of subspace iteration instead of solving an eigenvalue problem, which takes a
-    fifth of the time: what its blocks H are moves from sweep to sweep anyhow.
+    Of large C each sweep but the first without `near` makes one step of subspace iteration instead of solving an eigenvalue
+    problem, which takes a fifth of the time: what its blocks H are moves from sweep to sweep anyhow.
     """
     n, W = len(C), np.zeros((len(C), r))
-    V = None if near is None or n < LARGE or len(near.T) > n // 2 else np.linalg.qr(near)[0]
+    iterated = n >= LARGE and r <= 2 * n // 3
+    V = np.linalg.qr(near)[0] if iterated and near is not None else None
     M = C.copy()
     for sweep in range(sweeps):
         for part in parts:
@@ -226,6 +228,7 @@ def leading(C: Array, H: Array, parts: Sequence[Part], r: int, sweeps: int, near
             M[at, at] = W[at] @ W[at].T if sweep else H[at, at]
         if V is None:
             lengths, directions = eigh(M, subset_by_index=(n - min(r, n), n - 1))
+            V = directions if iterated else None
         else:
             for _ in range(1 if sweep else FIRST_STEPS):
                 V = np.linalg.qr(M @ V)[0]
@@ -324,27 +327,56 @@ def judged(condition: Condition) -> Array:
 
 
 def enough(division: Division, error: float, most: int = MOST) -> int:
-    """The least number of latents, up to `most`, whose error is no larger at three values of phi."""
+    """The least number of latents (to a twentieth), up to `most`, whose error is no larger at three values of phi."""
     least, most = 1, max(min(most, division.n_borders), 1)
     for phi in judged(division.prior.condition):
         judge = Judge(division, float(phi))
-        H = owed(judge.at.C, division.parts)
-
-        def does(r: int, judge: Judge = judge, H: Array = H) -> bool:
-            return judge.error(leading(judge.at.C, H, division.parts, r, SWEEPS)) <= error
-
-        if does(least):
-            continue
-        if not does(most):
-            return most
-        below, least = least, most  # the first is too few, the second does
-        while least - below > max(1, least // 20):
-            middle = (below + least) // 2
-            below, least = (below, middle) if does(middle) else (middle, least)
+        least = _least(judge, owed(judge.at.C, division.parts), error, least, most)
     return least
 
 
+def _least(judge: Judge, H: Array, error: float, least: int, most: int) -> int:
+    """The same at one phi, from `least` on. Logarithms of errors are nearly straight lines in the number of latents."""
+    C, found = judge.at.C, np.zeros((len(judge.at.C), 0))
+
+    def log_error(r: int) -> float:
+        nonlocal found
+        more = np.random.default_rng(r).standard_normal((len(C), max(r - found.shape[1], 0)))
+        near = np.concatenate([found[:, :r], more], axis=1) if found.shape[1] else None
+        found = leading(C, H, judge.division.parts, r, SWEEPS, near)
+        return float(np.log(max(judge.error(found), 1e-300) / error))
+
+    below, off = least, log_error(least)
+    if off <= 0 or least == most:
+        return least
+    at = min(max(TRIED, least + least // 20), most)
+    while (here := log_error(at)) > 0:
+        if at == most:
+            return most
+        slope, below, off = max((off - here) / (at - below), 1e-9), at, here
+        at = min(at + max(int(1.05 * here / slope), at // 20, 1), most)
+    while at - below > max(1, at // 20):  # `below` are too few, `at` are enough
+        middle = (below + at) // 2
+        below, at = (below, middle) if log_error(middle) <= 0 else (middle, at)
+    return at
+
+
 # Factors over the range of phi --------------------
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of building factors, known before: bytes, and operations in float64."""
+
+    memory: float
+    operations: float
+
+    @classmethod
+    def of(cls, n_borders: int, n_latents: int, nodes: int) -> Cost:
+        """C and its copies at a value of phi, and all W; an eigenvalue problem in each sweep, or a step of subspace iteration."""
+        n, r = float(n_borders), float(n_latents)
+        sweep = 4 * n**2 * r + 6 * n * r**2 + 9 * r**3 if n >= LARGE and r <= 2 * n / 3 else 4 * n**3
+        return cls(8 * (6 * n**2 + (2.2 * nodes + 4) * n * r), nodes * (4 * n**3 + SWEEPS * sweep))
 
 
 @dataclass(frozen=True, eq=False)

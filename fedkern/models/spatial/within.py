@@ -28,6 +28,7 @@ from scipy.linalg import cho_factor, cho_solve
 from ...errors import NumericalError
 from ..likelihood import HALF_LOG_TAU
 from .condition import Condition
+from .sparse import Pattern, Precision
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -174,6 +175,39 @@ class Within:
         out[np.diag_indices(self.size)] += self.diagonal
         out[np.ix_(self.border, self.border)] += ties.K[k] + ties.U[k].T @ ties.G[k] @ ties.U[k]
         return out
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """Of the Cholesky factors of its precisions, the same for every phi."""
+        return Pattern.of(self.T, self.border)
+
+    @cached_property
+    def _scattered(self) -> tuple[Vector, Vector]:
+        """(f,) Q_0 and T, left of the border, in the pattern."""
+        p = self.pattern
+        fixed, slope = np.zeros(len(p.indices)), np.zeros(len(p.indices))
+        fixed[p.indptr[:-1]] = self.diagonal[p.order[: p.inner]]
+        slope[p.entries] = np.asarray(self.T.tocoo().data)[p.kept]
+        return fixed, slope
+
+    def sparse_precision(self, ties: Ties, k: int = 0) -> Precision:
+        """`precision`, as it is: sparse but for the block of the border."""
+        fixed, slope = self._scattered
+        return Precision(self.pattern, fixed + ties.phi[k] * slope, ties.K[k] + ties.U[k].T @ ties.G[k] @ ties.U[k])
+
+    def traced(self, inverse: Vector) -> float:
+        """The trace of T times a matrix whose entries in the pattern these are."""
+        p = self.pattern
+        return float(self._scattered[1] @ (inverse * np.where(p.indices == p.columns, 1.0, 2.0)))
+
+    def without_own(self, ties: Ties, theta: Vector, z: Vector, k: int = 0) -> tuple[Vector, Vector]:
+        """(d,) mean and variance of each theta_i given all others' theta (d,) and z, without rows."""
+        block = ties.K[k] + ties.U[k].T @ ties.G[k] @ ties.U[k]
+        diagonal = self.diagonal + ties.phi[k] * np.asarray(self.T.diagonal())
+        diagonal[self.border] += block.diagonal()
+        pulled = -(self.diagonal * theta + ties.phi[k] * np.asarray(self.T @ theta))
+        pulled[self.border] += ties.U[k].T @ (ties.G[k] @ (ties.W[k] @ z)) - block @ theta[self.border]
+        return theta + pulled / diagonal, 1 / diagonal
 
     def pull(self, ties: Ties, k: int = 0) -> Matrix:
         """(d, r) the precision of theta_j given z, times A_j."""

@@ -15,30 +15,37 @@ largest. With a Gaussian response it is theta's conditional, and F is log p(y | 
 sums over the rows of area i, l their log-likelihood in eta: a fixed point, which repeated Newton steps find. At the largest bound
 its derivatives in xi are those of log p(y, theta | xi), averaged over q. Nothing of q is kept from one xi to the next, so that F
 is a function of xi alone.
+Precisions of large clients are factored as sparse as they are (`models.spatial.sparse`).
+Given xi theta is not normal where the response is not, and areas with few cases show it: a table of areas has draws of each area
+given its own likelihood as it is and all others (`models.spatial.tilted`).
 Otherwise theta = R u, R an inverse Cholesky factor of the precision that theta has about given its rows: u is on the scale of its
 posterior.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.linalg import cholesky, lapack, solve_triangular
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtr
 
 from ...errors import NumericalError
 from ..likelihood import HALF_LOG_TAU, Likelihood
 from .condition import Condition
 from .site import Layout, Observed, Rows
+from .sparse import Factor, Precision
+from .tilted import Tilted
 from .units import pooled_level, sums
 from .within import Ties, Within
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Stack = NDArray[np.float64]  # of matrices
+Index = NDArray[np.int64]
 
 STEP = 1e-4  # of eta, for the information of rows
 CLOSE = 1e-5  # steps of eta that are the last of a fixed point
@@ -46,19 +53,64 @@ MOST_STEPS = 50
 NEGLIGIBLE = 1e-12  # of a bound: rounding
 LONGEST = 3.0  # step of eta from the rows' common level to a first guess
 LEAST_CURVATURE = 1e-6
+SPARSE = 110  # areas from which a sparse factor takes less time than a dense one, where at most SHARE of them are on the border
+SHARE = 0.6
+HELD = 2**24  # numbers of ties that are held at once: 128 MB
+SWEEPS = 1  # over areas, of the draws of a table of areas
+STEPS = 1  # from the fixed point at the mean of xi to that at a draw
+LEAST_SHARE = 1e-6  # of an area's precision, that is not of its rows
 AT, WEIGHT = np.polynomial.hermite_e.hermegauss(21)
 WEIGHT /= WEIGHT.sum()
 
 
-@dataclass(frozen=True)
-class Posterior:
-    """q(theta | xi) of one xi.
+class Gaussian(ABC):
+    """q(theta | xi) of one xi, N(mean, M^-1), whatever M is factored by.
 
     Attributes
     ----------
     mean : (d,)
-    factor : (d, d) lower Cholesky factor of its precision M
     w, h : (d,) what the rows add to Lambda's diagonal and to Lambda A_j z
+    """
+
+    mean: Vector
+    w: Vector
+    h: Vector
+
+    @property
+    @abstractmethod
+    def log_det(self) -> float:
+        """Of M."""
+
+    @property
+    @abstractmethod
+    def sd(self) -> Vector:
+        """(d,) of theta."""
+
+    @abstractmethod
+    def drawn(self, normals: Matrix) -> Matrix:
+        """(m, d) draws, from standard normals."""
+
+    @abstractmethod
+    def within_border(self, prior: Within) -> Matrix:
+        """(b, b) covariance of the border."""
+
+    @abstractmethod
+    def traced(self, prior: Within) -> float:
+        """The trace of T M^-1."""
+
+    def bound(self, expected: float, pull: Vector) -> float:
+        """F but for what q does not change, from the mean of log p(y | theta, xi)."""
+        own = self.w @ (self.mean**2 + self.sd**2) + self.mean @ (pull - self.h)
+        return expected + 0.5 * (float(own) - self.log_det)
+
+
+@dataclass(frozen=True)
+class Posterior(Gaussian):
+    """With a dense factor.
+
+    Attributes
+    ----------
+    factor : (d, d) lower Cholesky factor of M
     """
 
     mean: Vector
@@ -71,11 +123,6 @@ class Posterior:
         """Of M."""
         return 2 * float(np.log(self.factor.diagonal()).sum())
 
-    def bound(self, expected: float, pull: Vector) -> float:
-        """F but for what q does not change, from the mean of log p(y | theta, xi)."""
-        own = self.w @ (self.mean**2 + self.sd**2) + self.mean @ (pull - self.h)
-        return expected + 0.5 * (float(own) - self.log_det)
-
     @cached_property
     def covariance(self) -> Matrix:
         """(d, d) M^-1."""
@@ -87,6 +134,52 @@ class Posterior:
         """(d,) of theta; without the rest of M^-1, which takes twice as long."""
         inverse, _ = lapack.dtrtri(self.factor, lower=1)
         return np.asarray(np.sqrt(np.einsum("ij,ij->j", inverse, inverse)))
+
+    def drawn(self, normals: Matrix) -> Matrix:
+        """(m, d) draws, from standard normals."""
+        return np.asarray(self.mean + solve_triangular(self.factor, normals.T, lower=True, trans="T").T)
+
+    def within_border(self, prior: Within) -> Matrix:
+        """(b, b) covariance of the border."""
+        return self.covariance[np.ix_(prior.border, prior.border)]
+
+    def traced(self, prior: Within) -> float:
+        """The trace of T M^-1."""
+        T = prior.T.tocoo()
+        row, column = T.coords
+        return float(T.data @ self.covariance[row, column])
+
+
+@dataclass(frozen=True)
+class SparsePosterior(Gaussian):
+    """With a sparse factor."""
+
+    mean: Vector
+    factor: Factor
+    w: Vector
+    h: Vector
+
+    @property
+    def log_det(self) -> float:
+        """Of M."""
+        return self.factor.log_det
+
+    @cached_property
+    def sd(self) -> Vector:
+        """(d,) of theta."""
+        return np.asarray(np.sqrt(self.factor.variances))
+
+    def drawn(self, normals: Matrix) -> Matrix:
+        """(m, d) draws, from standard normals."""
+        return np.asarray(self.mean + self.factor.drawn(normals))
+
+    def within_border(self, prior: Within) -> Matrix:
+        """(b, b) covariance of the border."""
+        return self.factor.inverse_block
+
+    def traced(self, prior: Within) -> float:
+        """The trace of T M^-1."""
+        return float(prior.traced(self.factor.inverse))
 
 
 @dataclass(frozen=True)
@@ -228,7 +321,27 @@ class WithinSite(Observed):
             float(WEIGHT @ like.slope_scale(rows.y, eta, place.log_sd).sum(axis=1)) if self.layout.dispersed else 0.0,
         )
 
-    def _posterior(self, Lambda: Matrix, pull: Vector, place: Place) -> Posterior:
+    @property
+    def tilted(self) -> bool:
+        """Whether theta is integrated out and, given xi, not normal."""
+        return self.integrated and self.likelihood.record.link != "identity"
+
+    @cached_property
+    def sparse(self) -> bool:
+        """Whether precisions of theta are factored as they are: large, and most areas not on the border."""
+        return self.n_areas >= SPARSE and len(self.prior.border) <= SHARE * self.n_areas
+
+    def _precision(self, ties: Ties, k: int) -> Matrix | Precision:
+        """Lambda at the k-th phi of `ties`."""
+        return self.prior.sparse_precision(ties, k) if self.sparse else self.prior.precision(ties, k)
+
+    def _pull(self, ties: Ties, z: Vector, k: int) -> Vector:
+        """(d,) Lambda A_j z."""
+        out = np.zeros(self.n_areas)
+        out[self.prior.border] = ties.U[k].T @ (ties.G[k] @ (ties.W[k] @ z))
+        return out
+
+    def _posterior(self, Lambda: Matrix | Precision, pull: Vector, place: Place) -> Posterior | SparsePosterior:
         """q(theta | xi), Lambda and Lambda A_j z given."""
         if self.likelihood.record.link == "identity":
             noise = np.float64(self.likelihood.sd(place.log_sd)) ** 2  # which divides by 0 without an exception
@@ -266,7 +379,13 @@ class WithinSite(Observed):
         information = np.maximum(like.record.information(y, eta, like.sd(), rows.trials), LEAST_CURVATURE)
         return information, eta + np.clip(like.slope(rows.y, eta, 0.0, rows.trials, rows.last) / information, -LONGEST, LONGEST)
 
-    def _solved(self, Lambda: Matrix, pull: Vector, w: Vector, h: Vector) -> Posterior:
+    def _solved(self, Lambda: Matrix | Precision, pull: Vector, w: Vector, h: Vector) -> Posterior | SparsePosterior:
+        if isinstance(Lambda, Precision):
+            try:
+                whole = Lambda.plus(w).factored()
+            except NumericalError:
+                raise NumericalError("within: the precision of theta is not positive definite; lower learning_rate") from None
+            return SparsePosterior(whole.solve(pull + h), whole, w, h)
         M = Lambda.copy()
         M.flat[:: self.n_areas + 1] += w
         factor, failed = lapack.dpotrf(M, lower=1, clean=1)
@@ -277,25 +396,24 @@ class WithinSite(Observed):
 
     def _integrated(self, xi: Matrix, ties: Ties, g_xi: Matrix) -> tuple[Vector, Vector]:
         """F(xi) and its derivative in phi, (m,) both; the other derivatives are added to `g_xi`."""
-        parts, border, T = self.layout.parts, self.prior.border, sparse.coo_array(self.prior.T)
+        parts, border, T = self.layout.parts, self.prior.border, self.prior.T
         value, by_phi, slopes = np.empty(len(xi)), np.empty(len(xi)), np.empty((len(xi), len(self.rows.y)))
         for k, (place, z) in enumerate(zip(self._places(xi), xi[:, parts["z"]])):
-            pull = self.prior.pull(ties, k) @ z
-            at = self._posterior(self.prior.precision(ties, k), pull, place)
-            m, P = at.mean, at.covariance
+            pull = self._pull(ties, z, k)
+            at = self._posterior(self._precision(ties, k), pull, place)
+            m, P = at.mean, at.within_border(self.prior)
             found = self._expected(place, m, at.sd)
             U, W, G, dU, dW = ties.U[k], ties.W[k], ties.G[k], ties.dU[k], ties.dW[k]
             toward = W @ z
             value[k] = at.bound(found.value, pull) + ties.log_norm[k] - 0.5 * float(toward @ G @ toward)
             value[k] += self.n_areas * HALF_LOG_TAU
             # the prior's slopes, averaged over theta: of s = G (U theta_b - W z) mean and covariances are needed
-            s, with_border = G @ (U @ m[border] - toward), G @ U @ P[np.ix_(border, border)]
+            s, with_border = G @ (U @ m[border] - toward), G @ U @ P
             own = with_border @ U.T @ G
             g_z = W.T @ s
             g_xi[k, parts["z"]] += g_z
-            row, column = T.coords
-            drift = float(T.data @ (m[row] * m[column] + P[row, column])) + float(m[border] @ ties.dK[k] @ m[border])
-            drift += float((ties.dK[k] * P[np.ix_(border, border)]).sum())
+            drift = float(m @ (T @ m)) + at.traced(self.prior) + float(m[border] @ ties.dK[k] @ m[border])
+            drift += float((ties.dK[k] * P).sum())
             by_phi[k] = ties.dlog_norm[k] - 0.5 * drift + float(s @ (dW @ (z - g_z) - dU @ m[border]))
             by_phi[k] -= float(((dW @ W.T) * own).sum() + (dU * with_border).sum())
             slopes[k] = found.slope
@@ -316,36 +434,117 @@ class WithinSite(Observed):
         """
         ties, _ = self._ties(xi[np.newaxis])
         place, z = self._places(xi[np.newaxis])[0], xi[self.layout.parts["z"]]
-        pull = self.prior.pull(ties, 0) @ z
-        at = self._posterior(self.prior.precision(ties, 0), pull, place)
+        pull = self._pull(ties, z, 0)
+        at = self._posterior(self._precision(ties, 0), pull, place)
         found = self._expected(place, at.mean, at.sd)
         toward = ties.W[0] @ z
         value = at.bound(found.value, pull) + float(ties.log_norm[0]) - 0.5 * float(toward @ ties.G[0] @ toward)
         value += self.n_areas * float(HALF_LOG_TAU)
-        theta = at.mean + solve_triangular(at.factor, normals.T, lower=True, trans="T").T
+        theta = at.drawn(normals)
         like = self.given_theta(np.broadcast_to(xi, (len(theta), len(xi))), theta)[0]
         own = 0.5 * (theta**2 - at.mean**2 - at.sd**2) @ at.w - (theta - at.mean) @ at.h
         return value - found.value + float(logsumexp(like + own) - np.log(len(theta)))
 
     # ---- theta after the fit.
 
+    def _parts(self, m: int) -> list[slice]:
+        """Draws whose ties are held at once."""
+        numbers = len(self.prior.border) * (6 * len(self.prior.border) + 2 * self.prior.n_latents)
+        size = max(min(HELD // max(numbers, 1), m), 1)
+        return [slice(k, min(k + size, m)) for k in range(0, m, size)]
+
     def without_rows(self, xi: Matrix, u: Matrix, theta: Matrix) -> tuple[Matrix, Matrix | None]:
         """(m, d) mean and variance of each theta_i without its rows, given all else of a draw: the other areas' theta too."""
-        ties, _ = self._ties(xi)
         mean, variance = np.empty_like(theta), np.empty_like(theta)
-        for k, z in enumerate(xi[:, self.layout.parts["z"]]):
-            precision = self.prior.precision(ties, k)
-            variance[k] = 1 / precision.diagonal()
-            mean[k] = theta[k] + variance[k] * (self.prior.pull(ties, k) @ z - precision @ theta[k])
+        for part in self._parts(len(xi)):
+            ties, _ = self._ties(xi[part])
+            for k, z in enumerate(xi[part, self.layout.parts["z"]]):
+                i = part.start + k
+                mean[i], variance[i] = self.prior.without_own(ties, theta[i], z, k)
         return mean, variance
 
-    def theta_given(self, xi: Matrix, u: Matrix, normals: Matrix) -> Matrix:
-        """Draws of theta (m, d) given xi and u; `normals` (m, d) where theta was integrated out."""
+    def theta_given(self, xi: Matrix, u: Matrix, normals: Matrix, uniforms: Stack | None = None) -> Matrix:
+        """Draws of theta (m, d) given xi and u; `normals` (m, d) where theta was integrated out.
+
+        The fixed point of q(theta | xi) is searched at the mean of xi, and STEPS steps lead from there to that of each draw.
+        `uniforms` (s, m, d): with them draws of theta are not q's. Each area's are moved to where its likelihood as it is has
+        them, the others' approximation as before (a draw's share of draws below it stays); then s sweeps draw each area anew,
+        given the others. Of a Gaussian response q is exact, and they are not used.
+        """
         if not self.integrated:
             return np.asarray(u @ self.root.T)
-        ties, _ = self._ties(xi)
-        theta = np.empty_like(normals)
-        for k, (place, z) in enumerate(zip(self._places(xi), xi[:, self.layout.parts["z"]])):
-            at = self._posterior(self.prior.precision(ties, k), self.prior.pull(ties, k) @ z, place)
-            theta[k] = at.mean + solve_triangular(at.factor, normals[k], lower=True, trans="T")
+        near = self._near(xi.mean(axis=0)) if self.tilted else None
+        theta, places = np.empty_like(normals), self._places(xi)
+        for part in self._parts(len(xi)):
+            ties, _ = self._ties(xi[part])
+            moments = np.empty((4, part.stop - part.start, self.n_areas))
+            for k, (place, z) in enumerate(zip(places[part], xi[part, self.layout.parts["z"]])):
+                Lambda, pull = self._precision(ties, k), self._pull(ties, z, k)
+                at = self._posterior(Lambda, pull, place) if near is None else self._stepped(Lambda, pull, place, near)
+                theta[part.start + k] = at.drawn(normals[np.newaxis, part.start + k])[0]
+                if uniforms is not None and self.tilted:
+                    moments[:, k] = at.mean, at.sd, at.w, at.h
+            if uniforms is not None and self.tilted:
+                theta[part] = self._corrected(xi[part], ties, moments, theta[part], uniforms[:, part])
+        return theta
+
+    def _near(self, xi: Vector) -> tuple[Vector, Vector]:
+        """(n,) of each row its information about eta and what it says of eta, where q(theta | xi) has its fixed point."""
+        ties, _ = self._ties(xi[np.newaxis])
+        place = self._places(xi[np.newaxis])[0]
+        at = self._posterior(self._precision(ties, 0), self._pull(ties, xi[self.layout.parts["z"]], 0), place)
+        found = self._expected(place, at.mean, at.sd)
+        information = np.maximum(found.curvature, LEAST_CURVATURE)
+        return information, place.fixed + place.scale * at.mean[self.rows.area] + found.slope / information
+
+    def _stepped(
+        self, Lambda: Matrix | Precision, pull: Vector, place: Place, near: tuple[Vector, Vector]
+    ) -> Posterior | SparsePosterior:
+        """q(theta | xi) but for what steps beyond STEPS would change, from what rows say at a xi nearby."""
+        information, said = near
+        w, h = place.scale**2 * self._sums(information), place.scale * self._sums(information * (said - place.fixed))
+        for _ in range(STEPS):
+            at = self._solved(Lambda, pull, w, h)
+            found = self._expected(place, at.mean, at.sd)
+            w = place.scale**2 * self._sums(np.maximum(found.curvature, LEAST_CURVATURE))
+            h = w * at.mean + place.scale * self._sums(found.slope)
+        return self._solved(Lambda, pull, w, h)
+
+    # ---- theta given the rest is not normal.
+
+    @cached_property
+    def _together(self) -> list[Index]:
+        """Areas that depend on each other through others only, and may be drawn at once: those left of the border by colours,
+        those of the border one by one."""
+        T, border = self.prior.T.tocsr(), np.zeros(self.n_areas, bool)
+        border[self.prior.border] = True
+        colour = np.full(self.n_areas, -1)
+        for i in np.flatnonzero(~border):
+            taken = set(colour[T.indices[T.indptr[i] : T.indptr[i + 1]]].tolist())
+            colour[i] = next(c for c in range(len(taken) + 1) if c not in taken)
+        return [np.flatnonzero(colour == c) for c in range(colour.max(initial=-1) + 1)] + list(self.prior.border[:, np.newaxis])
+
+    def _corrected(self, xi: Matrix, ties: Ties, moments: Stack, theta: Matrix, uniforms: Stack) -> Matrix:
+        """Draws (m, d) with each area's likelihood as it is, from draws of q with these moments (4, m, d): mean, sd, w, h."""
+        fixed, scale, log_sd, prior = self.fixed(xi), self.scale(xi), self.log_sd(xi), self.prior
+        mean, sd, w, h = moments
+        v = 1 / np.maximum(1 / sd**2 - w, LEAST_SHARE / sd**2)
+        tilted = Tilted(self, np.arange(self.n_areas), fixed, scale, log_sd)
+        theta = tilted.drawn(v * (mean / sd**2 - h), v, w, h, ndtr((theta - mean) / sd))
+        block = ties.K + ties.U.transpose(0, 2, 1) @ ties.G @ ties.U
+        z, border, T = xi[:, self.layout.parts["z"]], prior.border, prior.T.tocsr()
+        pull = np.zeros_like(theta)
+        pull[:, border] = np.einsum("mba,mbc,mcr,mr->ma", ties.U, ties.G, ties.W, z, optimize=True) if len(border) else 0.0
+        phi, own = ties.phi[:, np.newaxis], np.asarray(T.diagonal())
+        place = dict(zip(border.tolist(), range(len(border))))
+        parts = [(areas, T[areas], Tilted(self, areas, fixed, scale, log_sd)) for areas in self._together]
+        for sweep in uniforms:
+            for areas, row, tilted in parts:
+                precision = prior.diagonal[areas] + phi * own[areas]
+                pulled = prior.diagonal[areas] * theta[:, areas] + phi * np.asarray((row @ theta.T).T) - pull[:, areas]
+                if (i := place.get(int(areas[0]))) is not None:
+                    precision = precision + block[:, i, i, np.newaxis]
+                    pulled = pulled + (block[:, i] * theta[:, border]).sum(axis=1, keepdims=True)
+                mean = theta[:, areas] - pulled / precision
+                theta[:, areas] = tilted.drawn(mean, 1 / precision, w[:, areas], h[:, areas], sweep[:, areas])
         return theta

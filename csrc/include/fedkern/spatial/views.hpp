@@ -44,6 +44,12 @@ struct FactorPattern {
     const Index *order, *indptr, *indices;
 };
 
+/// The pattern of the columns of a Cholesky factor left of its last, dense block: in each the diagonal first, then rising rows.
+struct BorderedPattern {
+    Index columns;
+    const Index *indptr, *indices;
+};
+
 enum class GpKind : int { rbf, matern12, matern32, matern52 };
 
 /// Names the normals of draws.

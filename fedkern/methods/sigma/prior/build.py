@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +26,7 @@ from ....jobs.files import write_atomically
 from ....jobs.locks import one_job
 from ....jobs.naming import faults as faults_of_names
 from ....jobs.run import Output
-from ....models.spatial.factors import MOST, Tied, tie
+from ....models.spatial.factors import MOST, Cost, Division, Tied, enough, tie
 from ....models.spatial.loadings import of_within
 from ....models.spatial.prior import AreaPrior, MixedPrior
 from ....printing import printable, several
@@ -34,6 +35,10 @@ from . import pairs
 from .keys import PriorConfig, load
 from .source import Source, read
 from .train import shape_of
+
+TIMED = 700  # rows and columns of a matrix whose square says how fast a machine is
+EFFICIENCY = 0.6  # of all that is not a matrix product, measured on the maps of benchmarks/sigma_within.py
+LEAST_OTHERS = 3  # unknowns of a job beside those that tie clients: intercept, sigma_theta, phi
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +58,7 @@ class Built:
     def notes(self) -> tuple[str, ...]:
         """What a user should know."""
         asked, most = self.config.within, float(self.tied.errors.max())
-        if asked.latents is not None or most <= asked.error:
+        if asked.latents != "auto" or most <= asked.error:
             return self.source.notes
         note = f"{self.latents} latents have an error of {most:.3f}, not {asked.error:g}: more than {MOST} are never taken"
         return (*self.source.notes, note)
@@ -123,10 +128,41 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Built:
         print(f"fedkern: {printable(note)}", file=sys.stderr)
     w = config.within
     with one_job(output.folder, "a prior"), threadpool_limits(1, user_api="blas"):
-        tied = tie(source.prior, source.sizes, source.clients, n_latents=w.latents, error=w.error, nodes=w.values)
+        division = Division(source.prior, source.sizes, source.clients)
+        latents = enough(division, w.error) if w.latents == "auto" else min(int(w.latents), max(division.n_borders, 1))
+        for line in ahead(division.n_borders, latents, w.values):
+            if not output.quiet:
+                print(f"fedkern: {line}", file=sys.stderr)
+        tied = tie(source.prior, source.sizes, source.clients, n_latents=latents, nodes=w.values)
         built = Built(config, source, tied)
         _write(built, output.folder)
     return built
+
+
+def ahead(n_borders: int, latents: int, values: int) -> Iterator[str]:
+    """What a build takes and what a job will send, before either; JobError where a machine has not the memory."""
+    cost = Cost.of(n_borders, latents, values)
+    if cost.memory > memory.available():
+        raise JobError(
+            f"{latents:,} numbers that tie {n_borders:,} areas on borders take about {memory.size(cost.memory)} of memory; this machine "
+            f"has {memory.size(memory.available())}; take fewer (within.latents), a larger within.error, or a larger machine"
+        )
+    if cost.memory >= memory.SILENT:
+        seconds = cost.operations / (EFFICIENCY * _rate())
+        took = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{max(seconds, 1):.0f} s"
+        begin = f"{latents:,} numbers tie {n_borders:,} areas on borders"
+        yield f"{begin}: building takes about {memory.size(cost.memory)} of memory and {took} of a core"
+        sent = latents + LEAST_OTHERS
+        yield f"in a job each client sends at least {sent:,} numbers a round ({memory.size(memory.NUMBER * sent)})"
+
+
+def _rate() -> float:
+    """Operations of a matrix product in a second."""
+    A = np.ones((TIMED, TIMED))
+    began = time.perf_counter()
+    for _ in range(2):
+        A @ A
+    return 4 * TIMED**3 / max(time.perf_counter() - began, 1e-6)
 
 
 def whole(source: Source) -> Source:

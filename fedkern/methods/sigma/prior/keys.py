@@ -25,6 +25,12 @@ def _draws(value: object) -> Any:
     raise PydanticCustomError("draws", 'a whole number of at least 1, or "none" for fresh draws in every step')
 
 
+def _latents(value: object) -> Any:
+    if value == "auto" or (type(value) is int and value >= 1):
+        return value
+    raise PydanticCustomError("latents", 'a whole number of at least 1, or "auto" for as many as within.error takes')
+
+
 def _gamma(value: Any) -> Any:
     if value in ("learn", "auto") or (type(value) in (int, float) and 0 < value < float("inf")):
         return value
@@ -79,7 +85,9 @@ class DataSection(Section):
 
 class WithinSection(Section):
     error: Positive = key(0.05, help="build: of posterior means, relative to that of independent areas")
-    latents: Count | None = key(None, help="build: numbers that all clients share; default: as many as error takes, at most 300")
+    latents: Annotated[int | str, BeforeValidator(_latents)] = key(
+        "auto", help="build: numbers that all clients share; auto: as many as error takes, at most 1,500"
+    )
     values: int = key(17, ge=7, help="build: of phi, between which splines go")
 
 

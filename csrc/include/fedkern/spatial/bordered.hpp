@@ -1,0 +1,124 @@
+// Cholesky factors of precisions whose last block is dense: the areas of a client, its border last (docs/methods/sigma.md, section 13).
+#pragma once
+#include "fedkern/math.hpp"
+#include "fedkern/pieces.hpp"
+#include "views.hpp"
+
+namespace fedkern {
+inline namespace FEDKERN_ISA {
+
+/// L's columns left of the dense block, from the left (George and Liu, 1981), and what they leave of the block. The column whose
+/// pivot is not greater than zero, or -1.
+inline Index bordered_factor(Vector<const double> values, const BorderedPattern& p, Matrix<const double> block, Vector<double> factor,
+                             Matrix<double> rest) {
+    const Index k = p.columns, b = block.rows;
+    const Scratch<double> work(k + b), L(values), left(b * b);
+    const Scratch<Index> at(k), following(k), first(k); // columns whose next row is j, as a list for each j
+    std::fill(&work[0], &work[0] + k + b, 0.0);
+    for (Index j = 0; j < k; ++j) first[j] = -1;
+    for (Index r = 0; r < b; ++r)
+        for (Index c = 0; c <= r; ++c) left[r * b + c] = block.row(r)[c];
+    const auto wait = [&](Index c) {
+        if (at[c] == p.indptr[c + 1] || p.indices[at[c]] >= k) return;
+        const Index row = p.indices[at[c]];
+        following[c] = first[row], first[row] = c;
+    };
+    for (Index j = 0; j < k; ++j) {
+        const Index begin = p.indptr[j], end = p.indptr[j + 1];
+        for (Index a = begin; a < end; ++a) work[p.indices[a]] = L[a];
+        for (Index c = first[j], next; c >= 0; c = next) {
+            next = following[c];
+            const double scale = L[at[c]];
+            for (Index a = at[c]; a < p.indptr[c + 1]; ++a) work[p.indices[a]] -= L[a] * scale;
+            ++at[c];
+            wait(c);
+        }
+        if (!(work[j] > 0)) return j;
+        const double root = math::sqrt(work[j]), inverse = 1 / root;
+        L[begin] = root;
+        for (Index a = begin + 1; a < end; ++a) L[a] = work[p.indices[a]] * inverse, work[p.indices[a]] = 0;
+        Index border = begin + 1;
+        while (border < end && p.indices[border] < k) ++border;
+        for (Index a = border; a < end; ++a) {
+            double* row = &left[(p.indices[a] - k) * b];
+            for (Index c = border; c <= a; ++c) row[p.indices[c] - k] -= L[a] * L[c];
+        }
+        at[j] = begin + 1;
+        wait(j);
+    }
+    for (Index a = 0; a < factor.size; ++a) factor[a] = L[a];
+    for (Index r = 0; r < b; ++r)
+        for (Index c = 0; c <= r; ++c) rest.row(r)[c] = rest.row(c)[r] = left[r * b + c];
+    return -1;
+}
+
+/// The entries of the inverse in the pattern of L, from the last column to the first (Takahashi, Fagan and Chin, 1973); `block` is the
+/// inverse's dense block.
+inline void bordered_inverse(Vector<const double> factor, const BorderedPattern& p, Matrix<const double> block, Vector<double> inverse) {
+    const Index k = p.columns, b = block.rows;
+    const Scratch<double> Z(factor.size), x(k + b), sum(k + b), last(b * b);
+    std::fill(&x[0], &x[0] + k + b, 0.0);
+    for (Index r = 0; r < b; ++r)
+        for (Index c = 0; c < b; ++c) last[r * b + c] = block.row(r)[c];
+    for (Index j = k - 1; j >= 0; --j) {
+        const Index begin = p.indptr[j], end = p.indptr[j + 1];
+        const double pivot = 1 / factor[begin];
+        Index border = begin + 1;
+        while (border < end && p.indices[border] < k) ++border;
+        for (Index a = begin + 1; a < end; ++a) x[p.indices[a]] = factor[a] * pivot, sum[p.indices[a]] = 0;
+        // sum = Z x over the rows of the column, each pair once; sums of other rows are nobody's
+        for (Index a = begin + 1; a < border; ++a) {
+            const Index r = p.indices[a];
+            const double own = x[r];
+            double total = Z[p.indptr[r]] * own;
+            for (Index c = p.indptr[r] + 1; c < p.indptr[r + 1]; ++c) {
+                const Index i = p.indices[c];
+                total += Z[c] * x[i];
+                sum[i] += Z[c] * own;
+            }
+            sum[r] += total;
+        }
+        for (Index a = border; a < end; ++a) {
+            const double* row = &last[(p.indices[a] - k) * b];
+            double total = 0;
+            for (Index c = border; c < end; ++c) total += row[p.indices[c] - k] * x[p.indices[c]];
+            sum[p.indices[a]] += total;
+        }
+        double own = pivot * pivot;
+        for (Index a = begin + 1; a < end; ++a) {
+            const Index i = p.indices[a];
+            own += x[i] * sum[i];
+            Z[a] = -sum[i];
+            x[i] = 0;
+        }
+        Z[begin] = own;
+    }
+    for (Index a = 0; a < inverse.size; ++a) inverse[a] = Z[a];
+}
+
+/// Rows x with L x = right down to the dense block, of which what is left stands in its place; `back`: with L' x = right, the block's
+/// part given.
+inline void bordered_solve(Matrix<const double> right, Vector<const double> factor, const BorderedPattern& p, bool back,
+                           Matrix<double> solved) {
+    const Scratch<double> L(factor), x(right.cols);
+    for (Index row = 0; row < right.rows; ++row) {
+        const auto from = right.row(row);
+        const auto to = solved.row(row);
+        for (Index i = 0; i < right.cols; ++i) x[i] = from[i];
+        if (back)
+            for (Index j = p.columns - 1; j >= 0; --j) {
+                double total = x[j];
+                for (Index a = p.indptr[j] + 1; a < p.indptr[j + 1]; ++a) total -= L[a] * x[p.indices[a]];
+                x[j] = total / L[p.indptr[j]];
+            }
+        else
+            for (Index j = 0; j < p.columns; ++j) {
+                const double own = x[j] /= L[p.indptr[j]];
+                for (Index a = p.indptr[j] + 1; a < p.indptr[j + 1]; ++a) x[p.indices[a]] -= L[a] * own;
+            }
+        for (Index i = 0; i < right.cols; ++i) to[i] = x[i];
+    }
+}
+
+} // namespace FEDKERN_ISA
+} // namespace fedkern

@@ -1,0 +1,186 @@
+"""Cholesky factors of precisions, sparse but for a last block: a client's areas, its border last (sigma.md, section 13)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedkern.errors import NumericalError
+
+from .._checks import SWITCH
+from .._docs import documented
+from .._record import COMPILED, F64, Array, Kernel, Out, Scalar
+from ._checks import INT64, Floats, Indices
+from .graph import columns_of, minimum_degree
+
+__all__ = ["Bordered", "bordered_analyse", "bordered_factor", "bordered_inverse", "bordered_solve"]
+
+_INDPTR = Array("indptr", ("c",), INT64)
+_INDICES = Array("indices", ("f",), INT64)
+_FACTOR = Array("factor", ("f",), F64)
+_BLOCK = Array("block", ("b", "b"), F64)
+_WORDS = {
+    "indptr": "`bordered_analyse` of the graph: where the c - 1 sparse columns begin.",
+    "indices": "`bordered_analyse` of the graph: rows of the entries. That it has a place for all that elimination fills is not "
+    "checked.",
+    "factor": "Entries of L in the pattern, from `bordered_factor`.",
+}
+_HOST = "some 100 us on a CPU, and each column waits for others"
+BORDERED_FACTOR = Kernel(
+    "spatial.bordered_factor",
+    __name__,
+    purpose="The sparse columns of the Cholesky factor of a precision whose last block is dense, and what they leave of it.",
+    source="docs/methods/sigma.md, section 13; columns from the left, as George and Liu (1981)",
+    inputs=(Array("values", ("f",), F64), _INDPTR, _INDICES, _BLOCK),
+    outputs=(_FACTOR, Array("rest", ("b", "b"), F64)),
+    host=_HOST,
+    backends=COMPILED,
+    words=_WORDS
+    | {
+        "values": "Entries of the precision in the pattern; 0 where there are none.",
+        "block": "The precision's dense block, of which the lower triangle is read.",
+        "factor": "Entries of L in the pattern.",
+        "rest": "The block less what the sparse columns take from it: its own Cholesky factor completes L.",
+    },
+)
+BORDERED_INVERSE = Kernel(
+    "spatial.bordered_inverse",
+    __name__,
+    purpose="The entries of the inverse of a factored precision in the pattern of its factor, the diagonal among them.",
+    source="docs/methods/sigma.md, section 13; Takahashi, Fagan and Chin (1973)",
+    inputs=(_FACTOR, _INDPTR, _INDICES, _BLOCK),
+    outputs=(Array("inverse", ("f",), F64),),
+    host=_HOST,
+    backends=COMPILED,
+    words=_WORDS
+    | {
+        "block": "The inverse of what `bordered_factor` left: the dense block of the inverse.",
+        "inverse": "Entries of the inverse.",
+    },
+)
+BORDERED_SOLVE = Kernel(
+    "spatial.bordered_solve",
+    __name__,
+    purpose="Half of a solution with the sparse columns of a Cholesky factor.",
+    source="docs/methods/sigma.md, section 13",
+    inputs=(Array("right", ("m", "n"), F64), _FACTOR, _INDPTR, _INDICES),
+    outputs=(Array("solved", ("m", "n"), F64),),
+    scalars=(Scalar("back", SWITCH, False),),
+    host=_HOST,
+    backends=COMPILED,
+    words=_WORDS
+    | {
+        "right": "Right sides, one a row, in the order of elimination. With `back` their last part is the solution's already.",
+        "back": "Whether with L' instead of L.",
+        "solved": "Solutions; without `back` the last part is what remains for the factor of the dense block.",
+    },
+)
+
+
+@dataclass(frozen=True)
+class Bordered:
+    """The pattern of the Cholesky factors of all precisions of a graph whose last areas are dense among each other.
+
+    Attributes
+    ----------
+    order : (n,) int64 array
+        Which area is eliminated when; the dense ones last, in their order.
+    indptr, indices : int64 arrays
+        Columns of L left of the dense block: in each the diagonal first, then rising rows.
+    """
+
+    order: Indices
+    indptr: Indices
+    indices: Indices
+
+
+def bordered_analyse(indptr: Indices, indices: Indices, border: Indices) -> Bordered:
+    """An order of elimination that keeps the factor sparse, with the dense areas last.
+
+    Parameters
+    ----------
+    indptr, indices : int64 arrays
+        The graph: see the module `spatial`. What lies between areas of the border does not matter.
+    border : (b,) int64 array
+        The areas that are dense among each other, rising.
+
+    Returns
+    -------
+    Bordered
+    """
+    n = len(indptr) - 1
+    inner = np.setdiff1d(np.arange(n), border)
+    place = np.full(n, -1)
+    place[inner] = np.arange(len(inner))
+    rows = np.repeat(np.arange(n), np.diff(indptr))
+    kept = (place[rows] >= 0) & (place[indices] >= 0)
+    starts = np.searchsorted(place[rows[kept]], np.arange(len(inner) + 1))
+    order = np.concatenate([inner[minimum_degree(starts.astype(np.int64), place[indices[kept]])], border]).astype(np.int64)
+    columns = columns_of(order, indptr, indices)[: len(inner)]
+    ends = np.cumsum([0, *map(len, columns)], dtype=np.int64)
+    return Bordered(order, ends, np.concatenate([[], *columns]).astype(np.int64))
+
+
+@documented(BORDERED_FACTOR)
+def bordered_factor(
+    values: Floats,
+    indptr: Indices,
+    indices: Indices,
+    block: Floats,
+    *,
+    out: Out = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> tuple[Floats, Floats]:
+    """The sparse columns of a Cholesky factor, and the Schur complement of the dense block.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Wrong type or shape, no pattern, a wrong `out`.
+    NumericalError
+        A pivot is not greater than zero: its place in the order of elimination is named.
+    """
+    arrays = BORDERED_FACTOR.prepare({"values": values, "indptr": indptr, "indices": indices, "block": block}, out)
+    failed = BORDERED_FACTOR.call(backend, arrays, (), n_threads)
+    if failed >= 0:
+        raise NumericalError(
+            f"{BORDERED_FACTOR.name}: pivot {failed} is not greater than zero: the matrix is not positive definite"
+        )
+    return arrays[4], arrays[5]
+
+
+@documented(BORDERED_INVERSE)
+def bordered_inverse(
+    factor: Floats,
+    indptr: Indices,
+    indices: Indices,
+    block: Floats,
+    *,
+    out: Floats | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> Floats:
+    """Entries of the inverse, without the rest of it."""
+    inverse: Floats
+    (inverse,) = BORDERED_INVERSE.run((factor, indptr, indices, block), out, n_threads, backend)
+    return inverse
+
+
+@documented(BORDERED_SOLVE)
+def bordered_solve(
+    right: Floats,
+    factor: Floats,
+    indptr: Indices,
+    indices: Indices,
+    *,
+    back: bool = False,
+    out: Floats | None = None,
+    n_threads: int = 1,
+    backend: str | None = None,
+) -> Floats:
+    """Solutions of L x = right before the dense block's own factor, or of L' x = right after it."""
+    solved: Floats
+    (solved,) = BORDERED_SOLVE.run((right, factor, indptr, indices), out, n_threads, backend, back=back)
+    return solved
