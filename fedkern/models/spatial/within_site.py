@@ -76,6 +76,11 @@ class Posterior:
         own = self.w @ (self.mean**2 + self.sd**2) + self.mean @ (pull - self.h)
         return expected + 0.5 * (float(own) - self.log_det)
 
+    def solved(self, right: Matrix) -> Matrix:
+        """M^-1 right, (d, k)."""
+        out, _ = lapack.dpotrs(self.factor, right, lower=1)
+        return np.asarray(out)
+
     @cached_property
     def covariance(self) -> Matrix:
         """(d, d) M^-1."""
@@ -310,22 +315,57 @@ class WithinSite(Observed):
 
     def log_marginal(self, xi: Vector, normals: Matrix) -> float:
         """An estimate of log p(y | xi), exact of a Gaussian response: the mean over draws of theta from q(theta | xi), which
-        `normals` (m, d) give, of p(y, theta | xi) / q(theta | xi), whose logarithm is
+        `normals` (m, d) give, of p(y, theta | xi) / q(theta | xi)."""
+        return float(logsumexp(self.log_ratios(xi[np.newaxis], normals)) - np.log(len(normals)))
 
-            F - E_q[log p(y | theta, xi) + w' theta^2 / 2 - h' theta] + log p(y | theta, xi) + w' theta^2 / 2 - h' theta
+    def log_ratios(self, xi: Matrix, normals: Matrix) -> Matrix:
+        """(s, m) At each xi (s, P) log p(y, theta | xi) / q(theta | xi) of draws of theta:
+
+        F - E_q[log p(y | theta, xi) + w' theta^2 / 2 - h' theta] + log p(y | theta, xi) + w' theta^2 / 2 - h' theta
         """
-        ties, _ = self._ties(xi[np.newaxis])
-        place, z = self._places(xi[np.newaxis])[0], xi[self.layout.parts["z"]]
-        pull = self.prior.pull(ties, 0) @ z
-        at = self._posterior(self.prior.precision(ties, 0), pull, place)
+        ties, _ = self._ties(xi)
+        out = np.empty((len(xi), len(normals)))
+        for k, (place, one) in enumerate(zip(self._places(xi), xi)):
+            at, found, value = self._bounded(ties, k, place, one)
+            theta = at.mean + solve_triangular(at.factor, normals.T, lower=True, trans="T").T
+            like = self.given_theta(np.broadcast_to(one, (len(theta), len(one))), theta)[0]
+            own = 0.5 * (theta**2 - at.mean**2 - at.sd**2) @ at.w - (theta - at.mean) @ at.h
+            out[k] = value - found.value + like + own
+        return out
+
+    def _bounded(self, ties: Ties, k: int, place: Place, xi: Vector) -> tuple[Posterior, Expected, float]:
+        """q(theta | xi), means over it, and F(xi), at the k-th phi of `ties`."""
+        z = xi[self.layout.parts["z"]]
+        pull, toward = self.prior.pull(ties, k) @ z, ties.W[k] @ z
+        at = self._posterior(self.prior.precision(ties, k), pull, place)
         found = self._expected(place, at.mean, at.sd)
-        toward = ties.W[0] @ z
-        value = at.bound(found.value, pull) + float(ties.log_norm[0]) - 0.5 * float(toward @ ties.G[0] @ toward)
-        value += self.n_areas * float(HALF_LOG_TAU)
-        theta = at.mean + solve_triangular(at.factor, normals.T, lower=True, trans="T").T
-        like = self.given_theta(np.broadcast_to(xi, (len(theta), len(xi))), theta)[0]
-        own = 0.5 * (theta**2 - at.mean**2 - at.sd**2) @ at.w - (theta - at.mean) @ at.h
-        return value - found.value + float(logsumexp(like + own) - np.log(len(theta)))
+        value = at.bound(found.value, pull) + float(ties.log_norm[k]) - 0.5 * float(toward @ ties.G[k] @ toward)
+        return at, found, value + self.n_areas * float(HALF_LOG_TAU)
+
+    def curvatures(self, xi: Matrix) -> tuple[Vector, Matrix, Matrix]:
+        """F at each xi (m, P), its gradient in u, xi at `layout.linear`, (m, U), and minus its Hessian there (m, U, U).
+
+        With C = [1, X] and k_r = E_q[-l''] of the rows, minus the Hessian of log p(y, theta | xi) in (u, theta) has the blocks
+
+            diag(A' Lambda A, C'kC),   [-Lambda A, sigma_theta Z'kC]',   M = Lambda + diag(w),
+
+        Z the rows' areas. What is given back is its Schur complement after theta: exact of a Gaussian response, and of others
+        but for how the variance of q follows u.
+        """
+        ties, _ = self._ties(xi)
+        size, r = len(self.layout.linear), self.layout.n_global
+        value, gradient, hessian = np.empty(len(xi)), np.empty((len(xi), size)), np.zeros((len(xi), size, size))
+        C = self.rows.X if not self.layout.intercept else np.column_stack([np.ones(len(self.rows.y)), self.rows.X])
+        for k, (place, one) in enumerate(zip(self._places(xi), xi)):
+            at, found, value[k] = self._bounded(ties, k, place, one)
+            W, G = ties.W[k], ties.G[k]
+            left = ties.U[k] @ at.mean[self.prior.border] - W @ one[self.layout.parts["z"]]
+            gradient[k] = np.concatenate([W.T @ G @ left, C.T @ found.slope])
+            own = np.maximum(found.curvature, LEAST_CURVATURE)[:, np.newaxis] * C
+            hessian[k, :r, :r], hessian[k, r:, r:] = W.T @ G @ W, C.T @ own
+            beside = np.column_stack([-self.prior.pull(ties, k), *(place.scale * self._sums(column) for column in own.T)])
+            hessian[k] -= beside.T @ at.solved(beside)
+        return value, gradient, 0.5 * (hessian + hessian.transpose(0, 2, 1))
 
     # ---- theta after the fit.
 
