@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Protocol as Shape
 from typing import final
 
@@ -88,7 +87,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 def _curvatures(state: Client, asked: AskCurvatures) -> Curvatures:
     """Of places that are not asked for zeros."""
     c, n, at = len(asked.points), asked.count, np.tril_indices(state.n_linear)
-    own, slope, curvature = _each(state.model.curvatures, asked.points[:n], n)
+    size = state.n_linear
+    own, slope, curvature = _each(state.model.curvatures, asked.points[:n], ((), (size,), (size, size)))
     good = np.isfinite(own) & np.isfinite(slope).all(axis=1) & np.isfinite(curvature).all(axis=(1, 2))
     value, gradient, hessian = np.zeros(c), np.zeros((c, state.n_linear)), np.zeros((c, len(at[0])))
     value[:n], gradient[:n][good], hessian[:n][good] = np.where(good, own, LOST), slope[good], curvature[good][:, *at]
@@ -101,9 +101,12 @@ def _marginals(state: Client, asked: AskMarginals) -> Marginals:
     s, half = state.settings, state.settings.inner // 2
     e = rng.normal(half * state.model.n_areas, key=rng.key(s.seed, "posterior", INNER), client=state.index).reshape(half, -1)
     normals = np.concatenate([e[: half // 2], -e[: half // 2], e[half // 2 :], -e[half // 2 :]])
-    ratios = np.concatenate(
-        [_each(partial(_ratios, state.model, normals), part, len(part))[0] for part in np.array_split(asked.points, CHUNKS)]
-    )
+
+    def ratios_at(points: Array) -> tuple[Array]:
+        return (state.model.log_ratios(points, normals),)
+
+    parts = np.array_split(asked.points, CHUNKS)
+    ratios = np.concatenate([_each(ratios_at, part, ((len(normals),),))[0] for part in parts])
     good = np.isfinite(ratios).all(axis=1)
     most = ratios[good].max(axis=1, keepdims=True)
     weights = np.exp(ratios[good] - most)
@@ -113,23 +116,15 @@ def _marginals(state: Client, asked: AskMarginals) -> Marginals:
     return Marginals(asked.round, value, float(differ.std() / 2) if good.any() else 0.0)
 
 
-def _ratios(model: Model, normals: Array, points: Array) -> tuple[Array]:
-    return (model.log_ratios(points, normals),)
-
-
-def _each(asked: Callable[[Array], tuple[Array, ...]], points: Array, n: int) -> tuple[Array, ...]:
-    """What is asked of all points together; where that fails of each alone, not a number where it still fails."""
+def _each(asked: Callable[[Array], tuple[Array, ...]], points: Array, shapes: tuple[tuple[int, ...], ...]) -> tuple[Array, ...]:
+    """What is asked of all points together, in the shape of one each; where that fails of each alone, and not a number where it
+    still fails."""
     try:
         return asked(points)
     except NumericalError:
-        found: dict[int, tuple[Array, ...]] = {}
-        for k in range(n):
+        several = tuple(np.full((len(points), *shape), np.nan) for shape in shapes)
+        for k in range(len(points)):
             with suppress(NumericalError):
-                found[k] = asked(points[k : k + 1])
-        if not found:
-            raise
-        like = next(iter(found.values()))
-        return tuple(
-            np.stack([found[k][i][0] if k in found else np.full(one.shape[1:], np.nan) for k in range(n)])
-            for i, one in enumerate(like)
-        )
+                for whole, one in zip(several, asked(points[k : k + 1]), strict=True):
+                    whole[k] = one[0]
+        return several

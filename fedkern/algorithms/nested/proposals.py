@@ -1,8 +1,8 @@
 """Distributions that draws of (v, u) come from: what was found at a few values of v, as smooth functions between these.
 
 q(v) is proportional to exp of an interpolant of log p(v | y), on fine cells; q(u | v) = N(u*(v), (L L')^-1(v)), whose mean and
-whose Cholesky factor L of the precision, with logarithms on its diagonal, are interpolants too. Its density is known at every draw,
-so that weights are right whatever was interpolated. A part of the draws is of a wider q(v).
+whose Cholesky factor L of the precision, with logarithms on its diagonal, are interpolants too. Its density is known at every
+draw, so that weights are right whatever was interpolated. A part of the draws is of a wider q(v).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import RBFInterpolator
+from scipy.spatial import cKDTree
 from scipy.special import ndtri
 
 from ..core.nets import NETS, sobol
@@ -96,10 +97,8 @@ class Mixture:
         middles = np.stack(np.meshgrid(*(ends + width[:, np.newaxis] / 2), indexing="ij"), axis=-1).reshape(-1, n)
         off = self.log_density - best + 0.5 * (self._nodes**2).sum(axis=1)
         log_density = self._between(off[:, np.newaxis], middles)[:, 0] - 0.5 * (middles**2).sum(axis=1)
-        apart = ((middles[:, np.newaxis] - inner) ** 2).sum(axis=2).min(axis=1)
-        inside = (apart <= step**2 * max(n, 1)) & (np.abs(self.lattice.origin + middles @ self.lattice.axes.T) <= FARTHEST).all(
-            axis=1
-        )
+        near = cKDTree(inner).query(middles)[0] <= step * np.sqrt(n)
+        inside = near & (np.abs(self.lattice.origin + middles @ self.lattice.axes.T) <= FARTHEST).all(axis=1)
         log_density = np.where(inside, np.minimum(log_density, 2.0), -np.inf)
         plain, wide = np.exp(log_density), np.exp(0.5 * log_density)
         whole = (1 - WIDE) * plain / plain.sum() + WIDE * wide / wide.sum()

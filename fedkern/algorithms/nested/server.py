@@ -149,8 +149,8 @@ def start(settings: Settings, prior: Prior, names: tuple[str, ...]) -> tuple[Ser
     search = Search.begin(v, np.zeros((len(v), size)))
     none, no_v, no_u = np.zeros(0), np.zeros((0, n)), np.zeros((0, size))
     state = Server(
-        settings, prior, names, search, steps, no_v, no_v, no_u, np.zeros((0, size, size)), none, none, no_v, np.zeros(n), np.eye(n),
-        none, no_v, no_u, none, none, np.zeros((0, J)), np.zeros(J),
+        settings, prior, names, search, steps, no_v, no_v, no_u, np.zeros((0, size, size)), none, none, no_v, np.zeros(n),
+        np.eye(n), none, no_v, no_u, none, none, np.zeros((0, J)), np.zeros(J),
     )  # fmt: skip
     return _ask_curvatures(state)
 
@@ -347,8 +347,8 @@ def _weighted(state: Server) -> tuple[Server, ServerEffects]:
     if (lost.mean(axis=0) > NOT_FINITE).any():
         k = int(np.argmax(lost.mean(axis=0)))
         raise NumericalError(
-            f"the log-likelihood of client {state.names[k]!r} is not finite at {100 * lost.mean(axis=0)[k]:.0f} % of the draws (at "
-            f"most {100 * NOT_FINITE:.0f} %): its rows don't fit the family of model, or a covariate is very large"
+            f"the log-likelihood of client {state.names[k]!r} is not finite at {100 * lost.mean(axis=0)[k]:.0f} % of the draws "
+            f"(at most {100 * NOT_FINITE:.0f} %): its rows don't fit the family of model, or a covariate is very large"
         )
     spread = np.maximum(state.spread, [answer.spread for answer in answers])
     state = evolve(state, values=np.concatenate([state.values, np.where(lost, -np.inf, values)]), spread=spread)

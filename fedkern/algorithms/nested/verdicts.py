@@ -53,7 +53,8 @@ def found(state: Server) -> Found:
         against.append(f"{unfinished} of {len(state.v)} searches for a mode did not end")
     if edge < wanted:
         against.append(
-            f"the density of the hyperparameters is only {edge:.1f} nats below its mode where their lattice ends (wanted {wanted:g})"
+            f"the density of the hyperparameters is only {edge:.1f} nats below its mode where their lattice ends (wanted "
+            f"{wanted:g})"
         )
     if not (posterior.reliable and posterior.effective >= s.effective):
         against.append(
@@ -62,13 +63,13 @@ def found(state: Server) -> Found:
         )
     elif max(error) > ERROR:
         against.append(
-            f"with {n} draws a mean may be {error[0]:.2g} posterior sds off, and an sd {100 * error[1]:.2g} % (wanted {ERROR:g} and "
-            f"{100 * ERROR:g} %)"
+            f"with {n} draws a mean may be {error[0]:.2g} posterior sds off, and an sd {100 * error[1]:.2g} % (wanted {ERROR:g} "
+            f"and {100 * ERROR:g} %)"
         )
     if spread > SPREAD:
         against.append(
-            f"integrating areas out by {s.inner} draws is {spread:.2g} nats off from one value of the unknowns to another (wanted at "
-            f"most {SPREAD:g})"
+            f"integrating areas out by {s.inner} draws is {spread:.2g} nats off from one value of the unknowns to another (wanted "
+            f"at most {SPREAD:g})"
         )
     reason = "; ".join(against)
     if reason:

@@ -43,6 +43,7 @@ Matrix = NDArray[np.float64]
 STEP = 1e-4  # of eta, for the information of rows
 CLOSE = 1e-5  # steps of eta that are the last of a fixed point
 MOST_STEPS = 50
+FEW_STEPS = 2  # from a guess that is near
 NEGLIGIBLE = 1e-12  # of a bound: rounding
 LONGEST = 3.0  # step of eta from the rows' common level to a first guess
 LEAST_CURVATURE = 1e-6
@@ -324,20 +325,35 @@ class WithinSite(Observed):
         F - E_q[log p(y | theta, xi) + w' theta^2 / 2 - h' theta] + log p(y | theta, xi) + w' theta^2 / 2 - h' theta
         """
         ties, _ = self._ties(xi)
-        out = np.empty((len(xi), len(normals)))
+        out, guess = np.empty((len(xi), len(normals))), None
         for k, (place, one) in enumerate(zip(self._places(xi), xi)):
-            at, found, value = self._bounded(ties, k, place, one)
+            at, found, value = self._bounded(ties, k, place, one, guess)
+            if guess is None:  # any q will do for draws of theta: those after the first take what the rows say from it
+                information = np.maximum(found.curvature, LEAST_CURVATURE)
+                guess = information, place.fixed + place.scale * at.mean[self.rows.area] + found.slope / information
             theta = at.mean + solve_triangular(at.factor, normals.T, lower=True, trans="T").T
             like = self.given_theta(np.broadcast_to(one, (len(theta), len(one))), theta)[0]
             own = 0.5 * (theta**2 - at.mean**2 - at.sd**2) @ at.w - (theta - at.mean) @ at.h
             out[k] = value - found.value + like + own
         return out
 
-    def _bounded(self, ties: Ties, k: int, place: Place, xi: Vector) -> tuple[Posterior, Expected, float]:
-        """q(theta | xi), means over it, and F(xi), at the k-th phi of `ties`."""
+    def _bounded(
+        self, ties: Ties, k: int, place: Place, xi: Vector, guess: tuple[Vector, Vector] | None = None
+    ) -> tuple[Posterior, Expected, float]:
+        """q(theta | xi), means over it, and F(xi), at the k-th phi of `ties`; with a guess of (n,) each row's information about
+        eta and of eta that q which a few steps from there find, and the bound by it."""
         z = xi[self.layout.parts["z"]]
         pull, toward = self.prior.pull(ties, k) @ z, ties.W[k] @ z
-        at = self._posterior(self.prior.precision(ties, k), pull, place)
+        Lambda = self.prior.precision(ties, k)
+        if guess is None or self.likelihood.record.link == "identity":
+            at = self._posterior(Lambda, pull, place)
+        else:
+            w = place.scale**2 * self._sums(guess[0])
+            at = self._solved(Lambda, pull, w, place.scale * self._sums(guess[0] * (guess[1] - place.fixed)))
+            for _ in range(FEW_STEPS):
+                found = self._expected(place, at.mean, at.sd)
+                w = place.scale**2 * self._sums(np.maximum(found.curvature, LEAST_CURVATURE))
+                at = self._solved(Lambda, pull, w, w * at.mean + place.scale * self._sums(found.slope))
         found = self._expected(place, at.mean, at.sd)
         value = at.bound(found.value, pull) + float(ties.log_norm[k]) - 0.5 * float(toward @ ties.G[k] @ toward)
         return at, found, value + self.n_areas * float(HALF_LOG_TAU)
