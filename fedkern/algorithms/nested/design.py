@@ -31,7 +31,7 @@ def stencil(middle: Array, steps: Array) -> Array:
     """(1 + 2 n + n (n - 1), n) The middle, both sides of each axis, and for each pair of axes both together."""
     E, n = np.diag(steps), len(middle)
     pairs = [sign * (E[i] + E[j]) for i in range(n) for j in range(i) for sign in (1, -1)]
-    return middle + np.array([np.zeros(n), *E, *-E, *pairs]).reshape(-1, n)
+    return middle + np.array([np.zeros(n), *E, *-E, *pairs])
 
 
 def derivatives(values: Array, steps: Array) -> tuple[Array, Array]:
@@ -93,6 +93,8 @@ class Lattice:
     def wanted(self, cells: Index, log_density: Array, best: float) -> Index:
         """(m, n) Neighbours, not yet among `cells` (k, n), of those whose density is not negligible."""
         n, known = len(self.origin), {tuple(cell) for cell in cells.tolist()}
+        if not n:
+            return np.zeros((0, 0), np.int64)
         found: dict[tuple[int, ...], None] = {}
         for cell, density in zip(cells.tolist(), log_density):
             if best - density >= self.negligible:

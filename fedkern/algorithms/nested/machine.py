@@ -5,7 +5,8 @@ xi = (h, u): h the few hyperparameters on which linear predictors depend in anot
 works in v, coordinates of h in which their prior is standard normal.
 
 1. At several values of v at once it takes Newton steps to the mode u*(v) of p(u | v, y): each client answers with F_j, its
-   gradient in u and minus its Hessian. Then log p(v | y) = log p(v) + log p(u*) + sum F_j - log|H| / 2 but for a constant (Laplace).
+   gradient in u and minus its Hessian. Then log p(v | y) = log p(v) + log p(u*) + sum F_j - log|H| / 2 but for a constant, H
+   minus the Hessian of all terms (Laplace).
 2. Central differences of that, on stencils, lead to its mode.
 3. From there a lattice grows along the axes of the Hessian, until the density all around it is negligible (`design`).
 4. Draws of (v, u) come from what was found there, as functions between the points (`proposals`). Each client answers with

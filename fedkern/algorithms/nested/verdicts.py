@@ -68,8 +68,8 @@ def found(state: Server) -> Found:
         )
     if spread > SPREAD:
         against.append(
-            f"integrating areas out by {s.inner} draws is {spread:.2g} nats off from one value of the unknowns to another (wanted "
-            f"at most {SPREAD:g})"
+            f"integrating areas out by {s.inner} draws is {spread:.2g} nats off from one value of the unknowns to another "
+            f"(wanted at most {SPREAD:g})"
         )
     reason = "; ".join(against)
     if reason:
