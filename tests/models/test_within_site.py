@@ -1,5 +1,7 @@
 """A client's density with the exact prior inside: slopes by differences, and theta integrated out against dense algebra."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -208,3 +210,23 @@ def test_a_chain_that_goes_astray_leaves_the_others_alone(clients, far):
     alone = s.log_joint_grad(xi[2], u[2])
     assert value[2] == pytest.approx(alone[0], rel=1e-12)
     np.testing.assert_allclose(g_xi[2], alone[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize(("family", "close"), [("gaussian", 2e-7), ("poisson", 0.02), ("binomial", 0.02)])
+def test_curvature_is_that_of_the_integrated_density(clients, family, close):
+    s = dataclasses.replace(site(clients[1], family, sd=None if family == "gaussian" else 1.0), integrated=True)
+    xi, linear = np.random.default_rng(3).normal(0, 0.4, s.n_global), s.layout.linear
+
+    def gradient(u):
+        at = xi.copy()
+        at[linear] = u
+        return s.log_joint_grad(at, np.zeros(0))[1][linear]
+
+    value, slope, hessian = (one[0] for one in s.curvatures(xi[np.newaxis]))
+    whole = s.log_joint_grad(xi, np.zeros(0))
+    assert value == pytest.approx(whole[0], abs=1e-9)
+    np.testing.assert_allclose(slope, whole[1][linear], atol=1e-9)
+    step = 1e-3 * np.eye(len(linear))
+    found = -np.array([(gradient(xi[linear] + e) - gradient(xi[linear] - e)) / 2e-3 for e in step])
+    np.testing.assert_allclose(hessian, found, atol=close * np.abs(found).max())
+    assert np.linalg.eigvalsh(hessian).min() > -1e-9 * np.abs(found).max()

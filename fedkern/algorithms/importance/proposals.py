@@ -20,6 +20,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import chdtri, gammaln, logsumexp, ndtri
 
 from ..core.messages import evolve
+from ..core.nets import NETS, sobol
 
 Array = NDArray[np.float64]
 Fold = Sequence[Sequence[int]]  # coordinates that change their signs together
@@ -27,8 +28,6 @@ Fold = Sequence[Sequence[int]]  # coordinates that change their signs together
 FEW, MANY, LARGE = 7.0, 15.0, 20  # degrees of freedom, and beyond LARGE dimensions
 WIDE, WIDER = 0.2, 3.0  # the part of the points that have a wider component, and how many times as wide that is
 LEAST_SHARE = 0.05  # of a component
-NETS = 8  # of a round
-HALF = 2.0**-31  # half a step of Sobol's points: none is 0
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class Proposal:
         several = []
         for k, count in enumerate(self.counts.astype(int)):
             D = self.mean.shape[1] + 1
-            u = np.concatenate([_sobol(n, D, (seed, round, k, b)) for b, n in enumerate(_nets(int(count)))])
+            u = np.concatenate([sobol(n, D, (seed, round, k, b)) for b, n in enumerate(_nets(int(count)))])
             g = chdtri(self.df, u[:, -1]) / self.df  # of the upper tail
             z = ndtri(u[:, :-1]) / np.sqrt(g)[:, np.newaxis]
             several.append(self.mean[k] + z @ np.linalg.cholesky(self.scale[k]).T)
@@ -178,16 +177,3 @@ def _shares(weights: Array, n: int) -> Array:
 def _nets(count: int) -> list[int]:
     """(NETS,) How many of a component's points each net has."""
     return [int(n) for n in _shares(np.ones(NETS), count)]
-
-
-def _sobol(n: int, dimensions: int, key: tuple[int, int, int, int]) -> Array:
-    """(n, dimensions) In the open unit cube."""
-    if not n:
-        return np.empty((0, dimensions))
-    from scipy.stats import qmc  # as long as all else of a job to import, and only servers draw points
-
-    generator = np.random.default_rng([one % 2**64 for one in key])
-    engine = qmc.Sobol(dimensions, scramble=True, bits=30, seed=generator)
-    power = max(n - 1, 0).bit_length()
-    points = engine.random_base2(power)[:n, generator.permutation(dimensions)]
-    return np.asarray(points + HALF)

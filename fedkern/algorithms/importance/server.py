@@ -17,13 +17,13 @@ from ...kernels import rng
 from ...models.weighted import Weighted
 from ..core.kept import GIVEN
 from ..core.messages import SERVER, Event, RemoteFault, ServerEffects, evolve
+from ..core.nets import NETS, SURE, largest
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import all_of, ask_all, summed, tell_all, with_answer
 from .coordinates import Coordinates, Derivatives, named, unpacked
-from .errors import SURE, largest
 from .messages import LOST, WIDTH, AskCurvature, AskValues, Curvature, Posterior, Values, drawn, shortened
 from .newton import Climb, Metric, modes, moving, spelled
-from .proposals import LEAST_SHARE, NETS, Proposal, folded, mixture_log_density
+from .proposals import LEAST_SHARE, Proposal, folded, mixture_log_density
 from .settings import AT_DRAWS, AT_MODE, NOT_FINITE, Settings
 
 Array = NDArray[np.float64]

@@ -123,8 +123,11 @@ class ModelSection(Section):
 
 
 class AlgorithmSection(Section):
-    inference: Literal["sfvi", "sfvi-avg", "hmc", "mala", "nuts"] = key(
-        "sfvi", help="variational; with several local steps (not exact); or Markov chains, the accurate route for few unknowns"
+    inference: Literal["nested", "sfvi", "sfvi-avg", "hmc", "mala", "nuts"] | None = key(
+        None,
+        help="nested Laplace with importance weights, in some 20 to 150 rounds and without a learning rate, the default where "
+        "the prior was built, has at most 40 latents, and no key of sfvi is given; variational, the default of all else; with "
+        "several local steps (not exact); or Markov chains, the accurate route for few unknowns",
     )
     covariance: Literal["full", "diagonal"] = key("full", help="sfvi: of the global unknowns")
     local_covariance: Literal["auto", "full", "diagonal"] = key("auto", help="sfvi: of a client's latents; full up to 64")
@@ -152,7 +155,7 @@ class AlgorithmSection(Section):
 
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
-    draws: Draws = key(1000, resumable="drawn_at_the_end", help="sfvi: per chain, from the posterior into posterior.nc")
+    draws: Draws = key(1000, resumable="drawn_at_the_end", help="nested, sfvi: per chain, from the posterior into posterior.nc")
     chains: Chains = key(4, resumable="drawn_at_the_end", help="independent sets of draws, or Markov chains")
     bound: bool = key(help="clients also send their terms of the ELBO, one number a round; default true with sfvi")
     reweigh: bool = key(
@@ -189,6 +192,14 @@ class Config(JobConfig):
         return not self.open_ended
 
 
+# Keys without a meaning for a nested Laplace approximation. Those of steps say that these are wanted.
+OF_STEPS = (
+    "covariance", "local_covariance", "structured", "shear", "estimator", "gradient_draws", "optimiser", "learning_rate",
+    "cool_down", "start_sd", "until",
+)  # fmt: skip
+OF_OTHERS = (*OF_STEPS, "local_steps", "burn_in", "thin", "leapfrog_steps", "step_size", "target_acceptance")
+OF_BOUND = ("bound", "reweigh")
+
 # docs/methods/sigma.md, sections 6 and 7.
 BASE: Tables = {"job": {"rounds": 5_000}}
 
@@ -202,6 +213,23 @@ def refused(raw: Raw) -> Iterator[str]:
         )
     if table(raw, "job").get("rounds") == "budget":
         yield 'job.rounds = "budget" does not exist with method = "sigma"; give a number'
+    if table(raw, "algorithm").get("inference") == "nested":
+        given = [f"algorithm.{name}" for name in OF_OTHERS if name in table(raw, "algorithm")]
+        given += [f"output.{name}" for name in OF_BOUND if name in table(raw, "output")]
+        if table(raw, "job").get("rounds") == "until":
+            given.append('job.rounds = "until"')
+        if given:
+            yield (
+                f'{", ".join(given)}: inference = "nested" takes no steps of an optimiser and runs no chains; remove '
+                f'{"it" if len(given) == 1 else "them"}, or choose inference = "sfvi" or "hmc"'
+            )
+
+
+def _of_steps(raw: Raw) -> bool:
+    """Whether the file has a key that only steps of an optimiser have."""
+    algorithm, output = table(raw, "algorithm"), table(raw, "output")
+    until = table(raw, "job").get("rounds") == "until"
+    return until or any(name in algorithm for name in OF_STEPS) or any(output.get(name) is True for name in OF_BOUND)
 
 
 def filled(raw: Raw) -> dict[str, Any]:
@@ -216,8 +244,10 @@ def filled(raw: Raw) -> dict[str, Any]:
     if isinstance(algorithm, dict) and isinstance(job, dict):
         rounds = job["rounds"] if isinstance(job["rounds"], int) and job["rounds"] > 0 else 5_000
         algorithm.setdefault("burn_in", rounds // 2)
+        if "inference" not in algorithm and _of_steps(raw):
+            algorithm["inference"] = "sfvi"
         if isinstance(out["output"], dict):
-            out["output"].setdefault("bound", algorithm.get("inference", "sfvi") == "sfvi")
+            out["output"].setdefault("bound", algorithm.get("inference") in (None, "sfvi"))
             out["output"].setdefault("reweigh", out["output"]["bound"])
     return out
 
@@ -290,7 +320,12 @@ def _algorithm(config: Config) -> Iterator[str]:
             yield f"algorithm.thin = {a.thin} keeps none of the {rounds - a.burn_in} rounds after algorithm.burn_in; wanted fewer"
     if config.output.threshold == "overall" and not config.model.intercept:
         yield 'output.threshold = "overall": a model without intercept does not ask for the pooled level; give a number'
-    if config.output.bound and a.inference != "sfvi":
+    if a.inference == "nested" and config.model.kind not in (None, "within"):
+        yield (
+            f'algorithm.inference = "nested" integrates areas out with their exact prior, and model.kind is '
+            f'"{config.model.kind}": take "sfvi", or a prior of `fedkern sigma build`'
+        )
+    if config.output.bound and a.inference not in (None, "sfvi"):
         yield f'output.bound is for algorithm.inference = "sfvi", not "{a.inference}"; remove it'
     if config.output.reweigh and not config.output.bound:
         yield "output.reweigh tells clients' shares of the bound, and output.bound is false: remove the one or the other"

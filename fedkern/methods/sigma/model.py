@@ -11,6 +11,7 @@ import numpy as np
 from ...algorithms.core import until
 from ...algorithms.exchanges import level
 from ...algorithms.hmc.settings import Settings as HmcSettings
+from ...algorithms.nested.settings import Settings as NestedSettings
 from ...algorithms.sfvi.families import Family
 from ...algorithms.sfvi.nested import NestedFamily
 from ...algorithms.sfvi.settings import LARGEST_FULL, Settings
@@ -26,6 +27,7 @@ from ...models.spatial.condition import Condition
 from ...models.spatial.decoder import Decoder
 from ...models.spatial.loadings import LevelRidge, MeanLoadings
 from ...models.spatial.site import Auxiliary, Layout, Rows, SigmaPrior, Site
+from ...models.spatial.standard import Standard
 from ...models.spatial.units import Units
 from ...models.spatial.within_site import WithinSite
 from ...models.variational import Block
@@ -33,6 +35,7 @@ from .areas import Threshold
 from .keys import Config, OutputSection
 
 Kind = Literal["within", "auxiliary", "deterministic"]
+MOST_LATENTS, MOST_NESTED = 40, 100  # of a nested Laplace approximation by default, and at all
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,17 @@ class SigmaModel(JobModel[OutputSection]):
     units: Units = field(default_factory=Units)
 
     def __post_init__(self) -> None:
-        kind_of(self.config, self.common)
+        kind = kind_of(self.config, self.common)
+        if self.is_nested and kind != "within":
+            raise JobError(
+                'algorithm.inference = "nested" integrates areas out with their exact prior, and this prior was trained: take '
+                '"sfvi", or make it anew (fedkern sigma build)'
+            )
+        if self.is_nested and self.common.n_global > MOST_NESTED:
+            raise JobError(
+                f'algorithm.inference = "nested": the prior has {self.common.n_global} latents, whose curvature has the square '
+                f'of that in every message, and {MOST_NESTED} is the most; take "sfvi"'
+            )
         self.encoding.check_references(self.references)
 
     @property
@@ -73,8 +86,26 @@ class SigmaModel(JobModel[OutputSection]):
 
     @property
     def inference(self) -> str:
-        """How the posterior is found."""
-        return self.config.algorithm.inference
+        """How the posterior is found: as the job says, or as its prior allows."""
+        given = self.config.algorithm.inference
+        if given is not None:
+            return given
+        return "nested" if self.kind == "within" and self.common.n_global <= MOST_LATENTS else "sfvi"
+
+    @property
+    def by_default(self) -> str:
+        """Why it is that, where the job does not say it."""
+        if self.config.algorithm.inference is not None:
+            return ""
+        if self.kind != "within":
+            return "the default with a trained prior"
+        there = f"the prior has {self.common.n_global} latents, and {MOST_LATENTS} is the most of nested's default"
+        return f"the default: {there}" if self.inference == "sfvi" else f"the default with at most {MOST_LATENTS} latents"
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether it is a nested Laplace approximation."""
+        return self.inference == "nested"
 
     @property
     def chains(self) -> bool:
@@ -140,6 +171,16 @@ class SigmaModel(JobModel[OutputSection]):
     def prior(self) -> SigmaPrior:
         """The server's term."""
         return SigmaPrior(self.layout, self.condition, self.coefficient_sd)
+
+    @cached_property
+    def standard(self) -> Standard:
+        """The same in coordinates in which hyperparameters' priors are standard normal."""
+        return Standard(self.prior)
+
+    @cached_property
+    def nested(self) -> NestedSettings:
+        """What all parties have in common of a nested Laplace approximation."""
+        return NestedSettings(self.rounds, self.seed)
 
     @cached_property
     def sfvi(self) -> Settings:

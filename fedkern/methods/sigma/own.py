@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges.fit_sums import FitSums
 from ...algorithms.hmc import machine as hmc
+from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
 from ...data.artifact import OwnFile
 from ...data.polygons import Polygons
@@ -49,7 +50,7 @@ class Own:
     """What a client has at the end: its machine's last state, what it computes, its rows, its file of the prior, what the server
     says of the whole fit, and its areas' borders where the job has them."""
 
-    client: hmc.Client | sfvi.Client
+    client: hmc.Client | sfvi.Client | nested.Client
     site: Site | WithinSite
     rows: AreaRows
     file: OwnFile
@@ -108,6 +109,9 @@ def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
     if isinstance(client, hmc.Client):
         xi = client.trace["xi"].reshape(-1, site.n_global)
         u = client.trace["u"].reshape(len(xi), site.size)
+    elif isinstance(client, nested.Client):
+        assert client.told is not None
+        xi, u = client.told, np.zeros((len(client.told), 0))
     else:
         assert client.fitted is not None
         assert client.centre is not None

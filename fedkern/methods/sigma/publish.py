@@ -14,6 +14,7 @@ from ...algorithms.core import once
 from ...algorithms.core.messages import SERVER
 from ...algorithms.exchanges import fit_sums
 from ...algorithms.hmc import machine as hmc
+from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
 from ...data.artifact import ServerFile
 from ...errors import NumericalError
@@ -21,6 +22,7 @@ from ...jobs.publish import Fit
 from ...kernels import rng
 from ...models import psis
 from ...models.variational import Block
+from ...models.weighted import Weighted
 from ...results import verdict
 from ...results.draws import Draws
 from ...results.gaussian import label
@@ -31,8 +33,9 @@ from . import beside
 from .model import SigmaModel
 
 Array = NDArray[np.float64]
-Server = hmc.Server | sfvi.Server
+Server = hmc.Server | sfvi.Server | nested.Server
 
+NESTED = "nested Laplace approximation, importance weights"
 FAR, WIDE = 10.0, 3.0  # of z_G, beyond which nothing was learnt
 END = 0.02  # of the training range: where a posterior that lies beyond piles up
 FAR_LEVEL, FAR_MEAN = 2.0, 0.9  # of the response's scale (its rms): levels that a model without an intercept does not foresee
@@ -63,9 +66,17 @@ def posterior(model: SigmaModel, server: Server) -> Draws:
     output = model.output
     if isinstance(server, hmc.Server):
         xi = hmc.draws(server)
+    elif isinstance(server, nested.Server):
+        xi = _equal(nested.weighted(server), output.chains, output.draws, nested.offset(model.seed))
     else:
         xi = global_draws(*server.q, Drawing(model.seed, output.chains, output.draws))
     return Draws(_named(model, xi), isinstance(server, hmc.Server))
+
+
+def _equal(found: Weighted, chains: int, draws: int, offset: float) -> Array:
+    """(c, t, P) draws of equal weight. Neighbours among them are often one draw: dealt in turn, every chain has draws of all."""
+    chosen = found.resampled(chains * draws, offset)
+    return np.asarray(found.draws[chosen].reshape(draws, chains, -1).swapaxes(0, 1))
 
 
 def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
@@ -109,10 +120,10 @@ def refuse_nonsense(model: SigmaModel, block: Block, parameters: Array) -> None:
         )
 
 
-def measured(model: SigmaModel) -> Callable[[Server], Mapping[str, float]]:
+def measured(model: SigmaModel) -> Callable[[hmc.Server | sfvi.Server], Mapping[str, float]]:
     """For a line of metrics: the means of the server's own unknowns (of chains the present states), the ELBO, the acceptance."""
 
-    def of(server: Server) -> Mapping[str, float]:
+    def of(server: hmc.Server | sfvi.Server) -> Mapping[str, float]:
         xi = server.walk.at if isinstance(server, hmc.Server) else server.q[1][np.newaxis, : server.block.size]
         metrics = {name: float(values.mean()) for name, values in _named(model, xi[np.newaxis]).items() if "_std" not in name}
         if isinstance(server, hmc.Server):
@@ -136,7 +147,7 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> 
     return Fit(
         posterior=released,
         arrays=_arrays(server),
-        stop="settled" if server.round < model.rounds else str(server.stop),
+        stop="settled" if isinstance(server, sfvi.Server) and server.round < model.rounds else str(server.stop),
         rounds=server.round,
         verdict=_verdict(model, ended, released),
         clients={name: {"updates": int(server.updates[k]), "status": "finished"} for k, name in enumerate(model.names)},
@@ -173,7 +184,18 @@ def _verdict(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
     server = ended.server
     if isinstance(server, hmc.Server):
         return verdict.of_chains(released.slowest(), len(server.acceptance))
+    if isinstance(server, nested.Server):
+        return _of_weights(model, nested.found(server))
     return verdict.with_weights(settled(model, server, ended.settled), ended.weights)
+
+
+def _of_weights(model: SigmaModel, found: nested.Found) -> Verdict:
+    """Whether the searches, the lattice and the weights say that the result is right."""
+    if not found.converged:
+        return Verdict(False, found.reason)
+    weights, wanted = found.posterior, model.nested.effective
+    why = f"k-hat {weights.k_hat:.2f} (wanted at most {psis.UNRELIABLE:g})"
+    return Verdict(True, f"{why}, {weights.effective:.0f} of {len(weights.draws)} draws count (wanted {wanted:g})")
 
 
 def settled(model: SigmaModel, server: sfvi.Server, bits: Mapping[str, bool | None]) -> Verdict:
@@ -199,6 +221,9 @@ def unknowns(model: SigmaModel) -> list[str]:
 
 def _arrays(server: Server) -> dict[str, Array]:
     """What the digest is of."""
+    if isinstance(server, nested.Server):
+        found = nested.weighted(server)
+        return {"draws": found.draws, "log_ratios": found.log_ratios}
     return {"xi": hmc.draws(server)} if isinstance(server, hmc.Server) else {"q": server.q[1]}
 
 
@@ -224,6 +249,8 @@ def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
 def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, object]:
     """How well the chains have mixed, or the ELBO of the last fifth of the rounds with its standard error; what weights say."""
     server = ended.server
+    if isinstance(server, nested.Server):
+        return {"nested": _about_weights(model, nested.found(server))}
     if isinstance(server, sfvi.Server):
         bound = server.last_fifth.moments
         about = {} if ended.weights is None else {"weights": ended.weights.content}
@@ -239,9 +266,24 @@ def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, objec
     return {"chains": chains | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1]})}
 
 
+def _about_weights(model: SigmaModel, found: nested.Found) -> dict[str, object]:
+    """Numbers of a nested Laplace approximation."""
+    weights, (evidence, error) = found.posterior, found.posterior.log_evidence
+    return {
+        "places": found.places,
+        "border": found.border if np.isfinite(found.border) else None,
+        "draws": len(weights.draws),
+        "k_hat": weights.k_hat,
+        "ess": weights.effective,
+        "monte_carlo_error": {"mean": found.error[0], "sd": found.error[1]},
+        "integration": found.spread,
+        "log_evidence": {"value": evidence - model.units.log_volume, "error": error},
+    }
+
+
 def _unsheared(model: SigmaModel, prior: ServerFile) -> list[str]:
     """Where the prior's file is too old for what the job asks."""
-    if model.chains or not model.sfvi.sheared or prior.mean_loadings is not None:
+    if model.chains or model.is_nested or not model.sfvi.sheared or prior.mean_loadings is not None:
         return []
     return [
         "the prior's file does not say how the level of the map follows from its latent numbers: algorithm.shear does nothing, "

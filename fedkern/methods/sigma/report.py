@@ -23,7 +23,7 @@ def sections(run: RunFiles) -> list[str]:
     of_areas = [*drawn, _highest(rows, names, run.said), _fits(run.fits)]
     if run.own:
         return of_areas
-    return [_parameters(run.summary), *of_areas, _chains(run.summary), _progress(run.lines)]
+    return [_parameters(run.summary), *of_areas, _chains(run.summary), _weights(run.summary), _progress(run.lines)]
 
 
 def pictures(run: RunFiles) -> dict[str, bytes]:
@@ -93,6 +93,25 @@ def _chains(summary: Record) -> str:
     rows = [[str(c + 1), number(a), number(h)] for c, (a, h) in enumerate(zip(chains["acceptance"], chains["step_size"]))]
     text = f"{chains['divergences']} divergences after {chains['warmup']} rounds of warm-up."
     return section("Chains", table(["chain", "acceptance", "step"], rows), paragraph(text))
+
+
+def _weights(summary: Record) -> str:
+    """How a nested Laplace approximation went."""
+    found = summary["sigma"].get("nested")
+    if not found:
+        return ""
+    error, evidence = found["monte_carlo_error"], found["log_evidence"]
+    rows = [
+        ["values of the hyperparameters", str(found["places"])],
+        ["density at the border of these, nats below the mode", number(found["border"]) if found["border"] else ""],
+        ["draws, and of equal weight", f"{found['draws']}, {found['ess']:.0f}"],
+        ["k-hat", number(found["k_hat"])],
+        ["a mean may be off by, in sds", number(error["mean"])],
+        ["an sd may be off by", f"{error['sd']:.1%}"],
+        ["integrating areas out, nats", number(found["integration"])],
+        ["log evidence", f"{number(evidence['value'])} ± {number(evidence['error'])}"],
+    ]
+    return section("Nested Laplace", table(["", ""], rows))
 
 
 def _progress(lines: Sequence[Record]) -> str:

@@ -9,6 +9,7 @@ from ...algorithms.core import once
 from ...algorithms.core.messages import SERVER, ServerEffects
 from ...algorithms.exchanges import fit_sums, level
 from ...algorithms.hmc import machine as hmc
+from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
 from ...data.faults import who
 from ...data.table import Table
@@ -17,7 +18,7 @@ from ...jobs import column_notes, convergence
 from ...jobs.publish import Fit, judging, keep_draws
 from ...jobs.run import Ended, Run, anyone
 from ...jobs.stage import Stage
-from ...jobs.watch import measuring
+from ...jobs.watch import Line, Lines, measuring
 from ...models.spatial.loadings import LevelRidge
 from ...models.spatial.site import Site
 from ...models.spatial.units import Units
@@ -59,12 +60,14 @@ def fit(run: Run[Config]) -> Fit | None:
     for k, area_rows in areas.items():
         with owned(k):
             sites[k] = model.site(files.clients[k], area_rows.observed)
-    server: hmc.Server | sfvi.Server | None
-    clients: Mapping[int, hmc.Client | sfvi.Client]
+    server: publish.Server | None
+    clients: Mapping[int, hmc.Client | sfvi.Client | nested.Client]
     settled: dict[str, bool | None] = {}
     found = None
     if model.chains:
         server, clients = _sampled(run, model, sites)
+    elif model.is_nested:
+        server, clients = _nested(run, model, sites)
     else:
         ridge = None if files.server is None else model.ridge(files.server.mean_loadings)
         server, clients, settled = _fitted(run, model, sites, ridge)
@@ -73,7 +76,7 @@ def fit(run: Run[Config]) -> Fit | None:
     if server is not None:
         assert files.server is not None
         released = publish.posterior(model, server)
-        kept = keep_draws(run, released, *publish.shape_of(released))
+        kept = keep_draws(run, released, *publish.shape_of(released), inference=publish.NESTED if model.is_nested else "")
         with judging(run, kept):
             fitted = replace(publish.fit(model, publish.Ended(server, settled, found), files.server, released), kept=kept)
     said = convergence.told(run, None if fitted is None else fitted.verdict)
@@ -122,6 +125,28 @@ def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | Wit
         return hmc.start(s, model.prior, names, s.starts(SERVER, model.prior.size, 0.0, SCATTER))
 
     return run.saying(measuring(publish.measured(model))).exchange(stages.fitted(model), start, clients)
+
+
+def _nested(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | WithinSite]) -> Ended[nested.Server, nested.Client]:
+    """The last states of this place's parties, of a nested Laplace approximation."""
+    s, names, prior = model.nested, model.names, model.standard
+    clients = {}
+    for k, site in sites.items():
+        assert isinstance(site, WithinSite)
+        clients[k] = nested.client(names[k], k, s, site, prior.n_linear)
+    return run.saying(_lines()).exchange(stages.fitted(model), lambda: nested.start(s, prior, names), clients)
+
+
+def _lines() -> Lines[nested.Server]:
+    """What metrics.jsonl says of each round."""
+    doing = {"mode": "looking for the mode", "lattice": "around the mode", "draws": "weights"}
+
+    def line(server: nested.Server, due: bool) -> Line:
+        places = len(server.v)
+        words = f"{doing[server.phase]}, {server.drawn} questions" if server.drawn else f"{doing[server.phase]}, {places} places"
+        return Line({"phase": server.phase, "places": places, "draws": len(server.values)}, words)
+
+    return line
 
 
 def _fitted(

@@ -25,6 +25,11 @@ def lines(content: Record, why: str) -> Iterator[str]:
     if chains := about.get("chains"):
         rate = sum(chains["acceptance"]) / len(chains["acceptance"])
         yield f"acceptance {rate:.2f}, {chains['divergences']} divergences after {chains['warmup']} rounds of warm-up"
+    if found := about.get("nested"):
+        where = (
+            f"{found['places']} values of the hyperparameters, {found['draws']} draws worth {found['ess']:.0f} of equal weight"
+        )
+        yield f"nested: {where}, k-hat {found['k_hat']:.2f}"
     if "elbo" in about:
         yield f"ELBO {about['elbo']:.2f} ± {real(about['elbo_error']):.2g} (mean of the last fifth of the rounds)"
     if fit := about.get("fit"):

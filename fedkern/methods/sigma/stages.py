@@ -13,6 +13,7 @@ from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.exchanges.terms import LogTerms
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.hmc.messages import Slope, SlopeChange
+from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
 from ...algorithms.sfvi.messages import GlobalGradient, GlobalGradientBound, Reached
 from ...data.artifact import read_own
@@ -40,6 +41,7 @@ MAY_SEND = (
     Reached,
     Slope,
     SlopeChange,
+    *nested.PROTOCOL.to_server,
     *until.UP,
     *settled.PROTOCOL.to_server,
     LogTerms,
@@ -56,8 +58,9 @@ def opening(config: Config) -> list[Stage]:
 def stages(model: SigmaModel) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
     asked = [Stage.of(fit_sums)] if model.output.fit else []
-    bits = [] if model.chains else [Stage.of(settled)]
-    weights = [Stage.of(terms)] if model.output.reweigh else []
+    steps = not (model.chains or model.is_nested)
+    bits = [Stage.of(settled)] if steps else []
+    weights = [Stage.of(terms)] if model.output.reweigh and not model.is_nested else []
     return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, Stage.of(verdicts), *asked]
 
 
@@ -68,6 +71,12 @@ def fitted(model: SigmaModel) -> Stage:
         times: dict[type[Message], int] = {hmc.Place: 1, hmc.Slope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
         sizes, rounds = model.hmc.sizes(model.layout.size), model.hmc.rounds
         return Stage(hmc.protocol(model.hmc), sizes, rounds=rounds, resumable=True, times=times)
+    if model.is_nested:
+        s, at = model.nested, model.standard
+        weighed: dict[type[Message], int] = {nested.AskMarginals: s.questions, nested.Marginals: s.questions, nested.Mixture: 1}
+        searched = max(s.rounds - s.questions, 1)
+        weighed |= {nested.AskCurvatures: searched, nested.Curvatures: searched}
+        return Stage(nested.PROTOCOL, s.sizes(at.size, at.n_linear), rounds=s.rounds, resumable=True, times=weighed)
     sizes, rounds = model.sfvi.sizes(model.layout.size), model.rounds
     times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {sfvi.Fitted: 1}
     return Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times)
@@ -88,7 +97,9 @@ def checked(at: Check[Config]) -> Said | None:
     if encoding is None:
         return None
     model = SigmaModel(at.config, at.names, encoding, prior.common)
-    used = memory.lines(*_memory(model.layout.size, "diagonal" if model.chains else at.config.algorithm.covariance))
+    used = memory.lines(
+        *_memory(model.layout.size, "diagonal" if model.chains or model.is_nested else at.config.algorithm.covariance)
+    )
     return Said(model, [*_lines(model), *used, *notes], at.unknown(encoding))
 
 
@@ -115,6 +126,8 @@ def _lines(model: SigmaModel) -> Iterator[str]:
     """Job, model, inference, and what is disclosed."""
     a, common = model.config.algorithm, model.common
     rounds = until.words(model.rounds) if model.until_settled else f"rounds = {model.rounds}"
+    if model.is_nested:
+        rounds = f"at most {model.rounds} rounds, of which some 20 to 150 are needed"
     yield f"job      sigma, {model.kind} model, {rounds}, seed {model.seed}"
     name = common.condition.name
     about = f"{name} in [{model.condition.lo:g}, {model.condition.hi:g}]" if model.layout.free else "no free hyperparameter"
@@ -127,14 +140,19 @@ def _lines(model: SigmaModel) -> Iterator[str]:
         yield f"counts   some may be known by an interval: {cells}; the likelihood is that of the interval"
     if model.chains:
         s = model.hmc
-        yield f"fit      {a.inference}: {s.chains} chains, {s.leapfrog} leapfrog steps a round, {s.warmup} rounds of warm-up"
+        yield f"fit      {model.inference}: {s.chains} chains, {s.leapfrog} leapfrog steps a round, {s.warmup} rounds of warm-up"
+    elif model.is_nested:
+        s, h = model.nested, model.standard.n_hyper
+        yield f"fit      nested{_why(model)}: Laplace approximations at a lattice of {h} hyperparameters, clients' areas"
+        draws = f"{s.points} to {s.points * s.questions} draws"
+        yield f"         integrated out, then importance weights of {draws}, which say whether it is right"
     else:
         q = f"{a.covariance} covariance, " + ("intercept sheared against the map's level, " if model.sfvi.sheared else "")
         if model.kind == "within":
             q += "clients' areas integrated out, given the global unknowns"
         else:
             q += f"clients' latents {'given' if a.structured else 'independent of'} the global ones"
-        yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
+        yield f"fit      {model.inference}{_why(model)}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
     yield from (f"warning  {words}" for words in model.warnings)
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield ""
@@ -142,19 +160,30 @@ def _lines(model: SigmaModel) -> Iterator[str]:
     yield f"disclosure  {disclosure(model)}"
 
 
+def _why(model: SigmaModel) -> str:
+    """Why the posterior is found in this way, where the job does not say how."""
+    return f" ({model.by_default})" if model.by_default else ""
+
+
 def disclosure(model: SigmaModel) -> str:
     """In words, what the server learns (docs/methods/sigma.md, section 6)."""
     text = "the server sees two sums of each client's responses and offsets (gaussian: and two of their deviations), once, and "
     text += "the gradient of each client's log-likelihood in the global unknowns, in every round"
+    if model.is_nested:
+        s, U = model.nested, model.standard.n_linear
+        text = "the server sees two sums of each client's responses and offsets (gaussian: and two of their deviations), once, "
+        text += f"and at up to {s.places} values of the global unknowns a round each client's log-likelihood, its gradient and "
+        text += f"its curvature in {U} of them ({U * (U + 1) // 2} numbers), and at the end its log-likelihood at {s.points} to "
+        text += f"{s.points * s.questions} draws of them"
     if model.chains:
         text += ", and one change of log-density a trajectory"
-    if model.output.bound:
+    if model.output.bound and not model.is_nested:
         text += ", and each client's term of the ELBO"
-    if not model.chains:
+    if not (model.chains or model.is_nested):
         text += ", and at the end one bit of each client: whether its own unknowns still move"
     if model.until_settled and until.looks(model.rounds):
         text += f", and the same bit up to {until.looks(model.rounds)} times before: rounds end when all has settled"
-    if model.output.reweigh:
+    if model.output.reweigh and not model.is_nested:
         text += f", and if all has settled each client's log-likelihood at {terms.DRAWS} draws of the global unknowns"
     if model.output.fit:
         text += f", and at the end sums over each client's areas with rows, if it has at least {fit_sums.LEAST}: of their "

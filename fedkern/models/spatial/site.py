@@ -78,6 +78,17 @@ class Layout:
         """P, the length of xi."""
         return int(self.parts["log_sd"].stop)
 
+    @cached_property
+    def nonlinear(self) -> Index:
+        """Where the unknowns are given which log p(y, theta | xi) is of (z, b, beta) through linear predictors alone."""
+        parts = (self.parts[name] for name in ("phi", "rho", "log_scale", "log_sd"))
+        return np.array([k for part in parts for k in range(part.start, part.stop)], np.int64)
+
+    @cached_property
+    def linear(self) -> Index:
+        """Where all others are: z_G, b and beta, whose prior is Gaussian."""
+        return np.setdiff1d(np.arange(self.size), self.nonlinear)
+
     def scale(self, xi: Vector) -> Vector:
         """sigma_theta of xi (.., P): (..,)."""
         at = self.parts["log_scale"].start
@@ -103,6 +114,14 @@ class SigmaPrior:
     @property
     def size(self) -> int:
         return self.layout.size
+
+    @cached_property
+    def precision(self) -> Vector:
+        """(U,) of the unknowns at `layout.linear`, which are independent."""
+        own = np.ones(self.size)
+        for name in ("intercept", "beta"):
+            own[self.layout.parts[name]] = self.coefficient_sd**-2
+        return np.asarray(own[self.layout.linear])
 
     def log_prior_grad(self, xi: Vector) -> tuple[float, Vector]:
         parts, gradient, value = self.layout.parts, np.empty(self.size), 0.0

@@ -109,12 +109,13 @@ class Factor:
         inner = self.values[self.pattern.indptr[:-1]]
         return 2 * float(np.log(inner).sum() + np.log(self.border.diagonal()).sum())
 
-    def solve(self, right: Vector) -> Vector:
-        """(d,) M^-1 right."""
+    def solve(self, right: Matrix) -> Matrix:
+        """(m, d) M^-1 of each row."""
         p = self.pattern
-        x = spatial.bordered_solve(right[np.newaxis, p.order], self.values, p.indptr, p.indices)
-        x[0, p.inner :] = solve_triangular(self.border, x[0, p.inner :], lower=True) if len(self.border) else 0.0
-        return self._back(x)[0]
+        x = spatial.bordered_solve(right[:, p.order], self.values, p.indptr, p.indices)
+        if len(self.border):
+            x[:, p.inner :] = solve_triangular(self.border, x[:, p.inner :].T, lower=True).T
+        return self._back(x)
 
     def drawn(self, normals: Matrix) -> Matrix:
         """(m, d) of covariance M^-1, from standard normals."""

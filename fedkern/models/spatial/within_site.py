@@ -50,6 +50,7 @@ Index = NDArray[np.int64]
 STEP = 1e-4  # of eta, for the information of rows
 CLOSE = 1e-5  # steps of eta that are the last of a fixed point
 MOST_STEPS = 50
+FEW_STEPS = 2  # from a guess that is near
 NEGLIGIBLE = 1e-12  # of a bound: rounding
 LONGEST = 3.0  # step of eta from the rows' common level to a first guess
 LEAST_CURVATURE = 1e-6
@@ -87,6 +88,10 @@ class Gaussian(ABC):
         """(d,) of theta."""
 
     @abstractmethod
+    def solved(self, right: Matrix) -> Matrix:
+        """(d, k) M^-1 right."""
+
+    @abstractmethod
     def drawn(self, normals: Matrix) -> Matrix:
         """(m, d) draws, from standard normals."""
 
@@ -122,6 +127,11 @@ class Posterior(Gaussian):
     def log_det(self) -> float:
         """Of M."""
         return 2 * float(np.log(self.factor.diagonal()).sum())
+
+    def solved(self, right: Matrix) -> Matrix:
+        """(d, k) M^-1 right."""
+        out, _ = lapack.dpotrs(self.factor, right, lower=1)
+        return np.asarray(out)
 
     @cached_property
     def covariance(self) -> Matrix:
@@ -168,6 +178,10 @@ class SparsePosterior(Gaussian):
     def sd(self) -> Vector:
         """(d,) of theta."""
         return np.asarray(np.sqrt(self.factor.variances))
+
+    def solved(self, right: Matrix) -> Matrix:
+        """(d, k) M^-1 right."""
+        return self.factor.solve(right.T).T
 
     def drawn(self, normals: Matrix) -> Matrix:
         """(m, d) draws, from standard normals."""
@@ -341,7 +355,7 @@ class WithinSite(Observed):
         out[self.prior.border] = ties.U[k].T @ (ties.G[k] @ (ties.W[k] @ z))
         return out
 
-    def _posterior(self, Lambda: Matrix | Precision, pull: Vector, place: Place) -> Posterior | SparsePosterior:
+    def _posterior(self, Lambda: Matrix | Precision, pull: Vector, place: Place) -> Gaussian:
         """q(theta | xi), Lambda and Lambda A_j z given."""
         if self.likelihood.record.link == "identity":
             noise = np.float64(self.likelihood.sd(place.log_sd)) ** 2  # which divides by 0 without an exception
@@ -379,13 +393,13 @@ class WithinSite(Observed):
         information = np.maximum(like.record.information(y, eta, like.sd(), rows.trials), LEAST_CURVATURE)
         return information, eta + np.clip(like.slope(rows.y, eta, 0.0, rows.trials, rows.last) / information, -LONGEST, LONGEST)
 
-    def _solved(self, Lambda: Matrix | Precision, pull: Vector, w: Vector, h: Vector) -> Posterior | SparsePosterior:
+    def _solved(self, Lambda: Matrix | Precision, pull: Vector, w: Vector, h: Vector) -> Gaussian:
         if isinstance(Lambda, Precision):
             try:
                 whole = Lambda.plus(w).factored()
             except NumericalError:
                 raise NumericalError("within: the precision of theta is not positive definite; lower learning_rate") from None
-            return SparsePosterior(whole.solve(pull + h), whole, w, h)
+            return SparsePosterior(whole.solve((pull + h)[np.newaxis])[0], whole, w, h)
         M = Lambda.copy()
         M.flat[:: self.n_areas + 1] += w
         factor, failed = lapack.dpotrf(M, lower=1, clean=1)
@@ -428,22 +442,72 @@ class WithinSite(Observed):
 
     def log_marginal(self, xi: Vector, normals: Matrix) -> float:
         """An estimate of log p(y | xi), exact of a Gaussian response: the mean over draws of theta from q(theta | xi), which
-        `normals` (m, d) give, of p(y, theta | xi) / q(theta | xi), whose logarithm is
+        `normals` (m, d) give, of p(y, theta | xi) / q(theta | xi)."""
+        return float(logsumexp(self.log_ratios(xi[np.newaxis], normals)) - np.log(len(normals)))
 
-            F - E_q[log p(y | theta, xi) + w' theta^2 / 2 - h' theta] + log p(y | theta, xi) + w' theta^2 / 2 - h' theta
+    def log_ratios(self, xi: Matrix, normals: Matrix) -> Matrix:
+        """(s, m) At each xi (s, P) log p(y, theta | xi) / q(theta | xi) of draws of theta:
+
+        F - E_q[log p(y | theta, xi) + w' theta^2 / 2 - h' theta] + log p(y | theta, xi) + w' theta^2 / 2 - h' theta
         """
-        ties, _ = self._ties(xi[np.newaxis])
-        place, z = self._places(xi[np.newaxis])[0], xi[self.layout.parts["z"]]
-        pull = self._pull(ties, z, 0)
-        at = self._posterior(self._precision(ties, 0), pull, place)
+        ties, _ = self._ties(xi)
+        out, guess = np.empty((len(xi), len(normals))), None
+        for k, (place, one) in enumerate(zip(self._places(xi), xi)):
+            at, found, value = self._bounded(ties, k, place, one, guess)
+            if guess is None:  # any q will do for draws of theta: those after the first take what the rows say from it
+                information = np.maximum(found.curvature, LEAST_CURVATURE)
+                guess = information, place.fixed + place.scale * at.mean[self.rows.area] + found.slope / information
+            theta = at.drawn(normals)
+            like = self.given_theta(np.broadcast_to(one, (len(theta), len(one))), theta)[0]
+            own = 0.5 * (theta**2 - at.mean**2 - at.sd**2) @ at.w - (theta - at.mean) @ at.h
+            out[k] = value - found.value + like + own
+        return out
+
+    def _bounded(
+        self, ties: Ties, k: int, place: Place, xi: Vector, guess: tuple[Vector, Vector] | None = None
+    ) -> tuple[Gaussian, Expected, float]:
+        """q(theta | xi), means over it, and F(xi), at the k-th phi of `ties`; with a guess of (n,) each row's information about
+        eta and of eta that q which a few steps from there find, and the bound by it."""
+        z = xi[self.layout.parts["z"]]
+        pull, toward = self._pull(ties, z, k), ties.W[k] @ z
+        Lambda = self._precision(ties, k)
+        if guess is None or self.likelihood.record.link == "identity":
+            at = self._posterior(Lambda, pull, place)
+        else:
+            w = place.scale**2 * self._sums(guess[0])
+            at = self._solved(Lambda, pull, w, place.scale * self._sums(guess[0] * (guess[1] - place.fixed)))
+            for _ in range(FEW_STEPS):
+                found = self._expected(place, at.mean, at.sd)
+                w = place.scale**2 * self._sums(np.maximum(found.curvature, LEAST_CURVATURE))
+                at = self._solved(Lambda, pull, w, w * at.mean + place.scale * self._sums(found.slope))
         found = self._expected(place, at.mean, at.sd)
-        toward = ties.W[0] @ z
-        value = at.bound(found.value, pull) + float(ties.log_norm[0]) - 0.5 * float(toward @ ties.G[0] @ toward)
-        value += self.n_areas * float(HALF_LOG_TAU)
-        theta = at.drawn(normals)
-        like = self.given_theta(np.broadcast_to(xi, (len(theta), len(xi))), theta)[0]
-        own = 0.5 * (theta**2 - at.mean**2 - at.sd**2) @ at.w - (theta - at.mean) @ at.h
-        return value - found.value + float(logsumexp(like + own) - np.log(len(theta)))
+        value = at.bound(found.value, pull) + float(ties.log_norm[k]) - 0.5 * float(toward @ ties.G[k] @ toward)
+        return at, found, value + self.n_areas * float(HALF_LOG_TAU)
+
+    def curvatures(self, xi: Matrix) -> tuple[Vector, Matrix, Matrix]:
+        """F at each xi (m, P), its gradient in u, xi at `layout.linear`, (m, U), and minus its Hessian there (m, U, U).
+
+        With C = [1, X] and k_r = E_q[-l''] of the rows, minus the Hessian of log p(y, theta | xi) in (u, theta) has the blocks
+
+            diag(A' Lambda A, C'kC),   [-Lambda A, sigma_theta Z'kC]',   M = Lambda + diag(w),
+
+        Z the rows' areas. What is given back is its Schur complement after theta: exact of a Gaussian response, and of others
+        but for how the variance of q follows u.
+        """
+        ties, _ = self._ties(xi)
+        size, r = len(self.layout.linear), self.layout.n_global
+        value, gradient, hessian = np.empty(len(xi)), np.empty((len(xi), size)), np.zeros((len(xi), size, size))
+        C = self.rows.X if not self.layout.intercept else np.column_stack([np.ones(len(self.rows.y)), self.rows.X])
+        for k, (place, one) in enumerate(zip(self._places(xi), xi)):
+            at, found, value[k] = self._bounded(ties, k, place, one)
+            W, G = ties.W[k], ties.G[k]
+            left = ties.U[k] @ at.mean[self.prior.border] - W @ one[self.layout.parts["z"]]
+            gradient[k] = np.concatenate([W.T @ G @ left, C.T @ found.slope])
+            own = np.maximum(found.curvature, LEAST_CURVATURE)[:, np.newaxis] * C
+            hessian[k, :r, :r], hessian[k, r:, r:] = W.T @ G @ W, C.T @ own
+            beside = np.column_stack([-self.prior.pull(ties, k), *(place.scale * self._sums(column) for column in own.T)])
+            hessian[k] -= beside.T @ at.solved(beside)
+        return value, gradient, 0.5 * (hessian + hessian.transpose(0, 2, 1))
 
     # ---- theta after the fit.
 
@@ -499,7 +563,7 @@ class WithinSite(Observed):
 
     def _stepped(
         self, Lambda: Matrix | Precision, pull: Vector, place: Place, near: tuple[Vector, Vector]
-    ) -> Posterior | SparsePosterior:
+    ) -> Gaussian:
         """q(theta | xi) but for what steps beyond STEPS would change, from what rows say at a xi nearby."""
         information, said = near
         w, h = place.scale**2 * self._sums(information), place.scale * self._sums(information * (said - place.fixed))

@@ -1,17 +1,34 @@
-"""How well weighted draws know the posterior's means and standard deviations: by how much the nets of each round differ, which
-have been scrambled apart (see `proposals`). Points that fill the space evenly have a smaller error than the draws' weights say,
-and a posterior that bends away from all proposals a larger one. Source: docs/methods/likelihood.md, section 1."""
+"""Points that fill the unit cube evenly, in several nets that are scrambled apart, and how well weighted draws that are made of
+them know the posterior's means and standard deviations: by how much the nets of each round differ. Such points have a smaller
+error than the draws' weights say, and a posterior that bends away from all proposals a larger one.
+
+Some pairs of dimensions are filled badly, and would be in all nets: so the generator also chooses which dimension is which.
+Source: docs/methods/likelihood.md, section 1.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .proposals import NETS
-
 Array = NDArray[np.float64]
 
+NETS = 8  # of a round
+HALF = 2.0**-31  # half a step of Sobol's points: none is 0
 SURE = 2.576  # standard errors that a number is off with a probability of 1 %
+
+
+def sobol(n: int, dimensions: int, key: tuple[int, ...]) -> Array:
+    """(n, dimensions) In the open unit cube, scrambled by the key."""
+    if not n:
+        return np.empty((0, dimensions))
+    from scipy.stats import qmc  # as long as all else of a job to import, and only servers draw points
+
+    generator = np.random.default_rng([one % 2**64 for one in key])
+    engine = qmc.Sobol(dimensions, scramble=True, bits=30, seed=generator)
+    power = max(n - 1, 0).bit_length()
+    points = engine.random_base2(power)[:n, generator.permutation(dimensions)]
+    return np.asarray(points + HALF)
 
 
 def largest(points: Array, weights: Array, nets: NDArray[np.int64]) -> tuple[float, float]:

@@ -1,0 +1,1 @@
+"""Nested Laplace approximation of all parties' posterior, with importance weights."""

@@ -1,0 +1,83 @@
+"""Hyperparameters in coordinates v in which their priors are standard normal, and xi = (h(v), u) with u the rest of it.
+
+    phi = lo + (hi - lo) Phi(v),     sigma_theta = |N|^-1(Phi(v)), the quantile of a half-normal
+
+The posterior of a phi that rows say little of is flat up to the ends of its range, and log sigma_theta has a long tail towards 0.
+In v neither is so: a posterior is the likelihood times a standard normal density, a few units wide whatever rows say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfinv, log_ndtr, ndtr, ndtri
+
+from ..likelihood import HALF_LOG_TAU
+from .site import SigmaPrior
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Standard:
+    """The server's term of a joint density, of (v, u).
+
+    Attributes
+    ----------
+    prior : of xi
+    """
+
+    prior: SigmaPrior
+
+    @property
+    def n_hyper(self) -> int:
+        """Length of v."""
+        return len(self.prior.layout.nonlinear)
+
+    @property
+    def n_linear(self) -> int:
+        """U, the length of u."""
+        return len(self.prior.layout.linear)
+
+    @property
+    def size(self) -> int:
+        """P, the length of xi."""
+        return self.prior.size
+
+    @property
+    def precision(self) -> Vector:
+        """(U,) of u."""
+        return self.prior.precision
+
+    def xi(self, v: Matrix, u: Matrix) -> Matrix:
+        """(m, P) At v (m, n_hyper) and u (m, U)."""
+        out = np.empty((len(v), self.size))
+        out[:, self.prior.layout.linear] = u
+        for at, column in zip(self.prior.layout.nonlinear, v.T):
+            out[:, at] = self._moved(int(at), column)[0]
+        return out
+
+    def log_jacobian(self, v: Matrix) -> Vector:
+        """(m,) log |dh / dv|."""
+        out = np.zeros(len(v))
+        for at, column in zip(self.prior.layout.nonlinear, v.T):
+            out += self._moved(int(at), column)[1]
+        return out
+
+    def values(self, xi: Matrix) -> tuple[Vector, Matrix]:
+        """log p(xi) (m,), and its gradient in u (m, U)."""
+        found = [self.prior.log_prior_grad(one) for one in xi]
+        return np.array([one[0] for one in found]), np.array([one[1][self.prior.layout.linear] for one in found])
+
+    def _moved(self, at: int, v: Vector) -> tuple[Vector, Vector]:
+        """A hyperparameter as xi has it, and log of its derivative in v."""
+        normal = -0.5 * v * v - HALF_LOG_TAU
+        if at < self.prior.layout.parts["phi"].stop:
+            below, above = log_ndtr(v), log_ndtr(-v)
+            return below - above, normal - below - above
+        sigma = np.where(v < 0, np.sqrt(2) * erfinv(ndtr(np.minimum(v, 0.0))), -ndtri(ndtr(-np.maximum(v, 0.0)) / 2))
+        return np.log(sigma), normal + 0.5 * sigma * sigma + HALF_LOG_TAU - np.log(2) - np.log(sigma)
