@@ -23,6 +23,13 @@ Matrix = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 
+def symmetric(lower: Matrix) -> Matrix:
+    """From a triangle whose other half is 0."""
+    out = lower + lower.T
+    out.flat[:: len(out) + 1] /= 2
+    return np.asarray(out)
+
+
 @dataclass(frozen=True, eq=False)
 class Pattern:
     """Of the Cholesky factors of a client.
@@ -135,8 +142,7 @@ class Factor:
         """(b, b) M^-1 of the border."""
         if not len(self.border):
             return self.border
-        inverse, _ = lapack.dpotri(self.border, lower=1)
-        return np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
+        return symmetric(lapack.dpotri(self.border, lower=1)[0])
 
     @cached_property
     def inverse(self) -> Vector:

@@ -134,8 +134,8 @@ class Within:
         """
         phi = np.maximum(phi, LEAST_PHI) if self.rooted else phi
         weights, slopes = self._weights(phi)
-        U, K, W = (np.tensordot(weights, stack, 1) for stack in (self.U, self.K, self.W))
-        dU, dK, dW = (np.tensordot(slopes, stack, 1) for stack in (self.U, self.K, self.W))
+        both = np.concatenate([weights, slopes])  # a stack is read once
+        (U, dU), (K, dK), (W, dW) = (np.split(np.tensordot(both, stack, 1), 2) for stack in (self.U, self.K, self.W))
         if self.rooted:
             root = np.sqrt(phi)[:, np.newaxis, np.newaxis]
             W, dW = root * W, root * dW + W / (2 * root)
@@ -150,7 +150,7 @@ class Within:
         log_norm = 0.5 * np.log(shares).sum(axis=1) + 0.5 * float(np.log(self.diagonal[self.diagonal > 0]).sum())
         log_norm += np.log(sd_inverse).sum(axis=1) - np.log(lengths).sum(axis=1) - self.size * HALF_LOG_TAU
         dlog_norm = 0.5 * (self.spectrum / shares).sum(axis=1) + (dU.diagonal(axis1=1, axis2=2) / sd_inverse).sum(axis=1)
-        dlog_norm += np.einsum("mkr,mkl,mlr->m", W, G, dW, optimize=True)
+        dlog_norm += (W * (G @ dW)).sum(axis=(1, 2))
         return Ties(phi, U, dU, W, dW, K, dK, G, log_norm, dlog_norm)
 
     def log_density(self, ties: Ties, theta: Matrix, z: Matrix) -> tuple[Vector, Matrix, Matrix, Vector]:

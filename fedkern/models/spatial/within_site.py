@@ -37,7 +37,7 @@ from ...errors import NumericalError
 from ..likelihood import HALF_LOG_TAU, Likelihood
 from .condition import Condition
 from .site import Layout, Observed, Rows
-from .sparse import Factor, Precision
+from .sparse import Factor, Precision, symmetric
 from .tilted import Tilted
 from .units import pooled_level, sums
 from .within import Ties, Within
@@ -136,8 +136,7 @@ class Posterior(Gaussian):
     @cached_property
     def covariance(self) -> Matrix:
         """(d, d) M^-1."""
-        inverse, _ = lapack.dpotri(self.factor, lower=1)
-        return np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
+        return symmetric(lapack.dpotri(self.factor, lower=1)[0])
 
     @cached_property
     def sd(self) -> Vector:
