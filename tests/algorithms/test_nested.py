@@ -149,7 +149,7 @@ def test_a_lattice_that_ends_too_early_is_said(gaussian, monkeypatch):
 def test_rounds_that_are_too_few_are_said(gaussian):
     s = nested.Settings(rounds=3, seed=1)
     parties = {k: nested.client(str(k), k, s, site, gaussian.prior.n_linear) for k, site in enumerate(gaussian.sites())}
-    with pytest.raises(NumericalError, match="the 3 rounds that a nested Laplace approximation may take ended before the posterior was found"):
+    with pytest.raises(NumericalError, match="the 3 rounds that a nested Laplace approximation may take ended before"):
         play(nested.PROTOCOL, nested.start(s, gaussian.prior, ("0", "1", "2", "3")), parties)
 
 
