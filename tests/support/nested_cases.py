@@ -32,6 +32,7 @@ class Case:
     y: np.ndarray
     offset: np.ndarray
     sd: float | None = None
+    level_sd: float = 5.0
 
     @property
     def layout(self):
@@ -40,7 +41,7 @@ class Case:
 
     @property
     def prior(self):
-        return Standard(SigmaPrior(self.layout, self.condition))
+        return Standard(SigmaPrior(self.layout, self.condition, self.level_sd))
 
     @property
     def likelihood(self):
@@ -84,11 +85,11 @@ def covariance(clients, condition, phi):
     return S
 
 
-def simulated(kind, side, sizes, family, seed, *, sd=None, latents=None, made=None, truth=None):
+def simulated(kind, side, sizes, family, seed, *, sd=None, latents=None, made=None, truth=None, level_sd=5.0):
     """Rows drawn from the prior, or at truth (intercept, phi, sigma_theta); what they were drawn with."""
     rng = np.random.default_rng(seed)
     tie, condition = tied(kind, side, sizes, latents) if made is None else made
-    drawn = (5.0 * rng.standard_normal(), float(condition.quantile(rng.random(1))[0]), abs(rng.standard_normal()))
+    drawn = (level_sd * rng.standard_normal(), float(condition.quantile(rng.random(1))[0]), abs(rng.standard_normal()))
     level, phi, scale = drawn if truth is None else truth
     S = covariance(tie.clients, condition, phi)
     theta = np.linalg.cholesky(S + 1e-10 * np.eye(len(S))) @ rng.standard_normal(len(S))
@@ -98,7 +99,8 @@ def simulated(kind, side, sizes, family, seed, *, sd=None, latents=None, made=No
         y = eta + (0.5 if sd is None else sd) * rng.standard_normal(len(S))
     else:
         y = rng.poisson(np.exp(offset + eta)).astype(float)
-    return Case(tie, condition, family, y, offset, sd), {"intercept": level, "phi": phi, "sigma_theta": scale, "theta": theta}
+    case = Case(tie, condition, family, y, offset, sd, level_sd)
+    return case, {"intercept": level, "phi": phi, "sigma_theta": scale, "theta": theta}
 
 
 def fitted(case, *, sites=None, **settings):
@@ -144,7 +146,7 @@ def exact(case, nodes=61):
         factor = cho_factor(C, lower=True)
         one, r = np.ones(n), case.y - case.offset
         solved = cho_solve(factor, np.stack([one, r], axis=1))
-        precision = one @ solved[:, 0] + 1 / 25
+        precision = one @ solved[:, 0] + case.level_sd**-2
         mean[k], variance[k] = (one @ solved[:, 1]) / precision, 1 / precision
         value[k] = -np.log(np.diag(factor[0])).sum() - 0.5 * np.log(precision)
         value[k] += 0.5 * (mean[k] ** 2 * precision - r @ solved[:, 1])

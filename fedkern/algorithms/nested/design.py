@@ -17,8 +17,8 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 STEPS = (0.75, 0.75, 1.2, 1.5, 1.8)  # of the lattice in sds, for 0, 1, 2, .. hyperparameters
-NEGLIGIBLE = (6.0, 6.0, 5.5, 4.5, 4.0)  # nats below the mode
-MOST = 200  # points of the lattice
+NEGLIGIBLE = (6.0, 6.0, 5.5, 5.5, 4.5)  # nats below the mode
+MOST = 300  # points of the lattice
 FARTHEST = 5.4  # prior sds of a hyperparameter: the prior has 7e-8 of its mass beyond
 FLAT = 0.5  # the least curvature: of the prior it is 1
 FIRST, LEAST, LARGEST = 0.3, 1e-3, 0.5  # steps of stencils

@@ -178,7 +178,8 @@ def _ask_curvatures(state: Server) -> tuple[Server, ServerEffects]:
     which, s = state.search.open[: state.settings.places], state.settings
     if state.round >= s.rounds:
         raise NumericalError(
-            f"the {s.rounds} rounds of this job ended before the posterior was found; give job.rounds more, or leave it out"
+            f"the {s.rounds} rounds that a nested Laplace approximation may take ended before the posterior was found: take "
+            'algorithm.inference = "sfvi", or "hmc"'
         )
     points = np.zeros((s.places, state.prior.size))
     points[: len(which)] = state.prior.xi(state.search.v[which], state.search.trial[which])

@@ -8,6 +8,7 @@ PLACES = 16  # of a question for curvatures
 POINTS, QUESTIONS = 1000, 4  # draws of a question for their weights, and how many of these there may be
 EFFECTIVE = 400.0  # draws of equal weight that the weighted ones must be worth
 TOLD = 1000  # draws of the posterior that clients are told
+ROUNDS = 1000  # some 20 to 150 are needed
 INNER = 16  # draws of theta by which a client integrates it out
 ERROR = 0.05  # posterior sds by which a mean may be off, and parts of it by which an sd may
 SPREAD = 0.5  # nats, of all clients together, by which integrating theta out by draws may be off from one xi to another
@@ -19,8 +20,8 @@ class Settings:
 
     Attributes
     ----------
-    rounds : questions, at most
     seed : of all draws
+    rounds : questions, at most
     places : of a question for curvatures
     points, questions : draws of a question for weights, and how many of these there may be
     effective : draws of equal weight that the weighted ones must be worth
@@ -28,8 +29,8 @@ class Settings:
     inner : draws of theta by which a client integrates it out, where the response is not Gaussian; an even number
     """
 
-    rounds: int
     seed: int
+    rounds: int = ROUNDS
     places: int = PLACES
     points: int = POINTS
     questions: int = QUESTIONS

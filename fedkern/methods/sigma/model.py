@@ -180,7 +180,7 @@ class SigmaModel(JobModel[OutputSection]):
     @cached_property
     def nested(self) -> NestedSettings:
         """What all parties have in common of a nested Laplace approximation."""
-        return NestedSettings(self.rounds, self.seed)
+        return NestedSettings(self.seed)
 
     @cached_property
     def sfvi(self) -> Settings:

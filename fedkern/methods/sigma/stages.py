@@ -127,7 +127,7 @@ def _lines(model: SigmaModel) -> Iterator[str]:
     a, common = model.config.algorithm, model.common
     rounds = until.words(model.rounds) if model.until_settled else f"rounds = {model.rounds}"
     if model.is_nested:
-        rounds = f"at most {model.rounds} rounds, of which some 20 to 150 are needed"
+        rounds = f"as many rounds as it needs, some 20 to 150 (at most {model.nested.rounds}; job.rounds is for the others)"
     yield f"job      sigma, {model.kind} model, {rounds}, seed {model.seed}"
     name = common.condition.name
     about = f"{name} in [{model.condition.lo:g}, {model.condition.hi:g}]" if model.layout.free else "no free hyperparameter"
