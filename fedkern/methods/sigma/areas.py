@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from ...data.artifact import OwnFile
 from ...models.likelihood import Likelihood
@@ -105,8 +106,8 @@ def table(
 
 def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     """What was seen, without any model: observed / expected (or the proportion, or the mean) of each of d areas, and its exact
-    95 % interval. NaN: no row with a response, or no such interval (a Gaussian response; several negative binomial rows; a count
-    that is an interval)."""
+    95 % interval. NaN: no row with a response, or no such interval (a Gaussian response of unknown variance; several negative
+    binomial rows; a count that is an interval)."""
     seen, record = rows.observed, likelihood.record
     weights = np.exp(seen.offset) if record.link == "log" else seen.trials
     one = np.ones(len(seen.y))
@@ -115,6 +116,10 @@ def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     there[np.unique(seen.area[seen.censored])] = False
     out = {name: np.full(d, np.nan) for name in ("crude", "crude_low", "crude_high")}
     out["crude"][there] = y[there] / base[there]
+    if seen.sd is not None:
+        half = ndtri(QUANTILES["q975"]) * np.sqrt(np.bincount(seen.area, seen.sd**2, d)[there]) / n[there]
+        out["crude_low"][there], out["crude_high"][there] = out["crude"][there] - half, out["crude"][there] + half
+        return out
     if record.exact is None:
         return {"crude": out["crude"]}
     if record.dispersion is not None:
