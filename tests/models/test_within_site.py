@@ -40,7 +40,10 @@ def site(prior, family, *, sd=None, seed=0, condition=PHI):
     return WithinSite(prior, condition, layout, Likelihood(family, sd if own is None else own), rows, family == "gaussian")
 
 
-@pytest.mark.parametrize(("family", "sd"), [("gaussian", None), ("gaussian", 0.6), ("gaussian", "rows"), ("poisson", 1.0), ("binomial", 1.0)])
+SITES = [("gaussian", None), ("gaussian", 0.6), ("gaussian", "rows"), ("poisson", 1.0), ("binomial", 1.0)]
+
+
+@pytest.mark.parametrize(("family", "sd"), SITES)
 @pytest.mark.parametrize("fixed", [None, 0.93])
 def test_slopes_are_differences(clients, family, sd, fixed):
     condition = PHI if fixed is None else Condition("phi", 0.0, 0.99, "log-rest", Hyperprior("logit-normal"), fixed=fixed)

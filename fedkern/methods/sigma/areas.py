@@ -76,8 +76,7 @@ def table(
     """The table, column by column, with those of how well areas are foreseen; `hidden`: what the posterior says is left out of
     areas with a count that is an interval."""
     label, observed, d = areas.label, rows.observed, file.d
-    unknown = np.bincount(observed.area, weights=observed.censored, minlength=d) > 0
-    names = names_of(file)
+    names, concealed = names_of(file), unknown(rows, d) if hidden else np.zeros(d, bool)
     seen = np.bincount(observed.area, minlength=d)
     total = np.bincount(observed.area, weights=observed.y, minlength=d)
     out: dict[str, Sequence[object]] = {"area": names}
@@ -100,8 +99,13 @@ def table(
     for name, part in (("fixed", areas.fixed), ("spatial", areas.spatial)):
         said |= _summary(name, natural(part), PARTS)
     for name, cells in (said | dict(fit)).items():
-        out[name] = ["" if hidden and absent else cell for cell, absent in zip(cells, unknown)]
+        out[name] = ["" if absent else cell for cell, absent in zip(cells, concealed)]
     return out
+
+
+def unknown(rows: AreaRows, d: int) -> NDArray[np.bool_]:
+    """(d,) areas with a count that is an interval."""
+    return np.asarray(np.bincount(rows.observed.area, weights=rows.observed.censored, minlength=d) > 0)
 
 
 def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:

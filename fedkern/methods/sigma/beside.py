@@ -17,7 +17,7 @@ from .model import SigmaModel
 
 Array = NDArray[np.float64]
 
-ENDS = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}  # of a prior: those that parameters have, and the median
+ENDS = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}  # of a prior
 QUANTILES = {"q025": 0.025, "q50": 0.5, "q975": 0.975}  # of a ratio
 RATIOS = {"log": "rate ratio", "logit": "odds ratio"}  # link -> what e^coefficient is
 

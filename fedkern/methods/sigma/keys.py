@@ -83,7 +83,8 @@ class DataSection(Section):
     polygons: str | None = key(
         None,
         path=True,
-        help="area: GeoJSON of the areas, whose property of that name names them: for maps in reports, and areas.geojson",
+        help="area: GeoJSON of the areas, whose property of that name names them: for maps in reports, and areas.geojson "
+        "(output.polygons)",
     )
     location: Paths = key([], help="instead: coordinates; a row goes to its grid point")
     response: str = key(help="the column to be explained; rows where it is empty are predicted")
@@ -164,6 +165,12 @@ class OutputSection(CommonOutputSection):
     )
     suppressed: Literal["hide", "show"] = key(
         "hide", help="whether areas' tables have the posterior where a count is an interval: it can tell what was suppressed"
+    )
+    polygons: Literal["geojson", "gpkg"] = key(
+        "geojson",
+        resumable=True,
+        help="data.polygons: each client's areas with the columns of their table for map programs: areas.geojson; gpkg: beside it "
+        "areas.gpkg (GeoPackage), for which geopandas is needed",
     )
     fit: bool = key(False, help="clients with at least 5 areas also send sums of how well areas are foreseen: PSIS-LOO")
     threshold: Threshold = key(
@@ -300,5 +307,7 @@ def _algorithm(config: Config) -> Iterator[str]:
         yield 'output.threshold = "overall": a model without intercept does not ask for the pooled level; give a number'
     if config.output.bound and a.inference != "sfvi":
         yield f'output.bound is for algorithm.inference = "sfvi", not "{a.inference}"; remove it'
+    if config.output.polygons == "gpkg" and config.data.polygons is None:
+        yield 'output.polygons = "gpkg": a GeoPackage needs borders, and data.polygons is not given; give it, or remove the key'
     if config.output.reweigh and not config.output.bound:
         yield "output.reweigh tells clients' shares of the bound, and output.bound is false: remove the one or the other"

@@ -130,6 +130,11 @@ class SigmaModel(JobModel[OutputSection]):
         scale = 1.0 if self.known_variances else self.config.model.scale
         return Likelihood(self.family_of_y, None if scale == "unknown" else self.units.known(float(scale)))
 
+    @property
+    def hides(self) -> bool:
+        """Whether nothing is said of areas with a count that is an interval, and there may be some."""
+        return bool(self.config.data.censored) and self.output.suppressed == "hide"
+
     @cached_property
     def layout(self) -> Layout:
         """What stands in xi."""

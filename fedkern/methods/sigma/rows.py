@@ -280,6 +280,9 @@ def _areas(read: Reading, file: OwnFile) -> Index:
             raise JobError(f"{who}: the prior is over locations and has no areas; give data.location instead of data.area")
         index = {area: i for i, area in enumerate(file.areas)}
         names = table.cells(data.area)
+        island = np.array([area in file.islands for area in names])
+        remedy = "remove the row, or make the prior with it (link, or independent)"
+        read.refuse(island, data.area, f'is an island that the prior leaves out (data.islands = "drop"); {remedy}')
         unknown = np.array([area not in index for area in names])
         there = zeros([name for name, new in zip(names, unknown) if new], file.areas)
         lost = " (it is there with other leading zeros: a spreadsheet drops them)" if there else ""  # no cell: others read it

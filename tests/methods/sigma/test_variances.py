@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ def job(folder: Path, seed: int = 4, **more: Any) -> dict[str, Any]:
         lines = ["district,rate,var"]
         for i in range(d):
             sd = rng.choice([0.2, 3.0])
-            lines.append(f"{name}-{i},,x" if i == 1 else f"{name}-{i},{100 + rng.normal(0, 1) + sd * rng.normal():.6f},{sd**2:.6f}")
+            rate = 100 + rng.normal(0, 1) + sd * rng.normal()
+            lines.append(f"{name}-{i},,x" if i == 1 else f"{name}-{i},{rate:.6f},{sd**2:.6f}")
         (folder / "rows" / f"{name}.csv").write_text("\n".join(lines) + "\n")
     tables: dict[str, Any] = {
         "job": {"method": "sigma", "rounds": 20, "seed": 3},
@@ -44,9 +46,10 @@ def job(folder: Path, seed: int = 4, **more: Any) -> dict[str, Any]:
 
 def read(folder: Path) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Names, rates and variances of all clients' rows; NaN where there are none."""
-    rows = [row for name in artifacts.NAMES for row in csv.DictReader((folder / "rows" / f"{name}.csv").read_text().splitlines())]
+    rows = read_all(folder / "rows" / f"{name}.csv" for name in artifacts.NAMES)
     y = np.array([float(row["rate"] or "nan") for row in rows])
-    return [row["district"] for row in rows], y, np.array([float("nan") if row["var"] == "x" else float(row["var"]) for row in rows])
+    variance = np.array([float("nan" if row["var"] == "x" else row["var"]) for row in rows])
+    return [row["district"] for row in rows], y, variance
 
 
 def exact(folder: Path, level: float, unit: float) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +66,11 @@ def exact(folder: Path, level: float, unit: float) -> tuple[np.ndarray, np.ndarr
 
 
 def found(folder: Path) -> list[dict[str, str]]:
-    return [row for name in artifacts.NAMES for row in csv.DictReader((folder / f"client-{name}" / "areas.csv").read_text().splitlines())]
+    return read_all(folder / f"client-{name}" / "areas.csv" for name in artifacts.NAMES)
+
+
+def read_all(paths: Iterable[Path]) -> list[dict[str, str]]:
+    return [row for path in paths for row in csv.DictReader(path.read_text().splitlines())]
 
 
 def test_areas_have_the_exact_posterior_of_the_whole_map(tmp_path: Path) -> None:
@@ -113,7 +120,7 @@ def test_other_variances_are_refused_and_told_to_their_holder_alone(tmp_path: Pa
     path = tmp_path / "rows" / "north.csv"
     head, first, *rows = path.read_text().splitlines()
     path.write_text("\n".join([head, first.rpartition(",")[0] + f",{cell}", *rows]) + "\n")
-    with pytest.raises(OwnFault, match="column 'var' is no (variance > 0|finite number)") as caught:
+    with pytest.raises(OwnFault, match=r"column 'var' is no (variance > 0|finite number)") as caught:
         fedkern.run(tables)
     assert "line 2" in caught.value.own
     assert "line 2" not in str(caught.value)
@@ -128,7 +135,7 @@ def test_what_does_not_go_with_variances_is_refused(tmp_path: Path) -> None:
         with pytest.raises(JobError, match=text):
             parse({**tables, "model": {**tables["model"], **change}})
     artifacts.written(tmp_path / "networks")
-    with pytest.raises(JobError, match=r"data\.variance is for a prior that was built, .* make the prior anew \(fedkern sigma build\)"):
+    with pytest.raises(JobError, match=r"data\.variance is for a prior that was built, .* anew \(fedkern sigma build\)"):
         fedkern.run({**tables, "model": {**tables["model"], "prior": str(tmp_path / "networks")}})
 
 
