@@ -8,7 +8,7 @@ Source: docs/methods/sigma.md, section 9.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -51,6 +51,10 @@ class Areas:
     spatial: Array
     likelihood: Likelihood
     threshold: Threshold
+
+    def without(self, areas: NDArray[np.bool_]) -> Areas:
+        """Nothing is said of what the map adds to these areas (d,)."""
+        return replace(self, spatial=np.where(areas, np.nan, self.spatial)) if areas.any() else self
 
     @property
     def label(self) -> str:

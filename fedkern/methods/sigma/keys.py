@@ -169,7 +169,7 @@ class OutputSection(CommonOutputSection):
     polygons: Literal["geojson", "gpkg"] = key(
         "geojson",
         resumable=True,
-        help="data.polygons: each client's areas with the columns of their table for map programs: areas.geojson; gpkg: beside it "
+        help="data.polygons: each client's areas with the columns of their table for map programs: areas.geojson; gpkg: also "
         "areas.gpkg (GeoPackage), for which geopandas is needed",
     )
     fit: bool = key(False, help="clients with at least 5 areas also send sums of how well areas are foreseen: PSIS-LOO")

@@ -19,7 +19,7 @@ from ...models.spatial.site import Site
 from ...models.spatial.within_site import WithinSite
 from ...results.plain import Record
 from ...results.released import Drawing
-from . import borders
+from . import borders, kept
 from .areas import Areas, names_of, table, unknown
 from .fitness import Drawn
 from .fitness import of as fitness_of
@@ -62,8 +62,9 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     areas, drawn = of_areas(model, own)
     suppressed, hidden = int(own.rows.observed.censored.sum()), model.output.suppressed == "hide"
     fitness = fitness_of(own.site, drawn, file.pairs, model.units.scale)
-    if hidden:
-        fitness = fitness.without(unknown(own.rows, file.d))
+    concealed = unknown(own.rows, file.d) if hidden else np.zeros(file.d, bool)
+    if concealed.any():
+        fitness = fitness.without(concealed)
     sums = fitness.sums if summed else None
     if folder is None:
         return sums
@@ -88,6 +89,8 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
         content["warning"] = f"theta reaches {far:.0f} standard deviations of its prior: the decoder is far from its training"
     if isinstance(client, sfvi.Client) and (unknowns := _unknowns(own)):
         content["own"] = convergence.own(client.windows.movement, unknowns)
+    if file.areas:
+        kept.write(folder, model, client.index, file, areas.without(concealed), drawn.xi, own.said)
     run.hooks.write_own(client.index, "areas.json", content)
     run.hooks.write_own(client.index, "fit.json", {**own.said, **fitness.content})
     return sums
