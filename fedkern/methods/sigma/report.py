@@ -161,7 +161,7 @@ def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequ
         bar.ax.tick_params(labelsize=7.5, color=MUTED)
     text = "Areas of the clients whose folders are here." if shapes else "Each area at its centre."
     return figure(
-        "Map", drawn, text + (" Observed over expected has the colours of the smoothed map." if len(panels) > 2 else "")
+        "Map", drawn, text + (" What was seen has the colours of the smoothed map." if len(panels) > 2 else "")
     )
 
 
