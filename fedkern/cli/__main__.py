@@ -185,7 +185,11 @@ def parser() -> argparse.ArgumentParser:
     report.set_defaults(call=_report)
 
     predict = commands.add_parser("predict", help="what a finished run says of new rows, where its method can")
-    predict.add_argument("folder", metavar="DIR", help="of the run; likelihood: or a client's own in it, which knows its groups")
+    predict.add_argument(
+        "folder",
+        metavar="DIR",
+        help="of the run; likelihood: or a client's own in it, which knows its groups; sigma: a client's own, for its areas",
+    )
     predict.add_argument(
         "rows",
         metavar="ROWS",

@@ -20,6 +20,7 @@ from ..jobs.load import tables_of, written_once
 from ..jobs.record import NAME, Reader
 from ..methods import of_record
 from ..methods.likelihood import predict as likelihood
+from ..methods.sigma import predict as sigma
 from ..methods.vertical import predict as vertical
 from ..printing import printable, several
 from ..results import against as comparison
@@ -28,6 +29,7 @@ from ..results.plain import Record
 from ..results.prediction import Prediction
 from ..results.released import Drawing
 
+AT_HOLDER = {"likelihood": likelihood.at_holder, "sigma": sigma.at_holder}  # method -> what a client's own folder foresees
 LINE = "{:<{width}}"
 FORMULA = re.compile(r"[=+\-@\t\r\n]")  # what a spreadsheet takes for the beginning of a formula
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -101,7 +103,7 @@ def predictions(options: argparse.Namespace) -> int:
     if options.client is not None:
         return _part(options)
     if not options.party and (own := _at_holder(Path(options.folder))) is not None:
-        return _predicted(*likelihood.at_holder(*own, _rows(options)), options)
+        return _predicted(*AT_HOLDER[own[1]["job"]["method"]](*own, _rows(options)), options)
     result = load(options.folder)
     if options.party and (method := result.summary["method"]) != "vertical":
         raise JobError(f'--party: a part of each party is asked of runs with method = "vertical", not "{method}"; give ROWS')
@@ -114,7 +116,7 @@ def _at_holder(folder: Path) -> tuple[Path, Record] | None:
     about = record.get("run") if isinstance(record, dict) else None
     if not isinstance(about, dict) or about.get("party") is None or "id" not in about:
         return None
-    return (folder, record) if record.get("job", {}).get("method") == "likelihood" else None
+    return (folder, record) if record.get("job", {}).get("method") in AT_HOLDER else None
 
 
 def _predicted(found: Prediction, converged: bool, options: argparse.Namespace) -> int:

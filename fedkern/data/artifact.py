@@ -104,6 +104,7 @@ class ClientFile:
     areas : names of the areas, in the order of theta
     locations : (d, p) of a Gaussian process, or the areas' centres where they are known, in the order of theta
     pairs : (k, 2) numbers of its own areas that are neighbours, each pair once, where it is known
+    islands : names of its areas that the prior leaves out, as they have no neighbours
     digest : of the file that it was read from
     """
 
@@ -119,6 +120,7 @@ class ClientFile:
     areas: tuple[str, ...] = ()
     locations: Array | None = None
     pairs: NDArray[np.int64] | None = None
+    islands: tuple[str, ...] = ()
     digest: str = ""
 
     def __post_init__(self) -> None:
@@ -168,6 +170,7 @@ class WithinFile:
     areas : names of the areas, in the order of theta
     locations : (d, p) of a Gaussian process, or the areas' centres where they are known, in the order of theta
     pairs : (k, 2) numbers of its own areas that are neighbours, each pair once, where it is known
+    islands : names of its areas that the prior leaves out, as they have no neighbours
     digest : of the file that it was read from
     """
 
@@ -179,6 +182,7 @@ class WithinFile:
     areas: tuple[str, ...] = ()
     locations: Array | None = None
     pairs: NDArray[np.int64] | None = None
+    islands: tuple[str, ...] = ()
     digest: str = ""
 
     def __post_init__(self) -> None:
@@ -382,7 +386,7 @@ def read_own(folder: str | Path, name: str, *, id: str | None = None) -> OwnFile
     own: dict[str, Any] = {key: arrays[key] for key in ("scale", "tau2", "tau_grid", "true_variance")}
     own |= {"index": meta["index"], "n_local": meta["n_local"], "areas": tuple(meta["areas"])}
     own |= {"pairs": arrays["pairs"].astype(np.int64) if "pairs" in arrays else None}
-    own |= {"parts": parts, "locations": arrays.get("locations"), "digest": digest}
+    own |= {"parts": parts, "locations": arrays.get("locations"), "islands": tuple(meta.get("islands", ())), "digest": digest}
     return _made(path, lambda: ClientFile(_common(meta), name, **own))
 
 
@@ -395,8 +399,8 @@ def _within_file(meta: Record, arrays: Mapping[str, Array], digest: str) -> With
     border, rooted = own.pop("border").astype(np.int64), common.kind != "gp"
     within = Within(common.condition, border=border, T=T, rooted=rooted, **own)
     places, pairs = arrays.get("locations"), arrays["pairs"].astype(np.int64) if "pairs" in arrays else None
-    areas = tuple(meta["areas"])
-    return WithinFile(common, meta["name"], meta["index"], within, arrays["true_variance"], areas, places, pairs, digest)
+    areas, islands = tuple(meta["areas"]), tuple(meta.get("islands", ()))
+    return WithinFile(common, meta["name"], meta["index"], within, arrays["true_variance"], areas, places, pairs, islands, digest)
 
 
 def safe_names(names: Sequence[str]) -> list[str]:
@@ -422,7 +426,9 @@ def _packed(role: str, file: OwnFile | ServerFile, common: Common) -> bytes:
             arrays[one.name] = value
         elif one.name == "true_variance":
             arrays[one.name] = np.concatenate(value)
-        elif one.name not in ("common", "digest", "locations", "pairs", "mean_loadings") and (one.name != "errors" or value):
+        elif one.name in ("common", "digest", "locations", "pairs", "mean_loadings"):
+            continue
+        elif value or one.name not in ("errors", "islands"):
             meta[one.name] = value
     text = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), dtype=np.uint8)
     stream = io.BytesIO()

@@ -87,6 +87,7 @@ class Map:
     client : (n,) number of each area's client, ascending
     centroids : (n, 2), where they are known
     notes : what was done with islands, and how many components there are, for people
+    dropped : areas without neighbours that were left out, and of each the client
     """
 
     graph: Graph
@@ -94,6 +95,7 @@ class Map:
     client: Index
     centroids: Array | None = None
     notes: tuple[str, ...] = ()
+    dropped: tuple[tuple[str, str], ...] = ()
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -238,8 +240,8 @@ def make_map(
     sphere : whether centroids are degrees of longitude and latitude
     """
     notes: list[str] = []
-    alone = graph.islands
-    shown = listed([graph.names[k] for k in alone])
+    alone, names = graph.islands, graph.names
+    shown = listed([names[k] for k in alone])
     keep = np.arange(graph.n, dtype=np.int64)
     if not len(graph.indices):
         raise JobError("no two areas are neighbours: a map needs at least one pair; check [data] adjacency or polygons")
@@ -272,7 +274,9 @@ def make_map(
         notes.append(
             f"{len(parts)} connected components, of {listed([str(s) for s in sorted(parts.tolist(), reverse=True)])} areas"
         )
-    return Map(graph, clients, np.sort(number), None if centroids is None else centroids[order], tuple(notes))
+    kept = set(graph.names)
+    dropped = tuple((name, owner) for name, owner in zip(names, owners) if name not in kept)
+    return Map(graph, clients, np.sort(number), None if centroids is None else centroids[order], tuple(notes), dropped)
 
 
 def _nearest(alone: Index, centroids: Array, *, sphere: bool) -> Index:

@@ -7,6 +7,7 @@ shapefiles, which say their system, are converted.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -104,14 +105,27 @@ def read(path: str | Path, name: str) -> Polygons:
     return Polygons({known: parts for known, parts in found.items() if parts})
 
 
+def geopandas(what: str) -> Any:
+    """The library; JobError where it is not installed, for `what` needs it."""
+    try:
+        import geopandas as found
+    except ImportError as error:
+        raise JobError(f"{what}: needs geopandas ({error}): pip install 'fedkern[spatial]'; or take GeoJSON") from None
+    return found
+
+
+def geopackage(collection: Mapping[str, Any]) -> bytes:
+    """A GeoPackage with one layer, "areas", of what `Polygons.collection` gives."""
+    library, made = geopandas("areas.gpkg (output.polygons)"), io.BytesIO()
+    library.GeoDataFrame.from_features(collection, crs=4326).to_file(made, driver="GPKG", layer="areas", engine="pyogrio")
+    return made.getvalue()
+
+
 def _converted(path: str | Path) -> object:
     """A file of another form as GeoJSON of degrees."""
+    library = geopandas(str(path))
     try:
-        import geopandas
-    except ImportError as error:
-        raise JobError(f"{path}: needs geopandas ({error}): pip install 'fedkern[spatial]'; or convert it to GeoJSON") from None
-    try:
-        frame = geopandas.read_file(path)
+        frame = library.read_file(path)
     except Exception as error:
         raise JobError(f"{path}: cannot be read ({(str(error) or type(error).__name__).splitlines()[0][:200]})") from None
     if frame.crs is None:

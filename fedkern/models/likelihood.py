@@ -45,11 +45,12 @@ class Likelihood:
     Attributes
     ----------
     family : name of a record of `kernels.families`
-    scale : its dispersion, where it has one; None: unknown, with the family's prior, represented by its logarithm
+    scale : its dispersion, where it has one: a number, or (n,) of every row; None: unknown, with the family's prior, represented
+        by its logarithm
     """
 
     family: str
-    scale: float | None = 1.0
+    scale: float | Vector | None = 1.0
 
     def __post_init__(self) -> None:
         if self.scale is None and self.record.lacks_scale("unknown"):

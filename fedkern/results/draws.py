@@ -14,6 +14,8 @@ from .released import Drawing, Group
 
 Array = NDArray[np.float64]
 
+ENDS = {"q025": 0.025, "q05": 0.05, "q95": 0.95, "q975": 0.975}
+
 
 @dataclass(frozen=True)
 class Draws:
@@ -33,13 +35,13 @@ class Draws:
         return tuple(self.values)
 
     def parameters(self) -> dict[str, dict[str, float]]:
-        """Name -> mean, sd, q05 and q95; of a sampler also rhat and ess, where ArviZ is installed."""
+        """Name -> mean, sd, q025, q05, q95 and q975; of a sampler also rhat and ess, where ArviZ is installed."""
         if not self.values:
             return {}
         stacked = np.stack(list(self.values.values()), axis=-1)
         flat = stacked.reshape(-1, stacked.shape[-1])
         columns: dict[str, Array] = {"mean": flat.mean(axis=0), "sd": flat.std(axis=0)}
-        columns["q05"], columns["q95"] = np.quantile(flat, (0.05, 0.95), axis=0)
+        columns |= dict(zip(ENDS, np.quantile(flat, [*ENDS.values()], axis=0)))
         if self.sampled and diagnostics.available():
             columns["rhat"], columns["ess"] = mixing.rhat_ess(stacked)
         return {name: {key: float(column[i]) for key, column in columns.items()} for i, name in enumerate(self.values)}

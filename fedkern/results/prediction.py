@@ -27,6 +27,7 @@ class Prediction:
     ids : name of the column of the rows' ids -> these, where rows of several parties were joined by them
     scored : how many rows have a response
     used : name of a column -> what each row's prediction is made of, where that differs
+    more : further columns of numbers: of a map the level without exposure, and the ends within which a new count lies
     """
 
     mean: Vector
@@ -37,11 +38,12 @@ class Prediction:
     ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
     scored: int = 0
     used: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    more: Mapping[str, Vector] = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, Sequence[Any]]:
         """Name -> n of them."""
-        numbers = {"mean": self.mean, **self.quantiles, "linear_mean": self.linear_mean, "linear_sd": self.linear_sd}
+        numbers = {"mean": self.mean, **self.quantiles, "linear_mean": self.linear_mean, "linear_sd": self.linear_sd, **self.more}
         return {**self.ids, **{name: column.tolist() for name, column in numbers.items()}, **self.used}
 
     def table(self) -> Any:

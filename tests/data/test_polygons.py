@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fedkern.cli.report import write as write_report
 from fedkern.data import polygons
 from fedkern.data.graph import grid, read_map
 from fedkern.errors import JobError, OwnFault
+from fedkern.methods.sigma import maps
 from methods.sigma.test_areas import areas, job
 from support import sigma_artifacts as artifacts
 
@@ -178,11 +180,56 @@ def test_a_client_gets_its_map(tmp_path: Path) -> None:
     drawn = (tmp_path / "out" / "client-north" / "maps" / "rate.svg").read_text()
     assert all(words in drawn for words in ("Posterior mean of the rate", "7 areas; Poisson model", "not converged: not for use"))
     assert "not converged" in page
-    assert "Highest areas" in page
+    assert "Areas, the highest first" in page
     assert "north-3" in page
     assert "west-1" not in page
     with (tmp_path / "out" / "client-north" / "areas.csv").open() as file:
         assert len(list(csv.reader(file))) == 1 + artifacts.SIZES[1]
+
+
+def test_a_client_gets_a_geopackage_of_its_areas_with_every_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = pytest.importorskip("geopandas")
+    path = job(tmp_path, data={"polygons": "map.geojson"}, output={"chains": 2, "polygons": "gpkg"})
+    head, first, *rows = (tmp_path / "rows" / "north.csv").read_text().splitlines()
+    area, _, expected, *more = first.split(",")
+    (tmp_path / "rows" / "north.csv").write_text("\n".join([head, ",".join([area, "<5", expected, *more]), *rows]) + "\n")
+    path.write_text(path.read_text() + '[data.censored]\n"<5" = [0, 4]\n')
+    map_of(tmp_path / "map.geojson")
+    fedkern.run(path, out=tmp_path / "out")
+    home = tmp_path / "out" / "client-north"
+    found, table = library.read_file(home / "areas.gpkg", layer="areas"), areas(tmp_path / "out", "north")
+    assert found.crs.to_epsg() == 4326
+    assert [*found.columns] == [*table[0], "geometry"]
+    assert found["area"].tolist() == [row["area"] for row in table]
+    for name in ("rate_mean", "rate_q975", "p_rate_above_1", "crude"):
+        want = [float(row[name] or "nan") for row in table]
+        np.testing.assert_array_equal(found[name].to_numpy(float), want)
+    assert found["observed"][0] == table[0]["observed"] == "0 to 4"
+    assert json.loads((home / "areas.geojson").read_text())["features"][0]["properties"]["observed"] == "0 to 4"
+    assert [shape.area for shape in found.geometry] == pytest.approx([0.01] * len(table))
+    assert (home / "areas.gpkg").stat().st_mode & 0o077 == 0
+    monkeypatch.setitem(sys.modules, "geopandas", None)
+    with pytest.raises(JobError, match=r"areas\.gpkg \(output\.polygons\): needs geopandas .* pip install 'fedkern\[spatial\]'"):
+        fedkern.run(path)
+    with pytest.raises(JobError, match=r'output\.polygons = "gpkg": a GeoPackage needs borders'):
+        fedkern.run(job(tmp_path / "bare", output={"polygons": "gpkg"}))
+
+
+@pytest.mark.parametrize("size", [(0.1, 3.0), (3.0, 0.1)], ids=["narrow", "wide"])
+def test_nothing_on_a_map_is_cut_off_or_written_over(size: tuple[float, float]) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    shapes = [((np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]) * size + (k * size[0], 0),),) for k in range(2)]
+    title, words = "What the map adds to intercept and covariates", "rate ratio"
+    drawn = maps._figure(maps.Map("spatial", title, words, np.array([0.5, 2.0]), "about 1"), [{}, {}], shapes, "a model; a day")
+    drawn.text(0.01, maps.BELOW_TITLE, "not converged: not for use", fontsize=12, fontweight="bold", va="top")
+    FigureCanvasAgg(drawn).draw()
+    boxes = {text.get_text(): text.get_window_extent() for text in drawn.texts}
+    boxes["map"] = drawn.axes[0].get_window_extent()
+    assert title in boxes
+    for name, box in boxes.items():
+        assert drawn.bbox.x0 <= box.x0 < box.x1 <= drawn.bbox.x1, name
+        assert not any(box.overlaps(other) for key, other in boxes.items() if key != name), name
 
 
 def test_polygons_that_do_not_match_end_job_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,17 +31,21 @@ def clients():
 
 
 def site(prior, family, *, sd=None, seed=0, condition=PHI):
-    """26 rows of the areas but the last two, some of one area; two covariates."""
+    """26 rows of the areas but the last two, some of one area; two covariates; sd "rows": each row has its own."""
     rng, n = np.random.default_rng(seed), 26
     y = {"gaussian": rng.normal(size=n), "poisson": rng.poisson(2.0, n), "binomial": rng.integers(0, 4, n)}[family].astype(float)
     trials = np.full(n, 5.0) if family == "binomial" else None
-    rows = Rows(y, rng.integers(0, prior.size - 2, n), rng.normal(size=(n, 2)), rng.normal(0, 0.3, n), trials)
+    own = rng.uniform(0.2, 2.0, n) if sd == "rows" else None
+    rows = Rows(y, rng.integers(0, prior.size - 2, n), rng.normal(size=(n, 2)), rng.normal(0, 0.3, n), trials, sd=own)
     free = family == "gaussian" and sd is None
     layout = Layout(condition.free, prior.n_latents, n_beta=2, dispersed=free)
-    return WithinSite(prior, condition, layout, Likelihood(family, sd), rows, integrated=family == "gaussian")
+    return WithinSite(prior, condition, layout, Likelihood(family, sd if own is None else own), rows, family == "gaussian")
 
 
-@pytest.mark.parametrize(("family", "sd"), [("gaussian", None), ("gaussian", 0.6), ("poisson", 1.0), ("binomial", 1.0)])
+SITES = [("gaussian", None), ("gaussian", 0.6), ("gaussian", "rows"), ("poisson", 1.0), ("binomial", 1.0)]
+
+
+@pytest.mark.parametrize(("family", "sd"), SITES)
 @pytest.mark.parametrize("fixed", [None, 0.93])
 def test_slopes_are_differences(clients, family, sd, fixed):
     condition = PHI if fixed is None else Condition("phi", 0.0, 0.99, "log-rest", Hyperprior("logit-normal"), fixed=fixed)
@@ -55,16 +59,17 @@ def test_slopes_are_differences(clients, family, sd, fixed):
     np.testing.assert_allclose(both[1][1], s.log_joint_grad(xi + 0.1, -u)[1], rtol=1e-10)
 
 
-def test_integrated_rows_have_the_dense_density(clients):
-    s, rng = site(clients[0], "gaussian"), np.random.default_rng(2)
+@pytest.mark.parametrize("sd", [None, "rows"])
+def test_integrated_rows_have_the_dense_density(clients, sd):
+    s, rng = site(clients[0], "gaussian", sd=sd), np.random.default_rng(2)
     xi = rng.normal(0, 0.5, s.n_global)
     ties = s.prior.ties(s.condition.at(xi[:1])[0])
-    z, scale, sd = xi[s.layout.parts["z"]], float(s.layout.scale(xi)), float(np.exp(xi[-1]))
+    z, scale, errors = xi[s.layout.parts["z"]], float(s.layout.scale(xi)), np.exp(xi[-1]) if sd is None else s.rows.sd
     B = np.zeros((len(s.rows.y), s.n_areas))
     B[np.arange(len(B)), s.rows.area] = scale
     given = np.linalg.inv(s.prior.precision(ties))
     mean = s.fixed(xi[np.newaxis])[0] + B @ s.prior.loadings(ties) @ z
-    want = multivariate_normal(mean, B @ given @ B.T + sd**2 * np.eye(len(B)))
+    want = multivariate_normal(mean, B @ given @ B.T + errors**2 * np.eye(len(B)))
     assert s.log_joint_grad(xi, np.zeros(0))[0] == pytest.approx(want.logpdf(s.rows.y), abs=1e-4)  # K is a spline
     many = np.repeat(xi[np.newaxis], 4000, axis=0)
     theta = s.theta_given(many, np.zeros((4000, 0)), rng.standard_normal((4000, s.n_areas)))

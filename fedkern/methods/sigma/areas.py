@@ -8,12 +8,13 @@ Source: docs/methods/sigma.md, section 9.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from ...data.artifact import OwnFile
 from ...models.likelihood import Likelihood
@@ -51,6 +52,10 @@ class Areas:
     likelihood: Likelihood
     threshold: Threshold
 
+    def without(self, areas: NDArray[np.bool_]) -> Areas:
+        """Nothing is said of what the map adds to these areas (d,)."""
+        return replace(self, spatial=np.where(areas, np.nan, self.spatial)) if areas.any() else self
+
     @property
     def label(self) -> str:
         """What the level is called."""
@@ -75,8 +80,7 @@ def table(
     """The table, column by column, with those of how well areas are foreseen; `hidden`: what the posterior says is left out of
     areas with a count that is an interval."""
     label, observed, d = areas.label, rows.observed, file.d
-    unknown = np.bincount(observed.area, weights=observed.censored, minlength=d) > 0
-    names = names_of(file)
+    names, concealed = names_of(file), unknown(rows, d) if hidden else np.zeros(d, bool)
     seen = np.bincount(observed.area, minlength=d)
     total = np.bincount(observed.area, weights=observed.y, minlength=d)
     out: dict[str, Sequence[object]] = {"area": names}
@@ -99,14 +103,19 @@ def table(
     for name, part in (("fixed", areas.fixed), ("spatial", areas.spatial)):
         said |= _summary(name, natural(part), PARTS)
     for name, cells in (said | dict(fit)).items():
-        out[name] = ["" if hidden and absent else cell for cell, absent in zip(cells, unknown)]
+        out[name] = ["" if absent else cell for cell, absent in zip(cells, concealed)]
     return out
+
+
+def unknown(rows: AreaRows, d: int) -> NDArray[np.bool_]:
+    """(d,) areas with a count that is an interval."""
+    return np.asarray(np.bincount(rows.observed.area, weights=rows.observed.censored, minlength=d) > 0)
 
 
 def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     """What was seen, without any model: observed / expected (or the proportion, or the mean) of each of d areas, and its exact
-    95 % interval. NaN: no row with a response, or no such interval (a Gaussian response; several negative binomial rows; a count
-    that is an interval)."""
+    95 % interval. NaN: no row with a response, or no such interval (a Gaussian response of unknown variance; several negative
+    binomial rows; a count that is an interval)."""
     seen, record = rows.observed, likelihood.record
     weights = np.exp(seen.offset) if record.link == "log" else seen.trials
     one = np.ones(len(seen.y))
@@ -115,6 +124,10 @@ def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     there[np.unique(seen.area[seen.censored])] = False
     out = {name: np.full(d, np.nan) for name in ("crude", "crude_low", "crude_high")}
     out["crude"][there] = y[there] / base[there]
+    if seen.sd is not None:
+        half = ndtri(QUANTILES["q975"]) * np.sqrt(np.bincount(seen.area, seen.sd**2, d)[there]) / n[there]
+        out["crude_low"][there], out["crude_high"][there] = out["crude"][there] - half, out["crude"][there] + half
+        return out
     if record.exact is None:
         return {"crude": out["crude"]}
     if record.dispersion is not None:

@@ -17,7 +17,7 @@ from .model import SigmaModel
 
 Array = NDArray[np.float64]
 
-ENDS = {"q05": 0.05, "q50": 0.5, "q95": 0.95}  # of a prior: those that parameters have, and the median
+ENDS = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}  # of a prior
 QUANTILES = {"q025": 0.025, "q50": 0.5, "q975": 0.975}  # of a ratio
 RATIOS = {"log": "rate ratio", "logit": "odds ratio"}  # link -> what e^coefficient is
 
@@ -29,7 +29,7 @@ def of(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
 
 
 def priors(model: SigmaModel, posterior: Draws) -> dict[str, dict[str, float]]:
-    """Name -> 5 %, 50 % and 95 % quantiles of its prior, of each number that is published, on the data's scale."""
+    """Name -> 2.5, 5, 50, 95 and 97.5 % of its prior, of each number that is published, on the data's scale."""
     at, units, names = np.array([*ENDS.values()]), model.units, model.encoding.names
     half_normal = units.scale * ndtri((1 + at) / 2)
     found = {"rho": at, "sigma_theta": half_normal, "sigma": half_normal}

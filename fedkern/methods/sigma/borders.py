@@ -38,6 +38,8 @@ def of(config: Config, folder: Path, file: OwnFile) -> Polygons | None:
     if said is None:
         return None
     path, written, area = said
+    if config.output.polygons == "gpkg":
+        polygons.geopandas("areas.gpkg (output.polygons)")  # before the first round, and not after the last
     shapes = polygons.read(path, area)
     try:
         return shapes.of(file.areas, f"client {file.name!r}: {written}")
@@ -49,15 +51,15 @@ def of(config: Config, folder: Path, file: OwnFile) -> Polygons | None:
 
 def collection(shapes: Polygons, table: Mapping[str, Sequence[object]]) -> dict[str, object]:
     """GeoJSON of the areas with the columns of their table, as numbers where they are."""
-    columns = {name: list(values) for name, values in table.items()}
+    columns = {name: list(values) if name == "area" else _numbers(values) for name, values in table.items()}
     rows = (dict(zip(columns, values)) for values in zip(*columns.values()))
-    return shapes.collection(
-        {row["area"]: {name: row[name] if name == "area" else _number(row[name]) for name in row} for row in rows}
-    )
+    return shapes.collection({str(row["area"]): row for row in rows})
 
 
-def _number(cell: object) -> object:
-    """A cell as JSON has it; None where it is empty."""
-    if not isinstance(cell, str):
-        return cell
-    return float(cell) if cell else None
+def _numbers(cells: Sequence[object]) -> list[object]:
+    """A column as JSON has it: numbers, unless one of its cells is a text such as "0 to 4"; None where a cell is empty."""
+    there = [None if cell == "" else cell for cell in cells]
+    try:
+        return [float(cell) if isinstance(cell, str) else cell for cell in there]
+    except ValueError:
+        return [cell if cell is None else str(cell) for cell in there]

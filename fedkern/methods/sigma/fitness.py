@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from ...algorithms.exchanges.fit_sums import FitSums
 from ...models import psis
@@ -37,14 +38,23 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Fitness:
-    """Of each area (d,), NaN where it has no rows (`pit`: more than one); `moran` of Pearson's residuals."""
+    """Of each area (d,), NaN where it has no rows (`pit`: more than one): `elpd` and `effective` by PSIS-LOO, `waic` (d, 2) the
+    same two by the integrated WAIC; `moran` of Pearson's residuals; `left_out` areas of which nothing is said."""
 
     elpd: Array
     effective: Array
     k_hat: Array
     pit: Array
     pearson: Array
+    waic: Array
     moran: checks.Moran | None
+    left_out: int = 0
+
+    def without(self, areas: NDArray[np.bool_]) -> Fitness:
+        """Nothing is said of these areas (d,); Moran's I has no residual of theirs."""
+        each = (self.elpd, self.effective, self.k_hat, self.pit, self.pearson, self.waic.T)
+        elpd, effective, k_hat, pit, pearson, waic = (np.where(areas, np.nan, one) for one in each)
+        return Fitness(elpd, effective, k_hat, pit, pearson, waic.T, self.moran, int(areas.sum()))
 
     @property
     def columns(self) -> dict[str, Sequence[str]]:
@@ -59,8 +69,11 @@ class Fitness:
         found: dict[str, object] = {
             "elpd": float(np.nansum(self.elpd)), "p_loo": float(np.nansum(self.effective)),
             "areas": int(np.isfinite(self.elpd).sum()), "unreliable": self.unreliable,
+            "waic": {"waic": -2 * float(np.nansum(self.waic[:, 0])), "p_waic": float(np.nansum(self.waic[:, 1]))},
             "pearson": {"chi_square": float((self.pearson[there] ** 2).sum()), "areas": int(there.sum())},
         }  # fmt: skip
+        if self.left_out:
+            found["left_out"] = {"areas": self.left_out, "why": "a count that is an interval (output.suppressed)"}
         if len(pit):
             ends = {"below_0.05": float((pit < ENDS).mean()), "above_0.95": float((pit > 1 - ENDS).mean())}
             found["pit"] = {"areas": len(pit), "mean": float(pit.mean())} | ends
@@ -93,4 +106,13 @@ def of(site: Site | WithinSite, drawn: Drawn, pairs: Index | None, unit: float) 
     empty = site.counts == 0
     elpd, effective, k_hat = (np.where(empty, np.nan, one) for one in (found.elpd, found.effective, found.k_hat))
     moran = None if pairs is None else checks.moran(residuals, pairs)
-    return Fitness(elpd, effective, k_hat, checks.pit(site, xi, unseen, found.weights), residuals, moran)
+    waic = np.where(empty[:, np.newaxis], np.nan, _waic(log_density))
+    return Fitness(elpd, effective, k_hat, checks.pit(site, xi, unseen, found.weights), residuals, waic, moran)
+
+
+def _waic(log_density: Array) -> Array:
+    """(d, 2) elpd and effective numbers of parameters from (m, d) densities of areas whose own effect is integrated out (Li, Qiu,
+    Zhang and Feng, 2016)."""
+    spread = log_density.var(axis=0, ddof=1)
+    level = logsumexp(log_density, axis=0) - np.log(len(log_density))
+    return np.column_stack([level - spread, spread])

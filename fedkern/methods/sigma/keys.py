@@ -83,7 +83,8 @@ class DataSection(Section):
     polygons: str | None = key(
         None,
         path=True,
-        help="area: GeoJSON of the areas, whose property of that name names them: for maps in reports, and areas.geojson",
+        help="area: GeoJSON of the areas, whose property of that name names them: for maps in reports, and areas.geojson "
+        "(output.polygons)",
     )
     location: Paths = key([], help="instead: coordinates; a row goes to its grid point")
     response: str = key(help="the column to be explained; rows where it is empty are predicted")
@@ -95,6 +96,9 @@ class DataSection(Section):
     exposure: str | None = key(None, help=f"{LOG}: expected counts, or person-years; its logarithm is added to the predictor")
     offset: str | None = key(None, help="a column that is added to the linear predictor")
     trials: str | None = key(None, help=f"{TRIALS}: the number of trials")
+    variance: str | None = key(
+        None, help="gaussian: the known variance of each response, as of an age-standardised rate; there is no model.scale then"
+    )
     ignore: list[str] = key([], help="columns of the files that the model does not use")
     standardise: Literal["exchange", "public", "none"] = key("exchange", help="by statistics, by [data.columns], or not")
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")
@@ -164,6 +168,12 @@ class OutputSection(CommonOutputSection):
     )
     suppressed: Literal["hide", "show"] = key(
         "hide", help="whether areas' tables have the posterior where a count is an interval: it can tell what was suppressed"
+    )
+    polygons: Literal["geojson", "gpkg"] = key(
+        "geojson",
+        resumable=True,
+        help="data.polygons: each client's areas with the columns of their table for map programs: areas.geojson; gpkg: also "
+        "areas.gpkg (GeoPackage), for which geopandas is needed",
     )
     fit: bool = key(False, help="clients with at least 5 areas also send sums of how well areas are foreseen: PSIS-LOO")
     threshold: Threshold = key(
@@ -283,15 +293,20 @@ def _data(config: Config) -> Iterator[str]:
     if data.censored and not family.counted:
         counted = quoted(taken_by("sigma", where=lambda f: f.counted))
         yield f'data.censored: only family = {counted} has counts, not "{model.family}"; remove it'
+    if data.variance is not None and family.link != "identity":
+        yield f'data.variance: only family = "gaussian" has known variances, not "{model.family}"; remove it'
+    if data.variance is not None and model.scale != "unknown":
+        yield "data.variance and model.scale both say how large the errors are; give one of them"
     if data.positive is not None and not family.binary:
         binary = quoted(taken_by("sigma", where=lambda f: f.binary))
         yield f'data.positive: only family = {binary} has a positive label, not "{model.family}"; remove it'
     if family.lacks_scale(model.scale):
         yield family.scale_is_missing
-    roles = [data.area, *data.location, data.response, data.exposure, data.offset, data.trials]
+    roles = [data.area, *data.location, data.response, data.exposure, data.offset, data.trials, data.variance]
     given = [name for name in roles if name is not None]
     if len(set(given)) < len(given):
-        yield f"data: area, location, response, exposure, offset and trials must be different columns, got {', '.join(given)}"
+        what = "area, location, response, exposure, offset, trials and variance"
+        yield f"data: {what} must be different columns, got {', '.join(given)}"
     yield from faults_of_names(data.names, "data.names")
     if data.standardise == "public":
         for name, column in data.columns.items():
@@ -327,5 +342,7 @@ def _algorithm(config: Config) -> Iterator[str]:
         )
     if config.output.bound and a.inference not in (None, "sfvi"):
         yield f'output.bound is for algorithm.inference = "sfvi", not "{a.inference}"; remove it'
+    if config.output.polygons == "gpkg" and config.data.polygons is None:
+        yield 'output.polygons = "gpkg": a GeoPackage needs borders, and data.polygons is not given; give it, or remove the key'
     if config.output.reweigh and not config.output.bound:
         yield "output.reweigh tells clients' shares of the bound, and output.bound is false: remove the one or the other"

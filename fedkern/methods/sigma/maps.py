@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 
 SIZE = 8.0  # inches
 DPI = 200
+BELOW_TITLE = 0.95  # of the figure's height
 CLASSES = (0.0, 0.05, 0.2, 0.8, 0.95, 1.0)  # of the probability of a high level
 COLOURS = ("#2166ac", "#92c5de", "#f0f0f0", "#f4a582", "#b2182b")
 NOTHING = "#d9d9d9"  # an area of which nothing is shown
@@ -49,7 +50,7 @@ def files(run: RunFiles) -> dict[str, bytes]:
         drawn = _figure(one, rows, shapes, _about(run))
         if _said(run).get("converged") is False:
             words = "not converged: not for use"
-            drawn.text(0.99, 0.985, words, color=ORANGE, fontsize=12, fontweight="bold", ha="right", va="top")
+            drawn.text(0.01, BELOW_TITLE, words, color=ORANGE, fontsize=12, fontweight="bold", ha="left", va="top")
         for kind in ("png", "svg"):
             content = io.BytesIO()
             drawn.savefig(content, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else {"Software": None})
@@ -79,6 +80,20 @@ def _maps(rows: Sequence[Mapping[str, str]]) -> Iterator[Map]:
     yield Map("spatial", "What the map adds to intercept and covariates", effect, column("spatial_mean"), scale)
 
 
+def exposures(rows: Sequence[Mapping[str, str]]) -> str:
+    """What the exposures of rates are: expected counts add up to about the observed ones."""
+    seen = [(float(row["observed"]), float(row["exposure"])) for row in rows if row.get("exposure") and row.get("crude")]
+    observed, expected = (sum(column) for column in zip(*seen)) if seen else (1.0, 1.0)
+    return "expected" if 0.2 * expected < observed < 5 * expected else "person-years"
+
+
+def classes() -> tuple[Any, Any]:
+    """Colours of the probability of a high level, and which has which."""
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+
+    return ListedColormap(list(COLOURS)), BoundaryNorm(CLASSES, len(COLOURS))
+
+
 def _said(run: RunFiles) -> Mapping[str, Any]:
     """Where the verdict stands."""
     return run.said if run.own else run.summary
@@ -100,7 +115,7 @@ def _about(run: RunFiles) -> str:
 
 def _figure(one: Map, rows: Sequence[Mapping[str, str]], shapes: Sequence[Sequence[Part]], about: str) -> Figure:
     import matplotlib as mpl
-    from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, Normalize
+    from matplotlib.colors import LogNorm, Normalize
 
     drawn = canvas(SIZE, SIZE)
     axes = drawn.subplots()
@@ -109,7 +124,7 @@ def _figure(one: Map, rows: Sequence[Mapping[str, str]], shapes: Sequence[Sequen
     points.set_edgecolor(MUTED)
     colours, norm = mpl.colormaps["viridis"], Normalize(*_ends(there))
     if one.scale == "classes":
-        colours, norm = ListedColormap(list(COLOURS)), BoundaryNorm(CLASSES, len(COLOURS))
+        colours, norm = classes()
     elif one.scale == "about 1":
         far = float(np.exp(np.abs(np.log(there)).max())) if len(there) else 2.0
         end = next((step for step in STEPS if step >= far), STEPS[-1])
@@ -121,7 +136,8 @@ def _figure(one: Map, rows: Sequence[Mapping[str, str]], shapes: Sequence[Sequen
     points.set_cmap(colours)
     points.set_norm(norm)
     axes.set_axis_off()
-    axes.set_title(one.title, loc="left", color=INK, fontsize=13, fontweight="bold", pad=10)
+    # of the figure and not of the axes: a map that is tall and narrow would have it cut off
+    drawn.text(0.01, 0.985, one.title, color=INK, fontsize=13, fontweight="bold", ha="left", va="top")
     if one.scale == "classes":
         _legend(axes, one)
     else:
@@ -129,7 +145,7 @@ def _figure(one: Map, rows: Sequence[Mapping[str, str]], shapes: Sequence[Sequen
     hidden = int((~np.isfinite(one.values)).sum())
     counts = f"{len(rows)} areas" + (f", {hidden} of which are not shown" if hidden else "")
     drawn.text(0.01, 0.005, f"{counts}; {about}", color=MUTED, fontsize=7.5, ha="left", va="bottom", wrap=True)
-    drawn.set_layout_engine("constrained", rect=(0, 0.04, 1, 0.96))
+    drawn.set_layout_engine("compressed", rect=(0, 0.04, 1, 0.87))
     return drawn
 
 

@@ -67,6 +67,11 @@ class SigmaModel(JobModel[OutputSection]):
                 f'algorithm.inference = "nested": the prior has {self.common.n_global} latents, whose curvature has the square '
                 f'of that in every message, and {MOST_NESTED} is the most; take "sfvi"'
             )
+        if self.known_variances and not self.common.within:
+            raise JobError(
+                f"data.variance is for a prior that was built, and {self.config.model.prior} was trained; make the prior anew "
+                "(fedkern sigma build)"
+            )
         self.encoding.check_references(self.references)
 
     @property
@@ -145,11 +150,21 @@ class SigmaModel(JobModel[OutputSection]):
         except ValueError as error:
             raise JobError(f"model.phi: {error}") from None
 
+    @property
+    def known_variances(self) -> bool:
+        """Whether every response comes with the variance of its error."""
+        return self.config.data.variance is not None
+
     @cached_property
     def likelihood(self) -> Likelihood:
-        """Of the response."""
-        scale = self.config.model.scale
+        """Of the response; where every row has its own variance, without those."""
+        scale = 1.0 if self.known_variances else self.config.model.scale
         return Likelihood(self.family_of_y, None if scale == "unknown" else self.units.known(float(scale)))
+
+    @property
+    def hides(self) -> bool:
+        """Whether nothing is said of areas with a count that is an interval, and there may be some."""
+        return bool(self.config.data.censored) and self.output.suppressed == "hide"
 
     @cached_property
     def layout(self) -> Layout:
@@ -225,7 +240,7 @@ class SigmaModel(JobModel[OutputSection]):
     @property
     def level(self) -> level.Settings:
         """What all parties know of the response before they know its units."""
-        scale = self.config.model.scale
+        scale = 1.0 if self.known_variances else self.config.model.scale
         known = None if scale == "unknown" else float(scale)
         return level.Settings(self.family_of_y, self.config.data.response, self.intercept, known, bool(self.config.data.censored))
 
@@ -239,11 +254,13 @@ class SigmaModel(JobModel[OutputSection]):
 
     def site(self, file: OwnFile, rows: Rows) -> Site | WithinSite:
         """What a client computes of its rows, which come in the data's units."""
-        rows = self.units.rows(rows, self.family_of_y, self.likelihood.scale)
+        known = self.likelihood.scale
+        rows = self.units.rows(rows, self.family_of_y, known if isinstance(known, float) else None)
         gaussian = self.likelihood.record.link == "identity"
         if isinstance(file, WithinFile):
             integrated = gaussian or not self.chains
-            return WithinSite(file.within, self.condition, self.layout, self.likelihood, rows, integrated)
+            likelihood = self.likelihood if rows.sd is None else replace(self.likelihood, scale=rows.sd)
+            return WithinSite(file.within, self.condition, self.layout, likelihood, rows, integrated)
         auxiliary = Auxiliary(file.tau2, file.tau_grid) if self.kind == "auxiliary" else None
         integrated = auxiliary is not None and gaussian
         try:

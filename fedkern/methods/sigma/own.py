@@ -12,7 +12,7 @@ from ...algorithms.hmc import machine as hmc
 from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
 from ...data.artifact import OwnFile
-from ...data.polygons import Polygons
+from ...data.polygons import Polygons, geopackage
 from ...jobs import convergence
 from ...jobs.run import Run
 from ...kernels import rng
@@ -21,13 +21,13 @@ from ...models.spatial.site import Site
 from ...models.spatial.within_site import WithinSite
 from ...results.plain import Record
 from ...results.released import Drawing
-from . import borders
-from .areas import Areas, names_of, table
+from . import borders, kept
+from .areas import Areas, names_of, table, unknown
 from .fitness import Drawn
 from .fitness import of as fitness_of
 from .keys import Config
 from .model import SigmaModel
-from .publish import global_draws
+from .publish import global_draws, said_of
 from .rows import AreaRows
 
 Array = NDArray[np.float64]
@@ -59,27 +59,34 @@ class Own:
 
 
 def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
-    """areas.csv, areas.json, fit.json and perhaps areas.geojson in the client's own folder, headed by the server's verdict; its
-    sums where the job asks."""
+    """areas.csv, areas.json, fit.json and perhaps areas.geojson and areas.gpkg in the client's own folder, headed by the server's
+    verdict; its sums where the job asks."""
     folder, client, file = run.hooks.folder, own.client, own.file
     summed = model.output.fit
     if folder is None and not summed:
         return None
     areas, drawn = of_areas(model, own)
+    suppressed, hidden = int(own.rows.observed.censored.sum()), model.output.suppressed == "hide"
     fitness = fitness_of(own.site, drawn, file.pairs, model.units.scale)
+    concealed = unknown(own.rows, file.d) if hidden else np.zeros(file.d, bool)
+    if concealed.any():
+        fitness = fitness.without(concealed)
     sums = fitness.sums if summed else None
     if folder is None:
         return sums
-    suppressed, hidden = int(own.rows.observed.censored.sum()), model.output.suppressed == "hide"
     heading = {"converged": [own.said["converged"]] * file.d}
     columns = {**heading, **table(file, own.rows, areas, fitness.columns, hidden=hidden)}
     folder.write_csv("areas.csv", columns, client=client.index)
     if own.shapes is not None:
-        folder.write_json("areas.geojson", borders.collection(own.shapes, columns), client=client.index)
+        drawn_areas = borders.collection(own.shapes, columns)
+        folder.write_json("areas.geojson", drawn_areas, client=client.index)
+        if model.output.polygons == "gpkg":
+            folder.write(folder.home(client.index) / "areas.gpkg", geopackage(drawn_areas), secret=True)
     far = float(np.abs(areas.theta / np.sqrt(file.true_variance)).max())
     content: dict[str, object] = {
         **own.said, "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label,
         "threshold": areas.threshold.value, "threshold_is": areas.threshold.name,
+        "prior": file.common.kind, "parameters": said_of(model, drawn.xi),
     }  # fmt: skip
     if isinstance(own.site, WithinSite) and own.site.integrated:
         content["given_the_rest"] = GIVEN_THE_REST[own.site.tilted]
@@ -90,6 +97,8 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
         content["warning"] = f"theta reaches {far:.0f} standard deviations of its prior: the decoder is far from its training"
     if isinstance(client, sfvi.Client) and (unknowns := _unknowns(own)):
         content["own"] = convergence.own(client.windows.movement, unknowns)
+    if file.areas:
+        kept.write(folder, model, client.index, file, areas.without(concealed), drawn.xi, own.said)
     run.hooks.write_own(client.index, "areas.json", content)
     run.hooks.write_own(client.index, "fit.json", {**own.said, **fitness.content})
     return sums

@@ -103,6 +103,13 @@ def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
     return {name: np.ascontiguousarray(values) for name, values in named.items()}
 
 
+def said_of(model: SigmaModel, xi: Array) -> dict[str, dict[str, float]]:
+    """Name -> mean and 95 % interval of the server's unknowns at draws (m, P) of xi, for a client's own page."""
+    named = {name: values for name, values in _named(model, xi).items() if "_std" not in name}
+    ends = {name: np.quantile(values, (0.025, 0.975)).tolist() for name, values in named.items()}
+    return {name: {"mean": float(values.mean()), **dict(zip(("q025", "q975"), ends[name]))} for name, values in named.items()}
+
+
 def refuse_nonsense(model: SigmaModel, block: Block, parameters: Array) -> None:
     """Whether z_G, whose prior is N(0, I), is where a posterior can be; every party asks, before anything is written.
 
@@ -159,11 +166,14 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> 
     )
 
 
-def with_sums(fitted: Fit, asked: once.Server[fit_sums.FitSums], names: Sequence[str]) -> Fit:
-    """With the leave-one-out density over all clients' areas, and its standard error over areas."""
+def with_sums(fitted: Fit, asked: once.Server[fit_sums.FitSums], names: Sequence[str], *, hides: bool) -> Fit:
+    """With the leave-one-out density over all clients' areas, and its standard error over areas; `hides`: those with a count that
+    is an interval are left out."""
     told, least = fit_sums.total(asked.replies), fit_sums.LEAST
     silent = sum(one.areas == 0 for one in asked.replies.values())
     notes = [f"{silent} clients have fewer than {least} areas with rows: they are not in the sums of the fit"] if silent else []
+    if hides:
+        notes.append("areas with a count that is an interval are not in the sums of the fit (output.suppressed)")
     notes += [f"client {names[k]!r} is not in the sums of the fit, for {why}" for k, why in sorted(asked.dropped.items())]
     if not told.areas:
         return replace(fitted, notes=[*fitted.notes, *notes])

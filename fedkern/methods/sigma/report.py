@@ -3,15 +3,16 @@ here. An area's posterior has no message: the page shows those that lie in the r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
-from ...results.page import figure, number, paragraph, section, table
+from ...results.page import details, figure, number, paragraph, piece, section, table
 from ...results.plain import Record
 from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, Part, areas_drawn, canvas, tidy
 from ...results.report import RunFiles, Shapes, Tile
-from . import maps
+from . import maps, meanings
 
-LISTED = 12  # areas in the table of the highest ones
+LISTED = 40  # areas of the open table: a map that has more has the highest there, and all of them in one that unfolds
 WORDS = {"rate": "rate", "probability": "probability", "mean": "mean"}
 
 
@@ -19,11 +20,13 @@ def sections(run: RunFiles) -> list[str]:
     """Sections of a finished run; maps of the clients whose areas.csv lies in this folder."""
     rows = [{**row, "client": client} for client, areas in run.areas.items() for row in areas]
     names = _columns(rows)
-    drawn = _map(rows, names, _shapes(rows, run.shapes)), _smoothing(rows, names)
-    of_areas = [*drawn, _highest(rows, names, run.said), _fits(run.fits)]
+    meant = section("What the numbers mean", piece("glossary", meanings.of(run, *names, maps.exposures(rows))))
+    of_areas = [_map(rows, names, _shapes(rows, run.shapes)), _areas(rows, names, run.said, own=bool(run.own)), meant]
+    of_areas += [_smoothing(rows, names), _fits(run.fits)]
     if run.own:
         return of_areas
-    return [_parameters(run.summary), *of_areas, _chains(run.summary), _weights(run.summary), _progress(run.lines)]
+    fit = [_totals(run.summary), _chains(run.summary), _weights(run.summary)]
+    return [_parameters(run.summary), *of_areas, *fit, _progress(run.lines)]
 
 
 def pictures(run: RunFiles) -> dict[str, bytes]:
@@ -37,7 +40,7 @@ def tiles(run: RunFiles) -> list[Tile]:
         return [("Areas", number(sum(map(len, run.areas.values()))))]
     about, parameters = run.summary["sigma"], run.summary.get("parameters", {})
     known = [name for name in ("phi", "lengthscale", "rho", "sigma_theta") if name in parameters]
-    shown = [(name, number(parameters[name]["mean"])) for name in known]
+    shown = [(name, three(parameters[name]["mean"])) for name in known]
     return [*shown, ("Areas", number(about["areas"]))]
 
 
@@ -57,32 +60,32 @@ def _words(above: str) -> str:
 
 def _parameters(summary: Record) -> str:
     shown = {name: v for name, v in summary.get("parameters", {}).items() if "_std" not in name}
-    keys = ["mean", "sd", "q05", "q95"] + (["rhat", "ess"] if any("rhat" in v for v in shown.values()) else [])
+    keys = ["mean", "sd", "q025", "q975"] + (["rhat", "ess"] if any("rhat" in v for v in shown.values()) else [])
     about = summary["sigma"]
     prior = about.get("prior_of", {})
-    rows = [[name, *(number(v[key]) for key in keys), _ends(prior.get(name, {}))] for name, v in shown.items()]
-    head = {"q05": "5 %", "q95": "95 %", "rhat": "R-hat", "ess": "ESS"}
+    rows = [[name, *(three(v.get(key, "")) for key in keys), _ends(prior.get(name, {}))] for name, v in shown.items()]
+    head = {"q025": "2.5 %", "q975": "97.5 %", "rhat": "R-hat", "ess": "ESS"}
     prior, latents = about["prior"]["kind"], about["latents"]
     if about["kind"] == "within":
         words = f"{about['areas']} areas, their {prior} prior exact inside each client: {latents['global']} numbers tie them"
     else:
         words = f"{about['kind'].capitalize()} model of {about['areas']} areas with a trained {prior} prior: {latents['global']} "
         words += f"global and {latents['local']} local latent variables stand for the map"
-    columns = ["name", *(head.get(key, key) for key in keys), "prior, 5 % to 95 %"]
+    columns = ["name", *(head.get(key, key) for key in keys), "prior, 2.5 % to 97.5 %"]
     said = paragraph(f"{words}. The areas' posteriors stay with their clients.")
     return section("Coefficients", table(columns, rows), _ratios(about.get("ratios", {})), said)
 
 
 def _ends(prior: Mapping[str, float]) -> str:
-    """Where 90 % of a prior lie: a posterior that fills it has learnt nothing."""
-    return f"{number(prior['q05'])} to {number(prior['q95'])}" if prior else ""
+    """Where 95 % of a prior lie: a posterior that fills it has learnt nothing."""
+    return f"{three(prior['q025'])} to {three(prior['q975'])}" if "q025" in prior else ""
 
 
 def _ratios(ratios: Record) -> str:
     if not ratios:
         return ""
     found = [(f"{name}, {unit}", row) for unit in ("a unit", "an sd") for name, row in ratios.get(unit, {}).items()]
-    rows = [[name, *(number(row[what]) for what in ("q50", "q025", "q975"))] for name, row in found]
+    rows = [[name, *(three(row[what]) for what in ("q50", "q025", "q975"))] for name, row in found]
     return table([ratios["is"], "median", "2.5 %", "97.5 %"], rows)
 
 
@@ -164,8 +167,13 @@ def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequ
             x, y = ([float(row[axis]) for row in rows] for axis in ("x", "y"))
             points = axes.scatter(x, y, c=values, s=max(4.0, min(90.0, 26000 / len(rows))), linewidths=0)
             axes.set_aspect("equal", adjustable="datalim")
-        points.set_cmap("RdBu_r" if name == above else "viridis")
-        points.set_clim(*((0.0, 1.0) if name == above else ends))
+        if name == above:
+            colours, norm = maps.classes()
+            points.set_cmap(colours)
+            points.set_norm(norm)
+        else:
+            points.set_cmap("viridis")
+            points.set_clim(*ends)
         axes.set_title(words, loc="left", color=INK, fontsize=9.5, fontweight="bold")
         axes.set_axis_off()
         bar = drawn.colorbar(points, ax=axes, shrink=0.75, aspect=18)
@@ -173,7 +181,7 @@ def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequ
         bar.ax.tick_params(labelsize=7.5, color=MUTED)
     text = "Areas of the clients whose folders are here." if shapes else "Each area at its centre."
     return figure(
-        "Map", drawn, text + (" Observed over expected has the colours of the smoothed map." if len(panels) > 2 else "")
+        "Map", drawn, text + (" What was seen has the colours of the smoothed map." if len(panels) > 2 else "")
     )
 
 
@@ -218,43 +226,99 @@ def _fits(fits: Mapping[str, Record]) -> str:
     rows = []
     for client, fit in fits.items():
         pearson, pit, moran = fit["pearson"], fit.get("pit"), fit.get("moran")
-        cells = [client, str(fit["areas"]), number(fit["elpd"]), str(fit["unreliable"]), number(pearson["chi_square"])]
+        waic = three(fit["waic"]["waic"]) if "waic" in fit else ""
+        cells = [client, str(fit["areas"]), three(fit["elpd"]), str(fit["unreliable"]), waic, three(pearson["chi_square"])]
         cells += [f"{pit['below_0.05']:.0%} / {pit['above_0.95']:.0%}" if pit else ""]
-        rows.append([*cells, f"{number(moran['i'])} ({number(moran['z'])} sd)" if moran else ""])
+        rows.append([*cells, f"{three(moran['i'])} ({three(moran['z'])} sd)" if moran else ""])
     if not rows:
         return ""
-    head = ["client", "areas with rows", "elpd", "not reliable", "chi-square", "PIT below .05 / above .95", "Moran's I"]
+    head = ["client", "areas with rows", "elpd", "not reliable", "WAIC", "chi-square", "PIT below .05 / above .95", "Moran's I"]
     text = (
-        "Each area foreseen without its own rows (elpd, PIT: 5 % should be at each end), and how far its rows are "
-        "from what is fitted: the sum of squares of Pearson's residuals, and whether residuals of neighbours inside the client "
-        "agree (Moran's I, in sds from what independent numbers would give)."
+        "Each area foreseen without its own rows (elpd by PSIS-LOO, WAIC = -2 elpd by another route: of two models of the same "
+        "rows the one with the larger elpd or the smaller WAIC foresees better; PIT: 5 % should be at each end), and how far "
+        "its rows are from what is fitted: the sum of squares of Pearson's residuals, and whether residuals of neighbours inside "
+        "the client agree (Moran's I, in sds from what independent numbers would give)."
     )
     return section("Fit", table(head, rows), paragraph(text))
 
 
-def _highest(rows: Sequence[Mapping[str, str]], names: tuple[str, str], said: Record) -> str:
+def _totals(summary: Record) -> str:
+    """What the clients' sums say of how well areas are foreseen, where the job asked for them."""
+    fit = summary["sigma"].get("fit")
+    if not fit:
+        return ""
+    row = [three(fit[what]) for what in ("elpd", "se", "p_loo")] + [str(fit["areas"]), str(fit["unreliable"])]
+    text = (
+        "Over the areas of all clients, by PSIS-LOO. Two jobs with the same rows are compared by their elpd: the larger one "
+        "foresees better; a difference that is not several times the standard error says little."
+    )
+    head = ["elpd", "standard error", "p_loo", "areas", "not reliable"]
+    return section("Areas without themselves", table(head, [row]), paragraph(text))
+
+
+def _areas(rows: Sequence[Mapping[str, str]], names: tuple[str, str], said: Record, *, own: bool) -> str:
+    """The table for print: what was seen, what the model makes of it, and whether it is high; the highest first."""
     if not rows:
         return ""
     level, above = names
     shown = [row for row in rows if row[above]]
-    top = sorted(shown, key=lambda row: (-float(row[above]), -float(row[f"{level}_mean"])))[:LISTED]
-    head = [
-        "client",
-        "area",
-        "observed",
-        *(["expected"] if "exposure" in rows[0] else []),
-        level,
-        "2.5 %",
-        "97.5 %",
-        _words(above),
-    ]
+    ordered = sorted(shown, key=lambda row: (-float(row[above]), -float(row[f"{level}_mean"])))
+    ordered += [row for row in rows if not row[above]]
+    seen = [("observed", "observed")] if level != "mean" else []
+    seen += [("exposure", "expected")] if "exposure" in rows[0] else [("trials", "trials")] if "trials" in rows[0] else []
+    crude = {"rate": "observed / expected", "probability": "observed / trials", "mean": "mean as seen"}[level]
+    crude += _together(" (95 %)") if "crude_low" in rows[0] else ""
+    head = [*([] if own else ["client"]), "area", *(words for _, words in seen), crude]
+    head += [_together(f"{level} (95 %)"), _together(_words(above))]
     body = []
-    for row in top:
-        cells = [row["client"], row["area"], row["observed"], *([number(float(row["exposure"]))] if "exposure" in row else [])]
-        body.append(cells + [number(float(row[key])) for key in (f"{level}_mean", f"{level}_q025", f"{level}_q975", above)])
-    text = f"{len(rows)} areas are in this folder; all of them are in client-NAME/areas.csv."
+    for row in ordered:
+        cells = [*([] if own else [row["client"]]), row["area"], *(_cell(row, column) for column, _ in seen)]
+        cells += [_with_ends(row, "crude", "crude_low", "crude_high")]
+        cells += [_with_ends(row, *(f"{level}_{what}" for what in ("mean", "q025", "q975"))), chance(row[above])]
+        body.append(cells)
+    where = "areas.csv" if own else "client-NAME/areas.csv"
+    text = f"{len(rows)} areas are in this folder; {where} has all columns."
     if how := said.get("given_the_rest"):
         text += f" {str(how)[:1].upper()}{str(how)[1:]}."
     if hidden := len(rows) - len(shown):
         text += f" Of {hidden} with a count that is an interval nothing is shown (output.suppressed)."
-    return section("Highest areas", table(head, body), paragraph(text))
+    every = details(f"All {len(body):,} areas", table(head, body)) if len(body) > LISTED else ""
+    return section("Areas, the highest first", table(head, body[:LISTED]), every, paragraph(text))
+
+
+def _cell(row: Mapping[str, str], column: str) -> str:
+    """A number of the table; a text such as "0 to 4" as it is."""
+    try:
+        value = float(row[column])
+    except ValueError:
+        return row[column]
+    return f"{value:,.0f}" if column != "exposure" else three(value)
+
+
+def _with_ends(row: Mapping[str, str], middle: str, low: str, high: str) -> str:
+    """ "1.2 (0.9 to 1.6)"; nothing where there is no number."""
+    if not row.get(middle):
+        return ""
+    ends = f" ({three(float(row[low]))} to {three(float(row[high]))})" if row.get(low) else ""
+    return _together(three(float(row[middle])) + ends)
+
+
+def _together(text: str) -> str:
+    """Which no line end parts."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def three(value: object) -> str:
+    """Three significant digits, all of them written; thousands apart and whole."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return number(value)
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
+    return text.replace("-", "−")
+
+
+def chance(cell: str) -> str:
+    """A probability; draws do not know what is nearer to 0 or 1."""
+    if not cell:
+        return ""
+    p = float(cell)
+    return "< 0.001" if p < 0.001 else "> 0.999" if p > 0.999 else f"{p:.3f}"

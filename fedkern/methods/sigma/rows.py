@@ -25,6 +25,8 @@ from .keys import Config, DataSection
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+LEAST_VARIANCE = 1e-100  # of a response, by which is divided
+
 
 @dataclass(frozen=True)
 class AreaRows:
@@ -56,7 +58,7 @@ def parties(config: Config, folder: Path) -> Parties:
 def spec_of(config: Config) -> Spec:
     """What is known of a client's columns; the agreement is about covariates alone."""
     data = config.data
-    roles = (data.response, data.exposure, data.trials, *data.location)
+    roles = (data.response, data.exposure, data.trials, data.variance, *data.location)
     return Spec(
         response=None,
         family=config.model.family,
@@ -151,7 +153,7 @@ def needed(config: Config, names: tuple[str, ...], who: str) -> None:
         It has not.
     """
     data = config.data
-    roles = [(role, getattr(data, role)) for role in ("response", "area", "exposure", "trials", "offset")]
+    roles = [(role, getattr(data, role)) for role in ("response", "area", "exposure", "trials", "variance", "offset")]
     for role, name in [*roles, *(("location", name) for name in data.location)]:
         if name is not None and name not in names:
             what = f"column {name!r} (data.{role}) is missing"
@@ -194,13 +196,19 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
         read.refuse(seen & (~(trials >= 0) | (trials != np.floor(trials))), data.trials, "must be a whole number of at least 0")
         read.refuse(seen & (y > trials), data.response, f"is more than {data.trials}, the number of trials")
         last = np.minimum(last, trials)
+    errors = None
+    if data.variance is not None:
+        variance = read.numbers(data.variance, where=seen)
+        remedy = "is no variance > 0; where it is not known leave the response empty, and the area is predicted"
+        read.refuse(seen & ~(variance > LEAST_VARIANCE), data.variance, remedy)
+        errors = np.sqrt(variance[seen])
     area = _areas(read, file)
     if data.area is not None and data.rows_per_area == "one":
         _refuse_counts(read, area, file)
     X = np.ascontiguousarray(design.X[:, 1:])
     at = np.flatnonzero(seen)
     intervals = last[at] if (last > y)[at].any() else None
-    observed = Rows(y[at], area[at], X[at], offset[at], None if trials is None else trials[at], intervals)
+    observed = Rows(y[at], area[at], X[at], offset[at], None if trials is None else trials[at], intervals, errors)
     nothing = degenerate(design.X[at], encoding)
     notes = [*design.notes, *notes, *nothing.lines()]
     if not len(at):
@@ -214,14 +222,23 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
         notes.append(f"{absent} of {file.d} areas stand in no row: they are predicted at the covariates' means")
     if data.area is not None and (several := int((counts > 1).sum())):
         notes.append(f"{several} of {file.d} areas stand in several rows, each an observation of its own")
-    if family.counted and len(at) and (events := y[at].sum()) <= 1 and intervals is None:
-        alone = "there is one event in all: other clients' rows and the prior decide"
-        notes.append(alone if events else "every count is 0")
+    if intervals is None and (nothing_else := _one_sided(family, y[at])):
+        notes.append(nothing_else)
     with np.errstate(over="ignore"):
         exposed = np.exp(offset) if family.link == "log" else np.ones(len(offset))
         if data.exposure is not None:
             exposed = np.where(there, exposed, 0.0)
     return AreaRows(observed, area, X, exposed, tuple(notes), design.faults, nothing)
+
+
+def _one_sided(family: Family, y: Array) -> str:
+    """What is to be said of responses of which next to none, or all, are events."""
+    if not len(y) or not (family.counted or family.binary):
+        return ""
+    what = "count" if family.counted else "response"
+    if (events := y.sum()) <= 1:
+        return "there is one event in all: other clients' rows and the prior decide" if events else f"every {what} is 0"
+    return f"every {what} is 1" if family.binary and events == len(y) else ""
 
 
 def _response(read: Reading) -> tuple[Array, NDArray[np.bool_], Array]:
@@ -263,6 +280,9 @@ def _areas(read: Reading, file: OwnFile) -> Index:
             raise JobError(f"{who}: the prior is over locations and has no areas; give data.location instead of data.area")
         index = {area: i for i, area in enumerate(file.areas)}
         names = table.cells(data.area)
+        island = np.array([area in file.islands for area in names])
+        remedy = "remove the row, or make the prior with it (link, or independent)"
+        read.refuse(island, data.area, f'is an island that the prior leaves out (data.islands = "drop"); {remedy}')
         unknown = np.array([area not in index for area in names])
         there = zeros([name for name, new in zip(names, unknown) if new], file.areas)
         lost = " (it is there with other leading zeros: a spreadsheet drops them)" if there else ""  # no cell: others read it

@@ -84,7 +84,7 @@ def fit(run: Run[Config]) -> Fit | None:
     for k, client in clients.items():
         sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], said[k], shapes.get(k)))
     total = _summed(run, model, {k: one for k, one in sums.items() if one is not None})
-    return fitted if fitted is None or total is None else publish.with_sums(fitted, total, run.names)
+    return fitted if fitted is None or total is None else publish.with_sums(fitted, total, run.names, hides=model.hides)
 
 
 def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, fit_sums.FitSums]) -> once.Server[fit_sums.FitSums] | None:

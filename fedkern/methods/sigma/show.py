@@ -16,10 +16,10 @@ def lines(content: Record, why: str) -> Iterator[str]:
     rows = {name: row for name, row in content["parameters"].items() if "_std" not in name}
     width = max((len(name) for name in rows), default=0)
     sampled = any("rhat" in row for row in rows.values())
-    yield f"{'':<{width}}     mean       sd       5 %      95 %" + ("   R-hat      ESS" if sampled else "")
+    yield f"{'':<{width}}     mean       sd     2.5 %    97.5 %" + ("   R-hat      ESS" if sampled else "")
     for name, row in rows.items():
         mixing = f"  {real(row['rhat']):>6.3f} {real(row['ess']):>8.0f}" if "rhat" in row else ""  # nan of fewer than 4 draws
-        mean, sd, low, high = aligned(*(row[what] for what in ("mean", "sd", "q05", "q95")))
+        mean, sd, low, high = aligned(*(row[what] for what in ("mean", "sd", "q025", "q975")))
         yield f"{name:<{width}} {mean} {sd}  {low}  {high}" + mixing
     yield from _ratios(about.get("ratios", {}))
     if chains := about.get("chains"):

@@ -135,6 +135,8 @@ def _lines(model: SigmaModel) -> Iterator[str]:
     yield f"prior    {common.kind}, {made}, {common.n_global} global latents, {about}; id {common.id[:12]}"
     intercept = "an intercept about the pooled level" if model.intercept else "no intercept"
     yield f"model    {model.family_of_y}, {intercept}, {model.encoding.size - 1} coefficients"
+    if model.known_variances:
+        yield f"errors   normal, with the variance that each row has in {model.config.data.variance!r}"
     if model.config.data.censored:
         cells = ", ".join(f'"{cell}" is {low} to {high}' for cell, (low, high) in model.config.data.censored.items())
         yield f"counts   some may be known by an interval: {cells}; the likelihood is that of the interval"

@@ -61,7 +61,7 @@ def pit(site: Observed, xi: Array, theta: Array, weights: Array) -> Array:
     alone = np.flatnonzero((site.counts[rows.area] == 1) & ~rows.censored)
     y, area, trials = rows.y[alone], rows.area[alone], None if rows.trials is None else rows.trials[alone]
     mu = like.mean(site.fixed(xi)[:, alone] + site.scale(xi) * theta[:, area])
-    cdf, scale = like.record.cdf, like.sd(site.log_sd(xi))
+    cdf, scale = like.record.cdf, like.sd(site.log_sd(xi)) if rows.sd is None else rows.sd[alone]
     below = cdf(y, mu, scale, trials)
     if like.record.binary or like.record.counted:
         below = (below + np.where(y > 0, cdf(np.maximum(y - 1, 0), mu, scale, trials), 0.0)) / 2
@@ -75,7 +75,7 @@ def pearson(site: Observed, xi: Array, theta: Array) -> Array:
     where a count is an interval."""
     rows, like = site.rows, site.likelihood
     mu = like.mean(site.fixed(xi) + site.scale(xi) * theta[:, rows.area]).mean(axis=0)
-    scale = np.sqrt(np.mean(np.asarray(like.sd(site.log_sd(xi))) ** 2))
+    scale = np.sqrt(np.mean(np.asarray(like.sd(site.log_sd(xi))) ** 2)) if rows.sd is None else rows.sd
     variance = np.asarray(like.record.spread(mu, scale, rows.trials))
     expected = mu if rows.trials is None else rows.trials * mu
     left, spread = site.by_area(np.stack([rows.y - expected, variance]))

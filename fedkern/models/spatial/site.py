@@ -152,6 +152,7 @@ class Rows:
     offset : (n,) known part of eta
     trials : (n,) of a binomial response, or None
     last : (n,) the largest that a count may be, of which y is the least; None where all are known
+    sd : (n,) known error standard deviations of a Gaussian response, or None
     """
 
     y: Vector
@@ -160,6 +161,7 @@ class Rows:
     offset: Vector
     trials: Vector | None = None
     last: Vector | None = None
+    sd: Vector | None = None
 
     @property
     def censored(self) -> NDArray[np.bool_]:

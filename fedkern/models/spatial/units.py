@@ -55,8 +55,12 @@ class Units:
         """
         if FAMILIES[family].link != "identity":
             return replace(rows, offset=_rounded(rows.offset + self.level, FINER))
-        y = (rows.y - rows.offset - self.level) / self.scale
-        return replace(rows, y=_rounded(y, FINE + min(0, _power(sd or 1.0))), offset=np.zeros_like(rows.offset))
+        y, errors = (rows.y - rows.offset - self.level) / self.scale, rows.sd
+        if errors is not None:
+            errors = np.array([self.known(float(one)) for one in errors])
+            sd = float(errors.min(initial=1.0))
+        y = _rounded(y, FINE + min(0, _power(sd or 1.0)))
+        return replace(rows, y=y, offset=np.zeros_like(rows.offset), sd=errors)
 
     def known(self, value: float) -> float:
         """A known standard deviation of the data's scale, on the model's."""

@@ -357,6 +357,9 @@ class WithinSite(Observed):
     def _posterior(self, Lambda: Matrix | Precision, pull: Vector, place: Place) -> Gaussian:
         """q(theta | xi), Lambda and Lambda A_j z given."""
         if self.likelihood.record.link == "identity":
+            if self.rows.sd is not None:
+                w = place.scale**2 * self._sums(self.rows.sd**-2)
+                return self._solved(Lambda, pull, w, place.scale * self._sums((self.rows.y - place.fixed) / self.rows.sd**2))
             noise = np.float64(self.likelihood.sd(place.log_sd)) ** 2  # which divides by 0 without an exception
             w = place.scale**2 * self.counts / noise
             return self._solved(Lambda, pull, w, place.scale / noise * self._sums(self.rows.y - place.fixed))

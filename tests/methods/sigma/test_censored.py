@@ -65,6 +65,24 @@ def test_a_suppressed_count_is_an_interval_and_stays_hidden(tmp_path: Path) -> N
     assert shown.summary["digest"] == result.summary["digest"]
 
 
+def test_sums_of_the_fit_leave_out_what_is_hidden(tmp_path: Path) -> None:
+    """A client's own (fit.json), and what it sends where the job asks."""
+    north: dict[str, Any] = {}
+    for suppressed in ("hide", "show"):
+        tables = job(tmp_path / suppressed, few="<9", below=9, output={"suppressed": suppressed, "fit": True})
+        result = fedkern.run(tables, out=tmp_path / suppressed / "run")
+        rows = areas(result.folder, "north")
+        fit = json.loads((result.folder / "client-north" / "fit.json").read_text())
+        intervals = sum("to" in row["observed"] for row in rows)
+        assert 0 < intervals < fit["areas"] + fit.get("left_out", {}).get("areas", 0) == sum(row["rows"] != "0" for row in rows)
+        assert fit.get("left_out", {}).get("areas", 0) == (intervals if suppressed == "hide" else 0)
+        assert fit["elpd"] == pytest.approx(sum(float(row["elpd"]) for row in rows if row["elpd"]), rel=1e-5)
+        noted = "areas with a count that is an interval are not in the sums of the fit (output.suppressed)"
+        assert (noted in result.summary["notes"]) == (suppressed == "hide")
+        north[suppressed] = result.summary["sigma"].get("fit", {"areas": 0})["areas"]
+    assert north["hide"] < north["show"]
+
+
 def test_what_is_sent_is_what_check_says(tmp_path: Path) -> None:
     tables = job(tmp_path)
     checked_and_run(tables, tmp_path / "out")

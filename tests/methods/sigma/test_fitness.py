@@ -15,7 +15,7 @@ from fedkern.algorithms.exchanges import fit_sums
 from fedkern.cli.report import write as write_report
 from fedkern.data.graph import grid, make_map
 from fedkern.kernels.families import taken_by
-from fedkern.methods.sigma import own
+from fedkern.methods.sigma import fitness, own
 from fedkern.methods.sigma.prior import keys as prior_keys
 from fedkern.methods.sigma.prior.source import of_map
 from fedkern.models import psis
@@ -85,6 +85,14 @@ def test_weights_are_arvizs() -> None:
     flat = psis.smoothed(np.zeros(100))
     np.testing.assert_allclose(flat[0], -np.log(100))
     assert flat[1] == np.inf
+
+
+def test_waic_is_arvizs() -> None:
+    az = pytest.importorskip("arviz")
+    log_density = np.random.default_rng(3).normal(-2, 0.4, (4000, 6))
+    want = az.waic(az.from_dict(posterior={"x": np.zeros((4, 1000))}, log_likelihood={"y": log_density.reshape(4, 1000, 6)}))
+    found = fitness._waic(log_density).sum(axis=0)
+    assert found == pytest.approx([want.elpd_waic, want.p_waic], rel=1e-3)
 
 
 def test_areas_left_out_have_their_exact_density() -> None:

@@ -355,15 +355,42 @@ def test_check_lists_every_message_and_sends_no_row(fedkern: Any, tmp_path: Path
         assert text in ended.out
 
 
+def _has_a_table_for_print(home: Path) -> None:
+    """A client's own page: each area with exact and posterior interval, the highest first, and what the numbers mean."""
+    from fedkern.cli.report import write
+
+    page = write(home).read_text().replace("\N{NO-BREAK SPACE}", " ").replace("&gt;", ">").replace("&lt;", "<")
+    with (home / "areas.csv").open(newline="") as file:
+        rows = sorted(csv.DictReader(file), key=lambda row: -float(row["p_rate_above_1"]))
+    where = []
+    for row in rows:
+        exact = [float(row[name] or "nan") for name in ("crude", "crude_low", "crude_high")]
+        rate = [float(row[f"rate_{what}"]) for what in ("mean", "q025", "q975")]
+        cells = ["{:#.3g} ({:#.3g} to {:#.3g})".format(*three) if np.isfinite(three).all() else "" for three in (exact, rate)]
+        line = f"<td>{cells[0]}</td><td>{cells[1]}</td><td>{float(row['p_rate_above_1']):.3f}</td></tr>"
+        assert line in page, line
+        where.append(page.index(line))
+    assert where == sorted(where)
+    said = json.loads((home / "areas.json").read_text())["parameters"]["sigma_theta"]
+    assert "{mean:.3g} ({q025:.3g} to {q975:.3g}): how much areas differ".format(**said) in page
+    assert "1 is as many cases as expected" in page
+    assert "the probability, given all clients' data, that the area's rate is above 1" in page.replace("&#39;", "'")
+
+
 def test_the_report_shows_the_areas_that_are_here(tmp_path: Path) -> None:
     from fedkern.cli.report import write
 
     path = job(tmp_path, output={"metrics_every": 5})
     fedkern.run(path, out=tmp_path / "out")
     page = write(tmp_path / "out").read_text()
-    for text in ("Highest areas", "Smoothing", "Map", "sigma_theta", "16 areas are in this folder", "P(rate &gt; 1)"):
+    for text in ("Areas, the highest first", "Smoothing", "Map", "sigma_theta", "16 areas are in this folder", "P(rate &gt; 1)"):
         assert text in page
+    assert ">2.5 %<" in page
+    assert "prior, 2.5 % to 97.5 %" in page
+    assert ">5 %<" not in page
+    assert ">95 %<" not in page
     assert (tmp_path / "out" / "report.html").stat().st_mode & 0o077 == 0, "it holds what the clients' own folders hold"
+    _has_a_table_for_print(tmp_path / "out" / "client-north")
     for name in artifacts.NAMES:
         shutil.rmtree(tmp_path / "out" / f"client-{name}")
-    assert "Highest areas" not in write(tmp_path / "out").read_text()
+    assert "Areas, the highest first" not in write(tmp_path / "out").read_text()

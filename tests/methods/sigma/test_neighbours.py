@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+import fedkern
 from fedkern.cli.__main__ import main
-from fedkern.errors import JobError
+from fedkern.data.artifact import read_own
+from fedkern.errors import JobError, OwnFault
 from fedkern.jobs.run import Output
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse
@@ -47,6 +49,30 @@ def test_clients_that_share_no_pair_are_refused_and_the_remedy_works(tmp_path: P
     assert main(["sigma", "build", str(path), "--out", str(tmp_path / "a")]) == 2
     assert "nothing would tie them together" in capsys.readouterr().err
     assert main(["sigma", "build", str(path), "--out", str(tmp_path / "b"), "--set", "data.unlinked=true"]) == 0
+
+
+@pytest.mark.parametrize("islands", ["drop", "independent"])
+def test_an_island_that_was_dropped_is_named_as_one_where_a_row_has_it(tmp_path: Path, islands: str) -> None:
+    built_priors.written(tmp_path)
+    with (tmp_path / "areas.csv").open("a") as file:
+        file.write("east-far,east,9,9\n")
+    tables = built_priors.tables("bym2" if islands == "independent" else "car")
+    tables["data"]["islands"] = islands
+    build.perform(parse(tables), tmp_path, Output(tmp_path / "other", quiet=True))
+    assert read_own(tmp_path / "other", "east").islands == (("east-far",) if islands == "drop" else ())
+    assert read_own(tmp_path / "other", "north").islands == ()
+    artifacts.counts(tmp_path / "rows", covariate=False)
+    with (tmp_path / "rows" / "east.csv").open("a") as file:
+        file.write("east-far,3,2.5\n")
+    data = {"clients": [str(tmp_path / "rows" / "*.csv")], "area": "district", "response": "cases", "exposure": "expected"}
+    job = {"job": {"method": "sigma", "rounds": 20}, "data": data, "model": {"prior": str(tmp_path / "other")}}
+    if islands == "independent":  # the remedy
+        assert fedkern.run(job).summary["sigma"]["areas"] == sum(artifacts.SIZES) + 1
+        return
+    with pytest.raises(OwnFault, match=r"'district' is an island that the prior leaves out \(data\.islands = .drop.\)") as caught:
+        fedkern.run(job)
+    assert "'east-far'" in caught.value.own
+    assert "east-far" not in str(caught.value)
 
 
 def test_a_client_that_nothing_ties_is_named(tmp_path: Path) -> None:

@@ -195,6 +195,7 @@ def _write(built: Built, out: Path) -> None:
             source.areas[j],
             None if source.locations is None else source.locations[j],
             source.pairs(j),
+            source.islands(j),
         )
         for j, client in enumerate(source.clients)
     ]

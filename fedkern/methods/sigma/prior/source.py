@@ -71,6 +71,10 @@ class Source:
         once = own.rows < own.indices
         return np.column_stack([own.rows[once], own.indices[once]])
 
+    def islands(self, client: int) -> tuple[str, ...]:
+        """Names of a client's areas that are dropped, as they have no neighbours."""
+        return () if self.map is None else tuple(name for name, owner in self.map.dropped if owner == self.clients[client])
+
     def sd(self, config: PriorConfig) -> Array:
         """(n,) what theta is divided by for the networks."""
         return self.prior.training_sd() if config.network.standardise else np.ones(self.prior.n)

@@ -248,6 +248,7 @@ def finish(job: Training, state: training.State) -> Fit:
                 areas=source.areas[j],
                 locations=None if source.locations is None else source.locations[j],
                 pairs=source.pairs(j),
+                islands=source.islands(j),
             )
         )
     put = partial(write_atomically, ground=job.workshop.ground(out))
