@@ -156,8 +156,8 @@ class OutputSection(CommonOutputSection):
     chains: Chains = key(4, resumable="drawn_at_the_end", help="independent sets of draws, or Markov chains")
     bound: bool = key(help="clients also send their terms of the ELBO, one number a round; default true with sfvi")
     reweigh: bool = key(
-        help="if all has settled clients also send their log-likelihood at 400 draws of the global unknowns, so that weights can "
-        "say that the fit is right: else it is never true; default that of bound"
+        help="if all has settled clients also send their log-likelihood at 1,000 to 10,000 draws of the global unknowns, so that "
+        "weights can say that the fit is right, or that it is not: else it is never true; default that of bound"
     )
     suppressed: Literal["hide", "show"] = key(
         "hide", help="whether areas' tables have the posterior where a count is an interval: it can tell what was suppressed"

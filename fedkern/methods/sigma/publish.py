@@ -20,7 +20,6 @@ from ...errors import NumericalError
 from ...jobs.publish import Fit
 from ...kernels import rng
 from ...models import psis
-from ...models.variational import Block
 from ...results import verdict
 from ...results.draws import Draws
 from ...results.gaussian import label
@@ -49,13 +48,19 @@ class Ended:
     weights: Reweighed | None = None
 
 
-def global_draws(block: Block, parameters: Array, drawing: Drawing) -> Array:
-    """(c, t, P) draws of xi from a variational posterior, the same at all parties: the counters are the server's."""
-    mean, scale, n = parameters[: block.size], block.scale(parameters), drawing.draws
+def global_draws(model: SigmaModel, parameters: Array, told: Array, drawing: Drawing) -> Array:
+    """(c, t, P) draws of xi from a variational posterior, the same at all parties: the counters are the server's.
+
+    Parameters
+    ----------
+    parameters, told : of q(xi'), and of what leads from there to xi, as clients are told them
+    """
+    block, n = model.sfvi.block(model.layout.size), drawing.draws
+    mean, scale = parameters[: block.size], block.scale(parameters)
     keys = [rng.key(drawing.seed, "posterior", c) for c in range(drawing.chains)]
     e = np.stack([rng.normal(n * block.size, key=key, client=SERVER).reshape(n, -1) for key in keys])
-    draws: Array = mean + (e @ scale.T if block.full else e * scale)
-    return draws
+    inner, shear = mean + (e @ scale.T if block.full else e * scale), model.shear(told)
+    return np.stack([shear.out(one) for one in inner])
 
 
 def posterior(model: SigmaModel, server: Server) -> Draws:
@@ -64,7 +69,7 @@ def posterior(model: SigmaModel, server: Server) -> Draws:
     if isinstance(server, hmc.Server):
         xi = hmc.draws(server)
     else:
-        xi = global_draws(*server.q, Drawing(model.seed, output.chains, output.draws))
+        xi = global_draws(model, server.parameters, server.told, Drawing(model.seed, output.chains, output.draws))
     return Draws(_named(model, xi), isinstance(server, hmc.Server))
 
 
@@ -92,7 +97,7 @@ def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
     return {name: np.ascontiguousarray(values) for name, values in named.items()}
 
 
-def refuse_nonsense(model: SigmaModel, block: Block, parameters: Array) -> None:
+def refuse_nonsense(model: SigmaModel, parameters: Array) -> None:
     """Whether z_G, whose prior is N(0, I), is where a posterior can be; every party asks, before anything is written.
 
     Raises
@@ -100,7 +105,7 @@ def refuse_nonsense(model: SigmaModel, block: Block, parameters: Array) -> None:
     NumericalError
         It is far outside: the optimisation has diverged, though its numbers are finite.
     """
-    where = model.layout.parts["z"]
+    where, block = model.layout.parts["z"], model.sfvi.block(model.layout.size)
     mean, sd = float(np.abs(parameters[: block.size][where]).max()), float(block.sd(parameters)[where].max())
     if mean > FAR or sd > WIDE:
         raise NumericalError(
@@ -113,7 +118,7 @@ def measured(model: SigmaModel) -> Callable[[Server], Mapping[str, float]]:
     """For a line of metrics: the means of the server's own unknowns (of chains the present states), the ELBO, the acceptance."""
 
     def of(server: Server) -> Mapping[str, float]:
-        xi = server.walk.at if isinstance(server, hmc.Server) else server.q[1][np.newaxis, : server.block.size]
+        xi = server.walk.at if isinstance(server, hmc.Server) else sfvi.posterior(server)[0][np.newaxis]
         metrics = {name: float(values.mean()) for name, values in _named(model, xi[np.newaxis]).items() if "_std" not in name}
         if isinstance(server, hmc.Server):
             metrics |= {"acceptance": float(server.acceptance.mean())} if np.isfinite(server.acceptance).all() else {}
@@ -199,7 +204,9 @@ def unknowns(model: SigmaModel) -> list[str]:
 
 def _arrays(server: Server) -> dict[str, Array]:
     """What the digest is of."""
-    return {"xi": hmc.draws(server)} if isinstance(server, hmc.Server) else {"q": server.q[1]}
+    if isinstance(server, hmc.Server):
+        return {"xi": hmc.draws(server)}
+    return {"q": server.parameters} | ({"ridge": server.told} if server.told.any() else {})
 
 
 def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:

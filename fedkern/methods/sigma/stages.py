@@ -57,7 +57,7 @@ def stages(model: SigmaModel) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
     asked = [Stage.of(fit_sums)] if model.output.fit else []
     bits = [] if model.chains else [Stage.of(settled)]
-    weights = [Stage.of(terms)] if model.output.reweigh else []
+    weights = [weighed(model)] if model.output.reweigh else []
     return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, Stage.of(verdicts), *asked]
 
 
@@ -68,9 +68,14 @@ def fitted(model: SigmaModel) -> Stage:
         times: dict[type[Message], int] = {hmc.Place: 1, hmc.Slope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
         sizes, rounds = model.hmc.sizes(model.layout.size), model.hmc.rounds
         return Stage(hmc.protocol(model.hmc), sizes, rounds=rounds, resumable=True, times=times)
-    sizes, rounds = model.sfvi.sizes(model.layout.size), model.rounds
+    sizes, rounds = model.sfvi.sizes(model.layout.size, model.told), model.rounds
     times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {sfvi.Fitted: 1}
     return Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times)
+
+
+def weighed(model: SigmaModel) -> Stage:
+    """A question about log-likelihoods, which comes up to so many times."""
+    return Stage(terms.PROTOCOL, terms.DIMS, runs=model.pieces)
 
 
 def levelled(model: SigmaModel) -> Stage:
@@ -155,7 +160,8 @@ def disclosure(model: SigmaModel) -> str:
     if model.until_settled and until.looks(model.rounds):
         text += f", and the same bit up to {until.looks(model.rounds)} times before: rounds end when all has settled"
     if model.output.reweigh:
-        text += f", and if all has settled each client's log-likelihood at {terms.DRAWS} draws of the global unknowns"
+        text += f", and if all has settled each client's log-likelihood at up to {terms.PIECE * model.pieces:,} draws of the "
+        text += "global unknowns, as many equations for its rows beside those that its gradients are"
     if model.output.fit:
         text += f", and at the end sums over each client's areas with rows, if it has at least {fit_sums.LEAST}: of their "
         text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, with two counts"
