@@ -1,12 +1,12 @@
-"""What importance weights say of a settled spatial fit, against what is right (docs/concepts/convergence.md, "Whether it is right").
+"""What importance weights say of a settled spatial fit, against what is right (docs/concepts/convergence.md).
 
     python benchmarks/sigma_weights.py [gp] [grid] [scotland] [carolina] [--rounds 8000] [--draws 4000]
 
-A whole job each: a Gaussian process of 60 points, a 4 x 4 map (Gaussian responses, exact by quadrature of the lengthscale or phi and
-sigma_theta), lip cancer in Scotland and sudden infant deaths in North Carolina (Poisson, by NUTS of the pooled rows, numpyro). Priors
-are built with an error of 0.01. For each unknown: the sd of q over the right one, the change of it that the weights foresee with its
-Monte-Carlo error, and the change that is right; "holds" where these differ by no more than 5 % and 3 errors. Maps are read from
-$FEDKERN_DATA.
+A whole job each: a Gaussian process of 60 points, a 4 x 4 map (Gaussian responses, exact by quadrature of the lengthscale or
+phi and sigma_theta), lip cancer in Scotland and sudden infant deaths in North Carolina (Poisson, by NUTS of the pooled rows,
+numpyro). Priors are built with an error of 0.01. For each unknown: the sd of q over the right one, the change of it that the
+weights foresee with its Monte-Carlo error, and the change that is right; "holds" where these differ by no more than 5 % and 3
+errors. Maps are read from $FEDKERN_DATA.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def rows_of(pairs: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArra
     """Compressed rows of pairs that are there once."""
     both = np.concatenate([pairs, pairs[:, ::-1]])
     both = both[np.lexsort((both[:, 1], both[:, 0]))]
-    return np.concatenate([[0], np.cumsum(np.bincount(both[:, 0], minlength=n))]).astype(np.int64), np.ascontiguousarray(both[:, 1])
+    ends = np.concatenate([[0], np.cumsum(np.bincount(both[:, 0], minlength=n))])
+    return ends.astype(np.int64), np.ascontiguousarray(both[:, 1])
 
 
 def exact(prior: AreaPrior | GpPrior, y: Array, sd: float) -> Moments:
@@ -123,10 +124,11 @@ def nuts(prior: AreaPrior, y: Array, offset: Array, X: Array, draws: int) -> Mom
     )
     sampler.run(jax.random.PRNGKey(0))
     found = sampler.get_samples(group_by_chain=True)
-    rhat = max(float(numpyro.diagnostics.split_gelman_rubin(np.asarray(found[name]))) for name in ("phi", "sigma_theta", "intercept"))
-    ess = min(float(numpyro.diagnostics.effective_sample_size(np.asarray(found[name]))) for name in ("phi", "sigma_theta", "intercept"))
+    chains = {name: np.asarray(found[name]) for name in ("intercept", "phi", "sigma_theta")}
+    rhat = max(float(numpyro.diagnostics.split_gelman_rubin(one)) for one in chains.values())
+    ess = min(float(numpyro.diagnostics.effective_sample_size(one)) for one in chains.values())
     print(f"  NUTS: 4 x {draws:,} draws, R-hat at most {rhat:.4f}, ESS at least {ess:,.0f}", flush=True)
-    return {name: (float(np.mean(found[name])), float(np.std(found[name]))) for name in ("intercept", "phi", "sigma_theta")}
+    return {name: (float(one.mean()), float(one.std())) for name, one in chains.items()}
 
 
 def gp(draws: int) -> Case:
@@ -134,7 +136,8 @@ def gp(draws: int) -> Case:
     rng = np.random.default_rng(1)
     x = np.sort(rng.uniform(size=(60, 1)), axis=0)
     prior = GpPrior(x, LENGTH, "matern32")
-    y = np.linalg.cholesky(prior.covariance(0.15) + 1e-9 * np.eye(60)) @ rng.standard_normal(60) + 0.5 * rng.standard_normal(60)
+    root = np.linalg.cholesky(prior.covariance(0.15) + 1e-9 * np.eye(60))
+    y = root @ rng.standard_normal(60) + 0.5 * rng.standard_normal(60)
     sd, y = 0.5 / y.std(), (y - y.mean()) / y.std()
     columns = {"x": x[:, 0].tolist(), "y": y.tolist()}
     kind = {"kind": "gp", "kernel": "matern32", "lengthscale": [LENGTH.lo, LENGTH.hi]}
@@ -147,7 +150,8 @@ def gp(draws: int) -> Case:
 def squares(draws: int) -> Case:
     """4 x 4 areas, a row a client."""
     number = np.arange(16).reshape(4, 4)
-    pairs = np.concatenate([np.stack([a.ravel(), b.ravel()], 1) for a, b in ((number[1:], number[:-1]), (number[:, 1:], number[:, :-1]))])
+    beside = ((number[1:], number[:-1]), (number[:, 1:], number[:, :-1]))
+    pairs = np.concatenate([np.stack([a.ravel(), b.ravel()], 1) for a, b in beside])
     prior, rng = AreaPrior(*rows_of(pairs, 16), PHI), np.random.default_rng(1)
     y = np.linalg.cholesky(prior.covariance(0.9)) @ rng.standard_normal(16) + 0.5 * rng.standard_normal(16)
     sd, y = 0.5 / y.std(), (y - y.mean()) / y.std()
@@ -158,7 +162,7 @@ def squares(draws: int) -> Case:
     return Case(client, columns, {"kind": "car"}, {}, data, model, lambda: exact(prior, y, sd), pairs, {"area": names})
 
 
-def counted(name: str, table: Sequence[dict[str, str]], pairs: NDArray[np.int64], keys: dict[str, str], by: str, draws: int) -> Case:
+def counted(table: Sequence[dict[str, str]], pairs: NDArray[np.int64], keys: dict[str, str], by: str, draws: int) -> Case:
     """A map of counts, two clients on either side of the median of the column `by`."""
     side = np.array([float(one[by]) for one in table])
     order = np.argsort(side >= np.median(side), kind="stable")
@@ -195,13 +199,13 @@ def scotland(draws: int) -> Case:
     """Lip cancer, with the share of outdoor workers."""
     table, pairs = read("scotland-lip-cancer", "lip.csv", "edges_clayton_kaldor132.csv", 1)
     keys = {"area": "name", "y": "observed", "exposure": "expected", "x": "pcaff"}
-    return counted("scotland", table, pairs, keys, "latitude", draws)
+    return counted(table, pairs, keys, "latitude", draws)
 
 
 def carolina(draws: int) -> Case:
     """Sudden infant deaths, 1974 to 1978."""
     table, pairs = read("nc-sids", "nc_sids.csv", "edges_ncCR85.csv", 0)
-    return counted("carolina", table, pairs, {"area": "name", "y": "SID74", "exposure": "BIR74"}, "lon", draws)
+    return counted(table, pairs, {"area": "name", "y": "SID74", "exposure": "BIR74"}, "lon", draws)
 
 
 CASES = {"gp": gp, "grid": squares, "scotland": scotland, "carolina": carolina}
@@ -229,7 +233,8 @@ def fitted(case: Case, folder: Path, rounds: int) -> Any:
     began = time.perf_counter()
     result = fedkern.run(job, out=folder / "run")
     took = time.perf_counter() - began
-    print(f"  {built.latents} latents, {result.summary['rounds']:,} rounds, {took:.0f} s with weights\n  {result.summary['verdict']}", flush=True)
+    print(f"  {built.latents} latents, {result.summary['rounds']:,} rounds, {took:.0f} s with weights", flush=True)
+    print(f"  {result.summary['verdict']}", flush=True)
     return result.summary
 
 
@@ -249,7 +254,7 @@ def main() -> None:
         if found["moves"]:
             print(f"  {found['draws']:,} draws are worth {found['effective']:,.0f} equal ones, k-hat {found['k_hat']:.2f}")
         for unknown, (mean, sd) in right.items():
-            own = summary["parameters"]["theta[intercept]" if unknown == "intercept" else unknown]
+            own = summary["parameters"][unknown]
             line = f"  {unknown}: mean {mean:.3f} sd {sd:.3f}; sd of q {own['sd'] / sd:.2f} of it"
             if unknown in found["moves"]:
                 moved, change = found["moves"][unknown], sd / own["sd"] - 1

@@ -48,7 +48,7 @@ def test_they_have_the_distribution_that_is_said():
 
 
 def test_without_places_they_are_draws_of_q():
-    block, parameters, found = made(True, places=(), count=200)
+    _, parameters, found = made(True, places=(), count=200)
     np.testing.assert_allclose(found.beside, 0, atol=1e-12)
     assert abs(found.inner.mean() - parameters[:P].mean()) < 0.2
 

@@ -1,9 +1,9 @@
 """After an open variational job: each client's log-likelihood at draws of the global unknowns from q.
 
 The draws are made of the job's seed and of q, so only the answers travel: one number for each draw, in thousandths of a nat. Of a
-spatial fit every client has been told q(xi), and where something still moves nobody is asked; questions are of 1,000 draws each, and
-end when their weights say enough, or won't. Of a partitioned job the question has the released q. With the answers the server weights its
-draws (`results.reweighed`).
+spatial fit every client has been told q(xi), and where something still moves nobody is asked; questions are of 1,000 draws each,
+and end when their weights say enough, or won't. Of a partitioned job the question has the released q. With the answers the server
+weights its draws (`results.reweighed`).
 
 Log-likelihoods at known points are equations for the rows. A partitioned job has fewer of them than a client of the least size
 has unknown cells (`allowed`), by numbers that stand in the job file and in the agreed columns: how many a client answers says

@@ -1,7 +1,7 @@
 """The server of structured federated variational inference: q(xi) (see `machine`). Source: docs/methods/sigma.md, section 6.
 
-Its steps are of q(xi'), from which a known shear leads to xi (see `shear`). What is sent in rounds and what is judged is of xi; at
-the end clients get q(xi') and the shear.
+Its steps are of q(xi'), from which a known shear leads to xi (see `shear`). What is sent in rounds and what is judged is of xi;
+at the end clients get q(xi') and the shear.
 """
 
 from __future__ import annotations

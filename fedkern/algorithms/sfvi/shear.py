@@ -1,12 +1,13 @@
 """A shear of the global unknowns, so that q(xi) need not learn a ridge that is known beforehand (see `server`).
 
-Where one unknown b can make up for others the posterior is a narrow ridge, and where what it makes up for is a product of unknowns
-the ridge is bent: no normal q holds it. q is normal in xi',
+Where one unknown b can make up for others the posterior is a narrow ridge, and where what it makes up for is a product of
+unknowns the ridge is bent: no normal q holds it. q is normal in xi',
 
     b = b' + s(xi),  the rest as it is,
 
-s a known function of the rest; b' is what the data tell, and hardly depends on it. The Jacobian is 1, and the gradient in xi' is
-that in xi with the share of b times the slopes of s added. What is sent in rounds is xi. Source: docs/methods/sigma.md, section 6.4.
+s a known function of the rest; b' is what the data tell, and hardly depends on it. The Jacobian is 1, and the gradient in xi'
+is that in xi with the share of b times the slopes of s added. What is sent in rounds is xi.
+Source: docs/methods/sigma.md, section 6.4.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Shear:
         """A gradient in xi, at the xi of xi' `inner`, as that in xi'."""
         if self.ridge is None:
             return gradient
-        return gradient + self.ridge.slopes(inner) * gradient[self.ridge.row]
+        return np.asarray(gradient + self.ridge.slopes(inner) * gradient[self.ridge.row])
 
     def moments(self, block: Block, parameters: Vector) -> tuple[Vector, Vector]:
         """Mean and covariance of xi (standard deviations where q is diagonal and nothing is sheared), from the parameters of
@@ -85,7 +86,7 @@ class Shear:
         assert self.ridge is not None
         scale, slopes = block.scale(parameters), self.ridge.slopes(parameters[: block.size])
         slopes[self.ridge.row] = 1.0
-        return slopes @ scale if block.full else slopes * scale
+        return np.asarray(slopes @ scale if block.full else slopes * scale)
 
     def _factor(self, block: Block, parameters: Vector) -> Matrix:
         assert self.ridge is not None

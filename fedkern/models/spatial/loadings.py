@@ -85,7 +85,7 @@ class LevelRidge:
 
     def beside(self, xi: Matrix) -> Vector:
         """(m,) -sigma_theta sqrt(rho) abar'z."""
-        return -self._size(xi) * np.einsum("mr,mr->m", self._abar(xi)[0], xi[:, self.layout.parts["z"]])
+        return np.asarray(-self._size(xi) * np.einsum("mr,mr->m", self._abar(xi)[0], xi[:, self.layout.parts["z"]]))
 
     def slopes(self, xi: Vector) -> Vector:
         """(P,) of that in xi."""

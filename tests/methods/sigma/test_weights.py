@@ -116,7 +116,7 @@ def test_it_is_the_exact_posterior(ran):
 
 @pytest.mark.parametrize("which", ["all", "slope"])
 def test_negative_control_a_q_that_is_too_narrow_is_not_right(ran, which):
-    """By 30 % in all unknowns, where the weights' tail says so, or by 20 % in one, where k-hat is below its limit and sds say so."""
+    """By 30 % in all unknowns, where the weights' tail says so; by 20 % in one, where k-hat is below its limit and sds say so."""
     found = ran[1]
     block, q = found.server.q
     mean, cov = block.moments(q)
