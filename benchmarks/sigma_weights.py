@@ -254,7 +254,7 @@ def main() -> None:
         if found["moves"]:
             print(f"  {found['draws']:,} draws are worth {found['effective']:,.0f} equal ones, k-hat {found['k_hat']:.2f}")
         for unknown, (mean, sd) in right.items():
-            own = summary["parameters"][unknown]
+            own = summary["parameters"].get(f"{unknown}_std", summary["parameters"][unknown])  # as the fit has it
             line = f"  {unknown}: mean {mean:.3f} sd {sd:.3f}; sd of q {own['sd'] / sd:.2f} of it"
             if unknown in found["moves"]:
                 moved, change = found["moves"][unknown], sd / own["sd"] - 1
