@@ -89,12 +89,11 @@ class Map:
         ridge = LevelRidge(self.layout, self.condition, of_within(self.tied.clients)) if settings.sheared else None
         started, codec = (
             sfvi.start(settings, self.server_prior, names, ridge=ridge),
-            Codec(settings.sizes(self.layout.size), len(names)),
+            Codec(settings.sizes(self.layout.size, 0 if ridge is None else len(ridge.told)), len(names)),
         )
         server, _ = inprocess.run(sfvi.protocol(settings), started, clients, codec)
         assert server is not None
-        block, parameters = server.q
-        return parameters[: block.size], block.sd(parameters)
+        return server.shear.mean_sd(*server.q)
 
     def unknowns(self) -> dict[str, int]:
         """Name -> place in xi."""

@@ -10,6 +10,7 @@ out, is fitted by the server's own steps (full covariance, Adam at 0.02 with the
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -56,17 +57,42 @@ def approximated(S: Array, X: Array, y: Array, offset: Array) -> tuple[float, Ar
     return float(np.sqrt(np.linalg.inv(precision)[0, 0])), w
 
 
-def fitted(precision: Array, shear: Shear, rounds: int) -> float:
+@dataclass(frozen=True)
+class Known:
+    """The ridge where phi and sigma_theta are known."""
+
+    row: int
+    along: Array
+
+    @property
+    def told(self) -> Array:
+        """Its numbers."""
+        return self.along
+
+    def beside(self, xi: Array) -> Array:
+        """(m,) of the intercept."""
+        return np.asarray(xi[:, : len(self.along)] @ self.along)
+
+    def slopes(self, xi: Array) -> Array:
+        """(P,) of that."""
+        out = np.zeros(len(xi))
+        out[: len(self.along)] = self.along
+        return out
+
+
+def fitted(precision: Array, ridge: Known, rounds: int) -> float:
     """The sd of b after so many steps on N(0, precision^-1)."""
+    shear, row = Shear(ridge), ridge.row
     block, adam, rng = Block(len(precision), True), OPTIMISERS["adam"](1.0), np.random.default_rng(0)
     parameters = block.initial(0.0, 0.1)
     state = adam.init(block.n_parameters)
     for round in range(rounds):
         e = rng.standard_normal(block.size)
-        slope = -precision @ shear.out(block.sample(parameters, e))
-        state, move = adam.update(state, block.gradient(parameters, e, shear.pulled(slope)))
+        inner = block.sample(parameters, e)
+        slope = -precision @ shear.out(inner[np.newaxis])[0]
+        state, move = adam.update(state, block.gradient(parameters, e, shear.pulled(inner, slope)))
         parameters = parameters + RATE * min(1.0, 2 * (rounds - round) / rounds) * move
-    return float(block.sd(shear.released(block, parameters))[shear.row])
+    return float(shear.mean_sd(block, parameters)[1][row])
 
 
 def main(folder: Path) -> None:
@@ -92,8 +118,8 @@ def main(folder: Path) -> None:
     precision = G.T @ cho_solve(V, G) + np.diag([*np.ones(r), *np.full(X.shape[1], COEFFICIENT_SD**-2)])
     print(f"given z_G and the slopes {precision[r, r] ** -0.5:.4f}")
     for rounds in (1500, 6000):
-        for name, abar in (("as it is", np.zeros(r)), ("sheared", server.mean_loadings.at(PHI, condition))):
-            found = fitted(precision, Shear(r, slice(0, r), -SCALE * abar), rounds)
+        for name, abar in (("as it is", np.zeros(r)), ("sheared", server.mean_loadings.at(np.array([PHI]), condition)[0][0])):
+            found = fitted(precision, Known(r, -SCALE * abar), rounds)
             print(f"{rounds:,} steps, {name}: {found:.4f}", flush=True)
 
 

@@ -1,8 +1,9 @@
-"""How well a fitted q agrees with the posterior that it stands for: by importance weights of its own draws.
+"""How well a fitted q agrees with the posterior that it stands for: by importance weights of its own draws, or of wider ones.
 
 With weights w = p / q of draws from q, smoothed (`models.psis`), means and standard deviations under p are weighted ones. They
 are compared with those of the same draws without weights, so that the draws' own scatter cancels; a standard error says how well
-that is known. Source: Yao, Vehtari, Simpson and Gelman (2018), Yes, but did it work?
+that is known. Where draws are of another distribution g, which goes where q is too narrow to go, weights are p / g, and the same
+draws with weights q / g stand for q. Source: Yao, Vehtari, Simpson and Gelman (2018), Yes, but did it work?
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from ..models import psis
 
@@ -23,6 +25,7 @@ EQUAL = 1e-6  # nats within which all ratios are one: q is then the posterior
 CLOSE = 0.01  # nats, at most, where ratios are rounded: they move no mean by more sds
 EVEN, UNEVEN = 0.99, 0.9  # of draws, how many equal weights these are worth: beyond the one q is near, below the other it is not
 SIGHT = 0.5  # of these, the largest standard error with which that can be seen
+NARROW, ERRORS = 0.1, 3.0  # parts by which an sd of q may be too small, and standard errors beyond which that is seen
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Reweighed:
     draws : that have weights
     effective : how many draws of equal weights these are worth, (sum w)^2 / sum w^2
     exact : all weights are equal, but for rounding: q is the posterior, and there is no tail to have a shape
+    wanted : of `effective`, for weights that can be used
     """
 
     names: tuple[str, ...]
@@ -49,6 +53,7 @@ class Reweighed:
     draws: int
     effective: float = 0.0
     exact: bool = False
+    wanted: float = 0.0
 
     @property
     def limit(self) -> float:
@@ -65,7 +70,25 @@ class Reweighed:
     @property
     def reliable(self) -> bool:
         """Whether weighted means mean something: weights that hardly differ have no tail to speak of, whatever k-hat is."""
-        return self.exact or self.even or bool(self.k_hat < self.limit)
+        return self.exact or self.even or bool(self.k_hat < self.limit and self.effective >= self.wanted)
+
+    @property
+    def enough(self) -> bool:
+        """Whether more draws would say no more than these: what is asked of errors holds."""
+        seen = max(self.mean_error.max(initial=0.0) / MEAN, self.sd_error.max(initial=0.0) / SD) <= SIGHT
+        return self.exact or (self.reliable and bool(seen))
+
+    def promising(self, most: int) -> bool:
+        """Whether so many draws may come near to what is wanted."""
+        return bool(self.effective * most >= 0.5 * self.wanted * self.draws)
+
+    @property
+    def narrow(self) -> list[int]:
+        """The unknowns whose sd is seen to be too small, the worst first."""
+        if not self.reliable:
+            return []
+        least = np.nan_to_num(self.sd - ERRORS * self.sd_error, nan=-np.inf)
+        return [int(k) for k in np.argsort(-least, kind="stable") if least[k] > NARROW / (1 - NARROW)]
 
     @property
     def even(self) -> bool:
@@ -89,46 +112,68 @@ class Reweighed:
         rows = {name: {key: float(x[k]) for key, x in columns.items()} for k, name in enumerate(self.names)}
         worth: dict[str, object] = {"k_hat": self.k_hat, "draws": self.draws, "limit": self.limit, "effective": self.effective}
         worth |= {"exact": True} if self.exact else {}
+        worth |= {"wanted": self.wanted} if self.wanted else {}
         return {**worth, "agrees": self.agrees, "moves": rows if self.reliable else {}}
 
     @property
     def words(self) -> str:
         """What the verdict has of it."""
         if self.exact:
-            return f"weights of {self.draws} draws are all equal"
+            return f"weights of {self.draws:,} draws are all equal"
+        worth = f"weights of {self.draws:,} draws are worth {self.effective:,.0f} equal ones"
+        if not self.reliable and self.effective < self.wanted:
+            return f"{worth} (wanted {self.wanted:,.0f}), too few to say by how much q is off: it is not near"
         if not self.reliable:
             return f"its weights have k-hat {self.k_hat:.2f} (wanted below {self.limit:.2g} with {self.draws} draws)"
-        k = self.worst
+        return f"{worth}, by which {self.names[self.worst]} is off most, {self.moved(self.worst)}"
+
+    def moved(self, k: int) -> str:
+        """By how much the weights move mean and sd of an unknown, each with its Monte-Carlo error."""
         mean = f"mean {self.mean[k]:+.2f} ± {self.mean_error[k]:.2f} sd (wanted within {MEAN:g})"
-        sd = f"sd {100 * self.sd[k]:+.1f} ± {100 * self.sd_error[k]:.1f} % (wanted within {100 * SD:g})"
-        tail = f"k-hat {self.k_hat:.2f} (weights of {self.draws} draws can be trusted below {self.limit:.2g})"
-        if not self.k_hat < self.limit:
-            tail = f"weights of {self.draws} draws are worth {self.effective:.1f} equal ones"
-        return f"{tail}, by its weights {self.names[k]} is off most, {mean}, {sd}"
+        return f"{mean}, sd {100 * self.sd[k]:+.1f} ± {100 * self.sd_error[k]:.1f} % (wanted within {100 * SD:g})"
 
 
-def reweighed(names: Sequence[str], draws: Array, log_ratios: Array, rounding: float = 0.0) -> Reweighed:
+def reweighed(
+    names: Sequence[str],
+    draws: Array,
+    log_ratios: Array,
+    rounding: float = 0.0,
+    *,
+    beside: Array | None = None,
+    wanted: float = 0.0,
+) -> Reweighed:
     """From draws (S, P) of q and log p - log q (S,) at them, but for a constant.
 
-    A ratio that is not finite makes k-hat infinite. `rounding`: by how much rounding alone may let ratios differ.
+    A ratio that is not finite makes k-hat infinite.
+
+    Parameters
+    ----------
+    rounding : by how much rounding alone may let ratios differ
+    beside : where draws are of another g, log q - log g (S,), and the ratios are log p - log g
+    wanted : how many draws of equal weight the weights must be worth
     """
-    m, sd = draws.mean(axis=0), draws.std(axis=0)
+    log_own = np.zeros(len(draws)) if beside is None else beside
+    own = np.exp(log_own - logsumexp(log_own))[:, np.newaxis]
+    m = (own * draws).sum(axis=0) if beside is not None else draws.mean(axis=0)
+    sd = np.sqrt((own * (draws - m) ** 2).sum(axis=0)) if beside is not None else draws.std(axis=0)
     nothing = np.full(draws.shape[1], np.inf)
     if not np.isfinite(log_ratios).all():
-        return Reweighed(tuple(names), np.inf, nothing, nothing, nothing, nothing, len(draws))
-    if np.ptp(log_ratios) <= max(EQUAL, min(rounding, CLOSE)):
+        return Reweighed(tuple(names), np.inf, nothing, nothing, nothing, nothing, len(draws), wanted=wanted)
+    if np.ptp(log_ratios - log_own) <= max(EQUAL, min(rounding, CLOSE)):
         zero = np.zeros(draws.shape[1])
-        return Reweighed(tuple(names), 0.0, zero, zero, zero, zero, len(draws), len(draws), exact=True)
+        return Reweighed(tuple(names), 0.0, zero, zero, zero, zero, len(draws), len(draws), exact=True, wanted=wanted)
     log_weights, k_hat = psis.smoothed(log_ratios)
     ratios = np.exp(log_ratios - log_ratios.max())
     effective = float(ratios.sum() ** 2 / (ratios**2).sum())
     S, w, z = len(draws), np.exp(log_weights)[:, np.newaxis], (draws - m) / sd
     mean = (w * z).sum(axis=0)
     spread = np.sqrt((w * (z - mean) ** 2).sum(axis=0))
-    # What a draw adds to each difference, by the delta method: of the weighted moments less those without weights.
-    width = (z**2 - 1) / (2 * S)
-    of_mean = w * (z - mean) - z / S - mean * width
+    # What a draw adds to each difference, by the delta method: of the weighted moments less those of q.
+    share = own if beside is not None else 1 / S
+    width = (z**2 - 1) * share / 2
+    of_mean = w * (z - mean) - z * share - mean * width
     with np.errstate(divide="ignore", invalid="ignore"):  # where one draw has all the weight there is no spread
         of_sd = w * ((z - mean) ** 2 - spread**2) / (2 * spread) - spread * width
     mean_error, sd_error = (np.sqrt((one**2).sum(axis=0)) for one in (of_mean, of_sd))
-    return Reweighed(tuple(names), k_hat, mean, spread - 1, mean_error, sd_error, S, effective)
+    moved = mean, spread - 1, mean_error, sd_error
+    return Reweighed(tuple(names), k_hat, *moved, S, effective, wanted=wanted)

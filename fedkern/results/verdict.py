@@ -20,6 +20,7 @@ RHAT = 1.01  # of converged chains: the largest R-hat
 ESS = 100  # and the least ESS, for each chain
 MARK = "*"  # after the name of what must not be read as if its chains agreed
 LEGEND = f"{MARK} R-hat above {MARKED:g}: chains do not agree about it yet"
+REMEDY = 'for these take algorithm.inference = "hmc"'  # where a normal q is too narrow
 HEADS = {True: "converged", False: "not converged", "settled": "settled", "not judged": "convergence not judged"}
 
 
@@ -137,12 +138,17 @@ def with_clients(own: Verdict, settled: Mapping[str, bool | None], why_not: str 
 
 
 def with_weights(own: Verdict, found: Reweighed | None) -> Verdict:
-    """The verdict of a fit that has settled, with what importance weights say of its unknowns: `True` where they agree with q."""
+    """The verdict of a fit that has settled, with what importance weights say of its unknowns: `True` where they agree with q,
+    `False` where they show that an sd is too small."""
     if found is None or own.converged != "settled":
         return own
     if found.agrees:
         why = f"settled, and q of the global unknowns is the posterior as far as weights tell: {found.words}"
         return Verdict(True, why, found.names[found.worst])
+    if narrow := found.narrow:
+        k, others = narrow[0], f", and {len(narrow) - 1} more" if len(narrow) > 1 else ""
+        why = f"settled, but not near the posterior: {found.names[k]} has too small an sd, {found.moved(k)}{others}; {REMEDY}"
+        return Verdict(False, why, found.names[k])
     name = found.names[found.worst] if found.reliable else own.worst
     return Verdict("settled", f"whether it is right is not known: {found.words}; {own.why}", name)
 

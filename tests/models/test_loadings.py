@@ -8,6 +8,7 @@ from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.loadings import VALUES, LevelRidge, MeanLoadings, of_decoders, of_within
 from fedkern.models.spatial.prior import AreaPrior, GpPrior
 from fedkern.models.spatial.site import Layout
+from oracles.differences import four_point
 from support import sigma_cases as cases
 from support.maps import grid
 
@@ -24,7 +25,7 @@ def test_of_a_built_prior_they_are_the_mean_over_areas(form):
     for k in (0, 5, 16):
         areas = np.concatenate([c.loadings(c.ties(mean.phi[k : k + 1])) for c in clients])
         np.testing.assert_allclose(mean.values[k], areas.mean(axis=0), atol=1e-10)
-        np.testing.assert_allclose(mean.at(float(mean.phi[k]), prior.condition), mean.values[k], atol=1e-12)
+        np.testing.assert_allclose(mean.at(mean.phi[k : k + 1], prior.condition)[0][0], mean.values[k], atol=1e-12)
 
 
 @pytest.mark.parametrize("variant", ["multiplicative", "amended", "printed"])
@@ -41,6 +42,21 @@ def test_of_a_trained_prior_they_are_the_best_linear_slopes(variant):
         level += decoder.hat(z, rng.standard_normal((n, cases.P_L)), t).theta.sum(axis=1) / 10
     slopes = np.linalg.lstsq(np.column_stack([z, np.ones(n)]), level, rcond=None)[0][:-1]
     np.testing.assert_allclose(mean.values[k], slopes, atol=0.02 if variant == "multiplicative" else 0.15 * np.abs(slopes).max())
+
+
+@pytest.mark.parametrize("mixing", [False, True])
+def test_four_point_slopes_of_the_ridge(mixing):
+    """In x_phi, z, logit rho and log sigma_theta; of several places at once as of each."""
+    rng = np.random.default_rng(6)
+    condition = Condition("none", 0.0, 0.0) if mixing else cases.condition()
+    layout = Layout(not mixing, cases.P_G, mixing, True, 2, True)
+    ridge = LevelRidge(layout, condition, of_decoders([cases.decoder(rng, "multiplicative")], condition))
+    places = rng.normal(size=(5, layout.size))
+    found = np.array([ridge.slopes(xi) for xi in places])
+    want = np.array([four_point(lambda x: ridge.beside(x[None])[0], xi) for xi in places])
+    np.testing.assert_allclose(found, want, atol=1e-7 * np.abs(want).max())
+    assert np.abs(want[:, layout.parts["log_scale"]]).min() > 1e-3
+    np.testing.assert_array_equal(ridge.beside(places), [ridge.beside(xi[None])[0] for xi in places])
 
 
 @pytest.mark.parametrize("mixing", [False, True])
@@ -63,9 +79,9 @@ def test_the_ridge_is_where_the_mean_predictor_stays_the_same(mixing):
         return float(np.exp(xi[layout.parts["log_scale"]][0]) * (root * hat).mean())
 
     slopes, z = ridge.slopes(xi), rng.normal(size=cases.P_G)
+    slopes = slopes[layout.parts["z"]]
     np.testing.assert_allclose(slopes @ z, -(level(z) - level(np.zeros(cases.P_G))), rtol=1e-9)
     assert layout.parts["intercept"] == slice(ridge.row, ridge.row + 1)
-    assert ridge.columns == layout.parts["z"]
 
 
 def test_what_does_not_fit_is_refused():

@@ -70,7 +70,7 @@ def test_the_mean_field_family_holds_the_ridge(federation):
     exact, given_z = np.sqrt(covariance[-1, -1]), np.linalg.inv(covariance)[-1, -1] ** -0.5
     ridge = federation[2]
     T = np.eye(13)
-    T[-1, :12] = ridge.slopes(np.zeros(13))
+    T[-1] += ridge.slopes(np.zeros(13))
     best = np.sqrt(T[-1] ** 2 @ (1 / np.diag(T.T @ np.linalg.inv(covariance) @ T)))
     settings = chosen.sfvi(rounds=600, learning_rate=0.03, covariance="diagonal", sheared=True)
     sheared = sfvi.posterior(published(federation, settings))[1]

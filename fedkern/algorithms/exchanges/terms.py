@@ -1,8 +1,9 @@
 """After an open variational job: each client's log-likelihood at draws of the global unknowns from q.
 
 The draws are made of the job's seed and of q, so only the answers travel: one number for each draw, in thousandths of a nat. Of a
-spatial fit every client has been told q(xi), and where something still moves nobody is asked; of a partitioned job the question
-has the released q. With the answers the server weights its draws (`results.reweighed`).
+spatial fit every client has been told q(xi), and where something still moves nobody is asked; questions are of 1,000 draws each,
+and end when their weights say enough, or won't. Of a partitioned job the question has the released q. With the answers the server
+weights its draws (`results.reweighed`).
 
 Log-likelihoods at known points are equations for the rows. A partitioned job has fewer of them than a client of the least size
 has unknown cells (`allowed`), by numbers that stand in the job file and in the agreed columns: how many a client answers says
@@ -23,9 +24,23 @@ from .rounding import bounded, rounded
 
 Array = NDArray[np.float64]
 
-DRAWS = 400  # at most
+DRAWS = 400  # at most, of a partitioned job
 FEWEST = 25  # of fewer no weights have a tail
-DIMS = {"draws": DRAWS}
+PIECE = 1000  # draws of a question of a spatial fit
+PIECES, OF_MANY, OF_SAMPLED = 10, 3, 2  # questions at most: of few global unknowns, of many, and where a client's own are drawn
+MANY = 100
+DIMS = {"draws": PIECE}
+
+
+def pieces(unknowns: int, *, integrated: bool) -> int:
+    """How many questions the clients of a spatial fit are asked at most: a draw takes a client about as long as a round.
+
+    Parameters
+    ----------
+    unknowns : P, global ones
+    integrated : whether clients' own unknowns are integrated out
+    """
+    return (PIECES if unknowns <= MANY else OF_MANY) if integrated else OF_SAMPLED
 
 
 def allowed(least_rows: int, columns: int) -> int:
@@ -45,7 +60,7 @@ Terms = Annotated[Array, "draws"]
 
 @dataclass(frozen=True)
 class AskTerms(Message, kind=165):
-    """Server to client: at the draws that all know."""
+    """Server to client: at the draws that all know; `round` is the number of the question."""
 
     round: int
 

@@ -44,7 +44,8 @@ class Client:
     reference : c when the first of them began
     centre, recent, count : c; sum and number of the xi that came since it was moved; None before the first
     step : its own count of steps
-    fitted : the flat parameters of q(xi), at the end
+    fitted : the flat parameters of q(xi'), at the end
+    ridge : what leads from xi' to xi, as the server told it
     """
 
     name: str = field(metadata=GIVEN)
@@ -65,6 +66,7 @@ class Client:
     count: int = 0
     step: int = 0
     fitted: Vector | None = None
+    ridge: Vector | None = None
 
     @property
     def round(self) -> int:
@@ -117,7 +119,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if isinstance(event, until.Length):
         return _told(state, event), []
     if isinstance(event, Fitted):
-        return evolve(state, fitted=np.array(event.parameters)), []
+        return evolve(state, fitted=np.array(event.parameters), ridge=np.array(event.ridge)), []
     raise RemoteFault(f"server: {type(event).__name__} was not expected")
 
 
@@ -196,10 +198,12 @@ def _local_steps(state: Client, event: Start) -> tuple[Client, ClientEffects]:
 
 def local_posterior(state: Client) -> tuple[Vector, Matrix]:
     """Mean (d,) and covariance (d, d) of q(u_j), xi integrated out (of a nested family: of its outer part). ValueError before the
-    fitted q(xi) has come."""
+    fitted q(xi) has come, and of one that is sheared, which is not normal."""
     if state.fitted is None or state.centre is None:
         raise ValueError(f"sfvi: client {state.name!r} has not been told the fitted q(xi)")
-    mu, spread = state.settings.released(state.model.n_global).moments(state.fitted)
+    if state.ridge is not None and state.ridge.any():
+        raise ValueError(f"sfvi: client {state.name!r}: q(xi) is sheared, and so not normal; take draws of it")
+    mu, spread = state.settings.block(state.model.n_global).moments(state.fitted)
     cov = spread if spread.ndim == 2 else np.diag(spread**2)
     family = state.family.outer if isinstance(state.family, NestedFamily) else state.family
     parameters = state.parameters[: family.n_parameters]

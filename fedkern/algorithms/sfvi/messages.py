@@ -39,10 +39,12 @@ class GlobalGradientBound(Message, kind=72, tells=Tells(LIKELIHOOD, AREAS, KNOWN
 
 @dataclass(frozen=True)
 class Fitted(Message, kind=73):
-    """Server to client, at the end: the flat parameters of q(xi), with which the client knows q(u_j)."""
+    """Server to client, at the end: the flat parameters of q(xi'), and what leads from xi' to xi (see `shear`): with these the
+    client knows q(xi), and so q(u_j)."""
 
     round: int
     parameters: Parameters
+    ridge: Annotated[NDArray[np.float64], "ridge"]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The server of structured federated variational inference: q(xi) (see `machine`). Source: docs/methods/sigma.md, section 6.
 
-Its steps are of q(xi'), xi = T xi' (see `shear`). T is the identity at first. Each time the rounds have doubled it is found anew
-where q(xi) stands, and q(xi') follows. All that leaves the server or is judged is of q(xi).
+Its steps are of q(xi'), from which a known shear leads to xi (see `shear`). What is sent in rounds and what is judged is of xi;
+at the end clients get q(xi') and the shear.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ class Server(AllRounds):
     ----------
     prior : of xi
     block, parameters, optimiser : q(xi'), its flat parameters, and the state of its optimiser
-    shear : T
-    ridge : along which T is; None where it stays the identity
+    ridge : along which xi is sheared; None where it is not
     names, round : of the clients; rounds finished
     waiting, answers : clients that have yet to answer; client -> its answer
     windows : mean and sd of q(xi) over two stretches of the rounds
@@ -59,7 +58,6 @@ class Server(AllRounds):
     names: tuple[str, ...] = field(metadata=GIVEN)
     windows: Windows
     last_fifth: LastFifth
-    shear: Shear = field(metadata=only("slopes"))
     ridge: Ridge | None = field(default=None, metadata=GIVEN)
     round: int = 0
     waiting: PersistentSet[int] = field(default_factory=PersistentSet)
@@ -70,11 +68,19 @@ class Server(AllRounds):
     recent: float = 0.0
 
     @property
+    def shear(self) -> Shear:
+        """From xi' to xi."""
+        return Shear(self.ridge)
+
+    @property
+    def told(self) -> Vector:
+        """What clients are told of it."""
+        return np.zeros(0) if self.ridge is None else self.ridge.told
+
+    @property
     def q(self) -> tuple[Block, Vector]:
-        """q(xi), which is what is released, and its flat parameters."""
-        block = self.settings.released(self.block.size)
-        same = self.shear.still and block == self.block
-        return block, self.parameters if same else self.shear.released(self.block, self.parameters)
+        """q(xi') and its flat parameters."""
+        return self.block, self.parameters
 
 
 def start(
@@ -89,8 +95,8 @@ def start(
     block = settings.block(prior.size)
     optimiser = OPTIMISERS[settings.optimiser](1.0).init(block.n_parameters)
     windows, last_fifth = settings.windows(block.size), LastFifth.of(settings.rounds)
-    parameters, shear = block.initial(mean, settings.initial_sd), Shear.along(ridge)
-    return _ask(Server(settings, prior, block, parameters, optimiser, names, windows, last_fifth, shear, ridge))
+    parameters = block.initial(mean, settings.initial_sd)
+    return _ask(Server(settings, prior, block, parameters, optimiser, names, windows, last_fifth, ridge))
 
 
 def finished(state: Server) -> bool:
@@ -99,7 +105,7 @@ def finished(state: Server) -> bool:
 
 def _ask(state: Server) -> tuple[Server, ServerEffects]:
     if state.stop:
-        return tell_all(state, Fitted(state.round, state.q[1]))
+        return tell_all(state, Fitted(state.round, state.parameters, state.told))
     if until.judged(state.settings, state.round):
         movement = state.windows.movement
         if movement is not None and movement.settled:
@@ -124,16 +130,16 @@ def _asked(state: Server) -> tuple[Server, ServerEffects]:
     if state.settings.local_steps:
         question = Start(state.round, state.parameters)
     else:
-        xi = np.array([_drawn(state, e) for e in _normals(state)])
+        xi = state.shear.out(_inner(state))
         if not np.isfinite(xi).all():
             raise NumericalError(f"server: round {state.round}: draws of xi left the finite numbers: lower learning_rate")
         question = Global(state.round, xi)
     return ask_all(state, question)
 
 
-def _drawn(state: Server, e: Vector) -> Vector:
-    """xi of the draw of `e`."""
-    return state.shear.out(state.block.sample(state.parameters, e))
+def _inner(state: Server) -> Matrix:
+    """(draws, P) xi' of this round."""
+    return np.array([state.block.sample(state.parameters, e) for e in _normals(state)])
 
 
 def _normals(state: Server) -> Matrix:
@@ -164,9 +170,10 @@ def _step(state: Server) -> Server:
         if isinstance(answer, GlobalGradient | GlobalGradientBound):
             total += answer.gradient
     g, bound = np.zeros(state.block.n_parameters), 0.0
-    for e, share in zip(_normals(state), total):
-        value, slope = state.prior.log_prior_grad(_drawn(state, e))
-        g += state.block.gradient(state.parameters, e, state.shear.pulled(share + slope), path=s.path)
+    inner = _inner(state)
+    for e, share, own, xi in zip(_normals(state), total, inner, state.shear.out(inner)):
+        value, slope = state.prior.log_prior_grad(xi)
+        g += state.block.gradient(state.parameters, e, state.shear.pulled(own, share + slope), path=s.path)
         if s.bound:
             bound += (value - state.block.log_density(state.parameters, e)) / s.draws
     optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g / s.draws)
@@ -175,8 +182,6 @@ def _step(state: Server) -> Server:
         raise NumericalError(f"server: round {state.round} left the finite numbers: lower learning_rate")
     state = _watched(evolve(state, parameters=parameters, optimiser=optimiser))
     state = evolve(state, round=state.round + 1)
-    if s.shears(state.round):
-        state = _sheared(state)
     if not s.bound:
         return state
     bound += sum(answer.bound for answer in all_of(state.answers, GlobalGradientBound))
@@ -201,27 +206,13 @@ def _averaged(state: Server) -> Server:
     return evolve(state, round=state.round + 1)
 
 
-def _sheared(state: Server) -> Server:
-    """With T of where q(xi) stands. What the optimiser remembers of T = I, gradients' sizes across the ridge, is forgotten."""
-    if state.ridge is None:
-        return state
-    block, parameters, optimiser = state.block, state.parameters, state.optimiser
-    slopes = state.ridge.slopes(state.shear.out(parameters[: block.size]))
-    if state.shear.still:
-        optimiser = OPTIMISERS[state.settings.optimiser](1.0).init(block.n_parameters)
-    shear, parameters = state.shear.renewed(block, parameters, slopes)
-    return evolve(state, shear=shear, parameters=parameters, optimiser=optimiser)
-
-
 def _watched(state: Server) -> Server:
     """With the moments of q(xi) after this round, where it is one of the watched."""
     if state.windows.place(state.round) is None:
         return state
-    block, parameters = state.q
-    return evolve(state, windows=state.windows.add(state.round, parameters[: block.size], block.sd(parameters)))
+    return evolve(state, windows=state.windows.add(state.round, *state.shear.mean_sd(state.block, state.parameters)))
 
 
 def posterior(state: Server) -> tuple[Vector, Vector]:
-    """Mean of q(xi), and its standard deviations (P,) or covariance (P, P)."""
-    block, parameters = state.q
-    return block.moments(parameters)
+    """Mean of q(xi), and its standard deviations (P,) or covariance (P, P); of one that is sheared those at the tangent."""
+    return state.shear.moments(state.block, state.parameters)

@@ -18,7 +18,6 @@ from .families import Family
 Matrix = NDArray[np.float64]
 
 LARGEST_FULL = 64  # local unknowns up to which L_j is triangular by default
-FIRST_SHEAR = 25  # rounds after which T is found first
 
 
 @dataclass(frozen=True)
@@ -92,26 +91,17 @@ class Settings:
             refuse("sheared", "False with local_steps > 0: clients of SFVI-Avg take steps of q(xi) itself")
 
     def block(self, size: int) -> Block:
-        """What the server's steps are of: q(xi), or q(xi') where xi is sheared."""
+        """q(xi), or q(xi') where xi is sheared."""
         return Block(size, self.covariance == "full")
-
-    def released(self, size: int) -> Block:
-        """q(xi): a shear of independent unknowns is triangular."""
-        return Block(size, self.covariance == "full" or self.sheared)
-
-    def shears(self, rounds: int) -> bool:
-        """Whether T is found anew after so many rounds: each time they have doubled, whatever the length of the job."""
-        doublings, rest = divmod(rounds, FIRST_SHEAR)
-        return rest == 0 and doublings.bit_count() == 1 and rounds < self.rounds
 
     def family(self, model: LocalModel) -> Family:
         """q(u_j | xi)."""
         small = self.local_covariance == "auto" and model.size <= LARGEST_FULL
         return Family(Block(model.size, small or self.local_covariance == "full"), model.n_global, self.coupled)
 
-    def sizes(self, n_global: int) -> dict[str, int]:
-        """Lengths of the messages' arrays: s draws of xi numbers, k parameters of q(xi)."""
-        return {"s": self.draws, "xi": n_global, "k": self.released(n_global).n_parameters}
+    def sizes(self, n_global: int, told: int = 0) -> dict[str, int]:
+        """Lengths of the messages' arrays: s draws of xi numbers, k parameters of q, and the `told` numbers of a ridge."""
+        return {"s": self.draws, "xi": n_global, "k": self.block(n_global).n_parameters, "ridge": told}
 
     @property
     def steady(self) -> int:

@@ -1,12 +1,13 @@
 """A shear of the global unknowns, so that q(xi) need not learn a ridge that is known beforehand (see `server`).
 
-Where one unknown b can nearly make up for others z, the posterior is a narrow ridge in (b, z): variational steps find it slowly.
-With xi = T xi', T unit lower triangular with row b alone off the identity,
+Where one unknown b can make up for others the posterior is a narrow ridge, and where what it makes up for is a product of
+unknowns the ridge is bent: no normal q holds it. q is normal in xi',
 
-    b = b' + s'z,  the rest as it is,
+    b = b' + s(xi),  the rest as it is,
 
-b' is what the data tell, and hardly depends on z. The Jacobian is 1, the gradient in xi' is T' times that in xi. Only the server
-knows of it: what is sent and what is released is in xi. Source: docs/methods/sigma.md, section 6.4.
+s a known function of the rest; b' is what the data tell, and hardly depends on it. The Jacobian is 1, and the gradient in xi'
+is that in xi with the share of b times the slopes of s added. What is sent in rounds is xi.
+Source: docs/methods/sigma.md, section 6.4.
 """
 
 from __future__ import annotations
@@ -20,76 +21,76 @@ from numpy.typing import NDArray
 from ...models.variational import Block
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 
 class Ridge(Protocol):
-    """Where b and z stand in xi, and how b makes up for z."""
+    """Where b stands in xi, and what it makes up for."""
 
     @property
     def row(self) -> int:
-        """The place of b, after those of z."""
+        """The place of b."""
 
     @property
-    def columns(self) -> slice:
-        """The places of z."""
+    def told(self) -> Vector:
+        """The numbers that a party needs beside what all know, to know s."""
+
+    def beside(self, xi: Matrix) -> Vector:
+        """(m,) s at xi (m, P), whatever their b."""
 
     def slopes(self, xi: Vector) -> Vector:
-        """s near xi: b + s'z is what stays the same to the data."""
+        """(P,) its derivatives at xi; that in b is 0."""
 
 
 @dataclass(frozen=True)
 class Shear:
-    """T.
+    """From xi' to xi; without a ridge they are the same."""
 
-    Attributes
-    ----------
-    row, columns : the places of b and z in xi
-    slopes : (z,) s; zeros are T = I
-    """
+    ridge: Ridge | None = None
 
-    row: int
-    columns: slice
-    slopes: Vector
-
-    @classmethod
-    def along(cls, ridge: Ridge | None) -> Shear:
-        """T = I of this ridge; without one it stays so."""
-        row, columns = (0, slice(0, 0)) if ridge is None else (ridge.row, ridge.columns)
-        return cls(row, columns, np.zeros(columns.stop - columns.start))
-
-    @property
-    def still(self) -> bool:
-        """Whether T = I."""
-        return not self.slopes.any()
-
-    def out(self, inner: Vector) -> Vector:
-        """xi = T xi'."""
+    def out(self, inner: Matrix) -> Matrix:
+        """xi (m, P) of xi' (m, P)."""
+        if self.ridge is None:
+            return inner
         xi = inner.copy()
-        xi[self.row] += self.slopes @ inner[self.columns]
+        xi[:, self.ridge.row] += self.ridge.beside(inner)
         return xi
 
-    def pulled(self, gradient: Vector) -> Vector:
-        """T' times a gradient in xi: that in xi'."""
-        inner = gradient.copy()
-        inner[self.columns] += self.slopes * gradient[self.row]
-        return inner
+    def pulled(self, inner: Vector, gradient: Vector) -> Vector:
+        """A gradient in xi, at the xi of xi' `inner`, as that in xi'."""
+        if self.ridge is None:
+            return gradient
+        return np.asarray(gradient + self.ridge.slopes(inner) * gradient[self.ridge.row])
 
-    def released(self, block: Block, parameters: Vector) -> Vector:
-        """The parameters of q(xi), whose factor is triangular, from those of q(xi') in `block`."""
+    def moments(self, block: Block, parameters: Vector) -> tuple[Vector, Vector]:
+        """Mean and covariance of xi (standard deviations where q is diagonal and nothing is sheared), from the parameters of
+        q(xi'): where s is not linear, those of its tangent at the mean."""
+        if self.ridge is None:
+            return block.moments(parameters)
+        factor = self._factor(block, parameters)
+        return self._mean(block, parameters), factor @ factor.T
+
+    def mean_sd(self, block: Block, parameters: Vector) -> tuple[Vector, Vector]:
+        """Means and standard deviations of xi, likewise."""
+        if self.ridge is None:
+            return parameters[: block.size], block.sd(parameters)
+        row, sd = self.ridge.row, block.sd(parameters)
+        sd[row] = np.linalg.norm(self._row(block, parameters))
+        return self._mean(block, parameters), sd
+
+    def _mean(self, block: Block, parameters: Vector) -> Vector:
+        return np.asarray(self.out(parameters[np.newaxis, : block.size])[0])
+
+    def _row(self, block: Block, parameters: Vector) -> Vector:
+        """That of b, of a factor of the covariance."""
+        assert self.ridge is not None
+        scale, slopes = block.scale(parameters), self.ridge.slopes(parameters[: block.size])
+        slopes[self.ridge.row] = 1.0
+        return np.asarray(slopes @ scale if block.full else slopes * scale)
+
+    def _factor(self, block: Block, parameters: Vector) -> Matrix:
+        assert self.ridge is not None
         scale = block.scale(parameters)
-        return Block(block.size, full=True).by_factor(*self._moved(parameters, scale if block.full else np.diag(scale)))
-
-    def renewed(self, block: Block, parameters: Vector, slopes: Vector) -> tuple[Shear, Vector]:
-        """T with other slopes, and the parameters of q(xi') then: a full one stays the same q(xi); a diagonal one, which cannot,
-        keeps the means of xi and the standard deviations of xi'."""
-        back = Shear(self.row, self.columns, self.slopes - slopes)
-        scale, d = block.scale(parameters), block.size
-        if block.full:
-            return Shear(self.row, self.columns, slopes), block.by_factor(*back._moved(parameters, scale))
-        return Shear(self.row, self.columns, slopes), np.concatenate([back.out(parameters[:d]), parameters[d:]])
-
-    def _moved(self, parameters: Vector, factor: Vector) -> tuple[Vector, Vector]:
-        """The mean and the factor of T times a draw."""
-        moved = factor.copy()
-        moved[self.row] += self.slopes @ factor[self.columns]
-        return self.out(parameters[: len(factor)]), moved
+        factor = scale.copy() if block.full else np.diag(scale)
+        factor[self.ridge.row] = self._row(block, parameters)
+        return factor

@@ -18,27 +18,32 @@ from .client import Client
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-INNER = 16  # draws of u for each xi
+INNER = 16  # draws of theta for each xi, where clients' areas are integrated out
+TOGETHER = 50  # xi whose priors are known at once
+SAMPLED = 4  # of u elsewhere, each of which takes as long as a step
 
 
-def log_terms(state: Client, xi: Matrix, key: int, inner: int = INNER) -> Vector:
+def log_terms(state: Client, xi: Matrix, key: int, first: int = 0) -> Vector:
     """(m,) estimates of log p(y | xi) at xi (m, P).
 
     Parameters
     ----------
     key : of the draws of u, a stream of the client's own number
-    inner : draws of u at each xi
+    first : number of the first of xi among all that are asked about
     """
     family, model = state.family, state.model
+    if isinstance(model, WithinSite) and model.integrated and model.likelihood.record.link == "identity":  # exactly
+        parts = np.split(xi, range(TOGETHER, len(xi), TOGETHER))
+        return np.concatenate([model.log_joint_grads(part, np.zeros((len(part), 0)))[0] for part in parts])
     if isinstance(model, WithinSite) and model.integrated:
         d = model.n_areas
-        return np.array([model.log_marginal(x, _normals(key, state.index, k, inner, d)) for k, x in enumerate(xi)])
+        return np.array([model.log_marginal(x, _normals(key, state.index, first + k, INNER, d)) for k, x in enumerate(xi)])
     assert state.centre is not None
     out = np.empty(len(xi))
     for k, x in enumerate(xi):
-        eps = _normals(key, state.index, k, inner, family.n_normals)
+        eps = _normals(key, state.index, first + k, SAMPLED, family.n_normals)
         ratios = [family.gradient(model, state.parameters, x, state.centre, e, bound=True)[0] for e in eps]
-        out[k] = logsumexp(ratios) - np.log(inner)
+        out[k] = logsumexp(ratios) - np.log(SAMPLED)
     return out
 
 

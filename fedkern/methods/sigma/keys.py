@@ -130,8 +130,8 @@ class AlgorithmSection(Section):
     inference: Literal["nested", "sfvi", "sfvi-avg", "hmc", "mala", "nuts"] | None = key(
         None,
         help="nested Laplace with importance weights, in as many rounds as it needs (20 to 150) and without a learning rate, the "
-        "default where the prior was built, has at most 40 latents, and no key of sfvi is given; variational, the default of all else; with "
-        "several local steps (not exact); or Markov chains, the accurate route for few unknowns",
+        "default where the prior was built, has at most 40 latents, and no key of sfvi is given; variational, the default of all "
+        "else; with several local steps (not exact); or Markov chains, the accurate route for few unknowns",
     )
     covariance: Literal["full", "diagonal"] = key("full", help="sfvi: of the global unknowns")
     local_covariance: Literal["auto", "full", "diagonal"] = key("auto", help="sfvi: of a client's latents; full up to 64")
@@ -163,8 +163,8 @@ class OutputSection(CommonOutputSection):
     chains: Chains = key(4, resumable="drawn_at_the_end", help="independent sets of draws, or Markov chains")
     bound: bool = key(help="clients also send their terms of the ELBO, one number a round; default true with sfvi")
     reweigh: bool = key(
-        help="if all has settled clients also send their log-likelihood at 400 draws of the global unknowns, so that weights can "
-        "say that the fit is right: else it is never true; default that of bound"
+        help="if all has settled clients also send their log-likelihood at 1,000 to 10,000 draws of the global unknowns, so that "
+        "weights can say that the fit is right, or that it is not: else it is never true; default that of bound"
     )
     suppressed: Literal["hide", "show"] = key(
         "hide", help="whether areas' tables have the posterior where a count is an interval: it can tell what was suppressed"

@@ -9,12 +9,13 @@ from typing import Literal
 import numpy as np
 
 from ...algorithms.core import until
-from ...algorithms.exchanges import level
+from ...algorithms.exchanges import level, terms
 from ...algorithms.hmc.settings import Settings as HmcSettings
 from ...algorithms.nested.settings import Settings as NestedSettings
 from ...algorithms.sfvi.families import Family
 from ...algorithms.sfvi.nested import NestedFamily
 from ...algorithms.sfvi.settings import LARGEST_FULL, Settings
+from ...algorithms.sfvi.shear import Shear
 from ...data.artifact import ClientFile, Common, OwnFile, WithinFile
 from ...errors import JobError
 from ...jobs.keys import settings_of
@@ -25,7 +26,7 @@ from ...models.encoding import Encoding
 from ...models.likelihood import Likelihood
 from ...models.spatial.condition import Condition
 from ...models.spatial.decoder import Decoder
-from ...models.spatial.loadings import LevelRidge, MeanLoadings
+from ...models.spatial.loadings import LevelRidge, MeanLoadings, values_of
 from ...models.spatial.site import Auxiliary, Layout, Rows, SigmaPrior, Site
 from ...models.spatial.standard import Standard
 from ...models.spatial.units import Units
@@ -218,8 +219,27 @@ class SigmaModel(JobModel[OutputSection]):
         )
 
     def ridge(self, loadings: MeanLoadings | None) -> LevelRidge | None:
-        """Along which the server shears xi; None where it does not, or where the prior's file is of before this was kept."""
-        return None if loadings is None or not self.sfvi.sheared else LevelRidge(self.layout, self.condition, loadings)
+        """Along which xi is sheared; None where it is not. A prior's file of before the loadings were kept has none: zeros."""
+        if not self.sfvi.sheared:
+            return None
+        phi = values_of(self.common.condition)
+        none = MeanLoadings(phi, np.zeros((len(phi), self.common.n_global)))
+        return LevelRidge(self.layout, self.condition, none if loadings is None else loadings)
+
+    @property
+    def pieces(self) -> int:
+        """How many times clients are asked about their log-likelihood, at most."""
+        return terms.pieces(self.layout.size, integrated=self.kind == "within")
+
+    @property
+    def told(self) -> int:
+        """How many numbers clients are told of the ridge."""
+        return len(values_of(self.common.condition)) * self.common.n_global if self.sfvi.sheared else 0
+
+    def shear(self, told: np.ndarray) -> Shear:
+        """What leads from the unknowns of which q is normal to xi, by what clients are told of it."""
+        phi = values_of(self.common.condition)
+        return Shear(self.ridge(MeanLoadings(phi, told.reshape(len(phi), -1))) if self.sfvi.sheared else None)
 
     @cached_property
     def hmc(self) -> HmcSettings:

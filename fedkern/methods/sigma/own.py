@@ -124,8 +124,8 @@ def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
     else:
         assert client.fitted is not None
         assert client.centre is not None
-        block = client.settings.released(site.n_global)
-        xi = global_draws(block, client.fitted, Drawing(model.seed, 1, DRAWS))[0]
+        assert client.ridge is not None
+        xi = global_draws(model, client.fitted, client.ridge, Drawing(model.seed, 1, DRAWS))[0]
         n = client.family.n_normals
         key = rng.key(model.seed, "posterior")
         eps = _normals(key, client.index, len(xi), n)

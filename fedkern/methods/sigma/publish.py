@@ -21,7 +21,6 @@ from ...errors import NumericalError
 from ...jobs.publish import Fit
 from ...kernels import rng
 from ...models import psis
-from ...models.variational import Block
 from ...models.weighted import Weighted
 from ...results import verdict
 from ...results.draws import Draws
@@ -52,13 +51,19 @@ class Ended:
     weights: Reweighed | None = None
 
 
-def global_draws(block: Block, parameters: Array, drawing: Drawing) -> Array:
-    """(c, t, P) draws of xi from a variational posterior, the same at all parties: the counters are the server's."""
-    mean, scale, n = parameters[: block.size], block.scale(parameters), drawing.draws
+def global_draws(model: SigmaModel, parameters: Array, told: Array, drawing: Drawing) -> Array:
+    """(c, t, P) draws of xi from a variational posterior, the same at all parties: the counters are the server's.
+
+    Parameters
+    ----------
+    parameters, told : of q(xi'), and of what leads from there to xi, as clients are told them
+    """
+    block, n = model.sfvi.block(model.layout.size), drawing.draws
+    mean, scale = parameters[: block.size], block.scale(parameters)
     keys = [rng.key(drawing.seed, "posterior", c) for c in range(drawing.chains)]
     e = np.stack([rng.normal(n * block.size, key=key, client=SERVER).reshape(n, -1) for key in keys])
-    draws: Array = mean + (e @ scale.T if block.full else e * scale)
-    return draws
+    inner, shear = mean + (e @ scale.T if block.full else e * scale), model.shear(told)
+    return np.stack([shear.out(one) for one in inner])
 
 
 def posterior(model: SigmaModel, server: Server) -> Draws:
@@ -69,7 +74,7 @@ def posterior(model: SigmaModel, server: Server) -> Draws:
     elif isinstance(server, nested.Server):
         xi = _equal(nested.weighted(server), output.chains, output.draws, nested.offset(model.seed))
     else:
-        xi = global_draws(*server.q, Drawing(model.seed, output.chains, output.draws))
+        xi = global_draws(model, server.parameters, server.told, Drawing(model.seed, output.chains, output.draws))
     return Draws(_named(model, xi), isinstance(server, hmc.Server))
 
 
@@ -110,7 +115,7 @@ def said_of(model: SigmaModel, xi: Array) -> dict[str, dict[str, float]]:
     return {name: {"mean": float(values.mean()), **dict(zip(("q025", "q975"), ends[name]))} for name, values in named.items()}
 
 
-def refuse_nonsense(model: SigmaModel, block: Block, parameters: Array) -> None:
+def refuse_nonsense(model: SigmaModel, parameters: Array) -> None:
     """Whether z_G, whose prior is N(0, I), is where a posterior can be; every party asks, before anything is written.
 
     Raises
@@ -118,7 +123,7 @@ def refuse_nonsense(model: SigmaModel, block: Block, parameters: Array) -> None:
     NumericalError
         It is far outside: the optimisation has diverged, though its numbers are finite.
     """
-    where = model.layout.parts["z"]
+    where, block = model.layout.parts["z"], model.sfvi.block(model.layout.size)
     mean, sd = float(np.abs(parameters[: block.size][where]).max()), float(block.sd(parameters)[where].max())
     if mean > FAR or sd > WIDE:
         raise NumericalError(
@@ -131,7 +136,7 @@ def measured(model: SigmaModel) -> Callable[[hmc.Server | sfvi.Server], Mapping[
     """For a line of metrics: the means of the server's own unknowns (of chains the present states), the ELBO, the acceptance."""
 
     def of(server: hmc.Server | sfvi.Server) -> Mapping[str, float]:
-        xi = server.walk.at if isinstance(server, hmc.Server) else server.q[1][np.newaxis, : server.block.size]
+        xi = server.walk.at if isinstance(server, hmc.Server) else sfvi.posterior(server)[0][np.newaxis]
         metrics = {name: float(values.mean()) for name, values in _named(model, xi[np.newaxis]).items() if "_std" not in name}
         if isinstance(server, hmc.Server):
             metrics |= {"acceptance": float(server.acceptance.mean())} if np.isfinite(server.acceptance).all() else {}
@@ -234,7 +239,9 @@ def _arrays(server: Server) -> dict[str, Array]:
     if isinstance(server, nested.Server):
         found = nested.weighted(server)
         return {"draws": found.draws, "log_ratios": found.log_ratios}
-    return {"xi": hmc.draws(server)} if isinstance(server, hmc.Server) else {"q": server.q[1]}
+    if isinstance(server, hmc.Server):
+        return {"xi": hmc.draws(server)}
+    return {"q": server.parameters} | ({"ridge": server.told} if server.told.any() else {})
 
 
 def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def _fitted(
     clients = {k: sfvi.client(names[k], k, v, site, len(names), prior, model.family(site)) for k, site in sites.items()}
     saying = run.saying(measuring(publish.measured(model)))
     server, clients = saying.exchange(stages.fitted(model), lambda: sfvi.start(v, model.prior, names, ridge=ridge), clients)
-    q = server.q[1] if server is not None else next(iter(clients.values())).fitted
+    q = server.parameters if server is not None else next(iter(clients.values())).fitted
     assert q is not None
-    publish.refuse_nonsense(model, v.released(model.layout.size), q)
+    publish.refuse_nonsense(model, q)
     return server, clients, convergence.exchanged(run, {k: client.windows.movement for k, client in clients.items()})

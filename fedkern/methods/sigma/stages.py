@@ -60,26 +60,32 @@ def stages(model: SigmaModel) -> list[Stage]:
     asked = [Stage.of(fit_sums)] if model.output.fit else []
     steps = not (model.chains or model.is_nested)
     bits = [Stage.of(settled)] if steps else []
-    weights = [Stage.of(terms)] if model.output.reweigh and not model.is_nested else []
+    weights = [weighed(model)] if model.output.reweigh and not model.is_nested else []
     return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, Stage.of(verdicts), *asked]
 
 
 def fitted(model: SigmaModel) -> Stage:
     """The rounds."""
+    times: dict[type[Message], int]
     if model.chains:
         steps = model.hmc.rounds * (model.hmc.leapfrog - 1)
-        times: dict[type[Message], int] = {hmc.Place: 1, hmc.Slope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
+        times = {hmc.Place: 1, hmc.Slope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
         sizes, rounds = model.hmc.sizes(model.layout.size), model.hmc.rounds
         return Stage(hmc.protocol(model.hmc), sizes, rounds=rounds, resumable=True, times=times)
     if model.is_nested:
         s, at = model.nested, model.standard
-        weighed: dict[type[Message], int] = {nested.AskMarginals: s.questions, nested.Marginals: s.questions, nested.Mixture: 1}
+        times = {nested.AskMarginals: s.questions, nested.Marginals: s.questions, nested.Mixture: 1}
         searched = max(s.rounds - s.questions, 1)
-        weighed |= {nested.AskCurvatures: searched, nested.Curvatures: searched}
-        return Stage(nested.PROTOCOL, s.sizes(at.size, at.n_linear), rounds=s.rounds, resumable=True, times=weighed)
-    sizes, rounds = model.sfvi.sizes(model.layout.size), model.rounds
+        times |= {nested.AskCurvatures: searched, nested.Curvatures: searched}
+        return Stage(nested.PROTOCOL, s.sizes(at.size, at.n_linear), rounds=s.rounds, resumable=True, times=times)
+    sizes, rounds = model.sfvi.sizes(model.layout.size, model.told), model.rounds
     times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {sfvi.Fitted: 1}
     return Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times)
+
+
+def weighed(model: SigmaModel) -> Stage:
+    """A question about log-likelihoods, which comes up to so many times."""
+    return Stage(terms.PROTOCOL, terms.DIMS, runs=model.pieces)
 
 
 def levelled(model: SigmaModel) -> Stage:
@@ -144,9 +150,9 @@ def _lines(model: SigmaModel) -> Iterator[str]:
         s = model.hmc
         yield f"fit      {model.inference}: {s.chains} chains, {s.leapfrog} leapfrog steps a round, {s.warmup} rounds of warm-up"
     elif model.is_nested:
-        s, h = model.nested, model.standard.n_hyper
+        h = model.standard.n_hyper
         yield f"fit      nested{_why(model)}: Laplace approximations at a lattice of {h} hyperparameters, clients' areas"
-        draws = f"{s.points} to {s.points * s.questions} draws"
+        draws = f"{model.nested.points} to {model.nested.points * model.nested.questions} draws"
         yield f"         integrated out, then importance weights of {draws}, which say whether it is right"
     else:
         q = f"{a.covariance} covariance, " + ("intercept sheared against the map's level, " if model.sfvi.sheared else "")
@@ -186,7 +192,8 @@ def disclosure(model: SigmaModel) -> str:
     if model.until_settled and until.looks(model.rounds):
         text += f", and the same bit up to {until.looks(model.rounds)} times before: rounds end when all has settled"
     if model.output.reweigh and not model.is_nested:
-        text += f", and if all has settled each client's log-likelihood at {terms.DRAWS} draws of the global unknowns"
+        text += f", and if all has settled each client's log-likelihood at up to {terms.PIECE * model.pieces:,} draws of the "
+        text += "global unknowns, as many equations for its rows beside those that its gradients are"
     if model.output.fit:
         text += f", and at the end sums over each client's areas with rows, if it has at least {fit_sums.LEAST}: of their "
         text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, with two counts"

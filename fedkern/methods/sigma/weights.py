@@ -1,4 +1,4 @@
-"""Whether a spatial fit that has settled is right: importance weights of draws of the global unknowns from q.
+"""Whether a spatial fit that has settled is right: importance weights of draws of the global unknowns.
 
 Source: docs/concepts/convergence.md, "Whether it is right".
 """
@@ -10,24 +10,26 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from ...algorithms.core import once
 from ...algorithms.core.messages import SERVER
 from ...algorithms.core.rounds import in_order, summed
 from ...algorithms.exchanges import terms
 from ...algorithms.sfvi import machine as sfvi
+from ...algorithms.sfvi import wide
 from ...algorithms.sfvi.terms import log_terms
 from ...jobs.run import Run
-from ...jobs.stage import Stage
 from ...kernels import rng
 from ...results.reweighed import Reweighed, reweighed
-from . import publish
+from . import publish, stages
 from .keys import Config
 from .model import SigmaModel
 
 Array = NDArray[np.float64]
 
 GLOBAL, LOCAL = 1001, 1002  # chains of the stream "posterior": released draws have the first 1,000
+EFFECTIVE = 1000.0  # draws of equal weight that the weights must be worth
 
 
 def exchanged(
@@ -37,32 +39,62 @@ def exchanged(
     clients: Mapping[int, sfvi.Client],
     settled: Mapping[str, bool | None],
 ) -> Reweighed | None:
-    """What the weights say, at the server's place; None elsewhere, where something still moves, and in jobs that do not ask."""
+    """What the weights say, at the server's place; None elsewhere, where something still moves, and in jobs that do not ask.
+
+    All parties go through as many questions as there may be; the server asks as long as its weights do not say enough.
+    """
     if not model.output.reweigh:
         return None
     own = {k: once.Client(partial(_answer, model, client)) for k, client in clients.items()}
     asks = server is not None and publish.settled(model, server, settled).converged == "settled"
-    told, _ = run.ask(Stage.of(terms), terms.QUESTION, terms.AskTerms(0) if asks else None, own)
-    if told is not None:
+    found: Reweighed | None = None
+    drawn: list[tuple[Array, Array, Array]] = []
+    for piece in range(model.pieces):
+        stage = stages.weighed(model).named(f"terms-{piece + 1}")
+        told, _ = run.ask(stage, terms.QUESTION, terms.AskTerms(piece) if asks else None, own)
+        if told is None or server is None or not asks:
+            continue
         run.hooks.notes += [f"no weights: client {run.names[k]!r} has none, for {why}" for k, why in sorted(told.dropped.items())]
-    if told is None or server is None or not told.complete:
-        return None
-    (block, parameters), prior = server.q, model.prior
-    xi, e = _draws(model, parameters)
-    ratios = summed(reply.values for reply in in_order(told.replies))
-    ratios += [prior.log_prior_grad(x)[0] - block.log_density(parameters, row) for x, row in zip(xi, e)]
-    return reweighed(publish.unknowns(model), xi, ratios)
+        if not told.complete:
+            found, asks = None, False
+            continue
+        drawn.append(_weighed(model, server, piece, summed(reply.values for reply in in_order(told.replies))))
+        xi, ratios, beside = (np.concatenate(part) for part in zip(*drawn))
+        found = reweighed(publish.unknowns(model), _natural(model, xi), ratios, beside=beside, wanted=EFFECTIVE)
+        asks = not found.enough and found.promising(model.pieces * terms.PIECE)
+    return found
+
+
+def _weighed(model: SigmaModel, server: sfvi.Server, piece: int, values: Array) -> tuple[Array, Array, Array]:
+    """The draws of a question (S, P), log p less the log density that they are drawn from, and log q less that."""
+    made, prior = _draws(model, server.parameters, piece), model.prior
+    xi = model.shear(server.told).out(made.inner)
+    ratios = values + np.array([prior.log_prior_grad(x)[0] for x in xi]) - (made.log_q - made.beside)
+    return xi, ratios, made.beside
 
 
 def _answer(model: SigmaModel, client: sfvi.Client, asked: terms.AskTerms) -> terms.LogTerms:
     """A client's log-likelihoods."""
     assert client.fitted is not None
-    key = rng.key(model.seed, "posterior", LOCAL)
-    return terms.told(asked, log_terms(client, _draws(model, client.fitted)[0], key))
+    assert client.ridge is not None
+    xi = model.shear(client.ridge).out(_draws(model, client.fitted, asked.round).inner)
+    return terms.told(asked, log_terms(client, xi, rng.key(model.seed, "posterior", LOCAL), asked.round * terms.PIECE))
 
 
-def _draws(model: SigmaModel, parameters: Array) -> tuple[Array, Array]:
-    """(S, P) draws of xi from q, the same at all parties, and the normals that they are made of."""
-    block, seed = model.sfvi.released(model.layout.size), model.seed
-    e = rng.normal(terms.DRAWS * block.size, key=rng.key(seed, "posterior", GLOBAL), client=SERVER).reshape(-1, block.size)
-    return np.array([block.sample(parameters, row) for row in e]), e
+def _draws(model: SigmaModel, parameters: Array, piece: int) -> wide.Wide:
+    """The draws of a question, the same at all parties: wide in phi, rho and the scales, and from q given these."""
+    block, parts = model.sfvi.block(model.layout.size), model.layout.parts
+    count = terms.PIECE * wide.normals(block.size)
+    e = rng.normal(count, key=rng.key(model.seed, "posterior", GLOBAL), client=SERVER, step=piece).reshape(terms.PIECE, -1)
+    places = [k for name in ("phi", "rho", "log_scale", "log_sd") for k in range(parts[name].start, parts[name].stop)]
+    return wide.draws(block, parameters, places, e)
+
+
+def _natural(model: SigmaModel, xi: Array) -> Array:
+    """With phi, rho and the scales themselves, as they are published, in the place of what leads to them."""
+    parts, out = model.layout.parts, xi.copy()
+    out[:, parts["phi"]] = model.condition.at(xi[:, parts["phi"]])[0]
+    out[:, parts["rho"]] = expit(xi[:, parts["rho"]])
+    for name in ("log_scale", "log_sd"):
+        out[:, parts[name]] = np.exp(xi[:, parts[name]])
+    return out

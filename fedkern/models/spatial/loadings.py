@@ -46,15 +46,21 @@ class MeanLoadings:
         if self.values.ndim != 2 or len(self.values) != len(self.phi) or not np.isfinite(self.values).all():
             raise ValueError(f"mean loadings: values have shape {self.values.shape}; wanted ({len(self.phi)}, latents), finite")
 
-    def at(self, phi: float, condition: Condition) -> Vector:
-        """(r,) abar at phi."""
-        place, places = condition.network(np.array([phi])), condition.network(self.phi)
-        return np.array([np.interp(place, places, one)[0] for one in self.values.T])
+    def at(self, phi: Vector, condition: Condition) -> tuple[Matrix, Matrix]:
+        """(m, r) abar at phi (m,), and its derivatives in phi."""
+        if len(self.phi) == 1:
+            return np.repeat(self.values, len(phi), axis=0), np.zeros((len(phi), self.values.shape[1]))
+        place, places = condition.network(phi), condition.network(self.phi)
+        k = np.clip(np.searchsorted(places, place, side="right") - 1, 0, len(places) - 2)
+        width = (places[k + 1] - places[k])[:, np.newaxis]
+        share = np.clip((place - places[k])[:, np.newaxis] / width, 0.0, 1.0)
+        rise = (self.values[k + 1] - self.values[k]) / width
+        return self.values[k] + share * width * rise, rise * condition.slope(phi)[:, np.newaxis]
 
 
 @dataclass(frozen=True)
 class LevelRidge:
-    """The intercept against z_G (`algorithms.sfvi.shear.Ridge`): b = b' - sigma_theta abar'z_G.
+    """The intercept against z_G (`algorithms.sfvi.shear.Ridge`): b = b' - sigma_theta sqrt(rho) abar(phi)'z_G.
 
     Attributes
     ----------
@@ -73,21 +79,44 @@ class LevelRidge:
         return int(self.layout.parts["intercept"].start)
 
     @property
-    def columns(self) -> slice:
-        """Of z_G."""
-        return self.layout.parts["z"]
+    def told(self) -> Vector:
+        """The loadings."""
+        return self.mean.values.ravel()
+
+    def beside(self, xi: Matrix) -> Vector:
+        """(m,) -sigma_theta sqrt(rho) abar'z."""
+        return np.asarray(-self._size(xi) * np.einsum("mr,mr->m", self._abar(xi)[0], xi[:, self.layout.parts["z"]]))
 
     def slopes(self, xi: Vector) -> Vector:
-        """(r,) -sigma_theta abar at phi, rho and sigma_theta of xi."""
-        phi = float(self.condition.at(xi[0] if self.layout.free else 0.0)[0])
-        root = float(np.sqrt(expit(xi[self.layout.parts["rho"].start]))) if self.layout.mixing else 1.0
-        return -float(self.layout.scale(xi)) * root * self.mean.at(phi, self.condition)
+        """(P,) of that in xi."""
+        parts, at, out = self.layout.parts, xi[np.newaxis], np.zeros(self.layout.size)
+        (abar,), (by_x,) = self._abar(at)
+        size, z = float(self._size(at)[0]), xi[parts["z"]]
+        level = -size * float(abar @ z)
+        out[parts["z"]] = -size * abar
+        out[parts["log_scale"]] = level
+        if self.layout.free:
+            out[0] = -size * float(by_x @ z)
+        if self.layout.mixing:
+            out[parts["rho"]] = 0.5 * level * float(expit(-xi[parts["rho"].start]))
+        return out
+
+    def _size(self, xi: Matrix) -> Vector:
+        """(m,) sigma_theta sqrt(rho)."""
+        root = np.sqrt(expit(xi[:, self.layout.parts["rho"].start])) if self.layout.mixing else 1.0
+        return np.asarray(self.layout.scale(xi) * root)
+
+    def _abar(self, xi: Matrix) -> tuple[Matrix, Matrix]:
+        """(m, r) abar, and its derivatives in x_phi."""
+        phi, dphi = self.condition.at(xi[:, 0] if self.layout.free else np.zeros(len(xi)))
+        abar, slopes = self.mean.at(phi, self.condition)
+        return abar, slopes * dphi[:, np.newaxis]
 
 
 def of_within(clients: Sequence[Within]) -> MeanLoadings:
     """Of a prior that is exact inside each client."""
     condition = clients[0].condition
-    phi = _values(condition)
+    phi = values_of(condition)
     total = np.zeros((len(phi), clients[0].n_latents))
     for client in clients:
         total += _summed(client, phi)
@@ -113,7 +142,7 @@ def _summed(client: Within, phi: Vector) -> Matrix:
 
 def of_decoders(decoders: Sequence[Decoder], condition: Condition) -> MeanLoadings:
     """Of a prior that was trained: slopes of thetahat in z_G, averaged over the latents' prior where they vary with them."""
-    phi, rng, linear = _values(condition), np.random.default_rng(0), decoders[0].variant == "multiplicative"
+    phi, rng, linear = values_of(condition), np.random.default_rng(0), decoders[0].variant == "multiplicative"
     z = np.zeros((1, decoders[0].n_global)) if linear else rng.standard_normal((DRAWS, decoders[0].n_global))
     total = np.zeros((len(phi), z.shape[1]))
     for decoder in decoders:
@@ -124,5 +153,6 @@ def of_decoders(decoders: Sequence[Decoder], condition: Condition) -> MeanLoadin
     return MeanLoadings(phi, total / sum(decoder.size for decoder in decoders))
 
 
-def _values(condition: Condition) -> Vector:
+def values_of(condition: Condition) -> Vector:
+    """(g,) phi at which mean loadings are kept."""
     return condition.along(np.linspace(0, 1, VALUES)) if condition.free else np.full(1, condition.fixed or 0.0)

@@ -288,7 +288,7 @@ def test_a_posterior_at_the_end_of_the_range_is_noted(tmp_path: Path, monkeypatc
 
 def test_a_fit_that_diverged_is_no_result(tmp_path: Path) -> None:
     """Finite numbers that are no posterior: every party ends, and no area is written."""
-    path = job(tmp_path, algorithm={"learning_rate": 3.0, "optimiser": "adam", "cool_down": 0.0})
+    path = job(tmp_path, algorithm={"learning_rate": 10.0, "optimiser": "adam", "cool_down": 0.0})
     with pytest.raises(NumericalError, match=r"the fit has diverged|not finite|left the finite numbers"):
         fedkern.run(path, out=tmp_path / "out")
     assert not list((tmp_path / "out").glob("client-*/areas.csv"))

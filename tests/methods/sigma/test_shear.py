@@ -23,7 +23,7 @@ SHORT: dict[str, Any] = {"job": {"rounds": 60}}
 
 
 def test_it_is_the_default_and_a_key_switches_it_off(tmp_path: Path) -> None:
-    """It changes the fit and no message; a model without an intercept has nothing to shear."""
+    """It changes the fit, and of the messages the last, which tells clients the ridge; a model without an intercept has none."""
     path = job(tmp_path, **SHORT)
     digest, sizes = {}, {}
     for shear in (None, True, False):
@@ -33,7 +33,9 @@ def test_it_is_the_default_and_a_key_switches_it_off(tmp_path: Path) -> None:
                 digest[shear, intercept] = fedkern.run(path, algorithm=algorithm, model={"intercept": intercept}).digest
     for intercept in (True, False):
         assert digest[None, intercept] == digest[True, intercept]
-        assert sizes[None, intercept] == sizes[True, intercept] == sizes[False, intercept]
+        assert sizes[None, intercept] == sizes[True, intercept]
+        differ = {key for key, size in sizes[True, intercept].items() if size != sizes[False, intercept][key]}
+        assert differ == ({("to_client", "Fitted")} if intercept else set())
     assert digest[True, True] != digest[False, True]
     assert digest[True, False] == digest[False, False]
 
