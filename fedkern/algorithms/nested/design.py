@@ -31,7 +31,7 @@ def stencil(middle: Array, steps: Array) -> Array:
     """(1 + 2 n + n (n - 1), n) The middle, both sides of each axis, and for each pair of axes both together."""
     E, n = np.diag(steps), len(middle)
     pairs = [sign * (E[i] + E[j]) for i in range(n) for j in range(i) for sign in (1, -1)]
-    return middle + np.array([np.zeros(n), *E, *-E, *pairs])
+    return np.asarray(middle + np.array([np.zeros(n), *E, *-E, *pairs]))
 
 
 def derivatives(values: Array, steps: Array) -> tuple[Array, Array]:

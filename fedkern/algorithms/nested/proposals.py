@@ -58,7 +58,7 @@ class Mixture:
 
     @property
     def _n(self) -> int:
-        return self.v.shape[1]
+        return int(self.v.shape[1])
 
     @cached_property
     def _nodes(self) -> Array:
