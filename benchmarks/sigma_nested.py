@@ -4,7 +4,7 @@
 
 For each case: sds over those of the reference, distances of means in sds, questions, seconds of CPU. The reference of the
 Gaussian process (60 points, four clients) is quadrature over phi and sigma_theta; of the others Hamiltonian chains of the same
-clients, theta sampled. `cost` has 800 areas in four clients beside a pooled nested Laplace approximation with SciPy's sparse factors
+clients, theta sampled. `cost` has 800 areas in four clients beside a pooled nested Laplace approximation with sparse factors
 (theta and the intercept by Newton steps at each point of a 7 x 7 lattice, variances of theta by solving). Maps are read from
 $FEDKERN_DATA.
 """
