@@ -158,6 +158,7 @@ def spatial(folder: Path, side: int = 4, seed: int = 0, rounds: int = 12, lone: 
         "job": {"method": "sigma", "rounds": rounds, "seed": 3},
         "data": {"clients": "rows/*.csv", "area": "area", "response": "cases", "exposure": "expected"},
         "model": {"prior": "prior"},
+        "algorithm": {"inference": "sfvi"},
     }
     texts = (f"[{name}]\n" + "\n".join(f"{k} = {json.dumps(v)}" for k, v in table.items()) for name, table in tables.items())
     (folder / "job.toml").write_text("\n".join(texts) + "\n")

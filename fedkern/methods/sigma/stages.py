@@ -150,9 +150,9 @@ def _lines(model: SigmaModel) -> Iterator[str]:
         s = model.hmc
         yield f"fit      {model.inference}: {s.chains} chains, {s.leapfrog} leapfrog steps a round, {s.warmup} rounds of warm-up"
     elif model.is_nested:
-        h = model.standard.n_hyper
+        at, h = model.nested, model.standard.n_hyper
         yield f"fit      nested{_why(model)}: Laplace approximations at a lattice of {h} hyperparameters, clients' areas"
-        draws = f"{model.nested.points} to {model.nested.points * model.nested.questions} draws"
+        draws = f"{at.points} to {at.points * at.questions} draws"
         yield f"         integrated out, then importance weights of {draws}, which say whether it is right"
     else:
         q = f"{a.covariance} covariance, " + ("intercept sheared against the map's level, " if model.sfvi.sheared else "")

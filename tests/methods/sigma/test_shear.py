@@ -19,7 +19,7 @@ from support.wires import Wire, checked_and_run
 
 from .test_within import areas, job
 
-SHORT: dict[str, Any] = {"job": {"rounds": 60}}
+SHORT: dict[str, Any] = {"job": {"rounds": 60}, "algorithm": {"inference": "sfvi"}}
 
 
 def test_it_is_the_default_and_a_key_switches_it_off(tmp_path: Path) -> None:

@@ -177,8 +177,8 @@ def test_counts_with_an_unknown_scale_are_not_said_to_be_right(tmp_path):
     built_priors.written(tmp_path)
     rows = artifacts.counts(tmp_path / "rows", covariate=False)
     tables = {"data": {"clients": [rows], "area": "district", "response": "cases", "exposure": "expected"}}
-    model = {"prior": str(tmp_path / "prior"), "phi": 0.8}
-    result = fedkern.run({"job": {"method": "sigma", "seed": 3, "rounds": 2000}, "model": model, **tables})
+    model, steps = {"prior": str(tmp_path / "prior"), "phi": 0.8}, {"algorithm": {"inference": "sfvi"}}
+    result = fedkern.run({"job": {"method": "sigma", "seed": 3, "rounds": 2000}, "model": model, **steps, **tables})
     assert result.converged in ("settled", False)
     if result.converged == "settled":
         assert result.summary["verdict"].startswith("settled: whether it is right is not known: ")

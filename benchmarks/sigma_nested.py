@@ -1,0 +1,157 @@
+"""Nested Laplace approximations of maps in clients' hands, against long chains or quadrature, and beside pooled rows.
+
+    python benchmarks/sigma_nested.py [scotland] [carolina] [process] [squares] [cost] [ROUNDS of chains]
+
+For each case: sds over those of the reference, distances of means in sds, questions, seconds of CPU. The reference of the
+Gaussian process (60 points, four clients) is quadrature over phi and sigma_theta; of the others Hamiltonian chains of the same
+clients, theta sampled. `cost` has 800 areas in four clients beside a pooled nested Laplace approximation with sparse factors
+(theta and the intercept by Newton steps at each point of a 7 x 7 lattice, variances of theta by solving). Maps are read from
+$FEDKERN_DATA.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import splu
+
+from fedkern.algorithms.hmc import machine as hmc
+from fedkern.algorithms.nested import machine as nested
+from fedkern.models.spatial import factors
+from fedkern.models.spatial.prior import AreaPrior
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support import chosen, hamiltonian, maps
+from support import nested_cases as cases
+
+ROUNDS = 1500  # of chains that are kept, of each of four
+DATA = Path(os.environ.get("FEDKERN_DATA", "."))
+
+
+def mapped(pairs: np.ndarray, y: np.ndarray, expected: np.ndarray, order: np.ndarray, clients: int) -> cases.Case:
+    """Areas in this order, cut into clients of equal sizes."""
+    place = np.argsort(order)
+    sizes = [len(part) for part in np.array_split(order, clients)]
+    prior = AreaPrior(*maps.rows_of(len(y), place[pairs]), cases.PHI)
+    tied = factors.tie(prior, sizes, [str(k) for k in range(clients)])
+    return cases.Case(tied, cases.PHI, "poisson", y[order].astype(float), np.log(expected[order]))
+
+
+def scotland() -> cases.Case:
+    folder = DATA / "scotland-lip-cancer"
+    with (folder / "lip.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    pairs = np.loadtxt(folder / "edges_clayton_kaldor132.csv", delimiter=",", skiprows=1, dtype=int) - 1
+    y, expected, north = (np.array([float(row[name]) for row in rows]) for name in ("observed", "expected", "latitude"))
+    return mapped(pairs, y, expected, np.argsort(north, kind="stable"), 4)
+
+
+def carolina() -> cases.Case:
+    folder = DATA / "nc-sids"
+    with (folder / "nc_sids.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    pairs = np.loadtxt(folder / "edges_ncCR85.csv", delimiter=",", skiprows=1, dtype=int)
+    y, births, east = (np.array([float(row[name]) for row in rows]) for name in ("SID74", "BIR74", "east"))
+    return mapped(pairs, y, births * y.sum() / births.sum(), np.argsort(east, kind="stable"), 4)
+
+
+def chains(case: cases.Case, rounds: int) -> dict[str, tuple[float, float]]:
+    """By Hamiltonian chains of all clients."""
+    s = chosen.hmc(draws=rounds, warmup=max(rounds // 3, 200), chains=4, leapfrog=10, step=0.1, seed=4)
+    sites, prior = case.sites(integrated=False), case.prior.prior
+    found = hmc.draws(hamiltonian.run(sites, s, prior=prior)[0]).reshape(-1, case.layout.size)
+    return {name: (float(x.mean()), float(x.std())) for name, x in cases.named(case, found).items()}
+
+
+def shown(name: str, case: cases.Case, reference: dict[str, tuple[float, float]] | None) -> None:
+    """Prints the lines of one case."""
+    begin = time.process_time()
+    server, _ = cases.fitted(case)
+    took = time.process_time() - begin
+    found = nested.found(server)
+    weights = found.posterior
+    print(
+        f"{name}: {len(case.y)} areas, {len(case.tied.clients)} clients, {case.tied.clients[0].n_latents} latents: "
+        f"{server.round} questions, {found.places} places, {took:.1f} s of CPU, k-hat {weights.k_hat:.2f}, "
+        f"{weights.effective:.0f} of {len(weights.draws)} draws count, converged {found.converged} {found.reason}", flush=True,
+    )  # fmt: skip
+    for unknown, (mean, sd) in cases.moments(case, found).items():
+        line = f"  {unknown:<12} {mean:9.4f} ({sd:.4f})"
+        if reference:
+            right, own = reference[unknown]
+            line += f"   reference {right:9.4f} ({own:.4f}): mean {(mean - right) / own:+.3f} sd, sd ratio {sd / own:.3f}"
+        print(line, flush=True)
+
+
+def pooled(case: cases.Case, areas: AreaPrior) -> None:
+    """The same model with all rows in one place."""
+    begin = time.process_time()
+    n, y, offset = len(case.y), case.y, case.offset
+    degree = np.diff(areas.indptr).astype(float)
+    W = sparse.csr_array((np.ones(len(areas.indices)), areas.indices, areas.indptr), shape=(n, n))
+    v = np.linspace(-2.7, 2.7, 7)
+    several = np.stack(np.meshgrid(v, v, indexing="ij"), axis=-1).reshape(-1, 2)
+    xi = case.prior.xi(several, np.zeros((len(several), case.prior.n_linear)))
+    values, theta, b, steps = cases.named(case, xi), np.zeros(n), 0.0, 0
+    for phi, scale in zip(values["phi"], values["sigma_theta"], strict=True):
+        Q = sparse.diags_array(degree) - phi * W
+        for _ in range(20):
+            eta = offset + b + scale * theta
+            mean = np.exp(np.minimum(eta, 30))
+            H = sparse.block_array([
+                [Q + sparse.diags_array(scale**2 * mean), sparse.csr_array(scale * mean[:, np.newaxis])],
+                [sparse.csr_array(scale * mean[np.newaxis]), sparse.csr_array([[mean.sum() + 1 / 25]])],
+            ], format="csc")  # fmt: skip
+            gradient = np.concatenate([scale * (y - mean) - Q @ theta, [(y - mean).sum() - b / 25]])
+            factor = splu(H)
+            step = factor.solve(gradient)
+            step *= min(1.0, 3.0 / max(np.abs(step).max(), 1e-300))
+            theta, b, steps = theta + step[:-1], b + step[-1], steps + 1
+            if gradient @ step < 1e-6:
+                break
+        factor.solve(np.eye(n + 1))  # variances
+    print(f"  pooled rows: {steps} factors at {len(several)} points, {time.process_time() - begin:.1f} s of CPU", flush=True)
+
+
+def cost() -> None:
+    """800 areas in four clients."""
+    side, other = 20, 40
+    prior = AreaPrior(*maps.grid(side, other), cases.PHI)
+    tied = factors.tie(prior, (200,) * 4, tuple("abcd"), n_latents=40)
+    rng = np.random.default_rng(1)
+    theta = np.linalg.cholesky(prior.covariance(0.9)) @ rng.standard_normal(prior.n)
+    offset = rng.normal(1.5, 0.7, prior.n)
+    case = cases.Case(tied, cases.PHI, "poisson", rng.poisson(np.exp(offset + 0.2 + 0.7 * theta)).astype(float), offset)
+    shown("800 areas", case, None)
+    pooled(case, prior)
+
+
+def main() -> None:
+    """The cases that are named."""
+    numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
+    rounds = numbers[0] if numbers else ROUNDS
+    wanted = [word for word in sys.argv[1:] if not word.isdigit()] or ["scotland", "carolina", "process", "squares", "cost"]
+    if "process" in wanted:
+        case, _ = cases.simulated("gp", 0, (15,) * 4, "gaussian", 1, sd=0.5, truth=(0.3, 1.0, 1.0))
+        shown("Gaussian process", case, cases.exact(case, 41))
+    if "squares" in wanted:
+        case, _ = cases.simulated("car", 4, (4,) * 4, "poisson", 2, truth=(0.3, 0.8, 1.0))
+        shown("4 x 4 squares", case, chains(case, rounds))
+    if "scotland" in wanted:
+        case = scotland()
+        shown("Scotland", case, chains(case, rounds))
+    if "carolina" in wanted:
+        case = carolina()
+        shown("North Carolina", case, chains(case, rounds))
+    if "cost" in wanted:
+        cost()
+
+
+if __name__ == "__main__":
+    main()
