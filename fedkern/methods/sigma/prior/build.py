@@ -144,8 +144,8 @@ def ahead(n_borders: int, latents: int, values: int) -> Iterator[str]:
     cost = Cost.of(n_borders, latents, values)
     if cost.memory > memory.available():
         raise JobError(
-            f"{latents:,} numbers that tie {n_borders:,} areas on borders take about {memory.size(cost.memory)} of memory; this machine "
-            f"has {memory.size(memory.available())}; take fewer (within.latents), a larger within.error, or a larger machine"
+            f"{latents:,} numbers that tie {n_borders:,} areas on borders take about {memory.size(cost.memory)} of memory; this "
+            f"machine has {memory.size(memory.available())}; take fewer (within.latents), or a larger within.error"
         )
     if cost.memory >= memory.SILENT:
         seconds = cost.operations / (EFFICIENCY * _rate())
