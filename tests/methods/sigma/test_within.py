@@ -170,7 +170,7 @@ def test_a_large_build_says_before_what_it_takes(monkeypatch: pytest.MonkeyPatch
     assert takes.endswith(" of a core")
     assert sends == "in a job each client sends at least 1,203 numbers a round (9.62 kB)"
     monkeypatch.setattr(memory, "available", lambda: 1e9)
-    with pytest.raises(JobError, match=r"1,200 numbers .* within.latents"):
+    with pytest.raises(JobError, match=r"1,200 numbers .*within.latents"):
         list(build.ahead(2888, 1200, 17))
 
 
