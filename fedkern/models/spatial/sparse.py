@@ -121,7 +121,7 @@ class Factor:
         p = self.pattern
         x = spatial.bordered_solve(right[np.newaxis, p.order], self.values, p.indptr, p.indices)
         x[0, p.inner :] = solve_triangular(self.border, x[0, p.inner :], lower=True) if len(self.border) else 0.0
-        return self._back(x)[0]
+        return np.asarray(self._back(x)[0])
 
     def drawn(self, normals: Matrix) -> Matrix:
         """(m, d) of covariance M^-1, from standard normals."""
