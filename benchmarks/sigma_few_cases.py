@@ -2,9 +2,9 @@
 
     python benchmarks/sigma_few_cases.py
 
-One client of a map, xi known; half of its areas have no case, half one, one area four. The largest errors over the client's areas of
-P(rate > 1), of the ends of 90 and 95 % intervals of rates (relative), and of theta's mean in sds: of the normal approximation, of
-draws that are moved to each area's own likelihood, and with sweeps that draw each area anew.
+One client of a map, xi known; half of its areas have no case, half one, one area four. The largest errors over the client's areas
+of P(rate > 1), of the ends of 90 and 95 % intervals of rates (relative), and of theta's mean in sds: of the normal approximation,
+of draws that are moved to each area's own likelihood, and with sweeps that draw each area anew.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ CASES = ((4, 1.0, 1.0, 0.9), (4, 2.0, 1.0, 0.9), (4, 3.0, 0.5, 0.5), (6, 2.0, 0.
 
 def site(side: int, scale: float, exposure: float, phi: float) -> tuple[WithinSite, Array]:
     """All rows of a map but the last, and a xi."""
-    own = factors.tie(AreaPrior(*grid(side, side), PHI), (side * side - side, side), ("a", "b"), n_latents=side, nodes=9).clients[0]
+    sizes = side * side - side, side
+    own = factors.tie(AreaPrior(*grid(side, side), PHI), sizes, ("a", "b"), n_latents=side, nodes=9).clients[0]
     rng, d = np.random.default_rng(0), own.size
     y = rng.integers(0, 2, d).astype(float)
     y[d // 2] = 4
@@ -85,9 +86,7 @@ def main(draws: int = 100_000) -> None:
         parts = np.array_split(np.arange(draws), 20)
         for name, sweeps in (("normal", None), ("moved", 0), ("moved, 1 sweep", 1), ("moved, 2 sweeps", 2)):
             begin = time.process_time()
-            made = [
-                s.theta_given(many[k], none[k], normals[k], None if sweeps is None else uniforms[:sweeps, k]) for k in parts
-            ]
+            made = [s.theta_given(many[k], none[k], normals[k], None if sweeps is None else uniforms[:sweeps, k]) for k in parts]
             took = 1e6 * (time.process_time() - begin) / draws / s.n_areas
             theta = np.concatenate(made)
             rate = xi[s.layout.parts["intercept"]] + scale * theta

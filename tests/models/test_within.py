@@ -161,6 +161,16 @@ def test_as_many_latents_as_an_error_takes():
     assert (made.errors <= 0.06).all()
 
 
+def test_many_latents_are_found_by_extrapolation(monkeypatch):
+    """The same number as by halving alone, to a twentieth; no more than are allowed."""
+    division = factors.Division(prior("car"), SIZES, NAMES)
+    want = factors.enough(division, 0.02)
+    monkeypatch.setattr(factors, "TRIED", 3)
+    assert abs(factors.enough(division, 0.02) - want) <= max(1, want // 10)
+    assert factors.enough(division, 0.02, most=5) == 5
+    assert factors.enough(division, 10.0) == 1
+
+
 def test_factors_of_large_maps_are_those_of_small_ones(monkeypatch):
     """Subspace iteration from the neighbouring node, instead of eigenvalue problems."""
     model = prior("car")

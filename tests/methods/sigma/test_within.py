@@ -79,6 +79,14 @@ def test_a_job_sends_what_is_listed_and_writes_the_areas(tmp_path: Path, changes
         assert [row["area"] for row in rows] == [f"{name}-{i}" for i in range(size)]
         assert rows[1]["observed"] == ""
         assert all(float(row["theta_sd"]) > 0 for row in rows)
+        kept = json.loads((tmp_path / "out" / f"client-{name}" / "areas.json").read_text())
+        how = kept.get("given_the_rest", "")  # of a chain there is nothing to say
+        family = changes.get("model", {}).get("family", "poisson")
+        if changes.get("algorithm", {}).get("inference") == "hmc":
+            assert not how
+        else:
+            assert how.startswith("areas are normal" if family == "gaussian" else "draws of each area follow its own likelihood")
+            assert how[1:] in report.write(tmp_path / "out" / f"client-{name}").read_text()
 
 
 @pytest.mark.nightly
@@ -159,3 +167,23 @@ def test_bym2_mixes_by_the_hyperparameter_of_its_prior(tmp_path: Path) -> None:
     assert result.summary["sigma"]["prior_of"]["rho"]["q95"] == pytest.approx(0.95 * 0.99)
     assert len(areas(tmp_path / "out", "east")) == artifacts.SIZES[0]
     report.write(tmp_path / "out")
+
+
+def test_a_large_build_says_before_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory, time, and what a client sends; nothing of a small one, and an error where a machine has not the memory."""
+    assert list(build.ahead(110, 40, 17)) == []
+    takes, sends = build.ahead(2888, 1200, 17)
+    assert takes.startswith("1,200 numbers tie 2,888 areas on borders: building takes about 1.55 GB of memory and ")
+    assert takes.endswith(" of a core")
+    assert sends == "in a job each client sends at least 1,203 numbers a round (9.62 kB)"
+    monkeypatch.setattr(memory, "available", lambda: 1e9)
+    with pytest.raises(JobError, match=r"1,200 numbers .*within.latents"):
+        list(build.ahead(2888, 1200, 17))
+
+
+@pytest.mark.parametrize("given", ["many", 0, 2.5])
+def test_latents_are_a_number_or_auto(given: object) -> None:
+    raw = built_priors.tables()
+    with pytest.raises(JobError, match=r"within.latents.*auto"):
+        parse_prior(raw | {"within": {"latents": given}})
+    assert parse_prior(raw | {"within": {"latents": "auto"}}).within.latents == "auto"
