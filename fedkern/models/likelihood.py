@@ -6,22 +6,51 @@ and 9.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.families import FAMILIES, HALF_LOG_TAU, MOST, Dispersion, Family, Scale, Unknown, half_normal
 
-__all__ = ["HALF_LOG_TAU", "MOST", "Likelihood", "Scale", "half_normal"]
+__all__ = ["HALF_LOG_TAU", "MOST", "Likelihood", "Noisy", "Scale", "half_normal"]
 
 Vector = NDArray[np.float64]
+LEFT_OUT = 1e-12  # probability of noise that is longer than what sums go over
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """What is known of counts to which two-sided geometric noise was added: P(y* | y) = g(y* - y) = tanh(decay / 2)
+    e^(-decay |y* - y|), y* in the place of y."""
+
+    decay: float
+
+    def __getitem__(self, rows: object) -> Noisy:
+        """The same of some of the rows, as of the largest counts of intervals."""
+        return self
+
+    def ends(self, y: Vector, trials: Vector | None) -> tuple[Vector, Vector]:
+        """(n,) the least and the largest count that sums go over: all noise but for a probability of 1e-12, whatever eta is."""
+        reach = math.ceil(-math.log(LEFT_OUT) / self.decay)
+        most = np.inf if trials is None else trials
+        return np.clip(y - reach, 0, most), np.clip(y + reach, 0, most)
+
+    def log_chance(self, noise: Vector) -> Vector:
+        """log g."""
+        return np.asarray(math.log(math.tanh(self.decay / 2)) - self.decay * np.abs(noise))
+
+
+Last: TypeAlias = Vector | Noisy | None  # what is known of a count beside y: nothing more, the largest that it may be, or its noise
 
 
 @dataclass(frozen=True)
 class _Counts:
-    """The counts (k, 1, .., n) that rows may have of which an interval is known; eta, trials and log probabilities (k, .., n)."""
+    """The counts (k, 1, .., n) that rows may have of which an interval is known, or with noise; eta, trials, and (k, .., n) log
+    probabilities of each together with what was seen."""
 
     each: Vector
     eta: Vector
@@ -30,11 +59,12 @@ class _Counts:
 
     @property
     def total(self) -> Vector:
-        """(.., n) log P(one of them)."""
-        return np.asarray(np.logaddexp.reduce(self.values))
+        """(.., n) log P(what was seen)."""
+        most = self.values.max(axis=0)
+        return np.asarray(most + np.log(np.exp(self.values - most).sum(axis=0)))
 
     def averaged(self, numbers: Vector) -> Vector:
-        """(.., n) of a number of each count, by their probabilities."""
+        """(.., n) of a number of each count, by their probabilities given what was seen."""
         return np.asarray((np.exp(self.values - self.total) * numbers).sum(axis=0))
 
 
@@ -78,45 +108,71 @@ class Likelihood:
         return np.exp(log_scale) if self.scale is None else self.scale
 
     def value(
-        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Vector | None = None
+        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
     ) -> Vector:
         """(n,) log p(y | eta), normalised in y; `trials` (n,) of a binomial y. Of a count that is only known to be y to `last`
-        (n,): log P(y <= Y <= last | eta)."""
-        found = self.record.value(y, self.record.kept(eta), self.sd(log_scale), trials)
-        if last is not None and (wide := last > y).any():
-            found[..., wide] = self._counts(y, eta, log_scale, trials, last, wide).total
-        return found
+        (n,): log P(y <= Y <= last | eta); of one with noise: log sum p(Y | eta) g(y - Y)."""
+
+        def whole() -> Vector:
+            return self.record.value(y, self.record.kept(eta), self.sd(log_scale), trials)
+
+        return self._seen(whole, lambda counts: counts.total, y, eta, log_scale, trials, last)
 
     def slope(
-        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Vector | None = None
+        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
     ) -> Vector:
-        """(n,) d log p / d eta: of an interval the mean of the slopes of its counts, given that it is one of them."""
-        found = self.record.slope(y, self.record.kept(eta), self.sd(log_scale), trials)
-        if last is not None and (wide := last > y).any():
-            counts = self._counts(y, eta, log_scale, trials, last, wide)
-            found[..., wide] = counts.averaged(self.record.slope(counts.each, counts.eta, self.sd(log_scale), counts.trials))
-        return found
+        """(n,) d log p / d eta: of an interval, or of a count with noise, the mean of the slopes of its counts given what was
+        seen. The slope's own derivative is then E l'' + Var l', which may be above 0."""
+
+        def whole() -> Vector:
+            return self.record.slope(y, self.record.kept(eta), self.sd(log_scale), trials)
+
+        def mean(counts: _Counts) -> Vector:
+            return counts.averaged(self.record.slope(counts.each, counts.eta, self.sd(log_scale), counts.trials))
+
+        return self._seen(whole, mean, y, eta, log_scale, trials, last)
 
     def expected(
-        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Vector | None = None
+        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
     ) -> Vector:
-        """(n,) E[Y | y <= Y <= last, eta]; y itself where it is known."""
-        if last is None or not (wide := last > y).any():
-            return y
-        counts, found = self._counts(y, eta, log_scale, trials, last, wide), y.copy()
-        found[wide] = counts.averaged(counts.each)
+        """(n,) E[Y | what was seen, eta]; y itself where it is known."""
+        return self._seen(y.copy, lambda counts: counts.averaged(counts.each), y, eta, log_scale, trials, last)
+
+    def _seen(
+        self,
+        whole: Callable[[], Vector],
+        of: Callable[[_Counts], Vector],
+        y: Vector,
+        eta: Vector,
+        log_scale: Scale,
+        trials: Vector | None,
+        last: Last,
+    ) -> Vector:
+        """A number of each row: `whole` where its count is known, else from what it may be."""
+        if isinstance(last, Noisy):
+            return of(self._counts(y, eta, log_scale, trials, *last.ends(y, trials), last.log_chance))
+        found = whole()
+        if last is not None and (wide := last > y).any():
+            some = None if trials is None else trials[wide]
+            found[..., wide] = of(self._counts(y[wide], np.asarray(eta)[..., wide], log_scale, some, y[wide], last[wide]))
         return found
 
     def _counts(
-        self, y: Vector, eta: Vector, log_scale: Scale, trials: Vector | None, last: Vector, wide: NDArray[np.bool_]
+        self,
+        y: Vector,
+        eta: Vector,
+        log_scale: Scale,
+        trials: Vector | None,
+        first: Vector,
+        last: Vector,
+        log_chance: Callable[[Vector], Vector] | None = None,
     ) -> _Counts:
-        """All that each of these rows may be."""
-        first, most = y[wide], last[wide]
-        eta, trials = self.record.kept(eta)[..., wide], None if trials is None else trials[wide]
-        k = np.arange((most - first).max() + 1).reshape(-1, *[1] * eta.ndim)
-        each = np.minimum(first + k, most)
-        values = np.where(first + k <= most, self.record.value(each, eta, self.sd(log_scale), trials), -np.inf)
-        return _Counts(each, eta, trials, values)
+        """All that each of these rows may be, and how likely each makes what was seen (an interval: surely)."""
+        eta = self.record.kept(eta)
+        k = np.arange((last - first).max(initial=0) + 1).reshape(-1, *[1] * eta.ndim)
+        each = np.minimum(first + k, last)
+        chance = np.where(first + k <= last, 0.0 if log_chance is None else log_chance(y - each), -np.inf)
+        return _Counts(each, eta, trials, self.record.value(each, eta, self.sd(log_scale), trials) + chance)
 
     def slope_scale(self, y: Vector, eta: Vector, log_scale: Scale = 0.0) -> Vector:
         """(n,) d log p / d log sigma."""

@@ -36,6 +36,7 @@ SUPPRESSED = {
     'output.suppressed = "show" writes them',
     False: "what is written of areas with a count that is an interval can tell what was suppressed: it is not for print",
 }
+NOISY = "observed counts have noise, and all numbers are computed of these: nothing here tells more than the noisy table does"
 BEYOND = 50.0  # prior standard deviations of a decoder's output that are worth a warning
 
 
@@ -78,6 +79,8 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     if suppressed:
         content["suppressed"] = suppressed
         content["note"] = SUPPRESSED[hidden]
+    if run.config.private:
+        content["note"] = NOISY
     if far > BEYOND:
         content["warning"] = f"theta reaches {far:.0f} standard deviations of its prior: the decoder is far from its training"
     if isinstance(client, sfvi.Client) and (unknowns := _unknowns(own)):

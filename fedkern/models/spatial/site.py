@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ..likelihood import HALF_LOG_TAU, Likelihood, half_normal
+from ..likelihood import HALF_LOG_TAU, Last, Likelihood, Noisy, half_normal
 from .condition import Condition
 from .decoder import Decoder, Hat
 
@@ -132,7 +132,8 @@ class Rows:
     X : (n, p) covariates
     offset : (n,) known part of eta
     trials : (n,) of a binomial response, or None
-    last : (n,) the largest that a count may be, of which y is the least; None where all are known
+    last : (n,) the largest that a count may be, of which y is the least; the law of the noise that counts have; None where all
+        are known
     """
 
     y: Vector
@@ -140,12 +141,17 @@ class Rows:
     X: Matrix
     offset: Vector
     trials: Vector | None = None
-    last: Vector | None = None
+    last: Last = None
 
     @property
     def censored(self) -> NDArray[np.bool_]:
         """(n,) of which an interval is known."""
-        return np.zeros(len(self.y), bool) if self.last is None else self.last > self.y
+        return self.last > self.y if isinstance(self.last, np.ndarray) else np.zeros(len(self.y), bool)
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """(n,) of which the response itself is known."""
+        return np.zeros(len(self.y), bool) if isinstance(self.last, Noisy) else ~self.censored
 
 
 @dataclass(frozen=True)
