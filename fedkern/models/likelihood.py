@@ -7,7 +7,6 @@ and 9.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -49,23 +48,16 @@ Last: TypeAlias = Vector | Noisy | None  # what is known of a count beside y: no
 
 @dataclass(frozen=True)
 class _Counts:
-    """The counts (k, 1, .., n) that rows may have of which an interval is known, or with noise; eta, trials, and (k, .., n) log
-    probabilities of each together with what was seen."""
+    """The counts that rows may have of which an interval is known, or with noise.
 
-    each: Vector
-    eta: Vector
-    trials: Vector | None
-    values: Vector
+    Attributes
+    ----------
+    total : (.., n) log P(what was seen)
+    mean : (.., n) of the counts, given that
+    """
 
-    @property
-    def total(self) -> Vector:
-        """(.., n) log P(what was seen)."""
-        most = self.values.max(axis=0)
-        return np.asarray(most + np.log(np.exp(self.values - most).sum(axis=0)))
-
-    def averaged(self, numbers: Vector) -> Vector:
-        """(.., n) of a number of each count, by their probabilities given what was seen."""
-        return np.asarray((np.exp(self.values - self.total) * numbers).sum(axis=0))
+    total: Vector
+    mean: Vector
 
 
 @dataclass(frozen=True)
@@ -112,67 +104,75 @@ class Likelihood:
     ) -> Vector:
         """(n,) log p(y | eta), normalised in y; `trials` (n,) of a binomial y. Of a count that is only known to be y to `last`
         (n,): log P(y <= Y <= last | eta); of one with noise: log sum p(Y | eta) g(y - Y)."""
-
-        def whole() -> Vector:
-            return self.record.value(y, self.record.kept(eta), self.sd(log_scale), trials)
-
-        return self._seen(whole, lambda counts: counts.total, y, eta, log_scale, trials, last)
+        return self.both(y, eta, log_scale, trials, last)[0]
 
     def slope(
         self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
     ) -> Vector:
         """(n,) d log p / d eta: of an interval, or of a count with noise, the mean of the slopes of its counts given what was
         seen. The slope's own derivative is then E l'' + Var l', which may be above 0."""
-
-        def whole() -> Vector:
+        if last is None:
             return self.record.slope(y, self.record.kept(eta), self.sd(log_scale), trials)
+        return self.both(y, eta, log_scale, trials, last)[1]
 
-        def mean(counts: _Counts) -> Vector:
-            return counts.averaged(self.record.slope(counts.each, counts.eta, self.sd(log_scale), counts.trials))
-
-        return self._seen(whole, mean, y, eta, log_scale, trials, last)
+    def both(
+        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
+    ) -> tuple[Vector, Vector]:
+        """`value` and `slope`, in one pass through the counts that a row may have."""
+        eta, scale, record = self.record.kept(eta), self.sd(log_scale), self.record
+        counts, wide = self._counts(y, eta, scale, trials, last)
+        if counts is None:
+            return record.value(y, eta, scale, trials), record.slope(y, eta, scale, trials)
+        if isinstance(last, Noisy):
+            return counts.total, record.slope(counts.mean, eta, scale, trials)  # which is linear in the count
+        value, slope = record.value(y, eta, scale, trials), record.slope(y, eta, scale, trials)
+        some = None if trials is None else trials[wide]
+        value[..., wide], slope[..., wide] = counts.total, record.slope(counts.mean, eta[..., wide], scale, some)
+        return value, slope
 
     def expected(
         self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
     ) -> Vector:
         """(n,) E[Y | what was seen, eta]; y itself where it is known."""
-        return self._seen(y.copy, lambda counts: counts.averaged(counts.each), y, eta, log_scale, trials, last)
-
-    def _seen(
-        self,
-        whole: Callable[[], Vector],
-        of: Callable[[_Counts], Vector],
-        y: Vector,
-        eta: Vector,
-        log_scale: Scale,
-        trials: Vector | None,
-        last: Last,
-    ) -> Vector:
-        """A number of each row: `whole` where its count is known, else from what it may be."""
-        if isinstance(last, Noisy):
-            return of(self._counts(y, eta, log_scale, trials, *last.ends(y, trials), last.log_chance))
-        found = whole()
-        if last is not None and (wide := last > y).any():
-            some = None if trials is None else trials[wide]
-            found[..., wide] = of(self._counts(y[wide], np.asarray(eta)[..., wide], log_scale, some, y[wide], last[wide]))
+        counts, wide = self._counts(y, self.record.kept(eta), self.sd(log_scale), trials, last)
+        if counts is None:
+            return y
+        found = y.copy()
+        found[wide] = counts.mean
         return found
 
     def _counts(
-        self,
-        y: Vector,
-        eta: Vector,
-        log_scale: Scale,
-        trials: Vector | None,
-        first: Vector,
-        last: Vector,
-        log_chance: Callable[[Vector], Vector] | None = None,
-    ) -> _Counts:
-        """All that each of these rows may be, and how likely each makes what was seen (an interval: surely)."""
-        eta = self.record.kept(eta)
-        k = np.arange((last - first).max(initial=0) + 1).reshape(-1, *[1] * eta.ndim)
-        each = np.minimum(first + k, last)
-        chance = np.where(first + k <= last, 0.0 if log_chance is None else log_chance(y - each), -np.inf)
-        return _Counts(each, eta, trials, self.record.value(each, eta, self.sd(log_scale), trials) + chance)
+        self, y: Vector, eta: Vector, scale: Any, trials: Vector | None, last: Last
+    ) -> tuple[_Counts | None, NDArray[np.bool_]]:
+        """All that rows may be, and which rows those are; None where all counts are known.
+
+        Every family of counts is exponential in them: log p(k | eta) = h(k) + k theta(eta) - A(eta), so that only two counts are
+        asked for what eta changes.
+        """
+        if isinstance(last, Noisy):
+            wide, (first, most), log_chance = np.ones(len(y), bool), last.ends(y, trials), last.log_chance
+        elif last is not None and (wide := last > y).any():
+            y, most, eta, trials = y[wide], last[wide], eta[..., wide], None if trials is None else trials[wide]
+            first, log_chance = y, np.zeros_like  # an interval is surely seen
+        else:
+            return None, np.zeros(len(y), bool)
+        k = np.arange((most - first).max(initial=0) + 1).reshape(-1, *[1] * eta.ndim)
+        each, zero = np.minimum(first + k, most), np.zeros_like(y)
+        some = None if trials is None else np.maximum(trials, 1)
+
+        def log_odds(at: Vector) -> Vector:
+            """log p(1 | eta) - log p(0 | eta), which is theta but for a constant."""
+            return self.record.value(zero + 1, at, scale, some) - self.record.value(zero, at, scale, some)
+
+        there = self.record.value(each, zero, scale, trials) + np.where(first + k <= most, log_chance(y - each), -np.inf)
+        none = self.record.value(zero, eta, scale, trials) - self.record.value(zero, zero, scale, trials)
+        chance = each * (log_odds(eta) - log_odds(zero))
+        chance += there
+        top = chance.max(axis=0)
+        chance -= top
+        np.exp(chance, out=chance)
+        total = chance.sum(axis=0)
+        return _Counts(none + top + np.log(total), (chance * each).sum(axis=0) / total), wide
 
     def slope_scale(self, y: Vector, eta: Vector, log_scale: Scale = 0.0) -> Vector:
         """(n,) d log p / d log sigma."""

@@ -256,9 +256,9 @@ class Observed(ABC):
         scale, log_sd = self.scale(xi), self.log_sd(xi)
         eta = self.fixed(xi) + scale * theta[:, self.rows.area]
         like, y, seen = self.likelihood, self.rows.y, (self.rows.trials, self.rows.last)
-        slope = like.slope(y, eta, log_sd, *seen)
+        value, slope = like.both(y, eta, log_sd, *seen)
         by_sd = like.slope_scale(y, eta, log_sd).sum(axis=1, keepdims=True) if self.layout.dispersed else np.zeros((len(xi), 1))
-        return like.value(y, eta, log_sd, *seen).sum(axis=1), slope, scale * self.by_area(slope), by_sd
+        return value.sum(axis=1), slope, scale * self.by_area(slope), by_sd
 
 
 @dataclass(frozen=True)
