@@ -104,11 +104,11 @@ class SecureSource:
         noise += total
         return noise.astype(np.float64)
 
-    def add_geometric(self, counts: NDArray[np.int64], decay: int) -> NDArray[np.int64]:
+    def add_geometric(self, total: NDArray[np.int64], decay: int) -> NDArray[np.int64]:
         """Counts with exact two-sided geometric noise: P(noise = k) is proportional to exp(-|k| decay GRID)."""
         with self._lock:
-            noise = [two_sided(self._bits, decay) for _ in range(counts.size)]
-        return counts + np.array(noise, np.int64).reshape(counts.shape)
+            noise = [two_sided(self._bits, decay) for _ in range(total.size)]
+        return total + np.array(noise, np.int64).reshape(total.shape)
 
     def _bits(self, n: int) -> int:
         """A uniform whole number of n bits."""
