@@ -289,7 +289,7 @@ def check_table(name: str, drawn: Mechanism, plan: Plan) -> None:
     elif spent > plan.epsilon:
         why = f"at epsilon = {least}, which is more than the job's, {plan.epsilon:g}"
     if why:
-        text = f"{name}: its noisy table of this name was drawn {why}; take that, or another privacy.table, which is paid for anew"
+        text = f"{name}: its noisy table of this name was drawn {why}; take that, or another privacy.table, which is paid for"
         raise HolderError(text, text, text)
 
 

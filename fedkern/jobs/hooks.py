@@ -234,8 +234,8 @@ class RunHooks(Keeper):
         warnings.extend(text for text in said if text not in warnings)
 
     def open_budget(self, party: int, plan: Plan, table: str = "", *, drawn: bool = False) -> None:
-        """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job, or for a noisy
-        `table`, which is one job whoever uses it; `drawn`: its charge must stand there."""
+        """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job, or for a
+        noisy `table`, which is one job whoever uses it; `drawn`: its charge must stand there."""
         assert self.config.privacy is not None
         with self.between_holder_and_job(party):
             where = self._account(party)
@@ -280,8 +280,8 @@ class RunHooks(Keeper):
                 holders.check_table(name, found.mechanism, plan)
                 if found.mark != mark:
                     self._warnings.setdefault(party, []).append(
-                        f"the counts are not those to which noise was added ({found.drawn}): the job is about the counts of then; "
-                        f"another privacy.table has noise drawn, and charged, for those of now; {found.path}"
+                        f"the counts are not those to which noise was added ({found.drawn}): the job is about the counts of "
+                        f"then; another privacy.table has noise drawn, and charged, for those of now; {found.path}"
                     )
                 self.open_budget(party, replace(plan, mechanism=found.mechanism), found.job, drawn=True)
                 return found

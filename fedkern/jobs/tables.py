@@ -1,8 +1,8 @@
 """Noisy tables: counts to which a data holder has added noise once. They lie where its budget lies, for all later jobs.
 
-Whatever is computed of such a table spends nothing. So it is never drawn again: not by a resumed run, and not by a later job on
-the same data, also where the counts have changed since, for that a table is new would tell that they have. Which table a job means
-follows from public names alone (`Key`); another name is another table, and is paid for.
+Whatever is computed of such a table spends nothing. So it is never drawn again: not by a resumed run, and not by a later job
+on the same data, also where the counts have changed since, for that a table is new would tell that they have. Which table a job
+means follows from public names alone (`Key`); another name is another table, and is paid for.
 
 The charge is on the disk before the noise is drawn, and the table before anybody computes with it. A crash in between costs the
 charge. Source: docs/methods/sigma.md, section 14.
@@ -34,7 +34,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Key:
-    """Which table: `name` as the job file calls it, the column of the counts, and the places that have one each, in their order."""
+    """Which table: `name` as the job file calls it, the column of the counts, and the places with one each, in their order."""
 
     name: str
     column: str
@@ -132,5 +132,5 @@ def _read(path: Path, key: Key) -> NoisyTable:
         return NoisyTable(content["job"], mechanism, counts, content["drawn"], content["mark"], path)
     except (OSError, ValueError, KeyError, TypeError) as fault:
         raise JobError(
-            f"{path}: cannot be read as a noisy table ({fault}); put it back as it was. Without it noise is drawn anew, and paid for"
+            f"{path}: cannot be read as a noisy table ({fault}); put it back as it was (without it noise is drawn, and paid for)"
         ) from None

@@ -43,7 +43,7 @@ class Noisy:
         return np.asarray(math.log(math.tanh(self.decay / 2)) - self.decay * np.abs(noise))
 
 
-Last: TypeAlias = Vector | Noisy | None  # what is known of a count beside y: nothing more, the largest that it may be, or its noise
+Last: TypeAlias = Vector | Noisy | None  # what is known of a count beside y: the largest that it may be, or its noise
 
 
 @dataclass(frozen=True)
@@ -99,16 +99,14 @@ class Likelihood:
         """The dispersion: of "gaussian" the error standard deviation."""
         return np.exp(log_scale) if self.scale is None else self.scale
 
-    def value(
-        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
-    ) -> Vector:
+    def value(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None) -> Vector:
         """(n,) log p(y | eta), normalised in y; `trials` (n,) of a binomial y. Of a count that is only known to be y to `last`
         (n,): log P(y <= Y <= last | eta); of one with noise: log sum p(Y | eta) g(y - Y)."""
+        if last is None:
+            return self.record.value(y, self.record.kept(eta), self.sd(log_scale), trials)
         return self.both(y, eta, log_scale, trials, last)[0]
 
-    def slope(
-        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
-    ) -> Vector:
+    def slope(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None) -> Vector:
         """(n,) d log p / d eta: of an interval, or of a count with noise, the mean of the slopes of its counts given what was
         seen. The slope's own derivative is then E l'' + Var l', which may be above 0."""
         if last is None:
@@ -130,9 +128,7 @@ class Likelihood:
         value[..., wide], slope[..., wide] = counts.total, record.slope(counts.mean, eta[..., wide], scale, some)
         return value, slope
 
-    def expected(
-        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
-    ) -> Vector:
+    def expected(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None) -> Vector:
         """(n,) E[Y | what was seen, eta]; y itself where it is known."""
         counts, wide = self._counts(y, self.record.kept(eta), self.sd(log_scale), trials, last)
         if counts is None:

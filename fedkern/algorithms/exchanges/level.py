@@ -241,8 +241,8 @@ def _lost_in_noise(s: Settings, first: float) -> str:
     if first > 0:
         return ""
     return (
-        f"column {s.response!r}: with their noise the clients' counts add up to {first:g}: half a case stands for the pooled level, "
-        "and the prior decides how far from it intercept, effects and map are"
+        f"column {s.response!r}: with their noise the clients' counts add up to {first:g}: half a case stands for the pooled "
+        "level, and the prior decides how far from it intercept, effects and map are"
     )
 
 

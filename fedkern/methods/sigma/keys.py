@@ -164,7 +164,7 @@ class PrivacySection(Section):
     delta: float = key(0.0, ge=0, le=0.1, help="probability of exceeding epsilon: the noise needs none")
     cases_per_person: Count = key(1, help="cases that one person may be, in all areas: neighbours differ by so many")
     table: str = key(
-        "counts", min_length=1, help="name of the noisy table, which later jobs on the same data use again; another is paid for anew"
+        "counts", min_length=1, help="name of the noisy table, which later jobs on the same data use again; another is paid for"
     )
 
     @property
@@ -329,14 +329,14 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     if data.location or data.rows_per_area != "one":
         yield '[privacy]: a noisy table has one count for each area; give data.area, with data.rows_per_area = "one"'
     if data.censored:
-        yield "[privacy]: a count that is suppressed has no noise that is accounted for; give the counts, and remove data.censored"
+        yield "[privacy]: a suppressed count has no noise that is accounted for; give the counts, and remove data.censored"
     if privacy.epsilon is None:
         field = PrivacySection.model_fields["epsilon"]
         yield f"privacy.epsilon is missing: {field.description} ({remedy(field)})"
     elif privacy.epsilon / privacy.cases_per_person < LEAST_EPSILON:
         yield (
-            f"privacy.epsilon = {privacy.epsilon:g} of {privacy.cases_per_person} cases: wanted at least {LEAST_EPSILON:g} for each "
-            "case; with less a map has nothing but noise"
+            f"privacy.epsilon = {privacy.epsilon:g} of {privacy.cases_per_person} cases: wanted at least {LEAST_EPSILON:g} for "
+            "each case; with less a map has nothing but noise"
         )
 
 

@@ -263,9 +263,9 @@ def _odd(read: Reading, counted: NDArray[np.int64]) -> list[str]:
         return []
     places = ", ".join(read.table.place(int(row)) for row in _first(odd))
     return [
-        f"column {name!r}: {odd.sum()} cells are no counts of 0, 1, .. (or more than the trials): empty ones, texts and numbers below "
-        f"0 count as 0, and noise is added to these like to all others ({places}); suppressed cells such as <5 are not protected, for "
-        "one case more makes several of them: give the counts"
+        f"column {name!r}: {odd.sum()} cells are no counts of 0, 1, .. (or more than the trials): empty ones, texts and numbers "
+        f"below 0 count as 0, and noise is added to these like to all others ({places}); suppressed cells such as <5 are not "
+        "protected, for one case more makes several of them: give the counts"
     ]
 
 

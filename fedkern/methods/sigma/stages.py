@@ -191,8 +191,8 @@ def disclosure(model: SigmaModel) -> str:
         text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, with two counts"
     if model.config.private:
         return text + (
-            "; all of it is computed of the noisy counts and of what is public: areas, exposures or trials, offsets and covariates "
-            "have no noise, and the noisy counts can be computed from what is sent"
+            "; all of it is computed of the noisy counts and of what is public: areas, exposures or trials, offsets and "
+            "covariates have no noise, and the noisy counts can be computed from what is sent"
         )
     text += (
         "; responses, areas' effects, rates and local latents have no message of their own, and where the map and the offsets "

@@ -121,8 +121,8 @@ def pooled_level(family: str, told: Sequence[tuple[float, float]]) -> float | No
     """The level of all clients' responses, from `sums`; None where there is no response.
 
     log(sum y / sum e^offset) of counts. Of successes log(sum y / sum (trials - y) e^offset), which is the logit where there are
-    no offsets, and consistent where there are: E y = e^(level + offset) E (trials - y). The mean of a Gaussian response. Sums that
-    are not above 0, which noise can make of small counts, are those of half a response.
+    no offsets, and consistent where there are: E y = e^(level + offset) E (trials - y). The mean of a Gaussian response. Sums
+    that are not above 0, which noise can make of small counts, are those of half a response.
     """
     first, second = (float(np.sum(column)) for column in np.transpose(told))
     link = FAMILIES[family].link

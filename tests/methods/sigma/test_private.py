@@ -200,7 +200,7 @@ def test_a_budget_that_is_spent_ends_the_job_before_noise_is_drawn(tmp_path: Pat
 
 def test_a_policy_names_the_unit(tmp_path: Path, home: Path) -> None:
     policy(home, 5.0, '"example"')
-    with pytest.raises(HolderError, match='privacy.unit = "case" is not allowed'):
+    with pytest.raises(HolderError, match='privacy\\.unit = "case" is not allowed'):
         fedkern.run(job(tmp_path))
     assert not kept(home)
 
@@ -268,7 +268,7 @@ def test_a_table_whose_charge_is_gone_is_not_used(tmp_path: Path, home: Path) ->
     tables_of = job(tmp_path)
     fedkern.run(tables_of)
     os.remove(home / "east" / "budget.jsonl")
-    with pytest.raises(HolderError, match="the account of its data cannot be used: .*deleted"):
+    with pytest.raises(HolderError, match=r"the account of its data cannot be used: .*deleted"):
         fedkern.run(tables_of)
 
 
@@ -283,7 +283,8 @@ def test_a_holder_is_told_that_counts_have_changed(tmp_path: Path, home: Path) -
 
 
 @pytest.mark.parametrize(
-    ("privacy", "text"), [({"epsilon": 0.5}, "which is more than the job's, 0.5"), ({"epsilon": 9.0, "cases_per_person": 2}, "cases")]
+    ("privacy", "text"),
+    [({"epsilon": 0.5}, "which is more than the job's, 0.5"), ({"epsilon": 9.0, "cases_per_person": 2}, "cases")],
 )
 def test_a_table_that_a_job_may_not_use(tmp_path: Path, home: Path, privacy: dict[str, Any], text: str) -> None:
     tables_of = job(tmp_path)
