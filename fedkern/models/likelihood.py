@@ -43,6 +43,11 @@ class Noisy:
         return np.asarray(math.log(math.tanh(self.decay / 2)) - self.decay * np.abs(noise))
 
 
+def _surely(noise: Vector) -> Vector:
+    """log g of an interval."""
+    return np.zeros_like(noise)
+
+
 Last: TypeAlias = Vector | Noisy | None  # what is known of a count beside y: the largest that it may be, or its noise
 
 
@@ -149,7 +154,7 @@ class Likelihood:
             wide, (first, most), log_chance = np.ones(len(y), bool), last.ends(y, trials), last.log_chance
         elif last is not None and (wide := last > y).any():
             y, most, eta, trials = y[wide], last[wide], eta[..., wide], None if trials is None else trials[wide]
-            first, log_chance = y, np.zeros_like  # an interval is surely seen
+            first, log_chance = y, _surely
         else:
             return None, np.zeros(len(y), bool)
         k = np.arange((most - first).max(initial=0) + 1).reshape(-1, *[1] * eta.ndim)

@@ -115,7 +115,8 @@ def look_through(file: OwnFile[Config]) -> None:
 
 def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
     """What the job may spend of one client's budget: nothing where its noisy table is there already."""
-    if not file.config.private:
+    privacy = file.config.privacy
+    if privacy is None:
         return None
     where = holders.standing(bind(client, data_set(file.path)), client)
     try:
@@ -123,7 +124,7 @@ def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan |
     except JobError:
         prior = None  # said by `look_through`
     if where is not None and prior is not None and tables.find(where, budget.key(file.config, names_of(prior))) is not None:
-        print(printable(f"  noisy table {file.config.privacy.table!r} is there: this job spends nothing more"))
+        print(printable(f"  noisy table {privacy.table!r} is there: this job spends nothing more"))
         return None
     return budget.plan(file.config)
 
