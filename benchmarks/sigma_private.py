@@ -1,6 +1,6 @@
 """Maps whose counts have noise: how far rates are from those of the open fit, and how often their 90 % intervals cover.
 
-    python benchmarks/sigma_private.py [--rounds 3000] [--maps 40] [--only maps|coverage]
+    python benchmarks/sigma_private.py [--rounds 1000] [--maps 40] [--only maps|coverage]
 
 Two maps with data (FEDKERN_DATA): lip cancer in Scotland (scotland-lip-cancer), sudden infant deaths in North Carolina (nc-sids),
 two clients each. Error: root mean square over areas of (rate - rate of the open fit) / its sd. Coverage: over maps of 36 areas in
@@ -21,7 +21,6 @@ import numpy as np
 
 import fedkern
 from fedkern.jobs.run import Output
-from fedkern.methods.sigma import own
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse
 
@@ -56,6 +55,7 @@ def fitted(
         "job": {"method": "sigma", "seed": 1, "rounds": rounds},
         "data": {"clients": str(folder / "*.csv"), "area": "area", "response": "cases", "exposure": "expected"},
         "model": {"prior": str(prior)},
+        "algorithm": {"inference": "hmc", "thin": 2},
     }
     if privacy is not None:
         tables["privacy"] = privacy
@@ -109,7 +109,7 @@ def of_data(rounds: int) -> None:
     """Rates of two published maps."""
     data = Path(os.environ["FEDKERN_DATA"])
     maps: dict[str, Callable[[Path], Map]] = {"Scotland": scotland, "North Carolina": carolina}
-    print(f"{rounds} rounds; error: rms over areas of (rate - open rate) / open sd; width: mean ratio of sds; clients' noise sd")
+    print(f"hmc, {rounds} rounds; error: rms over areas of (rate - open rate) / open sd; width: mean ratio of sds; clients' noise sd")
     for name, read in maps.items():
         areas, pairs = read(data)
         with tempfile.TemporaryDirectory() as folder:
@@ -147,8 +147,7 @@ def coverage(n_maps: int, rounds: int) -> None:
     """Over simulated maps."""
     areas, pairs, structure = grid()
     d, phi, scale = len(areas), 0.8, 0.6
-    own.DRAWS = 400
-    print(f"{n_maps} maps of {d} areas, {rounds} rounds; expected 2 to 20; truth: leroux, phi {phi:g}, sigma_theta {scale:g}")
+    print(f"up to {n_maps} maps of {d} areas, hmc, {rounds} rounds; expected 2 to 20; truth: leroux, phi {phi:g}, sigma_theta {scale:g}")
     with tempfile.TemporaryDirectory() as folder:
         prior = built(Path(folder) / "map", areas, pairs)
         for spent in (1.0, None, 2.0, 0.5):
@@ -178,14 +177,14 @@ def coverage(n_maps: int, rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3000)
+    parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--maps", type=int, default=40)
     parser.add_argument("--only", choices=("maps", "coverage"))
     options = parser.parse_args()
     if options.only != "coverage":
         of_data(options.rounds)
     if options.only != "maps":
-        coverage(options.maps, options.rounds // 2)
+        coverage(options.maps, options.rounds * 3 // 5)
 
 
 if __name__ == "__main__":
