@@ -109,7 +109,7 @@ def of_data(rounds: int) -> None:
     """Rates of two published maps."""
     data = Path(os.environ["FEDKERN_DATA"])
     maps: dict[str, Callable[[Path], Map]] = {"Scotland": scotland, "North Carolina": carolina}
-    print(f"hmc, {rounds} rounds; error: rms over areas of (rate - open rate) / open sd; width: mean ratio of sds; clients' noise sd")
+    print(f"hmc, {rounds} rounds; error: rms over areas of (rate - open rate) / open sd; width: mean ratio of sds")
     for name, read in maps.items():
         areas, pairs = read(data)
         with tempfile.TemporaryDirectory() as folder:
@@ -147,7 +147,7 @@ def coverage(n_maps: int, rounds: int) -> None:
     """Over simulated maps."""
     areas, pairs, structure = grid()
     d, phi, scale = len(areas), 0.8, 0.6
-    print(f"up to {n_maps} maps of {d} areas, hmc, {rounds} rounds; expected 2 to 20; truth: leroux, phi {phi:g}, sigma_theta {scale:g}")
+    print(f"up to {n_maps} maps of {d} areas, hmc, {rounds} rounds; expected 2 to 20; leroux, phi {phi:g}, sigma_theta {scale:g}")
     with tempfile.TemporaryDirectory() as folder:
         prior = built(Path(folder) / "map", areas, pairs)
         for spent in (1.0, None, 2.0, 0.5):

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import optimize, stats
+from scipy.special import gammaln, logsumexp
 
 import fedkern
 from fedkern.api import checked, perform
@@ -22,6 +24,8 @@ from fedkern.jobs import tables
 from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.methods.sigma import own
+from fedkern.methods.sigma.prior import build
+from fedkern.methods.sigma.prior.keys import parse as parse_prior
 from fedkern.privacy.noise import SecureSource
 from fedkern.transports.driver import ServerSide
 from fedkern.transports.inprocess import InProcess
@@ -322,3 +326,73 @@ def test_other_priors_and_families(tmp_path: Path, home: Path, family: str, kind
     recount(tmp_path, lambda k, cell: "0")
     result = fedkern.run(tables_of)
     assert all(np.isfinite(row["mean"]) for row in result.summary["parameters"].values())
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_the_posterior_is_the_exact_one_given_the_noisy_counts(tmp_path: Path, home: Path) -> None:
+    """A map of 4 x 4 areas in two clients; the posterior given the noisy counts by importance sampling, written out here."""
+    side, phi, scale = 4, 0.8, 0.7
+    names = [f"{i}-{j}" for i in range(side) for j in range(side)]
+    d = len(names)
+    pairs = [(k, k + 1) for k in range(d) if (k + 1) % side] + [(k, k + side) for k in range(d - side)]
+    (tmp_path / "areas.csv").write_text("area,client\n" + "".join(f"{n},{'ab'[k // 8]}\n" for k, n in enumerate(names)))
+    (tmp_path / "edges.csv").write_text("one,other\n" + "".join(f"{names[i]},{names[j]}\n" for i, j in pairs))
+    map_of = {"areas": "areas.csv", "area": "area", "client": "client", "adjacency": "edges.csv"}
+    build.perform(parse_prior({"prior": {"kind": "leroux"}, "data": map_of}), tmp_path, Output(tmp_path / "prior", quiet=True))
+    random = np.random.default_rng(3)
+    expected, y = random.uniform(2, 8, d), random.poisson(random.uniform(1, 9, d))
+    (tmp_path / "rows").mkdir()
+    for client, own_areas in (("a", range(8)), ("b", range(8, 16))):
+        lines = [f"{names[k]},{y[k]},{float(expected[k])!r}" for k in own_areas]
+        (tmp_path / "rows" / f"{client}.csv").write_text("\n".join(["area,cases,expected", *lines]) + "\n")
+    result = fedkern.run(
+        {
+            "job": {"method": "sigma", "seed": 5, "rounds": 2000},
+            "data": {"clients": str(tmp_path / "rows" / "*.csv"), "area": "area", "response": "cases", "exposure": "expected"},
+            "model": {"prior": str(tmp_path / "prior"), "phi": phi, "spatial_scale": scale},
+            "algorithm": {"inference": "hmc", "burn_in": 500},
+            "privacy": {"epsilon": 0.7},
+        },
+        out=tmp_path / "run",
+    )
+    noisy = np.array([n for client in "ab" for n in kept(home, client)["counts"]["counts"]], float)
+    decay = kept(home, "a")["counts"]["mechanism"]["noise_multiplier"]
+    decay = 2 * np.arcsinh(1 / (np.sqrt(2) * decay))
+    W = np.zeros((d, d))
+    for i, j in pairs:
+        W[i, j] = W[j, i] = 1
+    Q = (1 - phi) * np.eye(d) + phi * (np.diag(W.sum(axis=1)) - W)
+    level, k = np.log(noisy.sum() / expected.sum()), np.arange(120.0)
+
+    def log_density(at: np.ndarray) -> np.ndarray:
+        """Of (b, theta), (m, 1 + d)."""
+        eta = np.log(expected) + at[:, :1] + scale * at[:, 1:]
+        terms = k[:, None, None] * eta - np.exp(eta) - gammaln(k + 1)[:, None, None] - decay * np.abs(noisy - k[:, None])[:, None]
+        theta = at[:, 1:]
+        prior = -0.5 * ((at[:, 0] - level) / 5) ** 2 - 0.5 * ((theta @ Q) * theta).sum(axis=1)
+        return np.asarray(prior + logsumexp(terms, axis=0).sum(axis=1))
+
+    start = np.concatenate([[level], np.zeros(d)])
+    mode = optimize.minimize(lambda x: -log_density(x[None])[0], start, method="BFGS")
+    root, nu, n = np.linalg.cholesky(mode.hess_inv), 6, 40_000
+    t = stats.multivariate_t(np.zeros(d + 1), 1.2 * np.eye(d + 1), nu, seed=1)
+    z = t.rvs(n)
+    at = mode.x + z @ root.T
+    weight = np.concatenate([log_density(part) for part in np.array_split(at, 40)]) - t.logpdf(z)
+    weight = np.exp(weight - logsumexp(weight))
+    assert 1 / (weight**2).sum() > 1000
+    log_rate = at[:, :1] + scale * at[:, 1:]
+    mean = weight @ np.exp(log_rate)
+    sd = np.sqrt(weight @ (np.exp(log_rate) - mean) ** 2)
+    found: list[dict[str, str]] = []
+    for client in "ab":
+        with (tmp_path / "run" / f"client-{client}" / "areas.csv").open(newline="") as file:
+            found += csv.DictReader(file)
+    assert [row["area"] for row in found] == names
+    off = (np.array([float(row["rate_mean"]) for row in found]) - mean) / sd
+    ratio = np.array([float(row["rate_sd"]) for row in found]) / sd
+    assert np.abs(off).max() < 0.2, off
+    assert abs(off.mean()) < 0.06
+    assert abs(ratio.mean() - 1) < 0.06, ratio
+    assert result.summary["parameters"]["intercept"]["mean"] == pytest.approx(weight @ at[:, 0], abs=0.06)
