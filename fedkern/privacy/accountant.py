@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -341,7 +341,7 @@ def nominal_epsilon(parts: Parts, delta: float) -> float:
     never = delta == 0 and all(m.sampling == "counts" for m, _ in parts)  # their losses have a largest
     if not (0 < delta < 1 or never):
         raise ValueError(f"privacy: delta must be in (0, 1), got {delta}")
-    units = sorted({m.unit for m, _ in parts})
+    units = [unit for unit in get_args(Unit) if any(m.unit == unit for m, _ in parts)]
     if len(units) > 1:
         raise ValueError(f"privacy: one data set cannot have charges by {' and by '.join(units)} in one account")
     steps_of: dict[Mechanism, int] = {}

@@ -84,7 +84,7 @@ def test_what_counts_are_compared_and_composed_with() -> None:
     assert m.neighbours == "add or remove one case of one area"
     assert neighbours_of([m, mechanism(cases=4)]) == "add or remove one person with at most 4 cases"
     assert epsilon(((m, 2),), 0.0) == pytest.approx(2.0, abs=1e-3)
-    with pytest.raises(ValueError, match="by case and by example in one account"):
+    with pytest.raises(ValueError, match="by example and by case in one account"):
         epsilon(((m, 1), (of_rows, 1)), 1e-5)
     for wrong in ({"unit": "example"}, {"clip": 1.5}, {"clip": 0.5}):
         with pytest.raises(ValueError, match="must be"):
