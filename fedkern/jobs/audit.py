@@ -31,7 +31,7 @@ from .stamp import Stamp
 
 BITS = 1e-9  # relative: what other versions of NumPy, or other processors, may change in a number
 SLACK = 1.01  # of the first accountant above the second's upper bound, where that is of the worst neighbours
-EXACT = ("poisson", "full", "shards", "aligned")  # sampling of which the worst neighbours are known
+EXACT = ("poisson", "full", "shards", "aligned", "counts")  # sampling of which the worst neighbours are known
 
 
 @dataclass
@@ -254,7 +254,8 @@ def _certificates(found: Audit, run: Opened, party: int, out: Party, budget: Led
         return
     parts = budget.of_job(run.job(party))
     out.steps = sum(steps for _, steps in parts)
-    if out.charged is not None and party != SERVER and out.charged != out.steps:
+    by_messages = party != SERVER and not run.account(party).get("table")  # a table is charged when it is drawn
+    if out.charged is not None and by_messages and out.charged != out.steps:
         text = f"its messages took {out.charged} steps by its ledger, and its budget was charged {out.steps}"
         more = out.charged > out.steps
         (found.differences if more else found.notes).append(f"{name}: {text}" + ("" if more else " (a crash costs its charge)"))

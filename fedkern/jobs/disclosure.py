@@ -61,6 +61,8 @@ def what(kind: type[Message], config: JobConfig, spec: Spec) -> str:
     told = tells(kind, spec)
     if config.privacy is not None and config.unit == "client" and told.private == NOISED:
         return f"{told.what}; the server, which is trusted, adds the noise"
+    if config.unit == "case":  # all is computed of them
+        return told.private or f"{told.what}, of noisy counts"
     return (told.private or told.what) if config.privacy is not None else told.what
 
 
@@ -74,6 +76,9 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
         found = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private == NOISED}))
         others = "all others no more than the plan allows of a whole client"
         yield f"computed  the server, which is trusted, can compute {found}; {others}"
+        return
+    if config.unit == "case":
+        yield f"computed  {who} can compute the noisy counts, and nothing more of the counts than these tell ({PAGE})"
         return
     if config.privacy is not None:
         found = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private in ("", one.what)}))

@@ -385,7 +385,7 @@ def _renumbered(parties: Parties, numbers: tuple[int, ...], tables: dict[int, Ta
 
 def private_notes(config: JobConfig, n_rows: int) -> list[str]:
     """For the client's own eyes, in a private job: nothing was counted, and its certificate is what protects it."""
-    if config.privacy is None or n_rows >= LEAST_ROWS:
+    if config.privacy is None or config.unit == "case" or n_rows >= LEAST_ROWS:
         return []
     return [
         f"{n_rows} rows: an open job would ask for {LEAST_ROWS}; this one counts none, and its noise is all that protects them"

@@ -280,6 +280,26 @@ def check_mechanism(name: str, policies: Iterable[Policy], mechanism: Mechanism)
             raise refused(name, refusal.ask, f"{policy.file}: does not allow {refusal.detail}")
 
 
+def check_table(name: str, drawn: Mechanism, plan: Plan) -> None:
+    """HolderError if a noisy table that is there is none that a job may use, by public numbers alone."""
+    spent = drawn.nominal_epsilon(1, plan.delta)
+    least, why = f"{spent:.6g}", ""
+    if drawn.clip != plan.mechanism.clip:
+        why = f"for cases_per_person = {drawn.clip:g}, and the job has {plan.mechanism.clip:g}"
+    elif spent > plan.epsilon:
+        why = f"at epsilon = {least}, which is more than the job's, {plan.epsilon:g}"
+    if why:
+        text = f"{name}: its noisy table of this name was drawn {why}; take that, or another privacy.table, which is paid for"
+        raise HolderError(text, text, text)
+
+
+def unpaid(name: str, plan: Plan) -> HolderError:
+    """What others read where a budget does not pay for a noisy table."""
+    text = f"{name}: its budget does not pay for a noisy table at epsilon = {plan.epsilon:g}"
+    ask = "take one that it has (privacy.table), or a smaller epsilon, or ask the holder"
+    return HolderError(f"{text}; {ask}. ({FIND})", text, f"{text}: what its policy allows over all jobs is nearly spent")
+
+
 def unusable(name: str, fault: JobError, where: Path | None) -> HolderError:
     """What is wrong with an account is told to others without its paths and lines; `where` the holder reads it, if not here."""
     public = f"{name}: the account of its data cannot be used"
@@ -313,12 +333,13 @@ def lost(binding: Binding) -> Iterator[str]:
 
 class Standing(NamedTuple):
     """How a holder's account stands: `total` of all jobs, None where this one needs no account; `new` if it is the first;
-    `goes_on` if it has lines of this run from an earlier start."""
+    `goes_on` if it has lines of this run from an earlier start; `table`: what budgets call the noisy table that the job uses."""
 
     books: Books
     total: Total | None = None
     new: bool = False
     goes_on: bool = False
+    table: str = ""
 
 
 def statement(account: Standing, warnings: list[str]) -> Record:
@@ -332,6 +353,7 @@ def statement(account: Standing, warnings: list[str]) -> Record:
         "looked_in": [str(ledger.path) for ledger, _ in books.all],
         "total": None if account.total is None else asdict(account.total),
         "warnings": warnings,
+        **({"table": account.table} if account.table else {}),
     }
 
 

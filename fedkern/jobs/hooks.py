@@ -19,13 +19,14 @@ from ..data.table import Table
 from ..errors import HolderError, JobError
 from ..ground import Ground
 from ..printing import printable
+from ..privacy.noise import SecureSource
 from ..privacy.plan import Plan
 from ..privacy.sketch import Sketch
 from ..results.plain import Record
 from ..results.summary import Wire
 from ..transports.driver import Kept, Received
 from ..transports.place import Place
-from . import counting, few, holders
+from . import counting, few, holders, tables
 from .files import RunFolder, write_atomically
 from .holders import Standing
 from .holding.binding import Account, Binding
@@ -66,6 +67,7 @@ class RunHooks(Keeper):
         self.doubts: list[str] = []
         self._warnings: dict[int, list[str]] = {}
         self._told = set[tuple[int, str]]()  # warnings that were said
+        self._tables: dict[int, str] = {}  # clients whose counts have noise, and what budgets call their tables
         self._unnoted: dict[int, Books] = {}  # of open jobs of which nothing has left
         self._rows: dict[int, Sketch] = {}  # that count, where they are kept and were read
         self._elsewhere: TemporaryDirectory[str] | None = None
@@ -231,8 +233,9 @@ class RunHooks(Keeper):
         said = holders.differing(holders.who(self.names, party), self.bindings[party].policies, near)
         warnings.extend(text for text in said if text not in warnings)
 
-    def open_budget(self, party: int, plan: Plan) -> None:
-        """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job."""
+    def open_budget(self, party: int, plan: Plan, table: str = "", *, drawn: bool = False) -> None:
+        """Opens the account of a data holder (or, for unit "client", of the federation at the server) for this job, or for a
+        noisy `table`, which is one job whoever uses it; `drawn`: its charge must stand there."""
         assert self.config.privacy is not None
         with self.between_holder_and_job(party):
             where = self._account(party)
@@ -240,14 +243,14 @@ class RunHooks(Keeper):
             self.holders[party] = holder = Holder(
                 "the federation" if party == SERVER else self.names[party],
                 where,
-                job=self._job_name(party),
+                job=table or self._job_name(party),
                 mechanism=plan.mechanism,
                 epsilon=plan.epsilon,
                 delta=plan.delta,
                 planned=plan.planned,
                 last_update=self.config.privacy.last_update,
                 marks=() if self._identity is None else self._identity.marks.get(party, ()),
-                paid=0 if self._identity is None else self._identity.paid.get(party, 0),
+                paid=int(drawn) if table or self._identity is None else self._identity.paid.get(party, 0),
             )
             total = holder.total()
         if holder.ledger.adopted:
@@ -257,7 +260,38 @@ class RunHooks(Keeper):
             unmarked = f"no mark of {holder.ledger.path} can be kept elsewhere ({holder.ledger.unmarked})"
             found = "that an older copy was put back is found only by runs that saw more"
             self._warnings.setdefault(party, []).append(f"{unmarked}: {found}")
-        self._state(party, Standing(holder.books, total, holder.new, holder.goes_on))
+        self._tables |= {party: table} if table else {}
+        self._state(party, Standing(holder.books, total, holder.new, holder.goes_on, table))
+
+    def noisy_table(self, party: int, plan: Plan, key: tables.Key, counts: tables.Counts) -> tables.NoisyTable:
+        """A client's counts with noise: as they were drawn once, or drawn now and charged.
+
+        Raises
+        ------
+        HolderError
+            A policy does not allow the noise, its budget does not pay for it, or the table was drawn with less noise than the job
+            may spend.
+        """
+        where, name = self._account(party), holders.who(self.names, party)
+        with self.between_holder_and_job(party), tables.alone(where):
+            mark = tables.mark_of(counts, secret(where.folder, ground=where.ground))
+            found = tables.find(where, key)
+            if found is not None:
+                holders.check_table(name, found.mechanism, plan)
+                if found.mark != mark:
+                    self._warnings.setdefault(party, []).append(
+                        f"the counts are not those to which noise was added ({found.drawn}): the job is about the counts of "
+                        f"then; another privacy.table has noise drawn, and charged, for those of now; {found.path}"
+                    )
+                self.open_budget(party, replace(plan, mechanism=found.mechanism), found.job, drawn=True)
+                return found
+            table = f"table-{uuid4().hex}"
+            self.open_budget(party, plan, table)
+            if isinstance(self.charge(party, Charge(1, 0)), ChargeFailed):
+                raise holders.unpaid(name, plan)
+            noisy = plan.mechanism.count(SecureSource(), counts)
+            drawn = tables.NoisyTable(table, plan.mechanism, tuple(map(int, noisy)), tables.now(), mark)
+            return replace(drawn, path=tables.keep(where, key, drawn))
 
     def allow(self, clients: Iterable[int], plan: Plan) -> None:
         """Whether the policies of these clients allow the noise of a mechanism that is not theirs, but the server's."""
@@ -314,7 +348,7 @@ class RunHooks(Keeper):
         holder = self.holders[client]
         with self.between_holder_and_job(client):
             total = holder.total()
-        self._state(client, Standing(holder.books, total, holder.new), again=True)
+        self._state(client, Standing(holder.books, total, holder.new, table=self._tables.get(client, "")), again=True)
         if holder.policies and not self.quiet:
             self._say(client, total.text())
 

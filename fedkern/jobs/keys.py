@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ..data.dialect import Dialect
-from ..privacy.accountant import LARGEST_EPSILON
+from ..privacy.accountant import LARGEST_EPSILON, Unit
 from ..privacy.disclosure import LEAST_GROUPS as LEAST_GROUPS
 from ..privacy.disclosure import LEAST_ROWS as LEAST_ROWS
 from ..privacy.disclosure import OF_A_LINEAR
@@ -262,7 +262,7 @@ class JobConfig(Section):
         return self.privacy is not None
 
     @property
-    def unit(self) -> Literal["example", "client"]:
+    def unit(self) -> Unit:
         """What a private job protects."""
         return "example"
 

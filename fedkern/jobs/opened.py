@@ -79,7 +79,9 @@ class Opened:
         return "the federation" if party == SERVER else self.names[party]
 
     def job(self, party: int) -> str:
-        """What budgets call this run of a party."""
+        """What budgets call this run of a party, or the noisy table that it has used."""
+        if table := self.account(party).get("table"):
+            return str(table)
         return f"{self.files.run.hex()}-{'server' if party == SERVER else party}"
 
     def budget(self, party: int) -> Ledger | None:

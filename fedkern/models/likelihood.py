@@ -6,36 +6,63 @@ and 9.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.families import FAMILIES, HALF_LOG_TAU, MOST, Dispersion, Family, Scale, Unknown, half_normal
 
-__all__ = ["HALF_LOG_TAU", "MOST", "Likelihood", "Scale", "half_normal"]
+__all__ = ["HALF_LOG_TAU", "MOST", "Likelihood", "Noisy", "Scale", "half_normal"]
 
 Vector = NDArray[np.float64]
+LEFT_OUT = 1e-12  # probability of noise that is longer than what sums go over
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """What is known of counts to which two-sided geometric noise was added: P(y* | y) = g(y* - y) = tanh(decay / 2)
+    e^(-decay |y* - y|), y* in the place of y."""
+
+    decay: float
+
+    def __getitem__(self, rows: object) -> Noisy:
+        """The same of some of the rows, as of the largest counts of intervals."""
+        return self
+
+    def ends(self, y: Vector, trials: Vector | None) -> tuple[Vector, Vector]:
+        """(n,) the least and the largest count that sums go over: all noise but for a probability of 1e-12, whatever eta is."""
+        reach = math.ceil(-math.log(LEFT_OUT) / self.decay)
+        most = np.inf if trials is None else trials
+        return np.clip(y - reach, 0, most), np.clip(y + reach, 0, most)
+
+    def log_chance(self, noise: Vector) -> Vector:
+        """log g."""
+        return np.asarray(math.log(math.tanh(self.decay / 2)) - self.decay * np.abs(noise))
+
+
+def _surely(noise: Vector) -> Vector:
+    """log g of an interval."""
+    return np.zeros_like(noise)
+
+
+Last: TypeAlias = Vector | Noisy | None  # what is known of a count beside y: the largest that it may be, or its noise
 
 
 @dataclass(frozen=True)
 class _Counts:
-    """The counts (k, 1, .., n) that rows may have of which an interval is known; eta, trials and log probabilities (k, .., n)."""
+    """The counts that rows may have of which an interval is known, or with noise.
 
-    each: Vector
-    eta: Vector
-    trials: Vector | None
-    values: Vector
+    Attributes
+    ----------
+    total : (.., n) log P(what was seen)
+    mean : (.., n) of the counts, given that
+    """
 
-    @property
-    def total(self) -> Vector:
-        """(.., n) log P(one of them)."""
-        return np.asarray(np.logaddexp.reduce(self.values))
-
-    def averaged(self, numbers: Vector) -> Vector:
-        """(.., n) of a number of each count, by their probabilities."""
-        return np.asarray((np.exp(self.values - self.total) * numbers).sum(axis=0))
+    total: Vector
+    mean: Vector
 
 
 @dataclass(frozen=True)
@@ -78,46 +105,76 @@ class Likelihood:
         """The dispersion: of "gaussian" the error standard deviation."""
         return np.exp(log_scale) if self.scale is None else self.scale
 
-    def value(
-        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Vector | None = None
-    ) -> Vector:
+    def value(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None) -> Vector:
         """(n,) log p(y | eta), normalised in y; `trials` (n,) of a binomial y. Of a count that is only known to be y to `last`
-        (n,): log P(y <= Y <= last | eta)."""
-        found = self.record.value(y, self.record.kept(eta), self.sd(log_scale), trials)
-        if last is not None and (wide := last > y).any():
-            found[..., wide] = self._counts(y, eta, log_scale, trials, last, wide).total
-        return found
+        (n,): log P(y <= Y <= last | eta); of one with noise: log sum p(Y | eta) g(y - Y)."""
+        if last is None:
+            return self.record.value(y, self.record.kept(eta), self.sd(log_scale), trials)
+        return self.both(y, eta, log_scale, trials, last)[0]
 
-    def slope(
-        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Vector | None = None
-    ) -> Vector:
-        """(n,) d log p / d eta: of an interval the mean of the slopes of its counts, given that it is one of them."""
-        found = self.record.slope(y, self.record.kept(eta), self.sd(log_scale), trials)
-        if last is not None and (wide := last > y).any():
-            counts = self._counts(y, eta, log_scale, trials, last, wide)
-            found[..., wide] = counts.averaged(self.record.slope(counts.each, counts.eta, self.sd(log_scale), counts.trials))
-        return found
+    def slope(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None) -> Vector:
+        """(n,) d log p / d eta: of an interval, or of a count with noise, the mean of the slopes of its counts given what was
+        seen. The slope's own derivative is then E l'' + Var l', which may be above 0."""
+        if last is None:
+            return self.record.slope(y, self.record.kept(eta), self.sd(log_scale), trials)
+        return self.both(y, eta, log_scale, trials, last)[1]
 
-    def expected(
-        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Vector | None = None
-    ) -> Vector:
-        """(n,) E[Y | y <= Y <= last, eta]; y itself where it is known."""
-        if last is None or not (wide := last > y).any():
+    def both(
+        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
+    ) -> tuple[Vector, Vector]:
+        """`value` and `slope`, in one pass through the counts that a row may have."""
+        eta, scale, record = self.record.kept(eta), self.sd(log_scale), self.record
+        counts, wide = self._counts(y, eta, scale, trials, last)
+        if counts is None:
+            return record.value(y, eta, scale, trials), record.slope(y, eta, scale, trials)
+        if isinstance(last, Noisy):
+            return counts.total, record.slope(counts.mean, eta, scale, trials)  # which is linear in the count
+        value, slope = record.value(y, eta, scale, trials), record.slope(y, eta, scale, trials)
+        some = None if trials is None else trials[wide]
+        value[..., wide], slope[..., wide] = counts.total, record.slope(counts.mean, eta[..., wide], scale, some)
+        return value, slope
+
+    def expected(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None) -> Vector:
+        """(n,) E[Y | what was seen, eta]; y itself where it is known."""
+        counts, wide = self._counts(y, self.record.kept(eta), self.sd(log_scale), trials, last)
+        if counts is None:
             return y
-        counts, found = self._counts(y, eta, log_scale, trials, last, wide), y.copy()
-        found[wide] = counts.averaged(counts.each)
+        found = y.copy()
+        found[wide] = counts.mean
         return found
 
     def _counts(
-        self, y: Vector, eta: Vector, log_scale: Scale, trials: Vector | None, last: Vector, wide: NDArray[np.bool_]
-    ) -> _Counts:
-        """All that each of these rows may be."""
-        first, most = y[wide], last[wide]
-        eta, trials = self.record.kept(eta)[..., wide], None if trials is None else trials[wide]
-        k = np.arange((most - first).max() + 1).reshape(-1, *[1] * eta.ndim)
-        each = np.minimum(first + k, most)
-        values = np.where(first + k <= most, self.record.value(each, eta, self.sd(log_scale), trials), -np.inf)
-        return _Counts(each, eta, trials, values)
+        self, y: Vector, eta: Vector, scale: Any, trials: Vector | None, last: Last
+    ) -> tuple[_Counts | None, NDArray[np.bool_]]:
+        """All that rows may be, and which rows those are; None where all counts are known.
+
+        Every family of counts is exponential in them: log p(k | eta) = h(k) + k theta(eta) - A(eta), so that only two counts are
+        asked for what eta changes.
+        """
+        if isinstance(last, Noisy):
+            wide, (first, most), log_chance = np.ones(len(y), bool), last.ends(y, trials), last.log_chance
+        elif last is not None and (wide := last > y).any():
+            y, most, eta, trials = y[wide], last[wide], eta[..., wide], None if trials is None else trials[wide]
+            first, log_chance = y, _surely
+        else:
+            return None, np.zeros(len(y), bool)
+        k = np.arange((most - first).max(initial=0) + 1).reshape(-1, *[1] * eta.ndim)
+        each, zero = np.minimum(first + k, most), np.zeros_like(y)
+        some = None if trials is None else np.maximum(trials, 1)
+
+        def log_odds(at: Vector) -> Vector:
+            """log p(1 | eta) - log p(0 | eta), which is theta but for a constant."""
+            return self.record.value(zero + 1, at, scale, some) - self.record.value(zero, at, scale, some)
+
+        there = self.record.value(each, zero, scale, trials) + np.where(first + k <= most, log_chance(y - each), -np.inf)
+        none = self.record.value(zero, eta, scale, trials) - self.record.value(zero, zero, scale, trials)
+        chance = each * (log_odds(eta) - log_odds(zero))
+        chance += there
+        top = chance.max(axis=0)
+        chance -= top
+        np.exp(chance, out=chance)
+        total = chance.sum(axis=0)
+        return _Counts(none + top + np.log(total), (chance * each).sum(axis=0) / total), wide
 
     def slope_scale(self, y: Vector, eta: Vector, log_scale: Scale = 0.0) -> Vector:
         """(n,) d log p / d log sigma."""

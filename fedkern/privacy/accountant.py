@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,14 @@ from fedkern.errors import JobError
 
 from ..plain import Record
 from .moments import rdp_epsilon
-from .noise import GRID, Source
+from .noise import GRID, SecureSource, Source
 from .search import largest_count, smallest_number
 
 LOG = logging.getLogger(__name__)
 
-Sampling = Literal["poisson", "poisson-truncated", "without-replacement", "full", "shards", "aligned"]
+Sampling = Literal["poisson", "poisson-truncated", "without-replacement", "full", "shards", "aligned", "counts"]
 Accountant = Literal["pld", "rdp"]
-Unit = Literal["example", "client"]
+Unit = Literal["example", "client", "case"]
 Relation = Literal["ADD_OR_REMOVE_ONE", "REPLACE_ONE"]
 
 COIN_VALUES = 1 << 32  # a coin compares one 32-bit word with rate x 2^32
@@ -46,6 +46,7 @@ _NEEDS: dict[str, frozenset[str]] = {
     "full": frozenset(),
     "shards": frozenset(),
     "aligned": frozenset({"dataset_size"}),
+    "counts": frozenset(),
 }
 # The accountants that know each scheme, the default first.
 _ACCOUNTANTS: dict[str, tuple[Accountant, ...]] = {
@@ -55,24 +56,26 @@ _ACCOUNTANTS: dict[str, tuple[Accountant, ...]] = {
     "full": ("pld", "rdp"),
     "shards": ("pld", "rdp"),
     "aligned": ("pld", "rdp"),
+    "counts": ("pld",),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """A noisy clipped sum: which rows, how much noise, and what one such step spends.
+    """A noisy clipped sum, or a noisy table of counts: which rows, how much noise, and what one such step spends.
 
     Attributes
     ----------
     sampling : "poisson" (each row by its own secret coin), "poisson-truncated" (at most `max_batch` of them),
         "without-replacement" (a fresh subset of `batch_size` at each step), "full" (every row), "shards" (disjoint groups of
-        rows by a hash of their ids, one clipped vector each), "aligned" (every row, of public ids)
+        rows by a hash of their ids, one clipped vector each), "aligned" (every row, of public ids), "counts" (a table of counts;
+        its noise is two-sided geometric, that of all others Gaussian)
     noise_multiplier : standard deviation of the noise over `clip`; None until `calibrate` has found it
-    clip : Euclidean bound of each example's, shard's or client's vector
+    clip : Euclidean bound of each example's, shard's or client's vector; of counts how many cases neighbours may differ by
     dimension : how many numbers get noise at each step; the price of noise on integers is proportional to it
     sampling_rate : probability of a row's coin. Rounded up to a multiple of 2^-32, in the draw and in the accounts alike
     batch_size, max_batch, dataset_size : see `sampling`; a given `dataset_size` is public
-    unit : whose presence is hidden, one "example" or one "client" with all its data
+    unit : whose presence is hidden, one "example", one "client" with all its data, or one "case" (`clip` cases) of a count
     accountant : "pld" or "rdp"; None takes the tightest that knows the sampling
     secure : whether the noise cannot be predicted. Where it can (keyed noise, for experiments), epsilon is infinite
     """
@@ -111,8 +114,15 @@ class Mechanism:
             refuse("clip", "positive and finite", self.clip)
         if not (isinstance(self.dimension, int) and self.dimension >= 0):
             refuse("dimension", "a non-negative integer", self.dimension)
-        if self.unit not in ("example", "client"):
-            refuse("unit", "'example' or 'client'", self.unit)
+        if self.unit not in ("example", "client", "case"):
+            refuse("unit", "'example', 'client' or 'case'", self.unit)
+        if (self.unit == "case") != (self.sampling == "counts"):
+            refuse("unit", "'case' with sampling = 'counts', and with no other", self.unit)
+        if self.sampling == "counts":
+            if self.clip != int(self.clip) or self.clip < 1:
+                refuse("clip", "a number of cases, 1 or more, with sampling = 'counts'", self.clip)
+            if self.noise_multiplier is not None and self.decay < 1:
+                refuse("noise_multiplier", "smaller for so many cases", self.noise_multiplier)
         if self.accountant is None:
             object.__setattr__(self, "accountant", _ACCOUNTANTS[self.sampling][0])
         elif self.accountant not in _ACCOUNTANTS[self.sampling]:
@@ -151,6 +161,11 @@ class Mechanism:
         if self.noise_multiplier is None:
             raise ValueError("privacy: noise_multiplier is not known yet; give it, or call calibrate")
         return self.noise_multiplier
+
+    @property
+    def decay(self) -> int:
+        """Of the noise on counts: P(noise = k) is proportional to exp(-|k| decay / 2^20). Rounded down, toward more noise."""
+        return int(2 * math.asinh(1 / (math.sqrt(2) * self.sigma * self.clip)) / GRID)
 
     def draw(self, source: Source, n_rows: int, step: int) -> NDArray[np.int64]:
         """The rows of one step, in increasing order.
@@ -194,6 +209,15 @@ class Mechanism:
         noisy *= self.grid
         return noisy
 
+    def count(self, source: SecureSource, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The table that may leave: counts (dimension,) with exact two-sided geometric noise."""
+        if self.sampling != "counts":
+            raise ValueError(f"privacy: counts have sampling = 'counts', not {self.sampling!r}")
+        if counts.shape != (self.dimension,):
+            raise ValueError(f"privacy: counts must have shape ({self.dimension},), which is accounted for, got {counts.shape}")
+        self._check(source)
+        return source.add_geometric(counts, self.decay)
+
     def _check(self, source: Source) -> None:
         if self.secure and not source.secure:
             raise ValueError("privacy: a secure mechanism got a keyed source; declare secure=False (its epsilon is infinite)")
@@ -203,7 +227,7 @@ class Mechanism:
     @property
     def relation(self) -> Relation:
         """The neighbouring relation that the accountant is given, by dp-accounting's name."""
-        return "ADD_OR_REMOVE_ONE" if self.sampling in ("poisson", "full") else "REPLACE_ONE"
+        return "ADD_OR_REMOVE_ONE" if self.sampling in ("poisson", "full", "counts") else "REPLACE_ONE"
 
     @property
     def neighbours(self) -> str:
@@ -218,7 +242,7 @@ class Mechanism:
         changed, answers with another vector, by 2. (A row that is replaced by one with another id may move two shards, together
         by 4: these are no neighbours.)
         """
-        return 1.0 if self.sampling in ("poisson", "full") else 2.0
+        return 1.0 if self.sampling in ("poisson", "full", "counts") else 2.0
 
     def to_dp_event(self, steps: int = 1, relation: Relation | None = None) -> Any:
         """dp-accounting's `DpEvent` of a number of steps, for its accountant `accountant` under `relation` (the mechanism's own
@@ -229,6 +253,9 @@ class Mechanism:
         """
         import dp_accounting as dp
 
+        if self.sampling == "counts":
+            counted = dp.dp_event.DiscreteLaplaceDpEvent(self.decay * GRID, int(self.clip))  # sensitivity in the sum of changes
+            return dp.SelfComposedDpEvent(counted, steps)
         halved = (relation or self.relation) == "REPLACE_ONE" and self.accountant == "rdp"
         gaussian = dp.GaussianDpEvent(self.sigma / 2 if halved else self.sigma)
         if self.sampling == "poisson":
@@ -278,6 +305,7 @@ _CHANGES: dict[str, frozenset[str]] = {
     "full": frozenset({"add", "replace", "values"}),
     "shards": frozenset({"add", "values"}),
     "aligned": frozenset({"values"}),
+    "counts": frozenset({"add"}),
 }
 
 
@@ -286,6 +314,9 @@ def neighbours_of(mechanisms: Iterable[Mechanism]) -> str:
     mechanisms = list(mechanisms)
     if any(m.unit == "client" for m in mechanisms):
         return "add or remove one client with all its rows"
+    if any(m.unit == "case" for m in mechanisms):
+        most = max(int(m.clip) for m in mechanisms)
+        return "add or remove one case of one area" if most == 1 else f"add or remove one person with at most {most} cases"
     if all(m.relation == "ADD_OR_REMOVE_ONE" for m in mechanisms):
         return "add or remove one example"
     if all(m.sampling == "aligned" for m in mechanisms):
@@ -307,10 +338,12 @@ def nominal_epsilon(parts: Parts, delta: float) -> float:
     Adaptive composition in one accountant where one knows all the parts. Otherwise each accountant gets an equal share of
     delta and the epsilons are added; add-or-remove parts beside replace-one parts are composed under replace-one.
     """
-    if not 0 < delta < 1:
+    never = delta == 0 and all(m.sampling == "counts" for m, _ in parts)  # their losses have a largest
+    if not (0 < delta < 1 or never):
         raise ValueError(f"privacy: delta must be in (0, 1), got {delta}")
-    if len({m.unit for m, _ in parts}) > 1:
-        raise ValueError("privacy: one data set cannot have charges by example and by client in one account")
+    units = [unit for unit in get_args(Unit) if any(m.unit == unit for m, _ in parts)]
+    if len(units) > 1:
+        raise ValueError(f"privacy: one data set cannot have charges by {' and by '.join(units)} in one account")
     steps_of: dict[Mechanism, int] = {}
     for mechanism, steps in parts:
         if steps:
@@ -337,7 +370,9 @@ def _by_dp_accounting(parts: Parts, delta: float, relation: Relation) -> float:
         groups[kind].compose(replace(mechanism, accountant=kind).to_dp_event(steps, relation))
 
     # The accountants know the continuous Gaussian; see `price_of_integers`.
-    more, kept = price_of_integers(parts, delta)
+    more, kept = price_of_integers(tuple(part for part in parts if part[0].sampling != "counts"), delta)
+    if delta == 0:
+        return float(sum(a.get_epsilon(0.0) for a in groups.values()))
     return more + float(sum(a.get_epsilon(kept / len(groups)) for a in groups.values())) if kept > 0 else math.inf
 
 
@@ -398,6 +433,8 @@ def _accountant(kind: Accountant, relation: Relation) -> object:
 
 def _about(mechanism: Mechanism, steps: int, delta: float) -> float:
     """About how large epsilon is, at no cost. (Tables of privacy losses grow with epsilon, until the memory is full.)"""
+    if mechanism.sampling == "counts":
+        return steps * mechanism.clip * mechanism.decay * GRID
     renyi = rdp_epsilon(mechanism.rate, mechanism.sigma / mechanism.sensitivity_factor, steps, delta, largest=64)
     mu = math.sqrt(steps * _squared_mu(mechanism))
     return min(renyi, mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta)))
@@ -405,6 +442,8 @@ def _about(mechanism: Mechanism, steps: int, delta: float) -> float:
 
 def _squared_mu(mechanism: Mechanism) -> float:
     """T steps are nearly Gaussian of mu^2 = T q^2 (exp(1/sigma^2) - 1) (Dong, Roth and Su 2022)."""
+    if mechanism.sampling == "counts":
+        return (mechanism.clip * mechanism.decay * GRID) ** 2
     precision = (mechanism.sensitivity_factor / mechanism.sigma) ** 2
     return precision if mechanism.rate == 1 else min(precision, mechanism.rate**2 * math.expm1(min(precision, 700)))
 

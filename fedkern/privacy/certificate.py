@@ -16,8 +16,14 @@ WITH_NOISE = (
     "the posterior contains the noise of privacy, of sampling and of the data; its intervals do not cover the bias of the clip "
     "where that cuts rows"
 )
+OF_COUNTS = (
+    "the posterior contains the noise that the counts have; nothing else was computed of them, so that later jobs on the same "
+    "noisy table spend nothing"
+)
+PUBLIC_OF_COUNTS = "areas, exposures or trials, offsets and covariates; that each area has a count"
 ALONE = {
     "example": "the job's alone: the holder has no policy.toml for these data",
+    "case": "the job's alone: the holder has no policy.toml for these data",
     "client": "the job's alone: the server has no policy.toml for [data.federation]; clients' policies can only refuse",
 }
 KEYED = "none: the noise was keyed, hence predictable; a result for experiments"
@@ -81,6 +87,8 @@ def trust(mechanism: Mechanism) -> str:
         return "everybody who has the job file, for its seed predicts the noise"
     if mechanism.unit == "client":
         return "the server, which gets every client's change without noise; the number and the names of the clients are public"
+    if mechanism.unit == "case":
+        return f"nobody, for each client adds its own noise; public are {PUBLIC_OF_COUNTS}"
     rows = "the number of rows is public" if mechanism.dataset_size is not None else "the number of rows is not public"
     ids = "row ids are public" if mechanism.sampling == "aligned" else "row ids are not public"
     more = "; the response is not protected" if mechanism.sampling == "aligned" else ""

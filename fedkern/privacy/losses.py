@@ -30,6 +30,7 @@ Pair = tuple[Law, Law]  # of two neighbours
 UNITS = round(1 / GRID)  # of the integers, in a clip
 REACH = 12  # standard deviations of the noise that are tabulated; beyond them are 1e-32
 POINTS, CELLS = 1 << 22, 6000  # of the composed losses, and of a standard deviation of one step's noise
+ROUNDED = 1e-9  # of an epsilon that follows from few losses
 ETA = 1e-13  # what windows and rounding may leave out, of delta
 
 
@@ -40,6 +41,9 @@ def epsilon_bounds(parts: Parts, delta: float, points: int = 1 << 20, n_cells: i
     for mechanism, steps in parts:
         if steps:
             done[mechanism] = done.get(mechanism, 0) + steps
+    if done and all(m.sampling == "counts" for m in done):
+        spent = of_counts([(m.decay * GRID, int(m.clip), steps) for m, steps in done.items()], delta)
+        return spent * (1 - ROUNDED), spent * (1 + ROUNDED)
     found = [
         bounds([(pair, m.sigma, steps) for pair, (m, steps) in zip(choice, done.items())], delta, points, n_cells)
         for choice in neighbours(list(done))
@@ -102,6 +106,36 @@ def replaced(m: Mechanism) -> list[Pair]:
 def answered() -> Pair:
     """A shard, or a row's own number, at the clip or at its opposite."""
     return {1: 1.0}, {-1: 1.0}
+
+
+# --- counts with two-sided geometric noise
+
+
+def of_counts(parts: Sequence[tuple[float, int, int]], delta: float) -> float:
+    """Epsilon at delta of tables of (decay, cases by which neighbours differ, number of tables), from their few losses.
+
+    Of a count that is larger by m the loss at k is decay (|k - m| - |k|): decay (m - 2 j), j = 0 to m. Its law is the same where
+    the count is smaller by m.
+    """
+    law = {0.0: 1.0}
+    for decay, m, steps in parts:
+        a = math.exp(-decay)
+        one = {decay * (m - 2 * j): a**j * ((1 - a) if 0 < j < m else 1.0) / (1 + a) for j in range(m + 1)}
+        for _ in range(steps):
+            together: dict[float, float] = {}
+            for (loss, p), (more, q) in itertools.product(law.items(), one.items()):
+                at = round(loss + more, 12)
+                together[at] = together.get(at, 0.0) + p * q
+            law = together
+    losses = sorted(law, reverse=True)
+    beyond = weighted = 0.0
+    for loss, lower in itertools.pairwise([*losses, 0.0]):
+        beyond, weighted = beyond + law[loss], weighted + law[loss] * math.exp(-loss)
+        if loss <= 0:
+            break
+        if beyond - math.exp(max(lower, 0.0)) * weighted > delta:  # the answer is between the two
+            return max(0.0, math.log((beyond - delta) / weighted))
+    return 0.0
 
 
 # --- privacy loss

@@ -104,6 +104,17 @@ class SecureSource:
         noise += total
         return noise.astype(np.float64)
 
+    def add_geometric(self, total: NDArray[np.int64], decay: int) -> NDArray[np.int64]:
+        """Counts with exact two-sided geometric noise: P(noise = k) is proportional to exp(-|k| decay GRID)."""
+        with self._lock:
+            noise = [two_sided(self._bits, decay) for _ in range(total.size)]
+        return total + np.array(noise, np.int64).reshape(total.shape)
+
+    def _bits(self, n: int) -> int:
+        """A uniform whole number of n bits."""
+        words = self._take(-(-n // 32))
+        return int.from_bytes(words.tobytes(), "little") >> (32 * len(words) - n)
+
     def describe(self) -> str:
         return "secure (ChaCha20, keyed from the operating system at every update; exact discrete Gaussian)"
 
@@ -182,6 +193,39 @@ class KeyedSource:
 
     def _words(self, n: int, step: int, draw: int) -> NDArray[np.uint32]:
         return rng.words(-(-n // 4), key=self.key, client=self.client, step=step, draw=draw).reshape(-1)[:n]
+
+
+def two_sided(bits: Callable[[int], int], decay: int) -> int:
+    """An exact draw of the two-sided geometric law, from uniform bits: P(k) is proportional to exp(-|k| decay GRID).
+
+    Source: Canonne, Kamath and Steinke (2020), The Discrete Gaussian for Differential Privacy, algorithms 1 and 2. All numbers
+    are whole, so that no rounding is in them.
+    """
+
+    def below(n: int) -> int:
+        length = n.bit_length()
+        while (drawn := bits(length)) >= n:
+            pass
+        return drawn
+
+    def happens(part: int, whole: int) -> bool:
+        """With probability exp(-part / whole), part <= whole."""
+        k = 1
+        while below(whole * k) < part:
+            k += 1
+        return k % 2 == 1
+
+    whole = 1 << GRID_BITS
+    while True:
+        part = bits(GRID_BITS)
+        if not happens(part, whole):
+            continue
+        turns = 0
+        while happens(1, 1):
+            turns += 1
+        size, negative = (part + whole * turns) // decay, bits(1)
+        if size or not negative:
+            return -size if negative else size
 
 
 def smallest(words: NDArray[np.uint32], size: int) -> NDArray[np.int64] | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..privacy.certificate import WITH_NOISE
+from ..privacy.certificate import OF_COUNTS, WITH_NOISE
 from . import plots
 from .page import details, document, figure, markup, number, paragraph, piece, section, table
 from .plain import Record, real
@@ -167,8 +167,9 @@ def _privacy(run: RunFiles) -> str:
     if math.isinf(worst):
         claim = "The noise of this run was keyed, hence predictable: it protects nobody, and ε is infinite"
     trusted = dict.fromkeys(str(c["trust"]) for c in certificates.values() if "trust" in c)
-    with_noise = all(c.get("posterior") == WITH_NOISE for c in certificates.values())
-    note = paragraph(f"{WITH_NOISE}." if with_noise else markup(HONEST), "note")
+    texts = {c.get("posterior") for c in certificates.values()}
+    contained = next((text for text in (WITH_NOISE, OF_COUNTS) if texts == {text}), None)
+    note = paragraph(markup(HONEST) if contained is None else f"{contained}.", "note")
     said = [markup(f"<p>{claim}.</p>"), *(f"The claim trusts {text}." for text in trusted)]
     return section("Privacy", *said, *_certificates(certificates), note)
 
@@ -200,6 +201,8 @@ def _protected(certificates: Mapping[str, Record]) -> str:
         return "Each client, with all its rows, is"
     if any(c.get("sampling") == "aligned" for c in certificates.values()):
         return "The values of each row in every client's own columns are"
+    if any(c.get("unit") == "case" for c in certificates.values()):
+        return "Each case in a client's counts is"
     return "Each client's rows are"
 
 

@@ -196,7 +196,6 @@ def test_each_fault_is_named_with_its_remedy(base: dict[str, Any], changes: dict
 
 NOT_HERE = [
     ("sparse", "privacy", '[privacy]: method = "sparse" has no private form, and claims nothing; remove the section'),
-    ("sigma", "privacy", '[privacy]: method = "sigma" has no private form'),
     ("sparse", "rounds", 'job.rounds = "budget" is for private jobs; give a number'),
     ("vertical", "rounds", 'job.rounds = "budget" does not exist with method = "vertical"; give a number'),
     ("sigma", "rounds", 'job.rounds = "budget" does not exist with method = "sigma"; give a number'),

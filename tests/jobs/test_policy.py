@@ -94,7 +94,7 @@ EVERYWHERE = ("beside", "system", "home", "root", "own")
         ("data = 3", r"data = 3: wanted a table \(a table \[data.NAME\] for each data set"),
         ("[data]\nsurvey = 3", r"data\.survey = 3: wanted a table \(a table \[data.NAME\] for each data set"),
         ("units = 'example'", r"unknown key units; did you mean unit\?"),
-        ("unit = 'person'\n[data.survey]\nepsilon = 1\ndelta = 1e-5", r'unit\.0 = "person": wanted "example" or "client"'),
+        ("unit = 'person'\n[data.survey]\nepsilon = 1\ndelta = 1e-5", r'unit\.0 = "person": wanted "example", "client" or'),
         ("noise_source = []", r"noise_source = \[\]: wanted at least one"),
         ("epsilon = ", "can't be read as a policy"),
         (b"\xff\xfe", "can't be read as a policy"),

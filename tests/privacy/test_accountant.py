@@ -546,7 +546,7 @@ def test_parameters_survive_a_ledger():
         ({"clip": math.inf}, "clip must be positive and finite, got inf"),
         ({"clip": -1.0}, "clip must be positive and finite, got -1.0"),
         ({"dimension": 2.5}, "dimension must be a non-negative integer, got 2.5"),
-        ({"unit": "row"}, "unit must be 'example' or 'client', got 'row'"),
+        ({"unit": "row"}, "unit must be 'example', 'client' or 'case', got 'row'"),
         ({"accountant": "zcdp"}, "accountant must be pld or rdp with sampling = 'poisson', got 'zcdp'"),
     ],
 )

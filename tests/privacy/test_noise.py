@@ -41,6 +41,7 @@ def test_no_argument_anywhere_could_be_a_seed():
                 "sigma",
                 "step",
                 "n",
+                "decay",
             }
 
 

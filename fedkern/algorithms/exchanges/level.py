@@ -76,6 +76,7 @@ class Settings:
     intercept : whether the model has one; without, the level is 0, and the scale is about 0
     sd : the error standard deviation of a Gaussian response where the job gives it; of a count its dispersion
     intervals : whether there may be counts of which an interval is known
+    noisy : whether counts have noise, so that their sums may be below 0
     """
 
     family: str
@@ -83,6 +84,7 @@ class Settings:
     intercept: bool = True
     sd: float | None = None
     intervals: bool = False
+    noisy: bool = False
 
     @property
     def times(self) -> dict[type[Message], int]:
@@ -167,7 +169,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, LevelSums) or event.round != state.leg or sender in state.told:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
-    if (not state.settings.measured and min(event.first, event.second) < 0) or (state.leg == SPREAD and event.second < 0):
+    counted = not (state.settings.measured or state.settings.noisy)
+    if (counted and min(event.first, event.second) < 0) or (state.leg == SPREAD and event.second < 0):
         raise RemoteFault(f"client {sender}: LevelSums of {event.first:g} and {event.second:g} cannot be")
     state = replace(state, told=state.told.plus(sender, (event.first, event.second)))
     if len(state.told) < len(state.clients):
@@ -222,12 +225,24 @@ def _apart(state: Server, about: Array) -> Server:
 def _one_sided(s: Settings, answers: list[tuple[float, float]]) -> str:
     """What must be said where nothing has happened, or nothing else has: the level is then a convention."""
     first, second = (sum(column) for column in zip(*answers))
+    if s.noisy:
+        return _lost_in_noise(s, first)
     what = "0" if not first else "a success" if not second else ""
     if not what:
         return ""
     return (
         f"column {s.response!r}: every response of every client is {what}: half a response of the other kind stands for the "
         "pooled level, and the prior decides how far from it intercept, effects and map are"
+    )
+
+
+def _lost_in_noise(s: Settings, first: float) -> str:
+    """What must be said where noise has eaten all cases."""
+    if first > 0:
+        return ""
+    return (
+        f"column {s.response!r}: with their noise the clients' counts add up to {first:g}: half a case stands for the pooled "
+        "level, and the prior decides how far from it intercept, effects and map are"
     )
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...models.hierarchical import LocalModel
-from ...models.likelihood import HALF_LOG_TAU
+from ...models.likelihood import HALF_LOG_TAU, Noisy
 from ...models.spatial.site import Site
 from .families import Family
 
@@ -96,27 +96,33 @@ class NestedFamily:
             f = f + xi[layout.parts["intercept"]]
         return np.asarray((c - f) / float(layout.scale(xi)))
 
+    @cached_property
+    def _y(self) -> Vector:
+        """Responses that can be: counts with noise may be below 0, or above their trials."""
+        rows = self.site.rows
+        return np.clip(rows.y, 0, rows.trials) if isinstance(rows.last, Noisy) else rows.y
+
     def _common(self) -> Vector:
         """eta if all rows had one level beside their offsets."""
         rows, like = self.site.rows, self.site.likelihood
         if like.record.link == "log":
-            level = np.log((rows.y.sum() + 0.5) / (np.exp(rows.offset).sum() + 0.5))
+            level = np.log((self._y.sum() + 0.5) / (np.exp(rows.offset).sum() + 0.5))
         elif like.record.link == "identity":
             level = float((rows.y - rows.offset).mean())
         else:
-            failures = (1.0 if rows.trials is None else rows.trials) - rows.y
-            level = np.log((rows.y.sum() + 0.5) / (failures @ np.exp(rows.offset) + 0.5))
+            failures = (1.0 if rows.trials is None else rows.trials) - self._y
+            level = np.log((self._y.sum() + 0.5) / (failures @ np.exp(rows.offset) + 0.5))
         eta: Vector = rows.offset + level
         return eta
 
     def _score(self) -> Vector:
         rows = self.site.rows
-        return self.site.likelihood.slope(rows.y, self._common(), 0.0, rows.trials)
+        return self.site.likelihood.slope(self._y, self._common(), 0.0, rows.trials)
 
     def _information(self) -> Vector:
         """(n,) of a row about eta; for counts with the 1/2 that keeps empty areas from having none."""
         rows, like = self.site.rows, self.site.likelihood
-        return like.record.information(rows.y, self._common(), like.sd(), rows.trials)
+        return like.record.information(self._y, self._common(), like.sd(), rows.trials)
 
     def inner(self, parameters: Vector, xi: Vector, v: Vector) -> tuple[Vector, Vector, Vector]:
         """k, (c - f) / sigma_theta and s of the areas with rows, given their v."""

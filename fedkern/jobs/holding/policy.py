@@ -115,7 +115,7 @@ class Policy:
         if use == "open" and not self.open:
             return Refusal(
                 "what leaves this job has no noise; ask the holder to allow open jobs on these data (open = true), or give the "
-                'job a [privacy] section (methods "pvi" and "vertical")',
+                'job a [privacy] section (methods "pvi", "vertical" and "sigma")',
                 f"open is not true for [data.{self.data}]",
             )
         if use == "client-level" and "client" not in self.units:

@@ -178,6 +178,6 @@ def _left(parts: Parts, mechanism: Mechanism, cap: float, delta: float, further:
 def words(mechanism: Mechanism) -> str:
     """A kind of noise in words."""
     rate = f", rate {mechanism.rate:.4g}" if mechanism.rate < 1 else ""
-    unit = "" if mechanism.unit == "example" else ", of whole clients"
+    unit = {"example": "", "client": ", of whole clients", "case": ", of cases"}[mechanism.unit]
     noise = f"noise {mechanism.sigma:g}" + ("" if mechanism.secure else " that can be predicted")
     return f"{mechanism.sampling}{rate}, {noise}{unit}"

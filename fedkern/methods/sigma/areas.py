@@ -87,7 +87,9 @@ def table(
     for axis, place in zip(("x", "y"), _places(file).T):
         out[axis] = [f"{v:.10g}" for v in place]
     out["rows"] = seen.tolist()
-    most = total if observed.last is None else np.bincount(observed.area, weights=observed.last, minlength=d)
+    most = total
+    if isinstance(observed.last, np.ndarray):
+        most = np.bincount(observed.area, weights=observed.last, minlength=d)
     ends = (f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in zip(total, most))
     out["observed"] = [cell if n else "" for cell, n in zip(ends, seen)]
     if label == "rate":
@@ -115,13 +117,13 @@ def unknown(rows: AreaRows, d: int) -> NDArray[np.bool_]:
 def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     """What was seen, without any model: observed / expected (or the proportion, or the mean) of each of d areas, and its exact
     95 % interval. NaN: no row with a response, or no such interval (a Gaussian response of unknown variance; several negative
-    binomial rows; a count that is an interval)."""
+    binomial rows; a count that is an interval, or has noise)."""
     seen, record = rows.observed, likelihood.record
     weights = np.exp(seen.offset) if record.link == "log" else seen.trials
     one = np.ones(len(seen.y))
     n, y, base = (np.bincount(seen.area, w, d).astype(float) for w in (one, seen.y, one if weights is None else weights))
     there = base > 0
-    there[np.unique(seen.area[seen.censored])] = False
+    there[np.unique(seen.area[~seen.known])] = False
     out = {name: np.full(d, np.nan) for name in ("crude", "crude_low", "crude_high")}
     out["crude"][there] = y[there] / base[there]
     if seen.sd is not None:

@@ -35,9 +35,13 @@ from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES, quoted, taken_by
 from ...models.spatial.site import COEFFICIENT_SD
+from ...privacy.accountant import Unit
+from ...privacy.certificate import OF_COUNTS, PUBLIC_OF_COUNTS
+from ...sections import remedy
 
 LOG = ", ".join(families.taken_by("sigma", where=lambda family: family.link == "log"))
 COUNTED = ", ".join(families.taken_by("sigma", where=lambda family: family.counted))
+LEAST_EPSILON, MOST_EPSILON = 0.05, 10.0  # of a case: with less noise has a thousand values, more is none
 WIDEST = 1000  # counts of an interval: one that is wider tells next to nothing
 TRIALS = ", ".join(families.taken_by("sigma", where=lambda family: family.trials))
 
@@ -157,6 +161,50 @@ class AlgorithmSection(Section):
     checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
 
+class PrivacySection(Section):
+    """Noise on every area's count, once: all that is sent, of this job and of later ones, is computed of the noisy table."""
+
+    unit: Literal["case"] = key("case", help="what neighbouring data sets differ by: a case of an area")
+    epsilon: float | None = key(
+        None, gt=0, le=MOST_EPSILON, help="spent when the noise is drawn, and never again", remedy="1 is strong, 4 is weak"
+    )
+    delta: float = key(0.0, ge=0, le=0.1, help="probability of exceeding epsilon: the noise needs none")
+    cases_per_person: Count = key(1, help="cases that one person may be, in all areas: neighbours differ by so many")
+    table: str = key(
+        "counts", min_length=1, help="name of the noisy table, which later jobs on the same data use again; another is paid for"
+    )
+
+    @property
+    def calibrate(self) -> bool:
+        """The noise follows from epsilon."""
+        return True
+
+    @property
+    def noise_source(self) -> Literal["secure", "keyed"]:
+        """Of the noise."""
+        return "secure"
+
+    @property
+    def last_update(self) -> Literal["refuse", "shorten"]:
+        """There is one charge."""
+        return "refuse"
+
+    @property
+    def rows_per_person(self) -> int:
+        """Epsilon is that of a person already."""
+        return 1
+
+    def cap(self, client: str) -> tuple[float, float]:
+        """Epsilon and delta, of all clients alike."""
+        assert self.epsilon is not None
+        return self.epsilon, self.delta
+
+    def promised(self, client: str) -> dict[str, Any]:
+        """What a certificate of this job says of its noise, as far as the job file does."""
+        clip = float(self.cases_per_person)
+        return {"unit": self.unit, "noise_source": self.noise_source, "sampling": "counts", "clip": clip}
+
+
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl")
     draws: Draws = key(1000, resumable="drawn_at_the_end", help="nested, sfvi: per chain, from the posterior into posterior.nc")
@@ -189,8 +237,15 @@ class Config(JobConfig):
     data: DataSection
     model: ModelSection
     algorithm: AlgorithmSection
-    privacy: None = None
+    privacy: PrivacySection | None = None
     output: OutputSection
+
+    @property
+    def unit(self) -> Unit:
+        return super().unit if self.privacy is None else self.privacy.unit
+
+    def of_posterior(self, steps: int) -> dict[str, str | float]:
+        return {} if self.privacy is None else {"posterior": OF_COUNTS, "public": PUBLIC_OF_COUNTS}
 
     @property
     def open_ended(self) -> bool:
@@ -216,11 +271,6 @@ BASE: Tables = {"job": {"rounds": 5_000}}
 
 def refused(raw: Raw) -> Iterator[str]:
     """What other methods have and this one has not."""
-    if "privacy" in raw:
-        yield (
-            '[privacy]: method = "sigma" has no private form: a gradient of a local likelihood has no noise in it; remove the '
-            'section, or choose method = "pvi"'
-        )
     if table(raw, "job").get("rounds") == "budget":
         yield 'job.rounds = "budget" does not exist with method = "sigma"; give a number'
     if table(raw, "algorithm").get("inference") == "nested":
@@ -271,6 +321,8 @@ def conflicts(config: Config) -> Iterator[str]:
         )
     yield from _data(config)
     yield from _algorithm(config)
+    if config.privacy is not None:
+        yield from _private(config, config.privacy)
 
 
 def _data(config: Config) -> Iterator[str]:
@@ -312,6 +364,25 @@ def _data(config: Config) -> Iterator[str]:
         for name, column in data.columns.items():
             if column.kind != "categorical" and column.levels is None and column.scale is None and column.lower is None:
                 yield f'data.columns.{name}: standardise = "public" needs its center and scale, or lower and upper'
+
+
+def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
+    data, family = config.data, FAMILIES[config.model.family]
+    if not family.counted:
+        counted = quoted(taken_by("sigma", where=lambda f: f.counted))
+        yield f'[privacy]: noise is added to counts, which family = {counted} has, not "{config.model.family}"'
+    if data.location or data.rows_per_area != "one":
+        yield '[privacy]: a noisy table has one count for each area; give data.area, with data.rows_per_area = "one"'
+    if data.censored:
+        yield "[privacy]: a suppressed count has no noise that is accounted for; give the counts, and remove data.censored"
+    if privacy.epsilon is None:
+        field = PrivacySection.model_fields["epsilon"]
+        yield f"privacy.epsilon is missing: {field.description} ({remedy(field)})"
+    elif privacy.epsilon / privacy.cases_per_person < LEAST_EPSILON:
+        yield (
+            f"privacy.epsilon = {privacy.epsilon:g} of {privacy.cases_per_person} cases: wanted at least {LEAST_EPSILON:g} for "
+            "each case; with less a map has nothing but noise"
+        )
 
 
 def _algorithm(config: Config) -> Iterator[str]:

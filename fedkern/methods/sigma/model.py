@@ -262,7 +262,8 @@ class SigmaModel(JobModel[OutputSection]):
         """What all parties know of the response before they know its units."""
         scale = 1.0 if self.known_variances else self.config.model.scale
         known = None if scale == "unknown" else float(scale)
-        return level.Settings(self.family_of_y, self.config.data.response, self.intercept, known, bool(self.config.data.censored))
+        data, private = self.config.data, self.config.private
+        return level.Settings(self.family_of_y, data.response, self.intercept, known, bool(data.censored), private)
 
     @property
     def threshold(self) -> Threshold:

@@ -42,6 +42,7 @@ GIVEN_THE_REST = {
     True: "draws of each area follow its own likelihood, given the other areas and the global unknowns (one sweep of quadrature)",
     False: "areas are normal given the global unknowns: with a Gaussian response that is exact",
 }
+NOISY = "observed counts have noise, and all numbers are computed of these: nothing here tells more than the noisy table does"
 BEYOND = 50.0  # prior standard deviations of a decoder's output that are worth a warning
 
 
@@ -93,6 +94,8 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     if suppressed:
         content["suppressed"] = suppressed
         content["note"] = SUPPRESSED[hidden]
+    if run.config.private:
+        content["note"] = NOISY
     if far > BEYOND:
         content["warning"] = f"theta reaches {far:.0f} standard deviations of its prior: the decoder is far from its training"
     if isinstance(client, sfvi.Client) and (unknowns := _unknowns(own)):

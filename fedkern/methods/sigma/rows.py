@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +19,11 @@ from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs.parties import Parties, from_files
 from ...kernels.families import FAMILIES, Family
+from ...models.likelihood import Noisy
 from ...models.spatial.site import Rows
 from .keys import Config, DataSection
+
+MOST_CASES = 1 << 40  # of an area
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -39,6 +42,7 @@ class AreaRows:
     exposure : (n,) e^offset of all rows, where the response is a count
     notes, faults : for the client's own eyes
     degenerate : covariates that nothing can be learnt from
+    counts : (d,) of a private job, by area, to which noise is added before anything is computed of them; `observed` has none
     """
 
     observed: Rows
@@ -48,6 +52,12 @@ class AreaRows:
     notes: tuple[str, ...]
     faults: Faults
     degenerate: Degenerate
+    counts: NDArray[np.int64] | None = None
+
+    def noisy(self, counts: Array, noise: Noisy) -> AreaRows:
+        """The same with noisy counts (d,), and without the others."""
+        observed = self.observed
+        return replace(self, observed=replace(observed, y=counts[observed.area], last=noise), counts=None)
 
 
 def parties(config: Config, folder: Path) -> Parties:
@@ -174,16 +184,20 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
     table, data, family = read.table, read.data, read.family
     needed(read.config, table.names, read.who)
     design = encode(table, encoding, client=read.name)
-    y, seen, last = _response(read)
+    y, seen, last = _response(read) if read.config.privacy is None else _protected(read)
+    private = read.config.privacy is not None
     offset = np.zeros(table.n_rows) if design.offset is None else np.array(design.offset)
     notes = list[str]()
     if data.exposure is not None:
         exposure = read.numbers(data.exposure, where=seen)
-        nobody = seen & (exposure == 0) & (y == 0)
+        nobody = seen & (exposure == 0) & ((y == 0) | private)
         seen = seen & ~nobody
-        if nobody.any():
+        if nobody.any() and private:
+            notes.append(f"{nobody.sum()} areas without exposure are predicted; their counts have noise like all others")
+        elif nobody.any():
             notes.append(f"{nobody.sum()} rows without exposure and without an event tell nothing: they are predicted")
         at_home = "is no exposure > 0; where nobody lives leave the response empty, and the area is predicted"
+        at_home = "is below 0; where nobody lives give 0, and the area is predicted" if private else at_home
         read.refuse(seen & ~(exposure > 0), data.exposure, at_home)
         there = exposure > 0
         exposure = np.where(there, exposure, 1.0)
@@ -194,7 +208,7 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
     if data.trials is not None:
         trials = read.numbers(data.trials, where=seen)
         read.refuse(seen & (~(trials >= 0) | (trials != np.floor(trials))), data.trials, "must be a whole number of at least 0")
-        read.refuse(seen & (y > trials), data.response, f"is more than {data.trials}, the number of trials")
+        read.refuse(seen & (y > trials) & (not private), data.response, f"is more than {data.trials}, the number of trials")
         last = np.minimum(last, trials)
     errors = None
     if data.variance is not None:
@@ -205,6 +219,12 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
     area = _areas(read, file)
     if data.area is not None and data.rows_per_area == "one":
         _refuse_counts(read, area, file)
+    protected = None
+    if private:  # from here on nothing is known of a count: bad cells end no job, and tell nothing
+        protected = np.zeros(file.d, np.int64)
+        protected[area] = counted = np.minimum(y, np.inf if trials is None else trials).astype(np.int64)
+        notes += _odd(read, counted)
+        y = last = np.full(len(y), np.nan)
     X = np.ascontiguousarray(design.X[:, 1:])
     at = np.flatnonzero(seen)
     intervals = last[at] if (last > y)[at].any() else None
@@ -222,13 +242,38 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
         notes.append(f"{absent} of {file.d} areas stand in no row: they are predicted at the covariates' means")
     if data.area is not None and (several := int((counts > 1).sum())):
         notes.append(f"{several} of {file.d} areas stand in several rows, each an observation of its own")
-    if intervals is None and (nothing_else := _one_sided(family, y[at])):
+    if intervals is None and not private and (nothing_else := _one_sided(family, y[at])):
         notes.append(nothing_else)
     with np.errstate(over="ignore"):
         exposed = np.exp(offset) if family.link == "log" else np.ones(len(offset))
         if data.exposure is not None:
             exposed = np.where(there, exposed, 0.0)
-    return AreaRows(observed, area, X, exposed, tuple(notes), design.faults, nothing)
+    return AreaRows(observed, area, X, exposed, tuple(notes), design.faults, nothing, protected)
+
+
+def _protected(read: Reading) -> tuple[Array, NDArray[np.bool_], Array]:
+    """As `_response`, of a private job: every row has a count, and a cell that is none counts as 0. A case more or less moves a
+    count by no more than 1, also where there are more than can be."""
+    column = read.table.columns[read.data.response]
+    y = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
+    y = np.where(np.isfinite(y) & (y == np.floor(y)), np.clip(y, 0, MOST_CASES), 0.0)
+    return y, np.ones(len(y), bool), y
+
+
+def _odd(read: Reading, counted: NDArray[np.int64]) -> list[str]:
+    """What its holder is told of cells that are no counts."""
+    name = read.data.response
+    column = read.table.columns[name]
+    given = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
+    odd = ~(given == counted)
+    if not odd.any():
+        return []
+    places = ", ".join(read.table.place(int(row)) for row in _first(odd))
+    return [
+        f"column {name!r}: {odd.sum()} cells are no counts of 0, 1, .. (or more than the trials): empty ones, texts and numbers "
+        f"below 0 count as 0, and noise is added to these like to all others ({places}); suppressed cells such as <5 are not "
+        "protected, for one case more makes several of them: give the counts"
+    ]
 
 
 def _one_sided(family: Family, y: Array) -> str:

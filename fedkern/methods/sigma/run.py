@@ -23,7 +23,7 @@ from ...models.spatial.loadings import LevelRidge
 from ...models.spatial.site import Site
 from ...models.spatial.units import Units
 from ...models.spatial.within_site import WithinSite
-from . import borders, own, publish, stages, weights
+from . import borders, budget, own, publish, stages, weights
 from . import files as prior
 from .keys import Config
 from .model import SigmaModel
@@ -38,11 +38,11 @@ def fit(run: Run[Config]) -> Fit | None:
     config, names = run.config, run.names
     tables = run.tables()
     _check_headers(run, tables)  # the agreement is about covariates alone
-    encoding = run.agreed(tables)
     files = prior.read(run)
     fault = "its file of the prior is of another training than the one with which this run began"
     for party, digest in files.digests.items():
-        run.hooks.bind(party, prior=(digest, fault))
+        run.hooks.bind(party, prior=(digest, fault))  # before anything is said, for private clients remember what they said
+    encoding = run.agreed(tables)
     prior.agree(run, files)
     shapes = borders.read(run, files.clients)
     model = SigmaModel(config, names, encoding, files.common)
@@ -54,6 +54,8 @@ def fit(run: Run[Config]) -> Fit | None:
             files.clients[k] = extended(files.clients[k], read, f"client {names[k]!r}")
             areas[k] = rows(read, encoding, files.clients[k])
         run.note_rows(k, areas[k].notes, areas[k].faults)
+        if config.private:
+            areas[k] = budget.released(run, k, areas[k], files.clients[k])
     run.hooks.notes += column_notes.exchanged(run, {k: area_rows.degenerate for k, area_rows in areas.items()}).notes
     model = replace(model, units=_units(run, model, areas))
     sites = {}
@@ -84,6 +86,9 @@ def fit(run: Run[Config]) -> Fit | None:
     for k, client in clients.items():
         sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], said[k], shapes.get(k)))
     total = _summed(run, model, {k: one for k, one in sums.items() if one is not None})
+    if config.private:
+        certificates = run.certified()
+        fitted = None if fitted is None else replace(fitted, privacy=certificates)
     return fitted if fitted is None or total is None else publish.with_sums(fitted, total, run.names, hides=model.hides)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...printing import aligned
+from ...privacy.certificate import certificates
 from ...results.plain import Record, real
 
 
@@ -37,7 +38,10 @@ def lines(content: Record, why: str) -> Iterator[str]:
         yield f"leave-one-out (PSIS): {sums}, {fit['areas']} areas, {fit['unreliable']} of them not reliable"
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
-    yield f"clients sent {sent:,} bytes in all; no privacy is claimed, and a map's counts count as told"
+    claim = "counts have noise" if content["privacy"] else "no privacy is claimed, and a map's counts count as told"
+    yield f"clients sent {sent:,} bytes in all; {claim}"
+    if content["privacy"]:
+        yield from certificates(content["privacy"])
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"

@@ -7,7 +7,7 @@ from functools import partial
 
 from ...algorithms.core import until
 from ...algorithms.core.messages import Message
-from ...algorithms.exchanges import column_notes, fit_sums, level, settled, terms, verdicts
+from ...algorithms.exchanges import certificates, column_notes, fit_sums, level, settled, terms, verdicts
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.exchanges.terms import LogTerms
@@ -19,12 +19,16 @@ from ...algorithms.sfvi.messages import GlobalGradient, GlobalGradientBound, Rea
 from ...data.artifact import read_own
 from ...data.design import describe
 from ...errors import JobError
-from ...jobs import memory
+from ...jobs import holders, memory, tables
 from ...jobs.check import Check, OwnFile, Said
+from ...jobs.holding.binding import bind
+from ...jobs.parties import data_set
 from ...jobs.stage import Stage
 from ...printing import printable
+from ...privacy.certificate import trust
 from ...privacy.plan import Plan
-from . import borders, files
+from . import borders, budget, files
+from .areas import names_of
 from .keys import Config
 from .model import SigmaModel
 from .points import extended
@@ -47,6 +51,7 @@ MAY_SEND = (
     LogTerms,
     *verdicts.PROTOCOL.to_server,
     *fit_sums.PROTOCOL.to_server,
+    *certificates.PROTOCOL.to_server,
 )
 
 
@@ -61,7 +66,8 @@ def stages(model: SigmaModel) -> list[Stage]:
     steps = not (model.chains or model.is_nested)
     bits = [Stage.of(settled)] if steps else []
     weights = [weighed(model)] if model.output.reweigh and not model.is_nested else []
-    return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, Stage.of(verdicts), *asked]
+    spent = [Stage.of(certificates)] if model.config.private else []
+    return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, Stage.of(verdicts), *asked, *spent]
 
 
 def fitted(model: SigmaModel) -> Stage:
@@ -106,7 +112,8 @@ def checked(at: Check[Config]) -> Said | None:
     used = memory.lines(
         *_memory(model.layout.size, "diagonal" if model.chains or model.is_nested else at.config.algorithm.covariance)
     )
-    return Said(model, [*_lines(model), *used, *notes], at.unknown(encoding))
+    plans = {name: budget.plan(at.config) for name in at.names} if at.config.private else {}
+    return Said(model, [*_lines(model), *used, *notes], at.unknown(encoding), plans)
 
 
 def look_through(file: OwnFile[Config]) -> None:
@@ -124,8 +131,19 @@ def look_through(file: OwnFile[Config]) -> None:
 
 
 def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
-    """None: no job of this method has a budget."""
-    return None
+    """What the job may spend of one client's budget: nothing where its noisy table is there already."""
+    privacy = file.config.privacy
+    if privacy is None:
+        return None
+    where = holders.standing(bind(client, data_set(file.path)), client)
+    try:
+        prior = read_own(prior_of(file.config, file.folder), client)
+    except JobError:
+        prior = None  # said by `look_through`
+    if where is not None and prior is not None and tables.find(where, budget.key(file.config, names_of(prior))) is not None:
+        print(printable(f"  noisy table {privacy.table!r} is there: this job spends nothing more"))
+        return None
+    return budget.plan(file.config)
 
 
 def _lines(model: SigmaModel) -> Iterator[str]:
@@ -164,13 +182,26 @@ def _lines(model: SigmaModel) -> Iterator[str]:
     yield from (f"warning  {words}" for words in model.warnings)
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield ""
-    yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
+    yield from _privacy(model)
     yield f"disclosure  {disclosure(model)}"
 
 
 def _why(model: SigmaModel) -> str:
     """Why the posterior is found in this way, where the job does not say how."""
     return f" ({model.by_default})" if model.by_default else ""
+
+
+def _privacy(model: SigmaModel) -> Iterator[str]:
+    privacy = model.config.privacy
+    if privacy is None:
+        yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
+        return
+    plan = budget.plan(model.config)
+    m = plan.mechanism
+    yield f"privacy  each client, for its own counts: epsilon {plan.spent:.4g} at delta {plan.delta:g}, spent once, when noise is"
+    yield f"         added to its table {privacy.table!r}; a job that uses a table that is there spends nothing more"
+    yield f"         noise two-sided geometric, sd {m.sigma * m.clip:.4g} cases; neighbours: {m.neighbours}"
+    yield f"         trusts {trust(m)}"
 
 
 def disclosure(model: SigmaModel) -> str:
@@ -197,6 +228,11 @@ def disclosure(model: SigmaModel) -> str:
     if model.output.fit:
         text += f", and at the end sums over each client's areas with rows, if it has at least {fit_sums.LEAST}: of their "
         text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, with two counts"
+    if model.config.private:
+        return text + (
+            "; all of it is computed of the noisy counts and of what is public: areas, exposures or trials, offsets and "
+            "covariates have no noise, and the noisy counts can be computed from what is sent"
+        )
     text += (
         "; responses, areas' effects, rates and local latents have no message of their own, and where the map and the offsets "
     )

@@ -56,9 +56,9 @@ def log_density(site: Observed, xi: Array, mean: Array, v: Array | None) -> Arra
 
 def pit(site: Observed, xi: Array, theta: Array, weights: Array) -> Array:
     """(d,) P(Y < y) + P(Y = y) / 2 of areas with one row, over draws (m, d) with these weights; NaN of the others, and
-    where the count is an interval."""
+    where the count is an interval or has noise."""
     rows, like = site.rows, site.likelihood
-    alone = np.flatnonzero((site.counts[rows.area] == 1) & ~rows.censored)
+    alone = np.flatnonzero((site.counts[rows.area] == 1) & rows.known)
     y, area, trials = rows.y[alone], rows.area[alone], None if rows.trials is None else rows.trials[alone]
     mu = like.mean(site.fixed(xi)[:, alone] + site.scale(xi) * theta[:, area])
     cdf, scale = like.record.cdf, like.sd(site.log_sd(xi)) if rows.sd is None else rows.sd[alone]
@@ -72,14 +72,14 @@ def pit(site: Observed, xi: Array, theta: Array, weights: Array) -> Array:
 
 def pearson(site: Observed, xi: Array, theta: Array) -> Array:
     """(d,) (observed - fitted) / sd of the rows of an area, at the posterior means of what is fitted; NaN without rows, or
-    where a count is an interval."""
+    where a count is an interval or has noise."""
     rows, like = site.rows, site.likelihood
     mu = like.mean(site.fixed(xi) + site.scale(xi) * theta[:, rows.area]).mean(axis=0)
     scale = np.sqrt(np.mean(np.asarray(like.sd(site.log_sd(xi))) ** 2)) if rows.sd is None else rows.sd
     variance = np.asarray(like.record.spread(mu, scale, rows.trials))
     expected = mu if rows.trials is None else rows.trials * mu
     left, spread = site.by_area(np.stack([rows.y - expected, variance]))
-    spread[np.unique(rows.area[rows.censored])] = 0.0
+    spread[np.unique(rows.area[~rows.known])] = 0.0
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(spread > 0, left / np.sqrt(spread), np.nan))
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ..likelihood import HALF_LOG_TAU, Likelihood, half_normal
+from ..likelihood import HALF_LOG_TAU, Last, Likelihood, Noisy, half_normal
 from .condition import Condition
 from .decoder import Decoder, Hat
 
@@ -151,7 +151,8 @@ class Rows:
     X : (n, p) covariates
     offset : (n,) known part of eta
     trials : (n,) of a binomial response, or None
-    last : (n,) the largest that a count may be, of which y is the least; None where all are known
+    last : (n,) the largest that a count may be, of which y is the least; the law of the noise that counts have; None where all
+        are known
     sd : (n,) known error standard deviations of a Gaussian response, or None
     """
 
@@ -160,13 +161,18 @@ class Rows:
     X: Matrix
     offset: Vector
     trials: Vector | None = None
-    last: Vector | None = None
+    last: Last = None
     sd: Vector | None = None
 
     @property
     def censored(self) -> NDArray[np.bool_]:
         """(n,) of which an interval is known."""
-        return np.zeros(len(self.y), bool) if self.last is None else self.last > self.y
+        return self.last > self.y if isinstance(self.last, np.ndarray) else np.zeros(len(self.y), bool)
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """(n,) of which the response itself is known."""
+        return np.zeros(len(self.y), bool) if isinstance(self.last, Noisy) else ~self.censored
 
 
 @dataclass(frozen=True)
@@ -271,9 +277,9 @@ class Observed(ABC):
         scale, log_sd = self.scale(xi), self.log_sd(xi)
         eta = self.fixed(xi) + scale * theta[:, self.rows.area]
         like, y, seen = self.likelihood, self.rows.y, (self.rows.trials, self.rows.last)
-        slope = like.slope(y, eta, log_sd, *seen)
+        value, slope = like.both(y, eta, log_sd, *seen)
         by_sd = like.slope_scale(y, eta, log_sd).sum(axis=1, keepdims=True) if self.layout.dispersed else np.zeros((len(xi), 1))
-        return like.value(y, eta, log_sd, *seen).sum(axis=1), slope, scale * self.by_area(slope), by_sd
+        return value.sum(axis=1), slope, scale * self.by_area(slope), by_sd
 
 
 @dataclass(frozen=True)

@@ -95,10 +95,11 @@ def sums(family: str, rows: Rows, centre: float | None = None, weights: Array | 
 
     Of a Gaussian response, when its `centre` is known, sum and sum of squares of y - offset - centre: from the squares
     themselves a large mean would take all digits. Case `weights` (n,) multiply every term, and a 1 in the number. A count of
-    which an interval is known is its middle (`filled`: its mean at a level).
+    which an interval is known is its middle (`filled`: its mean at a level). A count with noise is itself, for noise has mean 0:
+    the sums may be below 0.
     """
     offset, link = rows.offset, FAMILIES[family].link
-    y = rows.y if rows.last is None else (rows.y + rows.last) / 2
+    y = (rows.y + rows.last) / 2 if isinstance(rows.last, np.ndarray) else rows.y
     w = 1.0 if weights is None else weights
     with np.errstate(over="ignore", invalid="ignore"):
         if link == "log":
@@ -109,12 +110,12 @@ def sums(family: str, rows: Rows, centre: float | None = None, weights: Array | 
             first, second = float((w * about).sum()), float((w * about**2).sum())
             return (n, first) if centre is None else (first, second)
         failures = (1.0 if rows.trials is None else rows.trials) - y
-        return float((w * y).sum()), float((w * failures * np.exp(offset))[failures > 0].sum())
+        return float((w * y).sum()), float((w * failures * np.exp(offset))[failures != 0].sum())
 
 
 def filled(rows: Rows, likelihood: Likelihood, level: float) -> Rows:
     """The rows with the mean of each count of which an interval is known, given that it lies there, at this pooled level."""
-    if rows.last is None:
+    if not isinstance(rows.last, np.ndarray):
         return rows
     y = likelihood.expected(rows.y, rows.offset + level, 0.0, rows.trials, rows.last)
     return replace(rows, y=y, last=None)
@@ -124,7 +125,8 @@ def pooled_level(family: str, told: Sequence[tuple[float, float]]) -> float | No
     """The level of all clients' responses, from `sums`; None where there is no response.
 
     log(sum y / sum e^offset) of counts. Of successes log(sum y / sum (trials - y) e^offset), which is the logit where there are
-    no offsets, and consistent where there are: E y = e^(level + offset) E (trials - y). The mean of a Gaussian response.
+    no offsets, and consistent where there are: E y = e^(level + offset) E (trials - y). The mean of a Gaussian response. Sums
+    that are not above 0, which noise can make of small counts, are those of half a response.
     """
     first, second = (float(np.sum(column)) for column in np.transpose(told))
     link = FAMILIES[family].link
@@ -133,9 +135,9 @@ def pooled_level(family: str, told: Sequence[tuple[float, float]]) -> float | No
     if not second and (link == "log" or not first):
         return None
     if link == "log":
-        return float(np.log(first or HALF) - np.log(second))
-    more = HALF * (not first or not second)
-    return float(np.log(first + more) - np.log(second + more))
+        return float(np.log(first if first > 0 else HALF) - np.log(second))
+    more = HALF * (first <= 0 or second <= 0)
+    return float(np.log(max(first, 0.0) + more) - np.log(max(second, 0.0) + more))
 
 
 def spread(told: Sequence[tuple[float, float]], centre: float, n: float) -> tuple[float, float]:

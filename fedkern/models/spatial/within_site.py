@@ -325,9 +325,9 @@ class WithinSite(Observed):
         middle = place.scale * mean[area]
         beside = middle + AT[:, np.newaxis] * spread
         eta = place.fixed + beside
-        slope = like.slope(rows.y, eta, place.log_sd, rows.trials, rows.last)
+        value, slope = like.both(rows.y, eta, place.log_sd, rows.trials, rows.last)
         return Expected(
-            float(WEIGHT @ like.value(rows.y, eta, place.log_sd, rows.trials, rows.last).sum(axis=1)),
+            float(WEIGHT @ value.sum(axis=1)),
             WEIGHT @ slope,
             -((WEIGHT * AT) @ slope) / spread,
             float(WEIGHT @ (slope * beside).sum(axis=1)),

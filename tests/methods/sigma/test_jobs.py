@@ -65,7 +65,7 @@ def areas(folder: Path, client: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"privacy": {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0}}, 'method = "sigma" has no private form'),
+        ({"privacy": {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0}}, "unknown key privacy.clip"),
         ({"algorithm": {"inference": "nuts"}}, "2^depth exchanges for one draw"),
         ({"algorithm": {"inference": "hmc", "burn_in": 60}}, "leaves no draw"),
         ({"algorithm": {"inference": "hmc"}, "output": {"bound": True}}, "output.bound is for"),

@@ -1,0 +1,136 @@
+"""Noisy tables: counts to which a data holder has added noise once. They lie where its budget lies, for all later jobs.
+
+Whatever is computed of such a table spends nothing. So it is never drawn again: not by a resumed run, and not by a later job
+on the same data, also where the counts have changed since, for that a table is new would tell that they have. Which table a job
+means follows from public names alone (`Key`); another name is another table, and is paid for.
+
+The charge is on the disk before the noise is drawn, and the table before anybody computes with it. A crash in between costs the
+charge. Source: docs/methods/sigma.md, section 14.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import JobError
+from ..ground import OWN, OWN_FOLDER, on
+from ..privacy.accountant import Mechanism
+from .files import writing
+from .holding.binding import Account
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Key:
+    """Which table: `name` as the job file calls it, the column of the counts, and the places with one each, in their order."""
+
+    name: str
+    column: str
+    places: Sequence[str]
+
+    def file(self, data: str) -> str:
+        """Of the table of a data set."""
+        text = json.dumps([data, self.name, self.column, list(self.places)])
+        return f"noisy-{hashlib.blake2b(text.encode(), digest_size=8, person=b'fedkern table').hexdigest()}.json"
+
+
+@dataclass(frozen=True)
+class NoisyTable:
+    """Counts with noise.
+
+    Attributes
+    ----------
+    job : what budgets call its draw
+    mechanism : of the noise
+    counts : of the places, with noise
+    drawn : date and time
+    mark : keyed digest of the counts without noise, which tells its holder whether they have changed since
+    path : where it lies
+    """
+
+    job: str
+    mechanism: Mechanism
+    counts: tuple[int, ...]
+    drawn: str
+    mark: str
+    path: Path = Path()
+
+
+def now() -> str:
+    """Date and time, as in budgets."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def mark_of(counts: Counts, key: bytes) -> str:
+    """A keyed digest of counts."""
+    state = hashlib.blake2b(key=key, digest_size=16, person=b"fedkern counts")
+    state.update(counts.astype("<i8").tobytes())
+    return state.hexdigest()
+
+
+def find(account: Account, key: Key) -> NoisyTable | None:
+    """The table, wherever the account of these data lies or may have lain before; None where none was drawn.
+
+    Raises
+    ------
+    JobError
+        It is there and cannot be read.
+    """
+    places = [(account.folder, account.data)]
+    places += [(path.parent, data) for path, names in account.known.items() for data in sorted(names)]
+    for folder, data in places:
+        path = folder / key.file(data)
+        if os.path.lexists(path):
+            return _read(path, key)
+    return None
+
+
+def keep(account: Account, key: Key, table: NoisyTable) -> Path:
+    """Puts a table on the disk, for its owner alone; where it lies."""
+    path = account.folder / key.file(account.data)
+    content = {
+        "data": account.data, "name": key.name, "column": key.column, "places": list(key.places), "counts": list(table.counts),
+        "job": table.job, "mechanism": table.mechanism.as_dict(), "drawn": table.drawn, "mark": table.mark,
+    }  # fmt: skip
+    with writing(path), on(account.ground, account.folder) as ground:
+        ground.put(path, (json.dumps(content, indent=1) + "\n").encode(), secret=True)
+    return path
+
+
+@contextmanager
+def alone(account: Account) -> Iterator[None]:
+    """While one job looks for a table and draws it others wait: two would pay for two."""
+    path = account.folder / "noisy.lock"
+    with writing(path), on(account.ground, account.folder) as ground:
+        file = ground.open(path, os.O_RDWR | os.O_CREAT, OWN, make=OWN_FOLDER)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+def _read(path: Path, key: Key) -> NoisyTable:
+    try:
+        content = json.loads(path.read_bytes())
+        mechanism = Mechanism.from_dict(content["mechanism"])
+        counts = tuple(map(int, content["counts"]))
+        if len(counts) != len(key.places) or mechanism.sampling != "counts":
+            raise ValueError("it is of other places")
+        return NoisyTable(content["job"], mechanism, counts, content["drawn"], content["mark"], path)
+    except (OSError, ValueError, KeyError, TypeError) as fault:
+        raise JobError(
+            f"{path}: cannot be read as a noisy table ({fault}); put it back as it was (without it noise is drawn, and paid for)"
+        ) from None
