@@ -52,7 +52,7 @@ class Likelihood:
     scale: float | None = 1.0
 
     def __post_init__(self) -> None:
-        if self.scale is None and self.record.lacks_scale("unknown"):
+        if self.scale is None and self.record.dispersion is not None and self.record.dispersion.unknown is None:
             raise ValueError(f"likelihood: scale of the {self.family} family must be given")
 
     @property
@@ -118,9 +118,23 @@ class Likelihood:
         values = np.where(first + k <= most, self.record.value(each, eta, self.sd(log_scale), trials), -np.inf)
         return _Counts(each, eta, trials, values)
 
-    def slope_scale(self, y: Vector, eta: Vector, log_scale: Scale = 0.0) -> Vector:
-        """(n,) d log p / d log sigma."""
-        return self.unknown.slope(y, eta, self.sd(log_scale))
+    def slope_scale(
+        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Vector | None = None
+    ) -> Vector:
+        """(n,) d log p / d log sigma: of an interval the mean of those of its counts."""
+        scale = self.sd(log_scale)
+        found = self.unknown.slope(y, self.record.kept(eta), scale)
+        if last is not None and (wide := last > y).any():
+            counts = self._counts(y, eta, log_scale, trials, last, wide)
+            found[..., wide] = counts.averaged(self.unknown.slope(counts.each, counts.eta, scale))
+        return found
+
+    def terms(
+        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Vector | None = None
+    ) -> tuple[Vector, Vector, Vector]:
+        """(n,) of log p, its slope in eta, and that in the logarithm of the unknown dispersion, 0 where there is none."""
+        seen = (y, eta, log_scale, trials, last)
+        return self.value(*seen), self.slope(*seen), self.slope_scale(*seen) if self.dispersed else np.zeros_like(eta)
 
     @property
     def curvature_bound(self) -> float | None:
@@ -136,6 +150,7 @@ class Likelihood:
         Where there is no bound, good for moves of eta by at most 1 (section 8).
         """
         if self.dispersed:
+            assert self.unknown.curvature is not None
             return self.unknown.curvature(log_scale)
         kappa: Vector | float
         if self.record.curvature is not None:
@@ -148,6 +163,19 @@ class Likelihood:
     def mean(self, eta: Vector) -> Vector:
         """E[y | eta]; of a binomial y the probability."""
         return self.record.mean(eta)
+
+    def cdf(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> Vector:
+        """(m, n) P(Y <= y) of a new response of each row."""
+        return self.record.cdf(y, self.mean(eta), self.sd(log_scale), trials)
+
+    def fitted(self, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> tuple[Vector, Vector]:
+        """(n,) mean of Y over draws of eta (m, n), and its variance about that given the other unknowns."""
+        mu, scale = self.mean(eta).mean(axis=0), np.asarray(self.sd(log_scale))
+        if self.dispersed and self.record.counted:
+            variance = self.record.spread(mu[np.newaxis], scale, trials).mean(axis=0)
+        else:
+            variance = np.asarray(self.record.spread(mu, np.sqrt(np.mean(scale**2)), trials))
+        return mu if trials is None else trials * mu, variance
 
     def link_variance(self, y: Vector, log_scale: Scale = 0.0) -> float:
         """1 / E(-l''), the variance of a row's information on the link scale (section 11)."""

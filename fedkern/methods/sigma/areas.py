@@ -105,8 +105,8 @@ def table(
 
 def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     """What was seen, without any model: observed / expected (or the proportion, or the mean) of each of d areas, and its exact
-    95 % interval. NaN: no row with a response, or no such interval (a Gaussian response; several negative binomial rows; a count
-    that is an interval)."""
+    95 % interval. NaN: no row with a response, or no such interval (a Gaussian response; several negative binomial rows, or an r
+    that is learnt; a count that is an interval)."""
     seen, record = rows.observed, likelihood.record
     weights = np.exp(seen.offset) if record.link == "log" else seen.trials
     one = np.ones(len(seen.y))
@@ -118,9 +118,10 @@ def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     if record.exact is None:
         return {"crude": out["crude"]}
     if record.dispersion is not None:
+        if likelihood.dispersed:
+            return out
         there &= n == 1  # sums of rows with different means have no simple distribution
-    scale = 1.0 if likelihood.scale is None else likelihood.scale
-    out["crude_low"][there], out["crude_high"][there] = record.exact(y[there], base[there], scale)
+    out["crude_low"][there], out["crude_high"][there] = record.exact(y[there], base[there], likelihood.scale or 1.0)
     return out
 
 

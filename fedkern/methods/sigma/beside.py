@@ -32,7 +32,7 @@ def priors(model: SigmaModel, posterior: Draws) -> dict[str, dict[str, float]]:
     """Name -> 5 %, 50 % and 95 % quantiles of its prior, of each number that is published, on the data's scale."""
     at, units, names = np.array([*ENDS.values()]), model.units, model.encoding.names
     half_normal = units.scale * ndtri((1 + at) / 2)
-    found = {"rho": at, "sigma_theta": half_normal, "sigma": half_normal}
+    found = dict.fromkeys(("sigma_theta", "sigma", "sigma_extra"), half_normal) | {"rho": at, "dispersion": half_normal**2}
     if model.layout.free:
         found[model.common.condition.name] = model.condition.quantile(at)
     mean, sd = np.zeros(len(names)), np.full(len(names), units.scale * model.coefficient_sd)

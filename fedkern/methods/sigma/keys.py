@@ -39,6 +39,7 @@ from ...models.spatial.site import COEFFICIENT_SD
 LOG = ", ".join(families.taken_by("sigma", where=lambda family: family.link == "log"))
 COUNTED = ", ".join(families.taken_by("sigma", where=lambda family: family.counted))
 WIDEST = 1000  # counts of an interval: one that is wider tells next to nothing
+EXTRA = ", ".join(families.taken_by("sigma", where=lambda family: family.counted and family.dispersion is None))
 TRIALS = ", ".join(families.taken_by("sigma", where=lambda family: family.trials))
 
 
@@ -111,8 +112,11 @@ class ModelSection(Section):
     family: families.OfSigma = key("poisson", help="of the response, canonical link", meant=families.MEANT)
     scale: Known = key(
         "unknown",
-        help="error sd of a gaussian response; unknown: half-normal, its scale the response's sd"
-        + families.given_scales("sigma"),
+        help="error sd of a gaussian response; unknown: half-normal, its scale the response's sd; negative-binomial: r (variance "
+        "rate + rate^2 / r); unknown: 1 / sqrt r is half-normal" + families.given_scales("sigma"),
+    )
+    overdispersion: bool = key(
+        False, help=f"{EXTRA}: each row has a further effect of its own, normal on the link scale; its sd is half-normal(1)"
     )
     spatial_scale: Known = key("unknown", help="sigma_theta, which multiplies theta; unknown: half-normal, of the same scale")
     intercept: bool = key(True, help="with a normal prior about the pooled level of the responses on the link scale")
@@ -256,8 +260,11 @@ def _data(config: Config) -> Iterator[str]:
     if data.positive is not None and not family.binary:
         binary = quoted(taken_by("sigma", where=lambda f: f.binary))
         yield f'data.positive: only family = {binary} has a positive label, not "{model.family}"; remove it'
-    if family.lacks_scale(model.scale):
+    if family.lacks_scale(model.scale, "sigma"):
         yield family.scale_is_missing
+    if model.overdispersion and model.family not in EXTRA.split(", "):
+        why = "y of 0 or 1 cannot show it" if family.binary else f"it has {family.dispersion.words}" if family.dispersion else ""
+        yield f'model.overdispersion: only family = {EXTRA} have it, not "{model.family}": {why}; remove it'
     roles = [data.area, *data.location, data.response, data.exposure, data.offset, data.trials]
     given = [name for name in roles if name is not None]
     if len(set(given)) < len(given):

@@ -22,6 +22,7 @@ from ...kernels import families
 from ...kernels.mlp import Architecture
 from ...models.encoding import Encoding
 from ...models.likelihood import Likelihood
+from ...models.overdispersed import Overdispersed
 from ...models.spatial.condition import Condition
 from ...models.spatial.decoder import Decoder
 from ...models.spatial.loadings import LevelRidge, MeanLoadings
@@ -118,6 +119,8 @@ class SigmaModel(JobModel[OutputSection]):
     def likelihood(self) -> Likelihood:
         """Of the response."""
         scale = self.config.model.scale
+        if self.config.model.overdispersion:
+            return Overdispersed(self.family_of_y)
         return Likelihood(self.family_of_y, None if scale == "unknown" else self.units.known(float(scale)))
 
     @cached_property
@@ -139,7 +142,17 @@ class SigmaModel(JobModel[OutputSection]):
     @cached_property
     def prior(self) -> SigmaPrior:
         """The server's term."""
-        return SigmaPrior(self.layout, self.condition, self.coefficient_sd)
+        return SigmaPrior(self.layout, self.condition, self.coefficient_sd, self.likelihood)
+
+    @property
+    def learns_r(self) -> bool:
+        """Whether the dispersion that is published is 1 / r."""
+        return self.likelihood.dispersed and self.likelihood.record.dispersion is not None and self.likelihood.record.counted
+
+    @property
+    def dispersion(self) -> str:
+        """What the unknown dispersion of the likelihood is called where it is published."""
+        return "dispersion" if self.learns_r else "sigma_extra" if self.config.model.overdispersion else "sigma"
 
     @cached_property
     def sfvi(self) -> Settings:

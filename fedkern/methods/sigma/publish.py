@@ -75,9 +75,9 @@ def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
         named[model.common.condition.name] = c.lo + (c.hi - c.lo) * expit(xi[..., 0])
     if layout.mixing:
         named["rho"] = expit(xi[..., parts["rho"].start])
-    for key, name in (("log_scale", "sigma_theta"), ("log_sd", "sigma")):
+    for key, name, power in (("log_scale", "sigma_theta", 1), ("log_sd", model.dispersion, -1 if model.learns_r else 1)):
         if parts[key].stop > parts[key].start:
-            named[name] = units.scale * np.exp(xi[..., parts[key].start])
+            named[name] = units.scale * np.exp(power * xi[..., parts[key].start])
     names = model.encoding.names
     standard = np.zeros((*xi.shape[:-1], len(names)))
     if layout.intercept:
@@ -191,7 +191,7 @@ def unknowns(model: SigmaModel) -> list[str]:
         "intercept": ["intercept"],
         "beta": slopes,
         "log_scale": ["sigma_theta"],
-        "log_sd": ["sigma"],
+        "log_sd": [model.dispersion],
     }
     parts = model.layout.parts
     return [name for part, names in called.items() if parts[part].stop > parts[part].start for name in names]

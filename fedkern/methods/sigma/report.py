@@ -11,6 +11,7 @@ from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, Part, areas
 from ...results.report import RunFiles, Shapes, Tile
 from . import maps
 
+SDS = ("sigma_theta", "sigma", "sigma_extra", "dispersion")
 LISTED = 12  # areas in the table of the highest ones
 WORDS = {"rate": "rate", "probability": "probability", "mean": "mean"}
 
@@ -95,7 +96,7 @@ def _chains(summary: Record) -> str:
 
 
 def _progress(lines: Sequence[Record]) -> str:
-    names = [name for name in ("elbo", "phi", "lengthscale", "rho", "sigma_theta", "sigma") if _points(lines, name)]
+    names = [name for name in ("elbo", "phi", "lengthscale", "rho", *SDS) if _points(lines, name)]
     if not names:
         return ""
     drawn = canvas(7.2, 2.4)

@@ -122,6 +122,10 @@ def _lines(model: SigmaModel) -> Iterator[str]:
     yield f"prior    {common.kind}, {made}, {common.n_global} global latents, {about}; id {common.id[:12]}"
     intercept = "an intercept about the pooled level" if model.intercept else "no intercept"
     yield f"model    {model.family_of_y}, {intercept}, {model.encoding.size - 1} coefficients"
+    if model.config.model.overdispersion:
+        yield "rows     each has a further effect of its own, N(0, sigma_extra^2), which is integrated out"
+    if model.learns_r:
+        yield "rows     their dispersion 1 / r is learnt"
     if model.config.data.censored:
         cells = ", ".join(f'"{cell}" is {low} to {high}' for cell, (low, high) in model.config.data.censored.items())
         yield f"counts   some may be known by an interval: {cells}; the likelihood is that of the interval"

@@ -42,7 +42,8 @@ class Layout:
     intercept : whether there is a b
     n_beta : covariates
     scaled : whether sigma_theta is unknown
-    dispersed : whether the error standard deviation of a Gaussian response is unknown
+    dispersed : whether the likelihood has an unknown dispersion: the error standard deviation of a Gaussian response, r of a
+        negative binomial one, or the standard deviation of the rows' own effects
     known_scale : sigma_theta where it is known
     """
 
@@ -88,13 +89,14 @@ class Layout:
 class SigmaPrior:
     """The server's term: log p(xi), every Jacobian once.
 
-    x_phi by the condition's prior; z_G ~ N(0, I); rho ~ U(0, 1) by its logit; b, beta ~ N(0, coefficient_sd^2); sigma_theta and
-    sigma ~ HalfNormal(1) by their logarithms.
+    x_phi by the condition's prior; z_G ~ N(0, I); rho ~ U(0, 1) by its logit; b, beta ~ N(0, coefficient_sd^2); sigma_theta ~
+    HalfNormal(1) by its logarithm; the likelihood's dispersion by that's own prior.
     """
 
     layout: Layout
     condition: Condition
     coefficient_sd: float = COEFFICIENT_SD
+    likelihood: Likelihood = field(default_factory=lambda: Likelihood("gaussian", None))
 
     def __post_init__(self) -> None:
         if self.layout.free != self.condition.free:
@@ -115,9 +117,11 @@ class SigmaPrior:
         for k in range(parts["rho"].start, parts["rho"].stop):
             value -= float(np.logaddexp(0.0, xi[k]) + np.logaddexp(0.0, -xi[k]))
             gradient[k] = 1 - 2 * expit(xi[k])
-        for k in range(parts["log_scale"].start, parts["log_sd"].stop):
-            share, gradient[k] = half_normal(float(xi[k]))
-            value += share
+        for name in ("log_scale", "log_sd"):
+            for k in range(parts[name].start, parts[name].stop):
+                prior = self.likelihood.unknown.prior if name == "log_sd" else half_normal
+                share, gradient[k] = prior(float(xi[k]))
+                value += share
         return value, gradient
 
 
@@ -249,10 +253,8 @@ class Observed(ABC):
         """log p(y | theta, xi), its slopes in eta (m, n) and in theta (m, d), and its derivative in log sigma (m, 1)."""
         scale, log_sd = self.scale(xi), self.log_sd(xi)
         eta = self.fixed(xi) + scale * theta[:, self.rows.area]
-        like, y, seen = self.likelihood, self.rows.y, (self.rows.trials, self.rows.last)
-        slope = like.slope(y, eta, log_sd, *seen)
-        by_sd = like.slope_scale(y, eta, log_sd).sum(axis=1, keepdims=True) if self.layout.dispersed else np.zeros((len(xi), 1))
-        return like.value(y, eta, log_sd, *seen).sum(axis=1), slope, scale * self.by_area(slope), by_sd
+        value, slope, by_sd = self.likelihood.terms(self.rows.y, eta, log_sd, self.rows.trials, self.rows.last)
+        return value.sum(axis=1), slope, scale * self.by_area(slope), by_sd.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True)

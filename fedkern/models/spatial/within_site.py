@@ -219,13 +219,13 @@ class WithinSite(Observed):
         middle = place.scale * mean[area]
         beside = middle + AT[:, np.newaxis] * spread
         eta = place.fixed + beside
-        slope = like.slope(rows.y, eta, place.log_sd, rows.trials, rows.last)
+        value, slope, by_sd = like.terms(rows.y, eta, place.log_sd, rows.trials, rows.last)
         return Expected(
-            float(WEIGHT @ like.value(rows.y, eta, place.log_sd, rows.trials, rows.last).sum(axis=1)),
+            float(WEIGHT @ value.sum(axis=1)),
             WEIGHT @ slope,
             -((WEIGHT * AT) @ slope) / spread,
             float(WEIGHT @ (slope * beside).sum(axis=1)),
-            float(WEIGHT @ like.slope_scale(rows.y, eta, place.log_sd).sum(axis=1)) if self.layout.dispersed else 0.0,
+            float(WEIGHT @ by_sd.sum(axis=1)),
         )
 
     def _posterior(self, Lambda: Matrix, pull: Vector, place: Place) -> Posterior:
