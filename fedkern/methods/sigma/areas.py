@@ -90,16 +90,16 @@ def table(
         out["exposure"] = [f"{v:.10g}" for v in np.bincount(rows.area, weights=rows.exposure, minlength=d)]
     elif observed.trials is not None:
         out["trials"] = [f"{v:g}" for v in np.bincount(observed.area, weights=observed.trials, minlength=d)]
-    out |= {name: _cells(values) for name, values in crude(rows, areas.likelihood, d).items()}
-    out["theta_prior_sd"] = _cells(np.sqrt(file.true_variance))
+    out |= {name: cells(values) for name, values in crude(rows, areas.likelihood, d).items()}
+    out["theta_prior_sd"] = cells(np.sqrt(file.true_variance))
     said: dict[str, Sequence[str]] = {}
-    said |= _summary("theta", areas.theta, QUANTILES) | _summary(label, areas.level, QUANTILES)
-    said[f"p_{label}_above_{areas.threshold.name}"] = _cells(areas.above)
+    said |= summarised("theta", areas.theta, QUANTILES) | summarised(label, areas.level, QUANTILES)
+    said[f"p_{label}_above_{areas.threshold.name}"] = cells(areas.above)
     natural = np.exp if areas.likelihood.record.link != "identity" else np.asarray
     for name, part in (("fixed", areas.fixed), ("spatial", areas.spatial)):
-        said |= _summary(name, natural(part), PARTS)
-    for name, cells in (said | dict(fit)).items():
-        out[name] = ["" if hidden and absent else cell for cell, absent in zip(cells, unknown)]
+        said |= summarised(name, natural(part), PARTS)
+    for name, column in (said | dict(fit)).items():
+        out[name] = ["" if hidden and absent else cell for cell, absent in zip(column, unknown)]
     return out
 
 
@@ -125,14 +125,14 @@ def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     return out
 
 
-def _summary(name: str, values: Array, quantiles: Sequence[str] | dict[str, float]) -> dict[str, Sequence[str]]:
+def summarised(name: str, values: Array, quantiles: Sequence[str] | dict[str, float]) -> dict[str, Sequence[str]]:
     """Mean, sd and quantiles of (m, d) draws."""
     columns = {"mean": values.mean(axis=0), "sd": values.std(axis=0)}
     columns |= dict(zip(quantiles, np.quantile(values, [QUANTILES[what] for what in quantiles], axis=0)))
-    return {f"{name}_{what}": _cells(column) for what, column in columns.items()}
+    return {f"{name}_{what}": cells(column) for what, column in columns.items()}
 
 
-def _cells(values: Array) -> list[str]:
+def cells(values: Array) -> list[str]:
     """Six digits; nothing where there is no number."""
     return ["" if np.isnan(v) else f"{v:.6g}" for v in values]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
@@ -55,6 +56,14 @@ def _threshold(value: object) -> object:
     raise PydanticCustomError("threshold", 'a number, or "overall" for the level of all clients\' responses together')
 
 
+def _period(value: object) -> Any:
+    if isinstance(value, int | date) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    raise PydanticCustomError("period", "a whole number, a date or a text, as it stands in the column")
+
+
 def _interval(value: Any) -> Any:
     whole = isinstance(value, list | tuple) and len(value) == 2 and all(type(end) is int and end >= 0 for end in value)
     if whole and value[0] <= value[1] <= value[0] + WIDEST:
@@ -66,6 +75,7 @@ def _interval(value: Any) -> Any:
 
 
 Interval = Annotated[tuple[int, int], BeforeValidator(_interval)]
+Period = Annotated[str, BeforeValidator(_period)]
 Known = Annotated[float | str, BeforeValidator(_known)]
 Threshold = Annotated[float | str, BeforeValidator(_threshold)]
 
@@ -81,6 +91,10 @@ class DataSection(Section):
     rows_per_area: Literal["one", "any"] = key(
         "one", help="area: one row each, whose response may be empty; any: several, each an observation of its own, or none"
     )
+    period: str | None = key(
+        None, help="area: the column with the row's period: one row for each area and period (with rows_per_area = any: several)"
+    )
+    periods: list[Period] = key([], help="all that period may be, in their order: effects of periods are a random walk along it")
     polygons: str | None = key(
         None,
         path=True,
@@ -265,15 +279,29 @@ def _data(config: Config) -> Iterator[str]:
     if model.overdispersion and model.family not in EXTRA.split(", "):
         why = "y of 0 or 1 cannot show it" if family.binary else f"it has {family.dispersion.words}" if family.dispersion else ""
         yield f'model.overdispersion: only family = {EXTRA} have it, not "{model.family}": {why}; remove it'
-    roles = [data.area, *data.location, data.response, data.exposure, data.offset, data.trials]
+    yield from _periods(data)
+    roles = [data.area, data.period, *data.location, data.response, data.exposure, data.offset, data.trials]
     given = [name for name in roles if name is not None]
     if len(set(given)) < len(given):
-        yield f"data: area, location, response, exposure, offset and trials must be different columns, got {', '.join(given)}"
+        roles_of = "area, period, location, response, exposure, offset and trials"
+        yield f"data: {roles_of} must be different columns, got {', '.join(given)}"
     yield from faults_of_names(data.names, "data.names")
     if data.standardise == "public":
         for name, column in data.columns.items():
             if column.kind != "categorical" and column.levels is None and column.scale is None and column.lower is None:
                 yield f'data.columns.{name}: standardise = "public" needs its center and scale, or lower and upper'
+
+
+def _periods(data: DataSection) -> Iterator[str]:
+    if (data.period is None) != (not data.periods):
+        yield "data.period (the column) and data.periods (all that it may be, in their order) go together; give both, or neither"
+    if data.period is not None and data.location:
+        yield "data.period: only areas have periods, locations have none; remove it"
+    if len(data.periods) == 1:
+        remedy = "give two or more, or remove data.period and ignore its column"
+        yield f"data.periods: one period ({data.periods[0]!r}) has no effect of its own; {remedy}"
+    if twice := sorted({one for one in data.periods if data.periods.count(one) > 1}):
+        yield f"data.periods: {', '.join(map(repr, twice))} stands there twice; give each period once"
 
 
 def _algorithm(config: Config) -> Iterator[str]:

@@ -137,12 +137,18 @@ class SigmaModel(JobModel[OutputSection]):
             scaled=m.spatial_scale == "unknown",
             dispersed=self.likelihood.dispersed,
             known_scale=known,
+            n_periods=len(self.periods),
         )
 
     @cached_property
     def prior(self) -> SigmaPrior:
         """The server's term."""
         return SigmaPrior(self.layout, self.condition, self.coefficient_sd, self.likelihood)
+
+    @property
+    def periods(self) -> tuple[str, ...]:
+        """In their order; none where rows have none."""
+        return tuple(self.config.data.periods)
 
     @property
     def learns_r(self) -> bool:

@@ -122,6 +122,8 @@ def _lines(model: SigmaModel) -> Iterator[str]:
     yield f"prior    {common.kind}, {made}, {common.n_global} global latents, {about}; id {common.id[:12]}"
     intercept = "an intercept about the pooled level" if model.intercept else "no intercept"
     yield f"model    {model.family_of_y}, {intercept}, {model.encoding.size - 1} coefficients"
+    if model.periods:
+        yield f"periods  {len(model.periods)}, from {model.periods[0]} to {model.periods[-1]}: a random walk that sums to 0"
     if model.config.model.overdispersion:
         yield "rows     each has a further effect of its own, N(0, sigma_extra^2), which is integrated out"
     if model.learns_r:

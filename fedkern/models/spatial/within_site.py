@@ -1,6 +1,6 @@
 """A client's term of the log joint density where its own prior is exact (`models.spatial.within`).
 
-    theta_j | z, phi ~ N(A_j z, S_jj - A_j A_j'),  y ~ p(y | eta),  eta = o + b + x' beta + sigma_theta theta_i
+    theta_j | z, phi ~ N(A_j z, S_jj - A_j A_j'),  y ~ p(y | eta),  eta = o + b + x' beta + gamma_t + sigma_theta theta_i
 
 theta may be integrated out: by q(theta | xi) = N(m, M^-1), the Gaussian that makes the bound
 
@@ -95,7 +95,7 @@ class Place:
 
     Attributes
     ----------
-    fixed : (n,) offset + b + x' beta
+    fixed : (n,) offset + b + x' beta + gamma_t
     scale : sigma_theta
     log_sd : log sigma; 0 where it is known
     """
@@ -192,7 +192,7 @@ class WithinSite(Observed):
             theta = u @ self.root.T
             value, slope, g_theta, by_sd = self.given_theta(xi, theta)
             more, g_more, g_xi[:, parts["z"]], by_phi = self.prior.log_density(ties, theta, xi[:, parts["z"]])
-            self.add_rows(g_xi, slope, theta, self.scale(xi))
+            self.add_rows(g_xi, slope, theta, xi)
             if self.layout.dispersed:
                 g_xi[:, -1:] += by_sd
             value, g_u = value + more + self.log_volume, (g_theta + g_more) @ self.root
@@ -303,9 +303,7 @@ class WithinSite(Observed):
                 g_xi[k, parts["log_scale"]] += found.by_scale
             if self.layout.dispersed:
                 g_xi[k, -1] += found.by_sd
-        g_xi[:, parts["beta"]] += slopes @ self.rows.X
-        if self.layout.intercept:
-            g_xi[:, parts["intercept"]] += slopes.sum(axis=1, keepdims=True)
+        self.add_fixed(g_xi, slopes, xi)
         return value, by_phi
 
     def log_marginal(self, xi: Vector, normals: Matrix) -> float:
