@@ -61,8 +61,9 @@ def nuts(y: np.ndarray, expected: np.ndarray, level: float, interaction: bool, d
 
     jax.config.update("jax_enable_x64", True)
     numpyro.set_host_device_count(1)
-    W = jnp.asarray(adjacency())
-    D, B = jnp.diag(W.sum(0)), jnp.asarray(walk(T))
+    degree = adjacency().sum(0) ** 0.5
+    values, vectors = (jnp.asarray(one) for one in np.linalg.eigh(adjacency() / np.outer(degree, degree)))
+    B = jnp.asarray(walk(T))
 
     def model() -> None:
         x = numpyro.sample("x", dist.Normal(0, 10))
@@ -75,7 +76,7 @@ def nuts(y: np.ndarray, expected: np.ndarray, level: float, interaction: bool, d
         period = numpyro.sample("sigma_period", dist.HalfNormal(1))
         z = numpyro.sample("z", dist.Normal(0, 1).expand([SIDE**2]))
         v = numpyro.sample("v", dist.Normal(0, 1).expand([T - 1]))
-        theta = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(D - phi * W).T, z, lower=False)
+        theta = vectors @ (z / jnp.sqrt(1 - phi * values)) / degree
         gamma = numpyro.deterministic("gamma", period * B @ v)
         areas = numpyro.deterministic("areas", b + scale * theta)
         eta = areas[:, None] + gamma
@@ -103,7 +104,7 @@ def written(folder: Path, y: np.ndarray, expected: np.ndarray) -> None:
     build.perform(parse(tables), folder, Output(folder / "prior", quiet=True))
     (folder / "rows").mkdir()
     for client in CLIENTS:
-        rows = [f"s{i},{2001 + t},{y[i, t]:g},{expected[i, t]!r}" for i in areas if owner(i) == client for t in range(T)]
+        rows = [f"s{i},{2001 + t},{y[i, t]:g},{float(expected[i, t])!r}" for i in areas if owner(i) == client for t in range(T)]
         (folder / "rows" / f"{client}.csv").write_text("\n".join(["area,year,cases,expected", *rows]) + "\n")
 
 
@@ -148,7 +149,7 @@ def main() -> None:
     began = time.perf_counter()
     truth = nuts(y, expected, float(np.log(y.sum() / expected.sum())), a.interaction, a.draws)
     truth["areas"] = np.exp(truth["areas"])
-    print(f"36 areas, 8 periods, interaction: {a.interaction}; NUTS: 2 x {a.draws} draws, {time.perf_counter() - began:.0f} s")
+    print(f"36 areas, 8 periods, interaction: {a.interaction}; NUTS: 2 x {a.draws} draws, {time.perf_counter() - began:.0f} s", flush=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         written(folder, y, expected)

@@ -85,9 +85,9 @@ def of_pairs(
         "observed": [cell if k else "" for cell, k in zip(ends, count)],
     }
     if areas.label == "rate":
-        out["exposure"] = cells(np.bincount(at, rows.exposure))
+        out["exposure"] = cells(np.bincount(at, rows.exposure).astype(float))
     elif observed.trials is not None:
-        out["trials"] = cells(np.bincount(seen, observed.trials, len(pairs)))
+        out["trials"] = cells(np.bincount(seen, observed.trials, len(pairs)).astype(float))
     above = ((level > areas.threshold.value).sum(axis=0) + 0.5) / (len(level) + 1)
     said = {**summarised(areas.label, level, QUANTILES), f"p_{areas.label}_above_{areas.threshold.name}": cells(above)}
     unknown = hidden & (np.bincount(seen, observed.censored, len(pairs)) > 0)
