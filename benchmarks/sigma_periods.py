@@ -149,7 +149,8 @@ def main() -> None:
     began = time.perf_counter()
     truth = nuts(y, expected, float(np.log(y.sum() / expected.sum())), a.interaction, a.draws)
     truth["areas"] = np.exp(truth["areas"])
-    print(f"36 areas, 8 periods, interaction: {a.interaction}; NUTS: 2 x {a.draws} draws, {time.perf_counter() - began:.0f} s", flush=True)
+    took = f"2 x {a.draws} draws, {time.perf_counter() - began:.0f} s"
+    print(f"36 areas, 8 periods, interaction: {a.interaction}; NUTS: {took}", flush=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         written(folder, y, expected)
