@@ -98,12 +98,12 @@ class Unknown:
     ----------
     slope : (y, eta, scale) -> dl / dw of each row
     prior : w -> its log-density, Jacobian included once, and the derivative
-    curvature : w -> kappa >= -l'' for every y and eta
+    curvature : w -> kappa >= -l'' for every y and eta; None: there is none
     """
 
     slope: Callable[[Vector, Vector, Scale], Vector]
     prior: Callable[[float], tuple[float, float]]
-    curvature: Callable[[float], float]
+    curvature: Callable[[float], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,13 @@ class Dispersion:
     Attributes
     ----------
     words : what `scale` is
-    unknown : how it is learnt; None: it must be given
+    unknown : how it is learnt
+    learnt_by : the methods that learn it; to others it must be given
     """
 
     words: str
     unknown: Unknown | None = None
+    learnt_by: tuple[str, ...] = ()
 
 
 # What a record must have for a method to take it, beside what every record has.
@@ -214,9 +216,9 @@ class Family:
         """Whether one kappa is good for every y, given the scale."""
         return self.curvature is not None and bool(np.isfinite(self.curvature(np.inf, 1.0)))
 
-    def lacks_scale(self, scale: float | str) -> bool:
+    def lacks_scale(self, scale: float | str, method: str) -> bool:
         """Whether a job must give the scale that it leaves "unknown"."""
-        return scale == "unknown" and self.dispersion is not None and self.dispersion.unknown is None
+        return scale == "unknown" and self.dispersion is not None and method not in self.dispersion.learnt_by
 
     @property
     def scale_is_missing(self) -> str:
@@ -229,6 +231,12 @@ def half_normal(log_scale: float) -> tuple[float, float]:
     """Log-density of w = log sigma where sigma ~ HalfNormal(1), Jacobian included once, and its derivative."""
     square = float(np.exp(2 * log_scale))
     return 0.5 * float(np.log(2 / np.pi)) - 0.5 * square + log_scale, 1 - square
+
+
+def half_normal_root(log_r: float) -> tuple[float, float]:
+    """Log-density of w = log r where 1 / sqrt r ~ HalfNormal(1), Jacobian included once, and its derivative."""
+    value, slope = half_normal(-0.5 * log_r)
+    return value - float(np.log(2)), -0.5 * slope
 
 
 def _rate(eta: Vector) -> Vector:
@@ -362,6 +370,12 @@ def _negative_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vec
     return np.asarray(ways + y * b - count * np.logaddexp(0.0, b))
 
 
+def _negative_by_r(y: Vector, eta: Vector, scale: Scale) -> Vector:
+    b = eta - np.log(scale)
+    psi = _special("psi")
+    return np.asarray(scale * (psi(y + scale) - psi(scale) - np.logaddexp(0.0, b)) - y + (y + scale) * expit(b))
+
+
 def _negative_cdf(y: Vector, mean: Vector, scale: Scale, trials: Trials) -> Vector:
     return np.asarray(_special("betainc")(scale, y + 1, scale / (scale + mean)))
 
@@ -402,7 +416,7 @@ NEGATIVE_BINOMIAL = Family(
     slope_words="r (y - rate) / (r + rate)",
     predictive=lambda y, mean, variance, scale: _negative_value(y, np.minimum(np.log(mean), MOST), scale, None),
     noise=lambda mean, scale: 2 + 6 / scale + 1 / (mean + mean**2 / scale),
-    dispersion=Dispersion("r"),
+    dispersion=Dispersion("r", Unknown(slope=_negative_by_r, prior=half_normal_root), ("sigma",)),
     exact=_negative_exact,
 )
 
@@ -478,6 +492,7 @@ GAUSSIAN = Family(
             prior=half_normal,
             curvature=lambda w: float(np.exp(-2 * w)),
         ),
+        ("pvi", "sparse", "vertical", "sigma", "likelihood"),
     ),
 )
 
@@ -513,7 +528,7 @@ def quoted(names: tuple[str, ...]) -> str:
 
 def given_scales(method: str) -> str:
     """For a key's help: the families of a method whose dispersion must be given."""
-    given = [f for f in RECORDS if method in f.methods and f.dispersion is not None and f.dispersion.unknown is None]
+    given = [f for f in RECORDS if method in f.methods and f.dispersion is not None and method not in f.dispersion.learnt_by]
     return "".join(f"; {f.name}: {f.dispersion.words}, to be given" for f in given if f.dispersion is not None)
 
 

@@ -59,10 +59,16 @@ class _Counts:
     ----------
     total : (.., n) log P(what was seen)
     mean : (.., n) of the counts, given that
+    each : (k, .., n) the counts
+    chance : (k, .., n) of each, given what was seen
+    eta : (.., n) of these rows
     """
 
     total: Vector
     mean: Vector
+    each: Vector
+    chance: Vector
+    eta: Vector
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ class Likelihood:
     scale: float | Vector | None = 1.0
 
     def __post_init__(self) -> None:
-        if self.scale is None and self.record.lacks_scale("unknown"):
+        if self.scale is None and self.record.dispersion is not None and self.record.dispersion.unknown is None:
             raise ValueError(f"likelihood: scale of the {self.family} family must be given")
 
     @property
@@ -174,11 +180,27 @@ class Likelihood:
         chance -= top
         np.exp(chance, out=chance)
         total = chance.sum(axis=0)
-        return _Counts(none + top + np.log(total), (chance * each).sum(axis=0) / total), wide
+        chance /= total
+        return _Counts(none + top + np.log(total), (chance * each).sum(axis=0), each, chance, eta), wide
 
-    def slope_scale(self, y: Vector, eta: Vector, log_scale: Scale = 0.0) -> Vector:
-        """(n,) d log p / d log sigma."""
-        return self.unknown.slope(y, eta, self.sd(log_scale))
+    def slope_scale(
+        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
+    ) -> Vector:
+        """(n,) d log p / d log sigma: of an interval, or of a count with noise, the mean of those of its counts."""
+        eta, scale = self.record.kept(eta), self.sd(log_scale)
+        counts, wide = self._counts(y, eta, scale, trials, last)
+        if counts is None:
+            return self.unknown.slope(y, eta, scale)
+        found = self.unknown.slope(np.where(wide, 0.0, y), eta, scale)
+        found[..., wide] = (counts.chance * self.unknown.slope(counts.each, counts.eta, scale)).sum(axis=0)
+        return found
+
+    def terms(
+        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
+    ) -> tuple[Vector, Vector, Vector]:
+        """(n,) of log p, its slope in eta, and that in the logarithm of the unknown dispersion, 0 where there is none."""
+        seen = (y, eta, log_scale, trials, last)
+        return *self.both(*seen), self.slope_scale(*seen) if self.dispersed else np.zeros_like(eta)
 
     @property
     def curvature_bound(self) -> float | None:
@@ -194,6 +216,7 @@ class Likelihood:
         Where there is no bound, good for moves of eta by at most 1 (section 8).
         """
         if self.dispersed:
+            assert self.unknown.curvature is not None
             return self.unknown.curvature(log_scale)
         kappa: Vector | float
         if self.record.curvature is not None:
@@ -206,6 +229,20 @@ class Likelihood:
     def mean(self, eta: Vector) -> Vector:
         """E[y | eta]; of a binomial y the probability."""
         return self.record.mean(eta)
+
+    def cdf(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> Vector:
+        """(m, n) P(Y <= y) of a new response of each row."""
+        return self.record.cdf(y, self.mean(eta), self.sd(log_scale), trials)
+
+    def fitted(self, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> tuple[Vector, Vector]:
+        """(n,) mean of Y over draws of eta (m, n), and its variance about that given the other unknowns."""
+        mu, scale = self.mean(eta).mean(axis=0), np.asarray(self.sd(log_scale))
+        if self.dispersed and self.record.counted:
+            variance = self.record.spread(mu[np.newaxis], scale, trials).mean(axis=0)
+        else:
+            known = np.sqrt(np.mean(scale**2)) if self.dispersed else scale
+            variance = np.asarray(self.record.spread(mu, known, trials))
+        return mu if trials is None else trials * mu, variance
 
     def link_variance(self, y: Vector, log_scale: Scale = 0.0) -> float:
         """1 / E(-l''), the variance of a row's information on the link scale (section 11)."""

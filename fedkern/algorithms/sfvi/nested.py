@@ -183,7 +183,7 @@ class NestedFamily:
         g_mean[0, at] = (1 - k) * like + k * r / v
         g_v[0, at] = (0.5 * r * r / v + 0.5 * (like - r / v) * sd * e + to_k) / v
         to_xi, to_u = site.pull(s, s.a * g_mean, (g_mean * s.hat.theta).sum(axis=1, keepdims=True), g_v)
-        site.add_rows(to_xi, slope, theta, site.scale(xi[np.newaxis]))
+        site.add_rows(to_xi, slope, theta, xi[np.newaxis])
         if site.layout.dispersed:
             to_xi[:, -1:] += by_sd
         h_xi, h_u = to_xi[0], to_u[0] - local

@@ -463,7 +463,7 @@ def conflicts(config: Config) -> Iterator[str]:
     """Every fault, each a sentence with its remedy."""
     yield from _data(config)
     algorithm, privacy, family = config.algorithm, config.privacy, FAMILIES[config.model.family]
-    if "scale" not in config.model.model_fields_set and family.lacks_scale("unknown"):
+    if "scale" not in config.model.model_fields_set and family.lacks_scale("unknown", "pvi"):
         yield family.scale_is_missing
     yield from _scale(config)
     if (sd := config.model.prior_sd) is not None and not math.isclose(config.model.prior_precision, sd**-2, rel_tol=1e-9):

@@ -96,16 +96,16 @@ def table(
         out["exposure"] = [f"{v:.10g}" for v in np.bincount(rows.area, weights=rows.exposure, minlength=d)]
     elif observed.trials is not None:
         out["trials"] = [f"{v:g}" for v in np.bincount(observed.area, weights=observed.trials, minlength=d)]
-    out |= {name: _cells(values) for name, values in crude(rows, areas.likelihood, d).items()}
-    out["theta_prior_sd"] = _cells(np.sqrt(file.true_variance))
+    out |= {name: cells(values) for name, values in crude(rows, areas.likelihood, d).items()}
+    out["theta_prior_sd"] = cells(np.sqrt(file.true_variance))
     said: dict[str, Sequence[str]] = {}
-    said |= _summary("theta", areas.theta, QUANTILES) | _summary(label, areas.level, QUANTILES)
-    said[f"p_{label}_above_{areas.threshold.name}"] = _cells(areas.above)
+    said |= summarised("theta", areas.theta, QUANTILES) | summarised(label, areas.level, QUANTILES)
+    said[f"p_{label}_above_{areas.threshold.name}"] = cells(areas.above)
     natural = np.exp if areas.likelihood.record.link != "identity" else np.asarray
     for name, part in (("fixed", areas.fixed), ("spatial", areas.spatial)):
-        said |= _summary(name, natural(part), PARTS)
-    for name, cells in (said | dict(fit)).items():
-        out[name] = ["" if absent else cell for cell, absent in zip(cells, concealed)]
+        said |= summarised(name, natural(part), PARTS)
+    for name, column in (said | dict(fit)).items():
+        out[name] = ["" if absent else cell for cell, absent in zip(column, concealed)]
     return out
 
 
@@ -117,7 +117,7 @@ def unknown(rows: AreaRows, d: int) -> NDArray[np.bool_]:
 def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     """What was seen, without any model: observed / expected (or the proportion, or the mean) of each of d areas, and its exact
     95 % interval. NaN: no row with a response, or no such interval (a Gaussian response of unknown variance; several negative
-    binomial rows; a count that is an interval, or has noise)."""
+    binomial rows, or an r that is learnt; a count that is an interval, or has noise)."""
     seen, record = rows.observed, likelihood.record
     weights = np.exp(seen.offset) if record.link == "log" else seen.trials
     one = np.ones(len(seen.y))
@@ -133,20 +133,21 @@ def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     if record.exact is None:
         return {"crude": out["crude"]}
     if record.dispersion is not None:
+        if likelihood.dispersed:
+            return out
         there &= n == 1  # sums of rows with different means have no simple distribution
-    scale = 1.0 if likelihood.scale is None else likelihood.scale
-    out["crude_low"][there], out["crude_high"][there] = record.exact(y[there], base[there], scale)
+    out["crude_low"][there], out["crude_high"][there] = record.exact(y[there], base[there], likelihood.scale or 1.0)
     return out
 
 
-def _summary(name: str, values: Array, quantiles: Sequence[str] | dict[str, float]) -> dict[str, Sequence[str]]:
+def summarised(name: str, values: Array, quantiles: Sequence[str] | dict[str, float]) -> dict[str, Sequence[str]]:
     """Mean, sd and quantiles of (m, d) draws."""
     columns = {"mean": values.mean(axis=0), "sd": values.std(axis=0)}
     columns |= dict(zip(quantiles, np.quantile(values, [QUANTILES[what] for what in quantiles], axis=0)))
-    return {f"{name}_{what}": _cells(column) for what, column in columns.items()}
+    return {f"{name}_{what}": cells(column) for what, column in columns.items()}
 
 
-def _cells(values: Array) -> list[str]:
+def cells(values: Array) -> list[str]:
     """Six digits; nothing where there is no number."""
     return ["" if np.isnan(v) else f"{v:.6g}" for v in values]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from ...results.draws import Draws
 from ...results.gaussian import label
@@ -32,15 +32,27 @@ def priors(model: SigmaModel, posterior: Draws) -> dict[str, dict[str, float]]:
     """Name -> 2.5, 5, 50, 95 and 97.5 % of its prior, of each number that is published, on the data's scale."""
     at, units, names = np.array([*ENDS.values()]), model.units, model.encoding.names
     half_normal = units.scale * ndtri((1 + at) / 2)
-    found = {"rho": at, "sigma_theta": half_normal, "sigma": half_normal}
+    found = dict.fromkeys(("sigma_theta", "sigma", "sigma_extra", "sigma_period"), half_normal)
+    found |= {"rho": at, "dispersion": half_normal**2}
     if model.layout.free:
         found[model.common.condition.name] = model.condition.quantile(at)
+    if model.periods:
+        spread = units.scale * np.sqrt((model.layout.walk**2).sum(axis=1))
+        found |= {f"period[{name}]": sd * _product(at) for name, sd in zip(model.periods, spread)}
     mean, sd = np.zeros(len(names)), np.full(len(names), units.scale * model.coefficient_sd)
     mean[0], sd[0] = (units.level, sd[0]) if model.layout.intercept else (0.0, 0.0)
     A = model.encoding.affine()
     for suffix, centres, spreads in (("", A @ mean, np.sqrt(A**2 @ sd**2)), ("_std", mean, sd)):
         found |= {label(name, suffix): centres[j] + spreads[j] * ndtri(at) for j, name in enumerate(names)}
     return {name: dict(zip(ENDS, found[name].tolist())) for name in posterior.values}
+
+
+def _product(at: Array) -> Array:
+    """Quantiles of a half-normal times an independent normal number."""
+    x, weight = np.polynomial.legendre.leggauss(200)
+    scales = ndtri((3 + x) / 4)  # quantiles of a half-normal number at (1 + x) / 2
+    values = np.linspace(-8, 8, 4001)
+    return np.asarray(np.interp(at, ndtr(values[:, np.newaxis] / scales) @ weight / 2, values))
 
 
 def ratios(model: SigmaModel, posterior: Draws) -> dict[str, Any]:

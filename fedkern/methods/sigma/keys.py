@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
@@ -43,6 +44,7 @@ LOG = ", ".join(families.taken_by("sigma", where=lambda family: family.link == "
 COUNTED = ", ".join(families.taken_by("sigma", where=lambda family: family.counted))
 LEAST_EPSILON, MOST_EPSILON = 0.05, 10.0  # of a case: with less noise has a thousand values, more is none
 WIDEST = 1000  # counts of an interval: one that is wider tells next to nothing
+EXTRA = ", ".join(families.taken_by("sigma", where=lambda family: family.counted and family.dispersion is None))
 TRIALS = ", ".join(families.taken_by("sigma", where=lambda family: family.trials))
 
 
@@ -58,6 +60,14 @@ def _threshold(value: object) -> object:
     raise PydanticCustomError("threshold", 'a number, or "overall" for the level of all clients\' responses together')
 
 
+def _period(value: object) -> Any:
+    if isinstance(value, int | date) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    raise PydanticCustomError("period", "a whole number, a date or a text, as it stands in the column")
+
+
 def _interval(value: Any) -> Any:
     whole = isinstance(value, list | tuple) and len(value) == 2 and all(type(end) is int and end >= 0 for end in value)
     if whole and value[0] <= value[1] <= value[0] + WIDEST:
@@ -69,6 +79,7 @@ def _interval(value: Any) -> Any:
 
 
 Interval = Annotated[tuple[int, int], BeforeValidator(_interval)]
+Period = Annotated[str, BeforeValidator(_period)]
 Known = Annotated[float | str, BeforeValidator(_known)]
 Threshold = Annotated[float | str, BeforeValidator(_threshold)]
 
@@ -84,6 +95,10 @@ class DataSection(Section):
     rows_per_area: Literal["one", "any"] = key(
         "one", help="area: one row each, whose response may be empty; any: several, each an observation of its own, or none"
     )
+    period: str | None = key(
+        None, help="area: the column with the row's period: one row for each area and period (with rows_per_area = any: several)"
+    )
+    periods: list[Period] = key([], help="all that period may be, in their order: effects of periods are a random walk along it")
     polygons: str | None = key(
         None,
         path=True,
@@ -119,8 +134,11 @@ class ModelSection(Section):
     family: families.OfSigma = key("poisson", help="of the response, canonical link", meant=families.MEANT)
     scale: Known = key(
         "unknown",
-        help="error sd of a gaussian response; unknown: half-normal, its scale the response's sd"
-        + families.given_scales("sigma"),
+        help="error sd of a gaussian response; unknown: half-normal, its scale the response's sd; negative-binomial: r (variance "
+        "rate + rate^2 / r); unknown: 1 / sqrt r is half-normal" + families.given_scales("sigma"),
+    )
+    overdispersion: bool = key(
+        False, help=f"{EXTRA}: each row has a further effect of its own, normal on the link scale; its sd is half-normal(1)"
     )
     spatial_scale: Known = key("unknown", help="sigma_theta, which multiplies theta; unknown: half-normal, of the same scale")
     intercept: bool = key(True, help="with a normal prior about the pooled level of the responses on the link scale")
@@ -352,13 +370,18 @@ def _data(config: Config) -> Iterator[str]:
     if data.positive is not None and not family.binary:
         binary = quoted(taken_by("sigma", where=lambda f: f.binary))
         yield f'data.positive: only family = {binary} has a positive label, not "{model.family}"; remove it'
-    if family.lacks_scale(model.scale):
+    if family.lacks_scale(model.scale, "sigma"):
         yield family.scale_is_missing
-    roles = [data.area, *data.location, data.response, data.exposure, data.offset, data.trials, data.variance]
+    if model.overdispersion and model.family not in EXTRA.split(", "):
+        why = "y of 0 or 1 cannot show it" if family.binary else f"it has {family.dispersion.words}" if family.dispersion else ""
+        yield f'model.overdispersion: only family = {EXTRA} have it, not "{model.family}": {why}; remove it'
+    yield from _periods(data)
+    roles = [data.area, data.period, *data.location, data.response, data.exposure, data.offset, data.trials]
+    roles.append(data.variance)
     given = [name for name in roles if name is not None]
     if len(set(given)) < len(given):
-        what = "area, location, response, exposure, offset, trials and variance"
-        yield f"data: {what} must be different columns, got {', '.join(given)}"
+        roles_of = "area, period, location, response, exposure, offset, trials and variance"
+        yield f"data: {roles_of} must be different columns, got {', '.join(given)}"
     yield from faults_of_names(data.names, "data.names")
     if data.standardise == "public":
         for name, column in data.columns.items():
@@ -383,6 +406,22 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
             f"privacy.epsilon = {privacy.epsilon:g} of {privacy.cases_per_person} cases: wanted at least {LEAST_EPSILON:g} for "
             "each case; with less a map has nothing but noise"
         )
+    if config.model.overdispersion:
+        yield "[privacy]: counts with noise have no further effect of each row; remove model.overdispersion"
+    if data.period is not None:
+        yield "[privacy]: a noisy table has one count for each area, and none by period; remove data.period"
+
+
+def _periods(data: DataSection) -> Iterator[str]:
+    if (data.period is None) != (not data.periods):
+        yield "data.period (the column) and data.periods (all that it may be, in their order) go together; give both, or neither"
+    if data.period is not None and data.location:
+        yield "data.period: only areas have periods, locations have none; remove it"
+    if len(data.periods) == 1:
+        remedy = "give two or more, or remove data.period and ignore its column"
+        yield f"data.periods: one period ({data.periods[0]!r}) has no effect of its own; {remedy}"
+    if twice := sorted({one for one in data.periods if data.periods.count(one) > 1}):
+        yield f"data.periods: {', '.join(map(repr, twice))} stands there twice; give each period once"
 
 
 def _algorithm(config: Config) -> Iterator[str]:

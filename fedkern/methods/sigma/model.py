@@ -24,6 +24,7 @@ from ...kernels import families
 from ...kernels.mlp import Architecture
 from ...models.encoding import Encoding
 from ...models.likelihood import Likelihood
+from ...models.overdispersed import Overdispersed
 from ...models.spatial.condition import Condition
 from ...models.spatial.decoder import Decoder
 from ...models.spatial.loadings import LevelRidge, MeanLoadings, values_of
@@ -160,6 +161,8 @@ class SigmaModel(JobModel[OutputSection]):
     def likelihood(self) -> Likelihood:
         """Of the response; where every row has its own variance, without those."""
         scale = 1.0 if self.known_variances else self.config.model.scale
+        if self.config.model.overdispersion:
+            return Overdispersed(self.family_of_y)
         return Likelihood(self.family_of_y, None if scale == "unknown" else self.units.known(float(scale)))
 
     @property
@@ -181,12 +184,28 @@ class SigmaModel(JobModel[OutputSection]):
             scaled=m.spatial_scale == "unknown",
             dispersed=self.likelihood.dispersed,
             known_scale=known,
+            n_periods=len(self.periods),
         )
 
     @cached_property
     def prior(self) -> SigmaPrior:
         """The server's term."""
-        return SigmaPrior(self.layout, self.condition, self.coefficient_sd)
+        return SigmaPrior(self.layout, self.condition, self.coefficient_sd, self.likelihood)
+
+    @property
+    def periods(self) -> tuple[str, ...]:
+        """In their order; none where rows have none."""
+        return tuple(self.config.data.periods)
+
+    @property
+    def learns_r(self) -> bool:
+        """Whether the dispersion that is published is 1 / r."""
+        return self.likelihood.dispersed and self.likelihood.record.dispersion is not None and self.likelihood.record.counted
+
+    @property
+    def dispersion(self) -> str:
+        """What the unknown dispersion of the likelihood is called where it is published."""
+        return "dispersion" if self.learns_r else "sigma_extra" if self.config.model.overdispersion else "sigma"
 
     @cached_property
     def standard(self) -> Standard:

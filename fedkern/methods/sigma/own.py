@@ -21,7 +21,7 @@ from ...models.spatial.site import Site
 from ...models.spatial.within_site import WithinSite
 from ...results.plain import Record
 from ...results.released import Drawing
-from . import borders, kept
+from . import borders, kept, periods
 from .areas import Areas, names_of, table, unknown
 from .fitness import Drawn
 from .fitness import of as fitness_of
@@ -60,8 +60,8 @@ class Own:
 
 
 def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
-    """areas.csv, areas.json, fit.json and perhaps areas.geojson and areas.gpkg in the client's own folder, headed by the server's
-    verdict; its sums where the job asks."""
+    """areas.csv, areas.json, fit.json and perhaps area_periods.csv, areas.geojson and areas.gpkg in the client's own folder,
+    headed by the server's verdict; its sums where the job asks."""
     folder, client, file = run.hooks.folder, own.client, own.file
     summed = model.output.fit
     if folder is None and not summed:
@@ -78,6 +78,10 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     heading = {"converged": [own.said["converged"]] * file.d}
     columns = {**heading, **table(file, own.rows, areas, fitness.columns, hidden=hidden)}
     folder.write_csv("areas.csv", columns, client=client.index)
+    if model.periods:
+        pairs = periods.of_pairs(model, file, own.rows, areas, drawn, hidden=hidden)
+        pairs = {"converged": [own.said["converged"]] * len(pairs["area"]), **pairs}
+        folder.write_csv("area_periods.csv", pairs, client=client.index)
     if own.shapes is not None:
         drawn_areas = borders.collection(own.shapes, columns)
         folder.write_json("areas.geojson", drawn_areas, client=client.index)

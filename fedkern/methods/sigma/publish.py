@@ -28,7 +28,7 @@ from ...results.gaussian import label
 from ...results.released import Drawing
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict
-from . import beside
+from . import beside, periods
 from .model import SigmaModel
 
 Array = NDArray[np.float64]
@@ -91,9 +91,13 @@ def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
         named[model.common.condition.name] = c.lo + (c.hi - c.lo) * expit(xi[..., 0])
     if layout.mixing:
         named["rho"] = expit(xi[..., parts["rho"].start])
-    for key, name in (("log_scale", "sigma_theta"), ("log_sd", "sigma")):
+    for key, name, power in (("log_scale", "sigma_theta", 1), ("log_sd", model.dispersion, -1 if model.learns_r else 1)):
         if parts[key].stop > parts[key].start:
-            named[name] = units.scale * np.exp(xi[..., parts[key].start])
+            named[name] = units.scale * np.exp(power * xi[..., parts[key].start])
+    if layout.n_periods:
+        named["sigma_period"] = units.scale * np.exp(xi[..., parts["log_period"].start])
+        effects = units.scale * layout.periods(xi)
+        named |= {periods.named(period): effects[..., t] for t, period in enumerate(model.periods)}
     names = model.encoding.names
     standard = np.zeros((*xi.shape[:-1], len(names)))
     if layout.intercept:
@@ -167,7 +171,13 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> 
         draws=shape[1],
         encoding=model.encoding.to_dict(),
         notes=_notes(model, released, prior) + _unsheared(model, prior),
-        more={"sigma": _about(model, prior) | beside.of(model, released) | _mixing(model, ended, released)},
+        more={
+            "sigma": _about(model, prior)
+            | beside.of(model, released)
+            | periods.about(model, released)
+            | _mixing(model, ended, released)
+        },
+        tables=periods.table(model, released),
     )
 
 
@@ -227,8 +237,10 @@ def unknowns(model: SigmaModel) -> list[str]:
         "rho": ["rho"],
         "intercept": ["intercept"],
         "beta": slopes,
+        "period": [f"v[{i + 1}] of the periods" for i in range(model.layout.n_periods - 1)],
+        "log_period": ["sigma_period"],
         "log_scale": ["sigma_theta"],
-        "log_sd": ["sigma"],
+        "log_sd": [model.dispersion],
     }
     parts = model.layout.parts
     return [name for part, names in called.items() if parts[part].stop > parts[part].start for name in names]

@@ -12,6 +12,8 @@ from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, Part, areas
 from ...results.report import RunFiles, Shapes, Tile
 from . import maps, meanings
 
+SDS = ("sigma_theta", "sigma_period", "sigma", "sigma_extra", "dispersion")
+RATIOS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, 1.6, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)  # of an axis
 LISTED = 40  # areas of the open table: a map that has more has the highest there, and all of them in one that unfolds
 WORDS = {"rate": "rate", "probability": "probability", "mean": "mean"}
 
@@ -26,7 +28,7 @@ def sections(run: RunFiles) -> list[str]:
     if run.own:
         return of_areas
     fit = [_totals(run.summary), _chains(run.summary), _weights(run.summary)]
-    return [_parameters(run.summary), *of_areas, *fit, _progress(run.lines)]
+    return [_parameters(run.summary), _periods(run.summary), *of_areas, *fit, _progress(run.lines)]
 
 
 def pictures(run: RunFiles) -> dict[str, bytes]:
@@ -59,7 +61,7 @@ def _words(above: str) -> str:
 
 
 def _parameters(summary: Record) -> str:
-    shown = {name: v for name, v in summary.get("parameters", {}).items() if "_std" not in name}
+    shown = {name: v for name, v in summary.get("parameters", {}).items() if "_std" not in name and "period[" not in name}
     keys = ["mean", "sd", "q025", "q975"] + (["rhat", "ess"] if any("rhat" in v for v in shown.values()) else [])
     about = summary["sigma"]
     prior = about.get("prior_of", {})
@@ -74,6 +76,34 @@ def _parameters(summary: Record) -> str:
     columns = ["name", *(head.get(key, key) for key in keys), "prior, 2.5 % to 97.5 %"]
     said = paragraph(f"{words}. The areas' posteriors stay with their clients.")
     return section("Coefficients", table(columns, rows), _ratios(about.get("ratios", {})), said)
+
+
+def _periods(summary: Record) -> str:
+    """Each period's ratio to the level of all, with its 95 % interval."""
+    said = summary["sigma"].get("periods")
+    if not said:
+        return ""
+    names, found = list(said["of"]), list(said["of"].values())
+    low, middle, high = ([one[what] for one in found] for what in ("q025", "q50", "q975"))
+    drawn, at = canvas(7.2, 2.6), range(len(names))
+    axes = drawn.subplots()
+    ratio = said["is"] != "difference"
+    axes.axhline(1.0 if ratio else 0.0, color=ORANGE, linewidth=1, linestyle="--", zorder=1)
+    axes.vlines(at, low, high, color=MUTED, linewidth=1.2, zorder=2)
+    axes.plot(at, middle, color=BLUE, linewidth=1.2, marker="o", markersize=4.5, zorder=3)
+    if ratio:
+        axes.set_yscale("log")
+        ticks = [value for value in RATIOS if min(low) <= value <= max(high)] or [1.0]
+        axes.set_yticks(ticks, [number(value) for value in ticks])
+        axes.minorticks_off()
+    step = -(-len(names) // LISTED)
+    axes.set_xticks(list(at)[::step], names[::step])
+    tidy(axes, "y")
+    words = "1 is the level of all periods (their geometric mean)" if ratio else "0 is the level of all periods"
+    text = f"The {said['is']} of each period, posterior median and 95 % interval: {words}. Areas' rates are at that level."
+    rows = [[name, *(number(one[what]) for what in ("q50", "q025", "q975"))] for name, one in said["of"].items()]
+    shown = table(["period", said["is"], "2.5 %", "97.5 %"], rows)
+    return figure("Periods", drawn, text, shown)
 
 
 def _ends(prior: Mapping[str, float]) -> str:
@@ -118,7 +148,7 @@ def _weights(summary: Record) -> str:
 
 
 def _progress(lines: Sequence[Record]) -> str:
-    names = [name for name in ("elbo", "phi", "lengthscale", "rho", "sigma_theta", "sigma") if _points(lines, name)]
+    names = [name for name in ("elbo", "phi", "lengthscale", "rho", *SDS) if _points(lines, name)]
     if not names:
         return ""
     drawn = canvas(7.2, 2.4)

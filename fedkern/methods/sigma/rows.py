@@ -38,7 +38,8 @@ class AreaRows:
     Attributes
     ----------
     observed : those with a response
-    area, X : (n,), (n, p) of all rows, also of those without a response
+    area, X, period : (n,), (n, p), (n,) of all rows, also of those without a response; no period where the job has none
+    response : (n,) which of all rows those of `observed` are
     exposure : (n,) e^offset of all rows, where the response is a count
     notes, faults : for the client's own eyes
     degenerate : covariates that nothing can be learnt from
@@ -52,6 +53,8 @@ class AreaRows:
     notes: tuple[str, ...]
     faults: Faults
     degenerate: Degenerate
+    response: Index
+    period: Index | None = None
     counts: NDArray[np.int64] | None = None
 
     def noisy(self, counts: Array, noise: Noisy) -> AreaRows:
@@ -68,7 +71,7 @@ def parties(config: Config, folder: Path) -> Parties:
 def spec_of(config: Config) -> Spec:
     """What is known of a client's columns; the agreement is about covariates alone."""
     data = config.data
-    roles = (data.response, data.exposure, data.trials, data.variance, *data.location)
+    roles = (data.response, data.exposure, data.trials, data.variance, data.period, *data.location)
     return Spec(
         response=None,
         family=config.model.family,
@@ -84,7 +87,8 @@ def spec_of(config: Config) -> Spec:
 def texts_of(config: Config) -> frozenset[str]:
     """Columns that are read as text."""
     data = config.data
-    return spec_of(config).texts | ({data.response} if data.positive is not None else set())
+    more = {data.response if data.positive is not None else None, data.period} - {None}
+    return spec_of(config).texts | {name for name in more if name is not None}
 
 
 def prior_of(config: Config, folder: Path) -> Path:
@@ -163,7 +167,7 @@ def needed(config: Config, names: tuple[str, ...], who: str) -> None:
         It has not.
     """
     data = config.data
-    roles = [(role, getattr(data, role)) for role in ("response", "area", "exposure", "trials", "variance", "offset")]
+    roles = [(role, getattr(data, role)) for role in ("response", "area", "period", "exposure", "trials", "variance", "offset")]
     for role, name in [*roles, *(("location", name) for name in data.location)]:
         if name is not None and name not in names:
             what = f"column {name!r} (data.{role}) is missing"
@@ -217,7 +221,10 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
         read.refuse(seen & ~(variance > LEAST_VARIANCE), data.variance, remedy)
         errors = np.sqrt(variance[seen])
     area = _areas(read, file)
-    if data.area is not None and data.rows_per_area == "one":
+    period = _period(read)
+    if period is not None and data.rows_per_area == "one":
+        _refuse_pairs(read, area, period, file)
+    elif data.area is not None and data.rows_per_area == "one":
         _refuse_counts(read, area, file)
     protected = None
     if private:  # from here on nothing is known of a count: bad cells end no job, and tell nothing
@@ -229,6 +236,8 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
     at = np.flatnonzero(seen)
     intervals = last[at] if (last > y)[at].any() else None
     observed = Rows(y[at], area[at], X[at], offset[at], None if trials is None else trials[at], intervals, errors)
+    if period is not None:
+        observed = replace(observed, period=period[at])
     nothing = degenerate(design.X[at], encoding)
     notes = [*design.notes, *notes, *nothing.lines()]
     if not len(at):
@@ -240,7 +249,13 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
     counts = np.bincount(area, minlength=file.d)
     if data.area is not None and (absent := int((counts == 0).sum())):
         notes.append(f"{absent} of {file.d} areas stand in no row: they are predicted at the covariates' means")
-    if data.area is not None and (several := int((counts > 1).sum())):
+    if period is not None:
+        pairs = len(np.unique(area * len(data.periods) + period))
+        if lacking := file.d * len(data.periods) - pairs:
+            notes.append(f"{lacking} pairs of the {file.d} areas and {len(data.periods)} periods stand in no row")
+        if empty_periods := len(data.periods) - len(np.unique(period[at])):
+            notes.append(f"{empty_periods} of {len(data.periods)} periods have no response here: other clients' decide")
+    elif data.area is not None and (several := int((counts > 1).sum())):
         notes.append(f"{several} of {file.d} areas stand in several rows, each an observation of its own")
     if intervals is None and not private and (nothing_else := _one_sided(family, y[at])):
         notes.append(nothing_else)
@@ -248,7 +263,7 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
         exposed = np.exp(offset) if family.link == "log" else np.ones(len(offset))
         if data.exposure is not None:
             exposed = np.where(there, exposed, 0.0)
-    return AreaRows(observed, area, X, exposed, tuple(notes), design.faults, nothing, protected)
+    return AreaRows(observed, area, X, exposed, tuple(notes), design.faults, nothing, at, period, protected)
 
 
 def _protected(read: Reading) -> tuple[Array, NDArray[np.bool_], Array]:
@@ -345,6 +360,37 @@ def _areas(read: Reading, file: OwnFile) -> Index:
     far = np.asarray((off > 0.5 * steps * (1 + 1e-9)).any(axis=1))
     read.refuse(far, data.location[0], "is farther than half a step from every grid point of this client in the prior")
     return nearest
+
+
+def _period(read: Reading) -> Index | None:
+    """Which of the job's periods each row belongs to; None where it has none."""
+    data, name = read.data, read.data.period
+    if name is None:
+        return None
+    index = {period: i for i, period in enumerate(data.periods)}
+    cells = [cell.strip() for cell in read.table.cells(name)]
+    unknown = np.array([cell not in index for cell in cells])
+    read.refuse(unknown, name, "is none of data.periods; correct it, or list it there in all parties' job files")
+    return np.array([index[cell] for cell in cells], np.int64)
+
+
+def _refuse_pairs(read: Reading, area: Index, period: Index, file: OwnFile) -> None:
+    """Whether every pair of an area and a period has one row at most: a line that was copied twice would count twice."""
+    table, periods = read.table, read.data.periods
+    found, counts = np.unique(area * len(periods) + period, return_counts=True)
+    several = found[counts > 1]
+    if not len(several):
+        return
+    own = []
+    for pair in several[:LISTED]:
+        i, t = divmod(int(pair), len(periods))
+        places = ", ".join(table.place(int(k)) for k in np.flatnonzero((area == i) & (period == t)))
+        own.append(f"{file.areas[i]!r} in {periods[t]!r} ({places})")
+    text = (
+        f"{read.who}: columns {read.data.area!r} and {read.data.period!r}: {len(several)} pairs of an area and a period stand in "
+        'several rows; give each one row; or set data.rows_per_area = "any" if rows are observations of their own (groups)'
+    )
+    raise OwnFault(f"{text}; {HINT}", "\n  ".join([text, f"in several rows: {', '.join(own)}"]))
 
 
 def _refuse_counts(read: Reading, area: Index, file: OwnFile) -> None:

@@ -161,6 +161,12 @@ def _lines(model: SigmaModel) -> Iterator[str]:
     yield f"model    {model.family_of_y}, {intercept}, {model.encoding.size - 1} coefficients"
     if model.known_variances:
         yield f"errors   normal, with the variance that each row has in {model.config.data.variance!r}"
+    if model.periods:
+        yield f"periods  {len(model.periods)}, from {model.periods[0]} to {model.periods[-1]}: a random walk that sums to 0"
+    if model.config.model.overdispersion:
+        yield "rows     each has a further effect of its own, N(0, sigma_extra^2), which is integrated out"
+    if model.learns_r:
+        yield "rows     their dispersion 1 / r is learnt"
     if model.config.data.censored:
         cells = ", ".join(f'"{cell}" is {low} to {high}' for cell, (low, high) in model.config.data.censored.items())
         yield f"counts   some may be known by an interval: {cells}; the likelihood is that of the interval"

@@ -378,7 +378,7 @@ def _data(config: Config) -> Iterator[str]:
 
 def _model(config: Config) -> Iterator[str]:
     model, a = config.model, config.algorithm
-    if FAMILIES[model.family].lacks_scale(model.scale):
+    if FAMILIES[model.family].lacks_scale(model.scale, "vertical"):
         yield FAMILIES[model.family].scale_is_missing
     if model.rho is not None and not 1e-6 < model.rho < 1e6:
         yield f"model.rho = {model.rho:g}: wanted above 1e-6 and below 1e6; it is a standard deviation on the link scale"

@@ -8,7 +8,7 @@ Source: docs/methods/sigma.md, section 9.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ Index = NDArray[np.int64]
 NODES = 15
 NEWTON = 12  # steps to the mode; the log-likelihoods are concave in eta
 STEP = 1e-4  # of eta, for curvatures
+CLOSE = 1e-4  # steps, in sds, that are the last: nodes lie about the mode, and need no more
 MOST_MOVED = 3.0  # of theta in a Newton step, in sds
 
 
@@ -41,9 +42,12 @@ def log_density(site: Observed, xi: Array, mean: Array, v: Array | None) -> Arra
         return value(mean)
     mode = mean.copy()
     for _ in range(NEWTON):
-        information = 1 / v + np.maximum(scale * (slope(mode, -STEP) - slope(mode, STEP)) / (2 * STEP), 0.0)
-        step = (slope(mode, 0.0) - (mode - mean) / v) / information
+        down, up = slope(mode, -STEP), slope(mode, STEP)
+        information = 1 / v + np.maximum(scale * (down - up) / (2 * STEP), 0.0)
+        step = ((down + up) / 2 - (mode - mean) / v) / information
         mode = mode + np.clip(step, -MOST_MOVED * np.sqrt(v), MOST_MOVED * np.sqrt(v))
+        if not (np.abs(step) > CLOSE * np.sqrt(v)).any():
+            break
     width = np.sqrt(2 / information)
     nodes, weights = np.polynomial.hermite.hermgauss(NODES)
     total = np.full(mean.shape, -np.inf)
@@ -60,11 +64,11 @@ def pit(site: Observed, xi: Array, theta: Array, weights: Array) -> Array:
     rows, like = site.rows, site.likelihood
     alone = np.flatnonzero((site.counts[rows.area] == 1) & rows.known)
     y, area, trials = rows.y[alone], rows.area[alone], None if rows.trials is None else rows.trials[alone]
-    mu = like.mean(site.fixed(xi)[:, alone] + site.scale(xi) * theta[:, area])
-    cdf, scale = like.record.cdf, like.sd(site.log_sd(xi)) if rows.sd is None else rows.sd[alone]
-    below = cdf(y, mu, scale, trials)
+    eta, log_sd = site.fixed(xi)[:, alone] + site.scale(xi) * theta[:, area], site.log_sd(xi)
+    like = like if rows.sd is None else replace(like, scale=rows.sd[alone])
+    below = like.cdf(y, eta, log_sd, trials)
     if like.record.binary or like.record.counted:
-        below = (below + np.where(y > 0, cdf(np.maximum(y - 1, 0), mu, scale, trials), 0.0)) / 2
+        below = (below + np.where(y > 0, like.cdf(np.maximum(y - 1, 0), eta, log_sd, trials), 0.0)) / 2
     found = np.full(site.n_areas, np.nan)
     found[area] = (weights[:, area] * below).sum(axis=0)
     return found
@@ -74,10 +78,7 @@ def pearson(site: Observed, xi: Array, theta: Array) -> Array:
     """(d,) (observed - fitted) / sd of the rows of an area, at the posterior means of what is fitted; NaN without rows, or
     where a count is an interval or has noise."""
     rows, like = site.rows, site.likelihood
-    mu = like.mean(site.fixed(xi) + site.scale(xi) * theta[:, rows.area]).mean(axis=0)
-    scale = np.sqrt(np.mean(np.asarray(like.sd(site.log_sd(xi))) ** 2)) if rows.sd is None else rows.sd
-    variance = np.asarray(like.record.spread(mu, scale, rows.trials))
-    expected = mu if rows.trials is None else rows.trials * mu
+    expected, variance = like.fitted(site.fixed(xi) + site.scale(xi) * theta[:, rows.area], site.log_sd(xi), rows.trials)
     left, spread = site.by_area(np.stack([rows.y - expected, variance]))
     spread[np.unique(rows.area[~rows.known])] = 0.0
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -2,7 +2,7 @@
 
     phi ~ p(phi),  z_G ~ N(0, I),  thetahat_j = the client's decoder of (phi, z_G, u_j),  u_j ~ N(0, I)
     deterministic:  theta_i = thetahat_i                  auxiliary:  theta_i ~ N(a thetahat_i, v_i)
-    y ~ p(y | eta),  eta = o + b + x' beta + sigma_theta theta_i,  i the area (or grid point) of the row
+    y ~ p(y | eta),  eta = o + b + x' beta + gamma_t + sigma_theta theta_i,  i the area (or grid point) of the row, t its period
 
 a = 1 and v_i = tau_i^2, variances that make theta's prior as wide as the true one. With mixing (BYM2) thetahat is the spatial
 part of variance 1, a = sqrt(rho) and v_i = 1 - rho + rho tau_i^2. All of it is on the model's scale; `models.spatial.units`
@@ -22,6 +22,7 @@ from scipy.special import expit
 from ..likelihood import HALF_LOG_TAU, Last, Likelihood, Noisy, half_normal
 from .condition import Condition
 from .decoder import Decoder, Hat
+from .periods import walk
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -32,7 +33,8 @@ COEFFICIENT_SD = 5.0  # of b and beta
 
 @dataclass(frozen=True)
 class Layout:
-    """Where what stands in xi: (x_phi, z_G, logit rho, b, beta, log sigma_theta, log sigma), those that a model has.
+    """Where what stands in xi: (x_phi, z_G, logit rho, b, beta, v, log sigma_theta, log sigma_period, log sigma), those that a
+    model has; v makes the periods' effects (`models.spatial.periods`).
 
     Attributes
     ----------
@@ -42,8 +44,10 @@ class Layout:
     intercept : whether there is a b
     n_beta : covariates
     scaled : whether sigma_theta is unknown
-    dispersed : whether the error standard deviation of a Gaussian response is unknown
+    dispersed : whether the likelihood has an unknown dispersion: the error standard deviation of a Gaussian response, r of a
+        negative binomial one, or the standard deviation of the rows' own effects
     known_scale : sigma_theta where it is known
+    n_periods : T; 0 where rows have none
     """
 
     free: bool
@@ -54,6 +58,7 @@ class Layout:
     scaled: bool = True
     dispersed: bool = False
     known_scale: float = 1.0
+    n_periods: int = 0
 
     @cached_property
     def parts(self) -> dict[str, slice]:
@@ -64,7 +69,9 @@ class Layout:
             "rho": int(self.mixing),
             "intercept": int(self.intercept),
             "beta": self.n_beta,
+            "period": max(self.n_periods - 1, 0),
             "log_scale": int(self.scaled),
+            "log_period": int(self.n_periods > 0),
             "log_sd": int(self.dispersed),
         }
         found, at = {}, 0
@@ -80,13 +87,13 @@ class Layout:
 
     @cached_property
     def nonlinear(self) -> Index:
-        """Where the unknowns are given which log p(y, theta | xi) is of (z, b, beta) through linear predictors alone."""
-        parts = (self.parts[name] for name in ("phi", "rho", "log_scale", "log_sd"))
+        """Where the unknowns are given which log p(y, theta | xi) is of (z, b, beta, v) through linear predictors alone."""
+        parts = (self.parts[name] for name in ("phi", "rho", "log_scale", "log_period", "log_sd"))
         return np.array([k for part in parts for k in range(part.start, part.stop)], np.int64)
 
     @cached_property
     def linear(self) -> Index:
-        """Where all others are: z_G, b and beta, whose prior is Gaussian."""
+        """Where all others are: z_G, b, beta and v, whose prior is Gaussian."""
         return np.setdiff1d(np.arange(self.size), self.nonlinear)
 
     def scale(self, xi: Vector) -> Vector:
@@ -94,18 +101,29 @@ class Layout:
         at = self.parts["log_scale"].start
         return np.exp(xi[..., at]) if self.scaled else np.full(xi.shape[:-1], self.known_scale)
 
+    @cached_property
+    def walk(self) -> Matrix:
+        """(T, T - 1) what makes effects of periods of v."""
+        return walk(self.n_periods)
+
+    def periods(self, xi: Vector) -> Vector:
+        """gamma of xi (.., P): (.., T)."""
+        at = self.parts["log_period"]
+        return np.asarray(np.exp(xi[..., at]) * (xi[..., self.parts["period"]] @ self.walk.T))
+
 
 @dataclass(frozen=True)
 class SigmaPrior:
     """The server's term: log p(xi), every Jacobian once.
 
-    x_phi by the condition's prior; z_G ~ N(0, I); rho ~ U(0, 1) by its logit; b, beta ~ N(0, coefficient_sd^2); sigma_theta and
-    sigma ~ HalfNormal(1) by their logarithms.
+    x_phi by the condition's prior; z_G ~ N(0, I); rho ~ U(0, 1) by its logit; b, beta ~ N(0, coefficient_sd^2); v ~ N(0, I);
+    sigma_theta, sigma_period ~ HalfNormal(1) by their logarithms; the likelihood's dispersion by that's own prior.
     """
 
     layout: Layout
     condition: Condition
     coefficient_sd: float = COEFFICIENT_SD
+    likelihood: Likelihood = field(default_factory=lambda: Likelihood("gaussian", None))
 
     def __post_init__(self) -> None:
         if self.layout.free != self.condition.free:
@@ -127,16 +145,19 @@ class SigmaPrior:
         parts, gradient, value = self.layout.parts, np.empty(self.size), 0.0
         if self.layout.free:
             value, gradient[0] = self.condition.log_prior_grad(float(xi[0]))
-        for name, sd in (("z", 1.0), ("intercept", self.coefficient_sd), ("beta", self.coefficient_sd)):
+        normal = {"z": 1.0, "intercept": self.coefficient_sd, "beta": self.coefficient_sd, "period": 1.0}
+        for name, sd in normal.items():
             r = xi[parts[name]] / sd
             value -= 0.5 * float(r @ r) + len(r) * float(np.log(sd) + HALF_LOG_TAU)
             gradient[parts[name]] = -r / sd
         for k in range(parts["rho"].start, parts["rho"].stop):
             value -= float(np.logaddexp(0.0, xi[k]) + np.logaddexp(0.0, -xi[k]))
             gradient[k] = 1 - 2 * expit(xi[k])
-        for k in range(parts["log_scale"].start, parts["log_sd"].stop):
-            share, gradient[k] = half_normal(float(xi[k]))
-            value += share
+        for name in ("log_scale", "log_period", "log_sd"):
+            for k in range(parts[name].start, parts[name].stop):
+                prior = self.likelihood.unknown.prior if name == "log_sd" else half_normal
+                share, gradient[k] = prior(float(xi[k]))
+                value += share
         return value, gradient
 
 
@@ -154,6 +175,7 @@ class Rows:
     last : (n,) the largest that a count may be, of which y is the least; the law of the noise that counts have; None where all
         are known
     sd : (n,) known error standard deviations of a Gaussian response, or None
+    period : (n,) which period; None where rows have none
     """
 
     y: Vector
@@ -163,6 +185,7 @@ class Rows:
     trials: Vector | None = None
     last: Last = None
     sd: Vector | None = None
+    period: Index | None = None
 
     @property
     def censored(self) -> NDArray[np.bool_]:
@@ -244,9 +267,11 @@ class Observed(ABC):
         return np.bincount(self.rows.area, minlength=self.n_areas).astype(float)
 
     def fixed(self, xi: Matrix) -> Matrix:
-        """(m, n) offset + b + x' beta."""
+        """(m, n) offset + b + x' beta + gamma_t."""
         rows, parts = self.rows, self.layout.parts
         eta: Matrix = rows.offset + xi[:, parts["beta"]] @ rows.X.T
+        if rows.period is not None:
+            eta = eta + self.layout.periods(xi)[:, rows.period]
         return eta + xi[:, parts["intercept"]] if self.layout.intercept else eta
 
     def scale(self, xi: Matrix) -> Matrix:
@@ -257,14 +282,31 @@ class Observed(ABC):
         """(m, 1) log sigma; 0 where it is known."""
         return xi[:, -1:] if self.layout.dispersed else np.zeros((len(xi), 1))
 
-    def add_rows(self, g_xi: Matrix, slope: Matrix, theta: Matrix, scale: Matrix) -> None:
-        """Adds the gradients of b, beta and log sigma_theta from derivatives in eta (m, n)."""
+    def columns(self, xi: Vector) -> Matrix:
+        """(n, U - r) of b, beta and v in eta, at one xi (P,)."""
+        rows, ones = self.rows, np.ones((len(self.rows.y), int(self.layout.intercept)))
+        walked = []
+        if rows.period is not None:
+            walked = [np.exp(xi[self.layout.parts["log_period"]]) * self.layout.walk[rows.period]]
+        return np.column_stack([ones, rows.X, *walked])
+
+    def add_fixed(self, g_xi: Matrix, slope: Matrix, xi: Matrix) -> None:
+        """Adds the gradients of b, beta, v and log sigma_period from derivatives in eta (m, n)."""
         parts, rows = self.layout.parts, self.rows
         g_xi[:, parts["beta"]] += slope @ rows.X
         if self.layout.intercept:
             g_xi[:, parts["intercept"]] += slope.sum(axis=1, keepdims=True)
+        if rows.period is not None:
+            by_v = slope @ self.layout.walk[rows.period] * np.exp(xi[:, parts["log_period"]])
+            g_xi[:, parts["period"]] += by_v
+            g_xi[:, parts["log_period"]] += (by_v * xi[:, parts["period"]]).sum(axis=1, keepdims=True)
+
+    def add_rows(self, g_xi: Matrix, slope: Matrix, theta: Matrix, xi: Matrix) -> None:
+        """Adds the gradients of b, beta, v, log sigma_period and log sigma_theta from derivatives in eta (m, n)."""
+        self.add_fixed(g_xi, slope, xi)
         if self.layout.scaled:
-            g_xi[:, parts["log_scale"]] += scale * (slope * theta[:, rows.area]).sum(axis=1, keepdims=True)
+            by_scale = self.scale(xi) * (slope * theta[:, self.rows.area]).sum(axis=1, keepdims=True)
+            g_xi[:, self.layout.parts["log_scale"]] += by_scale
 
     def by_area(self, values: Matrix) -> Matrix:
         """(m, d) sums of the rows' values (m, n)."""
@@ -276,10 +318,8 @@ class Observed(ABC):
         """log p(y | theta, xi), its slopes in eta (m, n) and in theta (m, d), and its derivative in log sigma (m, 1)."""
         scale, log_sd = self.scale(xi), self.log_sd(xi)
         eta = self.fixed(xi) + scale * theta[:, self.rows.area]
-        like, y, seen = self.likelihood, self.rows.y, (self.rows.trials, self.rows.last)
-        value, slope = like.both(y, eta, log_sd, *seen)
-        by_sd = like.slope_scale(y, eta, log_sd).sum(axis=1, keepdims=True) if self.layout.dispersed else np.zeros((len(xi), 1))
-        return value.sum(axis=1), slope, scale * self.by_area(slope), by_sd
+        value, slope, by_sd = self.likelihood.terms(self.rows.y, eta, log_sd, self.rows.trials, self.rows.last)
+        return value.sum(axis=1), slope, scale * self.by_area(slope), by_sd.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True)
@@ -383,7 +423,7 @@ class Site(Observed):
         value, slope, g_theta, by_sd = self.given_theta(xi, theta)
         g_v = 0.5 * g_theta * e / sd if self.sampled else None
         g_xi, g_local = self.pull(s, s.a * g_theta, (g_theta * s.hat.theta).sum(axis=1, keepdims=True), g_v)
-        self.add_rows(g_xi, slope, theta, self.scale(xi))
+        self.add_rows(g_xi, slope, theta, xi)
         if self.layout.dispersed:
             g_xi[:, -1:] += by_sd
         g_u = np.concatenate([g_local, sd * g_theta], axis=1) if self.sampled else g_local
@@ -405,7 +445,7 @@ class Site(Observed):
         g_V = 0.5 * ((S / D) ** 2 - n / D)
         g_theta = scale * self.by_area(slope)
         g_xi, g_local = self.pull(s, s.a * g_theta, (g_theta * s.hat.theta).sum(axis=1, keepdims=True), scale**2 * g_V)
-        self.add_rows(g_xi, slope, theta, scale)
+        self.add_rows(g_xi, slope, theta, xi)
         if self.layout.scaled:
             g_xi[:, self.layout.parts["log_scale"]] += 2 * (V * g_V).sum(axis=1, keepdims=True)
         if self.layout.dispersed:

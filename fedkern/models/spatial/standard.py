@@ -1,6 +1,7 @@
 """Hyperparameters in coordinates v in which their priors are standard normal, and xi = (h(v), u) with u the rest of it.
 
-    phi = lo + (hi - lo) Phi(v),     sigma_theta = |N|^-1(Phi(v)), the quantile of a half-normal
+    phi = lo + (hi - lo) Phi(v),     sigma_theta = |N|^-1(Phi(v)), the quantile of a half-normal;
+    of 1 / sqrt r of a negative binomial too
 
 The posterior of a phi that rows say little of is flat up to the ends of its range, and log sigma_theta has a long tail towards 0.
 In v neither is so: a posterior is the likelihood times a standard normal density, a few units wide whatever rows say.
@@ -9,11 +10,13 @@ In v neither is so: a posterior is the likelihood times a standard normal densit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfinv, log_ndtr, ndtr, ndtri
 
+from ...kernels.families import half_normal_root
 from ..likelihood import HALF_LOG_TAU
 from .site import SigmaPrior
 
@@ -80,4 +83,14 @@ class Standard:
             below, above = log_ndtr(v), log_ndtr(-v)
             return below - above, normal - below - above
         sigma = np.where(v < 0, np.sqrt(2) * erfinv(ndtr(np.minimum(v, 0.0))), -ndtri(ndtr(-np.maximum(v, 0.0)) / 2))
-        return np.log(sigma), normal + 0.5 * sigma * sigma + HALF_LOG_TAU - np.log(2) - np.log(sigma)
+        log_sigma, log_slope = np.log(sigma), normal + 0.5 * sigma * sigma + HALF_LOG_TAU - np.log(2) - np.log(sigma)
+        if at in self._roots:
+            return -2 * log_sigma, log_slope + np.log(2)
+        return log_sigma, log_slope
+
+    @cached_property
+    def _roots(self) -> range:
+        """Where log r stands whose 1 / sqrt r has the half-normal prior."""
+        dispersion, at = self.prior.layout.parts["log_sd"], self.prior.likelihood
+        rooted = self.prior.layout.dispersed and at.unknown.prior is half_normal_root
+        return range(dispersion.start, dispersion.stop if rooted else dispersion.start)

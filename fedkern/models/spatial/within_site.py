@@ -1,6 +1,6 @@
 """A client's term of the log joint density where its own prior is exact (`models.spatial.within`).
 
-    theta_j | z, phi ~ N(A_j z, S_jj - A_j A_j'),  y ~ p(y | eta),  eta = o + b + x' beta + sigma_theta theta_i
+    theta_j | z, phi ~ N(A_j z, S_jj - A_j A_j'),  y ~ p(y | eta),  eta = o + b + x' beta + gamma_t + sigma_theta theta_i
 
 theta may be integrated out: by q(theta | xi) = N(m, M^-1), the Gaussian that makes the bound
 
@@ -201,7 +201,7 @@ class Place:
 
     Attributes
     ----------
-    fixed : (n,) offset + b + x' beta
+    fixed : (n,) offset + b + x' beta + gamma_t
     scale : sigma_theta
     log_sd : log sigma; 0 where it is known
     """
@@ -298,7 +298,7 @@ class WithinSite(Observed):
             theta = u @ self.root.T
             value, slope, g_theta, by_sd = self.given_theta(xi, theta)
             more, g_more, g_xi[:, parts["z"]], by_phi = self.prior.log_density(ties, theta, xi[:, parts["z"]])
-            self.add_rows(g_xi, slope, theta, self.scale(xi))
+            self.add_rows(g_xi, slope, theta, xi)
             if self.layout.dispersed:
                 g_xi[:, -1:] += by_sd
             value, g_u = value + more + self.log_volume, (g_theta + g_more) @ self.root
@@ -325,13 +325,13 @@ class WithinSite(Observed):
         middle = place.scale * mean[area]
         beside = middle + AT[:, np.newaxis] * spread
         eta = place.fixed + beside
-        value, slope = like.both(rows.y, eta, place.log_sd, rows.trials, rows.last)
+        value, slope, by_sd = like.terms(rows.y, eta, place.log_sd, rows.trials, rows.last)
         return Expected(
             float(WEIGHT @ value.sum(axis=1)),
             WEIGHT @ slope,
             -((WEIGHT * AT) @ slope) / spread,
             float(WEIGHT @ (slope * beside).sum(axis=1)),
-            float(WEIGHT @ like.slope_scale(rows.y, eta, place.log_sd).sum(axis=1)) if self.layout.dispersed else 0.0,
+            float(WEIGHT @ by_sd.sum(axis=1)),
         )
 
     @property
@@ -437,9 +437,7 @@ class WithinSite(Observed):
                 g_xi[k, parts["log_scale"]] += found.by_scale
             if self.layout.dispersed:
                 g_xi[k, -1] += found.by_sd
-        g_xi[:, parts["beta"]] += slopes @ self.rows.X
-        if self.layout.intercept:
-            g_xi[:, parts["intercept"]] += slopes.sum(axis=1, keepdims=True)
+        self.add_fixed(g_xi, slopes, xi)
         return value, by_phi
 
     def log_marginal(self, xi: Vector, normals: Matrix) -> float:
@@ -489,7 +487,8 @@ class WithinSite(Observed):
     def curvatures(self, xi: Matrix) -> tuple[Vector, Matrix, Matrix]:
         """F at each xi (m, P), its gradient in u, xi at `layout.linear`, (m, U), and minus its Hessian there (m, U, U).
 
-        With C = [1, X] and k_r = E_q[-l''] of the rows, minus the Hessian of log p(y, theta | xi) in (u, theta) has the blocks
+        With C = [1, X, the columns of v] and k_r = E_q[-l''] of the rows, minus the Hessian of log p(y, theta | xi) in (u, theta)
+        has the blocks
 
             diag(A' Lambda A, C'kC),   [-Lambda A, sigma_theta Z'kC]',   M = Lambda + diag(w),
 
@@ -499,10 +498,9 @@ class WithinSite(Observed):
         ties, _ = self._ties(xi)
         size, r = len(self.layout.linear), self.layout.n_global
         value, gradient, hessian = np.empty(len(xi)), np.empty((len(xi), size)), np.zeros((len(xi), size, size))
-        C = self.rows.X if not self.layout.intercept else np.column_stack([np.ones(len(self.rows.y)), self.rows.X])
         for k, (place, one) in enumerate(zip(self._places(xi), xi)):
             at, found, value[k] = self._bounded(ties, k, place, one)
-            W, G = ties.W[k], ties.G[k]
+            W, G, C = ties.W[k], ties.G[k], self.columns(one)
             left = ties.U[k] @ at.mean[self.prior.border] - W @ one[self.layout.parts["z"]]
             gradient[k] = np.concatenate([W.T @ G @ left, C.T @ found.slope])
             own = np.maximum(found.curvature, LEAST_CURVATURE)[:, np.newaxis] * C

@@ -1,0 +1,97 @@
+"""Periods: what the server publishes of their effects, and what a client keeps of each of its areas in each of them.
+
+Source: docs/methods/sigma.md, section 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data.artifact import OwnFile
+from ...results.draws import Draws
+from .areas import PARTS, QUANTILES, Areas, cells, names_of, summarised
+from .beside import RATIOS
+from .fitness import Drawn
+from .model import SigmaModel
+from .rows import AreaRows
+
+Array = NDArray[np.float64]
+
+
+def named(period: str) -> str:
+    """The name of a period's effect among the parameters."""
+    return f"period[{period}]"
+
+
+def about(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
+    """What summary.json has of them, in its table "sigma": ratios to the level of all periods (differences from it where the
+    link has no ratios)."""
+    if not model.periods:
+        return {}
+    word = RATIOS.get(model.likelihood.record.link)
+    found = {}
+    for period in model.periods:
+        effect = posterior.values[named(period)]
+        low, middle, high = np.quantile(np.exp(effect) if word else effect, [QUANTILES[what] for what in PARTS])
+        found[period] = {"q025": float(low), "q50": float(middle), "q975": float(high)}
+    return {"periods": {"is": word or "difference", "of": found}}
+
+
+def table(model: SigmaModel, posterior: Draws) -> dict[str, Mapping[str, Sequence[Any]]]:
+    """periods.csv: of each period its effect on the link scale, and its ratio (or difference) with the 95 % interval."""
+    if not model.periods:
+        return {}
+    said = about(model, posterior)["periods"]
+    effects = [posterior.values[named(period)] for period in model.periods]
+    columns: dict[str, Sequence[Any]] = {
+        "period": list(model.periods),
+        "effect_mean": cells(np.array([effect.mean() for effect in effects])),
+        "effect_sd": cells(np.array([effect.std() for effect in effects])),
+    }
+    name = said["is"].replace(" ", "_")
+    for what in PARTS:
+        columns[f"{name}_{what}"] = cells(np.array([said["of"][period][what] for period in model.periods]))
+    return {"periods.csv": columns}
+
+
+def of_pairs(
+    model: SigmaModel, file: OwnFile, rows: AreaRows, areas: Areas, drawn: Drawn, *, hidden: bool
+) -> dict[str, Sequence[Any]]:
+    """area_periods.csv: the level of each area in each period that stands in a row, at the means of its rows' covariates; without
+    the rows' own effects. `hidden`: nothing of the posterior where a count is an interval."""
+    assert rows.period is not None
+    T, layout, observed = len(model.periods), model.layout, rows.observed
+    pairs, at = np.unique(rows.area * T + rows.period, return_inverse=True)
+    area, period = np.divmod(pairs, T)
+    n = np.bincount(at)
+    mean_X = np.column_stack([np.bincount(at, column) / n for column in rows.X.T] or [np.zeros((len(n), 0))])
+    fixed = drawn.xi[:, layout.parts["beta"]] @ mean_X.T + layout.periods(drawn.xi)[:, period]
+    if layout.intercept:
+        fixed += drawn.xi[:, layout.parts["intercept"]]
+    level = model.likelihood.mean(model.units.natural(fixed) + areas.spatial[:, area])
+    seen = at[rows.response]
+    count, total = (np.bincount(seen, weights, len(pairs)) for weights in (None, observed.y))
+    last = observed.last if isinstance(observed.last, np.ndarray) else observed.y
+    most = np.bincount(seen, last, len(pairs))
+    ends = (f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in zip(total, most))
+    names = names_of(file)
+    out: dict[str, Sequence[Any]] = {
+        "area": [names[i] for i in area],
+        "period": [model.periods[t] for t in period],
+        "rows": count.astype(int).tolist(),
+        "observed": [cell if k else "" for cell, k in zip(ends, count)],
+    }
+    if areas.label == "rate":
+        out["exposure"] = cells(np.bincount(at, rows.exposure).astype(float))
+    elif observed.trials is not None:
+        out["trials"] = cells(np.bincount(seen, observed.trials, len(pairs)).astype(float))
+    above = ((level > areas.threshold.value).sum(axis=0) + 0.5) / (len(level) + 1)
+    said = {**summarised(areas.label, level, QUANTILES), f"p_{areas.label}_above_{areas.threshold.name}": cells(above)}
+    unknown = hidden & (np.bincount(seen, observed.censored, len(pairs)) > 0)
+    for name, column in said.items():
+        out[name] = ["" if absent else cell for cell, absent in zip(column, unknown)]
+    return out

@@ -1,0 +1,23 @@
+"""Effects of T periods: a random walk of first order that sums to 0, scaled so that the geometric mean of its variances is 1.
+
+    gamma = sigma_period B v,  v ~ N(0, I_{T-1}),  B B' = R^- / s,  gamma' R gamma = sum (gamma_t+1 - gamma_t)^2
+
+R, the walk's structure, is the Laplacian of a path, whose eigenvectors are cosines: all parties have the same B, to the last bits
+of a cosine.
+Source: docs/methods/sigma.md, section 9; Sorbye and Rue (2014), Spatial Statistics 8, 39-51.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+
+
+def walk(n: int) -> Matrix:
+    """B (n, n - 1), smooth columns first."""
+    k = np.arange(1, n)
+    vectors = np.cos(np.pi * np.outer(np.arange(n) + 0.5, k) / n) * np.sqrt(2 / n)
+    B = vectors / (2 * np.sin(np.pi * k / (2 * n)))
+    return np.asarray(B / np.exp(0.5 * np.log((B**2).sum(axis=1)).mean()))
