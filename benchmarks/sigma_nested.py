@@ -3,10 +3,10 @@
     python benchmarks/sigma_nested.py [scotland] [carolina] [process] [squares] [cost] [ROUNDS of chains]
 
 For each case: sds over those of the reference, distances of means in sds, questions, seconds of CPU. The reference of the
-Gaussian process (60 points, four clients) is quadrature over phi and sigma_theta; of the real maps a dense Laplace approximation of
-pooled rows on a fine lattice, whose conditional means are modes; of the squares Hamiltonian chains of the same clients. `cost` has
-800 areas in four clients beside a pooled nested Laplace approximation with sparse factors (theta and the intercept by Newton steps
-at each point of a 7 x 7 lattice, variances of theta by solving). Maps are read from $FEDKERN_DATA.
+Gaussian process (60 points, four clients) is quadrature over phi and sigma_theta; of the real maps a dense Laplace approximation
+of pooled rows on a fine lattice, whose conditional means are modes; of the squares Hamiltonian chains. `cost` has
+800 areas in four clients beside a pooled nested Laplace approximation with sparse factors (theta and the intercept by Newton
+steps at each point of a 7 x 7 lattice, variances of theta by solving). Maps are read from $FEDKERN_DATA.
 """
 
 from __future__ import annotations
