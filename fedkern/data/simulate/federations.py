@@ -380,7 +380,7 @@ def _prior(settings: Settings) -> str:
 
 
 def _sigma_job(settings: Settings) -> str:
-    lines = ["[job]", 'method = "sigma"', f"seed = {settings.seed}", "rounds = 5000", ""]
+    lines = ["[job]", 'method = "sigma"', f"seed = {settings.seed}", ""]
     lines += ["[data]", 'clients = ["clients/*.csv"]', 'area = "area"', 'response = "cases"', 'exposure = "expected"']
     lines += ['polygons = "map.geojson"  # for maps in the report', ""]
     lines += ["[model]", 'prior = "prior"  # the --out of `fedkern sigma build prior.toml`', 'family = "poisson"']

@@ -37,7 +37,7 @@ from .areas import Threshold
 from .keys import Config, OutputSection
 
 Kind = Literal["within", "auxiliary", "deterministic"]
-MOST_LATENTS, MOST_NESTED = 40, 100  # of a nested Laplace approximation by default, and at all
+MOST_LATENTS = 100  # of a nested Laplace approximation
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class SigmaModel(JobModel[OutputSection]):
                 'algorithm.inference = "nested" integrates areas out with their exact prior, and this prior was trained: take '
                 '"sfvi", or make it anew (fedkern sigma build)'
             )
-        if self.is_nested and self.common.n_global > MOST_NESTED:
+        if self.is_nested and self.common.n_global > MOST_LATENTS:
             raise JobError(
                 f'algorithm.inference = "nested": the prior has {self.common.n_global} latents, whose curvature has the square '
-                f'of that in every message, and {MOST_NESTED} is the most; take "sfvi"'
+                f'of that in every message, and {MOST_LATENTS} is the most; take "sfvi"'
             )
         if self.known_variances and not self.common.within:
             raise JobError(
@@ -106,7 +106,7 @@ class SigmaModel(JobModel[OutputSection]):
             return ""
         if self.kind != "within":
             return "the default with a trained prior"
-        there = f"the prior has {self.common.n_global} latents, and {MOST_LATENTS} is the most of nested's default"
+        there = f"the prior has {self.common.n_global} latents, and nested takes at most {MOST_LATENTS}"
         return f"the default: {there}" if self.inference == "sfvi" else f"the default with at most {MOST_LATENTS} latents"
 
     @property
