@@ -1,6 +1,6 @@
 """A simulated map of 36 areas in four clients over eight periods: posteriors of a job beside NUTS on the pooled rows.
 
-    python benchmarks/sigma_periods.py [--rounds 3000] [--interaction] [--inference hmc sfvi]
+    python benchmarks/sigma_periods.py [--rounds 3000] [--interaction] [--inference nested hmc sfvi]
 
 Prints, for each hyperparameter, the intercept, the periods' effects and the areas' rates, how far the posterior mean is from that
 of NUTS in its sds, and the ratio of sds. `--interaction`: rows have an effect of their own too (model.overdispersion). Needs
@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3000)
     parser.add_argument("--draws", type=int, default=4000)
     parser.add_argument("--interaction", action="store_true")
-    parser.add_argument("--inference", nargs="+", default=["hmc", "sfvi"])
+    parser.add_argument("--inference", nargs="+", default=["nested", "hmc", "sfvi"])
     a = parser.parse_args()
     y, expected = simulated(4, a.interaction)
     began = time.perf_counter()

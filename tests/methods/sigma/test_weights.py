@@ -132,7 +132,7 @@ def test_negative_control_a_q_that_is_too_narrow_is_not_right(ran, which):
         judged = with_weights(publish.settled(found.model, found.server, found.settled), said)
         assert judged.converged is False
         assert f"not near the posterior: {said.names[-1]} has too small an sd, mean" in judged.why
-        assert 'algorithm.inference = "hmc"' in judged.why
+        assert 'algorithm.inference = "nested"' in judged.why
 
 
 def test_negative_control_a_q_that_is_beside_it_is_not_right(ran):
