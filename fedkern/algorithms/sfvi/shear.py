@@ -79,7 +79,7 @@ class Shear:
         return self._mean(block, parameters), sd
 
     def _mean(self, block: Block, parameters: Vector) -> Vector:
-        return self.out(parameters[np.newaxis, : block.size])[0]
+        return np.asarray(self.out(parameters[np.newaxis, : block.size])[0])
 
     def _row(self, block: Block, parameters: Vector) -> Vector:
         """That of b, of a factor of the covariance."""
