@@ -14,13 +14,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from fedkern.algorithms.split import private as vertical_private
 from fedkern.methods import parse
 from fedkern.methods.pvi import budget as terms
 from fedkern.methods.pvi.keys import Config
+from fedkern.methods.sigma import budget as sigma_private
+from fedkern.methods.sigma.keys import PrivacySection as SigmaPrivacy
 from fedkern.privacy.accountant import Mechanism, Parts, epsilon
 from fedkern.privacy.certificate import of_group
 from fedkern.privacy.losses import CELLS, POINTS, Pair, added, both_ways, bounds, neighbours, replaced
+from fedkern.privacy.noise import GRID
 
 # --- the cases
 
@@ -91,6 +96,29 @@ def single(name: str, part: tuple[Mechanism, int], delta: float = 1e-5, people: 
     return Case(name, (part,), delta, [[pair] for pair in pairs], tight, people)
 
 
+@dataclass(frozen=True)
+class Counts(Case):
+    """A noisy table of counts, whose losses are few: epsilon is the hockey stick's root over the noise itself."""
+
+    def true(self, points: int = POINTS, n_cells: int = CELLS) -> tuple[float, float]:
+        ((m, _),) = self.parts
+        a, shift = math.exp(-m.decay * GRID), int(m.clip)
+        k = np.arange(-2000, 2001)
+        near, far = (np.tanh(-math.log(a) / 2) * a ** np.abs(k - at) for at in (0.0, float(shift)))
+        low, high = 0.0, 2 * shift * -math.log(a)
+        for _ in range(100):
+            middle = (low + high) / 2
+            spent = np.maximum(near - math.exp(middle) * far, 0.0).sum() > self.delta + 1e-15
+            low, high = (middle, high) if spent else (low, middle)
+        return low, high
+
+
+def counted(name: str, epsilon: float, cases: int = 1) -> Counts:
+    """Of a spatial job's plan."""
+    plan = sigma_private.plan(SigmaPrivacy(epsilon=epsilon, cases_per_person=cases))
+    return Counts(name, ((plan.mechanism, plan.steps),), plan.delta, (), tight=True)
+
+
 FIXED: dict[str, Any] = {"sampling": "without-replacement", "dataset_size": 1000, "noise_multiplier": 4.0}
 CUT: dict[str, Any] = {"sampling": "poisson-truncated", "dataset_size": 1000, "noise_multiplier": 4.0}
 CLIENTS: dict[str, Any] = {"unit": "client", "delta": 1e-4}
@@ -120,6 +148,8 @@ def small() -> Iterator[Case]:
     yield single("3 rows a person, poisson", planned(20, sampling_rate=0.02, noise_multiplier=2.0), 1e-7, 3)
     yield single("3 rows a person, full", planned(2, sampling="full", noise_multiplier=12.0), 1e-7, 3)
     yield single("3 rows a person, shards", planned(2, "local-averaging", noise_multiplier=24.0), 1e-7, 3)
+    yield counted("counts of areas", 1.0)
+    yield counted("counts of areas, 3 cases a person", 1.0, 3)
     yield from together()
 
 

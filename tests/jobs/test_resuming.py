@@ -243,7 +243,7 @@ def test_which_keys_may_change() -> None:
     assert free("pvi") == free("private") == {"job.rounds"} | drawn
     private = private.replace("noise_multiplier = 3.0", "calibrate = true")
     assert free("private") == drawn  # the noise depends on the number of rounds
-    assert free("sigma") == drawn  # its learning rate may fall with the rounds that are left
+    assert free("sigma") == drawn | {"output.polygons"}  # its learning rate may fall with the rounds that are left
     assert free("sigma", "algorithm.inference=hmc", "algorithm.burn_in=5") == {"job.rounds"}
 
 

@@ -37,8 +37,8 @@ def of(config: Config, folder: Path, file: OwnFile) -> Polygons | None:
     said = drawn(config, folder)
     if said is None:
         return None
-    path, written, area = said
-    if config.output.polygons == "gpkg":
+    path, written, area, packed = said
+    if packed:
         polygons.geopandas("areas.gpkg (output.polygons)")  # before the first round, and not after the last
     shapes = polygons.read(path, area)
     try:

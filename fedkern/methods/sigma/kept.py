@@ -40,6 +40,7 @@ class About(NamedTuple):
     encoding : of the columns
     family, scale : of the response, and its dispersion where the job gives it
     areas : names, in the order of the numbers
+    lacks : why other rows cannot be foreseen; empty where they can
     """
 
     run: str
@@ -49,6 +50,7 @@ class About(NamedTuple):
     family: str
     scale: float
     areas: list[str]
+    lacks: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def write(folder: RunFolder, model: SigmaModel, client: int, file: OwnFile, area
         family=areas.likelihood.family,
         scale=scale if isinstance(scale, float) else 1.0,
         areas=list(file.areas),
+        lacks=_lacks(model),
     )
     content: dict[str, Any] = {
         "about": json.dumps(plain(about._asdict()), allow_nan=False).encode(),
@@ -87,6 +90,14 @@ def write(folder: RunFolder, model: SigmaModel, client: int, file: OwnFile, area
     }
     body = pack(content)
     folder.write(folder.home(client) / NAME, MAGIC + hashlib.blake2b(body, digest_size=DIGEST).digest() + body, secret=True)
+
+
+def _lacks(model: SigmaModel) -> str:
+    if model.periods:
+        return "the effects of periods are not kept; area_periods.csv has the rate of each area in each period"
+    if model.dispersion in ("dispersion", "sigma_extra") and model.likelihood.dispersed:
+        return f"how much more than its family a new count varies ({model.dispersion}) is not kept; areas.csv has each level"
+    return ""
 
 
 def read(folder: Path, run: str, client: str) -> Kept:

@@ -34,7 +34,7 @@ from ...models.spatial.units import Units
 from ...models.spatial.within_site import WithinSite
 from ...models.variational import Block
 from .areas import Threshold
-from .keys import Config, OutputSection
+from .keys import Config, OutputSection, PrivacySection
 
 Kind = Literal["within", "auxiliary", "deterministic"]
 MOST_LATENTS = 100  # of a nested Laplace approximation
@@ -151,6 +151,16 @@ class SigmaModel(JobModel[OutputSection]):
             return replace(self.common.condition, fixed=value)
         except ValueError as error:
             raise JobError(f"model.phi: {error}") from None
+
+    @property
+    def privacy(self) -> PrivacySection | None:
+        """What the noise of counts may cost; None of an open job."""
+        return self.config.privacy
+
+    @property
+    def response(self) -> str:
+        """Its column."""
+        return self.config.data.response
 
     @property
     def known_variances(self) -> bool:
@@ -282,7 +292,7 @@ class SigmaModel(JobModel[OutputSection]):
         scale = 1.0 if self.known_variances else self.config.model.scale
         known = None if scale == "unknown" else float(scale)
         data, private = self.config.data, self.config.private
-        return level.Settings(self.family_of_y, data.response, self.intercept, known, bool(data.censored), private)
+        return level.Settings(self.family_of_y, self.response, self.intercept, known, bool(data.censored), private)
 
     @property
     def threshold(self) -> Threshold:

@@ -98,7 +98,7 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     if suppressed:
         content["suppressed"] = suppressed
         content["note"] = SUPPRESSED[hidden]
-    if run.config.private:
+    if model.privacy is not None:
         content["note"] = NOISY
     if far > BEYOND:
         content["warning"] = f"theta reaches {far:.0f} standard deviations of its prior: the decoder is far from its training"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...data.artifact import OwnFile
 from ...results.draws import Draws
-from .areas import PARTS, QUANTILES, Areas, cells, names_of, summarised
+from .areas import PARTS, QUANTILES, Areas, cells, names_of, summarised, unknown
 from .beside import RATIOS
 from .fitness import Drawn
 from .model import SigmaModel
@@ -62,7 +62,7 @@ def of_pairs(
     model: SigmaModel, file: OwnFile, rows: AreaRows, areas: Areas, drawn: Drawn, *, hidden: bool
 ) -> dict[str, Sequence[Any]]:
     """area_periods.csv: the level of each area in each period that stands in a row, at the means of its rows' covariates; without
-    the rows' own effects. `hidden`: nothing of the posterior where a count is an interval."""
+    the rows' own effects. `hidden`: nothing of the posterior of an area with a count that is an interval."""
     assert rows.period is not None
     T, layout, observed = len(model.periods), model.layout, rows.observed
     pairs, at = np.unique(rows.area * T + rows.period, return_inverse=True)
@@ -91,7 +91,7 @@ def of_pairs(
         out["trials"] = cells(np.bincount(seen, observed.trials, len(pairs)).astype(float))
     above = ((level > areas.threshold.value).sum(axis=0) + 0.5) / (len(level) + 1)
     said = {**summarised(areas.label, level, QUANTILES), f"p_{areas.label}_above_{areas.threshold.name}": cells(above)}
-    unknown = hidden & (np.bincount(seen, observed.censored, len(pairs)) > 0)
+    concealed = hidden & unknown(rows, file.d)[area]  # in no period: rates of one area are proportional
     for name, column in said.items():
-        out[name] = ["" if absent else cell for cell, absent in zip(column, unknown)]
+        out[name] = ["" if absent else cell for cell, absent in zip(column, concealed)]
     return out

@@ -31,6 +31,7 @@ WHY = (
 )
 ENDS = {"q025": 0.025, "q975": 0.975}
 BLOCK = 2**22  # numbers at once
+NEW = 4  # chain of the stream "posterior": those below drew the areas
 
 
 def predicted(result: Result, rows: object) -> NoReturn:
@@ -53,10 +54,12 @@ def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, b
     Raises
     ------
     JobError
-        The run left nothing there to predict with, or a fault of the rows.
+        The run left nothing there to predict with, its rows have effects that are not kept, or a fault of the rows.
     """
     own, data = kept.read(folder, record["run"]["id"], record["run"]["party"]), record["data"]
     area, about, encoding = data["area"], own.about, own.encoding
+    if about.lacks:
+        raise JobError(f"{folder}: rows of this job cannot be foreseen: {about.lacks}")
     if area is None:
         raise JobError(f"{folder}: the job is over locations; areas.csv there has the level of every point")
     try:
@@ -105,7 +108,7 @@ def _foreseen(own: kept.Kept, X: Array, offset: Array, trials: Array | None, are
             one |= {family.level: like.mean(level).mean(axis=0)} | _ends(f"{family.level}_", like.mean(level))
         if counts:
             own_trials = None if trials is None else np.tile(trials[at], m)
-            key = rng.key(seed, "posterior", 3)
+            key = rng.key(seed, "posterior", NEW)
             new = family.draw(_Source(key, a), mean.ravel(), own.about.scale, own_trials).reshape(mean.shape)
             one |= _ends("new_", np.where(np.isnan(mean), np.nan, new))
         for name, values in one.items():

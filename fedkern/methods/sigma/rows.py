@@ -96,10 +96,11 @@ def prior_of(config: Config, folder: Path) -> Path:
     return folder / config.model.prior
 
 
-def drawn(config: Config, folder: Path) -> tuple[Path, str, str] | None:
-    """Where the polygons of the areas lie, as the job file has it, and the property that names them; None where it has none."""
-    data = config.data
-    return None if data.polygons is None or data.area is None else (folder / data.polygons, data.polygons, data.area)
+def drawn(config: Config, folder: Path) -> tuple[Path, str, str, bool] | None:
+    """Where the polygons of the areas lie, as the job file has it, the property that names them, and whether a GeoPackage is
+    wanted of them; None where it has none."""
+    data, packed = config.data, config.output.polygons == "gpkg"
+    return None if data.polygons is None or data.area is None else (folder / data.polygons, data.polygons, data.area, packed)
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,8 @@ def fit(run: Run[Config]) -> Fit | None:
             files.clients[k] = extended(files.clients[k], read, f"client {names[k]!r}")
             areas[k] = rows(read, encoding, files.clients[k])
         run.note_rows(k, areas[k].notes, areas[k].faults)
-        if config.private:
-            areas[k] = budget.released(run, k, areas[k], files.clients[k])
+        if model.privacy is not None:
+            areas[k] = budget.released(run, model.privacy, model.response, k, areas[k], files.clients[k])
     run.hooks.notes += column_notes.exchanged(run, {k: area_rows.degenerate for k, area_rows in areas.items()}).notes
     model = replace(model, units=_units(run, model, areas))
     sites = {}
@@ -86,7 +86,7 @@ def fit(run: Run[Config]) -> Fit | None:
     for k, client in clients.items():
         sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], said[k], shapes.get(k)))
     total = _summed(run, model, {k: one for k, one in sums.items() if one is not None})
-    if config.private:
+    if model.privacy is not None:
         certificates = run.certified()
         fitted = None if fitted is None else replace(fitted, privacy=certificates)
     return fitted if fitted is None or total is None else publish.with_sums(fitted, total, run.names, hides=model.hides)

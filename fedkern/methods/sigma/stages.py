@@ -112,7 +112,7 @@ def checked(at: Check[Config]) -> Said | None:
     used = memory.lines(
         *_memory(model.layout.size, "diagonal" if model.chains or model.is_nested else at.config.algorithm.covariance)
     )
-    plans = {name: budget.plan(at.config) for name in at.names} if at.config.private else {}
+    plans = {name: budget.plan(at.config.privacy) for name in at.names} if at.config.privacy is not None else {}
     return Said(model, [*_lines(model), *used, *notes], at.unknown(encoding), plans)
 
 
@@ -140,10 +140,11 @@ def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan |
         prior = read_own(prior_of(file.config, file.folder), client)
     except JobError:
         prior = None  # said by `look_through`
-    if where is not None and prior is not None and tables.find(where, budget.key(file.config, names_of(prior))) is not None:
+    key = None if prior is None else budget.key(privacy, file.config.data.response, names_of(prior))
+    if where is not None and key is not None and tables.find(where, key) is not None:
         print(printable(f"  noisy table {privacy.table!r} is there: this job spends nothing more"))
         return None
-    return budget.plan(file.config)
+    return budget.plan(privacy)
 
 
 def _lines(model: SigmaModel) -> Iterator[str]:
@@ -202,7 +203,7 @@ def _privacy(model: SigmaModel) -> Iterator[str]:
     if privacy is None:
         yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
         return
-    plan = budget.plan(model.config)
+    plan = budget.plan(privacy)
     m = plan.mechanism
     yield f"privacy  each client, for its own counts: epsilon {plan.spent:.4g} at delta {plan.delta:g}, spent once, when noise is"
     yield f"         added to its table {privacy.table!r}; a job that uses a table that is there spends nothing more"

@@ -12,6 +12,7 @@ import pytest
 
 import fedkern
 from fedkern.api import checked
+from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
@@ -52,12 +53,16 @@ def job(folder: Path, sd: float = 0.6, rounds: int = 30, **model: Any) -> dict[s
     ],
     ids=["effect", "r"],
 )
-def test_it_is_learnt_published_and_said(tmp_path: Path, model: dict[str, Any], name: str, line: str) -> None:
+def test_it_is_learnt_published_and_said(
+    tmp_path: Path, model: dict[str, Any], name: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     tables = job(tmp_path, **model)
     result = checked_and_run(tables, tmp_path / "run")
     assert name in result.parameters
-    assert set(result.summary["sigma"]["prior_of"][name]) == {"q05", "q50", "q95"}
+    assert set(result.summary["sigma"]["prior_of"][name]) == {"q025", "q05", "q50", "q95", "q975"}
     assert any(line in said for said in checked(InProcess(), *load(tables)) or [])
+    assert main(["predict", str(tmp_path / "run" / "client-east"), str(tmp_path / "rows" / "east.csv")]) == 2
+    assert f"a new count varies ({name}) is not kept" in " ".join(capsys.readouterr().err.split())
     with (tmp_path / "run" / "client-east" / "areas.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert all(float(row["rate_mean"]) > 0 and np.isfinite(float(row["elpd"])) for row in rows)

@@ -12,6 +12,7 @@ import pytest
 
 import fedkern
 from fedkern.api import checked
+from fedkern.cli.__main__ import main
 from fedkern.errors import JobError, OwnFault
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
@@ -59,7 +60,7 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_periods_are_published_and_each_area_has_its_rate_in_each(tmp_path: Path) -> None:
+def test_periods_are_published_and_each_area_has_its_rate_in_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tables = job(tmp_path, rounds=300, algorithm={"learning_rate": 0.03})
     result = checked_and_run(tables, tmp_path / "run")
     names = {f"period[{year}]" for year in YEARS}
@@ -84,6 +85,22 @@ def test_periods_are_published_and_each_area_has_its_rate_in_each(tmp_path: Path
     assert abs(level - middle) < 0.15  # at the mean of the periods
     east = table(tmp_path / "run" / "client-east" / "area_periods.csv")
     assert {row["period"] for row in east} == {"2001", "2002", "2004"}
+    assert main(["predict", str(tmp_path / "run" / "client-east"), str(tmp_path / "rows" / "east.csv")]) == 2
+    assert "the effects of periods are not kept; area_periods.csv has" in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_area_with_a_suppressed_count_is_hidden_in_every_period(tmp_path: Path) -> None:
+    """Rates of one area are proportional over periods, whose ratios are published."""
+    tables = job(tmp_path, data={"censored": {"<5": [0, 4]}})
+    path = tmp_path / "rows" / "north.csv"
+    lines = path.read_text().splitlines()
+    lines[1] = ",".join([*lines[1].split(",")[:2], "<5", "20"])
+    path.write_text("\n".join(lines) + "\n")
+    checked_and_run(tables, tmp_path / "run")
+    rows = table(tmp_path / "run" / "client-north" / "area_periods.csv")
+    hidden = {row["area"] for row in rows if row["rate_mean"] == ""}
+    assert hidden == {lines[1].split(",")[0]}
+    assert all(row["rate_mean"] == "" for row in rows if row["area"] in hidden)
 
 
 def test_check_and_notes_say_what_there_is(tmp_path: Path) -> None:

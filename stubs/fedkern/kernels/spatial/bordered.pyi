@@ -1,5 +1,5 @@
 # Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.
-"""Cholesky factors of precisions that are sparse but for a last block: a client's areas, its border last (sigma.md, section 13)."""
+"""Cholesky factors of precisions, sparse but for a last block: a client's areas, its border last (sigma.md, section 13)."""
 from typing import Any
 from dataclasses import dataclass
 import numpy as np
