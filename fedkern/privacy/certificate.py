@@ -23,7 +23,7 @@ OF_COUNTS = (
 PUBLIC_OF_COUNTS = "areas, exposures or trials, offsets and covariates; that each area has a count"
 ALONE = {
     "example": "the job's alone: the holder has no policy.toml for these data",
-    "case": "the job's alone: the holder has no policy.toml for these data",
+    "case": "the job's alone: the holder has no policy.toml for these data; without FEDKERN_CLIENT_HOME another run spends anew",
     "client": "the job's alone: the server has no policy.toml for [data.federation]; clients' policies can only refuse",
 }
 KEYED = "none: the noise was keyed, hence predictable; a result for experiments"

@@ -25,6 +25,7 @@ Array = NDArray[np.float64]
 
 INNER = 1003  # chain of the stream "posterior": released draws have the first 1,000
 CHUNKS = 20  # parts of a question's draws that are computed together: memory
+APART = 1e3  # nats, where one half of the draws of theta has no weight
 
 
 class Model(Shape):
@@ -112,8 +113,10 @@ def _marginals(state: Client, asked: AskMarginals) -> Marginals:
     weights = np.exp(ratios[good] - most)
     value = np.full(len(ratios), LOST)
     value[good] = most[:, 0] + np.log(weights.mean(axis=1))
-    differ = np.log(weights[:, :half].sum(axis=1)) - np.log(weights[:, half:].sum(axis=1))
-    return Marginals(asked.round, value, float(differ.std() / 2) if good.any() else 0.0)
+    with np.errstate(divide="ignore"):
+        differ = np.log(weights[:, :half].sum(axis=1)) - np.log(weights[:, half:].sum(axis=1))
+    spread = float(differ.std() / 2) if np.isfinite(differ).all() else APART
+    return Marginals(asked.round, value, spread if good.any() else 0.0)
 
 
 def _each(asked: Callable[[Array], tuple[Array, ...]], points: Array, shapes: tuple[tuple[int, ...], ...]) -> tuple[Array, ...]:

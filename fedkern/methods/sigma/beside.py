@@ -56,16 +56,31 @@ def _product(at: Array) -> Array:
 
 
 def ratios(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
-    """Coefficients as rate ratios or odds ratios, for a unit of the covariate and, where it is standardised, for one standard
-    deviation of it; empty where the link has no ratios, or there are no covariates."""
+    """Coefficients as rate ratios or odds ratios: of a number for a unit of it and, where it is standardised, for one standard
+    deviation; of a level against the column's reference. Empty where the link has no ratios, or there are no covariates."""
     word, covariates = RATIOS.get(model.likelihood.record.link), model.encoding.names[1:]
     if word is None or not covariates:
         return {}
-    found: dict[str, object] = {"is": word}
+    found: dict[str, object] = {"is": word, "a level": _levels(model, posterior)}
+    covariates = tuple(column.name for column in model.encoding.columns if column.levels is None)
     for title, suffix in (("a unit", ""), ("an sd", "_std")):
         draws = {name: posterior.values.get(label(name, suffix)) for name in covariates}
         found |= {title: {name: _quantiles(np.exp(values)) for name, values in draws.items() if values is not None}}
     return {title: content for title, content in found.items() if content}
+
+
+def _levels(model: SigmaModel, posterior: Draws) -> dict[str, dict[str, float]]:
+    """Each level of a column of categories against its reference, by default the first: rows say nothing of one level alone, for
+    every one has a coefficient beside the intercept."""
+    found = {}
+    for column in model.encoding.columns:
+        levels = column.levels or ()
+        base = model.references.get(column.name) or next(iter(levels), "")
+        for level in levels:
+            if level != base:
+                one, other = (posterior.values[label(f"{column.name}={name}", "")] for name in (level, base))
+                found[f"{column.name} {level} against {base}"] = _quantiles(np.exp(one - other))
+    return found
 
 
 def _quantiles(values: Array) -> dict[str, float]:

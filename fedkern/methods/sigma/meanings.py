@@ -88,3 +88,9 @@ def _scale(run: RunFiles, kind: str, mean: float) -> str:
 def _posterior(row: Record) -> str:
     ends = f" ({float(row['q025']):.3g} to {float(row['q975']):.3g})" if "q025" in row else ""
     return f"{float(row['mean']):.3g}{ends}"
+
+
+def ratios(said: Record) -> list[tuple[str, Record]]:
+    """The ratios of summary.json, each with its name: of a level against another, of a number for a unit and for an sd of it."""
+    found = [*said.get("a level", {}).items()]
+    return found + [(f"{name}, {unit}", row) for unit in ("a unit", "an sd") for name, row in said.get(unit, {}).items()]

@@ -114,7 +114,7 @@ def _ends(prior: Mapping[str, float]) -> str:
 def _ratios(ratios: Record) -> str:
     if not ratios:
         return ""
-    found = [(f"{name}, {unit}", row) for unit in ("a unit", "an sd") for name, row in ratios.get(unit, {}).items()]
+    found = meanings.ratios(ratios)
     rows = [[name, *(three(row[what]) for what in ("q50", "q025", "q975"))] for name, row in found]
     return table([ratios["is"], "median", "2.5 %", "97.5 %"], rows)
 

@@ -80,7 +80,7 @@ def spec_of(config: Config) -> Spec:
         ignore=(*data.ignore, *(name for name in roles if name is not None)),
         intercept=True,
         standardise=data.standardise,
-        columns={name: Column.declared(name, section.model_dump(exclude_none=True)) for name, section in data.columns.items()},
+        columns={name: Column.declared(name, section.encoded) for name, section in data.columns.items()},
     )
 
 

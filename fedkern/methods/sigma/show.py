@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...printing import aligned
 from ...privacy.certificate import certificates
 from ...results.plain import Record, real
+from . import meanings
 
 
 def lines(content: Record, why: str) -> Iterator[str]:
@@ -51,7 +52,7 @@ def _ratios(ratios: Record) -> Iterator[str]:
     """e^coefficient, as people read it, where the link has such ratios."""
     if not ratios:
         return
-    rows = [(f"{name}, {unit}", row) for unit in ("a unit", "an sd") for name, row in ratios.get(unit, {}).items()]
+    rows = meanings.ratios(ratios)
     width = max(len(name) for name in (ratios["is"], *(name for name, _ in rows)))
     yield ""
     yield f"{ratios['is']:<{width}}   median     2.5 %    97.5 %"

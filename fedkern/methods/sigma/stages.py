@@ -207,6 +207,8 @@ def _privacy(model: SigmaModel) -> Iterator[str]:
     m = plan.mechanism
     yield f"privacy  each client, for its own counts: epsilon {plan.spent:.4g} at delta {plan.delta:g}, spent once, when noise is"
     yield f"         added to its table {privacy.table!r}; a job that uses a table that is there spends nothing more"
+    yield "         a holder without a policy and without FEDKERN_CLIENT_HOME keeps its table in the run's own folder:"
+    yield "         another run draws noise, and spends, anew"
     yield f"         noise two-sided geometric, sd {m.sigma * m.clip:.4g} cases; neighbours: {m.neighbours}"
     yield f"         trusts {trust(m)}"
 

@@ -177,6 +177,7 @@ def test_coefficients_are_ratios_and_stand_beside_their_priors(tmp_path: Path, c
     for title, name in (("a unit", "theta[poverty]"), ("an sd", "theta_std[poverty]")):
         want = np.percentile(np.exp(values[name]), [2.5, 50, 97.5])
         np.testing.assert_allclose([about["ratios"][title]["poverty"][q] for q in ("q025", "q50", "q975")], want, rtol=1e-12)
+    assert "a level" not in about["ratios"]
     prior, level = about["prior_of"], about["response"]["level"]
     assert prior.keys() == result.parameters.keys()
     rng = np.random.default_rng(1)
@@ -195,3 +196,17 @@ def test_coefficients_are_ratios_and_stand_beside_their_priors(tmp_path: Path, c
     for name, row in prior.items():
         want = np.percentile(draws[name], [5, 50, 95])
         np.testing.assert_allclose([row["q05"], row["q50"], row["q95"]], want, atol=0.01 * draws[name].std(), err_msg=name)
+
+
+def test_levels_are_compared_with_the_reference(tmp_path: Path) -> None:
+    """Each has a coefficient beside the intercept, of which rows say nothing: what they say of is the difference."""
+    file = job(tmp_path, output={"chains": 2})
+    file.write_text(f'{file.read_text()}\n[data.columns.kind]\nreference = "b"\n')
+    for k, path in enumerate(sorted((tmp_path / "rows").glob("*.csv"))):
+        head, *rows = path.read_text().splitlines()
+        path.write_text("\n".join([f"{head},kind", *(f"{row},{'ab'[(i + k) % 2]}" for i, row in enumerate(rows))]) + "\n")
+    result = fedkern.run(file)
+    of_level, values = result.summary["sigma"]["ratios"], result.posterior.values
+    want = np.percentile(np.exp(values["theta[kind=a]"] - values["theta[kind=b]"]), [2.5, 50, 97.5])
+    np.testing.assert_allclose([of_level["a level"]["kind a against b"][q] for q in ("q025", "q50", "q975")], want, rtol=1e-12)
+    assert "kind=a" not in of_level["a unit"]
