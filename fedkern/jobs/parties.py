@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -24,7 +24,7 @@ from ..errors import FedkernError, JobError, OwnFault, owned
 from ..kernels.families import FAMILIES
 from ..models.encoding import Column, Spec
 from .holding.policy import DataSet
-from .keys import DataSection, JobConfig
+from .keys import ColumnSection, DataSection, JobConfig
 from .naming import faults as faults_of_names
 from .site import Site, Sites
 
@@ -84,9 +84,9 @@ def there(parties: Parties, **named: Iterable[str]) -> Parties:
     return parties
 
 
-def declared(config: JobConfig, data: DataSection) -> dict[str, Column]:
+def declared(columns: Mapping[str, ColumnSection]) -> dict[str, Column]:
     """What the job file says of columns."""
-    tables = data.columns.items()
+    tables = columns.items()
     said = {name: section.encoded for name, section in tables}
     for name, section in tables:
         if section.reference is not None:

@@ -39,7 +39,7 @@ def parties(config: Config, folder: Path) -> Parties:
         No file matches, or two clients have one name.
     """
     data, model = config.data, config.model
-    declared = jobs.declared(config, data) | incomplete.marks(config)
+    declared = jobs.declared(data.columns) | incomplete.marks(config)
     family = "bernoulli" if data.trials is not None else model.family  # successes of trials are rows of both, with their numbers
     known = jobs.Known(family, data.response, data.positive, declared, model.intercept)
     if not data.builtin:

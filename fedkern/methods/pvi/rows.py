@@ -19,7 +19,7 @@ def parties(config: Config, folder: Path) -> Parties:
         No file matches, two clients have one name, or the job file names clients that do not exist, or lacks terms of some.
     """
     data, model = config.data, config.model
-    declared = jobs.declared(config, data) | incomplete.marks(config)
+    declared = jobs.declared(data.columns) | incomplete.marks(config)
     known = jobs.Known(model.family, data.response, data.positive, declared, model.intercept)
     if data.builtin:
         dealt = jobs.dealt(data)

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from ...data.artifact import OwnFile
 from ...data.cells import MISSING, MOST_COUNTED, TOO_LARGE, Text, too_far, too_large
 from ...data.degenerate import Degenerate, degenerate
-from ...data.design import Column, Encoding, Faults, Spec, encode
+from ...data.design import Encoding, Faults, Spec, encode
 from ...data.faults import HINT, LISTED
 from ...data.faults import who as begin
 from ...data.places import zeros
 from ...data.table import Table
 from ...errors import JobError, OwnFault
-from ...jobs.parties import Parties, from_files
+from ...jobs.parties import Parties, declared, from_files
 from ...kernels.families import FAMILIES, Family
 from ...models.likelihood import Noisy
 from ...models.spatial.site import Rows
@@ -80,7 +80,7 @@ def spec_of(config: Config) -> Spec:
         ignore=(*data.ignore, *(name for name in roles if name is not None)),
         intercept=True,
         standardise=data.standardise,
-        columns={name: Column.declared(name, section.encoded) for name, section in data.columns.items()},
+        columns=declared(data.columns),
     )
 
 

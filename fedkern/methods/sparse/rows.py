@@ -19,7 +19,7 @@ def parties(config: Config, folder: Path) -> Parties:
         No file matches, two clients have one name, or the built-in data have no response.
     """
     data, model = config.data, config.model
-    declared = jobs.declared(config, data)
+    declared = jobs.declared(data.columns)
     known = jobs.Known(model.family, data.response, data.positive, declared, intercept=False, missing=model.missing == "impute")
     if not data.builtin:
         spec = jobs.rows_spec(config, data, known)
