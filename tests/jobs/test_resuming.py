@@ -244,7 +244,7 @@ def test_which_keys_may_change() -> None:
     private = private.replace("noise_multiplier = 3.0", "calibrate = true")
     assert free("private") == drawn  # the noise depends on the number of rounds
     assert free("sigma") == drawn | {"output.polygons"}  # its learning rate may fall with the rounds that are left
-    assert free("sigma", "algorithm.inference=hmc", "algorithm.burn_in=5") == {"job.rounds"}
+    assert free("sigma", "algorithm.inference=hmc", "algorithm.burn_in=5") == {"job.rounds", "output.polygons"}
 
 
 @pytest.mark.parametrize(("kind", "rounds"), [("pvi", (12, 20)), ("sparse", (60, 80)), ("hmc", (30, 40))])

@@ -80,7 +80,7 @@ def table(path: Path, names: str, rows: list[Any]) -> None:
 
 
 def documented(folder: Path) -> dict[str, Path]:
-    """The jobs of the methods' pages, with data for each: method -> job file."""
+    """The first job of each method's page, with data for it: method -> job file."""
     random, ids = np.random.default_rng(0), range(40)
     for name in "ab":
         rows = [(random.normal(), random.normal()) for _ in ids]
@@ -98,9 +98,9 @@ def documented(folder: Path) -> dict[str, Path]:
     jobs = {}
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "methods").glob("*.md"))
     for text in re.findall(r"```toml\n(.*?)```", pages, flags=re.DOTALL):
-        if "job" in (tables := tomllib.loads(text)):
-            jobs[tables["job"]["method"]] = folder / f"{tables['job']['method']}.toml"
-            jobs[tables["job"]["method"]].write_text(text)
+        if "job" in (tables := tomllib.loads(text)) and (method := tables["job"]["method"]) not in jobs:
+            jobs[method] = folder / f"{method}.toml"
+            jobs[method].write_text(text)
     return jobs
 
 
