@@ -115,8 +115,9 @@ def _marginals(state: Client, asked: AskMarginals) -> Marginals:
     value[good] = most[:, 0] + np.log(weights.mean(axis=1))
     with np.errstate(divide="ignore"):
         differ = np.log(weights[:, :half].sum(axis=1)) - np.log(weights[:, half:].sum(axis=1))
-    spread = float(differ.std() / 2) if np.isfinite(differ).all() else APART
-    return Marginals(asked.round, value, spread if good.any() else 0.0)
+    if not good.any():
+        return Marginals(asked.round, value, 0.0)
+    return Marginals(asked.round, value, float(differ.std() / 2) if np.isfinite(differ).all() else APART)
 
 
 def _each(asked: Callable[[Array], tuple[Array, ...]], points: Array, shapes: tuple[tuple[int, ...], ...]) -> tuple[Array, ...]:
