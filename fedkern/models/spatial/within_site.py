@@ -324,8 +324,7 @@ class WithinSite(Observed):
         for k, (place, one) in enumerate(zip(self._places(xi), xi)):
             at, found, value = self._bounded(ties, k, place, one, guess)
             if guess is None:  # any q will do for draws of theta: those after the first take what the rows say from it
-                information = np.maximum(found.curvature, LEAST_CURVATURE)
-                guess = information, place.fixed + place.scale * at.mean[self.rows.area] + found.slope / information
+                guess = self._said(place, at, found)
             theta = at.drawn(normals)
             like = self.given_theta(np.broadcast_to(one, (len(theta), len(one))), theta)[0]
             own = 0.5 * (theta**2 - at.mean**2 - at.sd**2) @ at.w - (theta - at.mean) @ at.h
@@ -343,12 +342,7 @@ class WithinSite(Observed):
         if guess is None or self.likelihood.record.link == "identity":
             at = self._posterior(Lambda, pull, place)
         else:
-            w = place.scale**2 * self._sums(guess[0])
-            at = self._solved(Lambda, pull, w, place.scale * self._sums(guess[0] * (guess[1] - place.fixed)))
-            for _ in range(FEW_STEPS):
-                found = self._expected(place, at.mean, at.sd)
-                w = place.scale**2 * self._sums(np.maximum(found.curvature, LEAST_CURVATURE))
-                at = self._solved(Lambda, pull, w, w * at.mean + place.scale * self._sums(found.slope))
+            at = self._stepped(Lambda, pull, place, guess, FEW_STEPS)
         found = self._expected(place, at.mean, at.sd)
         value = at.bound(found.value, pull) + float(ties.log_norm[k]) - 0.5 * float(toward @ ties.G[k] @ toward)
         return at, found, value + self.n_areas * float(HALF_LOG_TAU)
@@ -413,7 +407,7 @@ class WithinSite(Observed):
             moments = np.empty((4, part.stop - part.start, self.n_areas))
             for k, (place, z) in enumerate(zip(places[part], xi[part, self.layout.parts["z"]])):
                 Lambda, pull = self._precision(ties, k), self._pull(ties, z, k)
-                at = self._posterior(Lambda, pull, place) if near is None else self._stepped(Lambda, pull, place, near)
+                at = self._posterior(Lambda, pull, place) if near is None else self._stepped(Lambda, pull, place, near, STEPS)
                 theta[part.start + k] = at.drawn(normals[np.newaxis, part.start + k])[0]
                 if uniforms is not None and self.tilted:
                     moments[:, k] = at.mean, at.sd, at.w, at.h
@@ -426,17 +420,20 @@ class WithinSite(Observed):
         ties, _ = self._ties(xi[np.newaxis])
         place = self._places(xi[np.newaxis])[0]
         at = self._posterior(self._precision(ties, 0), self._pull(ties, xi[self.layout.parts["z"]], 0), place)
-        found = self._expected(place, at.mean, at.sd)
+        return self._said(place, at, self._expected(place, at.mean, at.sd))
+
+    def _said(self, place: Place, at: Gaussian, found: Expected) -> tuple[Vector, Vector]:
+        """(n,) of each row its information about eta and what it says of eta, about q."""
         information = np.maximum(found.curvature, LEAST_CURVATURE)
         return information, place.fixed + place.scale * at.mean[self.rows.area] + found.slope / information
 
     def _stepped(
-        self, Lambda: Matrix | Precision, pull: Vector, place: Place, near: tuple[Vector, Vector]
+        self, Lambda: Matrix | Precision, pull: Vector, place: Place, near: tuple[Vector, Vector], steps: int
     ) -> Gaussian:
-        """q(theta | xi) but for what steps beyond STEPS would change, from what rows say at a xi nearby."""
+        """q(theta | xi) but for what further steps would change, from what rows say at a xi nearby."""
         information, said = near
         w, h = place.scale**2 * self._sums(information), place.scale * self._sums(information * (said - place.fixed))
-        for _ in range(STEPS):
+        for _ in range(steps):
             at = self._solved(Lambda, pull, w, h)
             found = self._expected(place, at.mean, at.sd)
             w = place.scale**2 * self._sums(np.maximum(found.curvature, LEAST_CURVATURE))
