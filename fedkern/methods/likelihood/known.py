@@ -6,8 +6,6 @@ groups, drawn given theirs. They have no message.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,14 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import JobError
+from ...jobs import own_posterior
 from ...jobs.files import RunFolder
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed.effects import Effects
-from ...results.plain import plain
 from ...results.released import Drawing
 from ...results.weighted import WeightedDraws
-from ...transports.codec import pack, unpack
 from .model import Model
 from .predictive import BLOCK, Foreseen, Predictive, blocks, one_row
 
@@ -33,7 +29,6 @@ Indices = NDArray[np.int64]
 
 NAME = "effects.bin"
 MAGIC = b"fedkern effects 1\n"
-DIGEST = 32
 NEW = -1  # the number of a group that the client does not have
 
 
@@ -165,14 +160,12 @@ def write(folder: RunFolder, model: Model, client: int, own: Ended) -> None:
         labels=own.labels,
     )
     content: dict[str, Any] = {  # effects are float32
-        "about": json.dumps(plain(about._asdict()), allow_nan=False).encode(),
         "theta": new.theta,
         "scale": new.scale,
         "covariance": new.covariances[0][1] if new.covariances else np.zeros((n, 0, 0)),
         "drawn": drawn,
     }
-    body = pack(content)
-    folder.write(folder.home(client) / NAME, MAGIC + hashlib.blake2b(body, digest_size=DIGEST).digest() + body, secret=True)
+    own_posterior.write(folder, client, NAME, MAGIC, about._asdict(), content)
 
 
 def read(folder: Path, run: str, client: str) -> Known:
@@ -183,23 +176,8 @@ def read(folder: Path, run: str, client: str) -> Known:
     JobError
         The run left none there, or none that can be read.
     """
-    path = folder / NAME
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise JobError(
-            f"{folder}: holds no {NAME}, which a client's part of a finished run leaves there: give a run that has ended"
-        ) from None
-    except OSError as error:
-        raise JobError(f"{path}: cannot be read ({error.strerror})") from None
-    head = len(MAGIC) + DIGEST
-    body = data[head:]
-    if data[:head] != MAGIC + hashlib.blake2b(body, digest_size=DIGEST).digest():
-        raise JobError(f"{path}: was altered, or written by another version of fedkern; put it back as the run left it")
-    content: dict[str, Any] = unpack(body)
-    about = About(**json.loads(content["about"]))
-    if (about.run, about.client) != (run, client):
-        raise JobError(f"{path}: is of another run, or of another client; put back what the run left there")
+    told, content = own_posterior.read(folder, NAME, MAGIC, run, client, "give a run that has ended")
+    about = About(**told)
     covariances = [(tuple(about.terms), content["covariance"])] if about.terms else []
     new = Predictive(Encoding.from_dict(about.encoding), about.family, content["theta"], covariances, content["scale"])
     return Known(about, new, content["drawn"])

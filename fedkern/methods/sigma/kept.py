@@ -5,8 +5,6 @@ Of each draw the map's part of every area, and the coefficients that all clients
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.artifact import OwnFile
-from ...errors import JobError
+from ...jobs import own_posterior
 from ...jobs.files import RunFolder
 from ...models.encoding import Encoding
-from ...results.plain import Record, plain
-from ...transports.codec import pack, unpack
+from ...results.plain import Record
 from .areas import Areas
 from .model import SigmaModel
 
@@ -27,7 +24,6 @@ Array = NDArray[np.float64]
 
 NAME = "areas.bin"
 MAGIC = b"fedkern areas 1\n"
-DIGEST = 32
 
 
 class About(NamedTuple):
@@ -84,12 +80,10 @@ def write(folder: RunFolder, model: SigmaModel, client: int, file: OwnFile, area
         lacks=_lacks(model),
     )
     content: dict[str, Any] = {
-        "about": json.dumps(plain(about._asdict()), allow_nan=False).encode(),
         "coefficients": coefficients,
         "spatial": areas.spatial.astype(np.float32),
     }
-    body = pack(content)
-    folder.write(folder.home(client) / NAME, MAGIC + hashlib.blake2b(body, digest_size=DIGEST).digest() + body, secret=True)
+    own_posterior.write(folder, client, NAME, MAGIC, about._asdict(), content)
 
 
 def _lacks(model: SigmaModel) -> str:
@@ -108,20 +102,6 @@ def read(folder: Path, run: str, client: str) -> Kept:
     JobError
         The run left none there, or none that can be read.
     """
-    path = folder / NAME
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        remedy = "give a run over areas that has ended"
-        raise JobError(f"{folder}: holds no {NAME}, which a client's part of a finished run leaves there: {remedy}") from None
-    except OSError as error:
-        raise JobError(f"{path}: cannot be read ({error.strerror})") from None
-    head = len(MAGIC) + DIGEST
-    body = data[head:]
-    if data[:head] != MAGIC + hashlib.blake2b(body, digest_size=DIGEST).digest():
-        raise JobError(f"{path}: was altered, or written by another version of fedkern; put it back as the run left it")
-    content: dict[str, Any] = unpack(body)
-    about = About(**json.loads(content["about"]))
-    if (about.run, about.client) != (run, client):
-        raise JobError(f"{path}: is of another run, or of another client; put back what the run left there")
+    told, content = own_posterior.read(folder, NAME, MAGIC, run, client, "give a run over areas that has ended")
+    about = About(**told)
     return Kept(about, content["coefficients"], content["spatial"])
