@@ -350,7 +350,7 @@ def check_home(kernel: str, arrays: Iterable[Array]) -> None:
     for array in found:
         if not isinstance(array, here.xp.ndarray):
             raise TypeError(f"{kernel}: backend 'cuda' takes CuPy arrays, got NumPy arrays; move them by cupy.asarray")
-    if len({getattr(a, "device", None) for a in found}) > 1:
+    if len({getattr(getattr(a, "device", None), "id", None) for a in found}) > 1:
         raise TypeError(f"{kernel}: arrays of two devices in one call; move them to one of the two")
 
 
