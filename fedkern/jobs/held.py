@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 from ..data import memory
 from ..data.dialect import stem
@@ -31,8 +30,8 @@ class Held:
     own : of `test` and `server`, those that are there
     """
 
-    clients: Mapping[str, Any] = field(default_factory=dict)
-    own: Mapping[str, Any] = field(default_factory=dict)
+    clients: Mapping[str, object] = field(default_factory=dict)
+    own: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
     def of(cls, data: object, test: object, server: object) -> Held:
@@ -45,7 +44,7 @@ class Held:
         own = {name: held for name, held in zip(OWN, (test, server)) if held is not None}
         return cls(dict(sorted((data or {}).items())), own)
 
-    def laid(self) -> dict[str, Any]:
+    def laid(self) -> dict[str, object]:
         """The keys of [data] that stand for files, with a word in their place."""
         keys: dict[str, object] = dict.fromkeys(self.own, IN_MEMORY)
         if self.clients:
@@ -53,7 +52,7 @@ class Held:
         return keys
 
     @property
-    def defaults(self) -> dict[str, dict[str, Any]]:
+    def defaults(self) -> dict[str, dict[str, object]]:
         """What tables in memory say that a job leaves out: the y of (X, y) is the response."""
         pairs = [held for held in self.clients.values() if isinstance(held, tuple) and len(held) == 2 and held[1] is not None]
         return {"data": {"response": "y"}} if pairs else {}

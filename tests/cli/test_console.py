@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -271,6 +272,7 @@ def test_a_run_that_goes_on_is_killed_and_resumed(tmp_path: Path, fedkern: Calla
         until = time.monotonic() + 60
         while not list(out.glob("**/*.ckpt")) and time.monotonic() < until:
             time.sleep(0.02)
+        running.send_signal(signal.SIGSTOP)  # on a busy machine it might be at its end before `status` has looked
         status = fedkern("status", out)
         assert status.code == 0
         assert status.out.startswith("running, round ")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -97,19 +99,24 @@ def ledger(out: Path) -> list[str]:
     return [json.loads(line)["kind"] for line in file.read_text().splitlines()]
 
 
+KINDS = [pytest.param("augmented", marks=pytest.mark.nightly), "power", "sigma"]
+
+
 @pytest.fixture(scope="module")
-def settled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path, Any]]:
-    """Of each kind a job that has run to its end: its file, its folder, its result."""
-    ran = {}
-    for kind in ("augmented", "power", "sigma"):
+def settled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path, Any]]:
+    """A job of a kind that has run to its end, once: its file, its folder, its result."""
+
+    @cache
+    def ran(kind: str) -> tuple[Path, Path, Any]:
         path = job(tmp_path_factory.mktemp(kind), kind)
-        ran[kind] = (path, path.parent / "run", run(path, path.parent / "run"))
+        return path, path.parent / "run", run(path, path.parent / "run")
+
     return ran
 
 
-@pytest.mark.parametrize("kind", ["augmented", "power", "sigma"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_it_ends_early_and_its_bits_are_those_of_a_job_of_that_length(settled, tmp_path, kind):
-    path, out, result = settled[kind]
+    path, out, result = settled(kind)
     assert "settled" in (result.converged, result.summary["verdict"].removeprefix("not converged: ").partition(",")[0])
     assert result.summary["stop"] == "settled"
     assert "<i class=good>settled</i>" in report.write(out).read_text(encoding="utf-8")
@@ -154,10 +161,10 @@ class Stop:
 ROUNDS = {"augmented": "ZShare", "power": "LikelihoodShare", "sigma": "GlobalGradientBound"}
 
 
-@pytest.mark.parametrize("kind", ["augmented", "power", "sigma"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_is_resumed_again_and_again_is_the_uninterrupted_one(settled, tmp_path, monkeypatch, kind):
     """Stopped in the middle, where of one question it is to come, after the first answer, and in the cool-down."""
-    path, first, whole = settled[kind]
+    path, first, whole = settled(kind)
     rounds, clients = whole.summary["rounds"], len(whole.summary["clients"])
     middle, asked, out = clients * (rounds // 2), whole_asked(first), tmp_path / "out"
     stops = [(ROUNDS[kind], middle), ("Moving", 1), (ROUNDS[kind], middle + 20)]
@@ -181,7 +188,7 @@ def whole_asked(out: Path) -> int:
 
 @pytest.mark.nightly
 def test_ranks_do_not_change_a_bit(settled, tmp_path):
-    path, _, whole = settled["power"]
+    path, _, whole = settled("power")
     copied = shutil.copytree(path.parent, tmp_path / "job", ignore=shutil.ignore_patterns("run"))
     assert mpirun(3, "run", copied / "job.toml", "--out", tmp_path / "out").code == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
@@ -198,9 +205,10 @@ def test_check_says_how_often_clients_may_be_asked(tmp_path):
     assert said.count("where the server's own unknowns have settled") == 2
 
 
-def test_what_was_sent_is_what_check_said(settled):
-    for path, out, _ in settled.values():
-        compare("\n".join(checked(InProcess(), *load(path)) or []), ledgers(out))
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_sent_is_what_check_said(settled, kind):
+    path, out, _ = settled(kind)
+    compare("\n".join(checked(InProcess(), *load(path)) or []), ledgers(out))
 
 
 PRIVATE = {"epsilon": 5.0, "delta": 1e-5, "noise_multiplier": 5.0}

@@ -23,8 +23,10 @@ STUBS = Path(fedkern.__file__).parent / "_core"
 # To Numba a layout is a type, and a type a compilation: the others are a matter of its own typing, and wait for the night.
 LAYOUTS = {"cpp": testing.LAYOUTS, "numba": ("C", "strided"), "cuda": testing.LAYOUTS}
 MANY, EXAMPLES = 60, {"cpp": 60, "numba": 60, "cuda": 30}  # the emulator of a card is slow
-# Numba compiles these for half a minute. By day each of its five families is held: of shrinkage the local sweeps, sums and moves.
-AT_NIGHT = {(f"shrinkage.{name}", "numba") for name in ("global_sweep", "global_sweep_sums", "imputed_sweeps", "logistic_sweeps")}
+# Numba compiles these for a minute. By day each of its families is held: of shrinkage local sweeps, sums and moves.
+SLOW = {"shrinkage": "gaussian_posterior_draw global_sweep global_sweep_sums imputed_sweeps logistic_sweeps"}
+SLOW |= {"mixed": "curvature", "sem": "sweeps", "privacy": "discrete_gaussian"}
+AT_NIGHT = {(f"{family}.{name}", "numba") for family, names in SLOW.items() for name in names.split()}
 BY_DAY = [pair for pair in PAIRS if pair not in AT_NIGHT]
 
 

@@ -181,9 +181,10 @@ def usual(by_order: dict[int, emulated.Emulator]) -> Callable[[str], list[bytes]
 
 
 RAN: set[str] = set()  # kernels whose cases have all run in the numbered order
+LONG = ("glm.clipped_grad_sum", "glm.elbo_grad", "sem.sweeps")  # by day in one order, and others of their families in all
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.nightly] * (name in LONG)) for name in NAMES])
 def test_the_same_bits_in_every_order_of_threads_and_blocks(
     name: str, by_order: dict[int, emulated.Emulator], usual: Callable[[str], list[bytes]]
 ) -> None:

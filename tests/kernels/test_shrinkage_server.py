@@ -8,7 +8,7 @@ from scipy.special import exp1, expit, logit
 from fedkern.errors import NumericalError
 from fedkern.kernels import shrinkage
 
-BACKENDS = ("cpp", "numba", "reference")
+BACKENDS = ("cpp", pytest.param("numba", marks=pytest.mark.nightly), "reference")
 FALSE_ALARM = 1e-6
 M, C, P = 3, 20_000, 4
 

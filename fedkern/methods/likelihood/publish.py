@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +72,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     differ = compared(found, model.encoding.names, intercept=model.encoding.intercept)
     if differ is not None and model.layout.client:
         differ = replace(differ, intercept=None)  # differences of intercepts are the model's
-    more: dict[str, Any] = {
+    more: dict[str, object] = {
         "k_hat": weights.k_hat,
         "ess": weights.effective,
         "monte_carlo_error": {"mean": found.error[0], "sd": found.error[1]},
@@ -106,7 +105,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     )
 
 
-def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tuple[dict[str, float], dict[str, Any]]:
+def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tuple[dict[str, float], dict[str, object]]:
     """Of the test rows: metrics, and what summary.json has beside them."""
     if test is None:
         return {}, {}
@@ -124,7 +123,7 @@ def _walked(model: Model, ended: Ended, server: hmc.Server, test: Design | None)
     judged = of_chains(model, mode, server)
     if doubts := [*ended.doubts, *filter(None, [ended.checked.doubt])]:
         judged = Verdict(False, "; ".join([*doubts, *([] if judged.converged is True else [judged.why])]))
-    more: dict[str, Any] = {
+    more: dict[str, object] = {
         "rounds_to_mode": mode.newton,
         "quadrature": {"nodes": mode.nodes, "at_mode": float(mode.rule[0]), "at_draws": float(mode.rule[1])},
         "chains": {

@@ -121,7 +121,7 @@ class Pressed:
         return "SIGINT" if self.asked >= self.after else None
 
 
-@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("damaged", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_an_interrupted_training_goes_on_to_the_same_bits(
     fedkern, prior: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool
 ) -> None:
@@ -156,7 +156,11 @@ FEW = ("training.steps=40", "training.batch=4")
 
 
 @pytest.mark.parametrize(
-    "more", [("network.gamma=learn", "training.refresh=16"), ("training.precision=float64", "training.draws=none")]
+    "more",
+    [
+        ("network.gamma=learn", "training.refresh=16"),
+        pytest.param(("training.precision=float64", "training.draws=none"), marks=pytest.mark.nightly),
+    ],
 )
 def test_a_training_on_a_device_is_that_of_a_processor(fedkern, prior: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
     """On the grid emulator: the same numbers but for what is rounded; a network of float32 is rounded in each step."""
