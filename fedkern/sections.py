@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -111,7 +112,8 @@ def remedy(field: FieldInfo) -> str:
     return str((extra.get("remedy") if isinstance(extra, dict) else "") or field.description or "")
 
 
-def marked(root: Model, mark: Literal["path", "resumable"]) -> dict[str, bool | str]:
+@cache  # each party and file asks it several times of the same few kinds
+def marked(root: Model, mark: Literal["path", "resumable"]) -> Mapping[str, bool | str]:
     """Of a file's keys those that bear a mark: dotted name -> what it says. A table of names that the user chose has none."""
     found = dict[str, bool | str]()
     for name, field in root.model_fields.items():
@@ -120,7 +122,7 @@ def marked(root: Model, mark: Literal["path", "resumable"]) -> dict[str, bool | 
             found[name] = said
         for table in () if _of_names(field) else _tables(field.annotation):
             found |= {f"{name}.{inner}": said for inner, said in marked(table, mark).items()}
-    return found
+    return MappingProxyType(found)
 
 
 def _of_names(field: FieldInfo) -> bool:
