@@ -43,9 +43,9 @@ if os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK")) == "1":
 DIED, LEFT = "fedkern: rank 1 died while the job was starting; start it again", "fedkern: rank 1 ended before the job had begun"
 
 
-def launched(python, folder, ranks, befalls, *options):
+def launched(python, folder, ranks, befalls, *options, job=OPEN):
     (folder / "sitecustomize.py").write_text(BEFALLS)
-    (folder / "job.toml").write_text(OPEN.replace("clients = 3", f"clients = {ranks - 1}"))
+    (folder / "job.toml").write_text(job.replace("clients = 3", f"clients = {ranks - 1}"))
     env = environment() | {"FEDKERN_TEST_BEFALLS": befalls, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
     env["PYTHONPATH"] = f"{folder}{os.pathsep}{env['PYTHONPATH']}"
     if python != HERE:  # its own mpi4py goes before that of these tests
@@ -87,7 +87,12 @@ def test_a_rank_that_does_not_come_is_named(python, befalls, code, said, tmp_pat
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("ranks", [2, 8, 16])
 def test_many_ranks_on_few_cores_come_up(python, ranks, tmp_path):
-    code, err, _ = launched(python, tmp_path, ranks, "nothing", "--quiet")
+    (tmp_path / "rows").mkdir()
+    for k in range(1, ranks):
+        lines = "".join(f"{i % 2},{(7 * i + k) % 11}\n" for i in range(60))
+        (tmp_path / "rows" / f"client-{k:02}.csv").write_text(f"y,x\n{lines}")
+    job = '[job]\nrounds = 3\n[data]\nclients = ["rows/*.csv"]\nresponse = "y"\n'
+    code, err, _ = launched(python, tmp_path, ranks, "nothing", "--quiet", job=job)
     assert code == 0, err
 
 
