@@ -2,7 +2,7 @@
 
     python benchmarks/sigma_shear_counties.py FOLDER
 
-FOLDER is that of `fedkern reproduce sigma-homicide --out FOLDER`, whose trained prior is taken, at NUTS's phi and sigma_theta.
+FOLDER keeps a trained prior of the counties' map, made there in two minutes if it is not; phi and sigma_theta are NUTS's.
 Poisson responses are approximated by Gaussian ones at their mode. Then q of (z_G, b, beta), everything of the clients integrated
 out, is fitted by the server's own steps (full covariance, Adam at 0.02 with the default cool-down): as it is, and sheared.
 """
@@ -24,6 +24,9 @@ from fedkern.kernels import spatial
 from fedkern.models.spatial.decoder import Decoder
 from fedkern.models.variational import Block
 from papers import sigma_homicide
+from papers.common import Json
+from papers.sigma import trained as trained_on
+from papers.sigma import write_map
 
 Array = NDArray[np.float64]
 
@@ -95,9 +98,21 @@ def fitted(precision: Array, ridge: Known, rounds: int) -> float:
     return float(shear.mean_sd(block, parameters)[1][row])
 
 
+def prior_of(folder: Path) -> Path:
+    """Networks with 40 global latents, and 20 of each state."""
+    tables: dict[str, Json] = {
+        "prior": {"kind": "car", "phi": [0.0, sigma_homicide.HIGHEST]},
+        "data": write_map(folder / "map", sigma_homicide.counties()[0]),
+        "network": {"global_latents": 40, "local_latents": 20, "gamma": 0.8},
+        "training": {"steps": 500, "batch": 128},
+        "auxiliary": {"draws": 2_000},
+    }
+    return trained_on(folder, tables).folder
+
+
 def main(folder: Path) -> None:
     """Prints all of it."""
-    (trained,) = folder.glob("trained-*")
+    trained = prior_of(folder)
     server = read_server(trained)
     assert server.mean_loadings is not None
     files = [read_client(trained, name) for name in server.clients]

@@ -1,4 +1,4 @@
-"""What the reproductions of trained priors share: trainings that are kept, and jobs with them (docs/methods/sigma.md)."""
+"""What the reproductions of maps share: kept trainings, priors that are built, and jobs with them (docs/methods/sigma.md)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fedkern.data.simulate.federations import client_names
 from fedkern.jobs.run import Output
 from fedkern.kernels import rng
 from fedkern.kernels.mlp import Architecture
-from fedkern.methods.sigma.prior import keys, train
+from fedkern.methods.sigma.prior import build, keys, train
 from fedkern.models.spatial.site import SigmaPrior
 from fedkern.results.draws import Draws
 from fedkern.transports import inprocess
@@ -86,6 +86,32 @@ def trained(folder: Path, tables: Tables) -> Trained:
     return Trained(out, federation(files, state), state, seconds)
 
 
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A prior that is exact inside each client.
+
+    Attributes
+    ----------
+    folder, clients : its artifact, and the names in it
+    latents : numbers that tie the clients
+    seconds : of `fedkern sigma build`
+    """
+
+    folder: Path
+    clients: tuple[str, ...]
+    latents: int
+    seconds: float
+
+
+def built(folder: Path, tables: Tables) -> Built:
+    """A prior of the tables of its file, with absolute paths."""
+    out = folder / "prior"
+    shutil.rmtree(out, ignore_errors=True)
+    began = time.perf_counter()
+    found = build.perform(keys.parse(tables), folder, Output(out, quiet=True))
+    return Built(out, found.source.clients, found.latents, time.perf_counter() - began)
+
+
 def federation(files: Sequence[ClientFile], state: State) -> Federation:
     """All decoders side by side, of the clients' files and the networks that they are parts of."""
     c = files[0].common
@@ -138,8 +164,8 @@ class Areas:
         return np.log(self.rate_mean) - variance / 2, np.sqrt(variance)
 
 
-def fit(prior: Trained, columns: Mapping[str, Column], owner: Index, tables: Tables) -> Areas:
-    """A federated job with a trained prior.
+def fit(prior: Trained | Built, columns: Mapping[str, Column], owner: Index, tables: Tables) -> Areas:
+    """A federated job.
 
     Parameters
     ----------

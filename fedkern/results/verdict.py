@@ -21,7 +21,7 @@ ESS = 100  # and the least ESS, for each chain
 MARK = "*"  # after the name of what must not be read as if its chains agreed
 LEGEND = f"{MARK} R-hat above {MARKED:g}: chains do not agree about it yet"
 # Where a normal q is too narrow:
-REMEDY = 'for these take algorithm.inference = "nested" (of a built prior of at most 100 latents), or "hmc"'
+REMEDY = 'for these take algorithm.inference = "nested" (of a built prior of at most 400 latents), or "hmc"'
 HEADS = {True: "converged", False: "not converged", "settled": "settled", "not judged": "convergence not judged"}
 
 

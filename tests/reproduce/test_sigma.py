@@ -173,3 +173,4 @@ def test_the_whole_map(tmp_path: Path) -> None:
 def test_the_whole_of_the_counties(tmp_path: Path) -> None:
     text = sigma_homicide.run(tmp_path, fast=True).read_text()
     assert "sigma_theta" in text
+    assert "not converged" not in text

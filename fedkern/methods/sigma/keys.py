@@ -152,7 +152,7 @@ class AlgorithmSection(Section):
     inference: Literal["nested", "sfvi", "sfvi-avg", "hmc", "mala", "nuts"] | None = key(
         None,
         help="nested Laplace with importance weights, in as many rounds as it needs (20 to 150) and without a learning rate, the "
-        "default where the prior was built, has at most 100 latents, and no key of sfvi is given; variational, the default of "
+        "default where the prior was built, has at most 400 latents, and no key of sfvi is given; variational, the default of "
         "all else; with several local steps (not exact); or Markov chains, the accurate route for few unknowns",
     )
     covariance: Literal["full", "diagonal"] = key("full", help="sfvi: of the global unknowns")

@@ -11,6 +11,7 @@ import numpy as np
 from ...algorithms.core import until
 from ...algorithms.exchanges import level, terms
 from ...algorithms.hmc.settings import Settings as HmcSettings
+from ...algorithms.nested.settings import PLACES
 from ...algorithms.nested.settings import Settings as NestedSettings
 from ...algorithms.sfvi.families import Family
 from ...algorithms.sfvi.nested import NestedFamily
@@ -37,7 +38,9 @@ from .areas import Threshold
 from .keys import Config, OutputSection, PrivacySection
 
 Kind = Literal["within", "auxiliary", "deterministic"]
-MOST_LATENTS = 100  # of a nested Laplace approximation
+# Of a nested Laplace approximation: latents, and bytes of curvatures that one question brings the server, which adds them, in the
+# clients' order, when all are there.
+MOST_LATENTS, MOST_ANSWERED = 400, 2**30
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,8 @@ class SigmaModel(JobModel[OutputSection]):
                 'algorithm.inference = "nested" integrates areas out with their exact prior, and this prior was trained: take '
                 '"sfvi", or make it anew (fedkern sigma build)'
             )
-        if self.is_nested and self.common.n_global > MOST_LATENTS:
-            raise JobError(
-                f'algorithm.inference = "nested": the prior has {self.common.n_global} latents, whose curvature has the square '
-                f'of that in every message, and {MOST_LATENTS} is the most; take "sfvi"'
-            )
+        if self.is_nested and self._too_many:
+            raise JobError(f'algorithm.inference = "nested": {self._too_many}; take "sfvi"')
         if self.known_variances and not self.common.within:
             raise JobError(
                 f"data.variance is for a prior that was built, and {self.config.model.prior} was trained; make the prior anew "
@@ -97,7 +97,19 @@ class SigmaModel(JobModel[OutputSection]):
         given = self.config.algorithm.inference
         if given is not None:
             return given
-        return "nested" if self.kind == "within" and self.common.n_global <= MOST_LATENTS else "sfvi"
+        return "nested" if self.kind == "within" and not self._too_many else "sfvi"
+
+    @property
+    def _too_many(self) -> str:
+        """Why a nested approximation would send too much: curvatures have the square of the latents; "" where it does not."""
+        latents, clients = self.common.n_global, len(self.names)
+        if latents > MOST_LATENTS:
+            return f"the prior has {latents} latents, and nested takes at most {MOST_LATENTS}"
+        answered = 4 * PLACES * clients * self.layout.size**2
+        if answered > MOST_ANSWERED:
+            sent = f"curvatures in {latents} latents at {PLACES} places, of {clients} clients"
+            return f"{sent}, are {answered / 2**30:.1f} GiB, and nested takes at most 1"
+        return ""
 
     @property
     def by_default(self) -> str:
@@ -106,8 +118,7 @@ class SigmaModel(JobModel[OutputSection]):
             return ""
         if self.kind != "within":
             return "the default with a trained prior"
-        there = f"the prior has {self.common.n_global} latents, and nested takes at most {MOST_LATENTS}"
-        return f"the default: {there}" if self.inference == "sfvi" else f"the default with at most {MOST_LATENTS} latents"
+        return f"the default: {self._too_many}" if self._too_many else f"the default with at most {MOST_LATENTS} latents"
 
     @property
     def is_nested(self) -> bool:

@@ -109,9 +109,7 @@ def checked(at: Check[Config]) -> Said | None:
     if encoding is None:
         return None
     model = SigmaModel(at.config, at.names, encoding, prior.common)
-    used = memory.lines(
-        *_memory(model.layout.size, "diagonal" if model.chains or model.is_nested else at.config.algorithm.covariance)
-    )
+    used = memory.lines(*_memory(model))
     plans = {name: budget.plan(at.config.privacy) for name in at.names} if at.config.privacy is not None else {}
     return Said(model, [*_lines(model), *used, *notes], at.unknown(encoding), plans)
 
@@ -248,6 +246,10 @@ def disclosure(model: SigmaModel) -> str:
     return text + "are known the responses can be computed from what is sent"
 
 
-def _memory(d: int, covariance: str) -> tuple[float, float]:
-    """Bytes at the server and at a client, of the global unknowns' covariance."""
-    return (memory.NUMBER * 8.0 * d * d, memory.NUMBER * 4.0 * d * d) if covariance == "full" else (0.0, 0.0)
+def _memory(model: SigmaModel) -> tuple[float, float]:
+    """Bytes at the server and at a client, of squares of the global unknowns: a covariance, or curvatures of one question."""
+    square = memory.NUMBER * float(model.layout.size) ** 2
+    if model.is_nested:
+        return model.nested.places * square * len(model.names) / 2, model.nested.places * square
+    full = model.config.algorithm.covariance == "full" and not model.chains
+    return (8 * square, 4 * square) if full else (0.0, 0.0)

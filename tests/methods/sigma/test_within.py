@@ -18,8 +18,11 @@ from fedkern.errors import JobError, LostPeer
 from fedkern.jobs import memory
 from fedkern.jobs.run import Output
 from fedkern.methods import load, parse
+from fedkern.methods.sigma import model as of_model
+from fedkern.methods.sigma.model import SigmaModel
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse as parse_prior
+from fedkern.models.encoding import Encoding
 from fedkern.transports.inprocess import InProcess
 from support import built_priors
 from support import sigma_artifacts as artifacts
@@ -109,6 +112,27 @@ def test_one_process_several_ranks_and_a_resumed_run_give_the_same_bits(tmp_path
     assert resumed.digest == want.digest == json.loads((tmp_path / "mpi" / "summary.json").read_text())["digest"]
     for name in artifacts.NAMES:
         assert areas(out, name) == areas(tmp_path / "whole", name) == areas(tmp_path / "mpi", name)
+
+
+def test_a_nested_approximation_has_limits_that_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each client half of the squares of what is unknown, at 16 places from each."""
+    path = job(tmp_path)
+    config, _ = load(path, ())
+    whole = SigmaModel(config, artifacts.NAMES, Encoding((), None), read_server(tmp_path / "prior").common)
+    assert (whole.inference, whole.by_default) == ("nested", "the default with at most 400 latents")
+    n = len(artifacts.NAMES)
+    answered = 4 * 16 * n * whole.layout.size**2
+    monkeypatch.setattr(of_model, "MOST_ANSWERED", answered)
+    assert whole.inference == "nested"
+    monkeypatch.setattr(of_model, "MOST_ANSWERED", answered - 1)
+    assert whole.inference == "sfvi"
+    latents = f"{whole.common.n_global} latents"
+    assert whole.by_default.startswith(f"the default: curvatures in {latents} at 16 places, of {n} clients, are 0.0 GiB")
+    monkeypatch.undo()
+    monkeypatch.setattr(of_model, "MOST_LATENTS", whole.common.n_global - 1)
+    assert whole.by_default.startswith(f"the default: the prior has {latents}, and nested takes at most")
+    with pytest.raises(JobError, match=r'algorithm.inference = "nested": the prior has .* latents, .*; take "sfvi"'):
+        fedkern.run(path, algorithm={"inference": "nested"})
 
 
 def test_the_artifact_is_read_as_it_was_written(tmp_path: Path) -> None:
