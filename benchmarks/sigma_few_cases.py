@@ -50,7 +50,7 @@ def site(side: int, scale: float, exposure: float, phi: float) -> tuple[WithinSi
 
 def exact(s: WithinSite, xi: Array, blocks: int = 5, draws: int = 200_000) -> tuple[Array, Array, Array, Array, float]:
     """P(rate > 1), ends of the log rate, mean and sd of theta, and the effective number of draws."""
-    ties, _ = s._ties(xi[np.newaxis])
+    ties = s._ties(xi[np.newaxis])
     place, z, rng = s._places(xi[np.newaxis])[0], xi[s.layout.parts["z"]], np.random.default_rng(0)
     Lambda, pull = s.prior.precision(ties), s.prior.pull(ties) @ z
     q = s._posterior(Lambda, pull, place)

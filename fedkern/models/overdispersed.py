@@ -25,7 +25,7 @@ WIDEST = float(np.sqrt(2 * FALL))  # how far an end can be: the integrand falls 
 INSIDE = 3.0  # widths from the mode where the search for an end begins
 TO_MODE, TO_END = 30, 4  # Newton steps at most
 CLOSE = 0.03  # steps to the mode, in widths: ends are sought from there, and nothing else
-AT_ONCE = 4_000  # of eta: what their nodes need stays in a cache
+AT_ONCE = 2_000  # of eta: what their nodes need stays in a core's own cache
 NORMAL = 31  # nodes of a new response's effect
 
 
@@ -94,11 +94,11 @@ class Overdispersed(Likelihood):
         nodes = int(np.nan_to_num(np.minimum(least + more * tau.max(initial=0.0), most), nan=least))
         step = (high - low) / (nodes - 1)
         e = low + np.arange(nodes)[:, np.newaxis, np.newaxis] * step
-        values = row.value(e)
+        values, slopes = row.both(e)
         top = values.max(axis=0)
         weights = np.exp(values - top)
         total = weights.sum(axis=0)
-        weights *= row.likelihood_slope(e) / total
+        weights *= slopes / total
         return top + np.log(total * step) - HALF_LOG_TAU, weights.sum(axis=0), (weights * tau * e).sum(axis=0)
 
     def fitted(self, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> tuple[Vector, Vector]:
@@ -133,13 +133,15 @@ class _Integrand:
         found = self.given.value(self.y, self.eta + self.tau * e, 0.0, self.trials, self.last)
         return np.asarray(found - 0.5 * e * e)
 
-    def likelihood_slope(self, e: Vector) -> Vector:
-        """In eta."""
-        return self.given.slope(self.y, self.eta + self.tau * e, 0.0, self.trials, self.last)
+    def both(self, e: Vector) -> tuple[Vector, Vector]:
+        """The same, and the slope of log p(y | eta) in eta."""
+        value, slope = self.given.both(self.y, self.eta + self.tau * e, 0.0, self.trials, self.last)
+        return np.asarray(value - 0.5 * e * e), slope
 
     def slope(self, e: Vector) -> Vector:
         """In e."""
-        return np.asarray(self.tau * self.likelihood_slope(e) - e)
+        slope = self.given.slope(self.y, self.eta + self.tau * e, 0.0, self.trials, self.last)
+        return np.asarray(self.tau * slope - e)
 
     def information(self, e: Vector) -> Vector:
         """Minus the second derivative, of an interval at most that of a count: links are canonical."""
@@ -178,8 +180,8 @@ class _Integrand:
         top, far = self.value(mode), INSIDE * width
         for _ in range(TO_END):
             e = mode + side * far
-            left, slope = self.value(e) - top + FALL, side * self.slope(e)
-            far = np.minimum(far - left / np.minimum(slope, -0.1), WIDEST)
+            value, slope = self.both(e)
+            far = np.minimum(far - (value - top + FALL) / np.minimum(side * (self.tau * slope - e), -0.1), WIDEST)
         return far
 
 

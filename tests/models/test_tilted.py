@@ -38,7 +38,7 @@ def site(side: int, scale: float, exposure: float) -> tuple[WithinSite, np.ndarr
 
 def exact(s: WithinSite, xi: np.ndarray, draws: int) -> tuple[np.ndarray, np.ndarray]:
     """P(rate > 1) (d,), and ends of intervals of the log rate (4, d), by importance sampling from a wider normal distribution."""
-    ties, _ = s._ties(xi[np.newaxis])
+    ties = s._ties(xi[np.newaxis])
     place, z = s._places(xi[np.newaxis])[0], xi[s.layout.parts["z"]]
     Lambda, pull = s.prior.precision(ties), s.prior.pull(ties) @ z
     q = s._posterior(Lambda, pull, place)

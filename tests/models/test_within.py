@@ -88,7 +88,7 @@ def test_density_is_the_dense_one_and_slopes_are_differences(tied):
     client = made.clients[1]
     for share in (0.13, 0.5, 0.97):
         phi = float(model.condition.along(np.array([share]))[0])
-        ties = client.ties(np.array([phi, phi]))
+        ties = client.sloped(np.array([phi, phi]))
         theta, z = rng.normal(size=(2, client.size)), rng.normal(size=(2, client.n_latents))
         value, g_theta, g_z, g_phi = client.log_density(ties, theta, z)
         A = client.loadings(ties)
@@ -96,7 +96,7 @@ def test_density_is_the_dense_one_and_slopes_are_differences(tied):
         assert value[1] == pytest.approx(want, rel=1e-5, abs=1e-3 if model.kind == "gp" else 1e-6)
 
         def at(theta=theta[0], z=z[0], phi=phi):
-            one = client.ties(np.array([phi]))
+            one = client.sloped(np.array([phi]))
             return client.log_density(one, theta[np.newaxis], z[np.newaxis])[0][0]
 
         scale = 5e-6 * (1 + np.abs(g_theta[0]).max())

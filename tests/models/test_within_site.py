@@ -161,7 +161,7 @@ def test_the_bound_is_below_the_evidence_and_near_it_and_its_slopes_are_differen
         xi = np.random.default_rng(seed).normal(0, spread, s.n_global)
         value, g_xi, _ = s.log_joint_grad(xi, none)
         np.testing.assert_allclose(g_xi, four_point(lambda x: s.log_joint_grad(x, none)[0], xi), rtol=5e-5, atol=5e-5)
-        ties, _ = s._ties(xi[np.newaxis])
+        ties = s._ties(xi[np.newaxis])
         pull = s.prior.pull(ties) @ xi[s.layout.parts["z"]]
         q = s._posterior(s.prior.precision(ties), pull, s._places(xi[np.newaxis])[0])
         e = np.random.default_rng(1).standard_normal((4000, s.n_areas))

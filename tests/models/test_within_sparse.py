@@ -51,7 +51,7 @@ def test_sparse_factors_give_what_dense_ones_give(site: WithinSite, monkeypatch:
     xi, none = draws(site, 3), np.zeros((3, 0))
     for want, got in zip(dense.log_joint_grads(xi, none), sparse.log_joint_grads(xi, none)):
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * np.abs(want).max(initial=0.0))
-    ties, _ = site._ties(xi)
+    ties = site._ties(xi)
     Lambda, w = site.prior.precision(ties, 1), np.linspace(0.1, 3.0, site.n_areas)
     pull = site._pull(ties, xi[1, site.layout.parts["z"]], 1)
     np.testing.assert_allclose(pull, site.prior.pull(ties, 1) @ xi[1, site.layout.parts["z"]], atol=1e-12)
@@ -69,7 +69,7 @@ def test_sparse_factors_give_what_dense_ones_give(site: WithinSite, monkeypatch:
 def test_each_area_given_the_others_is_that_of_the_dense_precision(site: WithinSite) -> None:
     xi, theta = draws(site, 2), np.random.default_rng(2).normal(size=(2, site.n_areas))
     mean, variance = site.without_rows(xi, np.zeros((2, 0)), theta)
-    ties, _ = site._ties(xi)
+    ties = site._ties(xi)
     for k, z in enumerate(xi[:, site.layout.parts["z"]]):
         precision = site.prior.precision(ties, k)
         want = theta[k] + (site.prior.pull(ties, k) @ z - precision @ theta[k]) / precision.diagonal()
@@ -78,7 +78,7 @@ def test_each_area_given_the_others_is_that_of_the_dense_precision(site: WithinS
 
 
 def test_what_cannot_be_factored_is_refused(site: WithinSite) -> None:
-    ties, _ = site._ties(draws(site, 1))
+    ties = site._ties(draws(site, 1))
     own = site.prior.sparse_precision(ties)
     with pytest.raises(NumericalError, match="lower learning_rate"):
         site._solved(own, np.zeros(site.n_areas), np.full(site.n_areas, -1e3), np.zeros(site.n_areas))
@@ -93,7 +93,7 @@ def test_one_step_from_the_middle_is_as_good_as_a_search(
     """Means of q(theta | xi) at draws about as wide as a posterior; without a step they are not (the negative control)."""
     _, sparse = routes(site, monkeypatch)
     xi, zero = draws(site, 30, 0.25), np.zeros((30, site.n_areas))
-    ties, _ = sparse._ties(xi)
+    ties = sparse._ties(xi)
     z = xi[:, site.layout.parts["z"]]
     searched = [
         sparse._posterior(sparse._precision(ties, k), sparse._pull(ties, z[k], k), place)

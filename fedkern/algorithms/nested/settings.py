@@ -9,7 +9,7 @@ POINTS, QUESTIONS = 1000, 4  # draws of a question for their weights, and how ma
 EFFECTIVE = 400.0  # draws of equal weight that the weighted ones must be worth
 TOLD = 1000  # draws of the posterior that clients are told
 ROUNDS = 1000  # some 20 to 150 are needed
-INNER = 16  # draws of theta by which a client integrates it out
+INNER = 64  # draws of theta by which a client integrates it out
 ERROR = 0.05  # posterior sds by which a mean may be off, and parts of it by which an sd may
 SPREAD = 0.5  # nats, of all clients together, by which integrating theta out by draws may be off from one xi to another
 

@@ -110,9 +110,8 @@ class Posterior(Gaussian):
 
     def traced(self, prior: Within) -> float:
         """The trace of T M^-1."""
-        T = prior.T.tocoo()
-        row, column = T.coords
-        return float(T.data @ self.covariance[row, column])
+        row, column, data = prior.entries
+        return float(data @ self.covariance[row, column])
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import lapack
 
 from ...errors import NumericalError
 from ...kernels import spatial
@@ -121,7 +121,7 @@ class Factor:
         p = self.pattern
         x = spatial.bordered_solve(right[:, p.order], self.values, p.indptr, p.indices)
         if len(self.border):
-            x[:, p.inner :] = solve_triangular(self.border, x[:, p.inner :].T, lower=True).T
+            x[:, p.inner :] = lapack.dtrtrs(self.border, x[:, p.inner :].T, lower=1)[0].T
         return self._back(x)
 
     def drawn(self, normals: Matrix) -> Matrix:
@@ -132,7 +132,7 @@ class Factor:
         """L' x = what is given, by rows; in the areas' order."""
         p, x = self.pattern, x.copy()
         if len(self.border):
-            x[:, p.inner :] = solve_triangular(self.border, x[:, p.inner :].T, lower=True, trans="T").T
+            x[:, p.inner :] = lapack.dtrtrs(self.border, x[:, p.inner :].T, lower=1, trans=1)[0].T
         out = np.empty_like(x)
         out[:, p.order] = spatial.bordered_solve(x, self.values, p.indptr, p.indices, back=True)
         return out

@@ -41,27 +41,40 @@ LEAST_PHI = 1e-6  # loadings of areas go with the root of phi, whose derivative 
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """U, W and K of m values of phi, with their derivatives in phi.
+    """U, W and K of m values of phi.
 
     Attributes
     ----------
     phi : (m,)
-    U, dU : (m, b, b) the inverse Cholesky factor of S_bb
-    W, dW : (m, b, r) loadings of the whitened border
-    K, dK : (m, b, b) what the interior takes from the border's precision
+    U : (m, b, b) the inverse Cholesky factor of S_bb
+    W : (m, b, r) loadings of the whitened border
+    K : (m, b, b) what the interior takes from the border's precision
     G : (m, b, b) (I - W W')^-1
-    log_norm, dlog_norm : (m,) log density of theta_j = 0 given z = 0, and its derivative
+    log_norm : (m,) log density of theta_j = 0 given z = 0
     """
 
     phi: Vector
     U: Stack
-    dU: Stack
     W: Stack
-    dW: Stack
     K: Stack
-    dK: Stack
     G: Stack
     log_norm: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Sloped(Ties):
+    """The same with derivatives in phi.
+
+    Attributes
+    ----------
+    dU, dW, dK, dlog_norm : of U, W, K and log_norm
+    dWW : (m, b, b) dW W'
+    """
+
+    dU: Stack
+    dW: Stack
+    dK: Stack
+    dWW: Stack
     dlog_norm: Vector
 
 
@@ -113,16 +126,24 @@ class Within:
         return int(self.W.shape[2])
 
     @cached_property
-    def _splines(self) -> BSpline | None:
-        """Weights of the nodes."""
-        return make_interp_spline(self.nodes, np.eye(len(self.nodes)), k=DEGREE) if len(self.nodes) > DEGREE else None
+    def _curves(self) -> tuple[BSpline | None, Stack, Stack, Stack]:
+        """B-splines over the nodes, and coefficients of U, K and W by them; None and the values themselves where phi has one
+        value."""
+        if len(self.nodes) <= DEGREE:
+            return None, self.U, self.K, self.W
+        U, K, W = (make_interp_spline(self.nodes, values, k=DEGREE) for values in (self.U, self.K, self.W))
+        return BSpline(U.t, np.eye(len(self.nodes)), DEGREE), U.c, K.c, W.c
 
-    def _weights(self, phi: Vector) -> tuple[Matrix, Matrix]:
-        """(m, g) weights of the nodes, and their derivatives in phi."""
-        if self._splines is None:  # phi has one value
-            return np.ones((len(phi), 1)), np.zeros((len(phi), 1))
+    def _weights(self, phi: Vector) -> tuple[Matrix, Matrix, slice]:
+        """(m, n) weights of the coefficients, and their derivatives in phi; which n coefficients these are: six for one phi."""
+        splines = self._curves[0]
+        if splines is None:
+            return np.ones((len(phi), 1)), np.zeros((len(phi), 1)), slice(0, 1)
         t = self.condition.network(phi)
-        return self._splines(t), self._splines(t, 1) * self.condition.slope(phi)[:, np.newaxis]
+        weights, slopes = splines(t), splines(t, 1) * self.condition.slope(phi)[:, np.newaxis]
+        used = np.flatnonzero(((weights != 0) | (slopes != 0)).any(axis=0))
+        where = slice(int(used[0]), int(used[-1]) + 1)
+        return weights[:, where], slopes[:, where], where
 
     def ties(self, phi: Vector) -> Ties:
         """U, W and K at phi (m,).
@@ -133,27 +154,44 @@ class Within:
             I - W W' is not positive definite there.
         """
         phi = np.maximum(phi, LEAST_PHI) if self.rooted else phi
-        weights, slopes = self._weights(phi)
-        both = np.concatenate([weights, slopes])  # a stack is read once
-        (U, dU), (K, dK), (W, dW) = (np.split(np.tensordot(both, stack, 1), 2) for stack in (self.U, self.K, self.W))
+        weights, _, where = self._weights(phi)
+        of_W = np.sqrt(phi)[:, np.newaxis] * weights if self.rooted else weights
+        _, *stacks = self._curves
+        U, K, W = (np.tensordot(by, stack[where], 1) for by, stack in zip((weights, weights, of_W), stacks))
+        G, log_norm = self._rest(phi, U, W)
+        return Ties(phi, U, W, K, G, log_norm)
+
+    def sloped(self, phi: Vector) -> Sloped:
+        """The same with derivatives in phi."""
+        phi = np.maximum(phi, LEAST_PHI) if self.rooted else phi
+        weights, slopes, where = self._weights(phi)
+        both = of_W = np.concatenate([weights, slopes])  # a stack is read once
         if self.rooted:
-            root = np.sqrt(phi)[:, np.newaxis, np.newaxis]
-            W, dW = root * W, root * dW + W / (2 * root)
+            root = np.sqrt(phi)[:, np.newaxis]
+            of_W = np.concatenate([root * weights, root * slopes + weights / (2 * root)])
+        _, *stacks = self._curves
+        (U, dU), (K, dK), (W, dW) = (
+            np.split(np.tensordot(by, stack[where], 1), 2) for by, stack in zip((both, both, of_W), stacks)
+        )
+        G, log_norm = self._rest(phi, U, W)
+        dWW = dW @ W.transpose(0, 2, 1)
+        dlog_norm = 0.5 * (self.spectrum / (1 + phi[:, np.newaxis] * self.spectrum)).sum(axis=1)
+        dlog_norm += (dU.diagonal(axis1=1, axis2=2) / U.diagonal(axis1=1, axis2=2)).sum(axis=1) + (G * dWW).sum(axis=(1, 2))
+        return Sloped(phi, U, W, K, G, log_norm, dU, dW, dK, dWW, dlog_norm)
+
+    def _rest(self, phi: Vector, U: Stack, W: Stack) -> tuple[Stack, Vector]:
+        """G and log_norm."""
         rest = np.eye(len(self.border)) - W @ W.transpose(0, 2, 1)
         try:
             lengths = np.linalg.cholesky(rest).diagonal(axis1=1, axis2=2)
         except np.linalg.LinAlgError:
             raise NumericalError(f"within: the factors are not whole at phi = {phi}; more values of phi are needed") from None
-        G = np.asarray(np.linalg.inv(rest), dtype=np.float64)
-        sd_inverse = U.diagonal(axis1=1, axis2=2)
-        shares = 1 + phi[:, np.newaxis] * self.spectrum
-        log_norm = 0.5 * np.log(shares).sum(axis=1) + 0.5 * float(np.log(self.diagonal[self.diagonal > 0]).sum())
-        log_norm += np.log(sd_inverse).sum(axis=1) - np.log(lengths).sum(axis=1) - self.size * HALF_LOG_TAU
-        dlog_norm = 0.5 * (self.spectrum / shares).sum(axis=1) + (dU.diagonal(axis1=1, axis2=2) / sd_inverse).sum(axis=1)
-        dlog_norm += (W * (G @ dW)).sum(axis=(1, 2))
-        return Ties(phi, U, dU, W, dW, K, dK, G, log_norm, dlog_norm)
+        log_norm = 0.5 * np.log(1 + phi[:, np.newaxis] * self.spectrum).sum(axis=1)
+        log_norm += 0.5 * float(np.log(self.diagonal[self.diagonal > 0]).sum()) - self.size * HALF_LOG_TAU
+        log_norm += np.log(U.diagonal(axis1=1, axis2=2)).sum(axis=1) - np.log(lengths).sum(axis=1)
+        return np.asarray(np.linalg.inv(rest), dtype=np.float64), log_norm
 
-    def log_density(self, ties: Ties, theta: Matrix, z: Matrix) -> tuple[Vector, Matrix, Matrix, Vector]:
+    def log_density(self, ties: Sloped, theta: Matrix, z: Matrix) -> tuple[Vector, Matrix, Matrix, Vector]:
         """log p(theta_j | z, phi) (m,), and its derivatives in theta (m, d), z (m, r) and phi (m,)."""
         border = theta[:, self.border]
         pulled = np.asarray((self.T @ theta.T).T)
@@ -169,9 +207,17 @@ class Within:
         g_phi += _dot(s, _times(ties.dW, z - g_z) - _times(ties.dU, border))
         return value, g_theta, g_z, g_phi
 
+    @cached_property
+    def entries(self) -> tuple[Index, Index, Vector]:
+        """Rows, columns and values of T's entries."""
+        T = self.T.tocoo()
+        return *T.coords, T.data
+
     def precision(self, ties: Ties, k: int = 0) -> Matrix:
         """(d, d) of theta_j given z, at the k-th phi of `ties`."""
-        out = np.asarray((self.T * ties.phi[k]).todense(), dtype=np.float64)
+        row, column, data = self.entries
+        out = np.zeros((self.size, self.size))
+        out[row, column] = ties.phi[k] * data
         out[np.diag_indices(self.size)] += self.diagonal
         out[np.ix_(self.border, self.border)] += ties.K[k] + ties.U[k].T @ ties.G[k] @ ties.U[k]
         return out
@@ -187,7 +233,7 @@ class Within:
         p = self.pattern
         fixed, slope = np.zeros(len(p.indices)), np.zeros(len(p.indices))
         fixed[p.indptr[:-1]] = self.diagonal[p.order[: p.inner]]
-        slope[p.entries] = np.asarray(self.T.tocoo().data)[p.kept]
+        slope[p.entries] = self.entries[2][p.kept]
         return fixed, slope
 
     def sparse_precision(self, ties: Ties, k: int = 0) -> Precision:

@@ -40,7 +40,7 @@ from .site import Layout, Observed, Rows
 from .sparse import Precision
 from .tilted import Tilted
 from .units import pooled_level, sums
-from .within import Ties, Within
+from .within import Sloped, Ties, Within
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -159,7 +159,8 @@ class WithinSite(Observed):
     def log_joint_grads(self, xi: Matrix, u: Matrix) -> tuple[Vector, Matrix, Matrix]:
         """The same (m,), (m, P), (m, size) at m places."""
         parts, g_xi = self.layout.parts, np.zeros((len(xi), self.n_global))
-        ties, dphi = self._ties(xi)
+        phi, dphi = self._phi(xi)
+        ties = self.prior.sloped(phi)
         if self.integrated:
             value, by_phi = self._integrated(xi, ties, g_xi)
             g_u = np.zeros((len(xi), 0))
@@ -175,10 +176,13 @@ class WithinSite(Observed):
             g_xi[:, 0] = by_phi * dphi
         return value, g_xi, g_u
 
-    def _ties(self, xi: Matrix) -> tuple[Ties, Vector]:
-        """What the prior is at phi, and the derivative of phi in x."""
-        phi, dphi = self.condition.at(xi[:, 0] if self.layout.free else np.zeros(len(xi)))
-        return self.prior.ties(phi), dphi
+    def _phi(self, xi: Matrix) -> tuple[Vector, Vector]:
+        """(m,) phi, and its derivative in x."""
+        return self.condition.at(xi[:, 0] if self.layout.free else np.zeros(len(xi)))
+
+    def _ties(self, xi: Matrix) -> Ties:
+        """What the prior is at phi."""
+        return self.prior.ties(self._phi(xi)[0])
 
     # ---- theta integrated out.
 
@@ -202,6 +206,13 @@ class WithinSite(Observed):
             float(WEIGHT @ (slope * beside).sum(axis=1)),
             float(WEIGHT @ by_sd.sum(axis=1)),
         )
+
+    def _slopes(self, place: Place, mean: Vector, sd: Vector) -> tuple[Vector, Vector]:
+        """Of the same means those of l' and of -l'' alone."""
+        rows, spread = self.rows, place.scale * sd[self.rows.area]
+        eta = place.fixed + (place.scale * mean[rows.area] + AT[:, np.newaxis] * spread)
+        slope = self.likelihood.slope(rows.y, eta, place.log_sd, rows.trials, rows.last)
+        return WEIGHT @ slope, -((WEIGHT * AT) @ slope) / spread
 
     @property
     def tilted(self) -> bool:
@@ -279,7 +290,7 @@ class WithinSite(Observed):
         mean, _ = lapack.dpotrs(factor, pull + h, lower=1)
         return Posterior(mean, factor, w, h)
 
-    def _integrated(self, xi: Matrix, ties: Ties, g_xi: Matrix) -> tuple[Vector, Vector]:
+    def _integrated(self, xi: Matrix, ties: Sloped, g_xi: Matrix) -> tuple[Vector, Vector]:
         """F(xi) and its derivative in phi, (m,) both; the other derivatives are added to `g_xi`."""
         parts, border, T = self.layout.parts, self.prior.border, self.prior.T
         value, by_phi, slopes = np.empty(len(xi)), np.empty(len(xi)), np.empty((len(xi), len(self.rows.y)))
@@ -300,7 +311,7 @@ class WithinSite(Observed):
             drift = float(m @ (T @ m)) + at.traced(self.prior) + float(m[border] @ ties.dK[k] @ m[border])
             drift += float((ties.dK[k] * P).sum())
             by_phi[k] = ties.dlog_norm[k] - 0.5 * drift + float(s @ (dW @ (z - g_z) - dU @ m[border]))
-            by_phi[k] -= float(((dW @ W.T) * own).sum() + (dU * with_border).sum())
+            by_phi[k] -= float((ties.dWW[k] * own).sum() + (dU * with_border).sum())
             slopes[k] = found.slope
             if self.layout.scaled:
                 g_xi[k, parts["log_scale"]] += found.by_scale
@@ -315,37 +326,34 @@ class WithinSite(Observed):
         return float(logsumexp(self.log_ratios(xi[np.newaxis], normals)) - np.log(len(normals)))
 
     def log_ratios(self, xi: Matrix, normals: Matrix) -> Matrix:
-        """(s, m) At each xi (s, P) log p(y, theta | xi) / q(theta | xi) of draws of theta:
+        """(s, m) At each xi (s, P) log p(y, theta | xi) / q(theta | xi) of draws of theta; with M = Lambda + diag(w) and
+        M mean = Lambda A_j z + h it is
 
-        F - E_q[log p(y | theta, xi) + w' theta^2 / 2 - h' theta] + log p(y | theta, xi) + w' theta^2 / 2 - h' theta
+            log p(y | theta, xi) + (w' theta^2 + mean' M mean - log|M|) / 2 - h' theta
+
+        but for what theta and q do not change. Of a Gaussian response it is the same for every theta.
         """
-        ties, _ = self._ties(xi)
-        out, guess = np.empty((len(xi), len(normals))), None
+        ties, gaussian = self._ties(xi), self.likelihood.record.link == "identity"
+        out, near = np.empty((len(xi), len(normals))), None
         for k, (place, one) in enumerate(zip(self._places(xi), xi)):
-            at, found, value = self._bounded(ties, k, place, one, guess)
-            if guess is None:  # any q will do for draws of theta: those after the first take what the rows say from it
-                guess = self._said(place, at, found)
-            theta = at.drawn(normals)
+            Lambda, pull, constant = self._given(ties, k, one)
+            if near is None or gaussian:
+                at = self._posterior(Lambda, pull, place)
+                near = self._said(place, at, self._expected(place, at.mean, at.sd))
+            else:  # any q will do for draws of theta: those after the first take what the rows say from it
+                at = self._stepped(Lambda, pull, place, near, FEW_STEPS)
+            theta = at.drawn(normals[:1] if gaussian else normals)
             like = self.given_theta(np.broadcast_to(one, (len(theta), len(one))), theta)[0]
-            own = 0.5 * (theta**2 - at.mean**2 - at.sd**2) @ at.w - (theta - at.mean) @ at.h
-            out[k] = value - found.value + like + own
+            constant += 0.5 * (float(at.mean @ (pull + at.h)) - at.log_det)
+            out[k] = like + (0.5 * theta**2 @ at.w - theta @ at.h + constant)
         return out
 
-    def _bounded(
-        self, ties: Ties, k: int, place: Place, xi: Vector, guess: tuple[Vector, Vector] | None = None
-    ) -> tuple[Gaussian, Expected, float]:
-        """q(theta | xi), means over it, and F(xi), at the k-th phi of `ties`; with a guess of (n,) each row's information about
-        eta and of eta that q which a few steps from there find, and the bound by it."""
+    def _given(self, ties: Ties, k: int, xi: Vector) -> tuple[Matrix | Precision, Vector, float]:
+        """Lambda, Lambda A_j z, and log p(theta | z, phi) where theta is 0, times tau^(d/2), at the k-th phi of `ties`."""
         z = xi[self.layout.parts["z"]]
-        pull, toward = self._pull(ties, z, k), ties.W[k] @ z
-        Lambda = self._precision(ties, k)
-        if guess is None or self.likelihood.record.link == "identity":
-            at = self._posterior(Lambda, pull, place)
-        else:
-            at = self._stepped(Lambda, pull, place, guess, FEW_STEPS)
-        found = self._expected(place, at.mean, at.sd)
-        value = at.bound(found.value, pull) + float(ties.log_norm[k]) - 0.5 * float(toward @ ties.G[k] @ toward)
-        return at, found, value + self.n_areas * float(HALF_LOG_TAU)
+        toward = ties.W[k] @ z
+        constant = float(ties.log_norm[k]) - 0.5 * float(toward @ ties.G[k] @ toward) + self.n_areas * float(HALF_LOG_TAU)
+        return self._precision(ties, k), self._pull(ties, z, k), constant
 
     def curvatures(self, xi: Matrix) -> tuple[Vector, Matrix, Matrix]:
         """F at each xi (m, P), its gradient in u, xi at `layout.linear`, (m, U), and minus its Hessian there (m, U, U).
@@ -358,11 +366,14 @@ class WithinSite(Observed):
         Z the rows' areas. What is given back is its Schur complement after theta: exact of a Gaussian response, and of others
         but for how the variance of q follows u.
         """
-        ties, _ = self._ties(xi)
+        ties = self._ties(xi)
         size, r = len(self.layout.linear), self.layout.n_global
         value, gradient, hessian = np.empty(len(xi)), np.empty((len(xi), size)), np.zeros((len(xi), size, size))
         for k, (place, one) in enumerate(zip(self._places(xi), xi)):
-            at, found, value[k] = self._bounded(ties, k, place, one)
+            Lambda, pull, constant = self._given(ties, k, one)
+            at = self._posterior(Lambda, pull, place)
+            found = self._expected(place, at.mean, at.sd)
+            value[k] = at.bound(found.value, pull) + constant
             W, G, C = ties.W[k], ties.G[k], self.columns(one)
             left = ties.U[k] @ at.mean[self.prior.border] - W @ one[self.layout.parts["z"]]
             gradient[k] = np.concatenate([W.T @ G @ left, C.T @ found.slope])
@@ -384,7 +395,7 @@ class WithinSite(Observed):
         """(m, d) mean and variance of each theta_i without its rows, given all else of a draw: the other areas' theta too."""
         mean, variance = np.empty_like(theta), np.empty_like(theta)
         for part in self._parts(len(xi)):
-            ties, _ = self._ties(xi[part])
+            ties = self._ties(xi[part])
             for k, z in enumerate(xi[part, self.layout.parts["z"]]):
                 i = part.start + k
                 mean[i], variance[i] = self.prior.without_own(ties, theta[i], z, k)
@@ -403,7 +414,7 @@ class WithinSite(Observed):
         near = self._near(xi.mean(axis=0)) if self.tilted else None
         theta, places = np.empty_like(normals), self._places(xi)
         for part in self._parts(len(xi)):
-            ties, _ = self._ties(xi[part])
+            ties = self._ties(xi[part])
             moments = np.empty((4, part.stop - part.start, self.n_areas))
             for k, (place, z) in enumerate(zip(places[part], xi[part, self.layout.parts["z"]])):
                 Lambda, pull = self._precision(ties, k), self._pull(ties, z, k)
@@ -417,7 +428,7 @@ class WithinSite(Observed):
 
     def _near(self, xi: Vector) -> tuple[Vector, Vector]:
         """(n,) of each row its information about eta and what it says of eta, where q(theta | xi) has its fixed point."""
-        ties, _ = self._ties(xi[np.newaxis])
+        ties = self._ties(xi[np.newaxis])
         place = self._places(xi[np.newaxis])[0]
         at = self._posterior(self._precision(ties, 0), self._pull(ties, xi[self.layout.parts["z"]], 0), place)
         return self._said(place, at, self._expected(place, at.mean, at.sd))
@@ -435,9 +446,9 @@ class WithinSite(Observed):
         w, h = place.scale**2 * self._sums(information), place.scale * self._sums(information * (said - place.fixed))
         for _ in range(steps):
             at = self._solved(Lambda, pull, w, h)
-            found = self._expected(place, at.mean, at.sd)
-            w = place.scale**2 * self._sums(np.maximum(found.curvature, LEAST_CURVATURE))
-            h = w * at.mean + place.scale * self._sums(found.slope)
+            slope, curvature = self._slopes(place, at.mean, at.sd)
+            w = place.scale**2 * self._sums(np.maximum(curvature, LEAST_CURVATURE))
+            h = w * at.mean + place.scale * self._sums(slope)
         return self._solved(Lambda, pull, w, h)
 
     # ---- theta given the rest is not normal.

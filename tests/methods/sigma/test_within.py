@@ -143,7 +143,7 @@ def test_the_artifact_is_read_as_it_was_written(tmp_path: Path) -> None:
         file = read_own(tmp_path / "prior", name, id=server.common.id)
         assert isinstance(file, WithinFile)
         phi = np.array([0.3, 0.97])
-        one, two = made.ties(phi), file.within.ties(phi)
+        one, two = made.sloped(phi), file.within.sloped(phi)
         for what in ("U", "W", "K", "G", "log_norm", "dlog_norm"):
             assert np.array_equal(getattr(one, what), getattr(two, what))
         np.testing.assert_array_equal(made.precision(one, 1), file.within.precision(two, 1))
