@@ -20,7 +20,7 @@ PAPERS = {
     "vertical-poisson": "Counts in areas whose covariates two clients hold: simulated areas, and homicides in US counties",
     "sigma-gp": "Trained priors of three clients against a Gaussian process: covariances, draws, and a posterior",
     "sigma-car": "A trained prior of the Australian map, eight states: posterior means against the exact ones of the CAR model",
-    "sigma-homicide": "Homicides in US counties, 49 states: a trained prior, federated, against NUTS on the pooled data",
+    "sigma-homicide": "Homicides in US counties, 49 states: a map of all clients, federated, against NUTS on the pooled data",
     "vertical-heart": "Split networks on heart patients, two clients: cross-validated scores against pooled logistic regression",
 }
 
