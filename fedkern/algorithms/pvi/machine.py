@@ -34,6 +34,8 @@ __all__ = [
 ]  # fmt: skip
 
 
+
+
 PROTOCOL: Protocol[Server, Client] = Protocol(
     "pvi", (QUpdate, SiteApplied), (SiteDelta, Refused), server_receive, client_receive, finished, save, load
 )
