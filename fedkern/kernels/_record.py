@@ -420,7 +420,8 @@ class Kernel:
 
     def _space(self, backend: str | None, arrays: Iterable[object]) -> Any:
         """The namespace in which outputs are allocated."""
-        if backend != "cuda" and all(home(a) != "cuda" for a in arrays):
+        homes = {home(a) for a in arrays}
+        if "cpp" in homes or not (backend == "cuda" or "cuda" in homes):
             return np
         from ._cuda import device
 

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from fedkern import _core
 
+from . import homes
 from ._checks import Domain
 from ._docs import Given, binds, documented
-from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar
+from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home
 
 WORDS_TYPE = (np.dtype("uint32"),)
 LIMIT = 2**32
@@ -278,7 +279,7 @@ def gamma(
     backend: str | None = None,
 ) -> NDArray[np.float64]:
     """Gamma numbers of scale 1."""
-    (shapes,) = _parameters(GAMMA, n, shape=shape)
+    (shapes,) = _parameters(GAMMA, n, backend, out, shape=shape)
     return _own_blocks(GAMMA, (shapes,), key, client, step, first_item, out, n_threads, backend)
 
 
@@ -297,7 +298,7 @@ def inverse_gaussian(
     backend: str | None = None,
 ) -> NDArray[np.float64]:
     """Inverse Gaussian numbers, density proportional to x^(-3/2) exp(-shape (x - mean)^2 / (2 mean^2 x))."""
-    means, shapes = _parameters(INVERSE_GAUSSIAN, n, mean=mean, shape=shape)
+    means, shapes = _parameters(INVERSE_GAUSSIAN, n, backend, out, mean=mean, shape=shape)
     return _own_blocks(INVERSE_GAUSSIAN, (means, shapes), key, client, step, first_item, out, n_threads, backend)
 
 
@@ -315,7 +316,7 @@ def polya_gamma(
     backend: str | None = None,
 ) -> NDArray[np.float64]:
     """Polya-Gamma numbers PG(1, z), exact."""
-    (tilts,) = _parameters(POLYA_GAMMA, n, z=z)
+    (tilts,) = _parameters(POLYA_GAMMA, n, backend, out, z=z)
     return _own_blocks(POLYA_GAMMA, (tilts,), key, client, step, first_item, out, n_threads, backend)
 
 
@@ -339,7 +340,7 @@ def _own_blocks(
     n_threads: int,
     backend: str | None,
 ) -> NDArray[np.float64]:
-    n = inputs[0].size if isinstance(inputs[0], np.ndarray) else 0  # what is no array is refused below
+    n = inputs[0].size if home(inputs[0]) else 0  # what is no array is refused below
     _check_counter(kernel, n, key, client, step, 0, item)
     numbers: NDArray[np.float64]
     (numbers,) = kernel.run(inputs, out, n_threads, backend, key=key, client=client, step=step, first_item=item)
@@ -362,11 +363,15 @@ def _check_counter(
         )
 
 
-def _parameters(kernel: Kernel, n: int | None, **values: Any) -> list[NDArray[np.float64]]:
-    """Numbers as arrays of stride 0."""
+def _parameters(kernel: Kernel, n: int | None, backend: str | None, out: Out, **values: Any) -> list[NDArray[np.float64]]:
+    """Numbers as arrays of stride 0, where the other arrays live."""
     numbers = {name for name, value in values.items() if isinstance(value, (int, float, np.number))}
+    if not numbers:
+        return [*values.values()]
     if n is None:
         if len(numbers) == len(values):
             raise TypeError(f"{kernel.name}: n must be given where no array says it")
         n = next(len(value) for name, value in values.items() if name not in numbers)
-    return [np.broadcast_to(np.float64(value), (n,)) if name in numbers else value for name, value in values.items()]
+    found = {home(value) for value in (*values.values(), out)} - {None}
+    xp = homes.there().xp if found == {"cuda"} or (backend == "cuda" and not found) else np
+    return [xp.broadcast_to(xp.full((), value, np.float64), (n,)) if name in numbers else value for name, value in values.items()]

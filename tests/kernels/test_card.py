@@ -48,6 +48,11 @@ class Device:
     def __init__(self, number: int | None = None) -> None:
         self.id = Device.used if number is None else number
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and self.id == other.id
+
+    __hash__ = None  # type: ignore[assignment]
+
     @property
     def compute_capability(self) -> str:
         return Device.capabilities[self.id]
@@ -101,6 +106,23 @@ def nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Device, "used", 0)
     monkeypatch.setattr(Device, "capabilities", ("90",))
     monkeypatch.setenv(device.IN_MEMORY, "0")
+
+
+class Placed:
+    """An array, as far as it is asked where it lives."""
+
+    def __init__(self, number: int) -> None:
+        self.device = Device(number)
+
+
+def test_arrays_of_one_device_are_seen_to_be_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of CuPy's `Device` are equal where their numbers are, and have no hash."""
+    cupy, _ = answers(cards=2)
+    cupy.ndarray = Placed  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    device.check_home("a kernel", [Placed(1), None, Placed(1)])
+    with pytest.raises(TypeError, match="a kernel: arrays of two devices in one call"):
+        device.check_home("a kernel", [Placed(0), None, Placed(1)])
 
 
 INSUFFICIENT = "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version"

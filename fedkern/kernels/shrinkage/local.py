@@ -410,7 +410,8 @@ def each(value: Any, of: Any, ndim: int) -> Any:
         return value
     chains = len(of) if home(of) and of.ndim else 1
     if isinstance(value, int | float):
-        value = np.full_like(of, value, np.float64, shape=()) if home(of) else np.float64(value)
+        # One number, where the chains live. (To CuPy's full_like, shape=() is no shape.)
+        value = np.full_like(of, value, np.float64, shape=(1,)).reshape(()) if home(of) else np.float64(value)
     if (home(value) or isinstance(value, np.float64)) and value.ndim == ndim:
         return np.broadcast_to(value, (chains, *value.shape))
     return value
