@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,13 +50,14 @@ BEYOND = 50.0  # prior standard deviations of a decoder's output that are worth 
 @dataclass(frozen=True)
 class Own:
     """What a client has at the end: its machine's last state, what it computes, its rows, its file of the prior, what the server
-    says of the whole fit, and its areas' borders where the job has them."""
+    says of the whole fit and its figures of the unknowns that all share, and its areas' borders where the job has them."""
 
     client: hmc.Client | sfvi.Client | nested.Client
     site: Site | WithinSite
     rows: AreaRows
     file: OwnFile
     said: Record
+    figures: Mapping[str, Mapping[str, float]]
     shapes: Polygons | None = None
 
 
@@ -91,7 +93,7 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     content: dict[str, object] = {
         **own.said, "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label,
         "threshold": areas.threshold.value, "threshold_is": areas.threshold.name,
-        "prior": file.common.kind, "parameters": said_of(model, drawn.xi),
+        "prior": file.common.kind, "parameters": own.figures or said_of(model, drawn.xi),
     }  # fmt: skip
     if isinstance(own.site, WithinSite) and own.site.integrated:
         content["given_the_rest"] = GIVEN_THE_REST[own.site.tilted]
