@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,8 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     if concealed.any():
         fitness = fitness.without(concealed)
     sums = fitness.sums if summed else None
+    if sums is not None and own.rows.unread:  # how many areas have a count is public, and which line can be read is not
+        sums = replace(sums, areas=sums.areas + len(own.rows.unread))
     if folder is None:
         return sums
     heading = {"converged": [own.said["converged"]] * file.d}

@@ -42,15 +42,16 @@ def fit(run: Run[Config]) -> Fit | None:
     fault = "its file of the prior is not the one with which this run began"
     for party, digest in files.digests.items():
         run.hooks.bind(party, prior=(digest, fault))  # before anything is said, for private clients remember what they said
-    encoding = run.agreed(tables)
+    reads = {k: Reading.of(tables.pop(k), config, names[k], files.clients[k].areas) for k in list(tables)}
+    encoding = run.agreed({k: read.table for k, read in reads.items()})
     prior.agree(run, files)
     shapes = borders.read(run, files.clients)
     model = SigmaModel(config, names, encoding, files.common)
     run = run.knowing(model)
     areas: dict[int, AreaRows] = {}
-    for k in list(tables):
+    for k in list(reads):
         with owned(k):
-            read = Reading(tables.pop(k), config, names[k])
+            read = reads.pop(k)
             files.clients[k] = extended(files.clients[k], read, f"client {names[k]!r}")
             areas[k] = rows(read, encoding, files.clients[k])
         run.note_rows(k, areas[k].notes, areas[k].faults)

@@ -118,16 +118,20 @@ def checked(at: Check[Config]) -> Said | None:
 
 def look_through(file: OwnFile[Config]) -> None:
     """What else would end a run with this file; JobError. Where the prior's file is not here, that is said."""
-    describe(file.table, file.spec)
     name = file.path.stem
     try:
         prior = read_own(prior_of(file.config, file.folder), name)
     except JobError as error:
+        describe(Reading.of(file.table, file.config, name, ()).table, file.spec)
         print(printable(f"  note: not compared with the prior: {error}"))
         return
     borders.of(file.config, file.folder, prior)
-    read = Reading(file.table, file.config, name)
+    read = Reading.of(file.table, file.config, name, prior.areas)
+    describe(read.table, file.spec)
     rows(read, file.encoding, extended(prior, read, "the file"))
+    if file.config.privacy is not None:
+        for line in read.unread.lines(file.config.privacy.table):
+            print(printable(f"  note: {line}"))
 
 
 def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
