@@ -285,8 +285,8 @@ def _csv(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> T
     return Table(str(path), names, columns, len(rows), broken=broken, lines=lines)
 
 
-# Of a line that cannot be read its ends can, where what names the row mostly stands: in a private job such a row counts as nothing,
-# and is the same row as the other parties' all the same.
+# Of a line that cannot be read its ends can, where what names the row mostly stands: in a private job such a row counts as
+# nothing, and is the same row as the other parties' all the same.
 
 
 def _outer(cells: list[str], width: int) -> list[str]:

@@ -12,7 +12,8 @@ import pytest
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.exchanges import verdicts
-from fedkern.methods.sigma import own
+from fedkern.cli.report import write as write_report
+from fedkern.methods.sigma import own, publish
 from support import built_priors
 from support import sigma_artifacts as artifacts
 
@@ -46,6 +47,34 @@ def test_clients_have_the_servers_numbers(tmp_path: Path, monkeypatch: pytest.Mo
     for name in artifacts.NAMES:
         told = json.loads((tmp_path / "run" / f"client-{name}" / "areas.json").read_text())["parameters"]
         assert told == {key: {which: row[which] for which in verdicts.FIGURES} for key, row in want.items()}
+
+
+def test_a_scale_that_has_collapsed_heads_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a fit that settles anywhere, or does not, the verdict names it, and a client's files and page begin with that."""
+    monkeypatch.setattr(own, "DRAWS", 20)
+    built_priors.written(tmp_path)
+    rows = artifacts.counts(tmp_path / "rows", covariate=False)
+    job: dict[str, Any] = {
+        "job": {"method": "sigma", "seed": 3, "rounds": 20},
+        "data": {"clients": [rows], "area": "district", "response": "cases", "exposure": "expected"},
+        "model": {"prior": str(tmp_path / "prior")},
+        "algorithm": {"inference": "sfvi"},
+    }
+    assert "collapsed" not in fedkern.run(job).summary["verdict"]
+    found = publish.sfvi.posterior
+
+    def collapsed(server: Any) -> Any:
+        mean, *rest = found(server)
+        return np.append(mean[:-1], -20.0), *rest  # the logarithm of sigma_theta is the last
+
+    monkeypatch.setattr(publish.sfvi, "posterior", collapsed)
+    summary = fedkern.run(job, out=tmp_path / "run").summary
+    assert summary["worst"] == "sigma_theta"
+    words = "not converged: sigma_theta has collapsed to 2e-09, and with it the sds of what it scales: areas are written as if"
+    assert summary["verdict"].startswith(words)
+    assert words in json.loads((tmp_path / "run" / "client-east" / "areas.json").read_text())["verdict"]
+    page = write_report(tmp_path / "run" / "client-east").read_text()
+    assert 0 < page.index("sigma_theta has collapsed") < page.index("<table")
 
 
 def test_figures_that_are_none() -> None:
