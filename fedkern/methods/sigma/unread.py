@@ -42,8 +42,8 @@ class Unread:
         more = f", .. ({len(self.areas)} in all)" if len(self.areas) > SHOWN else ""
         return [
             f"{said}: areas {', '.join(map(repr, self.areas[:SHOWN]))}{more} stand in no other line and are predicted as if they "
-            f"had no exposure; noise is added to 0 in the place of their counts, and they stay without one in the noisy table "
-            f"{table!r}: mend the lines, and take another privacy.table, which is paid for"
+            f"had no exposure. If noise is drawn now it is added to 0 in the place of their counts, and they stay without one in "
+            f"the noisy table {table!r}: mend the lines first, or take another privacy.table then, which is paid for"
         ]
 
 
