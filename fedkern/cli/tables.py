@@ -18,6 +18,7 @@ from ..jobs import opened
 from ..jobs.files import write_atomically, writing
 from ..jobs.load import tables_of, written_once
 from ..jobs.record import NAME, Reader
+from ..kernels.families import MOST
 from ..methods import of_record
 from ..methods.likelihood import predict as likelihood
 from ..methods.sigma import predict as sigma
@@ -26,11 +27,12 @@ from ..printing import printable, several
 from ..results import against as comparison
 from ..results import graph_files, stored, table
 from ..results.plain import Record
-from ..results.prediction import Prediction
+from ..results.prediction import BEYOND, Prediction
 from ..results.released import Drawing
 
 AT_HOLDER = {"likelihood": likelihood.at_holder, "sigma": sigma.at_holder}  # method -> what a client's own folder foresees
 LINE = "{:<{width}}"
+SHOWN = 8  # rows in a line
 FORMULA = re.compile(r"[=+\-@\t\r\n]")  # what a spreadsheet takes for the beginning of a formula
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -132,6 +134,14 @@ def _predicted(found: Prediction, converged: bool, options: argparse.Namespace) 
         scores = ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in found.scores.items())
         which = "these rows" if found.scored == len(found.mean) else f"{found.scored} of these rows, which have a response"
         print(f"{which}: {scores}", file=sys.stdout if options.out else sys.stderr)
+    if beyond := found.beyond:
+        more = f", .. ({len(beyond)} in all)" if len(beyond) > SHOWN else ""
+        which = ", ".join(str(row + 1) for row in beyond[:SHOWN]) + more
+        print(
+            f"rows {which}: the posterior has rates above e^{MOST:g}, of which nothing is said (column {BEYOND!r}): is an "
+            "exposure, an offset or a covariate in another unit than the job's rows have?",
+            file=sys.stderr,
+        )
     if not converged:
         print("the run has not converged, as its server says: these predictions are as wrong as its result", file=sys.stderr)
     return 0

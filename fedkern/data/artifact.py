@@ -54,6 +54,8 @@ UNITS = {
 SHARED = ("global_decoder", "encoder_weights", "decoder_weights")  # parts that are the same at all clients
 OWN = ("prior", "posterior", "decoder")
 
+MADE = "the folder of `fedkern sigma build` or `train`"
+
 
 @dataclass(frozen=True)
 class Common:
@@ -378,7 +380,7 @@ def read_own(folder: str | Path, name: str, *, id: str | None = None) -> OwnFile
     if id is not None and meta["common"]["id"] != id:
         raise JobError(
             f"{path}: belongs to prior {meta['common']['id'][:12]}, the job uses {id[:12]}; give client {name!r} the file "
-            "that was trained together with the server's"
+            "that was made together with the server's"
         )
     if meta["common"]["variant"] == "within":
         return _made(path, lambda: _within_file(meta, arrays, digest))
@@ -448,12 +450,12 @@ def _unpacked(path: Path, role: str, digest: str | None) -> tuple[dict[str, Any]
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise JobError(f"{path}: cannot be read ({error.strerror}); copy it from the folder of `fedkern sigma train`") from None
+        raise JobError(f"{path}: cannot be read ({error.strerror}); copy it from {MADE}") from None
     actual = _digest(content)
     if digest is not None and digest != actual:
         raise JobError(
-            f"{path}: was altered or belongs to another training: its digest is {actual[:12]}, the manifest's {digest[:12]}; "
-            "copy the file again from the folder of `fedkern sigma train`"
+            f"{path}: was altered or belongs to another prior: its digest is {actual[:12]}, the manifest's {digest[:12]}; "
+            f"copy the file again from {MADE}"
         )
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
@@ -463,7 +465,7 @@ def _unpacked(path: Path, role: str, digest: str | None) -> tuple[dict[str, Any]
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise JobError(f"{path}: is no file of a prior artifact, or was cut short ({error}); copy it again") from None
     if kind[0] != FORMAT:
-        raise JobError(f"{path}: has format {kind[0]}, this version of fedkern reads {FORMAT}; train the prior anew")
+        raise JobError(f"{path}: has format {kind[0]}, this version of fedkern reads {FORMAT}; make the prior anew")
     if kind[1] != role:
         raise JobError(f"{path}: is a file for the {kind[1]}, wanted one for the {role}; give each party its own file")
     return meta, {name: np.asarray(a, dtype=np.float64) for name, a in arrays.items()}, actual
@@ -505,7 +507,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         good = False
     if not good:
         raise JobError(
-            f"{path}: is no manifest of format {FORMAT}; copy it again, or train the prior with this version of fedkern"
+            f"{path}: is no manifest of format {FORMAT}; copy it again, or make the prior with this version of fedkern"
         )
     return manifest
 

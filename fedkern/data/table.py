@@ -271,10 +271,11 @@ def _csv(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> T
         try:
             cells = _cells(line, delimiter)
         except csv.Error as fault:
-            cells, broken[len(rows)] = [], f"can't be read ({fault})"
+            broken[len(rows)] = f"can't be read ({fault})"
+            cells = _ends(line, delimiter, width)
         if len(cells) != width:
             broken.setdefault(len(rows), f"has {len(cells)} cells, the header {width}")
-            cells = [*cells[:width], *[""] * (width - len(cells))]
+            cells = _outer(cells, width)
         rows.append(cells)
     careful = "_" in text_body
     by_column: Sequence[Sequence[str]] = [*zip(*rows)] if rows else [()] * width
@@ -282,6 +283,25 @@ def _csv(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> T
         by_column = [*map(dialect.cells, by_column)]
     columns = {name: _column(cells, name in text, careful, dialect.decimal) for name, cells in zip(names, by_column)}
     return Table(str(path), names, columns, len(rows), broken=broken, lines=lines)
+
+
+# Of a line that cannot be read its ends can, where what names the row mostly stands: in a private job such a row counts as
+# nothing, and is the same row as the other parties' all the same.
+
+
+def _outer(cells: list[str], width: int) -> list[str]:
+    """Too many cells, or too few, from both ends."""
+    kept = min(len(cells), width)
+    left = (kept + 1) // 2
+    return [*cells[:left], *[""] * (width - kept), *cells[len(cells) - kept + left :]]
+
+
+def _ends(line: str, delimiter: str, width: int) -> list[str]:
+    """The first and the last cell of a line with odd quotes or letters, where these are sound; all others are empty."""
+    first, *_, last = [*line.split(delimiter), ""] if delimiter not in line else line.split(delimiter)
+    ends = [cell.strip().removeprefix('"').removesuffix('"') for cell in (first, last)]
+    first, last = ("" if '"' in cell or plain_text.fault(cell) else cell for cell in ends)
+    return [first, *[""] * (width - 2), last][:width]
 
 
 def _all_numbers(lines: list[str], delimiter: str, width: int) -> NDArray[np.float64] | None:

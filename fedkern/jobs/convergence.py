@@ -4,7 +4,7 @@ settled, and the server tells clients that keep results of their own what it say
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..algorithms.core import once
 from ..algorithms.core.windows import Movement
@@ -38,6 +38,13 @@ def own(movement: Movement | None, names: Sequence[str]) -> Record:
     return of_movement(movement, names).content
 
 
+class Told(NamedTuple):
+    """What a client is told at the end: the verdict, as summary.json has it, and figures of the unknowns that all share."""
+
+    said: Record
+    figures: Mapping[str, Mapping[str, float]]
+
+
 def told(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
     """Client that lives here -> the server's verdict, as summary.json has it; first in what the client keeps.
 
@@ -45,10 +52,16 @@ def told(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
     ----------
     judged : at the server's place
     """
-    asked = None if judged is None else verdicts.telling(judged.converged, judged.text, judged.worst)
+    return {k: one.said for k, one in told_with(at, judged, None).items()}
+
+
+def told_with(at: At[Any], judged: Verdict | None, figures: Mapping[str, Mapping[str, float]] | None) -> dict[int, Told]:
+    """The same with the server's figures of what it publishes (`judged` and `figures` at its place)."""
+    asked = None if judged is None else verdicts.telling(judged.converged, judged.text, judged.worst, figures)
     answering: dict[int, once.Client[verdicts.TellVerdict, verdicts.VerdictHeard]] = {
         k: once.Client(verdicts.heard) for k in at.mine
     }
     heard = at.ask(Stage.of(verdicts), verdicts.QUESTION, asked, answering)[1]
     silent = not_judged("the server's verdict has not come").content
-    return {k: silent if one.asked is None else verdicts.said(one.asked) for k, one in heard.items()}
+    none = Told(silent, {})
+    return {k: none if q.asked is None else Told(verdicts.said(q.asked), verdicts.figures(q.asked)) for k, q in heard.items()}

@@ -186,7 +186,8 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     if mark := mark_of_rows(path, dialect):
         lines.append(f"  fingerprint {mark} (of its rows: for [data.{path.stem}] in policy.toml, if wanted)")
     own = OwnFile(config, part.folder, path, rows, spec, encoding)
-    unfit = None if spec.private or not faults.rows else f"{faults.rows} rows have faults; correct them, or remove the rows"
+    stop = 0 if spec.private else faults.rows - len(rows.broken) * config.private  # lines that cannot be read end no private job
+    unfit = f"{stop} rows have faults; correct them, or remove the rows" if stop else None
 
     def little(client: str, policies: Iterable[Policy]) -> str | None:
         too_few = few.found(config, rows, spec, client, policies)

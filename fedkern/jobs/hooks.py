@@ -263,8 +263,11 @@ class RunHooks(Keeper):
         self._tables |= {party: table} if table else {}
         self._state(party, Standing(holder.books, total, holder.new, holder.goes_on, table))
 
-    def noisy_table(self, party: int, plan: Plan, key: tables.Key, counts: tables.Counts) -> tables.NoisyTable:
-        """A client's counts with noise: as they were drawn once, or drawn now and charged.
+    def noisy_table(
+        self, party: int, plan: Plan, key: tables.Key, counts: tables.Counts, unread: Iterable[int] = ()
+    ) -> tables.NoisyTable:
+        """A client's counts with noise: as they were drawn once, or drawn now and charged; which places have no count but the
+        0 in its stead.
 
         Raises
         ------
@@ -290,7 +293,7 @@ class RunHooks(Keeper):
             if isinstance(self.charge(party, Charge(1, 0)), ChargeFailed):
                 raise holders.unpaid(name, plan)
             noisy = plan.mechanism.count(SecureSource(), counts)
-            drawn = tables.NoisyTable(table, plan.mechanism, tuple(map(int, noisy)), tables.now(), mark)
+            drawn = tables.NoisyTable(table, plan.mechanism, tuple(map(int, noisy)), tables.now(), mark, tuple(unread))
             return replace(drawn, path=tables.keep(where, key, drawn))
 
     def allow(self, clients: Iterable[int], plan: Plan) -> None:

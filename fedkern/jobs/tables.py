@@ -57,6 +57,7 @@ class NoisyTable:
     counts : of the places, with noise
     drawn : date and time
     mark : keyed digest of the counts without noise, which tells its holder whether they have changed since
+    unread : places whose count could not be read: what stands there is noise alone, for good
     path : where it lies
     """
 
@@ -65,6 +66,7 @@ class NoisyTable:
     counts: tuple[int, ...]
     drawn: str
     mark: str
+    unread: tuple[int, ...] = ()
     path: Path = Path()
 
 
@@ -103,6 +105,7 @@ def keep(account: Account, key: Key, table: NoisyTable) -> Path:
     content = {
         "data": account.data, "name": key.name, "column": key.column, "places": list(key.places), "counts": list(table.counts),
         "job": table.job, "mechanism": table.mechanism.as_dict(), "drawn": table.drawn, "mark": table.mark,
+        "unread": list(table.unread),
     }  # fmt: skip
     with writing(path), on(account.ground, account.folder) as ground:
         ground.put(path, (json.dumps(content, indent=1) + "\n").encode(), secret=True)
@@ -127,9 +130,10 @@ def _read(path: Path, key: Key) -> NoisyTable:
         content = json.loads(path.read_bytes())
         mechanism = Mechanism.from_dict(content["mechanism"])
         counts = tuple(map(int, content["counts"]))
-        if len(counts) != len(key.places) or mechanism.sampling != "counts":
+        unread = tuple(map(int, content.get("unread", ())))
+        if len(counts) != len(key.places) or mechanism.sampling != "counts" or not {*unread} <= {*range(len(counts))}:
             raise ValueError("it is of other places")
-        return NoisyTable(content["job"], mechanism, counts, content["drawn"], content["mark"], path)
+        return NoisyTable(content["job"], mechanism, counts, content["drawn"], content["mark"], unread, path)
     except (OSError, ValueError, KeyError, TypeError) as fault:
         raise JobError(
             f"{path}: cannot be read as a noisy table ({fault}); put it back as it was (without it noise is drawn, and paid for)"

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.families import FAMILIES, MOST
 from . import table
 
 Vector = NDArray[np.float64]
+
+BEYOND = "beyond"  # column of the rows of which nothing is said
+SDS = 4.0  # of the linear predictor, within which all of its posterior is
+WHOLE = "inverted_cdf"  # how quantiles of counts are taken: the least count at which the distribution function is there
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,40 @@ class Prediction:
         numbers = {"mean": self.mean, **self.quantiles, "linear_mean": self.linear_mean, "linear_sd": self.linear_sd, **self.more}
         return {**self.ids, **{name: column.tolist() for name, column in numbers.items()}, **self.used}
 
+    @property
+    def beyond(self) -> list[int]:
+        """The rows, from 0, of which nothing is said."""
+        return [row for row, word in enumerate(self.used.get(BEYOND, ())) if word]
+
     def table(self) -> Any:
         """A pandas DataFrame, or rows where pandas is not installed."""
         columns = self.columns
         return table.framed([dict(zip(columns, row)) for row in zip(*columns.values())])
+
+
+def within(found: Prediction, family: str, more: NDArray[np.bool_] | None = None) -> Prediction:
+    """Without numbers of the rows whose rate may be above e^30, where the logarithm of a rate is cut: a mean would be that of
+    what is left. A column says which these are.
+
+    Parameters
+    ----------
+    more : (n,) rows of which other rates are
+    """
+    if FAMILIES[family].link != "log":
+        return found
+    with np.errstate(invalid="ignore"):
+        cut = found.linear_mean + SDS * found.linear_sd > MOST
+    cut = cut if more is None else cut | more
+    if not cut.any():
+        return found
+
+    def left(values: Vector) -> Vector:
+        return np.where(cut, np.nan, values)
+
+    return replace(
+        found,
+        mean=left(found.mean),
+        quantiles={name: left(values) for name, values in found.quantiles.items()},
+        more={name: left(values) for name, values in found.more.items()},
+        used={**found.used, BEYOND: [f"rate above e^{MOST:g}" if one else "" for one in cut.tolist()]},
+    )

@@ -1,6 +1,7 @@
 """The machine of nested Laplace approximations: exact posteriors, any order of messages, saved states, and its verdicts."""
 
 import random
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from fedkern.errors import LostPeer, NumericalError
 from support import nested_cases as cases
 from support.federations import play
 
-FEW = {"points": 128, "questions": 1}
+FEW = {"points": 128, "questions": 1, "most": 1}
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +138,27 @@ def test_weights_find_clients_that_answer_of_other_rows(gaussian):
     found = nested.found(cases.fitted(gaussian, sites=with_fault(gaussian, curvatures=other.curvatures), **FEW)[0])
     assert not found.converged
     assert "of equal weight (wanted 400)" in found.reason
+
+
+def test_more_draws_are_asked_while_they_can_mend_it(gaussian):
+    """With 128 draws a question one is never enough, and as many as their error asks for are. A limit ends them, with the number
+    that would do; where k-hat is large none does, and none is asked."""
+    few = {"points": 128, "questions": 1, "effective": 40.0}
+    server, _ = cases.fitted(gaussian, **few)
+    found, first = nested.found(server), nested.found(cases.fitted(gaussian, **few, most=1)[0])
+    assert not first.converged
+    assert max(first.error) > 0.05
+    (said,) = re.findall(
+        r"about (\d+) draws would do, and at most 128 are asked; take algorithm.inference = \"hmc\"", first.reason
+    )
+    assert found.converged, found.reason
+    assert 1 < found.questions <= 16
+    assert 0.3 < 128 * found.questions / int(said) < 3
+    other = replace(gaussian, y=gaussian.y + 4.0).sites()[0]
+    wrong = nested.found(cases.fitted(gaussian, sites=with_fault(gaussian, curvatures=other.curvatures), **few)[0])
+    assert wrong.posterior.k_hat > 0.7
+    assert wrong.questions == 1
+    assert "more draws do not mend it" in wrong.reason
 
 
 def test_a_lattice_that_ends_too_early_is_said(gaussian, monkeypatch):

@@ -142,7 +142,7 @@ def test_another_artifact_s_file(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"belongs to prior cdcdcdcdcdcd, the job uses abababababab"):
         read_client(tmp_path / "other", "Tas", id=COMMON.id)
     shutil.copy(tmp_path / "other" / "clients" / "Tas.npz", folder / "clients" / "Tas.npz")
-    with pytest.raises(JobError, match=r"Tas.npz: was altered or belongs to another training"):
+    with pytest.raises(JobError, match=r"Tas.npz: was altered or belongs to another prior"):
         read_client(folder, "Tas")
 
 

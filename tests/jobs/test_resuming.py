@@ -355,7 +355,7 @@ def test_a_prior_of_another_training(tmp_path: Path) -> None:
     path, out = stopped(tmp_path, "sigma")
     shutil.rmtree(tmp_path / "prior")
     sigma_artifacts.written(tmp_path / "prior", seed=5)
-    with pytest.raises(JobError, match="its file of the prior is of another training"):
+    with pytest.raises(JobError, match="its file of the prior is not the one with which this run began"):
         run(path, out, resume=True)
 
 

@@ -78,7 +78,7 @@ def test_equal_steps_of_what_networks_see(transform) -> None:
 def test_values_outside_are_refused_with_the_range() -> None:
     CAR.check(np.array([[0.0], [0.99]]))
     for wrong in (-0.01, 0.995, np.nan, np.inf):
-        with pytest.raises(ValueError, match=r"outside of \[0, 0.99\], the range that this prior was trained on"):
+        with pytest.raises(ValueError, match=r"outside of \[0, 0.99\], the range of this prior"):
             CAR.check(np.array([[0.5], [wrong]]))
 
 

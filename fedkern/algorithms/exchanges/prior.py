@@ -1,4 +1,4 @@
-"""Before a job with a trained prior: has each client the file that belongs to the server's? Only digests travel.
+"""Before a spatial job: has each client the file that belongs to the server's? Only digests travel.
 
 The server says which artifact it has, and the digest of the client's file in it; a client whose own file is another one ends the
 job, and names it. Source: docs/methods/sigma.md, section 6.
@@ -86,7 +86,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
             what = f"with digest {state.digest[:12]}, the server expects {digest[:12]}"
         raise JobError(
             f"client {state.name!r}: {state.source} is a file {what}; copy this client's file from the folder in which the "
-            "server's was trained"
+            "server's was made"
         )
     return evolve(state, agreed=True), [Holds(0)]
 

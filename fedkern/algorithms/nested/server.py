@@ -35,6 +35,7 @@ MODE, LATTICE, DRAWS = "mode", "lattice", "draws"  # what is being done
 ENOUGH, ROUNDS = "enough", "rounds"  # why no more is asked
 MOST_STENCILS = 15
 LOWER = 0.01  # nats by which the middle of a stencil may be below the best point
+UNSURE = 2.0  # by how much the number of draws that would do may be too large
 NOT_FINITE = 0.01  # the part of the draws at which a client's value may be no number
 
 
@@ -179,7 +180,7 @@ def _ask_curvatures(state: Server) -> tuple[Server, ServerEffects]:
     if state.round >= s.rounds:
         raise NumericalError(
             f"the {s.rounds} rounds that a nested Laplace approximation may take ended before the posterior was found: take "
-            'algorithm.inference = "sfvi", or "hmc"'
+            'algorithm.inference = "hmc", or "sfvi"'
         )
     points = np.zeros((s.places, state.prior.size))
     points[: len(which)] = state.prior.xi(state.search.v[which], state.search.trial[which])
@@ -356,7 +357,9 @@ def _weighted(state: Server) -> tuple[Server, ServerEffects]:
     posterior = weighted(state)
     if enough(state, posterior):
         return _end(state, ENOUGH, posterior)
-    if state.drawn >= s.questions or state.round >= s.rounds:
+    near = needed(state, posterior) <= UNSURE * s.most
+    more = state.drawn < s.questions or (near and state.drawn < s.most)
+    if not more or state.round >= s.rounds:
         return _end(state, ROUNDS, posterior)
     return _ask_marginals(state)
 
@@ -379,6 +382,15 @@ def enough(state: Server, posterior: Weighted) -> bool:
     """Whether the draws so far are all that is wanted."""
     good = posterior.effective >= state.settings.effective and posterior.reliable
     return good and max(errors(state, posterior)) <= ERROR
+
+
+def needed(state: Server, posterior: Weighted) -> float:
+    """How many questions for weights in all would be enough, whole ones: what draws are worth grows as their number does, and the
+    square of their error falls as it. Infinite where k-hat says that no number is: q is too narrow there."""
+    if not posterior.reliable:
+        return float("inf")
+    worth = state.settings.effective / posterior.effective
+    return float(np.ceil(state.drawn * max(worth, (max(errors(state, posterior)) / ERROR) ** 2)))
 
 
 def offset(seed: int) -> float:

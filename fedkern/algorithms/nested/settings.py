@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PLACES = 16  # of a question for curvatures
-POINTS, QUESTIONS = 1000, 4  # draws of a question for their weights, and how many of these there may be
+POINTS = 1000  # draws of a question for their weights
+QUESTIONS, MOST = 4, 16  # questions for weights, and how many where the error of the draws says that so many are enough
 EFFECTIVE = 400.0  # draws of equal weight that the weighted ones must be worth
 TOLD = 1000  # draws of the posterior that clients are told
 ROUNDS = 1000  # some 20 to 150 are needed
@@ -23,7 +24,8 @@ class Settings:
     seed : of all draws
     rounds : questions, at most
     places : of a question for curvatures
-    points, questions : draws of a question for weights, and how many of these there may be
+    points, questions : draws of a question for weights, and how many of these there are at most, but for
+    most : questions for weights, where the error of the draws so far says that so many are enough
     effective : draws of equal weight that the weighted ones must be worth
     told : draws of the posterior that clients are told at the end
     inner : draws of theta by which a client integrates it out, where the response is not Gaussian; an even number
@@ -34,6 +36,7 @@ class Settings:
     places: int = PLACES
     points: int = POINTS
     questions: int = QUESTIONS
+    most: int = MOST
     effective: float = EFFECTIVE
     told: int = TOLD
     inner: int = INNER
@@ -42,6 +45,8 @@ class Settings:
         for name, least in (("rounds", 1), ("places", 1), ("points", 16), ("questions", 1), ("told", 1), ("inner", 4)):
             if getattr(self, name) < least:
                 raise ValueError(f"nested: {name} must be at least {least}, got {getattr(self, name)!r}")
+        if self.most < self.questions:
+            raise ValueError(f"nested: most must be at least questions, {self.questions}, got {self.most!r}")
         if self.inner % 4:
             raise ValueError(f"nested: inner must be a multiple of 4, got {self.inner!r}")
 

@@ -8,8 +8,10 @@ import numpy as np
 
 from ...models.psis import UNRELIABLE
 from ...models.weighted import Weighted
-from .server import Server, border, errors, weighted
+from .server import Server, border, errors, needed, weighted
 from .settings import ERROR, SPREAD
+
+REMEDY = 'take algorithm.inference = "hmc", or "sfvi"'  # draws are asked as long as they can mend it
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ def found(state: Server) -> Found:
     posterior, s = weighted(state), state.settings
     unfinished, edge, error = int((state.good == 0).sum()), border(state), errors(state, posterior)
     spread, wanted = float(np.sqrt((state.spread**2).sum())), state.lattice.negligible
-    against, n = [], len(posterior.draws)
+    against, n, most = [], len(posterior.draws), s.points * s.most
+    beyond = f"about {s.points * needed(state, posterior):,.0f} draws would do, and at most {most:,} are asked"
     if unfinished:
         against.append(f"{unfinished} of {len(state.v)} searches for a mode did not end")
     if edge < wanted:
@@ -56,15 +59,17 @@ def found(state: Server) -> Found:
             f"the density of the hyperparameters is only {edge:.1f} nats below its mode where their lattice ends (wanted "
             f"{wanted:g})"
         )
-    if not (posterior.reliable and posterior.effective >= s.effective):
+    if not posterior.reliable:
         against.append(
             f"{n} draws are worth {posterior.effective:.0f} of equal weight (wanted {s.effective:g}), with k-hat "
-            f"{posterior.k_hat:.2f} (wanted at most {UNRELIABLE:g})"
+            f"{posterior.k_hat:.2f} (wanted at most {UNRELIABLE:g}): more draws do not mend it"
         )
+    elif posterior.effective < s.effective:
+        against.append(f"{n} draws are worth {posterior.effective:.0f} of equal weight (wanted {s.effective:g}): {beyond}")
     elif max(error) > ERROR:
         against.append(
             f"with {n} draws a mean may be {error[0]:.2g} posterior sds off, and an sd {100 * error[1]:.2g} % (wanted {ERROR:g} "
-            f"and {100 * ERROR:g} %)"
+            f"and {100 * ERROR:g} %): {beyond}"
         )
     if spread > SPREAD:
         against.append(
@@ -73,7 +78,7 @@ def found(state: Server) -> Found:
         )
     reason = "; ".join(against)
     if reason:
-        reason += ': take algorithm.inference = "sfvi", or "hmc"'
+        reason += f"; {REMEDY}"
     return Found(
         posterior, len(state.v), unfinished, edge, wanted, state.drawn, error, spread, not against, reason
     )  # fmt: skip

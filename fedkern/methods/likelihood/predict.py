@@ -20,7 +20,7 @@ from ...errors import JobError, OwnFault
 from ...jobs import new_rows
 from ...models.encoding import INTERCEPT, Encoding
 from ...results.plain import Record
-from ...results.prediction import Prediction
+from ...results.prediction import Prediction, within
 from ...results.released import Drawing
 from ...results.result import Result
 from ...results.table import ENDS
@@ -90,7 +90,7 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
     if about.group is None:
         return found, about.converged
     used = ["new" if group == known.NEW else "known" for group in groups.tolist()]
-    return replace(found, used={"group_effect": used}), about.converged
+    return replace(found, used={"group_effect": used, **found.used}), about.converged
 
 
 @contextmanager
@@ -116,4 +116,5 @@ def _prediction(read: Table, encoding: Encoding, predictive: Predictive, foresee
         own = encode(read if scored.all() else read.select(which), whole)
         which = which if own.units is None else which[own.units]
         scores = predictive.scores(own, foresee(np.asarray(own.X, np.float64), own.offset, own.y, {}, which))[0]
-    return Prediction(found.mean, found.quantiles, found.linear_mean, found.linear_sd, scores, scored=int(scored.sum()))
+    made = Prediction(found.mean, found.quantiles, found.linear_mean, found.linear_sd, scores, scored=int(scored.sum()))
+    return within(made, predictive.family)

@@ -16,7 +16,7 @@ from ...models.encoding import Encoding
 from ...models.expfam import Gaussian
 from ...models.glm import Rows, averaged, metrics, predictive_mean
 from ...results.gaussian import Posterior
-from ...results.prediction import Prediction
+from ...results.prediction import Prediction, within
 from ...results.result import Result
 from ...results.table import ENDS
 
@@ -64,4 +64,4 @@ def _predicted(result: Result, q: Gaussian, rows: object) -> Prediction:
         own = Rows(design.X, design.y, design.offset, design.weights, design.units)
     method = averaged(private=bool(result.job.get("privacy")))  # as `metrics` of the run
     scores = metrics(q, own, family, scale, method) if known else {}
-    return Prediction(predicted_mean, quantiles, mean, sd, scores, scored=int(scored.sum()))
+    return within(Prediction(predicted_mean, quantiles, mean, sd, scores, scored=int(scored.sum())), family)

@@ -56,16 +56,19 @@ def _product(at: Array) -> Array:
 
 
 def ratios(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
-    """Coefficients as rate ratios or odds ratios: of a number for a unit of it and, where it is standardised, for one standard
-    deviation; of a level against the column's reference. Empty where the link has no ratios, or there are no covariates."""
+    """Coefficients as rate ratios or odds ratios: of a number for a unit of it and, where it is standardised by another number,
+    for one standard deviation (a column with one value has none); of a level against the column's reference. Empty where the link
+    has no ratios, or there are no covariates."""
     word, covariates = RATIOS.get(model.likelihood.record.link), model.encoding.names[1:]
     if word is None or not covariates:
         return {}
     found: dict[str, object] = {"is": word, "a level": _levels(model, posterior)}
     covariates = tuple(column.name for column in model.encoding.columns if column.levels is None)
+    same = {column.name for column in model.encoding.columns if column.levels is None and column.constants[1] == 1}  # as a unit's
     for title, suffix in (("a unit", ""), ("an sd", "_std")):
         draws = {name: posterior.values.get(label(name, suffix)) for name in covariates}
-        found |= {title: {name: _quantiles(np.exp(values)) for name, values in draws.items() if values is not None}}
+        shown = {name: values for name, values in draws.items() if values is not None and not (suffix and name in same)}
+        found |= {title: {name: _quantiles(np.exp(values)) for name, values in shown.items()}}
     return {title: content for title, content in found.items() if content}
 
 

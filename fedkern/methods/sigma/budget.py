@@ -39,8 +39,9 @@ def released(run: Run[Config], privacy: PrivacySection, response: str, client: i
     """A client's rows with noisy counts, and without the others: whatever comes after this spends nothing."""
     assert rows.counts is not None
     areas = names_of(file)
-    table = run.hooks.noisy_table(client, plan(privacy, file.d), key(privacy, response, areas), rows.counts)
+    table = run.hooks.noisy_table(client, plan(privacy, file.d), key(privacy, response, areas), rows.counts, rows.unread)
     run.hooks.write_own(
         client, "noisy.json", {"table": str(table.path), "drawn": table.drawn, "noise": table.mechanism.as_dict()}, sync=False
     )
-    return rows.noisy(np.array(table.counts, float), Noisy(table.mechanism.decay * GRID))
+    unread = sorted({*table.unread, *rows.unread})
+    return rows.noisy(np.array(table.counts, float), Noisy(table.mechanism.decay * GRID), unread)

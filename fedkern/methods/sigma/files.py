@@ -56,7 +56,7 @@ def read(at: At[Config]) -> Files:
 
 
 def agree(at: At[Config], files: Files) -> None:
-    """JobError unless all files are of one training."""
+    """JobError unless all files were made together."""
     names, path = at.names, str(prior_of(at.config, at.part.folder))
     clients = {k: prior_agreement.Client(names[k], file.common.id, file.digest, path) for k, file in files.clients.items()}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,13 +50,14 @@ BEYOND = 50.0  # prior standard deviations of a decoder's output that are worth 
 @dataclass(frozen=True)
 class Own:
     """What a client has at the end: its machine's last state, what it computes, its rows, its file of the prior, what the server
-    says of the whole fit, and its areas' borders where the job has them."""
+    says of the whole fit and its figures of the unknowns that all share, and its areas' borders where the job has them."""
 
     client: hmc.Client | sfvi.Client | nested.Client
     site: Site | WithinSite
     rows: AreaRows
     file: OwnFile
     said: Record
+    figures: Mapping[str, Mapping[str, float]]
     shapes: Polygons | None = None
 
 
@@ -73,6 +75,8 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     if concealed.any():
         fitness = fitness.without(concealed)
     sums = fitness.sums if summed else None
+    if sums is not None and own.rows.unread:  # how many areas have a count is public, and which line can be read is not
+        sums = replace(sums, areas=sums.areas + len(own.rows.unread))
     if folder is None:
         return sums
     heading = {"converged": [own.said["converged"]] * file.d}
@@ -91,7 +95,7 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     content: dict[str, object] = {
         **own.said, "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label,
         "threshold": areas.threshold.value, "threshold_is": areas.threshold.name,
-        "prior": file.common.kind, "parameters": said_of(model, drawn.xi),
+        "prior": file.common.kind, "parameters": own.figures or said_of(model, drawn.xi),
     }  # fmt: skip
     if isinstance(own.site, WithinSite) and own.site.integrated:
         content["given_the_rest"] = GIVEN_THE_REST[own.site.tilted]

@@ -3,6 +3,7 @@ spatial job cannot say it: it has no area."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,10 +17,10 @@ from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs import new_rows
 from ...kernels import rng
-from ...kernels.families import FAMILIES
+from ...kernels.families import FAMILIES, MOST
 from ...models.likelihood import Likelihood
 from ...results.plain import Record
-from ...results.prediction import Prediction
+from ...results.prediction import WHOLE, Prediction, within
 from ...results.result import Result
 from . import kept
 
@@ -84,14 +85,13 @@ def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, b
         trials = _numbers(read, data["trials"])
         _refuse(read, data["trials"], ~((trials >= 0) & (trials == np.floor(trials))), "is no number of trials")
     found = _foreseen(own, np.asarray(design.X, np.float64), offset, trials, where, int(record["job"]["seed"]))
-    return Prediction(*found[:4], ids={area: names}, more=found[4]), about.converged
+    return within(replace(found[0], ids={area: names}), about.family, found[1]), about.converged
 
 
-Found = tuple[Array, dict[str, Array], Array, Array, dict[str, Array]]
-
-
-def _foreseen(own: kept.Kept, X: Array, offset: Array, trials: Array | None, area: NDArray[np.int64], seed: int) -> Found:
-    """Mean, quantiles, mean and sd of the linear predictor, and columns of the level and of new counts; by blocks of rows."""
+def _foreseen(
+    own: kept.Kept, X: Array, offset: Array, trials: Array | None, area: NDArray[np.int64], seed: int
+) -> tuple[Prediction, NDArray[np.bool_]]:
+    """With columns of the level and of new counts; and (n,) whether a draw of a row's rate is cut. By blocks of rows."""
     family = FAMILIES[own.about.family]
     like, n, m = Likelihood(family.name, own.about.scale), len(X), len(own.coefficients)
     counts = family.counted and (not family.trials or trials is not None)
@@ -103,6 +103,7 @@ def _foreseen(own: kept.Kept, X: Array, offset: Array, trials: Array | None, are
         eta = level + offset[at]
         mean = like.mean(eta)
         one = {"mean": mean.mean(axis=0), "linear_mean": eta.mean(axis=0), "linear_sd": eta.std(axis=0)}
+        one["cut"] = (np.maximum(eta, level).max(axis=0) > MOST).astype(float)
         one |= _ends("", mean)
         if family.link != "identity":
             one |= {family.level: like.mean(level).mean(axis=0)} | _ends(f"{family.level}_", like.mean(level))
@@ -110,18 +111,19 @@ def _foreseen(own: kept.Kept, X: Array, offset: Array, trials: Array | None, are
             own_trials = None if trials is None else np.tile(trials[at], m)
             key = rng.key(seed, "posterior", NEW)
             new = family.draw(_Source(key, a), mean.ravel(), own.about.scale, own_trials).reshape(mean.shape)
-            one |= _ends("new_", np.where(np.isnan(mean), np.nan, new))
+            one |= _ends("new_", np.where(np.isnan(mean), np.nan, new), WHOLE)
         for name, values in one.items():
             columns.setdefault(name, []).append(values)
     joined = {name: np.concatenate(values) for name, values in columns.items()}
-    first = ("mean", *ENDS, "linear_mean", "linear_sd")
+    first = ("mean", *ENDS, "linear_mean", "linear_sd", "cut")
     more = {name: values for name, values in joined.items() if name not in first}
-    return joined["mean"], {name: joined[name] for name in ENDS}, joined["linear_mean"], joined["linear_sd"], more
+    ends = {name: joined[name] for name in ENDS}
+    return Prediction(joined["mean"], ends, joined["linear_mean"], joined["linear_sd"], more=more), joined["cut"] > 0
 
 
-def _ends(prefix: str, draws: Array) -> dict[str, Array]:
+def _ends(prefix: str, draws: Array, method: str = "linear") -> dict[str, Array]:
     """Of 95 %."""
-    found = np.quantile(draws, [*ENDS.values()], axis=0)
+    found = np.quantile(draws, [*ENDS.values()], axis=0, method=method)  # type: ignore[call-overload]  # its names are a Literal
     return {f"{prefix}{name}": values for name, values in zip(ENDS, found)}
 
 

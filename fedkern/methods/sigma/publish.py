@@ -36,6 +36,7 @@ Server = hmc.Server | sfvi.Server | nested.Server
 
 NESTED = "nested Laplace approximation, importance weights"
 FAR, WIDE = 10.0, 3.0  # of z_G, beyond which nothing was learnt
+LOST_SCALE = 1e-3  # of sigma_theta, in the model's scale, below which its half-normal prior has 0.0008
 END = 0.02  # of the training range: where a posterior that lies beyond piles up
 FAR_LEVEL, FAR_MEAN = 2.0, 0.9  # of the response's scale (its rms): levels that a model without an intercept does not foresee
 PILED = 0.2  # probability of it that is worth a note
@@ -112,8 +113,13 @@ def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
     return {name: np.ascontiguousarray(values) for name, values in named.items()}
 
 
+def figures(released: Draws) -> dict[str, dict[str, float]]:
+    """Name -> what summary.json has of the server's unknowns, for the clients' own pages."""
+    return {name: row for name, row in released.parameters().items() if "_std" not in name}
+
+
 def said_of(model: SigmaModel, xi: Array) -> dict[str, dict[str, float]]:
-    """Name -> mean and 95 % interval of the server's unknowns at draws (m, P) of xi, for a client's own page."""
+    """Name -> mean and 95 % interval of the server's unknowns at draws (m, P) of xi, where the server has told none."""
     named = {name: values for name, values in _named(model, xi).items() if "_std" not in name}
     ends = {name: np.quantile(values, (0.025, 0.975)).tolist() for name, values in named.items()}
     return {name: {"mean": float(values.mean()), **dict(zip(("q025", "q975"), ends[name]))} for name, values in named.items()}
@@ -211,7 +217,20 @@ def _verdict(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
         return verdict.of_chains(released.slowest(), len(server.acceptance))
     if isinstance(server, nested.Server):
         return _of_weights(model, nested.found(server))
-    return verdict.with_weights(settled(model, server, ended.settled), ended.weights)
+    judged = settled(model, server, ended.settled)
+    return _collapsed(model, sfvi.posterior(server)[0]) or verdict.with_weights(judged, ended.weights)
+
+
+def _collapsed(model: SigmaModel, mean: Array) -> Verdict | None:
+    """What is said where q has lost a scale, which its prior has nearly no mass so near to 0 of; `mean` (P,) of xi."""
+    for part, name in (("log_scale", "sigma_theta"), ("log_period", "sigma_period")):
+        where = model.layout.parts[part]
+        if where.stop > where.start and (value := float(np.exp(mean[where.start]))) < LOST_SCALE:
+            what = f"{name} has collapsed to {model.units.scale * value:.1g}, and with it the sds of what it scales"
+            return Verdict(
+                False, f"{what}: areas are written as if they hardly differed, and cannot be read; {verdict.REMEDY}", name
+            )
+    return None
 
 
 def _of_weights(model: SigmaModel, found: nested.Found) -> Verdict:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from ...kernels.families import FAMILIES, Family
 from ...models.likelihood import Noisy
 from ...models.spatial.site import Rows
 from .keys import Config, DataSection
+from .unread import Unread, restored
 
 MOST_CASES = 1 << 40  # of an area
 
@@ -44,6 +46,7 @@ class AreaRows:
     notes, faults : for the client's own eyes
     degenerate : covariates that nothing can be learnt from
     counts : (d,) of a private job, by area, to which noise is added before anything is computed of them; `observed` has none
+    unread : of a private job, areas whose only lines cannot be read
     """
 
     observed: Rows
@@ -56,11 +59,15 @@ class AreaRows:
     response: Index
     period: Index | None = None
     counts: NDArray[np.int64] | None = None
+    unread: tuple[int, ...] = ()
 
-    def noisy(self, counts: Array, noise: Noisy) -> AreaRows:
-        """The same with noisy counts (d,), and without the others."""
-        observed = self.observed
-        return replace(self, observed=replace(observed, y=counts[observed.area], last=noise), counts=None)
+    def noisy(self, counts: Array, noise: Noisy, unread: Sequence[int] = ()) -> AreaRows:
+        """The same with noisy counts (d,), and without the others; nothing is observed of areas that are `unread`."""
+        seen = self.observed
+        at = np.flatnonzero(~np.isin(seen.area, np.array([*unread], np.int64)))
+        trials = None if seen.trials is None else seen.trials[at]
+        observed = Rows(counts[seen.area[at]], seen.area[at], np.ascontiguousarray(seen.X[at]), seen.offset[at], trials, noise)
+        return replace(self, observed=observed, response=self.response[at], counts=None, unread=tuple(unread))
 
 
 def parties(config: Config, folder: Path) -> Parties:
@@ -105,11 +112,18 @@ def drawn(config: Config, folder: Path) -> tuple[Path, str, str, bool] | None:
 
 @dataclass(frozen=True)
 class Reading:
-    """A client's table, as the job file wants it to be read; `name` of the client."""
+    """A client's table, as the job file wants it to be read; `name` of the client; what of a private job's file is not in it."""
 
     table: Table
     config: Config
     name: str
+    unread: Unread = field(default_factory=Unread)
+
+    @staticmethod
+    def of(table: Table, config: Config, name: str, areas: Sequence[str]) -> Reading:
+        """A client's file; its `areas` in the prior."""
+        whole, unread = restored(table, config, texts_of(config), areas)
+        return Reading(whole, config, name, unread)
 
     @property
     def who(self) -> str:
@@ -240,7 +254,9 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
     if period is not None:
         observed = replace(observed, period=period[at])
     nothing = degenerate(design.X[at], encoding)
-    notes = [*design.notes, *notes, *nothing.lines()]
+    unread = tuple(file.areas.index(name) for name in read.unread.areas)
+    lost = [] if read.config.privacy is None else read.unread.lines(read.config.privacy.table)
+    notes = [*design.notes, *lost, *notes, *nothing.lines()]
     if not len(at):
         notes.append("no row has a response: this client adds nothing, and all its areas are predicted")
     if empty := file.d - len(np.unique(area[at])):
@@ -264,7 +280,8 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
         exposed = np.exp(offset) if family.link == "log" else np.ones(len(offset))
         if data.exposure is not None:
             exposed = np.where(there, exposed, 0.0)
-    return AreaRows(observed, area, X, exposed, tuple(notes), design.faults, nothing, at, period, protected)
+    faults = read.unread.faults if read.unread.faults.rows else design.faults
+    return AreaRows(observed, area, X, exposed, tuple(notes), faults, nothing, at, period, protected, unread)
 
 
 def _protected(read: Reading) -> tuple[Array, NDArray[np.bool_], Array]:
@@ -346,8 +363,11 @@ def _areas(read: Reading, file: OwnFile) -> Index:
         read.refuse(island, data.area, f'is an island that the prior leaves out (data.islands = "drop"); {remedy}')
         unknown = np.array([area not in index for area in names])
         there = zeros([name for name, new in zip(names, unknown) if new], file.areas)
+        make = "build" if file.common.within else "train"
         lost = " (it is there with other leading zeros: a spreadsheet drops them)" if there else ""  # no cell: others read it
-        read.refuse(unknown, data.area, f"is no area of this client in the prior{lost}; correct it, or train a prior that has it")
+        read.refuse(
+            unknown, data.area, f"is no area of this client in the prior{lost}; correct it, or {make} a prior that has it"
+        )
         return np.array([index[area] for area in names], np.int64)
     if file.common.kind != "gp" or file.locations is None:
         raise JobError(f"{who}: the prior is over areas, not over locations; give data.area instead of data.location")

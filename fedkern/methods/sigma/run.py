@@ -39,18 +39,19 @@ def fit(run: Run[Config]) -> Fit | None:
     tables = run.tables()
     _check_headers(run, tables)  # the agreement is about covariates alone
     files = prior.read(run)
-    fault = "its file of the prior is of another training than the one with which this run began"
+    fault = "its file of the prior is not the one with which this run began"
     for party, digest in files.digests.items():
         run.hooks.bind(party, prior=(digest, fault))  # before anything is said, for private clients remember what they said
-    encoding = run.agreed(tables)
+    reads = {k: Reading.of(tables.pop(k), config, names[k], files.clients[k].areas) for k in list(tables)}
+    encoding = run.agreed({k: read.table for k, read in reads.items()})
     prior.agree(run, files)
     shapes = borders.read(run, files.clients)
     model = SigmaModel(config, names, encoding, files.common)
     run = run.knowing(model)
     areas: dict[int, AreaRows] = {}
-    for k in list(tables):
+    for k in list(reads):
         with owned(k):
-            read = Reading(tables.pop(k), config, names[k])
+            read = reads.pop(k)
             files.clients[k] = extended(files.clients[k], read, f"client {names[k]!r}")
             areas[k] = rows(read, encoding, files.clients[k])
         run.note_rows(k, areas[k].notes, areas[k].faults)
@@ -74,17 +75,18 @@ def fit(run: Run[Config]) -> Fit | None:
         ridge = None if files.server is None else model.ridge(files.server.mean_loadings)
         server, clients, settled = _fitted(run, model, sites, ridge)
         found = weights.exchanged(run, model, server, clients, settled)
-    fitted = None
+    fitted, figures = None, None
     if server is not None:
         assert files.server is not None
         released = publish.posterior(model, server)
+        figures = publish.figures(released)
         kept = keep_draws(run, released, *publish.shape_of(released), inference=publish.NESTED if model.is_nested else "")
         with judging(run, kept):
             fitted = replace(publish.fit(model, publish.Ended(server, settled, found), files.server, released), kept=kept)
-    said = convergence.told(run, None if fitted is None else fitted.verdict)
+    told = convergence.told_with(run, None if fitted is None else fitted.verdict, figures)
     sums = {}
     for k, client in clients.items():
-        sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], said[k], shapes.get(k)))
+        sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], *told[k], shapes.get(k)))
     total = _summed(run, model, {k: one for k, one in sums.items() if one is not None})
     if model.privacy is not None:
         certificates = run.certified()

@@ -80,7 +80,7 @@ def fitted(model: SigmaModel) -> Stage:
         return Stage(hmc.protocol(model.hmc), sizes, rounds=rounds, resumable=True, times=times)
     if model.is_nested:
         s, at = model.nested, model.standard
-        times = {nested.AskMarginals: s.questions, nested.Marginals: s.questions, nested.Mixture: 1}
+        times = {nested.AskMarginals: s.most, nested.Marginals: s.most, nested.Mixture: 1}
         searched = max(s.rounds - s.questions, 1)
         times |= {nested.AskCurvatures: searched, nested.Curvatures: searched}
         return Stage(nested.PROTOCOL, s.sizes(at.size, at.n_linear), rounds=s.rounds, resumable=True, times=times)
@@ -116,16 +116,20 @@ def checked(at: Check[Config]) -> Said | None:
 
 def look_through(file: OwnFile[Config]) -> None:
     """What else would end a run with this file; JobError. Where the prior's file is not here, that is said."""
-    describe(file.table, file.spec)
     name = file.path.stem
     try:
         prior = read_own(prior_of(file.config, file.folder), name)
     except JobError as error:
+        describe(Reading.of(file.table, file.config, name, ()).table, file.spec)
         print(printable(f"  note: not compared with the prior: {error}"))
         return
     borders.of(file.config, file.folder, prior)
-    read = Reading(file.table, file.config, name)
+    read = Reading.of(file.table, file.config, name, prior.areas)
+    describe(read.table, file.spec)
     rows(read, file.encoding, extended(prior, read, "the file"))
+    if file.config.privacy is not None:
+        for line in read.unread.lines(file.config.privacy.table):
+            print(printable(f"  note: {line}"))
 
 
 def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
@@ -175,7 +179,7 @@ def _lines(model: SigmaModel) -> Iterator[str]:
     elif model.is_nested:
         at, h = model.nested, model.standard.n_hyper
         yield f"fit      nested{_why(model)}: Laplace approximations at a lattice of {h} hyperparameters, clients' areas"
-        draws = f"{at.points} to {at.points * at.questions} draws"
+        draws = f"{at.points:,} to {at.points * at.questions:,} draws (up to {at.points * at.most:,} where they suffice)"
         yield f"         integrated out, then importance weights of {draws}, which say whether it is right"
     else:
         q = f"{a.covariance} covariance, " + ("intercept sheared against the map's level, " if model.sfvi.sheared else "")
@@ -220,7 +224,7 @@ def disclosure(model: SigmaModel) -> str:
         text = "the server sees two sums of each client's responses and offsets (gaussian: and two of their deviations), once, "
         text += f"and at up to {s.places} values of the global unknowns a round each client's log-likelihood, its gradient and "
         text += f"its curvature in {U} of them ({U * (U + 1) // 2} numbers), and at the end its log-likelihood at {s.points} to "
-        text += f"{s.points * s.questions} draws of them"
+        text += f"{s.points * s.most} draws of them"
     if model.chains:
         text += ", and one change of log-density a trajectory"
     if model.output.bound and not model.is_nested:

@@ -26,7 +26,7 @@ from ...models.encoding import Encoding
 from ...models.split import predictive
 from ...results.gaussian import INTERCEPT
 from ...results.plain import real
-from ...results.prediction import Prediction
+from ...results.prediction import Prediction, within
 from ...results.result import Result
 from ...results.table import ENDS
 from .. import of_record
@@ -260,7 +260,8 @@ def _added(result: Result, asked: Asked, ids: tuple[str, ...], own: Table | None
     known = np.isfinite(y)
     scores = predictive.scores(likelihood, y[known], mean[known], used[known], log_scale) if known.any() else {}
     named = {asked.id: ids} if ids else {}
-    return Prediction(predictive.predicted(likelihood, mean, used), quantiles, mean, sd, scores, named, int(known.sum()))
+    whole = Prediction(predictive.predicted(likelihood, mean, used), quantiles, mean, sd, scores, named, int(known.sum()))
+    return within(whole, likelihood.family)
 
 
 def _shared(result: Result, asked: Asked) -> tuple[float, float, float]:

@@ -110,7 +110,7 @@ class Condition:
         if wrong.any():
             value = float(phi[wrong].ravel()[0])
             raise ValueError(
-                f"{self.name} = {value:g} is outside of [{self.lo:g}, {self.hi:g}], the range that this prior was trained on; "
+                f"{self.name} = {value:g} is outside of [{self.lo:g}, {self.hi:g}], the range of this prior; "
                 "keep it inside, or train a prior over a wider range"
             )
 

@@ -198,6 +198,16 @@ def test_coefficients_are_ratios_and_stand_beside_their_priors(tmp_path: Path, c
         np.testing.assert_allclose([row["q05"], row["q50"], row["q95"]], want, atol=0.01 * draws[name].std(), err_msg=name)
 
 
+def test_a_column_with_one_value_has_no_ratio_of_an_sd(tmp_path: Path) -> None:
+    """Its sd is 0, for which 1 stands: the ratio of an sd would be that of a unit."""
+    file = job(tmp_path, output={"chains": 2})
+    for path in (tmp_path / "rows").glob("*.csv"):
+        head, *rows = path.read_text().splitlines()
+        path.write_text("\n".join([f"{head},same", *(f"{row},7" for row in rows)]) + "\n")
+    ratios = fedkern.run(file).summary["sigma"]["ratios"]
+    assert (set(ratios["a unit"]), set(ratios["an sd"])) == ({"poverty", "same"}, {"poverty"})
+
+
 def test_levels_are_compared_with_the_reference(tmp_path: Path) -> None:
     """Each has a coefficient beside the intercept, of which rows say nothing: what they say of is the difference."""
     file = job(tmp_path, output={"chains": 2})

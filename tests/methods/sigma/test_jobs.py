@@ -272,11 +272,11 @@ def test_the_rank_with_the_wrong_file_says_so(tmp_path: Path) -> None:
     ended = mpirun(4, "run", path, "--out", tmp_path / "out", "--quiet")
     assert ended.code == 2
     assert "client 'west'" in ended.err
-    assert "copy this client's file from the folder in which the server's was trained" in ended.err
+    assert "copy this client's file from the folder in which the server's was made" in ended.err
 
 
 def test_a_value_outside_the_training_range_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match=r"phi = 0.995 is outside of \[0, 0.99\], the range that this prior was trained on"):
+    with pytest.raises(JobError, match=r"phi = 0.995 is outside of \[0, 0.99\], the range of this prior"):
         fedkern.run(job(tmp_path, model={"phi": 0.995}))
 
 

@@ -67,6 +67,22 @@ def test_a_binomial_area_has_a_probability_and_new_successes(tmp_path: Path) -> 
     assert "new_q025" not in predict(tmp_path, without)[0]
 
 
+def test_ends_of_counts_are_whole_and_a_rate_that_is_cut_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A count is within the two ends with a probability of at least 95 %; beyond e^30 rates are cut, and nothing is said."""
+    fedkern.run(job(tmp_path, output={"chains": 2}), out=tmp_path / "out")
+    rows = ["district,expected,poverty", "north-0,2,3", "north-2,3e20,3", "north-3,7,3", "north-1,2,400"]
+    first, far, other, covariate = predict(tmp_path, rows)
+    for row in (first, other):
+        assert all(float(row[f"new_{end}"]).is_integer() for end in ("q025", "q975"))
+        assert row["beyond"] == ""
+    for row in (far, covariate):
+        assert row["beyond"] == "rate above e^30"
+        assert {row[name] for name in row if not name.startswith("linear")} == {row["district"], "rate above e^30", ""}
+    assert float(far["linear_mean"]) > 30
+    assert "rows 2, 4: the posterior has rates above e^30, of which nothing is said" in capsys.readouterr().err
+    assert "beyond" not in predict(tmp_path, rows[:2])[0]
+
+
 FAULTS: list[tuple[list[str], str]] = [
     (["district,expected,poverty", "west-0,2,3"], "line 2, column 'district': 'west-0' is no area of this client in the prior"),
     (["district,expected,poverty", "north-0,0,3"], "line 2, column 'expected': '0' is no exposure > 0"),

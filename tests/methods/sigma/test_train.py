@@ -260,7 +260,7 @@ GP: dict[str, Any] = {"prior": {"kind": "gp", "lengthscale": [0.2, 1.0], "grid":
         (CAR, ["training.draws=all"], 'a whole number of at least 1, or "none"'),
         (CAR, ["training.steps=0"], "training.steps = 0: wanted a number of at least 1"),
         (CAR, ["auxiliary.floor=200.0"], "auxiliary.floor: wanted below auxiliary.ceiling"),
-        (CAR, ["fit.phi=[0.999]"], "fit.phi = 0.999: outside of the training range [0, 0.99]"),
+        (CAR, ["fit.phi=[0.999]"], "fit.phi = 0.999: outside of its range [0, 0.99]"),
         (CAR, ["data.x=x"], "data: x and y go together"),
         (CAR, ["network.variant=amended", "network.start=analytic"], 'is for variant = "multiplicative"'),
         ({"prior": {"kind": "car"}}, [], "data: areas, area, client, adjacency missing"),

@@ -96,9 +96,7 @@ def test_a_job_sends_what_is_listed_and_writes_the_areas(tmp_path: Path, changes
 @pytest.mark.parametrize("inference", ["nested", "sfvi", "hmc"])
 def test_one_process_several_ranks_and_a_resumed_run_give_the_same_bits(tmp_path: Path, inference: str) -> None:
     few = {"inference": inference, "leapfrog_steps": 2} if inference == "hmc" else {"inference": inference}
-    path = job(
-        tmp_path, job={"rounds": 20}, algorithm=few, output={"metrics_every": 5, "chains": 2}
-    )
+    path = job(tmp_path, job={"rounds": 20}, algorithm=few, output={"metrics_every": 5, "chains": 2})
     config, folder = load(path)
     want = perform(InProcess(), config, folder, Output(tmp_path / "whole", quiet=True))
     out = tmp_path / "out"

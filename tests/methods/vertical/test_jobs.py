@@ -383,6 +383,27 @@ def test_a_bad_row_of_a_private_job_weighs_nothing_and_changes_nothing_that_othe
     assert json.loads((tmp_path / "out" / "client-client-02" / "rows.json").read_text())["faults"]["rows"] == 1
 
 
+def test_a_line_that_cannot_be_read_ends_no_private_job(tmp_path: Path) -> None:
+    """Its id, which is public and stands at an end of the line, is read nevertheless."""
+    path = private(job(tmp_path), 3.0)
+    file = path.parent / "clients" / "client-02.csv"
+    whole = lines_of(file)
+    cells = [line.split(",") for line in whole]
+    odd = [",1,234.5,2", ",1", ',"1,2', ",1,2,", ',1,"2"3', ",1\0,2", ",1\udcff,2"]
+    lines = [*whole[:3], *(cells[3 + k][0] + text for k, text in enumerate(odd)), *whole[3 + len(odd) :]]
+    for n, order in enumerate(([0, 1, 2], [2, 1, 0])):
+        ends = [lines[0], *lines[1:3]] if not n else [",".join(cells[k][j] for j in order) for k in range(3)]
+        rest = lines[3:] if not n else [
+            *(f"{text[1:]},{cells[3 + k][0]}" for k, text in enumerate(odd)),
+            *(",".join(one[j] for j in order) for one in cells[3 + len(odd) :]),
+        ]  # fmt: skip
+        file.write_bytes("\n".join([*ends, *rest, ""]).encode(errors="surrogateescape"))
+        result = fedkern.run(path, out=tmp_path / str(n), job={"rounds": 5})
+        assert result.stop == "rounds"
+        faults = json.loads((tmp_path / str(n) / "client-client-02" / "rows.json").read_text())["faults"]
+        assert faults["rows"] == len(odd)
+
+
 def rank_of(job: Path, rank: int) -> int | None:
     """The process of a rank of the mpirun job with this file."""
     for folder in Path("/proc").iterdir():

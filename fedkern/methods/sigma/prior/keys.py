@@ -40,7 +40,7 @@ def _gamma(value: Any) -> Any:
 class HyperpriorSection(Section):
     """The prior of phi in inference."""
 
-    kind: Literal["uniform", "logit-normal"] = key("uniform", help="of phi in inference, truncated to the training range")
+    kind: Literal["uniform", "logit-normal"] = key("uniform", help="of phi in inference, truncated to its range")
     mean: Finite = key(0.0, help="of logit phi")
     variance: Positive = key(2.0, help="of logit phi; a variance")
 
@@ -57,8 +57,8 @@ class GridSection(Section):
 class PriorSection(Section):
     kind: Literal["car", "leroux", "bym2", "gp"] = key(help="of the prior that the networks stand in for")
     preset: Literal["paper"] | None = key(None, help="a published configuration, whose values the file may override")
-    phi: list[Finite] | None = key(None, help="car, leroux: training range [lo, hi] of phi; default [0, 0.99]")
-    lengthscale: list[Finite] | None = key(None, help="gp: training range [lo, hi] of the lengthscale")
+    phi: list[Finite] | None = key(None, help="car, leroux: range [lo, hi] of phi; default [0, 0.99]")
+    lengthscale: list[Finite] | None = key(None, help="gp: range [lo, hi] of the lengthscale")
     hyperprior: HyperpriorSection = key(HyperpriorSection(), help="of phi or the lengthscale in inference")
     kernel: Literal["rbf", "matern12", "matern32", "matern52"] = key("rbf", help="gp: covariance function")
     grid: GridSection | None = key(None, help="gp: points on a line, instead of [data]")
@@ -254,7 +254,7 @@ def conflicts(config: PriorConfig) -> Iterator[str]:
         if value is not None and name != wanted:
             yield f'prior.{name}: kind = "{kind}" has no {name}; remove it'
         elif value is None and name == wanted:
-            yield f"prior.{name} is missing: the training range, such as [0.2, 1.0]"
+            yield f"prior.{name} is missing: its range, such as [0.2, 1.0]"
         elif value is not None and not (len(value) == 2 and value[0] < value[1]):
             yield f"prior.{name} = {value}: wanted [lo, hi] with lo < hi"
         elif value is not None and value[0] < 0:
@@ -280,7 +280,7 @@ def conflicts(config: PriorConfig) -> Iterator[str]:
     lo, hi = config.range
     for phi in config.fit.phi or []:
         if not lo <= phi <= hi:
-            yield f"fit.phi = {phi:g}: outside of the training range [{lo:g}, {hi:g}]"
+            yield f"fit.phi = {phi:g}: outside of its range [{lo:g}, {hi:g}]"
     yield from _sources(prior, data)
 
 

@@ -1,0 +1,91 @@
+"""Lines of a private job's file that cannot be read: they weigh nothing, and nothing that others get shows that they are there.
+
+Whether a line can be read may depend on its count (1,234 without quotes is two cells), so that it ends no private job, as bad
+rows end none (`data.design`). An area that stands in no other line gets a row in the place of the one that is lost, so that the
+number of rows and the sums of public columns are what they would be: numbers in the middle of the client's others, the most
+frequent of levels, no exposure. Its count is 0, to which noise is added as to all, and the likelihood leaves it out: to others it
+is an area whose exposure is 0. Source: docs/methods/sigma.md, section 14.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data.cells import Cells, Text, as_text, plain
+from ...data.faults import Faults, Marks
+from ...data.table import Table
+from .keys import Config
+
+SHOWN = 20  # names in a note
+
+
+@dataclass(frozen=True)
+class Unread:
+    """What was lost, for the holder's own eyes: faults of the lines, and the areas that have none but these."""
+
+    faults: Faults = field(default_factory=Faults)
+    areas: tuple[str, ...] = ()
+
+    def lines(self, table: str) -> list[str]:
+        """Notes on it; `table` of noisy counts."""
+        if not self.faults.rows:
+            return []
+        places = ", ".join(fault.place for fault in self.faults.first[:SHOWN])
+        said = f"{self.faults.rows} lines cannot be read, and count as nothing ({places})"
+        if not self.areas:
+            return [said]
+        more = f", .. ({len(self.areas)} in all)" if len(self.areas) > SHOWN else ""
+        return [
+            f"{said}: areas {', '.join(map(repr, self.areas[:SHOWN]))}{more} stand in no other line and are predicted as if they "
+            f"had no exposure. If noise is drawn now it is added to 0 in the place of their counts, and they stay without one in "
+            f"the noisy table {table!r}: mend the lines first, or take another privacy.table then, which is paid for"
+        ]
+
+
+def restored(table: Table, config: Config, texts: Collection[str], areas: Sequence[str]) -> tuple[Table, Unread]:
+    """A client's table without the lines that cannot be read, with a row for each of its `areas` (of the prior) that stands in no
+    other, and what was lost; in an open job, where such a line is an error, the table as it is. `texts`: columns that are read as
+    text."""
+    data = config.data
+    if config.privacy is None or not table.broken or data.area is None:
+        return table, Unread()
+    rows = np.array([row for row in range(table.n_rows) if row not in table.broken], np.int64)
+    there = set(table.select(rows).cells(data.area))
+    lost = tuple(area for area in areas if area not in there)
+    none = {data.response, data.exposure, data.trials}
+    columns: dict[str, Cells] = {}
+    for name in table.names:
+        if name == data.area:
+            columns[name] = as_text([*(table.text(name, int(row)) for row in rows), *lost])
+            continue
+        section = data.columns.get(name)
+        levels = () if section is None or section.levels is None else tuple(section.levels)
+        filled = [] if name in none else levels[:1]
+        columns[name] = _with(table.columns[name], rows, len(lost), filled, zero=name in none, text=name in texts)
+    places = [table.lines[row] for row in sorted(table.broken)] if table.lines is not None else []
+    lines = None if table.lines is None else [*(table.lines[row] for row in rows), *(places + [0] * len(lost))[: len(lost)]]
+    whole = Table(table.source, table.names, columns, len(rows) + len(lost), lines=lines, texts=table.texts)
+    return whole, Unread(Marks(table).faults(), lost)
+
+
+def _with(cells: Cells, rows: NDArray[np.int64], more: int, levels: Sequence[str], *, zero: bool, text: bool) -> Cells:
+    """A column's cells in some rows, and `more` after them: 0, the middle, or what is there most often (else the first of its
+    `levels`)."""
+    numbers = (cells.numbers() if isinstance(cells, Text) else np.asarray(cells, np.float64))[rows]
+    known = numbers[np.isfinite(numbers)]
+    if len(known) == len(numbers) and not text:
+        middle = 0.0 if zero or not len(known) else float(np.median(known))
+        return np.concatenate([numbers, np.full(more, middle)])
+    own = cells if isinstance(cells, Text) else as_text([*map(plain, np.asarray(cells).tolist())])
+    written = [own.levels[code] for code in own.codes[rows]]
+    most = Counter(written).most_common(1)
+    fill = "0" if zero else most[0][0] if most else next(iter(levels), "")
+    if not zero and not text and own.kind() == "numeric" and len(known):
+        fill = plain(float(np.median(known)))
+        fill = fill.replace(".", own.decimal)
+    return as_text([*written, *[fill] * more], own.decimal)
