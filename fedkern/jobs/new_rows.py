@@ -19,9 +19,9 @@ def responded(table: Table, encoding: Encoding) -> list[bool]:
     return [cell in labels or cell.lower() not in MISSING for cell in cells]
 
 
-def read(job: Record, encoding: Encoding, rows: object, group: str | None = None) -> Table:
-    """The rows as the job's files were read; `group`: a column of labels, if that is looked at."""
-    texts = encoding.texts | ({group} if group else set())
+def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> Table:
+    """The rows as the job's files were read; `labels`: columns of texts that are looked at beside the encoding's."""
+    texts = encoding.texts | {name for name in labels if name}
     response = encoding.response or "y"
     if not isinstance(rows, str | Path):
         found = memory.table(rows, "rows", text=texts, response=response)

@@ -230,6 +230,10 @@ class Likelihood:
         """E[y | eta]; of a binomial y the probability."""
         return self.record.mean(eta)
 
+    def mean_of_new(self, eta: Vector, log_scale: Scale = 0.0) -> Vector:
+        """E[y | eta] of a new response; of a binomial y the probability."""
+        return self.mean(eta)
+
     def cdf(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> Vector:
         """(m, n) P(Y <= y) of a new response of each row."""
         return self.record.cdf(y, self.mean(eta), self.sd(log_scale), trials)

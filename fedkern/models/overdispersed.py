@@ -112,6 +112,11 @@ class Overdispersed(Likelihood):
             inside += weight * record.spread(mu, 1.0, trials)
         return means.mean(axis=0), (inside + squares - means**2).mean(axis=0)
 
+    def mean_of_new(self, eta: Vector, log_scale: Scale = 0.0) -> Vector:
+        """The mean over the effect that a new row has."""
+        shift = np.exp(log_scale)
+        return np.asarray(sum(weight * self.mean(eta + shift * e) for e, weight in zip(*_normal())))
+
     def cdf(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> Vector:
         """With the effect of a new row in it."""
         shift = np.exp(log_scale)

@@ -1,4 +1,4 @@
-"""Thirty-three small jobs, their data and three trainings: what the golden test runs.
+"""Thirty-five small jobs, their data, three trainings and a prior that is built: what the golden test runs.
 
 A job is a base file and the keys that it overrides, as `--set` has them. Data are made by plain arithmetic from one generator and
 rounded, so that no file depends on the machine. `PORTABLE` are jobs whose digest is stored too: no number of their result comes
@@ -274,6 +274,19 @@ TRAININGS = {
     "bym2": ("bym2", "", ("network.variant=amended", "network.gamma=learn")),
     "gp": ("gp", "lengthscale = [0.2, 1.0]", ("network.variant=printed", "training.precision=float64", "auxiliary.by=phi")),
 }
+BUILT = """
+[prior]
+kind = "leroux"
+[data]
+areas = "areas.csv"
+area = "district"
+client = "client"
+x = "lon"
+y = "lat"
+adjacency = "edges.csv"
+[within]
+values = 9
+"""  # into sigma/built
 
 
 def sigma(folder: Path) -> None:
@@ -295,6 +308,7 @@ def sigma(folder: Path) -> None:
     for name, (kind, bounds, _) in TRAININGS.items():
         graph = "" if kind == "gp" else 'adjacency = "edges.csv"'
         (folder / f"prior-{name}.toml").write_text(PRIOR.format(kind=kind, range=bounds, edges=graph))
+    (folder / "prior-built.toml").write_text(BUILT)
     (folder / "map.toml").write_text(SIGMA)
 
 
@@ -424,7 +438,18 @@ JOBS: dict[str, tuple[str, ...]] = {
     "sigma-sfvi": ("sigma/map", "output.bound=true"),
     "sigma-hmc": ("sigma/map", "algorithm.inference=hmc", "algorithm.leapfrog_steps=2", "job.rounds=12", "algorithm.burn_in=4"),
     "sigma-resumed": ("sigma/map", "output.bound=true"),
+    "sigma-nested": (
+        "sigma/map",
+        "model.prior=built",
+        "model.kind=within",
+        "model.phi=0.9",
+        'data.censored={"1" = [0, 4]}',
+        "output.fit=true",
+    ),
+    "sigma-private": ("sigma/map", "privacy.epsilon=1.0"),
 }
+# Their noise comes from the operating system alone, in whose place the recorder gives the same bytes every time
+SECURE = ("sigma-private",)
 # Stopped by a signal once so many checkpoints are written, and gone on with
 INTERRUPTED = {"sigma-resumed": 2}
 PORTABLE = (

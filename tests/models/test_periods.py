@@ -11,7 +11,7 @@ from fedkern.models.likelihood import Likelihood
 from fedkern.models.overdispersed import Overdispersed
 from fedkern.models.spatial import factors
 from fedkern.models.spatial.condition import Condition, Hyperprior
-from fedkern.models.spatial.periods import walk
+from fedkern.models.spatial.periods import step_sd, walk
 from fedkern.models.spatial.prior import AreaPrior
 from fedkern.models.spatial.site import Layout, Rows, SigmaPrior, Site
 from fedkern.models.spatial.within_site import WithinSite
@@ -33,6 +33,7 @@ def test_the_walk_is_scaled_and_sums_to_nothing(n: int) -> None:
     np.testing.assert_allclose(found, S / np.exp(np.log(S.diagonal()).mean()), atol=1e-12)
     np.testing.assert_allclose(found.sum(axis=0), 0, atol=1e-12)
     assert walk(n).shape == (n, n - 1)
+    np.testing.assert_allclose(D @ found @ D.T, step_sd(n) ** 2 * np.eye(n - 1), atol=1e-12)  # steps are independent
 
 
 def rows(family: str, areas: int) -> Rows:

@@ -1,6 +1,7 @@
 """What a client keeps of its areas' posterior, for `fedkern predict` to foresee other rows of them: areas.bin of its own folder.
 
-Of each draw the map's part of every area, and the coefficients that all clients share. They have no message.
+Of each draw the map's part of every area, and what all clients share: the coefficients, the periods' effects, and how much more
+than its family a count varies. They have no message.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ...data.artifact import OwnFile
 from ...jobs import own_posterior
 from ...jobs.files import RunFolder
 from ...models.encoding import Encoding
+from ...models.overdispersed import Overdispersed
 from ...results.plain import Record
 from .areas import Areas
 from .model import SigmaModel
@@ -23,7 +25,7 @@ from .model import SigmaModel
 Array = NDArray[np.float64]
 
 NAME = "areas.bin"
-MAGIC = b"fedkern areas 1\n"
+MAGIC = b"fedkern areas 2\n"
 
 
 class About(NamedTuple):
@@ -35,8 +37,8 @@ class About(NamedTuple):
     converged : whether the server's checks found nothing
     encoding : of the columns
     family, scale : of the response, and its dispersion where the job gives it
-    areas : names, in the order of the numbers
-    lacks : why other rows cannot be foreseen; empty where they can
+    areas, periods : names, in the order of the numbers
+    effects : whether rows have effects of their own, whose standard deviation is the dispersion
     """
 
     run: str
@@ -46,17 +48,29 @@ class About(NamedTuple):
     family: str
     scale: float
     areas: list[str]
-    lacks: str = ""
+    periods: list[str]
+    effects: bool
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A client's posterior: (m, p) coefficients of the encoding's columns, and (m, d) what the map adds, both on the data's
-    scale; NaN of areas of which nothing is said."""
+    """A client's posterior on the data's scale, in m draws.
+
+    Attributes
+    ----------
+    coefficients : (m, p) of the encoding's columns
+    spatial : (m, d) what the map adds; NaN of areas of which nothing is said
+    periods : (m, T) their effects
+    step : (m,) the standard deviation of a step from one period to the next; of no periods (0,)
+    log_scale : (m,) logarithm of r, or of the standard deviation of the rows' effects, where it was learnt; else (0,)
+    """
 
     about: About
     coefficients: Array
     spatial: NDArray[np.float32]
+    periods: Array
+    step: Array
+    log_scale: Array
 
     @property
     def encoding(self) -> Encoding:
@@ -77,21 +91,18 @@ def write(folder: RunFolder, model: SigmaModel, client: int, file: OwnFile, area
         family=areas.likelihood.family,
         scale=scale if isinstance(scale, float) else 1.0,
         areas=list(file.areas),
-        lacks=_lacks(model),
+        periods=list(model.periods),
+        effects=isinstance(areas.likelihood, Overdispersed),
     )
+    none, learnt = np.zeros(0), areas.likelihood.dispersed and areas.likelihood.record.counted
     content: dict[str, Any] = {
         "coefficients": coefficients,
         "spatial": areas.spatial.astype(np.float32),
+        "periods": units.scale * model.layout.periods(xi) if model.periods else np.zeros((len(xi), 0)),
+        "step": units.scale * model.layout.period_step(xi) if model.periods else none,
+        "log_scale": xi[:, parts["log_sd"].start] if learnt else none,
     }
     own_posterior.write(folder, client, NAME, MAGIC, about._asdict(), content)
-
-
-def _lacks(model: SigmaModel) -> str:
-    if model.periods:
-        return "the effects of periods are not kept; area_periods.csv has the rate of each area in each period"
-    if model.dispersion in ("dispersion", "sigma_extra") and model.likelihood.dispersed:
-        return f"how much more than its family a new count varies ({model.dispersion}) is not kept; areas.csv has each level"
-    return ""
 
 
 def read(folder: Path, run: str, client: str) -> Kept:
@@ -104,4 +115,4 @@ def read(folder: Path, run: str, client: str) -> Kept:
     """
     told, content = own_posterior.read(folder, NAME, MAGIC, run, client, "give a run over areas that has ended")
     about = About(**told)
-    return Kept(about, content["coefficients"], content["spatial"])
+    return Kept(about, **content)

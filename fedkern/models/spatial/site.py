@@ -22,7 +22,7 @@ from scipy.special import expit
 from ..likelihood import HALF_LOG_TAU, Last, Likelihood, Noisy, half_normal
 from .condition import Condition
 from .decoder import Decoder, Hat
-from .periods import walk
+from .periods import step_sd, walk
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -110,6 +110,10 @@ class Layout:
         """gamma of xi (.., P): (.., T)."""
         at = self.parts["log_period"]
         return np.asarray(np.exp(xi[..., at]) * (xi[..., self.parts["period"]] @ self.walk.T))
+
+    def period_step(self, xi: Vector) -> Vector:
+        """The standard deviation of a step from one period to the next, of xi (.., P): (..,)."""
+        return np.asarray(np.exp(xi[..., self.parts["log_period"].start]) * step_sd(self.n_periods))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,124 @@
+"""What draws of a client's areas say of other rows of them: means, levels and new counts.
+
+A row is a new observation. Where rows have effects of their own it has another one than the fit's rows, and where r was learnt
+each draw has its own. A period after the last has the last one's effect and, for each step from there, an independent one of the
+random walk, the same for all rows of a prediction.
+Source: docs/methods/sigma.md, section 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels import rng
+from ...kernels.families import FAMILIES, MOST
+from ...models.likelihood import Likelihood
+from ...models.overdispersed import Overdispersed
+from ...results.prediction import WHOLE, Prediction
+from . import kept
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+ENDS = {"q025": 0.025, "q975": 0.975}
+BLOCK = 2**22  # numbers at once
+COUNTS, EFFECTS, STEPS = 4, 5, 6  # chains of the stream "posterior": those below drew the areas
+
+
+@dataclass(frozen=True)
+class New:
+    """Rows: (n, p) columns of the encoding, (n,) offsets, trials, areas, and periods, of which T and more come after the last;
+    None where the job has none."""
+
+    X: Array
+    offset: Array
+    trials: Array | None
+    area: Index
+    period: Index | None
+
+    def part(self, at: slice) -> New:
+        """Some of them."""
+        trials = None if self.trials is None else self.trials[at]
+        return New(self.X[at], self.offset[at], trials, self.area[at], None if self.period is None else self.period[at])
+
+
+def of(own: kept.Kept, new: New, ids: Mapping[str, Sequence[str]], seed: int) -> tuple[Prediction, NDArray[np.bool_]]:
+    """Mean of the response with its ends, mean and sd of the linear predictor, and columns of the level and of new counts; and (n,)
+    whether a draw of a row's rate is cut. By blocks of rows."""
+    family, m, columns = FAMILIES[own.about.family], len(own.coefficients), dict[str, list[Array]]()
+    like = Overdispersed(family.name) if own.about.effects else Likelihood(family.name, own.about.scale)
+    periods = None if new.period is None else _on(own, int(new.period.max(initial=0)) + 1, seed)
+    counts = family.counted and (not family.trials or new.trials is not None)
+    step = max(1, BLOCK // m)
+    for a in range(0, len(new.X), step):
+        rows = new.part(slice(a, a + step))
+        level = own.coefficients @ rows.X.T + own.spatial[:, rows.area]
+        if periods is not None:
+            level = level + periods[:, rows.period]
+        eta = level + rows.offset
+        mean = like.mean_of_new(eta, own.log_scale[:, np.newaxis] if own.about.effects else 0.0)
+        one = {"mean": mean.mean(axis=0), "linear_mean": eta.mean(axis=0), "linear_sd": eta.std(axis=0)}
+        one["cut"] = (np.maximum(eta, level).max(axis=0) > MOST).astype(float)
+        one |= _ends("", mean)
+        if family.link != "identity":
+            one |= {family.level: like.mean(level).mean(axis=0)} | _ends(f"{family.level}_", like.mean(level))
+        if counts:
+            drawn = _drawn(own, like, eta, rows.trials, seed, a)
+            one |= _ends("new_", np.where(np.isnan(mean), np.nan, drawn), WHOLE)
+        for name, values in one.items():
+            columns.setdefault(name, []).append(values)
+    joined = {name: np.concatenate(values) for name, values in columns.items()}
+    first = ("mean", *ENDS, "linear_mean", "linear_sd", "cut")
+    more = {name: values for name, values in joined.items() if name not in first}
+    ends = {name: joined[name] for name in ENDS}
+    found = Prediction(joined["mean"], ends, joined["linear_mean"], joined["linear_sd"], ids=ids, more=more)
+    return found, joined["cut"] > 0
+
+
+def _on(own: kept.Kept, n: int, seed: int) -> Array:
+    """(m, n) effects of periods, beyond the last of those that are kept by steps of the walk."""
+    known = own.periods
+    if n <= known.shape[1]:
+        return known
+    m = len(known)
+    steps = rng.normal(m * (n - known.shape[1]), key=rng.key(seed, "posterior", STEPS)).reshape(-1, m).T
+    return np.column_stack([known, known[:, -1:] + np.cumsum(own.step[:, np.newaxis] * steps, axis=1)])
+
+
+def _drawn(own: kept.Kept, like: Likelihood, eta: Array, trials: Array | None, seed: int, block: int) -> Array:
+    """(m, n) a new count of each row in each draw."""
+    m, n = eta.shape
+    scale: float | Array = own.about.scale
+    if own.about.effects:
+        effects = rng.normal(m * n, key=rng.key(seed, "posterior", EFFECTS), client=block).reshape(m, n)
+        eta = eta + np.exp(own.log_scale)[:, np.newaxis] * effects
+    elif len(own.log_scale):
+        scale = np.repeat(np.exp(own.log_scale), n)
+    source = _Source(rng.key(seed, "posterior", COUNTS), block)
+    every = None if trials is None else np.tile(trials, m)
+    return like.record.draw(source, like.mean(eta).ravel(), scale, every).reshape(m, n)
+
+
+def _ends(prefix: str, draws: Array, method: str = "linear") -> dict[str, Array]:
+    """Of 95 %."""
+    found = np.quantile(draws, [*ENDS.values()], axis=0, method=method)  # type: ignore[call-overload]  # its names are a Literal
+    return {f"{prefix}{name}": values for name, values in zip(ENDS, found)}
+
+
+class _Source:
+    """Random numbers of a prediction: the same whenever it is made."""
+
+    def __init__(self, key: int, block: int) -> None:
+        self.key, self.block = key, block
+
+    def uniform(self, n: int) -> Array:
+        """n of them, in (0, 1)."""
+        return np.asarray(rng.uniform(n, key=self.key, client=self.block))
+
+    def normal(self, n: int) -> Array:
+        """n of them."""
+        return np.asarray(rng.normal(n, key=self.key, client=self.block))
