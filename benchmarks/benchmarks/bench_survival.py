@@ -2,10 +2,10 @@
 
     python -m benchmarks.bench_survival
 
-The bound of value, gradient and minus Hessian is the larger of two reads of X and the 2 n p (p + 1) operations of two weighted Gram
-matrices, at the rate of a product X'X of this shape by BLAS (`dsyrk`), and beside it at that of a large matrix product, in the
-same process. Peers fit the whole model (lifelines, scikit-survival, statsmodels, where they are installed; all but the last two by
-Efron's rule, of times without ties): beside them stands a fit by Newton's steps with our kernel.
+The bound of value, gradient and minus Hessian is the larger of two reads of X and the 2 n p (p + 1) operations of two weighted
+Gram matrices, at the rate of a product X'X of this shape by BLAS (`dsyrk`), and beside it at that of a large matrix product, in
+the same process. Peers fit the whole model (lifelines, scikit-survival and statsmodels, where they are installed), of times
+without ties: beside them stands a fit by Newton's steps with our kernel.
 """
 
 from __future__ import annotations

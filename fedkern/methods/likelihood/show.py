@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ...kernels.families import FAMILIES
 from ...printing import aligned
 from ...results import loo
 from ...results.plain import Record, real
 from ...results.report import against_guessing
-from ...results.table import RATIOS
+from ...results.table import ratio_of
 from . import changes
 
 SHOWN = 12  # coefficients; all of them are in summary.json
-WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio"}
+WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio", "hazard_ratio": "hazard ratio"}
 
 
 def lines(content: Record, why: str) -> Iterator[str]:
@@ -53,7 +52,7 @@ def _coefficients(content: Record) -> Iterator[str]:
     slopes = [name for name in every if name.startswith("theta[")]
     clearest = sorted(slopes, key=lambda name: -abs(every[name]["mean"]) / max(every[name]["sd"], 1e-300))[:SHOWN]
     named = [name for name in every if name in clearest or name not in slopes]
-    ratio = WORDS.get(RATIOS.get(FAMILIES[content["encoding"]["family"]].link, ""), "")
+    ratio = WORDS.get(ratio_of(content.get("hazards", content["encoding"]["family"])), "")
     width = max(map(len, named), default=0)
     head = f"{'':<{width}}     mean       sd     2.5 %    97.5 %"
     yield head + (f"   {ratio} (2.5 %, 97.5 %)" if ratio else "")

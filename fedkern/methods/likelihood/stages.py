@@ -16,7 +16,6 @@ from ...errors import owned
 from ...jobs import few, incomplete
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
-from ...kernels.families import FAMILIES
 from ...models.encoding import INTERCEPT
 from ...privacy.plan import Plan
 from . import changes, durations, response
@@ -84,6 +83,8 @@ def _after(model: Model) -> list[Stage]:
     """After the rounds, or the way to the mode."""
     chains = [walked(model), told(model)] if model.chains else []
     loo = [left_out_sums()] if model.output.loo else []
+    if model.hazards:  # no row has a density of its own, and no response can be drawn without a baseline hazard
+        return [*chains, *own_modes(model)]
     return [*chains, drawn_anew(), *loo, *changes.stages(model), *own_modes(model)]
 
 
@@ -147,18 +148,34 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     if model.group is not None:
         least = config.data.least_groups
         yield f"         {least} groups of each client at least; their labels stay with it, and what is sent can tell their sizes"
-        if config.random.slopes and FAMILIES[model.family].linear:
+        if config.random.slopes and model.row.linear:
             yield f"         and the squares and products of each group's rows: of up to {d + 1} rows these, up to a rotation"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
     trials = f", successes of {config.data.trials} trials" if config.data.trials else ""
-    yield f"columns  {d} coefficients, {size} unknowns in all{more}; response {model.encoding.response}{trials}"
+    response = model.encoding.response
+    if model.times is not None:
+        entry = f" from {model.times.entry}" if model.times.entry else ""
+        response = f"{model.times.time}{entry}, event {response}"
+    yield f"columns  {d} coefficients, {size} unknowns in all{more}; response {response}{trials}"
+    if model.hazards:
+        yield from _events(model)
+        yield from _rounds(model)
+        return
     yield (
         f"curvature what a client sends tells X'WX of its rows, and their labels; one with at most {config.told_up_to(d)} rows "
         "is none of this job"
     )
     yield from few.rotation(config, d)
     yield from _rounds(model)
+
+
+def _events(model: Model) -> Iterator[str]:
+    """Of a job of survival times: whose baseline hazards there are, and what events tell."""
+    data, wanted = model.config.data, model.config.told_up_to(model.encoding.size)
+    yield f"hazards  each client's own baseline{f', by {data.strata!r}' if data.strata else ''}, which stays with it"
+    yield "curvature what a client sends tells, at each time of an event, means and squares of the columns of who is at risk:"
+    yield f"         one with at most {wanted} events is none of this job, but for one with none, which tells that it has none"
 
 
 def _priors(model: Model) -> str:
