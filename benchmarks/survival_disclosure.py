@@ -2,9 +2,9 @@
 
     python survival_disclosure.py
 
-Of each client: its partial log-likelihood at 4,096 draws, rounded to a thousandth of a nat; value, gradient and Hessian with nine
-digits at five points of the way to the mode; sums and sums of squares of its columns. The derivatives of all of these in the cells
-of its columns, beside a standard normal prior of each cell, say how exactly the cells are determined to whoever solves the
+Of each client: its partial log-likelihood at 4,096 draws, rounded to a thousandth of a nat; value, gradient and Hessian with
+nine digits at five points of the way to the mode; sums and sums of squares of its columns. The derivatives of all of these in the
+cells of its columns, beside a standard normal prior of each cell, say how exactly the cells are determined to whoever solves the
 equations; the order of the times and which rows have events are given to him. A row counts as told where every one of its cells
 (with strata: less the mean of its stratum, which no likelihood tells) is known to .05 standard deviations. Whether a solver finds
 them is another question: this is the most that it can.
@@ -97,7 +97,7 @@ def told(rng: np.random.Generator, n: int, events: int, p: int, slope: float, to
     known = (V.T * (s**2 / (1 + s**2))) @ V
     covariance = np.eye(n * p) - known
     if together:  # rows of a stratum follow each other, those without an event at its end too
-        stratum = np.repeat(np.arange(n), [together] * (n // together) + [1] * (n % together))[:n]
+        stratum = np.arange(n) // together
         within = (stratum[:, np.newaxis] == stratum) / (stratum[:, np.newaxis] == stratum).sum(axis=1)
         centred = np.kron(np.eye(n) - within, np.eye(p))
         covariance = centred @ covariance @ centred.T

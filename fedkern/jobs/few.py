@@ -215,7 +215,7 @@ def _for_events(config: JobConfig, table: Table, spec: Spec, client: str, least:
     remedy = "take fewer columns, pool it with another site's rows, or leave it out of this job"
     told = f"client {client!r} has too few events (column {spec.response!r}) for this job's coefficients, or its holder: {remedy}"
     own = (
-        f"client {client!r}, {table.source}: {events} events, {p} coefficients by its columns and levels; none or {wanted} are asked "
+        f"client {client!r}, {table.source}: {events} events and {p} coefficients by its columns and levels; none, or {wanted}, "
         f"are asked for, since what is sent of fewer can tell rows: {remedy}"
     )
     return Few(told, own, of="events")

@@ -10,8 +10,10 @@ Source: docs/methods/likelihood.md, section 9.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -114,11 +116,6 @@ class Rows:
         sets = self.sets
         return self.X, self.weights, self.offset, sets.first, sets.ends, sets.deaths, sets.until
 
-    def at_risk(self, k: int) -> Indices:
-        """Rows at risk at set k."""
-        found = np.arange(self.sets.first[k], self.sets.ends[k])
-        return found if self.sets.until is None else found[self.sets.until[found] > k]
-
     def predictor(self, points: Vector) -> Vector:
         """(S, n) at points (S, P)."""
         eta: Vector = points @ self.X.T
@@ -130,6 +127,30 @@ class Rows:
         w = np.ones(len(self)) if self.weights is None else self.weights
         mean = np.asarray(w @ self.X / w.sum())
         return mean, 0.0 if self.offset is None else float(w @ self.offset / w.sum())
+
+
+def of_deaths(rows: Rows, values: Vector) -> Vector:
+    """(.., k) sums of values (.., n) over who has the event, at each set."""
+    ends, deaths = rows.sets.ends, rows.sets.deaths
+    places = np.stack([ends - deaths, ends], axis=1).ravel()  # sums from each place to the next, of which every other counts
+    padded = np.concatenate([values, np.zeros_like(values[..., :1])], axis=-1)
+    return np.asarray(np.add.reduceat(padded, places, axis=-1)[..., ::2])
+
+
+def at_risk(rows: Rows, values: Vector) -> Vector:
+    """(.., k) sums of values (.., n), above 0, over who is at risk, at each set."""
+    first, ends, until = rows.sets.first, rows.sets.ends, rows.sets.until
+    found = np.empty((*values.shape[:-1], len(ends)))
+    for begin in np.unique(first):
+        sets = np.flatnonzero(first == begin)
+        part = slice(int(begin), int(ends[sets[-1]]))
+        joined = np.cumsum(values[..., part], axis=-1)
+        found[..., sets] = joined[..., ends[sets] - 1 - part.start]
+        if until is not None:
+            order = np.argsort(until[part], kind="stable")
+            left = np.concatenate([np.zeros_like(joined[..., :1]), np.cumsum(values[..., part][..., order], axis=-1)], axis=-1)
+            found[..., sets] -= left[..., np.searchsorted(until[part][order], sets, side="right")]
+    return found
 
 
 class Baseline(NamedTuple):
@@ -165,22 +186,94 @@ def baseline(rows: Rows, draws: Vector, uniform: Vector) -> Baseline:
     for part in _pieces(len(draws), BLOCK // max(len(rows), 1)):
         eta = rows.predictor(draws[part]) - (draws[part] @ mean + offset)[:, np.newaxis]
         e = weight * np.exp(eta)
-        for at in range(k):
-            dying = slice(int(sets.ends[at] - sets.deaths[at]), int(sets.ends[at]))
-            total, own = e[:, rows.at_risk(at)].sum(axis=1), e[:, dying].sum(axis=1)
-            d = int(sets.deaths[at])
-            each = float(weight[dying].mean())
-            rates = total[:, np.newaxis] - np.arange(d) / d * own[:, np.newaxis]
-            means = each * (1 / rates).sum(axis=1)
-            shape = each * d
+        total, own = at_risk(rows, e), of_deaths(rows, e)
+        for at, (d, each) in enumerate(zip(sets.deaths.tolist(), (of_deaths(rows, weight) / sets.deaths).tolist())):
+            rates = total[:, at, np.newaxis] - np.arange(d) / d * own[:, at, np.newaxis]
+            means, shape = each * (1 / rates).sum(axis=1), each * d
             increments[part, at] = means / shape * gammaincinv(shape, uniform[part, at])
     order = np.lexsort((rows.time[sets.ends - 1], rows.strata[sets.ends - 1]))
     stratum, time = rows.strata[sets.ends - 1][order], rows.time[sets.ends - 1][order]
     hazard = increments[:, order]
     for one in np.unique(stratum):
         hazard[:, stratum == one] = np.cumsum(hazard[:, stratum == one], axis=1)
-    at_risk = np.array([len(rows.at_risk(at)) for at in order], np.int64)
-    return Baseline(stratum, time, sets.deaths[order], at_risk, _summary(hazard), _summary(np.exp(-hazard)))
+    numbers = at_risk(rows, np.ones(len(rows)))[order].astype(np.int64)
+    return Baseline(stratum, time, sets.deaths[order], numbers, _summary(hazard), _summary(np.exp(-hazard)))
+
+
+def schoenfeld(rows: Rows, beta: Vector) -> tuple[Vector, Vector]:
+    """(p,) of each coefficient the efficient score of a slope in time, and its information: the first over the root of the
+    second, each added up over clients, is a standard normal number where hazards are proportional.
+
+    Time is the rank of the event's time among the client's, in -1/2 .. 1/2. All coefficients of the client are free: a client
+    whose coefficients are others, alike at all times, is no evidence.
+    """
+    sets, X = rows.sets, rows.X
+    p, weight = X.shape[1], np.ones(len(rows)) if rows.weights is None else rows.weights
+    eta = rows.predictor(beta[np.newaxis])[0]
+    time = rows.time[sets.ends - 1]
+    distinct, place = np.unique(time, return_inverse=True)
+    g = place / max(len(distinct) - 1, 1) - 0.5
+    leaving = [np.empty(0, np.int64)] * len(sets.ends)
+    if sets.until is not None:
+        order = np.argsort(sets.until, kind="stable")
+        bounds = np.searchsorted(sets.until[order], np.arange(len(sets.ends) + 1))
+        leaving = [order[a:b] for a, b in pairwise(bounds)]
+    U, W, I0, I1, I2 = np.zeros(p), np.zeros(p), np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
+    begun, to = -1, 0
+    S, M, Q = 0.0, np.zeros(p), np.zeros((p, p))
+    for k, (first, end, d) in enumerate(zip(sets.first.tolist(), sets.ends.tolist(), sets.deaths.tolist())):
+        if first != begun:
+            begun, to, S, M, Q = first, first, 0.0, np.zeros(p), np.zeros((p, p))
+            last = int(np.searchsorted(rows.strata, rows.strata[first], side="right"))
+            e = weight[first:last] * np.exp(eta[first:last] - eta[first:last].max())
+        gone = leaving[k][(leaving[k] >= first) & (leaving[k] < to)]
+        come = np.arange(to, end) if sets.until is None else np.arange(to, end)[sets.until[to:end] > k]
+        for some, sign in ((gone, -1.0), (come, 1.0)):
+            own = sign * e[some - first]
+            S, M, Q = S + own.sum(), M + own @ X[some], Q + (own * X[some].T) @ X[some]
+        dying = np.arange(end - d, end)
+        own = e[dying - first]
+        s, m, q = own.sum(), own @ X[dying], (own * X[dying].T) @ X[dying]
+        each, score, V = float(weight[dying].mean()), weight[dying] @ X[dying], np.zeros((p, p))
+        for share in np.arange(d) / d:
+            total, mean = S - share * s, (M - share * m) / (S - share * s)
+            score = score - each * mean
+            V += each * ((Q - share * q) / total - np.outer(mean, mean))
+        U, W, I0, I1, I2 = U + g[k] * score, W + score, I0 + V, I1 + g[k] * V, I2 + g[k] ** 2 * V
+        to = end
+    back = I1 @ np.linalg.pinv(I0, hermitian=True)
+    return U - back @ W, np.maximum(np.diagonal(I2 - back @ I1.T), 0.0)
+
+
+def concordance(rows: Rows, beta: Vector) -> tuple[float, float]:
+    """How many pairs there are of a row that has its event and one that is still at risk after it, and in how many of them the
+    first has the higher risk (equal ones by half); each row counts once."""
+    sets = rows.sets
+    eta = rows.predictor(beta[np.newaxis])[0].tolist()
+    until = None if sets.until is None else sets.until.tolist()
+    leaving: dict[int, list[int]] = {}
+    for i, k in enumerate(until or ()):
+        leaving.setdefault(k, []).append(i)
+    begun, to, sorted_risks = -1, 0, list[float]()
+    pairs = right = 0.0
+    for k, (first, end, d) in enumerate(zip(sets.first.tolist(), sets.ends.tolist(), sets.deaths.tolist())):
+        if first != begun:
+            begun, to, sorted_risks = first, first, []
+        for i in leaving.get(k, ()):
+            if first <= i < to:
+                sorted_risks.pop(bisect_left(sorted_risks, eta[i]))
+        there = [i for i in range(to, end) if until is None or until[i] > k]
+        for i in there:
+            if i < end - d:
+                insort(sorted_risks, eta[i])
+        for i in range(end - d, end):
+            below, equal = bisect_left(sorted_risks, eta[i]), bisect_right(sorted_risks, eta[i])
+            pairs, right = pairs + len(sorted_risks), right + below + 0.5 * (equal - below)
+        for i in there:
+            if i >= end - d:
+                insort(sorted_risks, eta[i])
+        to = end
+    return pairs, right
 
 
 def _summary(values: Vector) -> Vector:

@@ -69,17 +69,18 @@ def fit(run: Run[Config]) -> Fit | None:
     chains = None
     if model.chains:
         chains, clients = _walked(run, model, server, clients)
-    owns = {}
+    owns, ended = {}, {}
     for k, client in clients.items():
         with owned(k):
             if k in hazards:
                 assert client.told is not None
-                survival.write(run, model, k, hazards[k], timeds[k].labels, client.told, client.converged)
+                ended[k] = survival.Ended(hazards[k], timeds[k].labels, client.told, client.nodes, client.converged)
+                survival.write(run, model, k, ended[k])
                 continue
             owns[k] = own.completed(model, k, holds[k], rows[k], client)
             own.write(run, model, owns[k])
     if model.hazards:
-        checked = survival.exchanged(run, model, clients, hazards, at_server=server is not None)
+        checked = survival.exchanged(run, model, ended, at_server=server is not None)
     else:
         checked = checks.exchanged(run, model, owns, at_server=server is not None)
     if server is None:

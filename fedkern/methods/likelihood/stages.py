@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.core.messages import Message
-from ...algorithms.exchanges import column_notes, level, loo_sums, marginal_sums, replicated, site_modes
+from ...algorithms.exchanges import column_notes, level, loo_sums, marginal_sums, replicated, site_modes, survival_sums
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.hmc import machine as hmc
@@ -37,6 +37,7 @@ MAY_SEND = (
     *loo_sums.PROTOCOL.to_server,
     *marginal_sums.PROTOCOL.to_server,
     *site_modes.PROTOCOL.to_server,
+    *survival_sums.PROTOCOL.to_server,
 )
 
 
@@ -84,13 +85,18 @@ def _after(model: Model) -> list[Stage]:
     chains = [walked(model), told(model)] if model.chains else []
     loo = [left_out_sums()] if model.output.loo else []
     if model.hazards:  # no row has a density of its own, and no response can be drawn without a baseline hazard
-        return [*chains, *own_modes(model)]
+        return [*chains, timed_sums(model), *own_modes(model)]
     return [*chains, drawn_anew(), *loo, *changes.stages(model), *own_modes(model)]
 
 
 def drawn_anew() -> Stage:
     """Sums of responses that clients draw from the model."""
     return Stage(replicated.PROTOCOL, replicated.dims(TOLD))
+
+
+def timed_sums(model: Model) -> Stage:
+    """Of survival times whether hazards are proportional, and concordance."""
+    return Stage(survival_sums.PROTOCOL, survival_sums.dims(model.layout.p))
 
 
 def left_out_sums() -> Stage:
