@@ -37,6 +37,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
     if content.get("marginal"):
         yield ""
         yield from _marginal(content["marginal"]["effects"])
+    yield from _hazards(content)
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all"
@@ -44,6 +45,20 @@ def lines(content: Record, why: str) -> Iterator[str]:
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"
+
+
+def _hazards(content: Record) -> Iterator[str]:
+    """Of survival times: events, concordance, and the least p of proportional hazards."""
+    slopes = content.get("proportional_hazards", {})
+    if not slopes:
+        return
+    least = min(slopes, key=lambda name: real(slopes[name]["p"]))
+    concordance = f", concordance {real(content['concordance']):.3f}" if "concordance" in content else ""
+    yield ""
+    yield (
+        f"{content['events']} events{concordance}; proportional hazards: the least p of {len(slopes)} is "
+        f"{real(slopes[least]['p']):.2g} ({least})"
+    )
 
 
 def _coefficients(content: Record) -> Iterator[str]:
