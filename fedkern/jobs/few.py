@@ -27,7 +27,6 @@ from ..data.cells import MISSING
 from ..data.combinations import Combinations, combinations
 from ..data.design import column_of, describe
 from ..data.header import check_header
-from ..data.rare import effective
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
 from ..kernels.families import FAMILIES, is_linear
@@ -35,7 +34,7 @@ from ..models.encoding import Spec
 from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL, OF_A_LINEAR, told_up_to
 from ..transports.place import Place
 from . import alike, holders
-from .counting import counted, weights
+from .counting import LEAST_AT_RISK, counted, covered_events, weights
 from .holding.binding import Binding
 from .holding.policy import Policy
 from .keys import LEAST_GROUPS, LEAST_ROWS, FewSection, JobConfig
@@ -201,22 +200,25 @@ def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: 
 
 
 def _for_events(config: JobConfig, table: Table, spec: Spec, client: str, least: int, rows: Array) -> Few | None:
-    """Whether too few rows of survival times end with the event: each is one term of the likelihood, and with few terms in each
-    coefficient the fit lets few rows weigh. Without any the likelihood is 1, whatever the rows are.
+    """Whether too few rows of survival times end with the event while others are at risk: each is one term of the likelihood, of
+    the differences to all who are at risk, and with few terms in each coefficient, or few differences in each term, what is sent
+    tells them. Without any event the likelihood is 1, whatever the rows are.
 
     A fault of a cell is told as one, later.
     """
-    if not spec.times or spec.response not in table.columns:
+    if not spec.times or not {spec.response, *spec.times} <= set(table.columns):
         return None
-    p, events = coefficients(table, spec), int(effective(rows * np.minimum(alike.events(table, spec)[0], 1.0)) + 1e-9)
+    found = covered_events(table, spec, rows, alike.events(table, spec)[0])
+    p = coefficients(table, spec)
     wanted = least if lowered(config) else max(least, config.told_up_to(p) + 1)
-    if not events or events >= wanted:
+    if found is None or not found.events or (found.events if lowered(config) else found.covered) >= wanted:
         return None
-    remedy = "take fewer columns, pool it with another site's rows, or leave it out of this job"
+    remedy = "take fewer columns or strata, pool it with another site's rows, or leave it out of this job"
     told = f"client {client!r} has too few events (column {spec.response!r}) for this job's coefficients, or its holder: {remedy}"
     own = (
-        f"client {client!r}, {table.source}: {events} events and {p} coefficients by its columns and levels; none, or {wanted}, "
-        f"are asked for, since what is sent of fewer can tell rows: {remedy}"
+        f"client {client!r}, {table.source}: {found.events} events, {found.covered} of them while at least {LEAST_AT_RISK} rows "
+        f"are at risk, and {p} coefficients by its columns and levels; no event, or {wanted} such ones, are asked for, since "
+        f"what is sent of fewer can tell rows: {remedy}"
     )
     return Few(told, own, of="events")
 

@@ -15,6 +15,7 @@ from ...data.design import check_header, describe
 from ...errors import owned
 from ...jobs import few, incomplete
 from ...jobs.check import Check, OwnFile, Said
+from ...jobs.counting import LEAST_AT_RISK
 from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
 from ...privacy.plan import Plan
@@ -181,7 +182,8 @@ def _events(model: Model) -> Iterator[str]:
     data, wanted = model.config.data, model.config.told_up_to(model.encoding.size)
     yield f"hazards  each client's own baseline{f', by {data.strata!r}' if data.strata else ''}, which stays with it"
     yield "curvature what a client sends tells, at each time of an event, means and squares of the columns of who is at risk:"
-    yield f"         one with at most {wanted} events is none of this job, but for one with none, which tells that it has none"
+    yield f"         one with at most {wanted} events, while {LEAST_AT_RISK} rows are at risk, is none of this job; one without any"
+    yield "         may be, and tells that it has none"
 
 
 def _priors(model: Model) -> str:

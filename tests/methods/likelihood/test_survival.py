@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -262,7 +263,9 @@ def test_too_few_events_are_refused_before_anything_leaves_however_many_rows_the
     with pytest.raises(FedkernError, match=r"client 'bo' has too few events \(column 'died'\)") as caught:
         fedkern.run(written(tmp_path, frames), out=tmp_path / "out")
     assert "30" not in str(caught.value)
-    assert "30 events and 2 coefficients" in (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+    fault = (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+    assert "30 events, 30 of them" in fault
+    assert "or 31 such ones" in fault
     assert not (tmp_path / "out" / "ledger").exists() or not [*(tmp_path / "out" / "ledger").glob("bo*")]
 
 
@@ -286,6 +289,16 @@ def test_a_holder_is_told_that_all_events_are_at_one_time(tmp_path: Path) -> Non
     assert np.isfinite(result.parameters["theta[dose]"]["mean"])
     said = json.loads((tmp_path / "out" / "client-bo" / "rows.json").read_text())
     assert any("events are at one time" in note for note in said["notes"])
+
+
+def test_events_of_matched_pairs_do_not_count_for_each_is_a_function_of_one_difference(tmp_path: Path) -> None:
+    frames = federation()
+    for frame in frames.values():
+        frame["pair"] = np.arange(len(frame)) // 2
+    job = JOB.replace("[model]", 'strata = "pair"\n[model]') + SMALL
+    with pytest.raises(FedkernError, match=r"has too few events .* take fewer columns or strata"):
+        fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
+    assert re.search(r"\d\d events, 0 of them while", (tmp_path / "out" / "client-ada" / "fault.txt").read_text())
 
 
 def test_case_weights_and_a_label_of_the_event(tmp_path: Path, whole: fedkern.Result) -> None:
