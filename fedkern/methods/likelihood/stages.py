@@ -182,8 +182,8 @@ def _events(model: Model) -> Iterator[str]:
     data, wanted = model.config.data, model.config.told_up_to(model.encoding.size)
     yield f"hazards  each client's own baseline{f', by {data.strata!r}' if data.strata else ''}, which stays with it"
     yield "curvature what a client sends tells, at each time of an event, means and squares of the columns of who is at risk:"
-    yield f"         one with at most {wanted} events, while {LEAST_AT_RISK} rows are at risk, is none of this job; one without any"
-    yield "         may be, and tells that it has none"
+    yield f"         one with at most {wanted} events, while {LEAST_AT_RISK} rows are at risk, is none of this job; one without"
+    yield "         any may be, and tells that it has none"
 
 
 def _priors(model: Model) -> str:
