@@ -20,6 +20,7 @@ void bind_shrinkage_rows(py::module_&);
 void bind_shrinkage_server(py::module_&);
 void bind_shrinkage(py::module_&);
 void bind_spatial(py::module_&);
+void bind_survival(py::module_&);
 void bind_blas(py::module_&);
 void bind_bound(py::module_&);
 void bind_files(py::module_&);
@@ -50,6 +51,7 @@ PYBIND11_MODULE(_core, m) {
     family("shrinkage", fedkern::bind_shrinkage_server);
     family("shrinkage", fedkern::bind_shrinkage);
     family("spatial", fedkern::bind_spatial);
+    family("survival", fedkern::bind_survival);
     family("blas", fedkern::bind_blas);
     family("bound", fedkern::bind_bound);
     family("files", fedkern::bind_files);

@@ -15,6 +15,7 @@
 #include "tables/shrinkage_rows.hpp"
 #include "tables/shrinkage_server.hpp"
 #include "tables/spatial.hpp"
+#include "tables/survival.hpp"
 
 namespace fedkern {
 
@@ -32,6 +33,7 @@ namespace fedkern {
     FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)  \
     FEDKERN_FAMILY(ShrinkageTable, shrinkage)               \
     FEDKERN_FAMILY(SpatialTable, spatial)                   \
+    FEDKERN_FAMILY(SurvivalTable, survival)                 \
     FEDKERN_FAMILY(MlpVaeTable, mlp_vae)                    \
     FEDKERN_FAMILY(FrameTable, frames)
 

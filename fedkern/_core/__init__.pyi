@@ -15,6 +15,7 @@ from . import sem as sem
 from . import shrinkage as shrinkage
 from . import signals as signals
 from . import spatial as spatial
+from . import survival as survival
 from . import wire as wire
 
 def isa() -> str: ...

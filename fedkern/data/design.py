@@ -26,7 +26,7 @@ from .faults import COMMA, HINT, LABEL, NO_VALUE, Fault, Faults, Marks, told, wh
 from .header import check_header
 from .table import Table
 
-__all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_header", "describe", "encode"]
+__all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_header", "describe", "encode", "read_numbers"]
 
 _Values = NDArray[np.float64]
 
@@ -92,7 +92,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
         kinds_found.append(kind)
         if kind == "numeric":
             if name not in in_matrix:
-                numeric.append(_numeric(table, name, marks, spec.missing))
+                numeric.append(read_numbers(table, name, marks, spec.missing))
         else:
             cells = _categories(table, name, marks)
             if declared is not None and declared.levels is not None:
@@ -290,13 +290,13 @@ def _roles(
 ) -> tuple[_Values, _Values | None, _Values | None]:
     """y, offset and weights (n,), each an array of its own; where y is a number of successes the weights are the trials."""
     y = _response(table, encoding, marks, missing).copy()
-    offset = None if encoding.offset is None else _numeric(table, encoding.offset, marks).copy()
+    offset = None if encoding.offset is None else read_numbers(table, encoding.offset, marks).copy()
     weights = None
     if encoding.weight is not None:
-        weights = _numeric(table, encoding.weight, marks).copy()
+        weights = read_numbers(table, encoding.weight, marks).copy()
         marks.mark(weights < 0, encoding.weight, "is below zero", "weights must be >= 0")
     if encoding.trials is not None and encoding.response is not None:
-        weights = _numeric(table, encoding.trials, marks).copy()
+        weights = read_numbers(table, encoding.trials, marks).copy()
         whole = "a number of trials is whole, and at least 1: correct the cell, or remove the row"
         marks.mark(~((weights >= 1) & (weights == np.floor(weights))), encoding.trials, "is no number of trials", whole)
         marks.mark(weights > MOST_COUNTED, encoding.trials, "is too large for a count", "beyond 2^53 whole numbers have gaps")
@@ -325,7 +325,7 @@ def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fals
     for column in encoding.columns:
         if column.levels is None:
             center, scale = column.constants
-            values = _numeric(table, column.name, marks, missing)
+            values = read_numbers(table, column.name, marks, missing)
             np.subtract(values, center, out=X[:, at])
             X[:, at] /= scale
             marks.mark(
@@ -372,7 +372,7 @@ def _mark_matrix(table: Table, marks: Marks, block: int = 16384) -> None:
                 marks.mark(bad, table.matrix_names[j], reason, remedy)
 
 
-def _numeric(table: Table, name: str, marks: Marks, missing: bool = False) -> NDArray[np.float64]:
+def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False) -> NDArray[np.float64]:
     """Values (n,) of a numeric column. Where values may be missing, an empty cell is NaN; anything else that is no number stays a
     fault.
     """
@@ -415,7 +415,7 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
     if encoding.response is None:
         return np.zeros(table.n_rows)
     if missing and encoding.positive is None and FAMILIES[encoding.family].linear:
-        return _numeric(table, encoding.response, marks, missing)
+        return read_numbers(table, encoding.response, marks, missing)
     name, column = encoding.response, table.columns[encoding.response]
     if encoding.positive is not None:
         cells = _categories(table, name, marks)

@@ -43,7 +43,7 @@ def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] =
         No row has all of its cells: the emptiest column is named. Of a `client` that is not said, for it counts rows: an open job
         refuses a client without any as one that has too few.
     """
-    own = (spec.response, spec.offset, spec.weight, spec.trials, spec.group)
+    own = (spec.response, spec.offset, spec.weight, spec.trials, spec.group, *spec.times)
     used = {*spec.covariates(table.names), *own, *roles} & {*table.names}
     empty = {n: _empty(table.columns[n], _numeric(table.columns[n], n, spec)) for n in sorted(str(one) for one in used)}
     lacking = np.any([*empty.values(), np.zeros(table.n_rows, dtype=bool)], axis=0)

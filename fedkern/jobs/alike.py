@@ -21,7 +21,7 @@ from ..data.faults import told
 from ..data.incomplete import MARK, marked
 from ..data.rare import Rare, Standardised, effective, heavy, rare, standardised, without_faults
 from ..data.table import Table
-from ..kernels.families import FAMILIES
+from ..kernels.families import FAMILIES, is_linear
 from ..models.encoding import Column, Spec
 from ..models.sparse import Spline
 from ..privacy.disclosure import LEAST_OF_LEVEL, SHARE_OF_LEVEL
@@ -45,7 +45,7 @@ def asked(config: JobConfig, family: str, least: int) -> int:
         return 0
     # Linear sums have the same weights in every round: of two rows or more they are never more than their sums.
     wanted = math.ceil(least // SHARE_OF_LEVEL / config.batch)
-    return min(LEAST_OF_LEVEL, wanted) if FAMILIES[family].linear else wanted
+    return min(LEAST_OF_LEVEL, wanted) if is_linear(family) else wanted
 
 
 def found(
@@ -79,7 +79,7 @@ def found(
         response = Column(name, "categorical") if isinstance(table.columns[name], Text) else _number(name)
         every = rare(table, [*columns, response], weights, 1, fewest, filled)
     if not every and not family.linear and wanted and spec.response in table.columns:
-        y, trials = _events(table, spec)
+        y, trials = events(table, spec)
         exposed = _exposed(table, spec, y, trials, weights, config.model)
         if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest:
             every = (Rare((str(spec.response),), few, wanted=fewest),)
@@ -162,7 +162,7 @@ def _of_weights(table: Table, spec: Spec, wanted: int) -> tuple[Rare, ...]:
     return ()
 
 
-def _events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
+def events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
     """(n,) events of each row, and of how many trials, where it has them."""
     cells = table.columns[str(spec.response)]
     if spec.positive is not None and isinstance(cells, Text):
@@ -181,7 +181,8 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
     if trials is not None:
         groups = [y, np.maximum(trials - y, 0)]
     else:
-        groups = [weights * y] + ([weights * np.maximum(1 - y, 0)] if FAMILIES[spec.family].binary else [])
+        both = FAMILIES[spec.family].binary and not spec.times  # a row without event has no term of the likelihood
+        groups = [weights * y] + ([weights * np.maximum(1 - y, 0)] if both else [])
     numbers = [effective(np.where(weights > 0, own, 0.0)) for own in groups]
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
@@ -247,9 +248,7 @@ def _precision(config: JobConfig, columns: Sequence[Column], design: Standardise
     return np.clip(precision, LEAST_PRECISION, 1 / LEAST_PRECISION)
 
 
-def _words(
-    every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str], by: str
-) -> tuple[str, str]:
+def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str], by: str) -> tuple[str, str]:
     """Of the fewest rows, and in what else there are such rows, so that all is mended at once; `by`: what makes them few."""
     fewest = {frozenset(each.columns): each for each in reversed(every)}  # the first of each
     one, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))

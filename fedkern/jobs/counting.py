@@ -7,6 +7,7 @@ row that comes from no line of text is known by its cells.
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from ..data.cells import MISSING, Cells, Text, floats
 from ..data.incomplete import marked
 from ..data.rare import effective
 from ..data.table import Table, as_written
+from ..kernels.survival import arranged
 from ..models.encoding import Spec
 from ..privacy.sketch import Sketch, mixed
 from .secret import mark_of
@@ -22,6 +24,8 @@ from .secret import mark_of
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.uint64]
 _WORD = np.dtype("<u8")
+LEAST_AT_RISK = 5  # rows at the time of an event that counts as one: of two, the term is a function of one difference of rows
+MOST_LOOKED = 1000  # rows that are at risk, first
 
 
 def weights(table: Table, spec: Spec) -> Floats:
@@ -48,6 +52,40 @@ def counted(table: Table, spec: Spec) -> int:
     one.
     """
     return int(effective(weights(table, spec)) + 1e-9)
+
+
+class Events(NamedTuple):
+    """Of survival times: effective numbers of rows that end with their event, of all and of those at whose time enough rows are
+    at risk."""
+
+    events: int
+    covered: int
+
+
+def covered_events(table: Table, spec: Spec, rows: Floats, event: Floats) -> Events | None:
+    """None where times cannot be read, which is a fault of its own.
+
+    Parameters
+    ----------
+    rows : (n,) `weights`
+    event : (n,) 1 where a row ends with its event
+    """
+    time, *entry = (floats(table.columns[name]) for name in spec.times)
+    strata = None if spec.group is None or spec.group not in table.columns else np.array(table.cells(spec.group))
+    there = rows > 0
+    dying = there & (event == 1)
+    try:
+        sets = arranged(time[there], dying[there], entry[0][there] if entry else None, None if strata is None else strata[there])
+    except ValueError:
+        return None
+    weight, covered = rows[there][sets.order], np.zeros(int(there.sum()))
+    until = np.full(len(covered), len(sets.ends)) if sets.until is None else sets.until
+    for k, (first, end, deaths) in enumerate(zip(sets.first.tolist(), sets.ends.tolist(), sets.deaths.tolist())):
+        if np.count_nonzero(until[first : min(end, first + MOST_LOOKED)] > k) >= LEAST_AT_RISK or (
+            end - first > MOST_LOOKED and np.count_nonzero(until[first:end] > k) >= LEAST_AT_RISK
+        ):
+            covered[end - deaths : end] = weight[end - deaths : end]
+    return Events(int(effective(rows * dying) + 1e-9), int(effective(covered) + 1e-9))
 
 
 def sketch(table: Table, spec: Spec, key: bytes) -> Sketch:

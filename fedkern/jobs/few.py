@@ -29,12 +29,12 @@ from ..data.design import column_of, describe
 from ..data.header import check_header
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
-from ..kernels.families import FAMILIES
+from ..kernels.families import FAMILIES, is_linear
 from ..models.encoding import Spec
 from ..privacy.disclosure import COARSE, COARSE_ROWS, EQUATIONS, LEAST_OF_LEVEL, OF_A_LINEAR, told_up_to
 from ..transports.place import Place
 from . import alike, holders
-from .counting import counted, weights
+from .counting import LEAST_AT_RISK, counted, covered_events, weights
 from .holding.binding import Binding
 from .holding.policy import Policy
 from .keys import LEAST_GROUPS, LEAST_ROWS, FewSection, JobConfig
@@ -131,6 +131,7 @@ def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: It
         told = config.tells_combinations and lowered(config) is None
         every = combinations(table, spec, rows) if told else None
         few = _for_curvature(config, table, spec, client, n)
+        few = few or _for_events(config, table, spec, client, least, weights(table, spec))
         if few or table.broken:  # rows that cannot be read end the job, with a text of their own
             return few
         few = _for_groups(config, table, spec, client, rows, policies)
@@ -196,6 +197,30 @@ def _for_curvature(config: JobConfig, table: Table, spec: Spec, client: str, n: 
     if full and not FAMILIES[spec.family].linear and n <= (least := told_up_to(p, diagonal=True)):
         own += f" (of a diagonal one, up to {least})"
     return Few(f"{told}: {remedies}", f"{own}: {remedies}")
+
+
+def _for_events(config: JobConfig, table: Table, spec: Spec, client: str, least: int, rows: Array) -> Few | None:
+    """Whether too few rows of survival times end with the event while others are at risk: each is one term of the likelihood, of
+    the differences to all who are at risk, and with few terms in each coefficient, or few differences in each term, what is sent
+    tells them. Without any event the likelihood is 1, whatever the rows are.
+
+    A fault of a cell is told as one, later.
+    """
+    if not spec.times or not {spec.response, *spec.times} <= set(table.columns):
+        return None
+    found = covered_events(table, spec, rows, alike.events(table, spec)[0])
+    p = coefficients(table, spec)
+    wanted = least if lowered(config) else max(least, config.told_up_to(p) + 1)
+    if found is None or not found.events or (found.events if lowered(config) else found.covered) >= wanted:
+        return None
+    remedy = "take fewer columns or strata, pool it with another site's rows, or leave it out of this job"
+    told = f"client {client!r} has too few events (column {spec.response!r}) for this job's coefficients, or its holder: {remedy}"
+    own = (
+        f"client {client!r}, {table.source}: {found.events} events, {found.covered} of them while at least {LEAST_AT_RISK} rows "
+        f"are at risk, and {p} coefficients by its columns and levels; no event, or {wanted} such ones, are asked for, since "
+        f"what is sent of fewer can tell rows: {remedy}"
+    )
+    return Few(told, own, of="events")
 
 
 def _for_values(
@@ -272,7 +297,7 @@ def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
     n_rows : of one's own file; None: of no client in particular, whose rows nobody else may know
     """
     least = holders.least(config)
-    lines_of_it = FAMILIES[getattr(config.model, "family", "gaussian")].linear
+    lines_of_it = is_linear(getattr(config.model, "family", "gaussian"))
     if n_rows is not None and not lines_of_it and p + 1 < n_rows <= config.told_up_to(p):
         return [f"  note: {n_rows} rows and {p} coefficients: what is sent can tell all these rows"]
     if config.privacy is not None or least is None or (least if n_rows is None else n_rows) > p + 1:

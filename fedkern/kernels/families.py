@@ -501,6 +501,16 @@ GAUSSIAN = Family(
 RECORDS = (POISSON, BINOMIAL, NEGATIVE_BINOMIAL, BERNOULLI, GAUSSIAN)
 FAMILIES = {record.name: record for record in RECORDS}
 MEANT = {other: record.name for record in RECORDS for other in record.also}
+# What stands in a family's place where rows have times: a likelihood of who is at risk, and no density of a row. As a column,
+# whether a row has its event is "bernoulli".
+HAZARDS = ("cox",)
+
+
+def is_linear(name: str) -> bool:
+    """Whether sums over rows have the same weights in every round (`Family.linear`): of survival times they have not."""
+    return name in FAMILIES and FAMILIES[name].linear
+
+
 CODES = {f.name: f.code for f in sorted(RECORDS, key=lambda f: f.code or 0) if f.code is not None}
 
 
@@ -543,4 +553,4 @@ else:  # the values of `model.family`, each method's default first
     OfSparse = Literal[taken_by("sparse", "gaussian")]
     OfVertical = Literal[taken_by("vertical", "bernoulli")]
     OfSigma = Literal[taken_by("sigma", "poisson")]
-    OfLikelihood = Literal[taken_by("likelihood", "bernoulli")]
+    OfLikelihood = Literal[(*taken_by("likelihood", "bernoulli"), *HAZARDS)]

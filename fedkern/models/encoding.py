@@ -110,6 +110,7 @@ class Spec:
     the response is 0/1 already). `columns` holds what is public of some columns. With `missing`, a numeric cell may be empty. In
     a private job everything that the encoding needs must be public: nothing computed from rows leaves a client. With `trials` the
     response is a number of successes, of as many trials as this column says. `group`: a column whose labels stay at home.
+    `times`: columns of a survival time, and of when a row enters; the response is then whether it ends with the event.
     """
 
     response: str | None
@@ -126,6 +127,7 @@ class Spec:
     columns: Mapping[str, Column] = field(default_factory=dict)
     trials: str | None = None
     group: str | None = None
+    times: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.private and self.standardise == "exchange":
@@ -148,7 +150,7 @@ class Spec:
     @property
     def needed(self) -> tuple[str, ...]:
         """Names of the columns that a file must have: those with a role, and declared ones unless a covariate may be missing."""
-        roles = (self.response, self.offset, self.weight, self.row_id, self.trials, self.group)
+        roles = (self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times)
         declared = () if self.missing else self.columns
         return tuple(dict.fromkeys([*(name for name in roles if name is not None), *declared]))
 
@@ -197,7 +199,7 @@ class Spec:
 
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of a file's columns that are covariates, in the file's order."""
-        others = {self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.ignore}
+        others = {self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, *self.ignore}
         return tuple(name for name in names if name not in others)
 
     def encoding(self, columns: tuple[Column, ...]) -> Encoding:

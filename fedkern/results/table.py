@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import JobError
-from ..kernels.families import FAMILIES
+from ..kernels.families import FAMILIES, HAZARDS
 from .marginals import difference
 from .plain import Record, real
 from .released import Released
@@ -21,7 +21,7 @@ Row = dict[str, Any]
 NUMBERS = ("mean", "sd", "q025", "q05", "q95", "q975")
 ENDS = {"q025": 0.025, "q05": 0.05, "q95": 0.95, "q975": 0.975}
 MORE = ("rhat", "ess", "pip")  # where they are known
-RATIOS = {"logit": "odds_ratio", "log": "rate_ratio"}  # link -> what exp(coefficient) is
+RATIOS = {"logit": "odds_ratio", "log": "rate_ratio", "hazard": "hazard_ratio"}  # link -> what exp(coefficient) is
 COEFFICIENTS = ("theta", "average", "average_by_rows")  # on the scale of the linear predictor
 
 
@@ -49,13 +49,20 @@ class Asked:
         JobError
             It is no ratio.
         """
-        link = FAMILIES[self.family].link if self.family in FAMILIES else ""
-        if link not in RATIOS:
+        ratio = ratio_of(self.family)
+        if not ratio:
             raise JobError(
                 f"exp = True: coefficients of a {self.family or 'graph'} response are differences, not logarithms of ratios; "
                 "leave exp out"
             )
-        return RATIOS[link]
+        return ratio
+
+
+def ratio_of(family: str) -> str:
+    """What exp of a coefficient is called, "" where it is no ratio."""
+    if family in HAZARDS:
+        return RATIOS["hazard"]
+    return RATIOS.get(FAMILIES[family].link, "") if family in FAMILIES else ""
 
 
 def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
@@ -70,7 +77,8 @@ def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
     Returns
     -------
     rows with `parameter`, `site` (of a client's own coefficient, else ""), the numbers, and `rhat`, `ess`, `pip` where any has
-    one. With `exp`: coefficients and contrasts alone, `odds_ratio` or `rate_ratio` (posterior median) instead of `mean` and `sd`
+    one. With `exp`: coefficients and contrasts alone, `odds_ratio`, `rate_ratio` or `hazard_ratio` (posterior median) instead
+    of `mean` and `sd`
 
     Raises
     ------

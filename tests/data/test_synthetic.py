@@ -13,6 +13,7 @@ from fedkern.data.design import Spec, encode
 from fedkern.data.simulate import federations as synthetic
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError
+from fedkern.kernels import survival
 from fedkern.methods import load as job_of
 from fedkern.methods.vertical.keys import Config
 from fedkern.models.encoding import Column
@@ -55,6 +56,29 @@ def test_the_truth_is_that_of_the_rows(tmp_path, kind):
     assert abs((fit.x - true) / np.sqrt(np.diag(fit.hess_inv) / len(y))).max() < 4.5
     wrong = NEGATIVE_LOGLIK[kind](X @ (theta * [1, 1.3, 1, 1]), y)
     assert NEGATIVE_LOGLIK[kind](X @ theta, y) < wrong - 5  # and another truth would be noticed
+
+
+def test_the_truth_of_survival_times_is_that_of_the_rows(tmp_path):
+    """The mode of the stratified partial likelihood, in its own standard errors."""
+    path = simulate("survival", tmp_path, Settings(clients=3, rows=1000, columns=4, seed=4))
+    truth = truth_of(tmp_path)
+    assert [*truth] == ["theta[age]", "theta[sex]", "theta[x3]", "theta[x4]"]
+    files = [table.load(file) for file in table.find(["clients/*.csv"], tmp_path).values()]
+    rows = np.vstack([np.column_stack([f.columns[name] for name in files[0].names]) for f in files])
+    X, (months, died) = rows[:, :4] - rows[:, :4].mean(axis=0), rows[:, 4:].T
+    assert 0.3 < died.mean() < 0.9
+    order, *sets = survival.arranged(months, died > 0, None, np.repeat([0, 1, 2], 1000))
+    scale, beta = X.std(axis=0), np.zeros(4)
+    for _ in range(8):
+        _, gradient, lower = survival.cox_curvature(beta[np.newaxis], (X / scale)[order], None, None, *sets)
+        H = np.zeros((4, 4))
+        H[np.tril_indices(4)] = lower[0]
+        H += np.tril(H, -1).T
+        beta = beta + np.linalg.solve(H, gradient[0])
+    z = (beta - np.array([*truth.values()]) * scale) / np.sqrt(np.diag(np.linalg.inv(H)))
+    assert abs(z).max() < 4
+    assert abs(beta).max() > 0.3  # and another truth would be noticed
+    assert job_of(path)[0].model.family == "cox"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in synthetic.KINDS if kind != "sigma"])  # one field over the map of all clients
@@ -176,7 +200,7 @@ def test_the_job_and_the_test_rows(tmp_path, kind):
 
 def test_faults(tmp_path):
     with pytest.raises(
-        JobError, match="weather: no such kind; there are logistic, poisson, regression, sparse, mrf, sem, vertical"
+        JobError, match="weather: no such kind; there are logistic, poisson, regression, survival, sparse, mrf, sem, vertical"
     ):
         simulate("weather", tmp_path)
     for kind in GRAPHS:

@@ -98,7 +98,7 @@ def test_a_usual_prior_has_the_response_s_unit_and_its_own_intercept():
 
 def test_a_layout_that_cannot_be_is_refused():
     with pytest.raises(ValueError, match="family must be one of"):
-        Layout(("a",), "cox")
+        Layout(("a",), "cauchy")
     with pytest.raises(ValueError, match="'b' is no coefficient"):
         Layout(("a",), "poisson", group=("b",))
     with pytest.raises(ValueError, match="must be a coefficient too"):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...errors import JobError
 from ...kernels import rng
 from ...kernels.families import BERNOULLI, FAMILIES, POISSON
-from ...privacy.disclosure import LEAST_ROWS, told_up_to
+from ...privacy.disclosure import LEAST_ROWS, told_by_values, told_up_to
 
 Array = NDArray[np.float64]
 
@@ -91,6 +91,35 @@ def poisson(settings: Settings) -> Simulated:
 def regression(settings: Settings) -> Simulated:
     """y = a + noise of standard deviation 1, a = intercept + x theta."""
     return _glm(settings, "gaussian", intercept=1.0, effect=1.0)
+
+
+def survival(settings: Settings) -> Simulated:
+    """Months to death or to the end of the study, tied, of hazards that are proportional: as in a study of lung cancer, the
+    median is about a year, and another one at each client; x1 is an age, x2 a sex, all others numbers."""
+    p = settings.columns
+    shared = Draws(settings.seed, 2**32 - 1)
+    theta = 0.5 * shared.normal(p)
+
+    def rows_of(party: int, n: int) -> Array:
+        draws = Draws(settings.seed, party)
+        z = draws.normal(n, p)
+        x = np.round(_center(p) + _scale(p) * z, 4)
+        x[:, 0] = np.round(63 + 9 * z[:, 0], 4)
+        x[:, 1:2] = z[:, 1:2] > 0.3
+        at = x.copy()
+        at[:, 0] = (x[:, 0] - 63) / 9
+        at[:, 2:] = (x[:, 2:] - _center(p)[2:]) / _scale(p)[2:]
+        rate = 0.06 * np.exp(0.4 * draws.normal(1)[0])
+        life, seen = (-np.log(draws.uniform(n)) for _ in range(2))
+        life, seen = life / (rate * np.exp(at @ theta)), 24 * seen + 6
+        months = np.ceil(4 * np.minimum(life, seen)) / 4
+        return np.column_stack([x, months, life <= seen])
+
+    names = (*(["age", "sex", *(f"x{j + 1}" for j in range(2, p))][:p]), "months", "died")
+    scale = np.concatenate([[9.0, 1.0], _scale(p)[2:]])[:p]
+    truth = {f"theta[{name}]": float(slope) for name, slope in zip(names, theta / scale)}
+    clients = tuple(rows_of(k, settings.rows) for k in range(settings.clients))
+    return Simulated(names, clients, None, truth, _survival_job(settings))
 
 
 def sparse(settings: Settings) -> Simulated:
@@ -227,6 +256,7 @@ KINDS: dict[str, Callable[[Settings], Simulated]] = {
     "logistic": logistic,
     "poisson": poisson,
     "regression": regression,
+    "survival": survival,
     "sparse": sparse,
     "mrf": mrf,
     "sem": sem,
@@ -270,6 +300,8 @@ def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Pa
         json.dumps({"simulated": shown, "parameters": dict(federation.truth)}, indent=2) + "\n", "utf-8"
     )
     told = told_up_to(settings.columns + 1, diagonal=False) if kind in ("logistic", "poisson") else 0
+    if kind == "survival":  # events, of which there are about as many as censored times
+        told = 2 * told_by_values(settings.columns)
     few = kind != "sigma" and (settings.rows < LEAST_ROWS or settings.rows <= told)
     job = federation.job.replace("[data]\n", "[data]\nleast_rows = 1  # they are nobody's\n", 1) if few else federation.job
     (out / "job.toml").write_text(job, "utf-8")
@@ -333,6 +365,12 @@ def _sparse_job(settings: Settings, kind: str, *data: str) -> str:
     lines = ["[job]", 'method = "sparse"', f"seed = {settings.seed}", "rounds = 2500", ""]
     lines += ["[data]", 'clients = ["clients/*.csv"]', *data, "", "[model]", f'kind = "{kind}"', ""]
     lines += ["[algorithm]", "chains = 4"]
+    return "\n".join(lines) + "\n"
+
+
+def _survival_job(settings: Settings) -> str:
+    lines = ["[job]", 'method = "likelihood"', f"seed = {settings.seed}", ""]
+    lines += ["[data]", 'clients = ["clients/*.csv"]', 'time = "months"', 'event = "died"', "", "[model]", 'family = "cox"']
     return "\n".join(lines) + "\n"
 
 

@@ -15,7 +15,7 @@ from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import loo_sums, replicated
 from ...jobs.run import Run
 from ...kernels.families import FAMILIES
-from ...models.mixed import left_out, predictive
+from ...models.mixed import left_out, mode, predictive
 from ...results import loo
 from ...results.plain import Record
 from . import marginal, sites
@@ -56,7 +56,8 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
             content["loo"] = loo.summary(in_order(left.replies))
             notes += loo.notes(content["loo"], left, run.names)
     effects, about = marginal.exchanged(run, model, owns, at_server=at_server)
-    alone, of_sites = sites.exchanged(run, model, owns, at_server=at_server)
+    by_site = {k: sites.Alone(mode.alone(own.rows), own.told, own.nodes) for k, own in owns.items()}
+    alone, of_sites = sites.exchanged(run, model, by_site, at_server=at_server)
     return Checked(content | effects | alone, tuple(notes + about + of_sites), doubt)
 
 

@@ -14,6 +14,7 @@ from ...jobs.check import OwnFile
 from .keys import Config
 from .model import Model
 from .rows import held
+from .times import timed
 
 ENOUGH = 0.5  # seconds that a trial lasts
 FEW = 32  # points, at first
@@ -39,7 +40,9 @@ def lines(file: OwnFile[Config], deadline: float) -> list[str]:
 def of_a_round(file: OwnFile[Config]) -> float:
     """Seconds."""
     model = Model(file.config, ("",), file.encoding)
-    rows = model.rows(held(encode(file.table, file.encoding), file.table, model.group), machine.cores())
+    design = encode(file.table, file.encoding)
+    found = held(design, file.table, model.group) if model.times is None else timed(model.times, design, file.table, "")
+    rows = model.likelihood(found, machine.cores())
     every, n = model.settings.points, FEW
     while True:
         points = np.tile(model.start_at, (min(n, every), 1))

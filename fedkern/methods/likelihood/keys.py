@@ -42,6 +42,10 @@ class JobSection(keys.JobSection):
 
 
 class DataSection(keys.DataSection):
+    time: str | None = key(None, help="cox: when each row has its event, or was seen for the last time")
+    event: str | None = key(None, help="cox: which of the two it is, 1 or 0 (or data.positive and another label)")
+    entry: str | None = key(None, help="cox: from when on each row was seen, if not from the beginning (left truncation)")
+    strata: str | None = key(None, help="cox: rows with different labels have their own baseline hazards; labels stay home")
     trials: str | None = key(None, help="binomial: the response is a number of successes, of so many trials as this column says")
     least_groups: Count = key(LEAST_GROUPS, help="groups that a client must have, where model.random has a group")
 
@@ -57,7 +61,9 @@ class RandomSection(Section):
 
 class ModelSection(incomplete.ModelSection):
     kind: Literal["regression"] = key("regression", help="generalised linear (mixed) model")
-    family: families.OfLikelihood = key("bernoulli", help="of the response, with its canonical link", meant=families.MEANT)
+    family: families.OfLikelihood = key(
+        "bernoulli", help="of the response, with its canonical link; cox: proportional hazards of times", meant=families.MEANT
+    )
     intercept: bool = key(True, help="add a column of ones")
     prior_sd: float = key(
         2.5,
@@ -110,6 +116,16 @@ class Config(JobConfig):
         return self.model.random or RandomSection()
 
     @property
+    def hazards(self) -> bool:
+        """Whether rows have times: the likelihood is then of who is at risk, and no row has a density of its own."""
+        return self.model.family in families.HAZARDS
+
+    @property
+    def row(self) -> families.Family:
+        """What is known of a row's response: of a survival time whether it ends with the event."""
+        return FAMILIES["bernoulli" if self.hazards else self.model.family]
+
+    @property
     def chains(self) -> bool:
         """Whether Markov chains are run."""
         return self.algorithm.sampler == "hmc"
@@ -129,9 +145,9 @@ class Config(JobConfig):
     def tells_rows(self) -> str | None:
         model = self.model
         held = [f"model.{name} = {value:g}" for name in ("prior_sd", "intercept_sd") if (value := getattr(model, name)) <= HELD]
-        if FAMILIES[model.family].linear:
+        if self.row.linear:
             return None
-        if not held and FAMILIES[model.family].link == "logit" and model.prior_sd > VAGUE:
+        if not held and self.row.link == "logit" and model.prior_sd > VAGUE:
             return of_a_vague_prior(f"model.prior_sd = {model.prior_sd:g}")
         return of_a_narrow_prior(" and ".join(held), "the posterior") if held else None
 
@@ -146,7 +162,7 @@ class Config(JobConfig):
     @property
     def _plain_linear(self) -> bool:
         """Whether what clients send is a function of cross-products alone."""
-        return FAMILIES[self.model.family].linear and self.random.group is None
+        return self.row.linear and self.random.group is None
 
     @property
     def tells_combinations(self) -> bool:
@@ -157,7 +173,7 @@ class Config(JobConfig):
         return self._plain_linear
 
     def weighing(self, coefficients: int) -> int:
-        return OF_WEIGHED * coefficients if FAMILIES[self.model.family].link == "logit" else 0
+        return OF_WEIGHED * coefficients if self.row.link == "logit" and not self.hazards else 0
 
     def told_of(self, coefficients: int) -> bool:
         return True
@@ -165,14 +181,14 @@ class Config(JobConfig):
     def told_up_to(self, coefficients: int) -> int:
         if self._plain_linear:
             return super().told_up_to(coefficients)
-        linear = FAMILIES[self.model.family].linear  # whose groups of one row or two are looked at
+        linear = self.row.linear  # whose groups of one row or two are looked at
         return told_by_values(coefficients, 0 if linear else len(self.random.slopes))
 
 
 BASE: Tables = {"job": {"rounds": MOST_ROUNDS}}
 CHAINS: Tables = {"job": {"rounds": TRAJECTORIES}}
 BUILTIN: Tables = {"data": {"standardise": "public"}}
-ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the constant
+ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the constant; of times the baseline hazard is one
 
 
 def refused(raw: Raw) -> Iterator[str]:
@@ -184,7 +200,7 @@ def refused(raw: Raw) -> Iterator[str]:
             'of points, and noise that hides a row in these would hide the posterior; take method = "pvi", whose rounds are few '
             "noisy sums, or remove the section"
         )
-    if "weight" in data:
+    if "weight" in data and model.get("family") not in families.HAZARDS:
         yield (
             'data.weight is for method = "pvi" and "sparse": a posterior of weighted rows is not that of any rows; remove it, or '
             'where the weights are numbers of equal trials take model.family = "binomial" with data.trials'
@@ -205,8 +221,11 @@ def refused(raw: Raw) -> Iterator[str]:
 def filled(raw: Raw) -> dict[str, Any]:
     """The job file with everything it left out."""
     builtin = table(raw, "data").get("builtin")
+    family = table(raw, "model").get("family")
     base = CHAINS if table(raw, "algorithm").get("sampler") == "hmc" else BASE
-    return layered(raw, [base, FEW, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult")])
+    return layered(
+        raw, [base, FEW, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult" or family in families.HAZARDS)]
+    )
 
 
 def conflicts(config: Config) -> Iterator[str]:
@@ -216,7 +235,7 @@ def conflicts(config: Config) -> Iterator[str]:
         yield 'job.device = "cuda": jobs of method = "likelihood" run on the host; use "cpu"'
     if bool(data.clients) == bool(data.builtin):
         yield "data: wanted either data.clients (files) or data.builtin; give one of them"
-    if data.clients and data.response is None:
+    if data.clients and data.response is None and not config.hazards:
         yield "data.response is missing: the column to be explained"
     if data.builtin and data.test is not None:
         yield "data.test is for data.clients; of built-in data the server keeps the share data.split.test"
@@ -224,9 +243,11 @@ def conflicts(config: Config) -> Iterator[str]:
         yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
     yield from faults_of_names(data.names, "data.names")
     yield from _trials(config)
+    yield from _times(config)
     yield from _chains(config)
     yield from _random(config)
     roles = {data.response, data.offset, data.row_id, data.trials, config.random.group, *data.ignore}
+    roles |= {data.time, data.event, data.entry, data.strata, data.weight}
     yield from incomplete.conflicts(config, roles)
     points = config.algorithm.points
     if points & (points - 1):
@@ -262,6 +283,51 @@ def _trials(config: Config) -> Iterator[str]:
     if data.positive is not None:
         what = "says that the response is a number of successes, and data.positive that it is a label"
         yield f'data.trials = "{data.trials}" {what}; remove one of them'
+
+
+TIMES = ("time", "event", "entry", "strata")
+NO_TIMES = (  # what rows with times have not, of [output], and why
+    ("loo", "no row has a density of its own, for who else is at risk is part of it"),
+    ("marginal", "the mean of a time is not known without its baseline hazard, which stays with the client"),
+)
+
+
+def _times(config: Config) -> Iterator[str]:
+    """Faults of survival times."""
+    data, model, output = config.data, config.model, config.output
+    given = [f"data.{name}" for name in TIMES if getattr(data, name) is not None]
+    if not config.hazards:
+        if given:
+            those = "it" if len(given) == 1 else "them"
+            yield f'{", ".join(given)}: for survival times; set model.family = "cox", or remove {those}'
+        return
+    if data.builtin:
+        yield f'model.family = "{model.family}" is for data.clients; built-in data have no survival times'
+        return
+    for name, what in (
+        ("time", "when each row has its event or was seen for the last time"),
+        ("event", "which of the two it is"),
+    ):
+        if getattr(data, name) is None:
+            yield f'data.{name} is missing: the column that says {what}, for model.family = "{model.family}"'
+    if data.response is not None:
+        yield f'data.response = "{data.response}": of survival times the response is data.time and data.event; remove it'
+    roles = {name: column for name in (*TIMES, "offset", "weight", "row_id") if (column := getattr(data, name)) is not None}
+    for column in dict.fromkeys(column for column in roles.values() if [*roles.values()].count(column) > 1):
+        both = " and ".join(f"data.{name}" for name, own in roles.items() if own == column)
+        yield f'{both} are both "{column}"; name different columns'
+    for column in (data.time, data.entry, data.strata):
+        if column is not None and column in data.columns:
+            yield f"data.columns.{column}: this column is no covariate; remove the table"
+    if model.intercept:
+        yield "model.intercept: a Cox model has none, for the baseline hazard is in its place; remove it, or set false"
+    if model.random is not None:
+        yield "model.random: a Cox model has no effects of groups here (frailties); take data.strata = the group's column"
+    if data.test is not None:
+        yield "data.test: a Cox model foresees no time without a baseline hazard, which stays with each client; remove it"
+    for name, why in NO_TIMES:
+        if getattr(output, name):
+            yield f'output.{name} with model.family = "{model.family}": {why}; remove it'
 
 
 def _random(config: Config) -> Iterator[str]:

@@ -16,12 +16,15 @@ from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import FINE_OF_CHAINS, Settings
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel
+from ...kernels.families import Family
+from ...models import survival
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.layout import LEVELS
 from ...models.spatial.units import Units
 from .keys import Config, OutputSection
 from .rows import Held
+from .times import Columns, Timed
 
 Array = NDArray[np.float64]
 
@@ -53,6 +56,22 @@ class Model(JobModel[OutputSection]):
     def family(self) -> str:
         """Of the response."""
         return self.config.model.family
+
+    @property
+    def hazards(self) -> bool:
+        """Whether rows have survival times."""
+        return self.config.hazards
+
+    @property
+    def row(self) -> Family:
+        """What is known of a row's response: of a survival time whether it ends with the event."""
+        return self.config.row
+
+    @property
+    def times(self) -> Columns | None:
+        """The columns of survival times; None where rows have none."""
+        data = self.config.data
+        return Columns(str(data.time), data.entry, data.strata) if self.hazards else None
 
     @property
     def measured(self) -> bool:
@@ -175,7 +194,7 @@ class Model(JobModel[OutputSection]):
         """The server's machine with its first messages."""
         return importance.start(self.settings, self.prior, self.names, self.coordinates, self.start_at[np.newaxis])
 
-    def client(self, index: int, rows: Rows) -> importance.Client:
+    def client(self, index: int, rows: Rows | survival.Rows) -> importance.Client:
         """A client's machine, before it has seen anything."""
         return importance.client(self.names[index], index, self.settings, rows)
 
@@ -192,8 +211,17 @@ class Model(JobModel[OutputSection]):
         coarser = math.sqrt(max(1.0, s.rounds * s.chains * s.leapfrog / FINE_OF_CHAINS))
         return hmc.client(client.name, client.index, s, importance.WithoutLocal(client.model, client.nodes, coarser))
 
+    def likelihood(self, held: Held | Timed, threads: int) -> Rows | survival.Rows:
+        """A client's log-likelihood."""
+        return self.rows(held, threads) if isinstance(held, Held) else self.timed(held, threads)
+
+    def timed(self, held: Timed, threads: int) -> survival.Rows:
+        """Of rows with survival times."""
+        given = (held.entry, held.strata, held.weights, held.offset)
+        return survival.Rows.of(self.layout, held.X, held.time, held.event, *given, n_threads=threads)
+
     def rows(self, held: Held, threads: int) -> Rows:
-        """A client's log-likelihood: of a gaussian response in the model's units."""
+        """Of rows with a response: of a gaussian one in the model's units."""
         y, offset = held.y, held.offset
         if self.measured:
             y, offset = (y - offset - self.units.level) / self.units.scale, np.zeros_like(offset)

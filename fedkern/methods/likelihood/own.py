@@ -31,6 +31,7 @@ from .rows import Held
 Array = NDArray[np.float64]
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
+T = TypeVar("T")
 
 OF_CLIENT, OF_GROUPS = range(2)  # what a client draws
 
@@ -64,8 +65,8 @@ def answers(
     stage: Stage,
     question: once.Question[Q, A],
     asked: Q | None,
-    owns: Mapping[int, Own],
-    told: Callable[[Own], A],
+    owns: Mapping[int, T],
+    told: Callable[[T], A],
 ) -> once.Server[A] | None:
     """What all clients tell of what they have, at the server's place; what goes wrong while one makes it ready is its own."""
     clients = {}

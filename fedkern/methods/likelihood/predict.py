@@ -18,6 +18,7 @@ from ...data.faults import NO_VALUE
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs import new_rows
+from ...kernels.families import HAZARDS
 from ...models.encoding import INTERCEPT, Encoding
 from ...results.plain import Record
 from ...results.prediction import Prediction, within
@@ -41,6 +42,7 @@ def predicted(result: Result, rows: Any) -> Prediction:
     JobError
         The run left no posterior to predict with, or a fault of the rows.
     """
+    _refuse(result.job)
     with _own_rows():
         posterior = result.posterior.groups(Drawing(result.seed, result.chains, result.n_draws))["posterior"]
         encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
@@ -73,6 +75,7 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
     JobError
         The run left nothing there to predict with, the rows lack the column of groups, or a fault of the rows.
     """
+    _refuse(record)
     own = known.read(folder, record["run"]["id"], record["run"]["party"])
     about, encoding = own.about, own.new.encoding
     with _own_rows():
@@ -91,6 +94,16 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
         return found, about.converged
     used = ["new" if group == known.NEW else "known" for group in groups.tolist()]
     return replace(found, used={"group_effect": used, **found.used}), about.converged
+
+
+def _refuse(job: Record) -> None:
+    """JobError where rows have survival times."""
+    if (family := str(job["model"]["family"])) in HAZARDS:
+        raise JobError(
+            f'model.family = "{family}": new rows have no times without a baseline hazard, and these stay with the clients, each '
+            "of which has its own in baseline.csv of its folder; hazard ratios are in the table (fedkern report DIR --table csv "
+            "--exp)"
+        )
 
 
 @contextmanager

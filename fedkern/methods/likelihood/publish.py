@@ -87,7 +87,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     }
     differing = [] if differ is None or not found.converged else differ.notes(INTERCEPTS, SLOPES)
     metrics, scored = _scores(model, posterior, test)
-    more |= scored
+    more |= scored | _hazards(model)
     return Fit(
         posterior=posterior,
         arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
@@ -103,6 +103,11 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         more=more,
         inference=INFERENCE,
     )
+
+
+def _hazards(model: Model) -> dict[str, str]:
+    """The family, where the encoding has that of a response and the model is of times."""
+    return {"hazards": model.family} if model.hazards else {}
 
 
 def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tuple[dict[str, float], dict[str, object]]:
@@ -135,6 +140,7 @@ def _walked(model: Model, ended: Ended, server: hmc.Server, test: Design | None)
         },
         **ended.checked.content,
         **scored,
+        **_hazards(model),
     }
     return Fit(
         posterior=posterior,

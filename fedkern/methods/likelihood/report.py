@@ -15,7 +15,7 @@ EFFECTS = ("group_", "client_", "sigma", "dispersion")  # names of what is no co
 def sections(run: RunFiles) -> list[str]:
     """Sections of a finished run."""
     found = [_coefficients(run), _marginal(run), _effects(run), _priors(run), _sites(run), _without(run)]
-    return [*found, _model(run), loo.piece(run.summary), _guessing(run), _calibration(run)]
+    return [*found, _hazards(run), _model(run), loo.piece(run.summary), _guessing(run), _calibration(run)]
 
 
 def tiles(run: RunFiles) -> list[Tile]:
@@ -112,6 +112,27 @@ def _without(run: RunFiles) -> str:
         f"{plots.MOST_PANELS} parameters, those that some client's absence shifts most."
     )
     return figure("Without a client", drawn, about, details("All numbers", numbers_of_it))
+
+
+def _hazards(run: RunFiles) -> str:
+    """Of survival times: whether ratios of hazards change with time, and whether a higher risk is an earlier event."""
+    slopes = run.summary.get("proportional_hazards", {})
+    if not slopes:
+        return ""
+    text = (
+        f"{number(run.summary['events'])} events. Whether ratios of hazards are the same at all times: z of each coefficient's "
+        "slope in the rank of the time, within clients, and how often one so far from 0 is seen where they are. Times are not "
+        "drawn from the model, for that needs baseline hazards, which stay with the clients."
+    )
+    rows = [[name, number(real(row["z"])), number(real(row["p"]))] for name, row in slopes.items()]
+    pieces = [paragraph(text, ""), table(["name", "z", "p"], rows)]
+    if "concordance" in run.summary:
+        about = (
+            f"Concordance {number(real(run.summary['concordance']))}: of two rows of one client, how often the one at higher "
+            "risk has the event earlier (0.5: risks say nothing), in the rows that the model was fitted to."
+        )
+        pieces.append(paragraph(about, ""))
+    return section("Proportional hazards", *pieces)
 
 
 def _model(run: RunFiles) -> str:

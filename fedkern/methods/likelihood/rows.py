@@ -7,7 +7,7 @@ same label have two groups.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,6 @@ from ...errors import JobError, OwnFault
 from ...jobs import alike, counting, few, incomplete
 from ...jobs import parties as jobs
 from ...jobs.parties import Parties
-from ...kernels.families import FAMILIES
 from ...models.encoding import Spec
 from ...privacy.disclosure import LEAST_OF_LEVEL, OF_A_LINEAR, OF_SLOPED_GROUPS
 from .keys import Config
@@ -40,10 +39,14 @@ def parties(config: Config, folder: Path) -> Parties:
     """
     data, model = config.data, config.model
     declared = jobs.declared(data.columns) | incomplete.marks(config)
-    family = "bernoulli" if data.trials is not None else model.family  # successes of trials are rows of both, with their numbers
-    known = jobs.Known(family, data.response, data.positive, declared, model.intercept)
+    # Successes of trials are rows of both, with their numbers; of survival times the response is the event.
+    family = "bernoulli" if data.trials is not None or config.hazards else model.family
+    known = jobs.Known(family, data.event if config.hazards else data.response, data.positive, declared, model.intercept)
     if not data.builtin:
         spec = jobs.rows_spec(config, data, known)
+        if config.hazards:
+            times = tuple(name for name in (data.time, data.entry) if name is not None)
+            spec = replace(spec, times=times, group=data.strata)
         found = jobs.from_files(config, folder, spec, spec.texts)
         _several(config, found)
         return found
@@ -165,7 +168,7 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
         raise OwnFault(f"{text}; {HINT}", f"{begin}: column {name!r} is empty in {n} rows, first in {first}; {remedy}")
     counts = np.bincount(cells.codes)
     counts = counts[counts > 0]
-    if FAMILIES[config.model.family].linear and few.lowered(config) is None:
+    if config.row.linear and few.lowered(config) is None:
         _small_groups(config, table, spec, cells.codes, begin)
     if counts.max() == 1 and config.data.trials is None:
         remedy = "name the column of what several rows share, such as a ward or a patient, or remove [model.random]"

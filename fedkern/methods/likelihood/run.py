@@ -22,12 +22,14 @@ from ...jobs import column_notes, incomplete
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
-from . import checks, own, publish, response
+from . import checks, own, publish, response, survival
 from .keys import Config
 from .model import TOLD, Model
 from .rows import Held, check_groups, check_slopes, held
 from .rows import notes as row_notes
 from .stages import sampled, told, walked
+from .times import Timed, timed
+from .times import notes as time_notes
 
 
 def fit(run: Run[Config]) -> Fit | None:
@@ -42,13 +44,18 @@ def fit(run: Run[Config]) -> Fit | None:
     run.hooks.notes += incomplete.notes(run.config, counted)
     designs: dict[int, Design] = {}
     holds: dict[int, Held] = {}
+    timeds: dict[int, Timed] = {}
     degenerates: dict[int, Degenerate] = {}
     for k in list(tables):
         with owned(k):
             table = tables.pop(k)
             designs[k], degenerates[k], notes = _encoded(model, run.names[k], table)
-            holds[k] = held(designs[k], table, model.group)
-            check_slopes(holds[k], model.slopes, run.names[k], table.source)
+            if model.times is not None:
+                timeds[k] = timed(model.times, designs[k], table, run.names[k])
+                notes += time_notes(timeds[k])
+            else:
+                holds[k] = held(designs[k], table, model.group)
+                check_slopes(holds[k], model.slopes, run.names[k], table.source)
         run.note_rows(k, notes, designs[k].faults)
     said = column_notes.exchanged(run, degenerates)
     run.hooks.notes += said.notes
@@ -56,17 +63,26 @@ def fit(run: Run[Config]) -> Fit | None:
     test = _test_rows(run, model)
     model = model.knowing(response.exchanged(run, model, designs))
     rows = {k: model.rows(own_rows, run.threads) for k, own_rows in holds.items()}
-    clients = {k: model.client(k, own_rows) for k, own_rows in rows.items()}
+    hazards = {k: model.timed(own_rows, run.threads) for k, own_rows in timeds.items()}
+    clients = {k: model.client(k, own_rows) for k, own_rows in (rows | hazards).items()}
     server, clients = run.saying(_lines()).exchange(sampled(model), model.start, clients)
     chains = None
     if model.chains:
         chains, clients = _walked(run, model, server, clients)
-    owns = {}
+    owns, ended = {}, {}
     for k, client in clients.items():
         with owned(k):
+            if k in hazards:
+                assert client.told is not None
+                ended[k] = survival.Ended(hazards[k], timeds[k].labels, client.told, client.nodes, client.converged)
+                survival.write(run, model, k, ended[k])
+                continue
             owns[k] = own.completed(model, k, holds[k], rows[k], client)
             own.write(run, model, owns[k])
-    checked = checks.exchanged(run, model, owns, at_server=server is not None)
+    if model.hazards:
+        checked = survival.exchanged(run, model, ended, at_server=server is not None)
+    else:
+        checked = checks.exchanged(run, model, owns, at_server=server is not None)
     if server is None:
         return None
     fitted = publish.fit(model, publish.Ended(server, tuple(run.hooks.doubts), checked, chains), test)

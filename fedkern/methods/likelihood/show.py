@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ...kernels.families import FAMILIES
 from ...printing import aligned
 from ...results import loo
 from ...results.plain import Record, real
 from ...results.report import against_guessing
-from ...results.table import RATIOS
+from ...results.table import ratio_of
 from . import changes
 
 SHOWN = 12  # coefficients; all of them are in summary.json
-WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio"}
+WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio", "hazard_ratio": "hazard ratio"}
 
 
 def lines(content: Record, why: str) -> Iterator[str]:
@@ -38,6 +37,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
     if content.get("marginal"):
         yield ""
         yield from _marginal(content["marginal"]["effects"])
+    yield from _hazards(content)
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all"
@@ -47,13 +47,27 @@ def lines(content: Record, why: str) -> Iterator[str]:
     yield f"digest {content['digest']}"
 
 
+def _hazards(content: Record) -> Iterator[str]:
+    """Of survival times: events, concordance, and the least p of proportional hazards."""
+    slopes = content.get("proportional_hazards", {})
+    if not slopes:
+        return
+    least = min(slopes, key=lambda name: real(slopes[name]["p"]))
+    concordance = f", concordance {real(content['concordance']):.3f}" if "concordance" in content else ""
+    yield ""
+    yield (
+        f"{content['events']} events{concordance}; proportional hazards: the least p of {len(slopes)} is "
+        f"{real(slopes[least]['p']):.2g} ({least})"
+    )
+
+
 def _coefficients(content: Record) -> Iterator[str]:
     """On the data's scale; of a slope also its ratio, where the link has one."""
     every = {name: row for name, row in content["parameters"].items() if "_std" not in name.partition("[")[0]}
     slopes = [name for name in every if name.startswith("theta[")]
     clearest = sorted(slopes, key=lambda name: -abs(every[name]["mean"]) / max(every[name]["sd"], 1e-300))[:SHOWN]
     named = [name for name in every if name in clearest or name not in slopes]
-    ratio = WORDS.get(RATIOS.get(FAMILIES[content["encoding"]["family"]].link, ""), "")
+    ratio = WORDS.get(ratio_of(content.get("hazards", content["encoding"]["family"])), "")
     width = max(map(len, named), default=0)
     head = f"{'':<{width}}     mean       sd     2.5 %    97.5 %"
     yield head + (f"   {ratio} (2.5 %, 97.5 %)" if ratio else "")

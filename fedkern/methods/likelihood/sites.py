@@ -6,6 +6,7 @@ Each client finds the mode of its own posterior, with the job's prior (docs/meth
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +14,29 @@ from numpy.typing import NDArray
 from ...algorithms.core import once
 from ...algorithms.exchanges import site_modes
 from ...jobs.run import Run
-from ...models.mixed import mode
+from ...models import survival
+from ...models.mixed import Rows, mode
 from ...results.gaussian import label
 from .keys import Config
 from .model import Model
-from .own import Own, answers
+from .own import answers
 from .stages import own_modes
 
 Array = NDArray[np.float64]
 
 
-def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_server: bool) -> tuple[dict[str, object], list[str]]:
+class Alone(NamedTuple):
+    """What a client's own mode is looked for with: its likelihood without an effect of the client, draws of the posterior, and
+    nodes of the quadrature."""
+
+    rows: Rows | survival.Rows
+    told: Array
+    nodes: int
+
+
+def exchanged(
+    run: Run[Config], model: Model, owns: Mapping[int, Alone], *, at_server: bool
+) -> tuple[dict[str, object], list[str]]:
     """`sites` of summary.json and notes, at the server's place; nothing elsewhere, or where the job does not ask for it."""
     for stage in own_modes(model):
         asked = site_modes.AskSiteMode(0) if at_server else None
@@ -33,9 +46,9 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
     return {}, []
 
 
-def told(model: Model, own: Own) -> site_modes.SiteMode:
+def told(model: Model, own: Alone) -> site_modes.SiteMode:
     """A client's own coefficients on the data's scale, and of standardised columns."""
-    rows = mode.alone(own.rows)
+    rows = own.rows
     all_names, prior = list(model.layout.names), model.prior_of(rows.layout)
     start = own.told.mean(axis=0)[[all_names.index(name) for name in rows.layout.names]]
     p = model.layout.p

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.core.messages import Message
-from ...algorithms.exchanges import column_notes, level, loo_sums, marginal_sums, replicated, site_modes
+from ...algorithms.exchanges import column_notes, level, loo_sums, marginal_sums, replicated, site_modes, survival_sums
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.hmc import machine as hmc
@@ -15,8 +15,8 @@ from ...data.design import check_header, describe
 from ...errors import owned
 from ...jobs import few, incomplete
 from ...jobs.check import Check, OwnFile, Said
+from ...jobs.counting import LEAST_AT_RISK
 from ...jobs.stage import Stage
-from ...kernels.families import FAMILIES
 from ...models.encoding import INTERCEPT
 from ...privacy.plan import Plan
 from . import changes, durations, response
@@ -38,6 +38,7 @@ MAY_SEND = (
     *loo_sums.PROTOCOL.to_server,
     *marginal_sums.PROTOCOL.to_server,
     *site_modes.PROTOCOL.to_server,
+    *survival_sums.PROTOCOL.to_server,
 )
 
 
@@ -84,12 +85,19 @@ def _after(model: Model) -> list[Stage]:
     """After the rounds, or the way to the mode."""
     chains = [walked(model), told(model)] if model.chains else []
     loo = [left_out_sums()] if model.output.loo else []
+    if model.hazards:  # no row has a density of its own, and no response can be drawn without a baseline hazard
+        return [*chains, timed_sums(model), *own_modes(model)]
     return [*chains, drawn_anew(), *loo, *changes.stages(model), *own_modes(model)]
 
 
 def drawn_anew() -> Stage:
     """Sums of responses that clients draw from the model."""
     return Stage(replicated.PROTOCOL, replicated.dims(TOLD))
+
+
+def timed_sums(model: Model) -> Stage:
+    """Of survival times whether hazards are proportional, and concordance."""
+    return Stage(survival_sums.PROTOCOL, survival_sums.dims(model.layout.p))
 
 
 def left_out_sums() -> Stage:
@@ -147,18 +155,35 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     if model.group is not None:
         least = config.data.least_groups
         yield f"         {least} groups of each client at least; their labels stay with it, and what is sent can tell their sizes"
-        if config.random.slopes and FAMILIES[model.family].linear:
+        if config.random.slopes and model.row.linear:
             yield f"         and the squares and products of each group's rows: of up to {d + 1} rows these, up to a rotation"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
     trials = f", successes of {config.data.trials} trials" if config.data.trials else ""
-    yield f"columns  {d} coefficients, {size} unknowns in all{more}; response {model.encoding.response}{trials}"
+    response = model.encoding.response
+    if model.times is not None:
+        entry = f" from {model.times.entry}" if model.times.entry else ""
+        response = f"{model.times.time}{entry}, event {response}"
+    yield f"columns  {d} coefficients, {size} unknowns in all{more}; response {response}{trials}"
+    if model.hazards:
+        yield from _events(model)
+        yield from _rounds(model)
+        return
     yield (
         f"curvature what a client sends tells X'WX of its rows, and their labels; one with at most {config.told_up_to(d)} rows "
         "is none of this job"
     )
     yield from few.rotation(config, d)
     yield from _rounds(model)
+
+
+def _events(model: Model) -> Iterator[str]:
+    """Of a job of survival times: whose baseline hazards there are, and what events tell."""
+    data, wanted = model.config.data, model.config.told_up_to(model.encoding.size)
+    yield f"hazards  each client's own baseline{f', by {data.strata!r}' if data.strata else ''}, which stays with it"
+    yield "curvature what a client sends tells, at each time of an event, means and squares of the columns of who is at risk:"
+    yield f"         one with at most {wanted} events, while {LEAST_AT_RISK} rows are at risk, is none of this job; one without"
+    yield "         any may be, and tells that it has none"
 
 
 def _priors(model: Model) -> str:

@@ -18,7 +18,7 @@ from ...kernels import rng
 from ...kernels.families import FAMILIES, MOST
 from ...models.likelihood import Likelihood
 from ...models.overdispersed import Overdispersed
-from ...results.prediction import WHOLE, Prediction
+from ...results.prediction import SDS, WHOLE, Prediction
 from . import kept
 
 Array = NDArray[np.float64]
@@ -47,8 +47,8 @@ class New:
 
 
 def of(own: kept.Kept, new: New, ids: Mapping[str, Sequence[str]], seed: int) -> tuple[Prediction, NDArray[np.bool_]]:
-    """Mean of the response with its ends, mean and sd of the linear predictor, and columns of the level and of new counts; and (n,)
-    whether a draw of a row's rate is cut. By blocks of rows."""
+    """Mean of the response with its ends, mean and sd of the linear predictor, and columns of the level and of new counts; and
+    (n,) whether a draw of a row's rate is cut. By blocks of rows."""
     family, m, columns = FAMILIES[own.about.family], len(own.coefficients), dict[str, list[Array]]()
     like = Overdispersed(family.name) if own.about.effects else Likelihood(family.name, own.about.scale)
     periods = None if new.period is None else _on(own, int(new.period.max(initial=0)) + 1, seed)
@@ -62,7 +62,8 @@ def of(own: kept.Kept, new: New, ids: Mapping[str, Sequence[str]], seed: int) ->
         eta = level + rows.offset
         mean = like.mean_of_new(eta, own.log_scale[:, np.newaxis] if own.about.effects else 0.0)
         one = {"mean": mean.mean(axis=0), "linear_mean": eta.mean(axis=0), "linear_sd": eta.std(axis=0)}
-        one["cut"] = (np.maximum(eta, level).max(axis=0) > MOST).astype(float)
+        highest = eta + SDS * np.exp(own.log_scale)[:, np.newaxis] if own.about.effects else eta
+        one["cut"] = (np.maximum(highest, level).max(axis=0) > MOST).astype(float)
         one |= _ends("", mean)
         if family.link != "identity":
             one |= {family.level: like.mean(level).mean(axis=0)} | _ends(f"{family.level}_", like.mean(level))

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.families import HAZARDS
 from ..encoding import INTERCEPT
 
 Vector = NDArray[np.float64]
@@ -17,7 +18,7 @@ Level = Literal["group", "client"]
 NODES = (1, 15, 9, 5)  # a dimension, by the number of an effect's terms: where a rule begins
 MOST_NODES = (1, 60, 30, 15)  # and where it ends
 MOST_TERMS = 3
-FAMILIES = ("gaussian", "bernoulli", "binomial", "poisson", "negative-binomial")
+FAMILIES = ("gaussian", "bernoulli", "binomial", "poisson", "negative-binomial", *HAZARDS)
 
 
 def _triangle(d: int) -> int:
@@ -31,7 +32,7 @@ class Layout:
     Attributes
     ----------
     coefficients : names of beta, those of the encoding
-    family : "gaussian", "bernoulli", "binomial", "poisson" or "negative-binomial"
+    family : "gaussian", "bernoulli", "binomial", "poisson", "negative-binomial", or one of survival times (`kernels.survival`)
     group : terms of a group's effect, "intercept" or the name of a coefficient; () where groups have none
     client : terms of a client's effect likewise
     """

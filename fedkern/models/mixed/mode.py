@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +24,14 @@ def alone(rows: Rows) -> Rows:
     return Rows(layout, rows.X, rows.y, rows.starts, rows.trials, rows.offset, rows.n_threads)
 
 
-def found(rows: Rows, prior: Prior, start: Vector, nodes: int) -> tuple[Vector, Vector] | None:
+class Likelihood(Protocol):
+    """A client's log-likelihood."""
+
+    def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
+        """(c,) At points (c, P), its gradients (c, P) and minus its Hessians (c, P, P)."""
+
+
+def found(rows: Likelihood, prior: Prior, start: Vector, nodes: int) -> tuple[Vector, Vector] | None:
     """The mode (P,) and the inverse of minus the Hessian there (P, P), by Newton's steps; None where there is none."""
 
     def at(xi: Vector) -> tuple[float, Vector, Vector]:

@@ -1,0 +1,129 @@
+"""What the answers of a client of a Cox job determine of its rows, by derivatives at the draws of real posteriors.
+
+    python survival_disclosure.py
+
+Of each client: its partial log-likelihood at 4,096 draws, rounded to a thousandth of a nat; value, gradient and Hessian with
+nine digits at five points of the way to the mode; sums and sums of squares of its columns. The derivatives of all of these in the
+cells of its columns, beside a standard normal prior of each cell, say how exactly the cells are determined to whoever solves the
+equations; the order of the times and which rows have events are given to him. A row counts as told where every one of its cells
+(with strata: less the mean of its stratum, which no likelihood tells) is known to .05 standard deviations. Whether a solver finds
+them is another question: this is the most that it can.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from fedkern.kernels import survival
+
+POINTS, TO_MODE, ROUNDING, DIGITS, TOLD, FREEDOM = 4096, 5, 1e-3 / 12**0.5, 1e-9, 0.05, 7.0
+PRIOR_SD, STEP = 2.5, 1e-5
+
+
+def client(rng: np.random.Generator, n: int, events: int, p: int, slope: float, together: int) -> tuple[Any, ...]:
+    """X in the order of the kernel, and its sets; `together`: rows of a stratum, 0: all."""
+    X = rng.standard_normal((n, p))
+    time = rng.exponential(size=n) * np.exp(-slope * X[:, 0])
+    event = np.zeros(n, bool)
+    event[rng.permutation(n)[:events]] = True
+    time[~event] *= rng.random(n - events)
+    strata = rng.permutation(n) // together if together else None
+    order, first, ends, deaths, _ = survival.arranged(time, event, None, strata)
+    return np.ascontiguousarray(X[order]), first, ends, deaths
+
+
+def curvature(X: Any, sets: tuple[Any, ...], points: Any) -> tuple[Any, ...]:
+    return survival.cox_curvature(points, X, None, None, *sets, None)
+
+
+def mode(clients: list[tuple[Any, ...]], p: int) -> tuple[Any, Any, list[Any]]:
+    """The posterior's mode, its precision there, and the points on the way."""
+    beta, at, path = np.zeros(p), np.tril_indices(p), []
+    for _ in range(30):
+        path.append(beta)
+        gradient, H = -beta / PRIOR_SD**2, np.eye(p) / PRIOR_SD**2
+        for X, *sets in clients:
+            _, g, lower = curvature(X, tuple(sets), beta[np.newaxis])
+            full = np.zeros((p, p))
+            full[at] = lower[0]
+            gradient, H = gradient + g[0], H + full + np.tril(full, -1).T
+        step = np.linalg.solve(H, gradient)
+        if np.abs(step).max() < 1e-6:
+            break
+        beta = beta + step / max(1.0, np.abs(step).max())
+    return beta, H, path[:TO_MODE]
+
+
+def weights(X: Any, first: Any, ends: Any, points: Any) -> Any:
+    """(S, n) of each row the sum of its chances over the times of events."""
+    eta = points @ X.T
+    found = np.zeros_like(eta)
+    for begin, end in zip(first, ends):
+        own = eta[:, begin:end]
+        e = np.exp(own - own.max(axis=1, keepdims=True))
+        found[:, begin:end] += e / e.sum(axis=1, keepdims=True)
+    return found
+
+
+def told(rng: np.random.Generator, n: int, events: int, p: int, slope: float, together: int) -> float:
+    """The share of a client's rows that are determined, in a job of three such clients."""
+    clients = [client(rng, n, events, p, slope, together) for _ in range(3)]
+    beta, H, path = mode(clients, p)
+    root = np.linalg.inv(np.linalg.cholesky(H)).T
+    z = rng.standard_normal((POINTS, p)) / np.sqrt(rng.chisquare(FREEDOM, POINTS) / FREEDOM)[:, np.newaxis]
+    points = beta + z @ root.T
+    X, *sets = clients[0]
+    died = np.zeros(n)
+    died[sets[1] - 1] = 1.0
+    slopes = died - weights(X, sets[0], sets[1], points)  # d value / d eta
+    J = [(slopes[:, :, np.newaxis] * points[:, np.newaxis, :]).reshape(POINTS, n * p) / ROUNDING]
+    exact, at = np.array(path), np.empty((n * p, len(path) * (1 + p + p * (p + 1) // 2)))
+    for cell in range(n * p):
+        both = []
+        for sign in (1, -1):
+            moved = X.copy()
+            moved.flat[cell] += sign * STEP
+            both.append(np.concatenate([one.ravel() for one in curvature(moved, tuple(sets), exact)]))
+        at[cell] = (both[0] - both[1]) / (2 * STEP)
+    size = np.maximum(np.abs(np.concatenate([one.ravel() for one in curvature(X, tuple(sets), exact)])), 1.0)
+    J.append((at / (DIGITS * size)).T)
+    # The exchange of columns: their sums and sums of squares. A likelihood of differences of rows does not know where these are.
+    sums = np.repeat(np.eye(p), n, axis=0).reshape(p, n, p).transpose(1, 2, 0).reshape(n * p, p)
+    J.append(np.concatenate([sums, 2 * X.reshape(-1, 1) * sums], axis=1).T / DIGITS)
+    _, s, V = np.linalg.svd(np.concatenate(J), full_matrices=False)
+    known = (V.T * (s**2 / (1 + s**2))) @ V
+    covariance = np.eye(n * p) - known
+    if together:  # rows of a stratum follow each other, those without an event at its end too
+        stratum = np.arange(n) // together
+        within = (stratum[:, np.newaxis] == stratum) / (stratum[:, np.newaxis] == stratum).sum(axis=1)
+        centred = np.kron(np.eye(n) - within, np.eye(p))
+        covariance = centred @ covariance @ centred.T
+    sd = np.sqrt(np.maximum(np.diagonal(covariance), 0.0)).reshape(n, p)
+    return float((sd < TOLD).all(axis=1).mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=3, help="of each kind")
+    jobs = parser.parse_args().jobs
+    print("shares of a client's rows that are determined, mean and most of jobs")
+    print("columns, slope, rows of a stratum (0: all), rows, events, events a column; mean, most")
+    for p in (1, 2, 3):
+        for slope in (0.5, 2.0):
+            for together, rows in ((0, 1.0), (0, 2.0), (0, 5.0), (2, 2.0), (5, 1.25), (5, 2.0)):
+                for a_column in (5, 10, 15, 20):
+                    events = a_column * p + 1
+                    n = int(events * rows)
+                    if n * p > 500:
+                        continue
+                    keys = [[7, p, job, n, events] for job in range(jobs)]
+                    shares = [told(np.random.default_rng(key), n, events, p, slope, together) for key in keys]
+                    cells = f"{p}  {slope:g}  {together}  {n:4d}  {events:3d}  {events / p:5.1f}"
+                    print(f"{cells}   {np.mean(shares):.2f} {max(shares):.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""After the rounds of a job of survival times: are hazards proportional, and has whoever is at higher risk the event earlier?
+
+Each client has computed sums over its events at the mean of the draws that it was told, and sends them, to three digits; one with
+fewer than five events answers with zeros. Source: docs/methods/likelihood.md, section 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import once
+from ..core.messages import SUM, Message, Tells
+from .loo_sums import LEAST, MOST_ROWS
+from .rounding import LARGEST, bounded
+
+Array = NDArray[np.float64]
+
+DIGITS = 3  # significant, of each sum
+
+
+@dataclass(frozen=True)
+class AskSurvival(Message, kind=230):
+    """Server to client."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class SurvivalSums(Message, kind=231, tells=Tells(SUM)):
+    """Client to server: number of events; pairs of a row that has its event and one that is at risk after it, and in how many of
+    them the first has the higher risk; of each coefficient the score of a slope in time, and its information."""
+
+    round: int
+    events: int
+    pairs: float
+    right: float
+    score: Annotated[Array, "d"]
+    information: Annotated[Array, "d"]
+
+
+def dims(coefficients: int) -> dict[str, int]:
+    """Sizes of the messages' arrays."""
+    return {"d": coefficients}
+
+
+def told(events: int, pairs: float, right: float, score: Array, information: Array) -> SurvivalSums:
+    """The sums, or zeros where they would be of too few events."""
+    if events < LEAST:
+        return SurvivalSums(0, 0, 0.0, 0.0, np.zeros_like(score), np.zeros_like(score))
+    share = round(right / pairs, DIGITS) if pairs else 0.0
+    pairs = _rounded(pairs)
+    return SurvivalSums(
+        0, events, pairs, share * pairs, *(np.array([*map(_rounded, one.tolist())]) for one in (score, information))
+    )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _wrong(answer: SurvivalSums) -> str:
+    """Why these are no client's sums; "" where they can be."""
+    if not (answer.events == 0 or LEAST <= answer.events <= MOST_ROWS):
+        return f"its SurvivalSums are of {answer.events} events"
+    if not 0 <= answer.right <= answer.pairs <= MOST_ROWS**2:
+        return "its SurvivalSums count pairs that are not there"
+    if not (bounded(answer.score, LARGEST) and bounded(answer.information, LARGEST)) or (answer.information < 0).any():
+        return "its SurvivalSums are too large to be any, or an information is below 0"
+    return ""
+
+
+QUESTION = once.Question("survival-sums", AskSurvival, SurvivalSums, _wrong, drops=True)
+PROTOCOL = QUESTION.protocol

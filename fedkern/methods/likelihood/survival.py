@@ -1,0 +1,104 @@
+"""After the draws of a job of survival times: what only a client gets of its baseline hazards, and what clients tell.
+
+Source: docs/methods/likelihood.md, section 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from ...algorithms.core.rounds import in_order
+from ...algorithms.exchanges import survival_sums
+from ...jobs.run import Run
+from ...kernels import rng
+from ...models import survival
+from . import sites
+from .keys import Config
+from .model import Model
+from .own import answers
+from .publish import Checked
+from .stages import timed_sums
+
+Array = NDArray[np.float64]
+
+KEPT = "baseline.csv"
+UNLIKELY = 0.01  # of the least p of all coefficients, where hazards are proportional
+
+
+class Ended(NamedTuple):
+    """What a client has at the end: its rows, the labels of its strata, draws of the posterior, nodes, which it has no use for,
+    and whether the server's checks found nothing."""
+
+    rows: survival.Rows
+    labels: tuple[str, ...]
+    told: Array
+    nodes: int
+    converged: bool
+
+
+def write(run: Run[Config], model: Model, client: int, own: Ended) -> None:
+    """baseline.csv into the client's own folder."""
+    folder = run.hooks.folder
+    if folder is None:
+        return
+    k, key = len(own.rows.sets.ends), rng.key(model.seed, "posterior", 1 + 3 * client)
+    uniform = rng.uniform(len(own.told) * k, key=key).reshape(len(own.told), k)
+    found = survival.baseline(own.rows, own.told[:, : model.layout.p], uniform)
+    columns: dict[str, Any] = {"converged": [own.converged] * k}
+    if own.labels:
+        columns["stratum"] = [own.labels[one] for one in found.stratum.tolist()]
+    columns |= {"time": found.time.tolist(), "events": found.events.tolist(), "at_risk": found.at_risk.tolist()}
+    for name, (mean, low, high) in (("cumulative_hazard", found.hazard), ("survival", found.survival)):
+        columns |= {name: mean.tolist(), f"{name}_q025": low.tolist(), f"{name}_q975": high.tolist()}
+    folder.write_csv(KEPT, columns, client=client)
+
+
+def exchanged(run: Run[Config], model: Model, ended: Mapping[int, Ended], *, at_server: bool) -> Checked:
+    """What is found, at the server's place; nothing elsewhere.
+
+    Responses that the model makes are not drawn: their times need baseline hazards, which the server does not have.
+    """
+    content: dict[str, Any] = {}
+    notes: list[str] = []
+    asked = survival_sums.AskSurvival(0) if at_server else None
+    server = answers(run, timed_sums(model), survival_sums.QUESTION, asked, ended, _sums)
+    if server is not None:
+        notes += [
+            f"client {run.names[k]!r} is not in the checks of hazards, for {why}" for k, why in sorted(server.dropped.items())
+        ]
+        replies = in_order(server.replies)
+        if nothing := [repr(run.names[k]) for k, one in sorted(server.replies.items()) if not one.events]:
+            notes.append(f"nothing is known of the coefficients from {', '.join(nothing)}, who have next to no events")
+        content, said = _content(model, replies)
+        notes += said
+    alone = {k: sites.Alone(one.rows, one.told, one.nodes) for k, one in ended.items()}
+    of_sites, more = sites.exchanged(run, model, alone, at_server=at_server)
+    return Checked(content | of_sites, (*notes, *more))
+
+
+def _sums(own: Ended) -> survival_sums.SurvivalSums:
+    beta = own.told[:, : own.rows.size].mean(axis=0)
+    return survival_sums.told(own.rows.events, *survival.concordance(own.rows, beta), *survival.schoenfeld(own.rows, beta))
+
+
+def _content(model: Model, replies: Sequence[survival_sums.SurvivalSums]) -> tuple[dict[str, Any], list[str]]:
+    """Events, concordance, and of each coefficient z and p of a slope in time."""
+    pairs, right = (sum(getattr(one, name) for one in replies) for name in ("pairs", "right"))
+    slopes, notes = {}, []
+    for j, name in enumerate(model.encoding.names):
+        score, information = (sum(float(getattr(one, what)[j]) for one in replies) for what in ("score", "information"))
+        if information > 0:
+            z = score / information**0.5
+            slopes[name] = {"z": z, "p": float(2 * ndtr(-abs(z)))}
+    if changing := [f"{name} (p = {one['p']:.2g})" for name, one in slopes.items() if one["p"] < UNLIKELY / len(slopes)]:
+        notes.append(
+            f"hazards are not proportional in {', '.join(changing)}: the ratio changes with time, and what is said of it is an "
+            "average over the times of events; take it into data.strata where it has few values, or look at shorter times"
+        )
+    found: dict[str, Any] = {"events": sum(one.events for one in replies), "proportional_hazards": slopes}
+    return found | ({"concordance": right / pairs} if pairs else {}), notes

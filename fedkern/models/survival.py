@@ -1,0 +1,285 @@
+"""One client of a Cox model: its partial log-likelihood, and what only it may know, its own baseline hazards.
+
+Strata of clients are never at risk together, so that the partial likelihood of all is the product of the clients'. With a normal
+prior of the coefficients it makes a posterior: the limit of that of a gamma process of the baseline hazard whose prior loses all
+weight (Kalbfleisch 1978; Sinha, Ibrahim and Chen 2003). There the hazard's increments at the times of events, given the
+coefficients, are gamma variables: of one row that has its event Gamma(1, sum over who is at risk).
+
+Source: docs/methods/likelihood.md, section 9.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaincinv
+
+from ..kernels import survival as kernels
+from .mixed.layout import Layout
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+BLOCK = 4_000_000  # numbers of rows and draws at once
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a client holds, in the order of `kernels.arranged`; it is the field of no message.
+
+    Attributes
+    ----------
+    layout : of the points, which are coefficients alone
+    X : (n, p) columns of the coefficients
+    time, event : (n,) when each row ends, and whether that is by its event
+    strata : (n,) numbers of the client's own strata
+    sets : what kernels take beside the rows
+    weights, offset : (n,) or None
+    n_threads : of the kernels
+    """
+
+    layout: Layout
+    X: Vector
+    time: Vector
+    event: NDArray[np.bool_]
+    strata: Indices
+    sets: kernels.Arranged
+    weights: Vector | None = None
+    offset: Vector | None = None
+    n_threads: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        X: Vector,
+        time: Vector,
+        event: NDArray[np.bool_],
+        entry: Vector | None = None,
+        strata: Indices | None = None,
+        weights: Vector | None = None,
+        offset: Vector | None = None,
+        n_threads: int = 1,
+    ) -> Rows:
+        """Rows in any order; one that weighs nothing is left out."""
+        if weights is not None and (weights == 0).any():
+            there = weights != 0
+            entry, strata, weights, offset = (None if one is None else one[there] for one in (entry, strata, weights, offset))
+            X, time, event = X[there], time[there], event[there]
+        sets = kernels.arranged(time, event, entry, strata)
+        order = sets.order
+        strata = np.zeros(len(time), np.int64) if strata is None else strata
+        if weights is not None and (weights == 1).all():
+            weights = None
+        weights, offset = (None if one is None else np.ascontiguousarray(one[order]) for one in (weights, offset))
+        X = np.ascontiguousarray(X[order], np.float64)
+        return cls(layout, X, time[order], event[order], strata[order], sets, weights, offset, n_threads)
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @property
+    def size(self) -> int:
+        """P, the length of a point."""
+        return self.layout.size
+
+    @property
+    def events(self) -> int:
+        """How many rows have their event."""
+        return int(self.sets.deaths.sum())
+
+    def values(self, points: Vector, nodes: int) -> Vector:
+        """(S,) partial log-likelihoods of the points (S, P); nothing is integrated out, so that `nodes` say nothing."""
+        return kernels.cox_values(points, *self._rows, n_threads=self.n_threads)
+
+    def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
+        """(c,) the same, gradients (c, P) and minus Hessians (c, P, P)."""
+        value, gradient, lower = kernels.cox_curvature(points, *self._rows, n_threads=self.n_threads)
+        p = self.size
+        curved = np.empty((len(points), p, p))
+        i, k = np.tril_indices(p)
+        curved[:, i, k] = curved[:, k, i] = lower
+        return value, gradient, curved
+
+    def rule(self, points: Vector, nodes: int) -> Vector:
+        """(S,) zeros: there is no quadrature."""
+        return np.zeros(len(points))
+
+    @property
+    def _rows(self) -> tuple[Vector, Vector | None, Vector | None, Indices, Indices, Indices, Indices | None]:
+        sets = self.sets
+        return self.X, self.weights, self.offset, sets.first, sets.ends, sets.deaths, sets.until
+
+    def predictor(self, points: Vector) -> Vector:
+        """(S, n) at points (S, P)."""
+        eta: Vector = points @ self.X.T
+        return eta if self.offset is None else eta + self.offset
+
+    @property
+    def mean_row(self) -> tuple[Vector, float]:
+        """(p,) the client's average covariates, and the average of its offset."""
+        w = np.ones(len(self)) if self.weights is None else self.weights
+        mean = np.asarray(w @ self.X / w.sum())
+        return mean, 0.0 if self.offset is None else float(w @ self.offset / w.sum())
+
+
+def of_deaths(rows: Rows, values: Vector) -> Vector:
+    """(.., k) sums of values (.., n) over who has the event, at each set."""
+    ends, deaths = rows.sets.ends, rows.sets.deaths
+    places = np.stack([ends - deaths, ends], axis=1).ravel()  # sums from each place to the next, of which every other counts
+    padded = np.concatenate([values, np.zeros_like(values[..., :1])], axis=-1)
+    return np.asarray(np.add.reduceat(padded, places, axis=-1)[..., ::2])
+
+
+def at_risk(rows: Rows, values: Vector) -> Vector:
+    """(.., k) sums of values (.., n), above 0, over who is at risk, at each set."""
+    first, ends, until = rows.sets.first, rows.sets.ends, rows.sets.until
+    found = np.empty((*values.shape[:-1], len(ends)))
+    for begin in np.unique(first):
+        sets = np.flatnonzero(first == begin)
+        part = slice(int(begin), int(ends[sets[-1]]))
+        joined = np.cumsum(values[..., part], axis=-1)
+        found[..., sets] = joined[..., ends[sets] - 1 - part.start]
+        if until is not None:
+            order = np.argsort(until[part], kind="stable")
+            left = np.concatenate([np.zeros_like(joined[..., :1]), np.cumsum(values[..., part][..., order], axis=-1)], axis=-1)
+            found[..., sets] -= left[..., np.searchsorted(until[part][order], sets, side="right")]
+    return found
+
+
+class Baseline(NamedTuple):
+    """Of each time of an event: its stratum, how many events and rows at risk there are, and of the cumulative hazard of a row
+    with the client's average covariates, and of the probability to be without event for longer, mean and 95 % interval over the
+    posterior.
+
+    Attributes
+    ----------
+    stratum, events, at_risk : (k,)
+    time : (k,) rising within a stratum
+    hazard, survival : (3, k) mean, 2.5 % and 97.5 %
+    """
+
+    stratum: Indices
+    time: Vector
+    events: Indices
+    at_risk: Indices
+    hazard: Vector
+    survival: Vector
+
+
+def baseline(rows: Rows, draws: Vector, uniform: Vector) -> Baseline:
+    """The client's own baseline hazards, given draws (S, P) of the posterior.
+
+    At each draw the increments of all events of a time are Gamma(mean weight, the sum over who is at risk) variables, ties by
+    Efron's rule, whose means are Breslow's. `uniform` (S, k): what they are drawn by.
+    """
+    sets, (mean, offset) = rows.sets, rows.mean_row
+    k = len(sets.ends)
+    weight = np.ones(len(rows)) if rows.weights is None else rows.weights
+    increments = np.empty((len(draws), k))
+    for part in _pieces(len(draws), BLOCK // max(len(rows), 1)):
+        eta = rows.predictor(draws[part]) - (draws[part] @ mean + offset)[:, np.newaxis]
+        e = weight * np.exp(eta)
+        total, own = at_risk(rows, e), of_deaths(rows, e)
+        for at, (d, each) in enumerate(zip(sets.deaths.tolist(), (of_deaths(rows, weight) / sets.deaths).tolist())):
+            rates = total[:, at, np.newaxis] - np.arange(d) / d * own[:, at, np.newaxis]
+            means, shape = each * (1 / rates).sum(axis=1), each * d
+            increments[part, at] = means / shape * gammaincinv(shape, uniform[part, at])
+    order = np.lexsort((rows.time[sets.ends - 1], rows.strata[sets.ends - 1]))
+    stratum, time = rows.strata[sets.ends - 1][order], rows.time[sets.ends - 1][order]
+    hazard = increments[:, order]
+    for one in np.unique(stratum):
+        hazard[:, stratum == one] = np.cumsum(hazard[:, stratum == one], axis=1)
+    numbers = at_risk(rows, np.ones(len(rows)))[order].astype(np.int64)
+    return Baseline(stratum, time, sets.deaths[order], numbers, _summary(hazard), _summary(np.exp(-hazard)))
+
+
+def schoenfeld(rows: Rows, beta: Vector) -> tuple[Vector, Vector]:
+    """(p,) of each coefficient the efficient score of a slope in time, and its information: the first over the root of the
+    second, each added up over clients, is a standard normal number where hazards are proportional.
+
+    Time is the rank of the event's time among the client's, in -1/2 .. 1/2. All coefficients of the client are free: a client
+    whose coefficients are others, alike at all times, is no evidence.
+    """
+    sets, X = rows.sets, rows.X
+    p, weight = X.shape[1], np.ones(len(rows)) if rows.weights is None else rows.weights
+    eta = rows.predictor(beta[np.newaxis])[0]
+    time = rows.time[sets.ends - 1]
+    distinct, place = np.unique(time, return_inverse=True)
+    g = place / max(len(distinct) - 1, 1) - 0.5
+    leaving = [np.empty(0, np.int64)] * len(sets.ends)
+    if sets.until is not None:
+        order = np.argsort(sets.until, kind="stable")
+        bounds = np.searchsorted(sets.until[order], np.arange(len(sets.ends) + 1))
+        leaving = [order[a:b] for a, b in pairwise(bounds)]
+    U, W, I0, I1, I2 = np.zeros(p), np.zeros(p), np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
+    begun, to = -1, 0
+    S, M, Q = 0.0, np.zeros(p), np.zeros((p, p))
+    for k, (first, end, d) in enumerate(zip(sets.first.tolist(), sets.ends.tolist(), sets.deaths.tolist())):
+        if first != begun:
+            begun, to, S, M, Q = first, first, 0.0, np.zeros(p), np.zeros((p, p))
+            last = int(np.searchsorted(rows.strata, rows.strata[first], side="right"))
+            e = weight[first:last] * np.exp(eta[first:last] - eta[first:last].max())
+        gone = leaving[k][(leaving[k] >= first) & (leaving[k] < to)]
+        come = np.arange(to, end) if sets.until is None else np.arange(to, end)[sets.until[to:end] > k]
+        for some, sign in ((gone, -1.0), (come, 1.0)):
+            own = sign * e[some - first]
+            S, M, Q = S + own.sum(), M + own @ X[some], Q + (own * X[some].T) @ X[some]
+        dying = np.arange(end - d, end)
+        own = e[dying - first]
+        s, m, q = own.sum(), own @ X[dying], (own * X[dying].T) @ X[dying]
+        each, score, V = float(weight[dying].mean()), weight[dying] @ X[dying], np.zeros((p, p))
+        for share in np.arange(d) / d:
+            total, mean = S - share * s, (M - share * m) / (S - share * s)
+            score = score - each * mean
+            V += each * ((Q - share * q) / total - np.outer(mean, mean))
+        U, W, I0, I1, I2 = U + g[k] * score, W + score, I0 + V, I1 + g[k] * V, I2 + g[k] ** 2 * V
+        to = end
+    back = I1 @ np.linalg.pinv(I0, hermitian=True)
+    return U - back @ W, np.maximum(np.diagonal(I2 - back @ I1.T), 0.0)
+
+
+def concordance(rows: Rows, beta: Vector) -> tuple[float, float]:
+    """How many pairs there are of a row that has its event and one that is still at risk after it, and in how many of them the
+    first has the higher risk (equal ones by half); each row counts once."""
+    sets = rows.sets
+    eta = rows.predictor(beta[np.newaxis])[0].tolist()
+    until = None if sets.until is None else sets.until.tolist()
+    leaving: dict[int, list[int]] = {}
+    for i, k in enumerate(until or ()):
+        leaving.setdefault(k, []).append(i)
+    begun, to, sorted_risks = -1, 0, list[float]()
+    pairs = right = 0.0
+    for k, (first, end, d) in enumerate(zip(sets.first.tolist(), sets.ends.tolist(), sets.deaths.tolist())):
+        if first != begun:
+            begun, to, sorted_risks = first, first, []
+        for i in leaving.get(k, ()):
+            if first <= i < to:
+                sorted_risks.pop(bisect_left(sorted_risks, eta[i]))
+        there = [i for i in range(to, end) if until is None or until[i] > k]
+        for i in there:
+            if i < end - d:
+                insort(sorted_risks, eta[i])
+        for i in range(end - d, end):
+            below, equal = bisect_left(sorted_risks, eta[i]), bisect_right(sorted_risks, eta[i])
+            pairs, right = pairs + len(sorted_risks), right + below + 0.5 * (equal - below)
+        for i in there:
+            if i >= end - d:
+                insort(sorted_risks, eta[i])
+        to = end
+    return pairs, right
+
+
+def _summary(values: Vector) -> Vector:
+    return np.stack([values.mean(axis=0), *np.quantile(values, (0.025, 0.975), axis=0)])
+
+
+def _pieces(n: int, most: int) -> Iterator[slice]:
+    size = max(1, most)
+    return (slice(at, min(at + size, n)) for at in range(0, n, size))

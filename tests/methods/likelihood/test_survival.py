@@ -1,0 +1,316 @@
+"""Jobs of survival times: Cox's model, stratified by client, against the pooled rows; who is refused, and what a client keeps."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedkern
+from fedkern.cli.__main__ import main
+from fedkern.errors import FedkernError, JobError
+from fedkern.methods import load
+from fedkern.methods.likelihood import show
+from fedkern.models import survival
+from fedkern.models.mixed import Layout
+from support.command import mpirun
+
+JOB = """
+[job]
+method = "likelihood"
+seed = 4
+[data]
+clients = ["rows/*.csv"]
+time = "months"
+event = "died"
+[model]
+family = "cox"
+"""
+SMALL = "[algorithm]\npoints = 1024\neffective = 300\n[output]\ndraws = 100\nchains = 2\n"
+CLIENTS = {"ada": 0.02, "bo": 0.06, "cy": 0.03}  # baseline hazards
+EFFECTS = np.array([0.6, -0.5])
+
+
+def federation(rows: int = 120, seed: int = 1, *, entry: bool = False, strata: bool = False) -> dict[str, pd.DataFrame]:
+    """Patients of three hospitals, months rounded, so that times are tied."""
+    rng, found = np.random.default_rng(seed), {}
+    for name, rate in CLIENTS.items():
+        x = rng.standard_normal((rows, 2))
+        life = rng.exponential(size=rows) / (rate * np.exp(x @ EFFECTS))
+        seen = rng.exponential(60, rows)
+        months = np.ceil(np.minimum(life, seen) * 2) / 2
+        frame = pd.DataFrame({"age": 60 + 10 * x[:, 0], "dose": x[:, 1], "months": months, "died": (life <= seen).astype(int)})
+        if entry:
+            frame["since"] = (months * rng.random(rows) * 0.6 - 0.5).round(3)
+        if strata:
+            frame["ward"] = rng.choice(["north", "south"], rows)
+        found[name] = frame
+    return found
+
+
+def written(folder: Path, frames: Mapping[str, pd.DataFrame], job: str = JOB + SMALL) -> Path:
+    (folder / "rows").mkdir(parents=True, exist_ok=True)
+    for name, frame in frames.items():
+        frame.to_csv(folder / "rows" / f"{name}.csv", index=False)
+    (folder / "job.toml").write_text(job)
+    return folder / "job.toml"
+
+
+def pooled(frames: Mapping[str, pd.DataFrame]) -> tuple[survival.Rows, np.ndarray]:
+    """All rows, each client's a stratum (and its wards each), columns standardised; and standard deviations of the columns."""
+    whole = pd.concat([frame.assign(client=name) for name, frame in frames.items()])
+    X = whole[["age", "dose"]].to_numpy()
+    sd = X.std(axis=0)
+    strata = whole.client + whole.get("ward", pd.Series("", whole.index))
+    entry = whole.since.to_numpy() if "since" in whole else None
+    codes = np.unique(strata, return_inverse=True)[1]
+    layout = Layout(("age", "dose"), "cox")
+    times = (whole.months.to_numpy(), whole.died.to_numpy() > 0, entry, codes)
+    return survival.Rows.of(layout, (X - X.mean(axis=0)) / sd, *times), sd
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("cox"), federation())
+
+
+@pytest.fixture(scope="module")
+def whole(files: Path) -> fedkern.Result:
+    return fedkern.run(files, out=files.parent / "out")
+
+
+@pytest.mark.parametrize("more", [{}, {"entry": True, "strata": True}])
+def test_clients_add_up_to_the_pooled_stratified_model(more: dict[str, bool]) -> None:
+    frames = federation(**more)
+    (rows, sd), points = pooled(frames), 0.7 * np.random.default_rng(0).standard_normal((20, 2))
+    mean = pd.concat([*frames.values()])[["age", "dose"]].to_numpy().mean(axis=0)
+    alone = []
+    for frame in frames.values():
+        X = (frame[["age", "dose"]].to_numpy() - mean) / sd
+        entry = frame.since.to_numpy() if "since" in frame else None
+        ward = np.unique(frame.ward, return_inverse=True)[1] if "ward" in frame else None
+        own = survival.Rows.of(rows.layout, X, frame.months.to_numpy(), frame.died.to_numpy() > 0, entry, ward)
+        alone.append((own.values(points, 1), *own.curvature(points, 1)))
+    together = (rows.values(points, 1), *rows.curvature(points, 1))
+    for one, each in zip(together, zip(*alone)):
+        np.testing.assert_allclose(sum(each), one, rtol=1e-12, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "more", [{}, pytest.param({"entry": True, "strata": True}, marks=pytest.mark.nightly)], ids=["plain", "entry and strata"]
+)
+def test_the_posterior_is_that_of_quadrature_over_the_pooled_rows(more: dict[str, bool], tmp_path: Path) -> None:
+    """A grid over two coefficients, whose density is the pooled partial likelihood, times N(0, 2.5^2) of each."""
+    frames = federation(seed=8, **more)
+    keys = ('entry = "since"\nstrata = "ward"\n' if more else "") + "[model]"
+    result = fedkern.run(written(tmp_path, frames, JOB.replace("[model]", keys)))
+    rows, sd = pooled(frames)
+    mean, root = np.zeros(2), np.eye(2)
+    for _ in range(8):
+        _, gradient, H = rows.curvature(mean[np.newaxis], 1)
+        mean = mean + np.linalg.solve(H[0] + np.eye(2) / 2.5**2, gradient[0] - mean / 2.5**2)
+    root = np.linalg.inv(np.linalg.cholesky(H[0] + np.eye(2) / 2.5**2)).T
+    z = np.linspace(-7, 7, 141)
+    grid = mean + np.stack(np.meshgrid(z, z), axis=-1).reshape(-1, 2) @ root.T
+    log = rows.values(grid, 1) - 0.5 * (grid**2).sum(axis=1) / 2.5**2
+    weight = np.exp(log - log.max())
+    evidence = log.max() + np.log(weight.sum() * (z[1] - z[0]) ** 2 * abs(np.linalg.det(root)) / (2 * np.pi * 2.5**2))
+    weight /= weight.sum()
+    exact = weight @ grid
+    spread = np.sqrt(weight @ (grid - exact) ** 2)
+    assert result.converged is True
+    for j, name in enumerate(("age", "dose")):
+        found = result.parameters[f"theta_std[{name}]"]
+        assert abs(found["mean"] - exact[j]) < 0.03 * spread[j]
+        assert abs(found["sd"] - spread[j]) < 0.03 * spread[j]
+        assert result.parameters[f"theta[{name}]"]["mean"] == pytest.approx(found["mean"] / sd[j], rel=1e-9)
+    told = result.summary["log_evidence"]
+    assert abs(told["value"] - evidence) < max(4 * told["error"], 0.01)
+
+
+@pytest.mark.parametrize("ranks", [2])
+def test_ranks_have_the_bits_of_one_process(ranks: int, files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
+    ended = mpirun(ranks, "run", files, "--out", tmp_path / "out", "--quiet")
+    assert ended.code == 0, ended.err
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["digest"] == whole.digest
+
+
+def test_what_is_published_and_what_a_client_keeps(
+    files: Path, whole: fedkern.Result, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = files.parent / "out"
+    ratios = {row["parameter"]: row for row in whole.rows(exp=True)}
+    found = whole.parameters["theta[dose]"]
+    assert ratios["theta[dose]"]["hazard_ratio"] == pytest.approx(np.exp(found["q50"]))
+    assert ratios["theta[dose]"]["q975"] == pytest.approx(np.exp(found["q975"]))
+    summary = whole.summary
+    frames = federation()
+    assert summary["events"] == sum(frame.died.sum() for frame in frames.values())
+    assert 0.6 < summary["concordance"] < 0.8
+    assert set(summary["proportional_hazards"]) == {"age", "dose"}
+    assert "predictive" not in summary  # no response is drawn without a baseline hazard
+    assert "intercept" not in whole.parameters
+    assert any("hazard ratio" in line for line in show.lines(summary, "done"))
+    assert main(["report", str(out)]) == 0
+    page = (out / "report.html").read_text()
+    assert "Proportional hazards" in page
+    assert "Concordance" in page
+    own = pd.read_csv(out / "client-ada" / "baseline.csv")
+    ada = frames["ada"]
+    assert own.time.tolist() == sorted(set(ada.months[ada.died == 1]))
+    assert own.events.sum() == ada.died.sum()
+    assert own.at_risk.tolist() == [int((ada.months >= t).sum()) for t in own.time]
+    assert (own.survival_q025 <= own.survival).all()
+    assert not (out / "client-ada" / "effects.bin").exists()
+    with pytest.raises(JobError, match=r"no times without a baseline hazard.*baseline\.csv"):
+        whole.prediction(files.parent / "rows" / "ada.csv")
+    for told in (out / "ledger").glob("*.jsonl"):  # the curve has no message
+        kinds = {json.loads(line).get("message") for line in told.read_text().splitlines()}
+        assert not {kind for kind in kinds if kind and "Baseline" in kind}
+
+
+def test_a_client_without_events_adds_nothing_and_is_named(tmp_path: Path, files: Path, whole: fedkern.Result) -> None:
+    frames = federation()
+    none = frames["bo"].assign(died=0)
+    with_it = fedkern.run(written(tmp_path / "with", {**frames, "bo": none}), out=tmp_path / "out")
+    rows, _ = pooled({name: frame for name, frame in frames.items() if name != "bo"})
+    assert rows.events == with_it.summary["events"]
+    assert any("'bo'" in note and "no events" in note for note in with_it.summary["notes"])
+    said = json.loads((tmp_path / "out" / "client-bo" / "rows.json").read_text())
+    assert any("no row has its event" in note for note in said["notes"])
+
+
+def test_sites_and_hazards_that_are_not_proportional(tmp_path: Path) -> None:
+    """The dose helps at first and harms later."""
+    frames = federation()
+    rng = np.random.default_rng(5)
+    for frame in frames.values():
+        late = 20 + rng.exponential(10 * np.exp(-1.5 * frame.dose))
+        early = rng.exponential(25 * np.exp(1.5 * frame.dose))
+        frame["months"] = np.where(early < 20, early, late)
+        frame["died"] = 1
+    job = JOB + SMALL.replace("chains = 2", "chains = 2\nsites = true")
+    result = fedkern.run(written(tmp_path, frames, job))
+    assert result.summary["proportional_hazards"]["dose"]["p"] < 1e-4
+    assert any("hazards are not proportional in dose" in note for note in result.summary["notes"])
+    assert set(result.summary["sites"]) == set(CLIENTS)
+
+
+CONFLICTS = {
+    'time = "months"': ("", "data.time is missing"),
+    'event = "died"': ("", "data.event is missing"),
+    "[data]\n": ('[data]\nresponse = "died"\n', "data.response = .* remove it"),
+    'family = "cox"': ('family = "bernoulli"', "data.time, data.event: for survival times"),
+    "[model]\n": ("[model]\nintercept = true\n", "baseline hazard is in its place"),
+    "seed = 4\n[data]\n": ("seed = 4\n[model.random]\nclient = true\n[data]\n", "data.strata"),
+    "[model]": ('test = "rows/ada.csv"\n[model]', "data.test: a Cox model foresees no time"),
+    "[algorithm]": ("[output]\nloo = true\n[algorithm]", "output.loo"),
+    "died": ("months", 'data.time and data.event are both "months"'),
+}
+
+
+@pytest.mark.parametrize("what", list(CONFLICTS))
+def test_keys_that_do_not_go_together(what: str, tmp_path: Path) -> None:
+    after, said = CONFLICTS[what]
+    text = (JOB + "[algorithm]\npoints = 1024\n").replace(what, after, 1)
+    (tmp_path / "job.toml").write_text(text)
+    with pytest.raises(JobError, match=said):
+        load(tmp_path / "job.toml")
+
+
+def spoilt(frame: pd.DataFrame, column: str, value: object) -> pd.DataFrame:
+    frame = frame.astype({column: object})
+    frame.loc[3, column] = value
+    return frame
+
+
+BAD: dict[str, tuple[str, Any, str, str]] = {
+    "time 0": ("months", 0.0, "column 'months' is not above 0", "is not above 0; a row is at risk from 0 on"),
+    "no time": ("months", "", "column 'months' is missing", "line 5"),
+    "event 2": ("died", 2, "column 'died' is not 0 or 1", "'2' is not 0 or 1"),
+    "entry late": ("since", 1e6, "column 'since' is not before 'months'", "is not before 'months'; a row is seen from 'since'"),
+    "no stratum": ("ward", "", "column 'ward' is empty", "line 5"),
+}
+
+
+@pytest.mark.parametrize("what", list(BAD))
+def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(what: str, tmp_path: Path) -> None:
+    column, value, told, own = BAD[what]
+    frames = federation(entry=True, strata=True)
+    frames["bo"] = spoilt(frames["bo"], column, value)
+    job = JOB.replace("[model]", 'entry = "since"\nstrata = "ward"\n[model]') + SMALL
+    with pytest.raises(FedkernError) as caught:
+        fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
+    assert told in str(caught.value)
+    assert "line 5" not in str(caught.value)
+    fault = (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+    assert own in fault
+    assert "line 5" in fault
+
+
+def test_too_few_events_are_refused_before_anything_leaves_however_many_rows_there_are(tmp_path: Path) -> None:
+    """Two coefficients: more than thirty events of each client."""
+    frames = federation()
+    died = frames["bo"].died.to_numpy().copy()
+    died[np.flatnonzero(died)[30:]] = 0
+    frames["bo"]["died"] = died
+    with pytest.raises(FedkernError, match=r"client 'bo' has too few events \(column 'died'\)") as caught:
+        fedkern.run(written(tmp_path, frames), out=tmp_path / "out")
+    assert "30" not in str(caught.value)
+    fault = (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+    assert "30 events, 30 of them" in fault
+    assert "or 31 such ones" in fault
+    assert not (tmp_path / "out" / "ledger").exists() or not [*(tmp_path / "out" / "ledger").glob("bo*")]
+
+
+@pytest.mark.nightly
+def test_chains_agree_with_weights(files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
+    job = tmp_path / "job.toml"
+    text = files.read_text().replace("rows/*.csv", f"{files.parent}/rows/*.csv")
+    job.write_text(text.replace("[algorithm]\npoints = 1024\neffective = 300", '[algorithm]\nsampler = "hmc"'))
+    chains = fedkern.run(job)
+    assert chains.converged is True
+    for name in ("theta_std[age]", "theta_std[dose]"):
+        one, other = chains.parameters[name], whole.parameters[name]
+        assert abs(one["mean"] - other["mean"]) < 0.15 * other["sd"]
+        assert one["sd"] == pytest.approx(other["sd"], rel=0.15)
+
+
+def test_a_holder_is_told_that_all_events_are_at_one_time(tmp_path: Path) -> None:
+    """Then the likelihood still says who of them had it: Efron's rule makes it a draw without order."""
+    frames = {name: frame.assign(months=5.0) for name, frame in federation().items()}
+    result = fedkern.run(written(tmp_path, frames), out=tmp_path / "out")
+    assert np.isfinite(result.parameters["theta[dose]"]["mean"])
+    said = json.loads((tmp_path / "out" / "client-bo" / "rows.json").read_text())
+    assert any("events are at one time" in note for note in said["notes"])
+
+
+def test_events_of_matched_pairs_do_not_count_for_each_is_a_function_of_one_difference(tmp_path: Path) -> None:
+    frames = federation()
+    for frame in frames.values():
+        frame["pair"] = np.arange(len(frame)) // 2
+    job = JOB.replace("[model]", 'strata = "pair"\n[model]') + SMALL
+    with pytest.raises(FedkernError, match=r"has too few events .* take fewer columns or strata"):
+        fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
+    assert re.search(r"\d\d events, 0 of them while", (tmp_path / "out" / "client-ada" / "fault.txt").read_text())
+
+
+def test_case_weights_and_a_label_of_the_event(tmp_path: Path, whole: fedkern.Result) -> None:
+    """Weights of two are rows written twice, but for Efron's ties, of which there are none here."""
+    frames = {name: frame.assign(months=frame.months + 1e-3 * np.arange(len(frame))) for name, frame in federation().items()}
+    job = JOB.replace("[model]", 'positive = "dead"\nweight = "times"\n[model]') + SMALL
+    labelled = {name: f.assign(died=f.died.map({1: "dead", 0: "alive"}), times=2) for name, f in frames.items()}
+    result = fedkern.run(written(tmp_path, labelled, job))
+    rows, _ = pooled(frames)
+    mean = np.array([result.parameters[f"theta_std[{name}]"]["mean"] for name in ("age", "dose")])
+    _, gradient, H = rows.curvature(mean[np.newaxis], 1)
+    step = np.linalg.solve(2 * H[0] + np.eye(2) / 2.5**2, 2 * gradient[0] - mean / 2.5**2)
+    assert np.abs(step).max() < 0.3 * np.sqrt(np.diag(np.linalg.inv(2 * H[0]))).max()
+    single = whole.parameters["theta_std[dose]"]["sd"]
+    assert result.parameters["theta_std[dose]"]["sd"] == pytest.approx(single / 2**0.5, rel=0.1)
