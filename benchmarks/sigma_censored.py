@@ -3,7 +3,7 @@
     python benchmarks/sigma_censored.py [--maps 30] [--seed 0]
 
 Prints the mean rate (deaths for each 1,000 births) of the hundred counties and its error; and over so many maps with simulated
-deaths, whose rates are known, the mean error, its standard error, and how often the 90 % intervals of rates cover. Truths are of a
+deaths, whose rates are known, the mean error, its standard error, and how often 90 % intervals of rates cover. Truths are of a
 Leroux prior with phi .8 and sigma_theta .5, about two deaths for each 1,000 births. Data are in FEDKERN_DATA (nc-sids).
 """
 
