@@ -13,6 +13,7 @@ explain the messages agree upon to .05 standard deviations, label and all; "righ
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ from fedkern.algorithms.hmc import server
 from fedkern.jobs.keys import LEAST_ROWS
 from fedkern.methods.likelihood import checks
 from fedkern.privacy.disclosure import COARSE_ROWS, told_by_values
-from support import curious, curious_jobs, curious_likelihood, curious_sums, curious_values
+from support import curious, curious_jobs, curious_likelihood, curious_nested, curious_sums, curious_values
 
 SIZES = (1, 3, 7, 10, 12, 15, 20, 25, 30)
 COLUMNS = (2, 3, 6, 8)
@@ -221,6 +222,56 @@ def maps(seconds: float) -> Iterator[str]:
             right = int((y == np.concatenate(job.counts)).sum())
             used = time.process_time() - began
             yield f"  gradients, only the sum of four clients', {rounds} rounds: {right} of 36, left {left:.1e}; {used:.1f} s"
+
+
+def nested() -> Iterator[str]:
+    """Counts of a map, from the first question of a nested Laplace approximation."""
+    sections: dict[str, Any] = {"algorithm": {"inference": "nested"}}
+    random = np.random.default_rng(0)
+    yield "\nCurvatures of sigma, nested, a map of four clients, Poisson counts, map and exposures known: the first question"
+    with TemporaryDirectory() as name:
+        job = curious_jobs.spatial(Path(name), side=6, **sections)
+        began = time.process_time()
+        told = [curious_nested.Told.of(job, k) for k in range(4)]
+        found = [curious_nested.counts(job, [k], told[k], random).y for k in range(4)]
+        right = int((np.concatenate(found) == np.concatenate(job.counts)).sum())
+        yield f"  each client's own, {told[0].answers.size} numbers: {right} of 36; {time.process_time() - began:.1f} s"
+    with TemporaryDirectory() as name:
+        job = curious_jobs.spatial(Path(name), **sections)
+        began = time.process_time()
+        together = curious_nested.Told.summed([curious_nested.Told.of(job, k) for k in range(4)])
+        y = curious_nested.counts(job, [*range(4)], together, random).y
+        right = int((y == np.concatenate(job.counts)).sum())
+        yield f"  only the sum of four clients': {right} of 16; {time.process_time() - began:.1f} s"
+    most = 4
+    with TemporaryDirectory() as name:
+        job = curious_jobs.spatial(Path(name), hidden=most, **sections)
+        began, those, others, sent = time.process_time(), 0, 0, 0
+        hidden = [truth <= most for truth in job.counts]
+        for k, (truth, own) in enumerate(zip(job.counts, hidden)):
+            one = curious_nested.suppressed(job, k, curious_nested.Told.of(job, k), most)
+            those += int((one.interval == own).sum())
+            others += int((one.y == truth)[~own & ~one.interval].sum())
+            last = np.where(one.interval, float(most), one.y)
+            sent += curious_nested.replayed(job, k, one.y, last if one.interval.any() else None)
+        number, used = int(np.concatenate(hidden).sum()), time.process_time() - began
+        yield f"  {number} of 16 counts suppressed: which are, {those} of 16 right; others' counts {others} of {16 - number};"
+        yield f"  from these, and intervals, all {sent} messages of rows come out bit for bit; {used:.1f} s"
+    right, same, sent, used = 0, 0, 0, 0.0
+    for seed in range(3):
+        with TemporaryDirectory() as name:
+            job = curious_jobs.spatial(Path(name), seed=seed, **sections, privacy={"epsilon": 1.0})
+            began = time.process_time()
+            for k, truth in enumerate(job.counts):
+                (path,) = (Path(name) / "run" / f"client-{job.map.model.names[k]}").glob("noisy-*.json")
+                noisy = np.array(json.loads(path.read_text())["counts"], float)
+                y = curious_nested.noisy(job, k, curious_nested.Told.of(job, k), random).y
+                right, same = right + int((y == noisy).sum()), same + int((y == truth).sum())
+                sent += curious_nested.replayed(job, k, y, curious_nested.noise(job))
+            used += time.process_time() - began
+    chance = float(np.tanh(curious_nested.noise(job).decay / 2))
+    yield f"  unit = case, epsilon 1, three jobs: noisy counts {right} of 48 ({same} have noise of 0, a chance of {chance:.2f});"
+    yield f"  from these all {sent} messages of rows come out bit for bit; {used:.1f} s"
 
 
 def sums() -> Iterator[str]:
@@ -432,9 +483,8 @@ def anew() -> Iterator[str]:
 
 
 def main() -> None:
-    """All, or those that are named: one of LOGISTIC, sparse, maps, least (least-2: of two columns), longer, alone, eigenvectors,
-    determined, sums, combinations, likelihood, groups, anew,
-    chains, rounds, sloped, weighed."""
+    """All, or those that are named: one of LOGISTIC, sparse, maps, nested, least (least-2: of two columns), longer, alone,
+    eigenvectors, determined, sums, combinations, likelihood, groups, anew, chains, rounds, sloped, weighed."""
     options = argparse.ArgumentParser()
     options.add_argument("--seconds", type=float, default=60.0, help="of CPU for each case")
     options.add_argument("--only", nargs="*", default=[])
@@ -444,7 +494,7 @@ def main() -> None:
         flush=True,
     )
     parts: dict[str, Callable[[], Iterator[str]]] = {"sparse": lambda: sparse(o.seconds), "maps": lambda: maps(o.seconds)}
-    parts |= {"least": lambda: least(o.seconds), "longer": lambda: longer(o.seconds), "alone": alone}
+    parts |= {"nested": nested, "least": lambda: least(o.seconds), "longer": lambda: longer(o.seconds), "alone": alone}
     parts |= {"eigenvectors": eigenvectors, "determined": determined, "combinations": combinations, "sums": sums}
     parts |= {
         "likelihood": lambda: likelihood(o.seconds),

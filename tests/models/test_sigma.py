@@ -9,6 +9,7 @@ from scipy.stats import multivariate_normal
 
 from fedkern.algorithms.sfvi.families import Family
 from fedkern.algorithms.sfvi.nested import NestedFamily
+from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial.condition import Condition
 from fedkern.models.spatial.site import Layout, SigmaPrior
 from fedkern.models.variational import Block
@@ -104,13 +105,21 @@ def test_nested_draws_are_those_of_its_gradient():
     np.testing.assert_allclose(joint + 0.5 * len(unseen) * np.log(2 * np.pi) - log_q, value, rtol=1e-12)
 
 
-def test_theta_integrated_out_is_the_multivariate_normal():
+@pytest.mark.parametrize("known", [False, True], ids=["one-error", "errors-of-rows"])
+def test_theta_integrated_out_is_the_multivariate_normal(known):
     rng, site, xi, u = made(("amended", "gaussian", "constant", {"scale": 0.4, "integrated": True}))
+    sd = np.full(len(site.rows.y), 0.4)
+    if known:
+        sd = rng.uniform(0.1, 1.5, len(sd))
+        site = replace(site, rows=replace(site.rows, sd=sd), likelihood=Likelihood("gaussian", sd))
+        _, g_xi, g_u = site.log_joint_grad(xi, u)
+        np.testing.assert_allclose(g_xi, four_point(lambda x: site.log_joint_grad(x, u)[0], xi), rtol=5e-6, atol=5e-6)
+        np.testing.assert_allclose(g_u, four_point(lambda x: site.log_joint_grad(xi, x)[0], u), rtol=5e-6, atol=5e-6)
     s, scale = site.spatial(xi[np.newaxis], u[np.newaxis]), float(site.layout.scale(xi))
     mean, v, fixed = s.mean[0], s.v[0], site.fixed(xi[np.newaxis])[0]
     A = np.zeros((len(site.rows.y), cases.D))
     A[np.arange(len(A)), site.rows.area] = 1
-    cov = scale**2 * A @ np.diag(v) @ A.T + 0.4**2 * np.eye(len(A))
+    cov = scale**2 * A @ np.diag(v) @ A.T + np.diag(sd**2)
     expected = multivariate_normal(fixed + scale * A @ mean, cov).logpdf(site.rows.y)
     expected += multivariate_normal(np.zeros(len(u)), np.eye(len(u))).logpdf(u)
     np.testing.assert_allclose(site.log_joint_grad(xi, u)[0], expected, rtol=1e-12)

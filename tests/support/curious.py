@@ -36,6 +36,7 @@ from fedkern.methods.sigma.model import SigmaModel
 from fedkern.models.encoding import Encoding
 from fedkern.models.expfam import Gaussian, unpack
 from fedkern.models.glm import Rows, total_log_likelihood
+from fedkern.models.likelihood import Last
 from fedkern.models.spatial import within_site
 from fedkern.models.spatial.site import Rows as AreaRows
 from fedkern.models.spatial.units import Units
@@ -662,9 +663,10 @@ class Map:
     offsets: tuple[Array, ...]
     X: tuple[Array, ...]
 
-    def site(self, client: int, y: Array) -> WithinSite:
-        """What the client would compute of these counts."""
-        site = self.model.site(self.files[client], AreaRows(y, np.arange(len(y)), self.X[client], self.offsets[client]))
+    def site(self, client: int, y: Array, last: Last = None) -> WithinSite:
+        """What the client would compute of these counts; `last` beside them where they are intervals, or have noise."""
+        rows = AreaRows(y, np.arange(len(y)), self.X[client], self.offsets[client], last=last)
+        site = self.model.site(self.files[client], rows)
         assert isinstance(site, WithinSite)
         return site
 

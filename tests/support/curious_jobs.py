@@ -126,15 +126,18 @@ def equations(n: int, p: int, seed: int = 0, rounds: int = 60, chains: int = 4) 
 
 @dataclass(frozen=True)
 class MapJob:
-    """A spatial job: what passed, what the server knew before, and each client's counts."""
+    """A spatial job: what passed, what the server knew before, and each client's counts (of suppressed ones what was hidden)."""
 
     tape: curious.Tape
     map: curious.Map
     counts: tuple[Array, ...]
 
 
-def spatial(folder: Path, side: int = 4, seed: int = 0, rounds: int = 12, lone: bool = False) -> MapJob:
-    """Counts of a square map whose quarters are four clients; or, `lone`, of two, the first of which has one corner."""
+def spatial(
+    folder: Path, side: int = 4, seed: int = 0, rounds: int = 12, lone: bool = False, hidden: int = -1, **sections: Any
+) -> MapJob:
+    """Counts of a square map whose quarters are four clients; or, `lone`, of two, the first of which has one corner. Counts up to
+    `hidden` stand in the file as "few". The run is left in `folder / "run"`."""
     number = np.arange(side * side)
     row, column = number // side, number % side
     quarter = (row >= side // 2) * 2 + (column >= side // 2)
@@ -150,7 +153,7 @@ def spatial(folder: Path, side: int = 4, seed: int = 0, rounds: int = 12, lone: 
         assert isinstance(file, WithinFile)
         expected = random.uniform(2, 20, len(file.areas)).round(3)
         y = random.poisson(expected * np.exp(0.5 * random.normal(size=len(expected))))
-        lines = [f"{area},{k},{e}" for area, k, e in zip(file.areas, y, expected)]
+        lines = [f"{area},{'few' if k <= hidden else k},{e}" for area, k, e in zip(file.areas, y, expected)]
         (folder / "rows" / f"{name}.csv").write_text("\n".join(["area,cases,expected", *lines]) + "\n")
         counts.append(y.astype(float))
         offsets.append(np.log(expected))
@@ -160,10 +163,14 @@ def spatial(folder: Path, side: int = 4, seed: int = 0, rounds: int = 12, lone: 
         "model": {"prior": "prior"},
         "algorithm": {"inference": "sfvi"},
     }
+    if hidden >= 0:
+        tables["data.censored"] = {"few": [0, hidden]}
+    for section, keys in sections.items():
+        tables[section] = {**tables.get(section, {}), **keys}
     texts = (f"[{name}]\n" + "\n".join(f"{k} = {json.dumps(v)}" for k, v in table.items()) for name, table in tables.items())
     (folder / "job.toml").write_text("\n".join(texts) + "\n")
     with curious.Tape() as tape:
-        fedkern.run(folder / "job.toml")
+        fedkern.run(folder / "job.toml", out=folder / "run")
     config: Any = load(folder / "job.toml")[0]
     X = [np.zeros((len(y), 0)) for y in counts]
     return MapJob(tape, curious.of_map(tape, config, names, folder / "prior", offsets, X), tuple(counts))

@@ -38,9 +38,10 @@ def largest(points: Array, weights: Array, nets: NDArray[np.int64]) -> tuple[flo
     Parameters
     ----------
     points : (N, P)
-    weights : (N,) which add up to 1
+    weights : (N,) which add up to 1; points without weight may be as far away as numbers go
     nets : (N,) of each point the number of its net; NETS after each other are of one round
     """
+    points = np.where(weights[:, np.newaxis] > 0, points, 0.0)
     mean = weights @ points
     off = points - mean
     z = off / np.sqrt(np.maximum(weights @ off**2, np.finfo(float).tiny))

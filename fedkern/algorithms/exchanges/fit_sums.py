@@ -29,17 +29,20 @@ class AskFitSums(Message, kind=145):
 @dataclass(frozen=True)
 class FitSums(Message, kind=146, tells=Tells("sums over this client's areas")):
     """Client to server: number of areas; sums of their log predictive densities, of the squares of those, and of their effective
-    numbers of parameters; how many of the densities are not reliable."""
+    numbers of parameters; the densities and these numbers by WAIC; how many of the densities are not reliable."""
 
     round: int
     areas: int
     density: float
     squares: float
     effective: float
+    waic: float
+    waic_effective: float
     unreliable: int
 
 
-NOBODY = FitSums(0, 0, 0.0, 0.0, 0.0, 0)
+NOBODY = FitSums(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
+SUMS = ("density", "squares", "effective", "waic", "waic_effective")
 
 
 def told(sums: FitSums) -> FitSums:
@@ -51,16 +54,16 @@ def total(replies: Mapping[int, FitSums]) -> FitSums:
     """Over all clients, added in their order."""
     every = in_order(replies)
     areas, unreliable = sum(one.areas for one in every), sum(one.unreliable for one in every)
-    numbers = ("density", "squares", "effective")
-    density, squares, effective = (float(sum(getattr(one, name) for one in every)) for name in numbers)
-    return FitSums(0, areas, density, squares, effective, unreliable)
+    sums = {name: float(sum(getattr(one, name) for one in every)) for name in SUMS}
+    return FitSums(0, areas, **sums, unreliable=unreliable)
 
 
 def _wrong(sums: FitSums) -> str:
     """Why these are no client's sums; "" where they can be."""
     if not (sums.areas == 0 or LEAST <= sums.areas <= MOST_AREAS) or not 0 <= sums.unreliable <= sums.areas:
         return f"its FitSums are of {sums.areas} areas, {sums.unreliable} of them unreliable"
-    if not (bounded([sums.density, sums.effective]) and 0 <= sums.squares and bounded(sums.squares, LARGEST**2)):
+    each = [sums.density, sums.effective, sums.waic, sums.waic_effective]
+    if not (bounded(each) and 0 <= sums.squares and bounded(sums.squares, LARGEST**2)):
         return "its FitSums are too large to be any"
     if abs(sums.density) > (1 + 1e-9) * math.sqrt(sums.areas * sums.squares):
         return "its FitSums have squares that are too small for their sum"

@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 CELLS = (1, 400, 90, 36, 18)  # fine cells along each of 0, 1, 2, .. axes
+SAME = 6  # digits of zeta by which places differ
 WIDE = 0.15  # the part of the draws that come of the root of the density
 HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
 
@@ -66,11 +67,17 @@ class Mixture:
 
     def _between(self, columns: Array, zeta: Array) -> Array:
         """Values (k, c) of the nodes, at other zeta (m, n)."""
-        n, k = self._n, len(self.v)
-        if k <= n + 1 or not n:  # too few for a plane
-            nearest = ((zeta[:, np.newaxis] - self._nodes) ** 2).sum(axis=2).argmin(axis=1)
+        n, distinct = self._n, self._distinct
+        nodes, columns = self._nodes[distinct], columns[distinct]
+        if len(nodes) <= n + 1 or not n:  # too few for a plane
+            nearest = ((zeta[:, np.newaxis] - nodes) ** 2).sum(axis=2).argmin(axis=1)
             return np.asarray(columns[nearest])
-        return np.asarray(RBFInterpolator(self._nodes, columns, kernel="cubic", degree=1)(zeta))
+        return np.asarray(RBFInterpolator(nodes, columns, kernel="cubic", degree=1)(zeta))
+
+    @cached_property
+    def _distinct(self) -> Index:
+        """Which of the nodes stand in no earlier one's place: a stencil at the end of what is looked at may come twice."""
+        return np.sort(np.unique(np.round(self._nodes, SAME), axis=0, return_index=True)[1])
 
     def modes(self, v: Array) -> Array:
         """(m, U) Where u has its modes, as far as is known, at v (m, n)."""

@@ -91,8 +91,9 @@ class Fitness:
     def sums(self) -> FitSums:
         """What the server gets of it, where the job asks."""
         elpd = self.elpd[np.isfinite(self.elpd)]
-        effective = float(np.nansum(self.effective))
-        return FitSums(0, len(elpd), float(elpd.sum()), float((elpd**2).sum()), effective, self.unreliable)
+        squares, effective = float((elpd**2).sum()), float(np.nansum(self.effective))
+        waic, p_waic = self.waic[np.isfinite(self.waic).all(axis=1)].sum(axis=0).tolist()
+        return FitSums(0, len(elpd), float(elpd.sum()), squares, effective, waic, p_waic, self.unreliable)
 
 
 def of(site: Site | WithinSite, drawn: Drawn, pairs: Index | None, unit: float) -> Fitness:

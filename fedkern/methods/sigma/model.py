@@ -69,11 +69,6 @@ class SigmaModel(JobModel[OutputSection]):
             )
         if self.is_nested and self._too_many:
             raise JobError(f'algorithm.inference = "nested": {self._too_many}; take "sfvi"')
-        if self.known_variances and not self.common.within:
-            raise JobError(
-                f"data.variance is for a prior that was built, and {self.config.model.prior} was trained; make the prior anew "
-                "(fedkern sigma build)"
-            )
         self.encoding.check_references(self.references)
 
     @property
@@ -318,14 +313,14 @@ class SigmaModel(JobModel[OutputSection]):
         known = self.likelihood.scale
         rows = self.units.rows(rows, self.family_of_y, known if isinstance(known, float) else None)
         gaussian = self.likelihood.record.link == "identity"
+        likelihood = self.likelihood if rows.sd is None else replace(self.likelihood, scale=rows.sd)
         if isinstance(file, WithinFile):
             integrated = gaussian or not self.chains
-            likelihood = self.likelihood if rows.sd is None else replace(self.likelihood, scale=rows.sd)
             return WithinSite(file.within, self.condition, self.layout, likelihood, rows, integrated)
         auxiliary = Auxiliary(file.tau2, file.tau_grid) if self.kind == "auxiliary" else None
         integrated = auxiliary is not None and gaussian
         try:
-            return Site(decoder_of(file), self.condition, self.layout, self.likelihood, rows, auxiliary, integrated)
+            return Site(decoder_of(file), self.condition, self.layout, likelihood, rows, auxiliary, integrated)
         except ValueError as error:
             raise JobError(f"client {file.name!r}: {error}") from None
 

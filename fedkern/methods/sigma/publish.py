@@ -200,6 +200,7 @@ def with_sums(fitted: Fit, asked: once.Server[fit_sums.FitSums], names: Sequence
         return replace(fitted, notes=[*fitted.notes, *notes])
     spread = max(told.squares - told.density**2 / told.areas, 0.0) * told.areas / (told.areas - 1)
     sums = {"elpd": told.density, "se": spread**0.5, "p_loo": told.effective, "areas": told.areas, "unreliable": told.unreliable}
+    sums |= {"waic": -2 * told.waic, "p_waic": told.waic_effective}
     if told.unreliable:
         notes.append(
             f"the fit's density is not reliable in {told.unreliable} of {told.areas} areas (k-hat, the shape of the "

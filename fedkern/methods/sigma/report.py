@@ -283,6 +283,9 @@ def _totals(summary: Record) -> str:
         "foresees better; a difference that is not several times the standard error says little."
     )
     head = ["elpd", "standard error", "p_loo", "areas", "not reliable"]
+    if "waic" in fit:  # runs of before it was sent have none
+        row, head = [*row, three(fit["waic"]), three(fit["p_waic"])], [*head, "WAIC", "p_waic"]
+        text += " WAIC is -2 elpd by another route: the smaller one foresees better."
     return section("Areas without themselves", table(head, [row]), paragraph(text))
 
 

@@ -37,6 +37,8 @@ def lines(content: Record, why: str) -> Iterator[str]:
     if fit := about.get("fit"):
         sums = f"elpd {fit['elpd']:.1f} (se {fit['se']:.1f}), {fit['p_loo']:.1f} effective parameters"
         yield f"leave-one-out (PSIS): {sums}, {fit['areas']} areas, {fit['unreliable']} of them not reliable"
+        if "waic" in fit:
+            yield f"WAIC {fit['waic']:.1f}, {fit['p_waic']:.1f} effective parameters, of the same areas"
     yield ""
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     claim = "counts have noise" if content["privacy"] else "no privacy is claimed, and a map's counts count as told"

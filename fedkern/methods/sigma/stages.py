@@ -238,7 +238,8 @@ def disclosure(model: SigmaModel) -> str:
         text += "global unknowns, as many equations for its rows beside those that its gradients are"
     if model.output.fit:
         text += f", and at the end sums over each client's areas with rows, if it has at least {fit_sums.LEAST}: of their "
-        text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, with two counts"
+        text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, the two sums of "
+        text += "WAIC, and two counts"
     if model.config.private:
         return text + (
             "; all of it is computed of the noisy counts and of what is public: areas, exposures or trials, offsets and "

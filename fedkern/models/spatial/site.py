@@ -437,6 +437,8 @@ class Site(Observed):
         """log p(y | thetahat, xi) of a Gaussian response. The rows of one area share its theta: their covariance is
         noise^2 I + V 11', V = sigma_theta^2 v."""
         assert s.v is not None
+        if self.rows.sd is not None:
+            return self._with_known_errors(xi, s, s.v)
         scale, noise = self.scale(xi), self.likelihood.sd(self.log_sd(xi)) ** 2
         theta, V = s.mean, scale**2 * s.v
         r = self.rows.y - self.fixed(xi) - scale * theta[:, self.rows.area]
@@ -457,6 +459,31 @@ class Site(Observed):
             g_xi[:, -1:] += noise * by_noise.sum(axis=1, keepdims=True)
         return value, g_xi, g_local
 
+    @cached_property
+    def _certain(self) -> tuple[Vector, Vector]:
+        """(n,) one over each row's error variance, and (d,) their sums by area, where variances are known."""
+        assert self.rows.sd is not None
+        own = self.rows.sd**-2
+        return own, self.by_area(own[np.newaxis])[0]
+
+    def _with_known_errors(self, xi: Matrix, s: Spatial, v: Matrix) -> tuple[Vector, Matrix, Matrix]:
+        """As `_integrated`, each row with its own error variance: with W = diag(1 / sd^2) of an area's rows their covariance is
+        W^-1 + V 11', of log determinant log(1 + V 1'W1) - log|W|."""
+        scale, (own, K) = self.scale(xi), self._certain
+        theta, V = s.mean, scale**2 * v
+        r = self.rows.y - self.fixed(xi) - scale * theta[:, self.rows.area]
+        S, D = self.by_area(own * r), 1 + V * K
+        value = 0.5 * float(np.log(own).sum()) - len(r.T) * HALF_LOG_TAU - 0.5 * (own * r * r).sum(axis=1)
+        value = value - 0.5 * (np.log(D) - V * S**2 / D).sum(axis=1)
+        slope = own * (r - (V * S / D)[:, self.rows.area])
+        g_V = 0.5 * ((S / D) ** 2 - K / D)
+        g_theta = scale * self.by_area(slope)
+        g_xi, g_local = self.pull(s, s.a * g_theta, (g_theta * s.hat.theta).sum(axis=1, keepdims=True), scale**2 * g_V)
+        self.add_rows(g_xi, slope, theta, xi)
+        if self.layout.scaled:
+            g_xi[:, self.layout.parts["log_scale"]] += 2 * (V * g_V).sum(axis=1, keepdims=True)
+        return value, g_xi, g_local
+
     # ---- theta after the fit.
 
     def without_rows(self, xi: Matrix, u: Matrix, theta: Matrix) -> tuple[Matrix, Matrix | None]:
@@ -471,7 +498,13 @@ class Site(Observed):
             return s.mean
         if self.sampled:
             return s.mean + np.sqrt(s.v) * u[:, self.decoder.n_local :]
-        scale, noise = self.scale(xi), self.likelihood.sd(self.log_sd(xi)) ** 2
+        scale = self.scale(xi)
+        if self.rows.sd is not None:
+            own, K = self._certain
+            D = 1 + K * scale**2 * s.v
+            S = self.by_area(own * (self.rows.y - self.fixed(xi) - scale * s.mean[:, self.rows.area]))
+            return np.asarray(s.mean + s.v * scale * S / D + np.sqrt(s.v / D) * normals)
+        noise = self.likelihood.sd(self.log_sd(xi)) ** 2
         S = self.by_area(self.rows.y - self.fixed(xi) - scale * s.mean[:, self.rows.area])
         D = noise + self.counts * scale**2 * s.v
         theta: Matrix = s.mean + s.v * scale * S / D + np.sqrt(s.v * noise / D) * normals

@@ -178,15 +178,15 @@ def test_log_likelihoods_that_cannot_be_are_left_out(question: Any, asked: Any) 
 
 
 def test_sums_of_a_fit_that_cannot_be_are_left_out() -> None:
-    honest = fit_sums.FitSums(0, 6, -3.0, 3.0, 0.5, 1)
-    for name in ("density", "squares", "effective", "areas", "unreliable"):
+    honest = fit_sums.FitSums(0, 6, -3.0, 3.0, 0.5, -3.1, 0.6, 1)
+    for name in (*fit_sums.SUMS, "areas", "unreliable"):
         for x in WHOLE if name in ("areas", "unreliable") else EXTREMES:
             server, _ = fit_sums.QUESTION.start(2, fit_sums.AskFitSums(0))
             for k, sums in enumerate((honest, replace(honest, **{name: x}))):
                 server, _ = fit_sums.QUESTION.server_receive(server, k, sums)
             assert fit_sums.QUESTION.finished(server)
             total = fit_sums.total(server.replies)
-            assert np.isfinite([total.density**2, total.squares, total.effective]).all()
+            assert np.isfinite([total.density**2, total.squares, total.effective, total.waic, total.waic_effective]).all()
 
 
 def test_what_is_left_ends_by_its_name() -> None:

@@ -224,11 +224,13 @@ def test_a_job_keeps_areas_and_sends_sums_of_five(tmp_path: Path, monkeypatch: p
         sent = [json.loads(line) for line in (tmp_path / "out" / "ledger" / f"{name}.jsonl").read_text().splitlines()]
         assert sum(message["kind"] == "FitSums" for message in sent) == 1
         reply = fit_sums.told(one.sums)
-        assert reply == (one.sums if name == "north" else fit_sums.FitSums(0, 0, 0.0, 0.0, 0.0, 0))
+        assert reply == (one.sums if name == "north" else fit_sums.NOBODY)
+        assert fit_sums.NOBODY == fit_sums.FitSums(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
         if name == "north":
             said = result.summary["sigma"]["fit"]
             assert said["areas"] == len(elpd) == 6
             assert said["elpd"] == pytest.approx(sum(elpd), rel=1e-5)
+            assert (said["waic"], said["p_waic"]) == (content["waic"]["waic"], content["waic"]["p_waic"])
             assert said["se"] == pytest.approx(np.sqrt(6 * np.var(elpd, ddof=1)), rel=1e-4)
     page = write_report(tmp_path / "out").read_text()
     assert "PIT below .05 / above .95" in page

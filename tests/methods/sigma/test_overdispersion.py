@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import fedkern
+from fedkern.algorithms.nested.settings import Settings
 from fedkern.api import checked
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
@@ -20,15 +22,27 @@ from support import built_priors
 from support import sigma_artifacts as artifacts
 from support.wires import checked_and_run
 
+PRIOR: dict[str, str] = {}  # where it lies
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The prior of all jobs."""
+    folder = tmp_path_factory.mktemp("built")
+    built_priors.written(folder)
+    return folder / "prior"
+
 
 @pytest.fixture(autouse=True)
-def _fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fewer_draws(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of areas, and of the last question of a nested fit, whose weights are not what is looked at."""
     monkeypatch.setattr("fedkern.methods.sigma.own.DRAWS", 60)
+    monkeypatch.setattr("fedkern.methods.sigma.model.NestedSettings", partial(Settings, points=40, questions=1, told=60))
+    monkeypatch.setitem(PRIOR, "prior", str(built))
 
 
 def job(folder: Path, sd: float = 0.6, rounds: int = 30, **model: Any) -> dict[str, Any]:
     """Four rows of each area, that vary by `sd` on the log scale."""
-    built_priors.written(folder)
     random = np.random.default_rng(7)
     (folder / "rows").mkdir()
     for name, size in zip(artifacts.NAMES, artifacts.SIZES):
@@ -41,7 +55,7 @@ def job(folder: Path, sd: float = 0.6, rounds: int = 30, **model: Any) -> dict[s
     return {
         "job": {"method": "sigma", "rounds": rounds, "seed": 3},
         "data": data | {"exposure": "expected"},
-        "model": {"prior": str(folder / "prior"), **model},
+        "model": {**PRIOR, **model},
     }
 
 
@@ -54,7 +68,7 @@ def job(folder: Path, sd: float = 0.6, rounds: int = 30, **model: Any) -> dict[s
     ids=["effect", "r"],
 )
 def test_it_is_learnt_published_and_said(tmp_path: Path, model: dict[str, Any], name: str, line: str) -> None:
-    tables = job(tmp_path, **model)
+    tables = job(tmp_path, phi=0.9, spatial_scale=0.5, **model)
     result = checked_and_run(tables, tmp_path / "run")
     assert name in result.parameters
     assert set(result.summary["sigma"]["prior_of"][name]) == {"q025", "q05", "q50", "q95", "q975"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import fedkern
+from fedkern.algorithms.nested.settings import Settings
 from fedkern.api import checked
 from fedkern.errors import JobError, OwnFault
 from fedkern.methods import load
@@ -23,16 +25,29 @@ YEARS = [2001, 2002, 2003, 2004]
 RATIO = {2001: 0.6, 2002: 1.0, 2003: 1.0, 2004: 1.7}
 
 
+PRIOR: dict[str, str] = {}  # where it lies
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The prior of all jobs."""
+    folder = tmp_path_factory.mktemp("built")
+    built_priors.written(folder)
+    return folder / "prior"
+
+
 @pytest.fixture(autouse=True)
-def _fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fewer_draws(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of areas, and of the last question of a nested fit, whose weights are not what is looked at."""
     monkeypatch.setattr("fedkern.methods.sigma.own.DRAWS", 100)
+    monkeypatch.setattr("fedkern.methods.sigma.model.NestedSettings", partial(Settings, points=100, questions=1, told=100))
+    monkeypatch.setitem(PRIOR, "prior", str(built))
 
 
 def job(folder: Path, rounds: int = 30, **more: Any) -> dict[str, Any]:
     """Each area in each year; the first client has no row of 2003, the second no count in 2002."""
-    built_priors.written(folder)
     random = np.random.default_rng(7)
-    (folder / "rows").mkdir()
+    (folder / "rows").mkdir(parents=True)
     for k, (name, size) in enumerate(zip(artifacts.NAMES, artifacts.SIZES)):
         lines = ["district,year,cases,expected"]
         for i in range(size):
@@ -47,7 +62,7 @@ def job(folder: Path, rounds: int = 30, **more: Any) -> dict[str, Any]:
             "clients": [str(folder / "rows" / "*.csv")], "area": "district", "response": "cases", "exposure": "expected",
             "period": "year", "periods": YEARS,
         },
-        "model": {"prior": str(folder / "prior")},
+        "model": {**PRIOR},
     }  # fmt: skip
     for name, table in more.items():
         tables[name] = {**tables.get(name, {}), **table}
@@ -88,7 +103,7 @@ def test_periods_are_published_and_each_area_has_its_rate_in_each(tmp_path: Path
 
 def test_an_area_with_a_suppressed_count_is_hidden_in_every_period(tmp_path: Path) -> None:
     """Rates of one area are proportional over periods, whose ratios are published."""
-    tables = job(tmp_path, data={"censored": {"<5": [0, 4]}})
+    tables = job(tmp_path, data={"censored": {"<5": [0, 4]}}, model={"phi": 0.9, "spatial_scale": 0.5})
     path = tmp_path / "rows" / "north.csv"
     lines = path.read_text().splitlines()
     lines[1] = ",".join([*lines[1].split(",")[:2], "<5", "20"])
@@ -101,10 +116,10 @@ def test_an_area_with_a_suppressed_count_is_hidden_in_every_period(tmp_path: Pat
 
 
 def test_check_and_notes_say_what_there_is(tmp_path: Path) -> None:
-    tables = job(tmp_path, model={"overdispersion": True})
+    tables = job(tmp_path, model={"overdispersion": True}, algorithm={"inference": "sfvi"})
     lines = checked(InProcess(), *load(tables)) or []
     assert "periods  4, from 2001 to 2004: a random walk that sums to 0" in lines
-    result = fedkern.run({**tables, "job": {**tables["job"], "rounds": 10}}, out=tmp_path / "run")
+    result = fedkern.run({**tables, "job": {**tables["job"], "rounds": 3}}, out=tmp_path / "run")
     assert {"sigma_extra", "sigma_period"} <= set(result.parameters)
     said = (tmp_path / "run" / "client-east" / "rows.json").read_text()
     assert "5 pairs of the 5 areas and 4 periods stand in no row" in said

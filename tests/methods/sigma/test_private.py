@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from scipy import optimize, stats
 from scipy.special import gammaln, logsumexp
 
 import fedkern
+from fedkern.algorithms.nested.settings import Settings
 from fedkern.api import checked, perform
 from fedkern.cli.__main__ import main
 from fedkern.cli.report import write as write_report
@@ -23,7 +26,7 @@ from fedkern.errors import HolderError, JobError, LostPeer
 from fedkern.jobs import tables
 from fedkern.jobs.run import Output
 from fedkern.methods import load
-from fedkern.methods.sigma import own
+from fedkern.methods.sigma import model, own
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse as parse_prior
 from fedkern.privacy.noise import SecureSource
@@ -37,19 +40,30 @@ from support.wires import checked_and_run
 HOME = "FEDKERN_CLIENT_HOME"
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The prior of all jobs but of the nightly one."""
+    folder = tmp_path_factory.mktemp("built")
+    built_priors.written(folder)
+    return folder / "prior"
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the holders' accounts lie, for all jobs of a test."""
+def home(tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the holders' accounts lie, for all jobs of a test. How exact a fit is is not what is looked at."""
     monkeypatch.setenv(HOME, str(tmp_path / "home"))
-    monkeypatch.setattr(own, "DRAWS", 20)  # of areas, whose tables are not what is looked at
+    monkeypatch.setattr(own, "DRAWS", 20)
+    monkeypatch.setattr(model, "NestedSettings", partial(Settings, points=40, questions=1, told=20))
+    shutil.copytree(built, tmp_path / "prior")
     return tmp_path / "home"
 
 
 def job(folder: Path, **more: Any) -> dict[str, Any]:
-    built_priors.written(folder)
+    """A variational fit of four rounds; `"nested"`, the default of such a prior, takes as many as it needs."""
     artifacts.counts(folder / "rows", covariate=False)
     made: dict[str, Any] = {
-        "job": {"method": "sigma", "rounds": 20, "seed": 3},
+        "job": {"method": "sigma", "rounds": 4, "seed": 3},
+        "algorithm": {"inference": "sfvi"},
         "data": {"clients": [str(folder / "rows" / "*.csv")], "area": "district", "response": "cases", "exposure": "expected"},
         "model": {"prior": str(folder / "prior")},
         "privacy": {"epsilon": 1.0},
@@ -103,7 +117,7 @@ def test_noise_is_drawn_and_paid_for_once(tmp_path: Path, home: Path) -> None:
     (path,) = (home / "east").glob("noisy-*.json")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(table["counts"]) == len(table["places"]) == artifacts.SIZES[artifacts.NAMES.index("east")]
-    later = fedkern.run({**tables_of, "job": {**tables_of["job"], "rounds": 25}}, out=tmp_path / "later")
+    later = fedkern.run({**tables_of, "algorithm": {"inference": "nested"}}, out=tmp_path / "later")
     for result in (first, later):
         one = result.privacy["east"]
         assert (one["epsilon"], one["delta"], one["steps"], one["unit"]) == (pytest.approx(1.0, abs=2e-4), 0.0, 1, "case")
@@ -126,7 +140,8 @@ def test_noise_is_drawn_and_paid_for_once(tmp_path: Path, home: Path) -> None:
 
 
 def test_what_is_sent_is_what_check_says(tmp_path: Path) -> None:
-    tables_of = job(tmp_path, output={"fit": True}, privacy={"epsilon": 2.0, "cases_per_person": 2})
+    inference = {"inference": "nested"}
+    tables_of = job(tmp_path, algorithm=inference, output={"fit": True}, privacy={"epsilon": 2.0, "cases_per_person": 2})
     said = "\n".join(checked(InProcess(), *load(tables_of)) or [])
     assert "epsilon 2 at delta 0, spent once" in said
     assert "neighbours: add or remove one person with at most 2 cases" in said
@@ -134,18 +149,19 @@ def test_what_is_sent_is_what_check_says(tmp_path: Path) -> None:
     checked_and_run(tables_of, tmp_path / "out")
 
 
-@pytest.mark.parametrize("inference", ["sfvi", "hmc"])
+@pytest.mark.parametrize("inference", ["sfvi", "hmc", "nested"])
 def test_messages_depend_on_counts_through_the_noisy_table_alone(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, inference: str
 ) -> None:
     """Other counts, with the noisy table as it was: the same bytes in every message. A new table: others."""
-    few = {"leapfrog_steps": 2, "burn_in": 10} if inference == "hmc" else {}
-    tables_of = job(tmp_path, algorithm={"inference": inference, **few}, output={"fit": True})
+    few = {"leapfrog_steps": 2, "burn_in": 2} if inference == "hmc" else {}
+    tables_of = job(tmp_path, algorithm={"inference": inference, **few}, model={"phi": 0.9}, output={"fit": True})
     want = frames(monkeypatch, tables_of)
-    recount(tmp_path, lambda k, cell: ["900", "", "-4", "<5", "nan"][k % 5])
-    assert frames(monkeypatch, tables_of) == want
     assert charges(home) == 1
     assert frames(monkeypatch, {**tables_of, "privacy": {"epsilon": 1.0, "table": "new"}}) != want  # the test can fail
+    recount(tmp_path, lambda k, cell: ["900", "", "-4", "<5", "nan"][k % 5])
+    assert frames(monkeypatch, tables_of) == want
+    assert charges(home) == 2
 
 
 def test_cells_that_are_no_counts_tell_nothing(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +261,7 @@ def test_a_crash_between_charge_and_table_costs_the_charge(tmp_path: Path, home:
 
 
 def test_a_resumed_run_draws_nothing(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config, folder = load(job(tmp_path, output={"metrics_every": 5}))
+    config, folder = load(job(tmp_path, job={"rounds": 20}, output={"metrics_every": 5}))
     out = tmp_path / "out"
     with pytest.raises(LostPeer, match="--resume goes on from checkpoint 1"):
         perform(InProcess(signals=StopsAt(out / "metrics.jsonl", 2)), config, folder, Output(out, quiet=True))
@@ -319,8 +335,10 @@ def test_jobs_that_cannot_be_private(tmp_path: Path, changes: dict[str, Any], te
 def test_other_priors_and_families(tmp_path: Path, home: Path, family: str, kind: str) -> None:
     """A table without any case in all: noise alone, whose sum is below 0 at some clients."""
     scale = {"scale": 2.0} if family == "negative-binomial" else {}
-    tables_of = job(tmp_path, model={"family": family, **scale}, privacy={"epsilon": 0.5})
-    if kind == "auxiliary":
+    tables_of = job(tmp_path, model={"family": family, "phi": 0.9, **scale}, privacy={"epsilon": 0.5})
+    if kind == "within":
+        tables_of["algorithm"]["inference"] = "nested"
+    else:
         artifacts.written(tmp_path / "trained")
         tables_of["model"]["prior"] = str(tmp_path / "trained")
     recount(tmp_path, lambda k, cell: "0")

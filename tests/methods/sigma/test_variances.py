@@ -134,9 +134,27 @@ def test_what_does_not_go_with_variances_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(JobError, match=text):
             parse({**tables, "model": {**tables["model"], **change}})
+
+
+@pytest.mark.parametrize("inference", ["sfvi", "hmc"])
+@pytest.mark.parametrize("kind", ["auxiliary", "deterministic"])
+def test_with_a_trained_prior_variances_that_are_all_one_are_a_known_scale(tmp_path: Path, kind: str, inference: str) -> None:
     artifacts.written(tmp_path / "networks")
-    with pytest.raises(JobError, match=r"data\.variance is for a prior that was built, .* anew \(fedkern sigma build\)"):
-        fedkern.run({**tables, "model": {**tables["model"], "prior": str(tmp_path / "networks")}})
+    few = {"leapfrog_steps": 2, "burn_in": 4} if inference == "hmc" else {}
+    chosen = {"job": {"rounds": 12}, "algorithm": {"inference": inference, **few}, "output": {"draws": 40, "chains": 2}}
+    tables = job(tmp_path, model={"prior": str(tmp_path / "networks"), "kind": kind}, **chosen)
+    for path in (tmp_path / "rows").glob("*.csv"):
+        head, *rows = path.read_text().splitlines()
+        path.write_text("\n".join([head, *(row.rpartition(",")[0] + ",2.25" for row in rows)]) + "\n")
+    known = fedkern.run(tables, out=tmp_path / "known")
+    data = {name: value for name, value in tables["data"].items() if name != "variance"} | {"ignore": ["var"]}
+    given = fedkern.run({**tables, "data": data, "model": {**tables["model"], "scale": 1.5}}, out=tmp_path / "given")
+    for name, row in given.parameters.items():
+        assert known.parameters[name]["mean"] == pytest.approx(row["mean"], rel=1e-7), name
+        assert known.parameters[name]["sd"] == pytest.approx(row["sd"], rel=1e-7), name
+    for one, other in zip(found(tmp_path / "known"), found(tmp_path / "given")):
+        for name in ("theta_mean", "theta_sd", "mean_q975", "elpd", "pit", "pearson"):
+            assert float(one[name] or "nan") == pytest.approx(float(other[name] or "nan"), rel=2e-5, nan_ok=True), name
 
 
 @pytest.mark.parametrize(("counts", "text"), [("0", "every count is 0"), ("1", "there is one event in all: other clients' rows")])
