@@ -304,3 +304,11 @@ def test_sums_of_another_slab_are_refused(seed):
         shrinkage.global_sweep_sums(sums, 1, **arguments, seed=1, slab=2.0)
     with pytest.raises(ValueError, match="n_clients must be >= 1"):
         shrinkage.global_sweep_sums(sums, 0, **arguments, seed=1)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_without_regressions_there_is_nothing_to_draw(shared, seed):
+    """Nor a fault to note, where the rate's prior is so small that no draw of it is a number: its first regression had it."""
+    arguments = inputs(np.random.default_rng(seed), g=0)
+    options = {"rho_a": 1e-200, "rho_b": 1e-200, "shared_rho": shared, "seed": seed, "n_passes": 2}
+    assert all(a.size == 0 for name, a in sweep(arguments, **options).items() if name != "events")

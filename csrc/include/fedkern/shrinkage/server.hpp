@@ -239,6 +239,7 @@ inline void sum_clients(const ServerRow& row, const Clients& clients, Index chai
 inline void sweep_rows(Index chain, Index begin, Index end, Index n_rows, const Clients* clients, const Tensor<const double, 4>* given,
                        Index n_clients, Tensor<const std::int64_t, 2> indicators, const ServerState<const double>& from,
                        const ServerOptions& o, const ServerDraws& draws, const ServerResult& to) {
+    if (begin == end) return; // a rate that is no number is the fault of the first regression, and there is none
     const Index p = indicators.shape[1], n_sums = o.slab < math::infinity<double>() ? 4 : 3;
     const ServerKeys keys(draws.seed, draws.chain + U64(chain));
     std::vector<ServerRow> rows;
