@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fedkern import kernels, testing
+from fedkern.kernels import homes
 from fedkern.kernels._record import KERNELS
 from fedkern.testing.shrinkage import local as of_local
 from support import hosted
@@ -67,3 +70,31 @@ def test_a_residual_sum_of_squares_may_be_a_number(card: Any) -> None:
     there = {name: card.xp.asarray(array) for name, array in (data | state).items()}
     for a, b in zip(kernels.shrinkage.local_sweeps(**there, rss=2.0, n=9.0, seed=1), want):
         np.testing.assert_allclose(a.get(), b, rtol=1e-10)
+
+
+@pytest.mark.parametrize("index", [-1, 5, -(2**63)])
+def test_an_index_that_is_no_row_is_refused(index: int, card: Any) -> None:
+    X, y, mu = (card.xp.asarray(array) for array in (np.ones((5, 2)), np.ones(5), np.zeros(2)))
+    call = {"clip": 1.0, "family": "bernoulli", "estimator": "weight-mc", "key": 1}
+    with pytest.raises(IndexError, match="an index is no row of X"):
+        kernels.glm.clipped_grad_sum(X, y, mu, mu, rows=card.xp.asarray(np.array([0, index, 4])), **call)
+    for good in ([], [0, 4]):
+        total, skipped = kernels.glm.clipped_grad_sum(X, y, mu, mu, rows=card.xp.asarray(np.array(good, np.int64)), **call)
+        assert (total.shape, int(skipped)) == ((4,), 0)
+
+
+@pytest.mark.nightly
+def test_the_script_of_where_a_card_pays_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but its jobs, at small sizes."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    import gpu_worth
+
+    small = {"BATCHES": (16, 64), "CHAINS": (2,), "ROWS": 256, "AREAS": (5, 4)}
+    paper = {"n_global": 3, "n_local": (2, 2), "hidden": 4, "local_hidden": 3}
+    for name, value in (small | {"PAPER": paper, "of_jobs": lambda: iter(())}).items():
+        monkeypatch.setattr(gpu_worth, name, value)
+    monkeypatch.setattr(gpu_worth, "field", lambda p, made=gpu_worth.field: made(min(p, 5)))
+    found = [*gpu_worth.lines(homes.there())]
+    assert sum(line.startswith("  ") for line in found) == 4 + 2 + 3 + 1
+    assert sum(line.startswith("card, ") for line in found) == 2
+    del sys.modules["gpu_worth"]
