@@ -1,14 +1,17 @@
 """Areas with few cases given all else: what the table of areas draws, against importance sampling.
 
-    python benchmarks/sigma_few_cases.py
+    python benchmarks/sigma_few_cases.py [given] [whole] [--draws 100000]
 
 One client of a map, xi known; half of its areas have no case, half one, one area four. The largest errors over the client's areas
 of P(rate > 1), of the ends of 90 and 95 % intervals of rates (relative), and of theta's mean in sds: of the normal approximation,
-of draws that are moved to each area's own likelihood, and with sweeps that draw each area anew.
+of draws that are moved to each area's own likelihood, and with sweeps that draw each area anew ("given"). "whole" has P(rate > 1)
+of such maps whose xi is unknown: what a nested Laplace approximation of two clients and these draws say, against importance
+sampling of all rows in one place on a lattice of phi and sigma_theta.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from pathlib import Path
@@ -16,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkern.algorithms.nested import machine as nested
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial import factors
 from fedkern.models.spatial.condition import Condition, Hyperprior
@@ -24,6 +28,9 @@ from fedkern.models.spatial.site import Layout, Rows
 from fedkern.models.spatial.within_site import WithinSite
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from sigma_nested import dense
+
+from support import nested_cases as cases
 from support.maps import grid
 
 Array = NDArray[np.float64]
@@ -73,8 +80,52 @@ def exact(s: WithinSite, xi: Array, blocks: int = 5, draws: int = 200_000) -> tu
     return weight @ (rate > 0), np.array(ends).T, mean, np.sqrt(weight @ (theta - mean) ** 2), float(1 / (weight**2).sum())
 
 
-def main(draws: int = 100_000) -> None:
-    """All maps."""
+def whole(side: int, exposure: float, times: int = 20) -> None:
+    """P(rate > 1) of each area of a map, xi unknown."""
+    n = side * side
+    y = np.random.default_rng(0).integers(0, 2, n).astype(float)
+    y[n // 2] = 4
+    tied, condition = cases.tied("car", side, (n // 2, n - n // 2))
+    case = cases.Case(tied, condition, "poisson", y, np.full(n, np.log(exposure)))
+    right = dense(case, -3.5, 3.0)
+    server, clients = cases.fitted(case)
+    many, level = [], case.layout.parts["intercept"].start
+    for k, client in clients.items():
+        found, rng = np.zeros((times, client.model.n_areas)), np.random.default_rng(k)
+        for t in range(times):
+            shape = len(client.told), client.model.n_areas
+            normals, uniforms = rng.standard_normal(shape), rng.random((1, *shape))
+            theta = client.model.theta_given(client.told, np.zeros((shape[0], 0)), normals, uniforms)
+            scale = np.exp(client.told[:, case.layout.parts["log_scale"]])
+            found[t] = (client.told[:, level : level + 1] + scale * theta > 0).mean(axis=0)
+        many.append(found)
+    found = np.concatenate(many, axis=1)
+    said = nested.found(server)
+    off, once = np.abs(found.mean(axis=0) - right.above), np.abs(found - right.above).max(axis=1).mean()
+    print(f"{side} x {side}, {n} areas, xi unknown, expected {exposure:g} each; exact by draws of which ", end="")
+    print(f"{right.least:.0%} count or more; nested converged {said.converged}, {said.posterior.effective:.0f} draws count")
+    print(f"  P(rate > 1) off by at most {off.max():.4f}, by {off.mean():.4f} on average; ", end="")
+    print(f"in a table of {len(client.told)} draws by at most {once:.4f}")
+    for name, (mean, sd) in cases.moments(case, said).items():
+        at, own = right.moments[name]
+        print(f"  {name:<12} mean {(mean - at) / own:+.3f} sd, sd ratio {sd / own:.3f}", flush=True)
+
+
+def main() -> None:
+    """What is named, or both."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("which", nargs="*", default=["given", "whole"])
+    parser.add_argument("--draws", type=int, default=100_000)
+    o = parser.parse_args()
+    if "whole" in o.which:
+        for side, exposure in ((4, 1.0), (6, 1.0)):
+            whole(side, exposure)
+    if "given" in o.which:
+        given(o.draws)
+
+
+def given(draws: int) -> None:
+    """All maps whose xi is known."""
     for side, scale, exposure, phi in CASES:
         s, xi = site(side, scale, exposure, phi)
         above, ends, mean, sd, effective = exact(s, xi)

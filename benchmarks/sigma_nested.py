@@ -18,6 +18,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -72,14 +73,21 @@ def chains(case: cases.Case, rounds: int) -> dict[str, tuple[float, float]]:
     return {name: (float(x.mean()), float(x.std())) for name, x in cases.named(case, found).items()}
 
 
-def dense(case: cases.Case) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]], float]:
-    """All rows in one place, on a fine lattice, with dense algebra, for chains of a level mix slowly.
+class Reference(NamedTuple):
+    """Moments by importance sampling, and by Laplace approximations; the part of the draws that count, the least of all places
+    that matter; and P(eta without its offset > 0) of each area."""
 
-    By importance sampling from the Gaussian that makes the bound largest, and by Laplace approximations; the part of the draws
-    that count, the least of all places that matter.
-    """
+    moments: dict[str, tuple[float, float]]
+    modes: dict[str, tuple[float, float]]
+    least: float
+    above: np.ndarray
+
+
+def dense(case: cases.Case, low: float = -1.5, high: float = 2.5) -> Reference:
+    """All rows in one place, on a fine lattice, with dense algebra, for chains of a level mix slowly; `low` and `high`: of the
+    normal coordinate of sigma_theta."""
     n, prior, kept, found = len(case.y), case.prior, {}, []
-    v = np.stack(np.meshgrid(np.linspace(-3.0, 4.5, 38), np.linspace(-1.5, 2.5, 22), indexing="ij"), -1).reshape(-1, 2)
+    v = np.stack(np.meshgrid(np.linspace(-3.0, 4.5, 38), np.linspace(low, high, 22), indexing="ij"), -1).reshape(-1, 2)
     xi = prior.xi(v, np.zeros((len(v), prior.n_linear)))
     values, log_prior, u = cases.named(case, xi), prior.values(xi)[0] + prior.log_jacobian(v), np.zeros(n + 1)
     e = np.random.default_rng(5).standard_normal((DRAWS // 2, n + 1))
@@ -107,8 +115,9 @@ def dense(case: cases.Case) -> tuple[dict[str, tuple[float, float]], dict[str, t
         w = np.exp(log_w - top)
         mean = w @ draws[:, n] / w.sum()
         variance = w @ (draws[:, n] - mean) ** 2 / w.sum()
-        found.append(((top + np.log(w.mean()), mean, variance), mode, w.sum() ** 2 / (w @ w) / len(w)))
-    out, shares = [], np.array([share for *_, share in found])
+        above = w @ (draws @ J.T > 0) / w.sum()
+        found.append(((top + np.log(w.mean()), mean, variance), mode, w.sum() ** 2 / (w @ w) / len(w), above))
+    out, shares, above = [], np.array([one[2] for one in found]), np.array([one[3] for one in found])
     for which in (0, 1):
         value, level, variance = np.array([one[which] for one in found]).T
         w = np.exp(value + log_prior - (value + log_prior).max())
@@ -118,8 +127,8 @@ def dense(case: cases.Case) -> tuple[dict[str, tuple[float, float]], dict[str, t
             moments[name] = float(w @ values[name]), float(np.sqrt(w @ (values[name] - w @ values[name]) ** 2))
         out.append(moments)
         if not which:
-            least = float(shares[w > 0.01 * w.max()].min())
-    return out[0], out[1], least
+            least, above = float(shares[w > 0.01 * w.max()].min()), w @ above
+    return Reference(out[0], out[1], least, above)
 
 
 def _fitted(case: cases.Case, P: np.ndarray, J: np.ndarray, u: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -164,9 +173,9 @@ def shown(
 
 def compared(name: str, case: cases.Case) -> None:
     """A map beside its reference."""
-    reference, modes, least = dense(case)
-    print(f"{name}: reference by {DRAWS} draws at each place, of which at least {least:.0%} count", flush=True)
-    shown(name, case, reference, modes)
+    right = dense(case)
+    print(f"{name}: reference by {DRAWS} draws at each place, of which at least {right.least:.0%} count", flush=True)
+    shown(name, case, right.moments, right.modes)
 
 
 def pooled(case: cases.Case, areas: AreaPrior) -> None:

@@ -106,6 +106,25 @@ def test_density_is_the_dense_one_and_slopes_are_differences(tied):
         assert g_phi[0] == pytest.approx(slope, rel=1e-5)
 
 
+def test_ties_go_through_the_values_that_a_client_holds_and_those_with_slopes_are_the_same(tied):
+    """By B-splines of which few are not 0 at one phi, beside weights of all values."""
+    client, model = tied[1].clients[1], tied[0]
+    phi = model.condition.along(np.linspace(0, 1, len(client.nodes)))
+    whole, sloped = client.ties(phi), client.sloped(phi)
+    np.testing.assert_allclose(whole.U, client.U, rtol=0, atol=1e-9 * np.abs(client.U).max())
+    np.testing.assert_allclose(whole.K, client.K, rtol=0, atol=1e-9 * max(np.abs(client.K).max(initial=0.0), 1e-300))
+    root = np.sqrt(whole.phi)[:, None, None] if client.rooted else 1.0
+    np.testing.assert_allclose(whole.W, root * client.W, rtol=0, atol=1e-9 * np.abs(client.W).max())
+    for what in ("phi", "U", "W", "K", "G", "log_norm"):
+        np.testing.assert_allclose(getattr(whole, what), getattr(sloped, what), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(sloped.dWW, sloped.dW @ sloped.W.transpose(0, 2, 1), rtol=0, atol=0)
+    for k in (0, len(phi) // 2, len(phi) - 1):
+        one = client.ties(phi[k : k + 1])
+        assert client._weights(phi[k : k + 1])[0].shape[1] <= 7
+        for what in ("U", "W", "K", "log_norm"):
+            np.testing.assert_allclose(getattr(one, what)[0], getattr(whole, what)[k], rtol=1e-10, atol=1e-10)
+
+
 def test_areas_that_touch_nobody_are_exact_and_alone():
     indptr, indices = islands()
     order = np.array([0, 2, 4, 6, 1, 3, 5, 7])

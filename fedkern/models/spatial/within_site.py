@@ -343,7 +343,8 @@ class WithinSite(Observed):
             else:  # any q will do for draws of theta: those after the first take what the rows say from it
                 at = self._stepped(Lambda, pull, place, near, FEW_STEPS)
             theta = at.drawn(normals[:1] if gaussian else normals)
-            like = self.given_theta(np.broadcast_to(one, (len(theta), len(one))), theta)[0]
+            eta = place.fixed + place.scale * theta[:, self.rows.area]
+            like = self.likelihood.value(self.rows.y, eta, place.log_sd, self.rows.trials, self.rows.last).sum(axis=1)
             constant += 0.5 * (float(at.mean @ (pull + at.h)) - at.log_det)
             out[k] = like + (0.5 * theta**2 @ at.w - theta @ at.h + constant)
         return out
