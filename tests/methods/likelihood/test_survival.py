@@ -186,6 +186,15 @@ def test_a_client_without_events_adds_nothing_and_is_named(tmp_path: Path, files
     assert any("no row has its event" in note for note in said["notes"])
 
 
+def test_a_column_that_is_the_same_for_all_rows_of_a_client_is_named(tmp_path: Path) -> None:
+    """A baseline hazard has its effect, as an intercept would."""
+    frames = federation()
+    frames["bo"]["dose"] = 1.5
+    fedkern.run(written(tmp_path, frames), out=tmp_path / "out")
+    said = json.loads((tmp_path / "out" / "client-bo" / "rows.json").read_text())
+    assert any("dose" in note and "one value" in note for note in said["notes"]), said["notes"]
+
+
 def test_sites_and_hazards_that_are_not_proportional(tmp_path: Path) -> None:
     """The dose helps at first and harms later."""
     frames = federation()
@@ -240,7 +249,9 @@ BAD: dict[str, tuple[str, Any, str, str]] = {
 
 
 @pytest.mark.parametrize("what", list(BAD))
-def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(what: str, tmp_path: Path) -> None:
+def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     column, value, told, own = BAD[what]
     frames = federation(entry=True, strata=True)
     frames["bo"] = spoilt(frames["bo"], column, value)
@@ -248,6 +259,10 @@ def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(what: str, tm
     with pytest.raises(FedkernError) as caught:
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert told in str(caught.value)
+    assert not [*(tmp_path / "out").glob("ledger/bo*")]  # before anything of its rows leaves
+    assert main(["check", str(tmp_path / "job.toml"), "--local", str(tmp_path / "rows" / "bo.csv")]) != 0
+    said = capsys.readouterr()
+    assert own in said.out + said.err
     assert "line 5" not in str(caught.value)
     fault = (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
     assert own in fault
