@@ -213,7 +213,7 @@ def _for_events(config: JobConfig, table: Table, spec: Spec, client: str, least:
     wanted = least if lowered(config) else max(least, config.told_up_to(p) + 1)
     if found is None or not found.events or (found.events if lowered(config) else found.covered) >= wanted:
         return None
-    remedy = "take fewer columns or strata, pool it with another site's rows, or leave it out of this job"
+    remedy = "take fewer columns or strata, or pool it with another site's rows"
     told = f"client {client!r} has too few events (column {spec.response!r}) for this job's coefficients, or its holder: {remedy}"
     own = (
         f"client {client!r}, {table.source}: {found.events} events, {found.covered} of them while at least {LEAST_AT_RISK} rows "

@@ -13,7 +13,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -208,39 +207,40 @@ def schoenfeld(rows: Rows, beta: Vector) -> tuple[Vector, Vector]:
     whose coefficients are others, alike at all times, is no evidence.
     """
     sets, X = rows.sets, rows.X
-    p, weight = X.shape[1], np.ones(len(rows)) if rows.weights is None else rows.weights
+    if not len(sets.ends):
+        return np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    weight = np.ones(len(rows)) if rows.weights is None else rows.weights
     eta = rows.predictor(beta[np.newaxis])[0]
-    time = rows.time[sets.ends - 1]
-    distinct, place = np.unique(time, return_inverse=True)
+    of_row, of_set = rows.strata, rows.strata[sets.ends - 1]
+    top = np.full(of_row.max() + 1, -np.inf)
+    np.maximum.at(top, of_row, eta)
+    e = weight * np.exp(eta - top[of_row])
+    distinct, place = np.unique(rows.time[sets.ends - 1], return_inverse=True)
     g = place / max(len(distinct) - 1, 1) - 0.5
-    leaving = [np.empty(0, np.int64)] * len(sets.ends)
-    if sets.until is not None:
-        order = np.argsort(sets.until, kind="stable")
-        bounds = np.searchsorted(sets.until[order], np.arange(len(sets.ends) + 1))
-        leaving = [order[a:b] for a, b in pairwise(bounds)]
-    U, W, I0, I1, I2 = np.zeros(p), np.zeros(p), np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
-    begun, to = -1, 0
-    S, M, Q = 0.0, np.zeros(p), np.zeros((p, p))
-    for k, (first, end, d) in enumerate(zip(sets.first.tolist(), sets.ends.tolist(), sets.deaths.tolist())):
-        if first != begun:
-            begun, to, S, M, Q = first, first, 0.0, np.zeros(p), np.zeros((p, p))
-            last = int(np.searchsorted(rows.strata, rows.strata[first], side="right"))
-            e = weight[first:last] * np.exp(eta[first:last] - eta[first:last].max())
-        gone = leaving[k][(leaving[k] >= first) & (leaving[k] < to)]
-        come = np.arange(to, end) if sets.until is None else np.arange(to, end)[sets.until[to:end] > k]
-        for some, sign in ((gone, -1.0), (come, 1.0)):
-            own = sign * e[some - first]
-            S, M, Q = S + own.sum(), M + own @ X[some], Q + (own * X[some].T) @ X[some]
-        dying = np.arange(end - d, end)
-        own = e[dying - first]
-        s, m, q = own.sum(), own @ X[dying], (own * X[dying].T) @ X[dying]
-        each, score, V = float(weight[dying].mean()), weight[dying] @ X[dying], np.zeros((p, p))
-        for share in np.arange(d) / d:
-            total, mean = S - share * s, (M - share * m) / (S - share * s)
-            score = score - each * mean
-            V += each * ((Q - share * q) / total - np.outer(mean, mean))
-        U, W, I0, I1, I2 = U + g[k] * score, W + score, I0 + V, I1 + g[k] * V, I2 + g[k] ** 2 * V
-        to = end
+    # Terms, one for each event: Efron's rule takes a share of the dying from the sums over who is at risk.
+    k = np.repeat(np.arange(len(sets.ends)), sets.deaths)
+    share = (np.arange(len(k)) - np.repeat(np.cumsum(sets.deaths) - sets.deaths, sets.deaths)) / sets.deaths[k]
+    each = (of_deaths(rows, weight) / sets.deaths)[k]
+    total = at_risk(rows, e)[k] - share * of_deaths(rows, e)[k]
+    mean = (at_risk(rows, e * X.T)[:, k] - share * of_deaths(rows, e * X.T)[:, k]) / total
+    # sum_k c_k E_k[x x'] is a sum over rows, of e times the sum of c / total over the sets at which the row is at risk
+    begin = np.searchsorted(sets.ends, np.arange(len(rows)), side="right")
+    end = np.searchsorted(of_set, of_row, side="right")
+    end = np.maximum(end if sets.until is None else np.minimum(end, sets.until), begin)
+    dies = np.zeros(len(rows), bool)
+    dies[np.repeat(sets.ends, sets.deaths) - 1 - (share * sets.deaths[k]).round().astype(np.int64)] = True
+
+    def moment(c: Vector) -> Vector:
+        """(p, p) sum of c times the covariances of who is at risk, over the events."""
+        hazard, of_dying = (np.bincount(k, c * each * part / total, len(sets.ends)) for part in (np.ones(len(k)), share))
+        joined = np.concatenate([[0.0], np.cumsum(hazard)])
+        a = joined[end] - joined[begin]
+        a[dies] -= of_dying[begin[dies]]
+        return np.asarray((X.T * (e * a)) @ X - (mean * (c * each)) @ mean.T)
+
+    I0, I1, I2 = (moment(g[k] ** power) for power in (0, 1, 2))
+    seen = of_deaths(rows, weight * X.T)
+    W, U = seen.sum(axis=1) - mean @ each, seen @ g - mean @ (g[k] * each)
     back = I1 @ np.linalg.pinv(I0, hermitian=True)
     return U - back @ W, np.maximum(np.diagonal(I2 - back @ I1.T), 0.0)
 

@@ -23,7 +23,7 @@ from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.layout import LEVELS
 from ...models.spatial.units import Units
 from .keys import Config, OutputSection
-from .rows import Held
+from .rows import Held, times_of
 from .times import Columns, Timed
 
 Array = NDArray[np.float64]
@@ -70,8 +70,7 @@ class Model(JobModel[OutputSection]):
     @property
     def times(self) -> Columns | None:
         """The columns of survival times; None where rows have none."""
-        data = self.config.data
-        return Columns(str(data.time), data.entry, data.strata) if self.hazards else None
+        return times_of(self.config)
 
     @property
     def measured(self) -> bool:

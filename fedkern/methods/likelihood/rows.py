@@ -25,6 +25,7 @@ from ...jobs.parties import Parties
 from ...models.encoding import Spec
 from ...privacy.disclosure import LEAST_OF_LEVEL, OF_A_LINEAR, OF_SLOPED_GROUPS
 from .keys import Config
+from .times import Columns, read
 
 Array = NDArray[np.float64]
 
@@ -66,6 +67,25 @@ def _several(config: Config, found: Parties) -> None:
             "model.random.client = true: an effect of each client needs at least two, and there is one; remove it, or name the "
             'column of what differs in this file (group = "COLUMN")'
         )
+
+
+def times_of(config: Config) -> Columns | None:
+    """The columns of survival times; None where rows have none."""
+    data = config.data
+    return Columns(str(data.time), data.entry, data.strata) if config.hazards else None
+
+
+def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> None:
+    """What a client's file must have and does not depend on other clients' rows: groups and slopes, or survival times.
+
+    Raises
+    ------
+    OwnFault
+        It has not; cells are for the holder.
+    """
+    check_groups(config, table, spec, client)
+    if (columns := times_of(config)) is not None:
+        read(columns, table, client)
 
 
 @dataclass(frozen=True)

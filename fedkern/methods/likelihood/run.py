@@ -25,7 +25,7 @@ from ...jobs.watch import Line, Lines
 from . import checks, own, publish, response, survival
 from .keys import Config
 from .model import TOLD, Model
-from .rows import Held, check_groups, check_slopes, held
+from .rows import Held, check_file, check_slopes, held
 from .rows import notes as row_notes
 from .stages import sampled, told, walked
 from .times import Timed, timed
@@ -35,9 +35,9 @@ from .times import notes as time_notes
 def fit(run: Run[Config]) -> Fit | None:
     """The part of one place; what comes of it at the server's, None elsewhere."""
     tables = run.tables()
-    for k, table in tables.items():  # before anything leaves: a file without groups is none of this job
+    for k, table in tables.items():  # before anything leaves: a file without groups, or times, is none of this job
         with owned(k):
-            check_groups(run.config, table, run.parties.spec, run.names[k])
+            check_file(run.config, table, run.parties.spec, run.names[k])
     model = Model(run.config, run.names, run.agreed(tables))
     run = run.knowing(model)
     counted = incomplete.exchanged(run, tables)
@@ -117,7 +117,7 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
     else, as what is wrong with its rows."""
     encoding = model.encoding
     design = encode(table, encoding, client=client)
-    nothing = degenerate(design.X, encoding, intercept=encoding.intercept)
+    nothing = degenerate(design.X, encoding, intercept=encoding.intercept or model.hazards)
     notes = [*design.notes, *incomplete.own_notes(model.config, table), *nothing.lines(), *not_there(model.ignored, table.names)]
     notes += [*far.notes(table, encoding, design.y), *row_notes(table, model.group)]
     return design, with_far(nothing, design.X, encoding, design.y), notes

@@ -22,7 +22,7 @@ from ...privacy.plan import Plan
 from . import changes, durations, response
 from .keys import Config
 from .model import TOLD, Model
-from .rows import check_groups
+from .rows import check_file
 
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
 MAY_SEND = (
@@ -115,9 +115,9 @@ def checked(at: Check[Config]) -> Said | None:
     for k in at.mine:
         rows = at.parties.rows(k)
         with owned(k):
-            check_groups(at.config, rows, at.parties.spec, at.names[k])
+            check_file(at.config, rows, at.parties.spec, at.names[k])
     encoding = at.agreed()
-    notes = at.notes(intercept=at.config.model.intercept)
+    notes = at.notes(intercept=at.config.model.intercept or at.config.hazards)
     if encoding is None:
         return None
     if (test := at.parties.test()) is not None:
@@ -129,7 +129,7 @@ def checked(at: Check[Config]) -> Said | None:
 
 def look_through(file: OwnFile[Config]) -> list[str]:
     """What else is to be said of this file; JobError where it would end a run."""
-    check_groups(file.config, file.table, file.spec)
+    check_file(file.config, file.table, file.spec)
     describe(file.table, file.spec)
     return durations.lines(file, file.config.job.deadline)
 

@@ -51,8 +51,17 @@ class Timed:
         return len(self.time)
 
 
-def timed(columns: Columns, design: Design, table: Table, client: str) -> Timed:
-    """A client's rows with their times.
+class Times(NamedTuple):
+    """Of rows: as `Timed` has them."""
+
+    time: Array
+    entry: Array | None
+    strata: Indices | None
+    labels: tuple[str, ...]
+
+
+def read(columns: Columns, table: Table, client: str = "") -> Times:
+    """A client's times, which do not depend on what the parties agree on.
 
     Raises
     ------
@@ -77,8 +86,14 @@ def timed(columns: Columns, design: Design, table: Table, client: str) -> Timed:
         numbers = {label: number for number, label in enumerate(labels)}
         strata = np.array([numbers[cell] for cell in cells], np.int64)
     marks.refuse(client, [name for name in (columns.time, columns.entry, columns.strata) if name is not None])
-    X = np.ascontiguousarray(design.X, np.float64)
-    return Timed(X, time, design.y > 0.5, entry, strata, labels, design.weights, design.offset)
+    return Times(time, entry, strata, labels)
+
+
+def timed(columns: Columns, design: Design, table: Table, client: str) -> Timed:
+    """A client's rows with their times; raises what `read` does."""
+    X, found = np.ascontiguousarray(design.X, np.float64), read(columns, table, client)
+    given = (found.entry, found.strata, found.labels, design.weights, design.offset)
+    return Timed(X, found.time, design.y > 0.5, *given)
 
 
 def notes(rows: Timed) -> list[str]:

@@ -37,14 +37,26 @@ CLIENTS = {"ada": 0.02, "bo": 0.06, "cy": 0.03}  # baseline hazards
 EFFECTS = np.array([0.6, -0.5])
 
 
-def federation(rows: int = 120, seed: int = 1, *, entry: bool = False, strata: bool = False) -> dict[str, pd.DataFrame]:
-    """Patients of three hospitals, months rounded, so that times are tied."""
+ROLES = {"entry": "since", "strata": "ward"}
+
+
+def federation(
+    rows: int = 120,
+    seed: int = 1,
+    *,
+    entry: bool = False,
+    strata: bool = False,
+    unit: float = 0.5,
+    study: float = 60.0,
+    effects: np.ndarray = EFFECTS,
+) -> dict[str, pd.DataFrame]:
+    """Patients of three hospitals, months rounded up to a unit, so that times are tied; `study`: the mean of when it ends."""
     rng, found = np.random.default_rng(seed), {}
     for name, rate in CLIENTS.items():
         x = rng.standard_normal((rows, 2))
-        life = rng.exponential(size=rows) / (rate * np.exp(x @ EFFECTS))
-        seen = rng.exponential(60, rows)
-        months = np.ceil(np.minimum(life, seen) * 2) / 2
+        life = rng.exponential(size=rows) / (rate * np.exp(x @ effects))
+        seen = rng.exponential(study, rows)
+        months = unit * np.ceil(np.minimum(life, seen) / unit)
         frame = pd.DataFrame({"age": 60 + 10 * x[:, 0], "dose": x[:, 1], "months": months, "died": (life <= seen).astype(int)})
         if entry:
             frame["since"] = (months * rng.random(rows) * 0.6 - 0.5).round(3)
@@ -102,13 +114,23 @@ def test_clients_add_up_to_the_pooled_stratified_model(more: dict[str, bool]) ->
         np.testing.assert_allclose(sum(each), one, rtol=1e-12, atol=1e-11)
 
 
-@pytest.mark.parametrize(
-    "more", [{}, pytest.param({"entry": True, "strata": True}, marks=pytest.mark.nightly)], ids=["plain", "entry and strata"]
-)
-def test_the_posterior_is_that_of_quadrature_over_the_pooled_rows(more: dict[str, bool], tmp_path: Path) -> None:
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {"seed": 8},
+    "another": {"seed": 9},
+    "entry and strata": {"seed": 8, "entry": True, "strata": True},
+    "years": {"seed": 10, "unit": 12.0},  # nearly all times are tied
+    "few events": {"seed": 11, "rows": 200, "study": 12.0},
+    "nobody censored": {"seed": 12, "study": 1e6},
+    "strong": {"seed": 13, "effects": 3 * EFFECTS},
+    "strata": {"seed": 14, "strata": True, "unit": 3.0},
+}
+
+
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=[] if k == "plain" else pytest.mark.nightly) for k in KINDS])
+def test_the_posterior_is_that_of_quadrature_over_the_pooled_rows(kind: str, tmp_path: Path) -> None:
     """A grid over two coefficients, whose density is the pooled partial likelihood, times N(0, 2.5^2) of each."""
-    frames = federation(seed=8, **more)
-    keys = ('entry = "since"\nstrata = "ward"\n' if more else "") + "[model]"
+    frames = federation(**KINDS[kind])
+    keys = "".join(f'{key} = "{column}"\n' for key, column in ROLES.items() if KINDS[kind].get(key)) + "[model]"
     result = fedkern.run(written(tmp_path, frames, JOB.replace("[model]", keys)))
     rows, sd = pooled(frames)
     mean, root = np.zeros(2), np.eye(2)
@@ -186,6 +208,15 @@ def test_a_client_without_events_adds_nothing_and_is_named(tmp_path: Path, files
     assert any("no row has its event" in note for note in said["notes"])
 
 
+def test_a_column_that_is_the_same_for_all_rows_of_a_client_is_named(tmp_path: Path) -> None:
+    """A baseline hazard has its effect, as an intercept would."""
+    frames = federation()
+    frames["bo"]["dose"] = 1.5
+    fedkern.run(written(tmp_path, frames), out=tmp_path / "out")
+    said = json.loads((tmp_path / "out" / "client-bo" / "rows.json").read_text())
+    assert any("dose" in note and "one value" in note for note in said["notes"]), said["notes"]
+
+
 def test_sites_and_hazards_that_are_not_proportional(tmp_path: Path) -> None:
     """The dose helps at first and harms later."""
     frames = federation()
@@ -240,7 +271,9 @@ BAD: dict[str, tuple[str, Any, str, str]] = {
 
 
 @pytest.mark.parametrize("what", list(BAD))
-def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(what: str, tmp_path: Path) -> None:
+def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     column, value, told, own = BAD[what]
     frames = federation(entry=True, strata=True)
     frames["bo"] = spoilt(frames["bo"], column, value)
@@ -248,6 +281,10 @@ def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(what: str, tm
     with pytest.raises(FedkernError) as caught:
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert told in str(caught.value)
+    assert not [*(tmp_path / "out").glob("ledger/bo*")]  # before anything of its rows leaves
+    assert main(["check", str(tmp_path / "job.toml"), "--local", str(tmp_path / "rows" / "bo.csv")]) != 0
+    said = capsys.readouterr()
+    assert own in said.out + said.err
     assert "line 5" not in str(caught.value)
     fault = (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
     assert own in fault

@@ -103,14 +103,7 @@ class Values {
     void clear() { top_.fill(-math::infinity<double>()), rest_.fill(0), dying_.fill(0), most_.fill(0); }
 
     FEDKERN_INLINE Lane enter(Index i, Index k, Lane& sum) {
-        Lane eta;
-        eta.fill(rows_.offset.data ? rows_.offset[i] : 0.0);
-        const Vector<const double> x = rows_.X.row(i);
-        for (Index j = 0; j < x.size; ++j) {
-            const double x_j = x[j];
-            const Lane& b = beta_[j];
-            for (int l = 0; l < lanes; ++l) eta[l] += x_j * b[l];
-        }
+        const Lane eta = predictor(i);
         for (int l = 0; l < lanes; ++l) value[l] += 0 * eta[l];
         if (kept_.size()) kept_[i] = eta;
         if (!stays(rows_, i, k)) return eta;
@@ -119,6 +112,23 @@ class Values {
         if (higher) raise(eta);
         const double w = weight_of(rows_, i);
         for (int l = 0; l < lanes; ++l) sum[l] += w * math::exp(eta[l] - top_[l]);
+        return eta;
+    }
+
+    /// In registers: an array would be stored and read again for each column.
+    FEDKERN_INLINE Lane predictor(Index i) const {
+        using Pack [[gnu::vector_size(64)]] = double;
+        constexpr int packs = lanes / 8;
+        Lane eta;
+        eta.fill(rows_.offset.data ? rows_.offset[i] : 0.0);
+        Pack sum[packs], b[packs];
+        __builtin_memcpy(sum, eta.x, sizeof sum);
+        const Vector<const double> x = rows_.X.row(i);
+        for (Index j = 0; j < x.size; ++j) {
+            __builtin_memcpy(b, beta_[j].x, sizeof b);
+            for (int k = 0; k < packs; ++k) sum[k] += x[j] * b[k];
+        }
+        __builtin_memcpy(eta.x, sum, sizeof sum);
         return eta;
     }
 
