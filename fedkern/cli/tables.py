@@ -142,6 +142,8 @@ def _predicted(found: Prediction, converged: bool, options: argparse.Namespace) 
             "exposure, an offset or a covariate in another unit than the job's rows have?",
             file=sys.stderr,
         )
+    for note in found.notes:
+        print(note, file=sys.stderr)
     if not converged:
         print("the run has not converged, as its server says: these predictions are as wrong as its result", file=sys.stderr)
     return 0

@@ -33,6 +33,7 @@ class Prediction:
     scored : how many rows have a response
     used : name of a column -> what each row's prediction is made of, where that differs
     more : further columns of numbers: of a map the level without exposure, and the ends within which a new count lies
+    notes : what is to be said beside them, in sentences
     """
 
     mean: Vector
@@ -44,6 +45,7 @@ class Prediction:
     scored: int = 0
     used: Mapping[str, Sequence[str]] = field(default_factory=dict)
     more: Mapping[str, Vector] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def columns(self) -> dict[str, Sequence[Any]]:
@@ -88,3 +90,18 @@ def within(found: Prediction, family: str, more: NDArray[np.bool_] | None = None
         more={name: left(values) for name, values in found.more.items()},
         used={**found.used, BEYOND: [f"rate above e^{MOST:g}" if one else "" for one in cut.tolist()]},
     )
+
+
+def without_means(found: Prediction, family: str, rows: NDArray[np.bool_], note: str) -> Prediction:
+    """Without means of rows of which a mean of the response is infinite; what has another link than a logarithm has one.
+
+    Parameters
+    ----------
+    rows : (n,) which these are
+    note : what is said of them
+    """
+    record = FAMILIES[family]
+    if record.link != "log" or not rows.any():
+        return found
+    more = {name: np.where(rows, np.nan, values) if name == record.level else values for name, values in found.more.items()}
+    return replace(found, mean=np.where(rows, np.nan, found.mean), more=more, notes=(*found.notes, note))

@@ -24,7 +24,7 @@ from . import kept
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-ENDS = {"q025": 0.025, "q975": 0.975}
+ENDS = {"q025": 0.025, "q50": 0.5, "q975": 0.975}
 BLOCK = 2**22  # numbers at once
 COUNTS, EFFECTS, STEPS = 4, 5, 6  # chains of the stream "posterior": those below drew the areas
 

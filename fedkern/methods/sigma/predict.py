@@ -16,11 +16,18 @@ from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs import new_rows
 from ...results.plain import Record
-from ...results.prediction import Prediction, within
+from ...results.prediction import Prediction, within, without_means
 from ...results.result import Result
 from . import foreseen, kept
 
 Array = NDArray[np.float64]
+
+# exp(sd z) has the mean exp(sd^2 / 2), and exp(-sd^2 / 2) is how fast the half-normal prior of sd falls: after a step or more
+# there is no mean over the posterior.
+INFINITE = (
+    "periods after the last: the posterior mean of a rate is infinite there, for steps of a random walk may be long; cells of "
+    "means are empty, and q50 columns are medians"
+)
 
 WHY = (
     "a spatial job cannot predict at the server: the areas' effects are in their clients' own folders; areas.csv there has the "
@@ -81,7 +88,9 @@ def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, b
         ids[period], when = _periods(read, period, about.periods)
     new = foreseen.New(np.asarray(design.X, np.float64), offset, trials, where, when)
     found, cut = foreseen.of(own, new, ids, int(record["job"]["seed"]))
-    return within(found, about.family, cut), about.converged
+    found = within(found, about.family, cut)
+    later = np.zeros(read.n_rows, bool) if when is None else when >= len(about.periods)
+    return without_means(found, about.family, later, INFINITE), about.converged
 
 
 def _periods(read: Table, name: str, known: list[str]) -> tuple[list[str], NDArray[np.int64]]:

@@ -41,7 +41,7 @@ def own(family: str, spatial: np.ndarray, *, effects: bool = False, log_scale: n
 def foretold(of: kept.Kept, offset: float = 0.0, trials: float | None = None, rows: int = 1) -> dict[str, np.ndarray]:
     every = None if trials is None else np.full(rows, trials)
     new = foreseen.New(np.ones((rows, 1)), np.full(rows, offset), every, np.zeros(rows, np.int64), None)
-    return {name: np.array(values, float) for name, values in foreseen.of(of, new, {}, 5).columns.items()}
+    return {name: np.array(values, float) for name, values in foreseen.of(of, new, {}, 5)[0].columns.items()}
 
 
 SPREAD = 0.3
@@ -239,8 +239,13 @@ def test_rows_with_effects_of_their_own_in_periods(tmp_path: Path, monkeypatch: 
     assert len(of_the_run) > 3  # own ones were noted too
     table = list(csv.DictReader((tmp_path / "run" / "client-east" / "area_periods.csv").read_text().splitlines()))
     for ours, theirs in (("rate", "rate_mean"), ("rate_q025", "rate_q025"), ("rate_q975", "rate_q975")):
-        np.testing.assert_allclose(column(found, ours)[:-1], column(table, theirs), rtol=1e-5)
-    assert (column(found, "mean") > 10 * column(found, "rate")).all()  # by e^(tau^2 / 2)
+        np.testing.assert_allclose(column(found[:-1], ours), column(table, theirs), rtol=1e-5)
+    assert (column(found[:-1], "mean") > 10 * column(found[:-1], "rate")).all()  # by e^(tau^2 / 2)
+    later = found[-1]  # a step whose scale is half-normal: E exp is infinite, and quantiles are not
+    assert later["mean"] == later["rate"] == ""
+    assert 0 < float(later["rate_q025"]) < float(later["rate_q50"]) < float(later["rate_q975"])
+    assert float(later["new_q50"]).is_integer()
+    assert at_holder(tmp_path)[0].notes == (predict_module.INFINITE,)
     again = predict(tmp_path, rows[0], [*rows[1:], "east-0,2024,,10"])
     assert again == found
     faults = {
@@ -257,7 +262,7 @@ def test_rows_with_effects_of_their_own_in_periods(tmp_path: Path, monkeypatch: 
         at_holder(tmp_path)
 
 
-def at_holder(folder: Path) -> object:
+def at_holder(folder: Path) -> Any:
     home = folder / "run" / "client-east"
     return predict_module.at_holder(home, json.loads((home / "job.json").read_text()), folder / "new.csv")
 
