@@ -147,7 +147,7 @@ def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> object:
         kind = kinds[0]
     if _form(cast(Any, type(before))) == "draws":
         return before.load(saved, f"{name}.")
-    origin = get_origin(kind) or kind
+    origin = _origin(kind)
     if origin is np.ndarray:
         return array(saved, name)
     if origin in (int, bool):
@@ -176,6 +176,12 @@ def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> object:
         each, parts = inner[:1] * number(part, "many") if inner[1:] == (...,) else inner, _by_first(part)
         return tuple(_loaded(str(i), one, None, parts.get(str(i), {})) for i, one in enumerate(each))
     raise TypeError(f"{name} is {kind}, which no checkpoint holds")
+
+
+def _origin(kind: Any) -> Any:
+    """The class of a type; of an alias with a name, which NDArray is since NumPy 2.5, that of what it stands for."""
+    origin = get_origin(kind) or kind
+    return _origin(origin.__value__) if hasattr(origin, "__value__") else origin
 
 
 def _mapped(origin: Any, kind: Any, rows: Any) -> object:

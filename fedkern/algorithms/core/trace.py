@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ Kept = Callable[[Draws], Draws]  # draws of several rounds (t, ...) -> what is k
 WAITING, BYTES = 64, 1 << 18  # rounds, and bytes of draws, that wait at most
 
 
-class Grown(NDArray[np.float64]):
+class Grown(np.ndarray[Any, np.dtype[np.float64]]):  # NDArray is no class: since NumPy 2.5 not even one that can be inherited
     """An array that has its first rows for good: of two with one epoch the longer one begins with the shorter."""
 
     epoch: int
