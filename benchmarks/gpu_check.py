@@ -12,11 +12,15 @@ from __future__ import annotations
 import argparse
 import re
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,17 +29,11 @@ from fedkern.kernels._cuda import device
 from fedkern.kernels._record import KERNELS
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+from gpu_works import Ceilings, works  # noqa: E402
+
 CASES = 40  # of random sizes, for each kernel
 TIMES = 20
-
-
-class Work(NamedTuple):
-    """A call that is timed: its bytes, read and written, set its floor."""
-
-    kernel: str
-    words: str
-    call: Callable[[], Any]
-    bytes: float
 
 
 # Sizes beyond the random ones: rows of several widths, several blocks.
@@ -58,6 +56,92 @@ def checked(names: list[str], count: int, emulated: bool = False) -> Iterator[st
         yield f"{name:32} {fault or f'conforms, {done} cases'} ({time.perf_counter() - began:.1f} s)"
 
 
+def digest(name: str, cases: int = 3) -> str:
+    """Of what a kernel makes of some cases."""
+    made = blake2b(digest_size=8)
+    for seed in range(cases):
+        for result in testing.results_of(name, _there(name, seed), backend="cuda"):
+            made.update(np.asarray(testing.on_host(result)).tobytes())
+    return made.hexdigest()
+
+
+def _there(name: str, seed: int) -> testing.Case:
+    case = testing.case(name, seed)
+    return replace(case, arguments={key: testing.at_home("cuda", value) for key, value in case.arguments.items()})
+
+
+def beside_another_process(names: list[str], only: str) -> str:
+    """Two processes compute on the card at once, one of them on two streams in turn."""
+    command = [sys.executable, __file__, "--digests", "--only", only]
+    xp, other = device.current().xp, subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    streams, mine = [xp.cuda.Stream(non_blocking=True) for _ in range(2)], dict[str, str]()
+    for i, name in enumerate(names):
+        with streams[i % 2]:
+            mine[name] = digest(name)
+    told = other.communicate()[0]
+    theirs = dict(line.split() for line in told.splitlines())
+    differ = [name for name in names if mine[name] != theirs.get(name)]
+    return "two processes at once, one on streams of its own: " + (
+        f"OTHER BITS of {', '.join(differ)}" if differ else "equal bits"
+    )
+
+
+def two_streams_at_once(names: list[str]) -> str:
+    """Each kernel on two streams, before either is waited for."""
+    xp, differ = device.current().xp, list[str]()
+    for name in names:
+        cases, streams, found = (
+            [_there(name, seed) for seed in range(4)],
+            [xp.cuda.Stream(non_blocking=True) for _ in range(2)],
+            [],
+        )
+        xp.cuda.Device().synchronize()
+        for i, case in enumerate(cases):
+            with streams[i % 2]:
+                found.append(testing.results_of(name, case, backend="cuda"))
+        xp.cuda.Device().synchronize()
+        again = [testing.results_of(name, case, backend="cuda") for case in cases]
+        if _bits(found) != _bits(again):
+            differ.append(name)
+    return "two streams at once: " + (f"OTHER BITS of {', '.join(differ)}" if differ else "equal bits")
+
+
+def _bits(found: list[testing.Results]) -> list[bytes]:
+    return [np.asarray(testing.on_host(result)).tobytes() for results in found for result in results]
+
+
+def captured(names: list[str]) -> Iterator[str]:
+    """Which kernels a CUDA graph takes, and whether it gives their bits."""
+    xp, good, bad, not_taken = device.current().xp, 0, list[str](), list[str]()
+    for name in names:
+        calls = ((case, testing.results_of(name, case, backend="cuda")) for case in map(partial(_there, name), range(50)))
+        case, want = next((case, results) for case, results in calls if all(testing.on_host(result).size for result in results))
+        with xp.cuda.Stream(non_blocking=True) as stream:
+            testing.results_of(name, case, backend="cuda")  # its memory is in the pool
+            stream.begin_capture()
+            try:
+                found = testing.results_of(name, case, backend="cuda")
+            except Exception:
+                found = None
+            try:
+                graph = stream.end_capture()
+            except Exception:
+                found = None
+            if found is None:
+                not_taken.append(name)
+                continue
+            for result in found:
+                result[...] = 77
+            graph.launch()
+            stream.synchronize()
+        same = _bits([found]) == _bits([want])
+        good, bad = good + same, bad if same else [*bad, name]
+    yield f"captured in a graph and launched from it: {good} kernels with equal bits"
+    if bad:
+        yield f"OTHER BITS from a graph: {', '.join(bad)}"
+    yield f"no graph takes these, which wait for the device: {', '.join(not_taken)}"
+
+
 def words_are_those_of_the_host(n: int) -> str:
     """Uniform words, bit for bit."""
     key = kernels.rng.key(7)
@@ -66,73 +150,36 @@ def words_are_those_of_the_host(n: int) -> str:
     return f"{n:,} blocks of words: " + ("the host's bits" if same else "OTHER BITS THAN THE HOST")
 
 
-def works(xp: Any, n: int) -> Iterator[Work]:
-    """At sizes where memory binds."""
-    key, out, other = kernels.rng.key(1), xp.empty(n), xp.empty(n)
-    yield Work("copy", "floor of all", lambda: xp.copyto(other, out), 16.0 * n)
-    for name in ("uniform", "normal", "exponential"):
-        draw = getattr(kernels.rng, name)
-        yield Work(f"rng.{name}", f"n = {n:,}", lambda draw=draw: draw(n, key=key, out=out, backend="cuda"), 8.0 * n)
-    for dtype in ("float64", "float32"):
-        rows = xp.ones((n // 100, 100), dtype)
-        words = f"{n // 100:,} x 100, {dtype}"
-        yield Work("privacy.clip_sum", words, lambda rows=rows: kernels.privacy.clip_sum(rows, 3.0), float(rows.nbytes))
-    yield Work("privacy.add_noise", f"d = {n:,}", lambda: kernels.privacy.add_noise(out, sigma=1.0, key=key, out=other), 16.0 * n)
-    k = n // 8
-    state, gradient = xp.zeros((3, k)), xp.ones(k)
-    new = (xp.empty((3, k)), xp.empty(k))
-    yield Work("optim.adam", f"k = {k:,}", lambda: kernels.optim.adam(state, gradient, learning_rate=0.1, out=new), 64.0 * k)
-    yield of_groups(xp, *((4096, 537) if n >= 2**20 else (9, 3)))
-    yield training(xp, *((2221, 1500) if n >= 2**20 else (9, 8)))
-
-
-def of_groups(xp: Any, points: int, groups: int) -> Work:
-    """Logistic intercepts of groups of four rows, by 15 nodes: arithmetic. Predictors are written and read once."""
-    n = 4 * groups
-    rows = xp.ones((n, 1)), xp.ones((n, 1)), (xp.arange(n) % 3 == 0).astype("f8"), None, None, xp.arange(0, n + 1, 4)
-    at = xp.asarray(np.random.default_rng(1).standard_normal((points, 2)))
-    words, options = f"{points:,} points, {groups:,} groups", {"family": "bernoulli", "nodes": 15, "backend": "cuda"}
-    return Work("mixed.values", words, lambda: kernels.mixed.values(at, *rows, **options), 16.0 * n * points)
-
-
-def training(xp: Any, d: int, hidden: int) -> Work:
-    """Steps of the autoencoder at the size of the paper's maps. Parameters are read twice for the gradient, which is written once
-    and read twice; then they and Adam's moments are read and written."""
-    a, steps = kernels.mlp.Architecture("amended", (d,), n_local=(5,), hidden=hidden, local_hidden=hidden), 10
-    k = a.n_parameters
-    parameters, moments = xp.asarray(a.initial(1).astype("f4")), xp.zeros((2, k), "f4")
-    table = xp.ones((4, d)), xp.ones((4, 1)), xp.ones(d)
-    rates = {"rates": xp.full(steps, 1e-3), "kl_weights": xp.ones(steps)}
-    options = {"architecture": a, "kind": "stored", "batch": 128, "gamma": 0.5, "seed": 1, "backend": "cuda"}
-    words = f"{k:,} parameters, {steps} steps"
-    return Work(
-        "mlp.vae_step", words, lambda: kernels.mlp.vae_step(parameters, moments, *table, **rates, **options), 44.0 * k * steps
-    )
-
-
 def timed(xp: Any) -> Iterator[str]:
-    """Medians over runs that alternate with the copy, whose bandwidth is the floor."""
-    found = list(works(xp, 2**27))
-    seconds: dict[int, list[float]] = {i: [] for i in range(len(found))}
-    for _ in range(TIMES):
-        for i, work in enumerate(found):
-            begin, end = xp.cuda.Event(), xp.cuda.Event()
+    """Medians over runs that alternate with the copy, whose bandwidth is a floor, and with peers."""
+    found = [*works(xp, 2**27)]
+    calls = [(i, name, call) for i, work in enumerate(found) for name, call in [("", work.call), *work.peers.items()]]
+    seconds: dict[tuple[int, str], list[float]] = {(i, name): [] for i, name, _ in calls}
+    for _ in range(TIMES + 2):
+        for i, name, call in calls:
+            xp.cuda.Device().synchronize()
+            begin, end, clock = xp.cuda.Event(), xp.cuda.Event(), time.perf_counter()
             begin.record()
-            work.call()
+            call()
             end.record()
             end.synchronize()
-            seconds[i].append(xp.cuda.get_elapsed_time(begin, end) / 1e3)
-    bandwidth = found[0].bytes / statistics.median(seconds[0])
-    yield f"{'kernel':24}{'size':30}{'ms':>10}{'GB/s':>10}{'of copy':>10}"
+            own = name == "jax"  # a stream that events here do not see; it has been waited for
+            seconds[i, name].append(time.perf_counter() - clock if own else xp.cuda.get_elapsed_time(begin, end) / 1e3)
+    medians = {key: statistics.median(times[2:]) for key, times in seconds.items()}
+    ceilings = Ceilings.of(xp, found[0].bytes / medians[0, ""])
+    yield f"{'kernel':31}{'size':38}{'ms':>9}{'floor':>9} {'of':7}{'share':>6}  peers: ms (times ours)"
     for i, work in enumerate(found):
-        median = statistics.median(seconds[i])
-        rate = work.bytes / median
-        yield f"{work.kernel:24}{work.words:30}{1e3 * median:>10.3f}{rate / 1e9:>10.0f}{rate / bandwidth:>10.2f}"
+        median, (floor, which) = medians[i, ""], ceilings.floor(work)
+        theirs = ", ".join(f"{name} {1e3 * medians[i, name]:.3f} ({medians[i, name] / median:.1f})" for name in work.peers)
+        yield f"{work.kernel:31}{work.words:38}{1e3 * median:>9.3f}{1e3 * floor:>9.3f} {which:7}{floor / median:>6.2f}  {theirs}".rstrip()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--emulate", action="store_true", help="on the host's emulator, without times")
+    parser.add_argument("--digests", action="store_true", help="of some results of each kernel: what a second process prints")
+    parser.add_argument("--only", default="", help="kernels whose names have this in them; no results are written")
+    parser.add_argument("--times", action="store_true", help="times alone; no results are written")
     options = parser.parse_args()
     if options.emulate:
         sys.path.insert(0, str(HERE.parent / "tests"))
@@ -140,15 +187,23 @@ def main() -> int:
 
         device._CURRENT.append(emulated.Emulator(emulated.built(emulated.FOLDER)))
     here = device.current()
-    names = sorted(name for name, kernel in KERNELS.items() if "cuda" in kernel.backends)
+    names = sorted(name for name, kernel in KERNELS.items() if "cuda" in kernel.backends and options.only in name)
+    if options.digests:
+        print("\n".join(f"{name} {digest(name)}" for name in names))
+        return 0
     lines = ["on the emulator: nothing ran on a card" if options.emulate else _about(here.xp), ""]
-    lines += checked(names, 2 if options.emulate else CASES, options.emulate)
-    lines += [words_are_those_of_the_host(2**10 if options.emulate else 2**24)]
-    if not options.emulate:
-        lines += ["", *timed(here.xp)]
+    if not options.times:
+        lines += checked(names, 2 if options.emulate else CASES, options.emulate)
+        lines += [words_are_those_of_the_host(2**10 if options.emulate else 2**24)]
+        if not options.emulate:
+            lines += [beside_another_process(names, options.only), two_streams_at_once(names), *captured(names), ""]
+    if options.emulate:
+        lines += [f"called: {work.kernel}" for work in works(here.xp, 2**10) if work.call() is not work]
+    elif not options.only:
+        lines += timed(here.xp)
     text = "\n".join(lines) + "\n"
     print(text, end="")
-    if not options.emulate:
+    if not (options.emulate or options.only or options.times):
         card = re.sub(r"\W+", "-", here.xp.cuda.runtime.getDeviceProperties(0)["name"].decode()).strip("-").lower()
         (HERE / "results" / f"cuda-{card}.txt").write_text(text)
     return int("DOES NOT CONFORM" in text or "OTHER BITS" in text)

@@ -35,7 +35,7 @@ HALF = {"batch": 0.5, "random_source": "keyed"}
 
 
 @pytest.fixture
-def card() -> Iterator[hosted.Card]:
+def card() -> Iterator[hosted.Card | hosted.Real]:
     with hosted.instead_of_a_card() as card:
         yield card
 
@@ -47,7 +47,7 @@ def numbers(result: Result) -> list[np.ndarray[Any, Any]]:
     return [value for _, value in sorted(found.items()) if isinstance(value, np.ndarray)]
 
 
-def assert_alike(path: Path, card: hosted.Card, *wanted: str, **sections: Any) -> None:
+def assert_alike(path: Path, card: hosted.Card | hosted.Real, *wanted: str, **sections: Any) -> None:
     """That a job gives on a device what it gives without one, and has launched these kernels."""
     job = sections.pop("job", {})
     here, there = (fedkern.run(path, job=job | {"device": device}, **sections) for device in ("cpu", "cuda"))
@@ -56,7 +56,7 @@ def assert_alike(path: Path, card: hosted.Card, *wanted: str, **sections: Any) -
         np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-10)
     for name in wanted:
         assert any(name in kernel for kernel in card.seen), f"{name} is not among {sorted(card.seen)}"
-    assert there.summary["versions"]["device"] == "emulator"
+    assert there.summary["versions"]["device"] == card.about()["device"]
     assert "device" not in here.summary["versions"]
 
 
@@ -90,7 +90,7 @@ def job_of(folder: Path, kind: str) -> Path:
     ],
 )
 def test_a_partitioned_job_gives_the_same_on_a_device(
-    tmp_path: Path, card: hosted.Card, algorithm: dict[str, Any], model: dict[str, Any], launched: str
+    tmp_path: Path, card: hosted.Card | hosted.Real, algorithm: dict[str, Any], model: dict[str, Any], launched: str
 ) -> None:
     path = job_of(tmp_path, PVI)
     assert_alike(path, card, launched, job={"rounds": 3}, algorithm=algorithm, model=model)
@@ -98,7 +98,7 @@ def test_a_partitioned_job_gives_the_same_on_a_device(
 
 
 @pytest.mark.parametrize("variant", ["pvi", "local-averaging"])
-def test_a_private_job_adds_the_same_noise(tmp_path: Path, card: hosted.Card, variant: str) -> None:
+def test_a_private_job_adds_the_same_noise(tmp_path: Path, card: hosted.Card | hosted.Real, variant: str) -> None:
     path = job_of(tmp_path, PRIVATE)
     algorithm: dict[str, Any] = {"variant": variant}
     privacy: dict[str, Any] = {"noise_source": "keyed"}
@@ -109,7 +109,7 @@ def test_a_private_job_adds_the_same_noise(tmp_path: Path, card: hosted.Card, va
     assert_alike(path, card, "example_rows", algorithm=algorithm, privacy=privacy, data=data)
 
 
-def test_whole_clients_are_protected_on_a_device_too(tmp_path: Path, card: hosted.Card) -> None:
+def test_whole_clients_are_protected_on_a_device_too(tmp_path: Path, card: hosted.Card | hosted.Real) -> None:
     path = job_of(tmp_path, "pvi, client-level")
     assert_alike(path, card, privacy={"noise_source": "keyed"})
     assert card.seen
@@ -132,7 +132,7 @@ SCALED = {"chains": 4, "burn_in": 2}  # few rounds: a chain makes what is rounde
     ],
 )
 def test_a_sparse_job_gives_the_same_on_a_device(
-    tmp_path: Path, card: hosted.Card, model: dict[str, Any], algorithm: dict[str, Any], launched: str
+    tmp_path: Path, card: hosted.Card | hosted.Real, model: dict[str, Any], algorithm: dict[str, Any], launched: str
 ) -> None:
     path = job_of(tmp_path, SPARSE)
     if model.get("kind"):
@@ -172,7 +172,7 @@ def said(path: Path, **sections: Any) -> str:
     return "\n".join(fedkern.check(path, job={"device": "cuda"}, **sections))
 
 
-def test_check_says_where_each_kernel_runs_and_what_a_rank_needs(tmp_path: Path, card: hosted.Card) -> None:
+def test_check_says_where_each_kernel_runs_and_what_a_rank_needs(tmp_path: Path, card: hosted.Card | hosted.Real) -> None:
     diagonal = {"model": {"covariance": "diagonal"}, "data": {"least_rows": 1}}
     text = said(job_of(tmp_path, PVI), algorithm=ADAM | {"batch": 0.25}, **diagonal)
     assert "device   glm.clipped_grad_sum  on the card\n" in text
@@ -183,13 +183,13 @@ def test_check_says_where_each_kernel_runs_and_what_a_rank_needs(tmp_path: Path,
     assert "not on this machine" not in text
 
 
-def test_check_says_that_noise_is_of_the_host(tmp_path: Path, card: hosted.Card) -> None:
+def test_check_says_that_noise_is_of_the_host(tmp_path: Path, card: hosted.Card | hosted.Real) -> None:
     text = said(job_of(tmp_path, PRIVATE))
     assert "privacy.discrete_gaussian  on the host: noise that protects people" in text
     assert "pays from batches of 4,096 rows: clients that have 20,480 or more" in text
 
 
-def test_check_says_how_many_regressions_there_are(tmp_path: Path, card: hosted.Card) -> None:
+def test_check_says_how_many_regressions_there_are(tmp_path: Path, card: hosted.Card | hosted.Real) -> None:
     path = job_of(tmp_path, SPARSE)
     text = said(path, model={"family": "gaussian"})
     assert "device   shrinkage.local_sweeps  on the card" in text
@@ -227,7 +227,7 @@ def stopped_after(checkpoints: int) -> Iterator[None]:
         yield
 
 
-def test_a_run_goes_on_where_it_began_alone(tmp_path: Path, card: hosted.Card) -> None:
+def test_a_run_goes_on_where_it_began_alone(tmp_path: Path, card: hosted.Card | hosted.Real) -> None:
     """On a device, and with the bits of the run that nothing stopped; elsewhere not at all."""
     path, out = job_of(tmp_path, PVI), tmp_path / "out"
     sets = ["job.rounds=6", "algorithm.checkpoint_every=1e-9", 'algorithm.optimiser="adam"', "algorithm.local_steps=3"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ FROM_PARAMETERS = {"gamma": 1, "inverse_gaussian": 2, "polya_gamma": 1}  # varia
 
 
 @pytest.fixture(autouse=True)
-def card() -> Iterator[hosted.Card]:
+def card() -> Iterator[hosted.Card | hosted.Real]:
     with hosted.instead_of_a_card() as card, np.errstate(all="ignore"):
         yield card
 
@@ -29,11 +30,11 @@ def test_conforms_with_arrays_that_never_become_those_of_the_host(name: str) -> 
 
 
 @pytest.mark.parametrize(("name", "count"), FROM_PARAMETERS.items())
-def test_numbers_go_where_the_variates_are_made(name: str, count: int) -> None:
+def test_numbers_go_where_the_variates_are_made(name: str, count: int, card: Any) -> None:
     """Where an array lives, where `out` does, or where the backend runs."""
     draw, n = getattr(kernels.rng, name), 5
     want = draw(*(1.5,) * count, n=n, key=1)
-    array, out = hosted.Hosted(np.full(n, 1.5)), hosted.Hosted(np.empty(n))
+    array, out = card.xp.asarray(np.full(n, 1.5)), card.xp.asarray(np.empty(n))
     found = [
         draw(*(1.5,) * count, n=n, key=1, backend="cuda"),
         draw(*(1.5,) * count, n=n, key=1, out=out),
@@ -48,14 +49,14 @@ def test_numbers_go_where_the_variates_are_made(name: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "count"), FROM_PARAMETERS.items())
-def test_no_word_is_used_twice_on_a_device(name: str, count: int) -> None:
+def test_no_word_is_used_twice_on_a_device(name: str, count: int, card: Any) -> None:
     """The length of an array on a device counts as that of another."""
-    parameters = [hosted.Hosted(np.ones(3))] * count
+    parameters = [card.xp.asarray(np.ones(3))] * count
     with pytest.raises(ValueError, match=rf"rng\.{name}: the counter is exhausted: .* the 3 items from first_item = 4294967294"):
         getattr(kernels.rng, name)(*parameters, key=1, first_item=2**32 - 2)
 
 
-def test_a_residual_sum_of_squares_may_be_a_number() -> None:
+def test_a_residual_sum_of_squares_may_be_a_number(card: Any) -> None:
     """Of several chains on a device, as of as many on the host."""
     random = np.random.default_rng(1)
     source = testing.Source(lambda options: options[0], random)
@@ -63,6 +64,6 @@ def test_a_residual_sum_of_squares_may_be_a_number() -> None:
     R = np.asarray(np.linalg.qr(random.standard_normal((9, 4)), mode="r"))
     data = {"R": R, "q": random.standard_normal(4)}
     want = kernels.shrinkage.local_sweeps(**data, rss=2.0, n=9.0, seed=1, **state)
-    there = {name: hosted.Hosted(array) for name, array in (data | state).items()}
+    there = {name: card.xp.asarray(array) for name, array in (data | state).items()}
     for a, b in zip(kernels.shrinkage.local_sweeps(**there, rss=2.0, n=9.0, seed=1), want):
         np.testing.assert_allclose(a.get(), b, rtol=1e-10)
