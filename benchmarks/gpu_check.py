@@ -111,35 +111,50 @@ def _bits(found: list[testing.Results]) -> list[bytes]:
 
 
 def captured(names: list[str]) -> Iterator[str]:
-    """Which kernels a CUDA graph takes, and whether it gives their bits."""
-    xp, good, bad, not_taken = device.current().xp, 0, list[str](), list[str]()
+    """Which kernels a CUDA graph takes, in some of their forms, and whether it gives their bits."""
+    good, bad, not_taken = list[str](), list[str](), dict[str, str]()
     for name in names:
-        calls = ((case, testing.results_of(name, case, backend="cuda")) for case in map(partial(_there, name), range(50)))
-        case, want = next((case, results) for case, results in calls if all(testing.on_host(result).size for result in results))
-        with xp.cuda.Stream(non_blocking=True) as stream:
-            testing.results_of(name, case, backend="cuda")  # its memory is in the pool
-            stream.begin_capture()
-            try:
-                found = testing.results_of(name, case, backend="cuda")
-            except Exception:
-                found = None
-            try:
-                graph = stream.end_capture()
-            except Exception:
-                found = None
-            if found is None:
-                not_taken.append(name)
+        why = ""
+        for case in map(partial(_there, name), range(CASES)):
+            want = testing.results_of(name, case, backend="cuda")
+            if not all(testing.on_host(result).size for result in want):
                 continue
-            for result in found:
-                result[...] = 77
-            graph.launch()
-            stream.synchronize()
-        same = _bits([found]) == _bits([want])
-        good, bad = good + same, bad if same else [*bad, name]
-    yield f"captured in a graph and launched from it: {good} kernels with equal bits"
+            found = _from_a_graph(name, case)
+            if isinstance(found, str):
+                why = why or found
+                continue
+            (good if _bits([found]) == _bits([want]) else bad).append(name)
+            break
+        else:
+            not_taken[name] = why
+    yield f"captured in a graph and launched from it: {len(good)} kernels with equal bits"
     if bad:
         yield f"OTHER BITS from a graph: {', '.join(bad)}"
-    yield f"no graph takes these, which wait for the device: {', '.join(not_taken)}"
+    for reason in sorted({*not_taken.values()}):
+        yield f"no graph takes {', '.join(name for name, why in not_taken.items() if why == reason)}: {reason}"
+
+
+def _from_a_graph(name: str, case: testing.Case) -> testing.Results | str:
+    """What a launch from a graph gives, or why there is none."""
+    with device.current().xp.cuda.Stream(non_blocking=True) as stream:
+        testing.results_of(name, case, backend="cuda")  # its memory is in the pool
+        found: testing.Results | str
+        stream.begin_capture()
+        try:
+            found = testing.results_of(name, case, backend="cuda")
+        except Exception as error:
+            found = str(error).splitlines()[0].partition(": ")[0][:60]
+        try:
+            graph = stream.end_capture()
+        except Exception as error:
+            return found if isinstance(found, str) else str(error).splitlines()[0].partition(": ")[0][:60]
+        if isinstance(found, str):
+            return found
+        for result in found:
+            result[...] = 77
+        graph.launch()
+        stream.synchronize()
+    return found
 
 
 def words_are_those_of_the_host(n: int) -> str:
@@ -167,11 +182,12 @@ def timed(xp: Any) -> Iterator[str]:
             seconds[i, name].append(time.perf_counter() - clock if own else xp.cuda.get_elapsed_time(begin, end) / 1e3)
     medians = {key: statistics.median(times[2:]) for key, times in seconds.items()}
     ceilings = Ceilings.of(xp, found[0].bytes / medians[0, ""])
-    yield f"{'kernel':31}{'size':38}{'ms':>9}{'floor':>9} {'of':7}{'share':>6}  peers: ms (times ours)"
+    yield f"{'kernel':31}{'size':42}{'ms':>9}{'floor':>9} {'of':7}{'share':>6}  peers: ms (times ours)"
     for i, work in enumerate(found):
         median, (floor, which) = medians[i, ""], ceilings.floor(work)
         theirs = ", ".join(f"{name} {1e3 * medians[i, name]:.3f} ({medians[i, name] / median:.1f})" for name in work.peers)
-        yield f"{work.kernel:31}{work.words:38}{1e3 * median:>9.3f}{1e3 * floor:>9.3f} {which:7}{floor / median:>6.2f}  {theirs}".rstrip()
+        own = f"{1e3 * median:>9.3f}{1e3 * floor:>9.3f} {which:7}{floor / median:>6.2f}"
+        yield f"{work.kernel:31}{work.words:42}{own}  {theirs}".rstrip()
 
 
 def main() -> int:

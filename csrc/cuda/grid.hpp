@@ -108,8 +108,10 @@ template <class T> FEDKERN_KERNEL sum_partials(const T* partial, Index blocks, I
     FEDKERN_SHARED(T, sums, most_threads);
     const Index j = Index(blockIdx.x) * 32 + lane();
     T sum = 0;
-    if (j < size)
+    if (j < size) {
+#pragma unroll 16 // reads that wait for nobody; the sum's order stays
         for (Index b = warp(); b < blocks; b += warps()) sum += partial[b * size + j];
+    }
     sums[threadIdx.x] = sum;
     __syncthreads();
     if (warp() == 0 && j < size) {

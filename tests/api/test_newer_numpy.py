@@ -1,4 +1,4 @@
-"""Since NumPy 2.5 `NDArray` is an alias with a name (PEP 695): neither a class nor the alias of one. Python 3.12 has such aliases;
+"""Since NumPy 2.5 `NDArray` is an alias with a name (PEP 695): neither a class nor the alias of one. Python 3.12 has such ones;
 a stand-in has what is asked of them."""
 
 from support.command import python

@@ -48,12 +48,14 @@ def numbers(result: Result) -> list[np.ndarray[Any, Any]]:
 
 
 def assert_alike(path: Path, card: hosted.Card | hosted.Real, *wanted: str, **sections: Any) -> None:
-    """That a job gives on a device what it gives without one, and has launched these kernels."""
+    """That a job gives on a device what it gives without one, and has launched these kernels. A card rounds otherwise, which the
+    rounds of a chain make grow."""
+    tolerance = 1e-6 if isinstance(card, hosted.Real) else 1e-9
     job = sections.pop("job", {})
     here, there = (fedkern.run(path, job=job | {"device": device}, **sections) for device in ("cpu", "cuda"))
     assert numbers(here)
     for a, b in zip(numbers(here), numbers(there), strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance / 10)
     for name in wanted:
         assert any(name in kernel for kernel in card.seen), f"{name} is not among {sorted(card.seen)}"
     assert there.summary["versions"]["device"] == card.about()["device"]

@@ -6,9 +6,9 @@ import ctypes
 import fcntl
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -118,6 +118,12 @@ class Emulator:
         self.seen[kernel] = self.seen.get(kernel, 0) + 1
         if fault:
             raise RuntimeError(f"{module}: {fault.decode()}")
+
+    def ready(self, module: str, kernel: str, grid: Any, threads: int, arguments: Any, shared: int = 0) -> Callable[[], None]:
+        return partial(self.launch, module, kernel, grid, threads, tuple(map(device.plain, arguments)), shared)
+
+    def ready_gemm(self, product: device.Gemm) -> Callable[[], None]:
+        return partial(self.gemm, product)
 
     def gemm(self, product: device.Gemm) -> None:
         x, letter = product, "d" if product.dtype == np.float64 else "s"

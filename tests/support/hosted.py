@@ -111,6 +111,9 @@ def wrapped(value: Any) -> Any:
 
 def applied(function: Callable[..., Any]) -> Callable[..., Any]:
     def on_arrays(*arguments: Any, **keywords: Any) -> Any:
+        for name in ("initial", "where"):  # of reductions
+            if name in keywords and function is not np.copyto:
+                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
         found = function(*map(plain, arguments), **{name: plain(value) for name, value in keywords.items()})
         out = keywords.get("out")
         return out if isinstance(out, Hosted) else wrapped(found)
@@ -171,9 +174,9 @@ class Real(device.Card):
         self.taken.append((local, ranks))
         super().take(local, ranks)
 
-    def launch(self, module: str, kernel: str, *arguments: Any, **keywords: Any) -> None:
+    def ready(self, module: str, kernel: str, *arguments: Any, **keywords: Any) -> Callable[[], object]:
         self.seen[kernel] = self.seen.get(kernel, 0) + 1
-        super().launch(module, kernel, *arguments, **keywords)
+        return super().ready(module, kernel, *arguments, **keywords)
 
 
 @contextmanager

@@ -434,7 +434,7 @@ def exact(
     information = FAMILIES[s.family].information(on_host(rows.y), on_host(rows.y) * 0.0, s.scale, None)
     information = information if rows.weights is None else information * on_host(rows.weights)
     most = LARGEST if wide is None else wide * information.max(initial=0.0)
-    if not (np.isfinite(F) and np.abs(k).max(initial=0.0) <= most):
+    if not (np.isfinite(F) and (not len(k) or float(np.abs(k).max()) <= most)):  # NaN is not
         # q is a wide prior: E exp(a) is no number there, or one whose curvature leaves nothing of the other directions.
         more = _curvature(rows.X, rows.home.put(information))
         P = P + (np.diag(more) if diagonal else more)

@@ -72,8 +72,18 @@ class Device(Protocol):
         """Bytes that a block may have."""
         ...
 
+    def ready(
+        self, module: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Launched, shared: int = 0
+    ) -> Callable[[], object]:
+        """What `launch` calls, as often as it is wanted: all is found but the stream."""
+        ...
+
     def launch(self, module: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Launched, shared: int = 0) -> None:
         """Starts `kernel` of csrc/cuda/`module`.cu on the caller's stream; nobody waits for it."""
+        ...
+
+    def ready_gemm(self, product: Gemm) -> Callable[[], object]:
+        """What `gemm` calls."""
         ...
 
     def gemm(self, product: Gemm) -> None:
@@ -171,6 +181,11 @@ class Card:
         return int(self.xp.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
 
     def launch(self, module: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Launched, shared: int = 0) -> None:
+        self.ready(module, kernel, grid, threads, arguments, shared)()
+
+    def ready(
+        self, module: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Launched, shared: int = 0
+    ) -> Callable[[], object]:
         device = self.xp.cuda.Device()
         if device.id not in self._good:
             self._check(device)
@@ -179,7 +194,7 @@ class Card:
             function = self._kernels[device.id, module, kernel] = self._compiled(module, kernel)
         if shared > 48 * 1024:
             function.max_dynamic_shared_size_bytes = shared
-        function(grid, (threads,), tuple(plain(a) for a in arguments), shared_mem=shared)
+        return partial(function, grid, (threads,), tuple(plain(a) for a in arguments), shared_mem=shared)
 
     def _compiled(self, module: str, kernel: str) -> Any:
         def compiled() -> object:
@@ -198,16 +213,23 @@ class Card:
             return compiled()
 
     def gemm(self, product: Gemm) -> None:
+        self.ready_gemm(product)()
+
+    def ready_gemm(self, product: Gemm) -> Callable[[], object]:
         cublas, x = self.xp.cuda.cublas, product
-        one, beta = np.array(1, x.dtype), np.array(x.beta, x.dtype)
-        head = (self.xp.cuda.device.get_cublas_handle(), int(x.turned_a), int(x.turned_b), x.m, x.n, x.k, one.ctypes.data)
+        one, beta = (_factor(value, x.dtype).ctypes.data for value in (1.0, x.beta))
+        head = (self.xp.cuda.device.get_cublas_handle(), int(x.turned_a), int(x.turned_b), x.m, x.n, x.k, one)
         letter = "d" if x.dtype == np.float64 else "s"
         if x.times == 1:
-            tail = (x.a, x.lda, x.b, x.ldb, beta.ctypes.data, x.c, x.ldc)
-            getattr(cublas, f"{letter}gemm")(*head, *tail)
-        else:
-            a, b, c = (x.a, x.lda, x.step_a), (x.b, x.ldb, x.step_b), (x.c, x.ldc, x.step_c)
-            getattr(cublas, f"{letter}gemmStridedBatched")(*head, *a, *b, beta.ctypes.data, *c, x.times)
+            return partial(getattr(cublas, f"{letter}gemm"), *head, x.a, x.lda, x.b, x.ldb, beta, x.c, x.ldc)
+        a, b, c = (x.a, x.lda, x.step_a), (x.b, x.ldb, x.step_b), (x.c, x.ldc, x.step_c)
+        return partial(getattr(cublas, f"{letter}gemmStridedBatched"), *head, *a, *b, beta, *c, x.times)
+
+
+@cache
+def _factor(value: float, dtype: Any) -> Any:
+    """Of a product. cuBLAS reads it where it stands, whenever it is asked: it stays."""
+    return np.array(value, dtype)
 
 
 _MAJOR = "install the one of this machine's CUDA, and no other: pip install 'fedkern[cuda12]' or 'fedkern[cuda13]'"
@@ -280,7 +302,7 @@ class Tape:
     Python takes to find them. All that is done under it is launches and products: of its namespace there is `empty` alone."""
 
     def __init__(self, device: Device) -> None:
-        self._device, self._calls, self._kept = device, list[Callable[[], None]](), list[Any]()
+        self._device, self._calls, self._kept = device, list[Callable[[], object]](), list[Any]()
 
     @property
     def xp(self) -> Any:
@@ -294,10 +316,18 @@ class Tape:
         return self._device.shared_memory()
 
     def launch(self, module: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Launched, shared: int = 0) -> None:
-        self._do(partial(self._device.launch, module, kernel, grid, threads, tuple(plain(a) for a in arguments), shared))
+        self._do(self.ready(module, kernel, grid, threads, arguments, shared))
+
+    def ready(
+        self, module: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Launched, shared: int = 0
+    ) -> Callable[[], object]:
+        return self._device.ready(module, kernel, grid, threads, arguments, shared)
 
     def gemm(self, product: Gemm) -> None:
-        self._do(partial(self._device.gemm, product))
+        self._do(self.ready_gemm(product))
+
+    def ready_gemm(self, product: Gemm) -> Callable[[], object]:
+        return self._device.ready_gemm(product)
 
     def take(self, local: int, ranks: int) -> None:
         self._device.take(local, ranks)
@@ -305,7 +335,7 @@ class Tape:
     def about(self) -> dict[str, str]:
         return self._device.about()
 
-    def _do(self, call: Callable[[], None]) -> None:
+    def _do(self, call: Callable[[], object]) -> None:
         self._calls.append(call)
         call()
 

@@ -162,7 +162,9 @@ def gamma_of(config: PriorConfig, source: Source) -> float:
 
 
 def settings_of(config: PriorConfig, architecture: Architecture, gamma: float) -> training.Settings:
-    """Of the training loop. Large networks take few steps a call, so that a signal is soon seen."""
+    """Of the training loop. Large networks take few steps a call of a processor, so that a signal is soon seen; on a card a
+    hundred take half a second, and a call begins with its arrays copied and its launches put together."""
+    slow = architecture.n_parameters >= LARGE and config.training.device == "cpu"
     t, learn = config.training, config.network.gamma == "learn"
     return training.Settings(
         steps=t.steps,
@@ -176,7 +178,7 @@ def settings_of(config: PriorConfig, architecture: Architecture, gamma: float) -
         seed=t.seed,
         precision=t.precision,
         refresh=t.refresh,
-        chunk=min(100 if architecture.n_parameters < LARGE else 5, max(t.steps // 50, 1)),
+        chunk=min(5 if slow else 100, max(t.steps // 50, 1)),
         threads=t.threads or machine.cores(),
     )
 
