@@ -288,7 +288,11 @@ def of_groups(xp: Any, points: int, groups: int) -> Work:
 def training(xp: Any, d: int, hidden: int) -> Work:
     """Steps of the autoencoder at the size of the paper's maps. Parameters are read twice for the gradient, which is written once
     and read twice; then they and Adam's moments are read and written. Six products and sums a parameter and draw."""
-    a, steps, batch = kernels.mlp.Architecture("amended", (d,), n_local=(5,), hidden=hidden, local_hidden=hidden), 10, 128
+    a, steps, batch = (
+        kernels.mlp.Architecture("amended", (d,), n_local=(5,), hidden=hidden, local_hidden=hidden),
+        100 if d > 99 else 2,
+        128,
+    )
     k = a.n_parameters
     parameters, moments = xp.asarray(a.initial(1).astype("f4")), xp.zeros((2, k), "f4")
     table = xp.ones((4, d)), xp.ones((4, 1)), xp.ones(d)

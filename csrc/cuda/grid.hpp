@@ -109,8 +109,16 @@ template <class T> FEDKERN_KERNEL sum_partials(const T* partial, Index blocks, I
     const Index j = Index(blockIdx.x) * 32 + lane();
     T sum = 0;
     if (j < size) {
-#pragma unroll 16 // reads that wait for nobody; the sum's order stays
-        for (Index b = warp(); b < blocks; b += warps()) sum += partial[b * size + j];
+        constexpr int ahead = 16; // reads that do not wait for each other: one by one they took a third of `clip_sum`
+        Index b = warp();
+        for (; b + (ahead - 1) * warps() < blocks; b += ahead * warps()) {
+            T x[ahead];
+#pragma unroll
+            for (int k = 0; k < ahead; ++k) x[k] = partial[(b + k * warps()) * size + j];
+#pragma unroll
+            for (int k = 0; k < ahead; ++k) sum += x[k];
+        }
+        for (; b < blocks; b += warps()) sum += partial[b * size + j];
     }
     sums[threadIdx.x] = sum;
     __syncthreads();

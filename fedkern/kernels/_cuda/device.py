@@ -384,6 +384,9 @@ def check_home(kernel: str, arrays: Iterable[Array]) -> None:
         raise TypeError(f"{kernel}: arrays of two devices in one call; move them to one of the two")
 
 
+named = cache(str)  # of types of numbers: NumPy takes some microseconds for a name
+
+
 # ---- Arguments as bytes of a known size.
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fedkern._core import glm as host
 
 from . import rng
-from .device import VECTOR, Array, Launched, blocks, counter, current, key, pointer, strides, structure, vector
+from .device import VECTOR, Array, Launched, blocks, counter, current, key, named, pointer, strides, structure, vector
 
 THREADS = 256
 WARPS = THREADS // 32
@@ -46,7 +46,7 @@ _CHUNK = np.dtype([(name, "i8") for name in ("m", "v", "n2", "n4")], align=True)
 
 def _column(values: Array | None, fill: float) -> Launched:
     """Column of views.hpp."""
-    return (0, 0, 0, fill) if values is None else (pointer(values), values.strides[0], COLUMN_TYPES[str(values.dtype)], 0.0)
+    return (0, 0, 0, fill) if values is None else (pointer(values), values.strides[0], COLUMN_TYPES[named(values.dtype)], 0.0)
 
 
 class Data(NamedTuple):
@@ -72,17 +72,17 @@ def _data(
     X: Array, y: Array | None, offset: Array | None, weights: Array | None, family: int, scale: float, rows: Array = None
 ) -> Data:
     if rows is not None:
-        if bool(((rows < 0) | (rows >= len(X))).any()):
+        if len(rows) and int(rows.view(np.uint64).max()) >= len(X):  # one below 0 is huge
             raise IndexError("rows: an index is no row of X")
         rows = current().xp.ascontiguousarray(rows)
     n, d = len(X) if rows is None else len(rows), X.shape[1]
     columns = (_column(y, 0.0), _column(offset, 0.0), _column(weights, 1.0))
-    single = str(X.dtype) == "float32"
+    single = named(X.dtype) == "float32"
     regression = structure(
         _REGRESSION, pointer(X), single, *X.shape, *strides(X), *columns, 0 if rows is None else pointer(rows), n
     )
     likelihood = structure(_LIKELIHOOD, _known(family), scale)
-    return Data(regression, likelihood, n, d, C_TYPES[str(X.dtype)], (X, y, offset, weights, rows))
+    return Data(regression, likelihood, n, d, C_TYPES[named(X.dtype)], (X, y, offset, weights, rows))
 
 
 def _shape(shapes: tuple[tuple[int, int], ...], d: int) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .device import Array, blocks, counter, current, key, matrix, vector
+from .device import Array, blocks, counter, current, key, matrix, named, vector
 
 THREADS = 256
 WARPS = THREADS // 32
@@ -16,7 +16,7 @@ def shape_of(p: int) -> tuple[int, int] | None:
 
 
 def clip_sum(rows: Array, bound: float, out: Array, n_threads: int) -> None:
-    device, (n, p), c_type = current(), rows.shape, C_TYPES[str(rows.dtype)]
+    device, (n, p), c_type = current(), rows.shape, C_TYPES[named(rows.dtype)]
     if n == 0 or p == 0:
         out[...] = 0
         return

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..device import MATRIX, Array, blocks, current, matrix, multiply, neighbours, pointer, strides, structure, vector
+from ..device import MATRIX, Array, blocks, current, matrix, multiply, named, neighbours, pointer, strides, structure, vector
 
 THREADS = 256
 C_TYPES = {"float64": "double", "float32": "float"}
@@ -51,7 +51,7 @@ def affine(x: Array, weights: Array, bias: Array, activation: str = "identity", 
     products = current().xp.empty((len(x), len(weights)), x.dtype)
     multiply(x, weights.T, products)
     out = products if out is None else out
-    kernel = f"biased<{C_TYPES[str(x.dtype)]}, Activation::{activation}>"
+    kernel = f"biased<{C_TYPES[named(x.dtype)]}, Activation::{activation}>"
     current().launch("mlp", kernel, (blocks(products.size, THREADS),), THREADS, (products, bias, matrix(out)))
     return out
 
@@ -60,16 +60,16 @@ def pull(d: Array, activation: str, values: Array, to: Array, bias: Array) -> Ar
     """The way back through an activation, to `to` if anybody wants it; the sums of columns go to `bias` (n_out,), or those of
     each chunk of rows to its rows."""
     chunks = bias if bias.ndim == 2 else bias[None]
-    chunk = CHUNK[str(d.dtype)] if bias.ndim == 2 else len(d)
+    chunk = CHUNK[named(d.dtype)] if bias.ndim == 2 else len(d)
     grid = (len(chunks), min(-(-d.shape[1] // 32), MOST_TILES))
     arguments = (matrix(d), pointer(values), NOWHERE if to is None else matrix(to), chunk, pointer(bias), strides(chunks)[0])
-    current().launch("mlp", f"pull<{C_TYPES[str(d.dtype)]}, Activation::{activation}>", grid, THREADS, arguments)
+    current().launch("mlp", f"pull<{C_TYPES[named(d.dtype)]}, Activation::{activation}>", grid, THREADS, arguments)
     return to
 
 
 def add_up(d: Array, x: Array, weights: Array) -> None:
     """weights (chunks, n_out, n_in) = of each chunk of rows d' x."""
-    chunk = CHUNK[str(d.dtype)]
+    chunk = CHUNK[named(d.dtype)]
     whole, rest = divmod(len(d), chunk)
     if whole:
         of_d, of_x = (a[: whole * chunk].reshape(whole, chunk, -1) for a in (d, x))
@@ -98,7 +98,7 @@ def forth(x: Array, flat: Array, layers: list[Layer], activation: str, out: Arra
 
 def forward(X: Array, parameters: Array, sizes: object, activation: int, Y: Array, n_threads: int) -> None:
     layers, flat, X = layers_of(sizes), neighbours(parameters), neighbours(X)
-    for rows in pieces(len(X), layers, CHUNK[str(X.dtype)]):
+    for rows in pieces(len(X), layers, CHUNK[named(X.dtype)]):
         forth(X[rows], flat, layers, ACTIVATIONS[activation], Y[rows])
 
 
@@ -118,7 +118,7 @@ def backward(
     xp, layers, flat, X = current().xp, layers_of(sizes), neighbours(parameters), neighbours(X)
     n, k, dtype, kind = len(X), len(flat), X.dtype, ACTIVATIONS[activation]
     sums = xp.empty(k)
-    chunk = CHUNK[str(dtype)]
+    chunk = CHUNK[named(dtype)]
     for rows in pieces(n, layers, chunk):
         h, partial = forth(X[rows], flat, layers, kind, None), xp.empty((-(-len(X[rows]) // chunk), k), dtype)
         last = layers[-1]
@@ -131,4 +131,4 @@ def backward(
         grad_X[rows] = d
         before, after = (sums if rows.start else None), (sums if rows.stop < n else None)
         arguments = (partial, len(partial), pointer(before), pointer(after), vector(grad_parameters))
-        current().launch("mlp", f"sum_chunks<{C_TYPES[str(dtype)]}>", (blocks(k, THREADS),), THREADS, arguments)
+        current().launch("mlp", f"sum_chunks<{C_TYPES[named(dtype)]}>", (blocks(k, THREADS),), THREADS, arguments)

@@ -10,7 +10,7 @@ import numpy as np
 from fedkern._core import rng
 
 from ..._layers import Sizes, parts_of
-from ..device import Array, blocks, current, key, matrix, multiply, neighbours, pointer, recorded, structure, vector
+from ..device import Array, blocks, current, key, matrix, multiply, named, neighbours, pointer, recorded, structure, vector
 from ..spatial.table import DENSE, DRAWN, SPARSE, STORED, drawn, normals
 from .networks import C_TYPES, NOWHERE, THREADS, Layer, affine, pull
 
@@ -80,7 +80,7 @@ class Pass:
 
     def launch(self, kernel: str, elements: int, *arguments: object) -> None:
         """With as many blocks as elements need, one a thread."""
-        kernel = f"{kernel}<{C_TYPES[str(self.dtype)]}>"
+        kernel = f"{kernel}<{C_TYPES[named(self.dtype)]}>"
         current().launch("mlp", kernel, (blocks(elements, THREADS),), THREADS, arguments)
 
     def joined(self, *parts: Array) -> Array:
@@ -273,7 +273,7 @@ def vae_gradient(
 def _side_by_side(theta: Array, t: Array) -> Array:
     """[theta; t] of each row."""
     out = current().xp.empty((len(theta), theta.shape[1] + t.shape[1]), theta.dtype)
-    kernel = f"joined<{C_TYPES[str(theta.dtype)]}>"
+    kernel = f"joined<{C_TYPES[named(theta.dtype)]}>"
     current().launch("mlp", kernel, (blocks(out.size, THREADS),), THREADS, (matrix(theta), matrix(t), NOWHERE, out))
     return out
 
@@ -312,7 +312,7 @@ class Draws:
 
     def theta_t(self, rows: int) -> Array:
         """[theta; t] of each row."""
-        device, n, c_type = current(), len(self.scale), C_TYPES[str(self.dtype)]
+        device, n, c_type = current(), len(self.scale), C_TYPES[named(self.dtype)]
         out = device.xp.empty((rows, n + self.phi.shape[1]), self.dtype)
         theta, t = out[:, :n], out[:, n:]
         names = self.group, self.keys["prior_entries"], pointer(self.made), self.first
@@ -331,7 +331,7 @@ def vae_step(
 ) -> None:  # fmt: skip
     xp, k, dtype = current().xp, len(parameters), parameters.dtype
     flat, m, v = (xp.array(array, order="C") for array in (parameters, *moments))
-    gradient, going, made, c_type = xp.empty(k, dtype), xp.ones(4), xp.zeros(1, np.int64), C_TYPES[str(dtype)]
+    gradient, going, made, c_type = xp.empty(k, dtype), xp.ones(4), xp.zeros(1, np.int64), C_TYPES[named(dtype)]
     parts = blocks(k, 16 * THREADS)
     partial = xp.empty(parts)
     draws = Draws((values, phi, scale, indptr, indices, order), kind, rank, group, seed, chain, dtype, first, made)
