@@ -27,7 +27,7 @@ from . import budget, response
 from .keys import MOST_FULL, ColumnSection, Config, OutputSection, PrivacySection
 from .response import Given
 
-FEWEST = 4_096  # rows of a batch that a card is worth
+WORTH = 400_000  # nanoseconds of a call on a card, in which a core takes as many rows of d columns by d + 20 (docs/how-to/gpu.md)
 Server = pvi.Server | global_vi.Server | client_level.Server
 Client = pvi.Client | global_vi.Client
 
@@ -294,7 +294,8 @@ class Model(JobModel[OutputSection]):
         elif rate < 1:
             beside["rng.uniform"] = "which rows are in a batch"
         columns = self.encoding.size + 1 + (self.offset is not None) + (self.weight is not None or self.trials is not None)
-        few = [f"pays from batches of {FEWEST:,} rows: clients that have {FEWEST / rate:,.0f} or more"] if rate < 1 else []
+        rows = 1000 * math.ceil(WORTH / (self.encoding.size + 20) / 1000)
+        few = [f"pays from batches of about {rows:,} rows: clients that have {rows / rate:,.0f} or more"] if rate < 1 else []
         return Load(kernels, beside, 0.0, 8.0 * columns, few)
 
     @property

@@ -44,7 +44,8 @@ from . import moving
 from .keys import DEGREES, Config, OutputSection, UntilSection
 
 Array = NDArray[np.float64]
-FEWEST = 64  # regressions, or chains, at a time that a card is worth
+FEWEST = 64  # chains of a network at a time that a card is worth
+WORTH = 3_000  # columns x regressions at a time that it is worth (docs/how-to/gpu.md)
 SHARED = 190  # columns up to which a regression's system is in a card's shared memory
 WORKSPACE = float(1 << 30)  # bytes that larger ones take at most
 # s_tau and c0 of the further runs of `output.sensitivity` (docs/methods/sparse.md, section 12).
@@ -460,7 +461,7 @@ class SparseModel(JobModel[OutputSection]):
     @property
     def load(self) -> Load:
         """What a client asks of a card."""
-        model, chains, n = self.config.model, self.settings.chains, len(self.names)
+        model, chains = self.config.model, self.settings.chains
         p = len(self.nodes) if self.is_graph else self.coefficients.size
         state = 8.0 * chains * p * 6  # two of the server's, two of its own, and what becomes of these
         beside = {"shrinkage.local_sums": "of what goes into a message"} if self.settings.aggregate == "sums" else {}
@@ -471,9 +472,11 @@ class SparseModel(JobModel[OutputSection]):
             return Load(["sem.sweeps"], beside, state * p, 8.0 * p, few)
         factor = 8.0 * (2 * p * p + p)
         if model.kind == "mrf":
-            return Load(["shrinkage.local_sweeps_batched"], beside, factor + state * p + _systems(p, chains * p), 0.0)
-        words = f"pays from {FEWEST} regressions at a time (chains x sites): there are {chains} x {n}"
-        few = [words] if chains * n < FEWEST else []
+            least = math.ceil(WORTH / max(p * p, 1))
+            few = [f"pays from {least:,} chains of {p:,} columns: there are {chains}"] if chains < least else []
+            return Load(["shrinkage.local_sweeps_batched"], beside, factor + state * p + _systems(p, chains * p), 0.0, few)
+        least = math.ceil(WORTH / max(p, 1))
+        few = [f"pays from {least:,} chains of {p:,} columns: there are {chains}"] if chains < least else []
         return Load(["shrinkage.local_sweeps"], beside, factor + state + _systems(p, chains), 0.0, few)
 
     def site(self, columns: Columns, agreed: Scales, n_threads: int, home: Home = HOST) -> Site:
