@@ -67,3 +67,14 @@ def test_a_residual_sum_of_squares_may_be_a_number(card: Any) -> None:
     there = {name: card.xp.asarray(array) for name, array in (data | state).items()}
     for a, b in zip(kernels.shrinkage.local_sweeps(**there, rss=2.0, n=9.0, seed=1), want):
         np.testing.assert_allclose(a.get(), b, rtol=1e-10)
+
+
+@pytest.mark.parametrize("index", [-1, 5, -(2**63)])
+def test_an_index_that_is_no_row_is_refused(index: int, card: Any) -> None:
+    X, y, mu = (card.xp.asarray(array) for array in (np.ones((5, 2)), np.ones(5), np.zeros(2)))
+    call = {"clip": 1.0, "family": "bernoulli", "estimator": "weight-mc", "key": 1}
+    with pytest.raises(IndexError, match="an index is no row of X"):
+        kernels.glm.clipped_grad_sum(X, y, mu, mu, rows=card.xp.asarray(np.array([0, index, 4])), **call)
+    for good in ([], [0, 4]):
+        total, skipped = kernels.glm.clipped_grad_sum(X, y, mu, mu, rows=card.xp.asarray(np.array(good, np.int64)), **call)
+        assert (total.shape, int(skipped)) == ((4,), 0)

@@ -306,6 +306,17 @@ def test_a_card_asks_cublas_in_the_order_of_its_arguments(library: Path, monkeyp
         np.testing.assert_allclose(out, want, rtol=0, atol=1e-5 if dtype == "f4" else 1e-13)
 
 
+def test_partial_sums_of_many_blocks_are_all_added(by_order: dict[int, emulated.Emulator]) -> None:
+    """Each of eight warps reads sixteen at a time, and then those that are left. Every block has a number of its own."""
+    for blocks in (127, 128, 129, 255, 300):
+        n = 64 * blocks  # a block takes 64 rows of one column
+        rows = np.zeros((n, 1))
+        rows[::64, 0] = np.arange(1, blocks + 1)
+        with emulated.instead_of_a_card(by_order[0]):
+            total = kernels.privacy.clip_sum(rows, 1e9, backend="cuda")
+        assert total.tolist() == [blocks * (blocks + 1) / 2]
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("order", emulated.ORDERS[1:])
 @pytest.mark.parametrize("name", NAMES)
