@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fedkern import kernels, testing
+from fedkern.kernels import homes
 from fedkern.kernels._record import KERNELS
 from fedkern.testing.shrinkage import local as of_local
 from support import hosted
@@ -78,3 +81,20 @@ def test_an_index_that_is_no_row_is_refused(index: int, card: Any) -> None:
     for good in ([], [0, 4]):
         total, skipped = kernels.glm.clipped_grad_sum(X, y, mu, mu, rows=card.xp.asarray(np.array(good, np.int64)), **call)
         assert (total.shape, int(skipped)) == ((4,), 0)
+
+
+@pytest.mark.nightly
+def test_the_script_of_where_a_card_pays_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but its jobs, at small sizes."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    import gpu_worth
+
+    small = {"BATCHES": (16, 64), "CHAINS": (2,), "ROWS": 256, "AREAS": (5, 4)}
+    paper = {"n_global": 3, "n_local": (2, 2), "hidden": 4, "local_hidden": 3}
+    for name, value in (small | {"PAPER": paper, "of_jobs": lambda: iter(())}).items():
+        monkeypatch.setattr(gpu_worth, name, value)
+    monkeypatch.setattr(gpu_worth, "field", lambda p, made=gpu_worth.field: made(min(p, 5)))
+    found = [*gpu_worth.lines(homes.there())]
+    assert sum(line.startswith("  ") for line in found) == 4 + 2 + 3 + 1
+    assert sum(line.startswith("card, ") for line in found) == 2
+    del sys.modules["gpu_worth"]
