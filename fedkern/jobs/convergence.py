@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..algorithms.core import once
 from ..algorithms.core.windows import Movement
-from ..algorithms.exchanges import settled, verdicts
+from ..algorithms.exchanges import figures, settled, verdicts
 from ..results.plain import Record
 from ..results.verdict import Verdict, not_judged, of_movement
 from .run import At
@@ -38,13 +41,6 @@ def own(movement: Movement | None, names: Sequence[str]) -> Record:
     return of_movement(movement, names).content
 
 
-class Told(NamedTuple):
-    """What a client is told at the end: the verdict, as summary.json has it, and figures of the unknowns that all share."""
-
-    said: Record
-    figures: Mapping[str, Mapping[str, float]]
-
-
 def told(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
     """Client that lives here -> the server's verdict, as summary.json has it; first in what the client keeps.
 
@@ -52,16 +48,33 @@ def told(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
     ----------
     judged : at the server's place
     """
-    return {k: one.said for k, one in told_with(at, judged, None).items()}
-
-
-def told_with(at: At[Any], judged: Verdict | None, figures: Mapping[str, Mapping[str, float]] | None) -> dict[int, Told]:
-    """The same with the server's figures of what it publishes (`judged` and `figures` at its place)."""
-    asked = None if judged is None else verdicts.telling(judged.converged, judged.text, judged.worst, figures)
+    asked = None if judged is None else verdicts.telling(judged.converged, judged.text, judged.worst)
     answering: dict[int, once.Client[verdicts.TellVerdict, verdicts.VerdictHeard]] = {
         k: once.Client(verdicts.heard) for k in at.mine
     }
     heard = at.ask(Stage.of(verdicts), verdicts.QUESTION, asked, answering)[1]
     silent = not_judged("the server's verdict has not come").content
-    none = Told(silent, {})
-    return {k: none if q.asked is None else Told(verdicts.said(q.asked), verdicts.figures(q.asked)) for k, q in heard.items()}
+    return {k: silent if one.asked is None else verdicts.said(one.asked) for k, one in heard.items()}
+
+
+class Told(NamedTuple):
+    """What a client is told at the end: the verdict, as summary.json has it, and (f, q) figures of what all share."""
+
+    said: Record
+    figures: NDArray[np.float64] | None
+
+
+def told_with(at: At[Any], stage: Stage, judged: Verdict | None, known: NDArray[np.float64] | None) -> dict[int, Told]:
+    """As `told`, with the server's figures (`judged` and `known` at its place)."""
+    asked = None
+    if judged is not None and known is not None:
+        asked = figures.telling(verdicts.telling(judged.converged, judged.text, judged.worst), known)
+    answering: dict[int, once.Client[figures.TellFigures, verdicts.VerdictHeard]] = {
+        k: once.Client(figures.heard) for k in at.mine
+    }
+    heard = at.ask(stage, figures.QUESTION, asked, answering)[1]
+    none = Told(not_judged("the server's verdict has not come").content, None)
+    return {
+        k: none if one.asked is None else Told(verdicts.said(figures.verdict(one.asked)), figures.figures(one.asked))
+        for k, one in heard.items()
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +27,7 @@ from .fitness import Drawn
 from .fitness import of as fitness_of
 from .keys import Config
 from .model import SigmaModel
-from .publish import global_draws, said_of
+from .publish import global_draws, said_of, told_of
 from .rows import AreaRows
 
 Array = NDArray[np.float64]
@@ -57,7 +56,7 @@ class Own:
     rows: AreaRows
     file: OwnFile
     said: Record
-    figures: Mapping[str, Mapping[str, float]]
+    figures: Array | None
     shapes: Polygons | None = None
 
 
@@ -95,7 +94,7 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     content: dict[str, object] = {
         **own.said, "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label,
         "threshold": areas.threshold.value, "threshold_is": areas.threshold.name,
-        "prior": file.common.kind, "parameters": own.figures or said_of(model, drawn.xi),
+        "prior": file.common.kind, "parameters": said_of(model, drawn.xi) if own.figures is None else told_of(model, own.figures),
     }  # fmt: skip
     if isinstance(own.site, WithinSite) and own.site.integrated:
         content["given_the_rest"] = GIVEN_THE_REST[own.site.tilted]

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from ...algorithms.core import once
 from ...algorithms.core.messages import SERVER
-from ...algorithms.exchanges import fit_sums
+from ...algorithms.exchanges import figures, fit_sums
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
@@ -113,9 +113,20 @@ def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
     return {name: np.ascontiguousarray(values) for name, values in named.items()}
 
 
-def figures(released: Draws) -> dict[str, dict[str, float]]:
-    """Name -> what summary.json has of the server's unknowns, for the clients' own pages."""
-    return {name: row for name, row in released.parameters().items() if "_std" not in name}
+def shared(model: SigmaModel) -> list[str]:
+    """Names of the server's unknowns of which clients are told figures."""
+    return [name for name in _named(model, np.zeros((1, 1, model.layout.size))) if "_std" not in name]
+
+
+def figures_of(model: SigmaModel, released: Draws) -> Array:
+    """(f, q) What summary.json has of them, for the clients' own pages."""
+    rows = released.parameters()
+    return np.array([[rows[name][which] for which in figures.NAMES] for name in shared(model)]).reshape(-1, len(figures.NAMES))
+
+
+def told_of(model: SigmaModel, told: Array) -> dict[str, dict[str, float]]:
+    """Name -> these figures, at a client."""
+    return {name: dict(zip(figures.NAMES, row)) for name, row in zip(shared(model), told.tolist())}
 
 
 def said_of(model: SigmaModel, xi: Array) -> dict[str, dict[str, float]]:

@@ -75,15 +75,15 @@ def fit(run: Run[Config]) -> Fit | None:
         ridge = None if files.server is None else model.ridge(files.server.mean_loadings)
         server, clients, settled = _fitted(run, model, sites, ridge)
         found = weights.exchanged(run, model, server, clients, settled)
-    fitted, figures = None, None
+    fitted, known = None, None
     if server is not None:
         assert files.server is not None
         released = publish.posterior(model, server)
-        figures = publish.figures(released)
+        known = publish.figures_of(model, released)
         kept = keep_draws(run, released, *publish.shape_of(released), inference=publish.NESTED if model.is_nested else "")
         with judging(run, kept):
             fitted = replace(publish.fit(model, publish.Ended(server, settled, found), files.server, released), kept=kept)
-    told = convergence.told_with(run, None if fitted is None else fitted.verdict, figures)
+    told = convergence.told_with(run, stages.judged(model), None if fitted is None else fitted.verdict, known)
     sums = {}
     for k, client in clients.items():
         sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], *told[k], shapes.get(k)))

@@ -7,7 +7,7 @@ from functools import partial
 
 from ...algorithms.core import until
 from ...algorithms.core.messages import Message
-from ...algorithms.exchanges import certificates, column_notes, fit_sums, level, settled, terms, verdicts
+from ...algorithms.exchanges import certificates, column_notes, figures, fit_sums, level, settled, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
 from ...algorithms.exchanges.terms import LogTerms
@@ -27,7 +27,7 @@ from ...jobs.stage import Stage
 from ...printing import printable
 from ...privacy.certificate import trust
 from ...privacy.plan import Plan
-from . import borders, budget, files
+from . import borders, budget, files, publish
 from .areas import names_of
 from .keys import Config
 from .model import SigmaModel
@@ -49,7 +49,7 @@ MAY_SEND = (
     *until.UP,
     *settled.PROTOCOL.to_server,
     LogTerms,
-    *verdicts.PROTOCOL.to_server,
+    *figures.PROTOCOL.to_server,
     *fit_sums.PROTOCOL.to_server,
     *certificates.PROTOCOL.to_server,
 )
@@ -67,7 +67,7 @@ def stages(model: SigmaModel) -> list[Stage]:
     bits = [Stage.of(settled)] if steps else []
     weights = [weighed(model)] if model.output.reweigh and not model.is_nested else []
     spent = [Stage.of(certificates)] if model.config.private else []
-    return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, Stage.of(verdicts), *asked, *spent]
+    return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, judged(model), *asked, *spent]
 
 
 def fitted(model: SigmaModel) -> Stage:
@@ -92,6 +92,11 @@ def fitted(model: SigmaModel) -> Stage:
 def weighed(model: SigmaModel) -> Stage:
     """A question about log-likelihoods, which comes up to so many times."""
     return Stage(terms.PROTOCOL, terms.DIMS, runs=model.pieces)
+
+
+def judged(model: SigmaModel) -> Stage:
+    """The verdict, with figures of what all share."""
+    return Stage(figures.PROTOCOL, figures.dims(len(publish.shared(model))))
 
 
 def levelled(model: SigmaModel) -> Stage:

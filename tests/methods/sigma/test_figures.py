@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
-from fedkern.algorithms.exchanges import verdicts
+from fedkern.algorithms.exchanges import figures, verdicts
 from fedkern.cli.report import write as write_report
 from fedkern.methods.sigma import own, publish
 from support import built_priors
@@ -46,7 +47,7 @@ def test_clients_have_the_servers_numbers(tmp_path: Path, monkeypatch: pytest.Mo
     assert "theta[poverty]" in want
     for name in artifacts.NAMES:
         told = json.loads((tmp_path / "run" / f"client-{name}" / "areas.json").read_text())["parameters"]
-        assert told == {key: {which: row[which] for which in verdicts.FIGURES} for key, row in want.items()}
+        assert told == {key: {which: row[which] for which in figures.NAMES} for key, row in want.items()}
 
 
 def test_a_scale_that_has_collapsed_heads_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,14 +78,14 @@ def test_a_scale_that_has_collapsed_heads_the_page(tmp_path: Path, monkeypatch: 
     assert 0 < page.index("sigma_theta has collapsed") < page.index("<table")
 
 
-def test_figures_that_are_none() -> None:
-    row = {"mean": 1.0, "q025": 0.1 + 0.2, "q975": 2.0, "sd": 3.0}
-    told = verdicts.telling(True, "right", "", {"phi": row})
-    assert verdicts.figures(told) == {"phi": {"mean": 1.0, "q025": 0.1 + 0.2, "q975": 2.0}}
-    assert verdicts.figures(verdicts.telling(True, "right", "")) == {}
-    assert verdicts.telling(True, "right", "", {"phi": {**row, "mean": np.nan}}).figures == b""
-    many = {f"theta[{'x' * 90}{k}]": row for k in range(1000)}
-    assert verdicts.telling(True, "right", "", many).figures == b""
-    for wrong in (b"[1]", b"{", b'{"phi": 1}', b'{"phi": [1, 2]}', b'{"phi": ["a", 1, 2]}', b"\xff", b"[" * 60_000):
-        with pytest.raises(RemoteFault, match="TellVerdict has figures that are none"):
-            verdicts.heard(verdicts.TellVerdict(0, 1, b"", b"", wrong))
+def test_figures_that_are_no_numbers_are_not_told() -> None:
+    verdict = verdicts.telling(True, "right", "phi")
+    rows = np.array([[0.1 + 0.2, 2.0, 3.0]])
+    told = figures.telling(verdict, rows)
+    assert np.array_equal(figures.figures(told), rows)
+    assert figures.verdict(told) == verdict
+    for none in (np.array([[np.nan, 2.0, 3.0]]), np.zeros((0, 3))):
+        told = figures.telling(verdict, none)
+        assert (told.figures.shape, figures.figures(told)) == ((1, 3), None)
+    with pytest.raises(RemoteFault, match="has the word 9"):
+        figures.heard(replace(told, word=9))
