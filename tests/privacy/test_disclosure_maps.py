@@ -14,6 +14,7 @@ from fedkern.privacy.noise import SecureSource
 from support import curious, curious_jobs, curious_nested
 
 NESTED = {"algorithm": {"inference": "nested"}}
+KNOWN = {"model": {"phi": 0.9}}  # and less is asked
 CLIENTS = range(4)
 
 
@@ -41,7 +42,7 @@ def test_the_first_question_is_the_counts_of_a_map(tmp_path: Path) -> None:
 def test_suppressed_counts_are_found_to_be_such_and_no_more(tmp_path: Path) -> None:
     """All that was sent of rows is computed again, bit for bit, without them."""
     most = 4
-    job = curious_jobs.spatial(tmp_path, hidden=most, **NESTED)
+    job = curious_jobs.spatial(tmp_path, hidden=most, **NESTED, **KNOWN)
     hidden = [truth <= most for truth in job.counts]
     assert 3 < sum(those.sum() for those in hidden) < 9
     for k, (those, truth) in enumerate(zip(hidden, job.counts)):
@@ -58,7 +59,7 @@ def test_of_counts_with_noise_the_noisy_ones_are_found_and_no_more(tmp_path: Pat
     random = np.random.default_rng(0)
     added = [random.geometric(0.5, 4) - random.geometric(0.5, 4) for _ in CLIENTS]
     monkeypatch.setattr(SecureSource, "add_geometric", lambda source, total, decay: total + added.pop())
-    job = curious_jobs.spatial(tmp_path, **NESTED, privacy={"epsilon": 1.0})
+    job = curious_jobs.spatial(tmp_path, **NESTED, **KNOWN, privacy={"epsilon": 1.0})
     for k, truth in enumerate(job.counts):
         (path,) = (tmp_path / "run" / f"client-{job.map.model.names[k]}").glob("noisy-*.json")
         noisy = np.array(json.loads(path.read_text())["counts"], float)

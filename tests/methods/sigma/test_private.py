@@ -357,7 +357,7 @@ def test_the_posterior_is_the_exact_one_given_the_noisy_counts(tmp_path: Path, h
     (tmp_path / "areas.csv").write_text("area,client\n" + "".join(f"{n},{'ab'[k // 8]}\n" for k, n in enumerate(names)))
     (tmp_path / "edges.csv").write_text("one,other\n" + "".join(f"{names[i]},{names[j]}\n" for i, j in pairs))
     map_of = {"areas": "areas.csv", "area": "area", "client": "client", "adjacency": "edges.csv"}
-    build.perform(parse_prior({"prior": {"kind": "leroux"}, "data": map_of}), tmp_path, Output(tmp_path / "prior", quiet=True))
+    build.perform(parse_prior({"prior": {"kind": "leroux"}, "data": map_of}), tmp_path, Output(tmp_path / "exact", quiet=True))
     random = np.random.default_rng(3)
     expected, y = random.uniform(2, 8, d), random.poisson(random.uniform(1, 9, d))
     (tmp_path / "rows").mkdir()
@@ -368,7 +368,7 @@ def test_the_posterior_is_the_exact_one_given_the_noisy_counts(tmp_path: Path, h
         {
             "job": {"method": "sigma", "seed": 5, "rounds": 2000},
             "data": {"clients": str(tmp_path / "rows" / "*.csv"), "area": "area", "response": "cases", "exposure": "expected"},
-            "model": {"prior": str(tmp_path / "prior"), "phi": phi, "spatial_scale": scale},
+            "model": {"prior": str(tmp_path / "exact"), "phi": phi, "spatial_scale": scale},
             "algorithm": {"inference": "hmc", "burn_in": 500},
             "privacy": {"epsilon": 0.7},
         },
