@@ -104,7 +104,8 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
     if least is not None:
         still = {kind: one._replace(where=one.where if one.where == FEWER else "") for kind, one in few.items()}
         words = ", ".join(_computed(still)) or NO_MORE
-        parts.append(f"of a client with {least} rows, the fewest that this job takes ({fewest}): {words}")
+        what = "rows" if getattr(config.data, "event", None) is None else "events"
+        parts.append(f"of a client with {least} {what}, the fewest that this job takes ({fewest}): {words}")
     yield f"computed  {who} can compute {'; '.join(parts)} ({PAGE})"
     yield "          a server that runs another program, and asks at points of its own choice, can compute any row"
 

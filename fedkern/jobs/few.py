@@ -270,6 +270,8 @@ def _instead(config: JobConfig) -> str:
     """What becomes of a column of many levels."""
     free = hasattr(config.model, "random") and getattr(config.model.random, "group", None) is None
     group = ", or, of wards and the like, make it the group of [model.random]" if free else ""
+    if getattr(config.data, "event", None) is not None:
+        group = ", or, of wards and the like, make it data.strata"
     return f"join its levels, write dates as numbers of days, put it into data.ignore{group}"
 
 

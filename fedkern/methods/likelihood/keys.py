@@ -117,7 +117,7 @@ class Config(JobConfig):
 
     @property
     def hazards(self) -> bool:
-        """Whether rows have times: the likelihood is then of who is at risk, and no row has a density of its own."""
+        """Whether rows have times: the likelihood is then of who is at risk, and none of its terms is of one row alone."""
         return self.model.family in families.HAZARDS
 
     @property
@@ -287,7 +287,7 @@ def _trials(config: Config) -> Iterator[str]:
 
 TIMES = ("time", "event", "entry", "strata")
 NO_TIMES = (  # what rows with times have not, of [output], and why
-    ("loo", "no row has a density of its own, for who else is at risk is part of it"),
+    ("loo", "a row has no density of its own, for who else is at risk is part of it"),
     ("marginal", "the mean of a time is not known without its baseline hazard, which stays with the client"),
 )
 

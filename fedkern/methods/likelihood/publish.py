@@ -17,7 +17,7 @@ from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws
-from .differently import INTERCEPTS, SLOPES, compared, notes, sensitivity, without
+from .differently import ALONE, INTERCEPTS, SLOPES, compared, notes, sensitivity, without
 from .model import Model
 from .predictive import Predictive, one_row
 
@@ -85,7 +85,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **({} if differ is None else {"heterogeneity": differ.content}),
         **ended.checked.content,
     }
-    differing = [] if differ is None or not found.converged else differ.notes(INTERCEPTS, SLOPES)
+    differing = [] if differ is None or not found.converged else differ.notes(INTERCEPTS, ALONE if model.hazards else SLOPES)
     metrics, scored = _scores(model, posterior, test)
     more |= scored | _hazards(model)
     return Fit(

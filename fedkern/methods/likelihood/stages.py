@@ -85,7 +85,7 @@ def _after(model: Model) -> list[Stage]:
     """After the rounds, or the way to the mode."""
     chains = [walked(model), told(model)] if model.chains else []
     loo = [left_out_sums()] if model.output.loo else []
-    if model.hazards:  # no row has a density of its own, and no response can be drawn without a baseline hazard
+    if model.hazards:  # a row has no density of its own, and responses cannot be drawn without baseline hazards
         return [*chains, timed_sums(model), *own_modes(model)]
     return [*chains, drawn_anew(), *loo, *changes.stages(model), *own_modes(model)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -156,9 +157,9 @@ def test_the_posterior_is_that_of_quadrature_over_the_pooled_rows(kind: str, tmp
     assert abs(told["value"] - evidence) < max(4 * told["error"], 0.01)
 
 
-@pytest.mark.parametrize("ranks", [2])
-def test_ranks_have_the_bits_of_one_process(ranks: int, files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
-    ended = mpirun(ranks, "run", files, "--out", tmp_path / "out", "--quiet")
+@pytest.mark.nightly
+def test_ranks_have_the_bits_of_one_process(files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
+    ended = mpirun(2, "run", files, "--out", tmp_path / "out", "--quiet")
     assert ended.code == 0, ended.err
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["digest"] == whole.digest
 
@@ -215,6 +216,15 @@ def test_a_column_that_is_the_same_for_all_rows_of_a_client_is_named(tmp_path: P
     fedkern.run(written(tmp_path, frames), out=tmp_path / "out")
     said = json.loads((tmp_path / "out" / "client-bo" / "rows.json").read_text())
     assert any("dose" in note and "one value" in note for note in said["notes"]), said["notes"]
+
+
+def test_sites_whose_ratios_differ_are_told_what_can_be_done(tmp_path: Path) -> None:
+    frames = federation()
+    frames["bo"]["dose"] = -frames["bo"].dose
+    result = fedkern.run(written(tmp_path, frames))
+    (note,) = [note for note in result.summary["notes"] if "dose" in note and "differ" in note]
+    assert "in jobs of their own" in note
+    assert "model.random" not in note
 
 
 def test_sites_and_hazards_that_are_not_proportional(tmp_path: Path) -> None:
@@ -336,6 +346,28 @@ def test_events_of_matched_pairs_do_not_count_for_each_is_a_function_of_one_diff
     with pytest.raises(FedkernError, match=r"has too few events .* take fewer columns or strata"):
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert re.search(r"\d\d events, 0 of them while", (tmp_path / "out" / "client-ada" / "fault.txt").read_text())
+
+
+@pytest.mark.parametrize(
+    ("rows", "events", "together", "low", "high"),
+    [(11, 11, 0, 1.0, 1.0), (31, 31, 0, 0.0, 0.0), (62, 31, 0, 0.0, 0.0), (62, 31, 2, 0.2, 0.7)],
+)
+def test_what_events_determine(rows: int, events: int, together: int, low: float, high: float) -> None:
+    """Two columns: five events a column tell all rows, fifteen none, but of matched pairs a good part (section 9 of the page)."""
+    path = Path(__file__).parents[3] / "benchmarks" / "survival_disclosure.py"
+    told = runpy.run_path(str(path))["told"]
+    assert low <= told(np.random.default_rng([7, 2, 0, rows, events]), rows, events, 2, 0.5, together) <= high
+
+
+def test_check_says_whose_hazards_there_are_and_that_events_count(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(files)]) == 0
+    said = capsys.readouterr().out
+    assert "hazards  each client's own baseline, which stays with it" in said
+    assert "response months, event died" in said
+    assert "at most 30 events" in said
+    assert "of a client with 31 events, the fewest that this job takes" in said
+    assert "SurvivalSums" in said
+    assert "Replicated" not in said
 
 
 def test_case_weights_and_a_label_of_the_event(tmp_path: Path, whole: fedkern.Result) -> None:

@@ -19,8 +19,7 @@ template <int vectors> class Fixed {
   public:
     explicit Fixed(const SurvivalRows& rows)
         : rows_(rows), p_(rows.X.cols), padded_((rows.X.cols + pack - 1) / pack * pack), sets_(rows.ends.size), eta_(rows.X.rows),
-          top_(sets_), rest_hazard_(sets_), dying_hazard_(sets_), x_(block * width()), y_(block * width()), mean_(block * width()),
-          weighted_(block * width()), beta_(width()), gradient(width()), of_rows_(p_ * width()), of_means_(p_ * width()), M_(width()),
+          top_(sets_), rest_hazard_(sets_), dying_hazard_(sets_), x_(block * width()), mean_(block * width()), beta_(width()), gradient(width()), of_rows_(p_ * width()), of_means_(p_ * width()), M_(width()),
           MD_(width()) {}
 
     double value = 0;
@@ -152,10 +151,10 @@ template <int vectors> class Fixed {
         value -= weight * high_;
         sums_[waiting_] = sum, weights_[waiting_] = weight;
         const double by = 1 / sum;
-        double *mean = mean_ + waiting_ * width(), *weighted = weighted_ + waiting_ * width();
+        double* mean = mean_ + waiting_ * width();
         for_columns([&](Index j) {
             const double x = (M_[j] + share * MD_[j]) * by;
-            mean[j] = x, weighted[j] = weight * x, gradient[j] -= weight * x;
+            mean[j] = x, gradient[j] -= weight * x;
         });
         ++waiting_;
     }
@@ -167,7 +166,7 @@ template <int vectors> class Fixed {
         for (Index r = 0; r < block; r += pack)
             for (Index l = 0; l < pack; ++l) total[l] += weights_[r + l] * math::log(sums_[r + l]);
         for (const double one : total) value -= one;
-        add_gram(weighted_, mean_, waiting_, p_, width(), of_means_);
+        add_gram(mean_, weights_, waiting_, p_, width(), of_means_);
         waiting_ = 0;
     }
 
@@ -210,14 +209,9 @@ template <int vectors> class Fixed {
                 hazard[i - from] = weight_of(rows_, i) * (dies ? dying_hazard_ : rest_hazard_)[k];
                 k += i + 1 == rows_.ends[k];
             }
-            for (Index r = count; r < block; ++r) exponent[r] = 0;
-            for (Index r = 0; r < block; ++r) exponent[r] = math::exp(exponent[r]);
-            for (Index r = 0; r < count; ++r) {
-                const double own = hazard[r] * exponent[r], *x = x_ + r * width();
-                double* y = y_ + r * width();
-                for_columns([&](Index j) { y[j] = own * x[j]; });
-            }
-            add_gram(y_, x_, count, p_, width(), of_rows_);
+            for (Index r = count; r < block; ++r) exponent[r] = hazard[r] = 0;
+            for (Index r = 0; r < block; ++r) hazard[r] *= math::exp(exponent[r]);
+            add_gram(x_, hazard, count, p_, width(), of_rows_);
         }
         return stop;
     }
@@ -227,7 +221,7 @@ template <int vectors> class Fixed {
     Index waiting_ = 0; // means that are not yet in their Gram matrix
     double high_, rest_, dying_, weight_;
     alignas(64) double sums_[block], weights_[block];
-    Scratch<double> eta_, top_, rest_hazard_, dying_hazard_, x_, y_, mean_, weighted_, beta_;
+    Scratch<double> eta_, top_, rest_hazard_, dying_hazard_, x_, mean_, beta_;
 
   public:
     Scratch<double> gradient;

@@ -14,32 +14,33 @@ inline constexpr int most_rows = 8; // of a tile: as many vectors as registers h
 inline constexpr int most_rows = 4;
 #endif
 
-/// sum += y x' over the rows of a block, of C rows and one vector of columns.
-template <int C> void gram_tile(const double* y, const double* x, Index rows, Index width, double* sum) {
+/// sum += w x x' over the rows of a block: C rows of the matrix, from column `at` on, and one vector of columns from `from` on.
+template <int C> void gram_tile(const double* x, const double* weights, Index rows, Index width, Index at, Index from, double* sum) {
     using Pack [[gnu::vector_size(64)]] = double;
     Pack total[C], columns;
     for (int c = 0; c < C; ++c) __builtin_memcpy(&total[c], sum + c * width, sizeof columns);
-    for (Index r = 0; r < rows; ++r, x += width, y += width) {
-        __builtin_memcpy(&columns, x, sizeof columns);
-        for (int c = 0; c < C; ++c) total[c] += y[c] * columns;
+    for (Index r = 0; r < rows; ++r, x += width) {
+        __builtin_memcpy(&columns, x + from, sizeof columns);
+        columns *= weights[r];
+        for (int c = 0; c < C; ++c) total[c] += x[at + c] * columns;
     }
     for (int c = 0; c < C; ++c) __builtin_memcpy(sum + c * width, &total[c], sizeof columns);
 }
 
-/// Lower triangle (p, width) of sum += Y'X, for rows of `width` numbers, of which p count.
-inline void add_gram(const double* y, const double* x, Index rows, Index p, Index width, double* sum) {
+/// Lower triangle (p, width) of sum += X'WX, for rows of `width` numbers, of which p count.
+inline void add_gram(const double* x, const double* weights, Index rows, Index p, Index width, double* sum) {
     for (Index b = 0; b < p; b += pack)
         for (Index i = b; i < p;) {
             const Index left = p - i;
-            double* at = sum + i * width + b;
+            double* to = sum + i * width + b;
             if (left >= most_rows) {
-                gram_tile<most_rows>(y + i, x + b, rows, width, at), i += most_rows;
+                gram_tile<most_rows>(x, weights, rows, width, i, b, to), i += most_rows;
             } else if (left >= 4) {
-                gram_tile<4>(y + i, x + b, rows, width, at), i += 4;
+                gram_tile<4>(x, weights, rows, width, i, b, to), i += 4;
             } else if (left >= 2) {
-                gram_tile<2>(y + i, x + b, rows, width, at), i += 2;
+                gram_tile<2>(x, weights, rows, width, i, b, to), i += 2;
             } else {
-                gram_tile<1>(y + i, x + b, rows, width, at), i += 1;
+                gram_tile<1>(x, weights, rows, width, i, b, to), i += 1;
             }
         }
 }
