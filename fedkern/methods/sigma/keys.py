@@ -55,7 +55,8 @@ def _known(value: object) -> Any:
 
 
 def _threshold(value: object) -> object:
-    if value == "overall" or (isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")):
+    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+    if number or value in ("overall", "auto"):
         return value
     raise PydanticCustomError("threshold", 'a number, or "overall" for the level of all clients\' responses together')
 
@@ -244,7 +245,8 @@ class OutputSection(CommonOutputSection):
     fit: bool = key(False, help="clients with at least 5 areas also send sums of how well areas are foreseen: PSIS-LOO")
     threshold: Threshold = key(
         help="areas' tables have the probability that a rate (or probability, or mean) is above it: a number, or overall, the "
-        "level of all clients' responses together; by default 1 of rates, overall of all else"
+        "level of all clients' responses together; by default overall, but 1 of rates whose exposures are expected counts: whose "
+        "level is within a factor of 5 of 1"
     )
 
 
@@ -317,8 +319,9 @@ def filled(raw: Raw) -> dict[str, Any]:
     job, model, algorithm = out["job"], out["model"], out["algorithm"]
     if isinstance(model, dict) and isinstance(out.setdefault("output", {}), dict):
         family = FAMILIES.get(str(model.get("family", "poisson")))
-        rates = family is None or family.link == "log" or model.get("intercept") is False
-        out["output"].setdefault("threshold", 1.0 if rates else "overall")
+        rates = family is None or family.link == "log"
+        level = model.get("intercept") is not False
+        out["output"].setdefault("threshold", "auto" if rates and level else "overall" if level else 1.0)
     if isinstance(algorithm, dict) and isinstance(job, dict):
         rounds = job["rounds"] if isinstance(job["rounds"], int) and job["rounds"] > 0 else 5_000
         algorithm.setdefault("burn_in", rounds // 2)

@@ -1,7 +1,8 @@
 """Maps that can be printed: one figure each, of the areas whose tables lie in a folder, as PNG and SVG.
 
-Rates diverge about 1 on a logarithmic scale; probabilities of a high level come in the classes that journals use. What each map
-says of itself (what is drawn, how many areas of each class, model, rounds, verdict, day) stands on it.
+Rates diverge about the threshold (1, or the level of all clients) on a logarithmic scale; probabilities of a high level come in
+the classes that journals use. What each map says of itself (what is drawn, how many areas of each class, model, rounds, verdict,
+day) stands on it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...results.plots import INK, MUTED, ORANGE, Axes, Figure, Part, areas_drawn, canvas
 from ...results.report import RunFiles
+from .areas import NEAR
 
 Array = NDArray[np.float64]
 
@@ -25,18 +27,19 @@ BELOW_TITLE = 0.95  # of the figure's height
 CLASSES = (0.0, 0.05, 0.2, 0.8, 0.95, 1.0)  # of the probability of a high level
 COLOURS = ("#2166ac", "#92c5de", "#f0f0f0", "#f4a582", "#b2182b")
 NOTHING = "#d9d9d9"  # an area of which nothing is shown
-STEPS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)  # ends of a scale about 1
+STEPS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)  # ends of a scale, over its middle
 
 
 @dataclass(frozen=True)
 class Map:
-    """One figure: its file's name, its title, what a colour is of, (n,) values, and how they are coloured."""
+    """One figure: its file's name, its title, what a colour is of, (n,) values, how they are coloured, and about which middle."""
 
     name: str
     title: str
     words: str
     values: Array
     scale: str
+    middle: float = 1.0
 
 
 def files(run: RunFiles) -> dict[str, bytes]:
@@ -46,7 +49,7 @@ def files(run: RunFiles) -> dict[str, bytes]:
     if not rows or not all(shapes):
         return {}
     out: dict[str, bytes] = {}
-    for one in _maps(rows):
+    for one in _maps(rows, _threshold(run)):
         drawn = _figure(one, rows, shapes, _about(run))
         if _said(run).get("converged") is False:
             words = "not converged: not for use"
@@ -58,7 +61,14 @@ def files(run: RunFiles) -> dict[str, bytes]:
     return out
 
 
-def _maps(rows: Sequence[Mapping[str, str]]) -> Iterator[Map]:
+def _threshold(run: RunFiles) -> float:
+    """The number that it is."""
+    if run.own:
+        return float(run.said.get("threshold", 1.0))
+    return float(run.summary.get("sigma", {}).get("threshold", {}).get("value", 1.0))
+
+
+def _maps(rows: Sequence[Mapping[str, str]], middle: float) -> Iterator[Map]:
     level = next(word for word in ("rate", "probability", "mean") if f"{word}_mean" in rows[0])
     above = next(name for name in rows[0] if name.startswith(f"p_{level}_above_"))
     limit = above.rpartition("_above_")[2]
@@ -66,25 +76,27 @@ def _maps(rows: Sequence[Mapping[str, str]]) -> Iterator[Map]:
     def column(name: str) -> Array:
         return np.array([float(row[name]) if row.get(name) else np.nan for row in rows])
 
-    relative = level == "rate" and limit == "1"
+    relative = level == "rate" and limit in ("1", "overall")
+    words = f"{level}; the middle is that of all clients together, {middle:.3g}" if relative and limit == "overall" else level
     low, high = column(f"{level}_q025"), column(f"{level}_q975")
     high_level = f"P({level} > {limit})"
-    yield Map(level, f"Posterior mean of the {level}", level, column(f"{level}_mean"), "about 1" if relative else "plain")
+    scale = "about" if relative else "plain"
+    yield Map(level, f"Posterior mean of the {level}", words, column(f"{level}_mean"), scale, middle)
     yield Map(f"high-{level}", f"Probability that the {level} is above {limit}", high_level, column(above), "classes")
     if level == "rate":
         yield Map("width", "Upper over lower end of the rate's 95 % interval", "ratio of the ends", high / low, "plain")
     else:
         yield Map("width", f"Width of the {level}'s 95 % interval", "width", high - low, "plain")
     effect = "rate ratio" if level == "rate" else "odds ratio" if level == "probability" else "difference"
-    scale = "about 0" if level == "mean" else "about 1"
+    scale = "about 0" if level == "mean" else "about"
     yield Map("spatial", "What the map adds to intercept and covariates", effect, column("spatial_mean"), scale)
 
 
 def exposures(rows: Sequence[Mapping[str, str]]) -> str:
-    """What the exposures of rates are: expected counts add up to about the observed ones."""
-    seen = [(float(row["observed"]), float(row["exposure"])) for row in rows if row.get("exposure") and row.get("crude")]
-    observed, expected = (sum(column) for column in zip(*seen)) if seen else (1.0, 1.0)
-    return "expected" if 0.2 * expected < observed < 5 * expected else "person-years"
+    """What the exposures of rates are: expected counts add up to about as many cases as the map has."""
+    seen = [(float(row["rate_mean"]), float(row["exposure"])) for row in rows if row.get("exposure") and row.get("rate_mean")]
+    cases, exposure = sum(rate * each for rate, each in seen), sum(each for _, each in seen)
+    return "expected" if not seen or exposure / NEAR < cases < exposure * NEAR else "exposure"
 
 
 def classes() -> tuple[Any, Any]:
@@ -104,8 +116,8 @@ def _about(run: RunFiles) -> str:
     model, said = run.job.get("model", {}), _said(run)
     family = str(model.get("family", "poisson"))
     words = [f"{family.capitalize()} model with a spatial effect of every area"]
-    rounds = run.summary.get("rounds") or said.get("rounds") or run.job.get("job", {}).get("rounds")
-    words.append(f"{rounds:,} rounds" if isinstance(rounds, int) else f"rounds = {rounds}")
+    rounds = run.summary.get("rounds") or said.get("rounds")
+    words += [f"{rounds:,} rounds"] if isinstance(rounds, int) else []
     verdict = str(said.get("verdict", "")).partition(":")[0]
     words += [verdict] if verdict else []
     if suppressed := said.get("suppressed"):
@@ -125,10 +137,10 @@ def _figure(one: Map, rows: Sequence[Mapping[str, str]], shapes: Sequence[Sequen
     colours, norm = mpl.colormaps["viridis"], Normalize(*_ends(there))
     if one.scale == "classes":
         colours, norm = classes()
-    elif one.scale == "about 1":
-        far = float(np.exp(np.abs(np.log(there)).max())) if len(there) else 2.0
+    elif one.scale == "about":
+        far = float(np.exp(np.abs(np.log(there / one.middle)).max())) if len(there) else 2.0
         end = next((step for step in STEPS if step >= far), STEPS[-1])
-        colours, norm = mpl.colormaps["RdBu_r"], LogNorm(1 / end, end)
+        colours, norm = mpl.colormaps["RdBu_r"], LogNorm(one.middle / end, one.middle * end)
     elif one.scale == "about 0":
         far = float(np.abs(there).max()) if len(there) else 1.0
         colours, norm = mpl.colormaps["RdBu_r"], Normalize(-far, far)
@@ -155,10 +167,10 @@ def _ends(values: Array) -> tuple[float, float]:
 
 def _bar(drawn: Figure, axes: Axes, points: Any, one: Map, norm: Any) -> None:
     bar = drawn.colorbar(points, ax=axes, shrink=0.6, aspect=24, label=one.words)
-    if one.scale == "about 1":
-        end = norm.vmax
+    if one.scale == "about":
+        end = norm.vmax / one.middle
         ticks = [step for step in STEPS if step <= end * 1.0001][-4:]
-        every = sorted({*(1 / step for step in ticks), 1.0, *ticks})
+        every = [one.middle * step for step in sorted({*(1 / step for step in ticks), 1.0, *ticks})]
         bar.set_ticks(every, labels=[f"{tick:.2g}" for tick in every])
         bar.ax.minorticks_off()
     bar.ax.spines["outline"].set_visible(False)

@@ -49,10 +49,11 @@ def _limit(level: str, limit: str) -> str:
 
 def _level(level: str, exposures: str) -> str:
     if level == "rate":
-        what = "what observed / expected would be without chance, as the model has it: an area with few expected cases leans on "
+        few = "expected cases" if exposures == "expected" else "cases"
+        what = f"what observed / {exposures} would be without chance, as the model has it: an area with few {few} leans on "
         what += "its neighbours and covariates"
-        if exposures == "person-years":
-            return f"{what}. Cases for one unit of the exposure"
+        if exposures == "exposure":
+            return f"{what}. It is cases for one unit of the exposure"
         return f"{what}. 1 is as many cases as expected, 1.2 a fifth more, 0.8 a fifth less"
     what = f"what the {level} would be without chance, as the model has it"
     return f"{what}: an area of which little is known leans on its neighbours and covariates"

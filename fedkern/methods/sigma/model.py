@@ -34,7 +34,7 @@ from ...models.spatial.standard import Standard
 from ...models.spatial.units import Units
 from ...models.spatial.within_site import WithinSite
 from ...models.variational import Block
-from .areas import Threshold
+from .areas import NEAR, Threshold
 from .keys import Config, OutputSection, PrivacySection
 
 Kind = Literal["within", "auxiliary", "deterministic"]
@@ -303,10 +303,11 @@ class SigmaModel(JobModel[OutputSection]):
     @property
     def threshold(self) -> Threshold:
         """Above which an area's level is high."""
-        given = self.output.threshold
-        if isinstance(given, str):
-            return Threshold(given, float(self.likelihood.mean(np.asarray(self.units.level))))
-        return Threshold(f"{given:g}", given)
+        given, overall = self.output.threshold, float(self.likelihood.mean(np.asarray(self.units.level)))
+        if given == "overall" or (given == "auto" and not 1 / NEAR < overall < NEAR):
+            return Threshold("overall", overall)
+        value = 1.0 if isinstance(given, str) else given
+        return Threshold(f"{value:g}", value)
 
     def site(self, file: OwnFile, rows: Rows) -> Site | WithinSite:
         """What a client computes of its rows, which come in the data's units."""

@@ -298,6 +298,7 @@ def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
         "areas": sum(prior.sizes),
         "latents": {"global": prior.common.n_global, "local": sum(prior.n_local)},
         "response": {"level": model.units.level, "scale": model.units.scale},
+        "threshold": {"name": model.threshold.name, "value": model.threshold.value},
     }
     if prior.errors:
         about["prior"]["error"] = [{prior.common.condition.name: at, "error": error} for at, error in prior.errors]

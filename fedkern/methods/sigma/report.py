@@ -227,8 +227,8 @@ def _smoothing(rows: Sequence[Mapping[str, str]], names: tuple[str, str]) -> str
         return ""
     drawn = _shrinkage(seen)
     text = (
-        "Observed over expected against the posterior mean with its 95 % interval; areas with little exposure are drawn smaller, "
-        "and are drawn to their neighbours most."
+        f"Observed over {maps.exposures(seen)} against the posterior mean with its 95 % interval; areas with little exposure are "
+        "drawn smaller, and are drawn to their neighbours most."
     )
     return figure("Smoothing", drawn, text)
 
@@ -245,7 +245,7 @@ def _shrinkage(rows: Sequence[Mapping[str, str]]) -> Figure:
     top = max(_quantile(raw, 0.99), max(mean))
     axes.plot([0, top], [0, top], color=ORANGE, linewidth=1, linestyle="--", zorder=2)
     axes.set(xlim=(-0.03 * top, 1.05 * top), ylim=(0, 1.1 * max(_quantile(high, 0.98), max(mean))))
-    axes.set(xlabel="observed / expected", ylabel="rate")
+    axes.set(xlabel=f"observed / {maps.exposures(rows)}", ylabel="rate")
     tidy(axes, "y")
     axes.yaxis.label.set(color=MUTED, fontsize=8.5)
     return drawn
@@ -257,7 +257,8 @@ def _fits(fits: Mapping[str, Record]) -> str:
     for client, fit in fits.items():
         pearson, pit, moran = fit["pearson"], fit.get("pit"), fit.get("moran")
         waic = three(fit["waic"]["waic"]) if "waic" in fit else ""
-        cells = [client, str(fit["areas"]), three(fit["elpd"]), str(fit["unreliable"]), waic, three(pearson["chi_square"])]
+        cells = [client, str(fit["areas"]), three(fit["elpd"]), str(fit["unreliable"]), waic]
+        cells += [three(pearson["chi_square"]) if pearson["areas"] else ""]
         cells += [f"{pit['below_0.05']:.0%} / {pit['above_0.95']:.0%}" if pit else ""]
         rows.append([*cells, f"{three(moran['i'])} ({three(moran['z'])} sd)" if moran else ""])
     if not rows:
@@ -298,8 +299,9 @@ def _areas(rows: Sequence[Mapping[str, str]], names: tuple[str, str], said: Reco
     ordered = sorted(shown, key=lambda row: (-float(row[above]), -float(row[f"{level}_mean"])))
     ordered += [row for row in rows if not row[above]]
     seen = [("observed", "observed")] if level != "mean" else []
-    seen += [("exposure", "expected")] if "exposure" in rows[0] else [("trials", "trials")] if "trials" in rows[0] else []
-    crude = {"rate": "observed / expected", "probability": "observed / trials", "mean": "mean as seen"}[level]
+    exposure = maps.exposures(rows) if level == "rate" else "expected"
+    seen += [("exposure", exposure)] if "exposure" in rows[0] else [("trials", "trials")] if "trials" in rows[0] else []
+    crude = {"rate": f"observed / {exposure}", "probability": "observed / trials", "mean": "mean as seen"}[level]
     crude += _together(" (95 %)") if "crude_low" in rows[0] else ""
     head = [*([] if own else ["client"]), "area", *(words for _, words in seen), crude]
     head += [_together(f"{level} (95 %)"), _together(_words(above))]

@@ -13,10 +13,11 @@ from scipy import stats
 from scipy.optimize import brentq
 
 import fedkern
+from fedkern.cli import report
 from fedkern.errors import JobError
 from fedkern.kernels.families import FAMILIES as RECORDS
 from fedkern.methods import parse
-from fedkern.methods.sigma import own
+from fedkern.methods.sigma import maps, own
 from fedkern.methods.sigma.areas import Areas, Threshold
 from fedkern.models.likelihood import Likelihood
 from methods.sigma.test_areas import areas, change, job
@@ -142,8 +143,10 @@ def test_draws_that_all_agree_are_not_certain() -> None:
     np.testing.assert_allclose(above, [0.5 / 201, 0.5, 200.5 / 201])
 
 
-def test_the_overall_threshold_is_the_pooled_rate(tmp_path: Path) -> None:
-    path = job(tmp_path, output={"threshold": "overall"})
+@pytest.mark.parametrize("output", [{"threshold": "overall"}, {}], ids=str)
+def test_the_overall_threshold_is_the_pooled_rate(tmp_path: Path, output: dict[str, str]) -> None:
+    """Which rates of persons have by default: their level is far from 1, and pages do not call what they are of expected."""
+    path = job(tmp_path, output=output)
     for name in ("east", "north", "west"):  # person-years: a rate of 1 means nothing
         change(tmp_path, name, "expected", lambda row, cell: str(1000 * float(cell)))
     fedkern.run(path, out=tmp_path / "out")
@@ -151,6 +154,30 @@ def test_the_overall_threshold_is_the_pooled_rate(tmp_path: Path) -> None:
     assert said["threshold"] == pytest.approx(pooled(tmp_path, "expected"))
     found = [float(row["p_rate_above_overall"]) for name in ("east", "north", "west") for row in areas(tmp_path / "out", name)]
     assert 0.1 < np.mean(found) < 0.9
+    page = report.write(tmp_path / "out").read_text(encoding="utf-8")
+    assert "observed / exposure" in page
+    assert "P(rate &gt; overall)" in page
+    assert "expected cases" not in page
+    assert "as many cases as expected" not in page
+
+
+def test_a_map_of_rates_diverges_about_its_threshold() -> None:
+    """No colour of a rate of persons is at the end of the scale; about 1 all areas would be."""
+    rates = 0.002 * np.array([0.55, 0.8, 1.0, 1.3, 1.9])
+    more = {"p_rate_above_overall": "0.5", "spatial_mean": "1"}
+    rows = [{"rate_mean": f"{r}", "rate_q025": f"{r / 2}", "rate_q975": f"{2 * r}", **more} for r in rates]
+    shapes = [[[np.array([[k, 0.0], [k + 1, 0], [k + 1, 1], [k, 0]])]] for k in range(5)]
+
+    def coloured(middle: float) -> np.ndarray:
+        one = next(iter(maps._maps(rows, middle)))
+        assert f"{middle:.3g}" in one.words
+        drawn = maps._figure(one, rows, shapes, "").axes[0].collections
+        return np.asarray(next(c for c in drawn if c.get_array() is not None).norm(rates))
+
+    at = coloured(0.002)
+    assert at[2] == pytest.approx(0.5)
+    assert 0 < at[0] < at[1] < 0.5 < at[3] < at[4] < 1
+    assert (coloured(1.0) < 0).all()
 
 
 @pytest.mark.parametrize("value", ["everywhere", float("inf"), True])
