@@ -234,14 +234,13 @@ template <int vectors> class Fixed {
 
 inline void survival_cox_curvature(Matrix<const double> points, const SurvivalRows& rows, Vector<double> value, Matrix<double> gradient,
                                    Matrix<double> minus_hessian, int n_threads) {
-    using namespace survival;
     const Index S = points.rows, p = rows.X.cols;
-    const Leaving leaving(rows);
+    const survival::Leaving leaving(rows);
     const auto write = [&](Index s, const auto& found) {
-        bool finite = is_finite(found.value);
+        bool finite = survival::is_finite(found.value);
         for (Index i = 0; i < p; ++i) {
-            finite &= is_finite(found.gradient[i]);
-            for (Index j = 0; j <= i; ++j) finite &= is_finite(found.information(i, j));
+            finite &= survival::is_finite(found.gradient[i]);
+            for (Index j = 0; j <= i; ++j) finite &= survival::is_finite(found.information(i, j));
         }
         const double bad = math::not_a_number<double>();
         value[s] = finite ? found.value : bad;
@@ -255,17 +254,17 @@ inline void survival_cox_curvature(Matrix<const double> points, const SurvivalRo
     const Index pieces = std::min(S, max_blocks);
     for_blocks(S, pieces, worthwhile(n_threads, work), [&](Index, Index first, Index last) {
         if (rows.until.data) {
-            Moving moving(rows, leaving);
+            survival::Moving moving(rows, leaving);
             for (Index s = first; s < last; ++s) moving.at(points.row(s)), write(s, moving);
             return;
         }
         const auto all = [&](auto fixed) {
             for (Index s = first; s < last; ++s) fixed->at(points.row(s)), write(s, *fixed);
         };
-        switch ((p + pack - 1) / pack) {
-        case 1: return all(std::make_unique<Fixed<1>>(rows));
-        case 2: return all(std::make_unique<Fixed<2>>(rows));
-        default: return all(std::make_unique<Fixed<0>>(rows));
+        switch ((p + survival::pack - 1) / survival::pack) {
+        case 1: return all(std::make_unique<survival::Fixed<1>>(rows));
+        case 2: return all(std::make_unique<survival::Fixed<2>>(rows));
+        default: return all(std::make_unique<survival::Fixed<0>>(rows));
         }
     });
 }

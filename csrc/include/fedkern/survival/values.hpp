@@ -172,18 +172,18 @@ class Values {
 } // namespace survival
 
 inline void survival_cox_values(Matrix<const double> points, const SurvivalRows& rows, Vector<double> value, int n_threads) {
-    using namespace survival;
+    constexpr Index lanes = survival::lanes; // other families have lanes of their own
     const Index S = points.rows, sets = (S + lanes - 1) / lanes;
-    const Leaving leaving(rows);
+    const survival::Leaving leaving(rows);
     const double work = double(S) * double(rows.X.rows) * double(30 + 2 * rows.X.cols);
     for_blocks(sets, sets, worthwhile(n_threads, work), [&](Index, Index first, Index last) {
         for (Index set = first; set < last; ++set) {
-            const Index begin = set * lanes, count = S - begin < lanes ? S - begin : Index(lanes);
-            Values values(rows, leaving, points, begin, count);
+            const Index begin = set * lanes, count = S - begin < lanes ? S - begin : lanes;
+            survival::Values values(rows, leaving, points, begin, count);
             values.run();
             for (Index l = 0; l < count; ++l) {
                 const double v = values.value[int(l)];
-                value[begin + l] = is_finite(v) ? v : math::not_a_number<double>();
+                value[begin + l] = survival::is_finite(v) ? v : math::not_a_number<double>();
             }
         }
     });
