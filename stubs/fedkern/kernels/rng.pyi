@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from fedkern import _core
+from . import homes
 from ._checks import Domain
-from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar
+from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home
 WORDS_TYPE: tuple[Any, ...]
 LIMIT: int
 STREAMS: dict[str, Any]
