@@ -82,7 +82,8 @@ def _maps(rows: Sequence[Mapping[str, str]], middle: float) -> Iterator[Map]:
     high_level = f"P({level} > {limit})"
     scale = "about" if relative else "plain"
     yield Map(level, f"Posterior mean of the {level}", words, column(f"{level}_mean"), scale, middle)
-    yield Map(f"high-{level}", f"Probability that the {level} is above {limit}", high_level, column(above), "classes")
+    than = f"that of all clients together, {middle:.3g}" if limit == "overall" else limit
+    yield Map(f"high-{level}", f"Probability that the {level} is above {than}", high_level, column(above), "classes")
     if level == "rate":
         yield Map("width", "Upper over lower end of the rate's 95 % interval", "ratio of the ends", high / low, "plain")
     else:
