@@ -125,7 +125,7 @@ def _predicted(found: Prediction, converged: bool, options: argparse.Namespace) 
     """Writes or prints them."""
     columns = found.columns
     head, rows = list(columns), zip(*columns.values())
-    if options.out is None:
+    if options.out in (None, "-"):
         _print_csv(head, rows, options)
     else:
         _write(Path(options.out), _csv(head, rows, raw=options.raw).encode())
@@ -133,7 +133,7 @@ def _predicted(found: Prediction, converged: bool, options: argparse.Namespace) 
     if found.scores:
         scores = ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in found.scores.items())
         which = "these rows" if found.scored == len(found.mean) else f"{found.scored} of these rows, which have a response"
-        print(f"{which}: {scores}", file=sys.stdout if options.out else sys.stderr)
+        print(f"{which}: {scores}", file=sys.stderr if options.out in (None, "-") else sys.stdout)
     if beyond := found.beyond:
         more = f", .. ({len(beyond)} in all)" if len(beyond) > SHOWN else ""
         which = ", ".join(str(row + 1) for row in beyond[:SHOWN]) + more

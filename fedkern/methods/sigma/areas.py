@@ -151,8 +151,8 @@ def summarised(name: str, values: Array, quantiles: Sequence[str] | dict[str, fl
 
 
 def cells(values: Array) -> list[str]:
-    """Six digits; nothing where there is no number."""
-    return ["" if np.isnan(v) else f"{v:.6g}" for v in values]
+    """Nine digits, so that counts stay what they are; nothing where there is no number."""
+    return ["" if np.isnan(v) else f"{v:.9g}" for v in values]
 
 
 def names_of(file: OwnFile) -> list[str]:

@@ -103,6 +103,8 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
         content["note"] = SUPPRESSED[hidden]
     if model.privacy is not None:
         content["note"] = NOISY
+    if own.rows.unread:
+        content["unread"] = [names_of(file)[i] for i in own.rows.unread]
     if far > BEYOND:
         content["warning"] = f"theta reaches {far:.0f} standard deviations of its prior: the decoder is far from its training"
     if isinstance(client, sfvi.Client) and (unknowns := _unknowns(own)):

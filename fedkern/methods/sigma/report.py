@@ -11,6 +11,7 @@ from ...results.plain import Record
 from ...results.plots import BLUE, GRID, INK, MUTED, ORANGE, Figure, Part, areas_drawn, canvas, tidy
 from ...results.report import RunFiles, Shapes, Tile
 from . import maps, meanings
+from .unread import SHOWN
 
 SDS = ("sigma_theta", "sigma_period", "sigma", "sigma_extra", "dispersion")
 RATIOS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, 1.6, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)  # of an axis
@@ -23,7 +24,7 @@ def sections(run: RunFiles) -> list[str]:
     rows = [{**row, "client": client} for client, areas in run.areas.items() for row in areas]
     names = _columns(rows)
     meant = section("What the numbers mean", piece("glossary", meanings.of(run, *names, maps.exposures(rows))))
-    of_areas = [_map(rows, names, _shapes(rows, run.shapes)), _areas(rows, names, run.said, own=bool(run.own)), meant]
+    of_areas = [_map(rows, names, _shapes(rows, run.shapes)), _areas(rows, names, run), meant]
     of_areas += [_smoothing(rows, names), _fits(run.fits)]
     if run.own:
         return of_areas
@@ -290,11 +291,11 @@ def _totals(summary: Record) -> str:
     return section("Areas without themselves", table(head, [row]), paragraph(text))
 
 
-def _areas(rows: Sequence[Mapping[str, str]], names: tuple[str, str], said: Record, *, own: bool) -> str:
+def _areas(rows: Sequence[Mapping[str, str]], names: tuple[str, str], run: RunFiles) -> str:
     """The table for print: what was seen, what the model makes of it, and whether it is high; the highest first."""
     if not rows:
         return ""
-    level, above = names
+    (level, above), said, own = names, run.said, bool(run.own)
     shown = [row for row in rows if row[above]]
     ordered = sorted(shown, key=lambda row: (-float(row[above]), -float(row[f"{level}_mean"])))
     ordered += [row for row in rows if not row[above]]
@@ -313,6 +314,13 @@ def _areas(rows: Sequence[Mapping[str, str]], names: tuple[str, str], said: Reco
         body.append(cells)
     where = "areas.csv" if own else "client-NAME/areas.csv"
     text = f"{len(rows)} areas are in this folder; {where} has all columns."
+    if run.job.get("privacy"):
+        text = f"Observed counts have noise, and all numbers are of these. {text}"
+    if unread := said.get("unread"):
+        text = (
+            f"Nothing was read of {len(unread)} of these areas ({', '.join(map(str, unread[:SHOWN]))}{', ..' if len(unread) > SHOWN else ''}): no line of the file that names them can be read "
+            f"(rows.json), and they are predicted. {text}"
+        )
     if how := said.get("given_the_rest"):
         text += f" {str(how)[:1].upper()}{str(how)[1:]}."
     if hidden := len(rows) - len(shown):
