@@ -123,3 +123,13 @@ def test_rows_that_weigh_nothing_are_none() -> None:
     points = np.array([[0.3, 0.1], [-1.0, 2.0]])
     for one, other in zip(rows_of(given).curvature(points, 1), rows_of(some).curvature(points, 1)):
         np.testing.assert_array_equal(one, other)
+
+
+def test_what_all_rows_have_in_common_takes_no_digits() -> None:
+    """A year, or a moment in seconds."""
+    given = table()
+    points = np.array([[0.3, 0.1], [-1.0, 2.0]])
+    near = rows_of(given).curvature(points, 1)
+    given["X"] = given["X"] + np.array([2**30, -(2**20)])
+    for one, other in zip(rows_of(given).curvature(points, 1), near):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-5)

@@ -21,6 +21,7 @@ from fedkern.methods.likelihood import show
 from fedkern.models import survival
 from fedkern.models.mixed import Layout
 from support.command import mpirun
+from support.interrupted import Crash, run
 
 JOB = """
 [job]
@@ -155,6 +156,15 @@ def test_the_posterior_is_that_of_quadrature_over_the_pooled_rows(kind: str, tmp
         assert result.parameters[f"theta[{name}]"]["mean"] == pytest.approx(found["mean"] / sd[j], rel=1e-9)
     told = result.summary["log_evidence"]
     assert abs(told["value"] - evidence) < max(4 * told["error"], 0.01)
+
+
+@pytest.mark.parametrize("after", [3, pytest.param(9, marks=pytest.mark.nightly)])
+def test_a_job_that_was_stopped_goes_on_to_the_same_bits(after: int, files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
+    with pytest.raises((FedkernError, Crash)):
+        run(files, tmp_path / "out", crash=after)
+    resumed = run(files, tmp_path / "out", resume=True)
+    assert resumed is not None
+    assert resumed.digest == whole.digest
 
 
 @pytest.mark.nightly
