@@ -317,8 +317,9 @@ def _areas(rows: Sequence[Mapping[str, str]], names: tuple[str, str], run: RunFi
     if run.job.get("privacy"):
         text = f"Observed counts have noise, and all numbers are of these. {text}"
     if unread := said.get("unread"):
+        some = ", ".join(map(str, unread[:SHOWN])) + (", .." if len(unread) > SHOWN else "")
         text = (
-            f"Nothing was read of {len(unread)} of these areas ({', '.join(map(str, unread[:SHOWN]))}{', ..' if len(unread) > SHOWN else ''}): no line of the file that names them can be read "
+            f"Nothing was read of {len(unread)} of these areas ({some}): no line of the file that names them can be read "
             f"(rows.json), and they are predicted. {text}"
         )
     if how := said.get("given_the_rest"):

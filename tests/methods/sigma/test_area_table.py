@@ -18,7 +18,7 @@ from fedkern.errors import JobError
 from fedkern.kernels.families import FAMILIES as RECORDS
 from fedkern.methods import parse
 from fedkern.methods.sigma import maps, own
-from fedkern.methods.sigma.areas import Areas, Threshold
+from fedkern.methods.sigma.areas import Areas, Threshold, cells
 from fedkern.models.likelihood import Likelihood
 from methods.sigma.test_areas import areas, change, job
 
@@ -247,3 +247,7 @@ def test_levels_are_compared_with_the_reference(tmp_path: Path) -> None:
     want = np.percentile(np.exp(values["theta[kind=a]"] - values["theta[kind=b]"]), [2.5, 50, 97.5])
     np.testing.assert_allclose([of_level["a level"]["kind a against b"][q] for q in ("q025", "q50", "q975")], want, rtol=1e-12)
     assert "kind=a" not in of_level["a unit"]
+
+
+def test_counts_of_millions_stay_what_they_are() -> None:
+    assert cells(np.array([2_312_652.0, 0.1 + 0.2, np.nan])) == ["2312652", "0.3", ""]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import fedkern
+from fedkern.cli import report
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.methods.sigma import own
@@ -123,6 +124,10 @@ def test_a_line_that_cannot_be_read_changes_nothing_that_others_see(
         assert float(one["rate_mean"]) > 0
         assert sum(row["rows"] == "1" for row in areas(out).values()) == artifacts.SIZES[0] - 1
         assert "line 4" not in "".join(path.read_text() for path in (out / "client-west").glob("*.json"))
+    pages = {name: report.write(out / f"client-{name}").read_text(encoding="utf-8") for name in ("east", "west")}
+    assert all("Observed counts have noise" in page for page in pages.values())
+    assert ["Nothing was read of 1 of these areas (east-2)" in page for page in pages.values()] == [True, False]
+    assert "Nothing was read" not in report.write(out).read_text(encoding="utf-8")
 
 
 def test_also_of_packed_files_and_where_no_line_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
