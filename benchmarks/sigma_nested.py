@@ -7,8 +7,8 @@ Gaussian process (60 points, four clients) is quadrature over phi and sigma_thet
 else integrated out by importance sampling of pooled rows ("reference") and by Laplace approximations ("modes", which are off: the
 posterior of the level of Poisson counts is skew, and its mode is not its mean); of the squares Hamiltonian chains. `cost` has
 800 areas in four clients beside a pooled nested Laplace approximation with sparse factors (theta and the intercept by Newton
-steps at each point of a 7 x 7 lattice, variances of theta by solving). `inner` has more and more draws that integrate areas out, on
-maps with few cases. Maps are read from $FEDKERN_DATA. Threads of BLAS wait in busy loops, which counts as CPU: set
+steps at each point of a 7 x 7 lattice, variances of theta by solving). `inner` has more and more draws that integrate areas out,
+on maps with few cases. Maps are read from $FEDKERN_DATA. Threads of BLAS wait in busy loops, which counts as CPU: set
 OPENBLAS_NUM_THREADS=1.
 """
 
