@@ -1,14 +1,15 @@
 """Nested Laplace approximations of maps in clients' hands, against long chains or quadrature, and beside pooled rows.
 
-    python benchmarks/sigma_nested.py [scotland] [carolina] [process] [squares] [cost] [ROUNDS of chains]
+    python benchmarks/sigma_nested.py [scotland] [carolina] [process] [squares] [cost] [inner] [ROUNDS of chains]
 
 For each case: sds over those of the reference, distances of means in sds, questions, seconds of CPU. The reference of the
 Gaussian process (60 points, four clients) is quadrature over phi and sigma_theta; of the real maps a fine lattice of both, all
 else integrated out by importance sampling of pooled rows ("reference") and by Laplace approximations ("modes", which are off: the
 posterior of the level of Poisson counts is skew, and its mode is not its mean); of the squares Hamiltonian chains. `cost` has
 800 areas in four clients beside a pooled nested Laplace approximation with sparse factors (theta and the intercept by Newton
-steps at each point of a 7 x 7 lattice, variances of theta by solving). Maps are read from $FEDKERN_DATA. Threads of BLAS wait in
-busy loops, which counts as CPU: set OPENBLAS_NUM_THREADS=1.
+steps at each point of a 7 x 7 lattice, variances of theta by solving). `inner` has more and more draws that integrate areas out,
+on maps with few cases. Maps are read from $FEDKERN_DATA. Threads of BLAS wait in busy loops, which counts as CPU: set
+OPENBLAS_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -208,6 +209,24 @@ def pooled(case: cases.Case, areas: AreaPrior) -> None:
     print(f"  pooled rows: {steps} factors at {len(several)} points, {time.process_time() - begin:.1f} s of CPU", flush=True)
 
 
+def inner() -> None:
+    """Posteriors by more and more draws of areas, beside those by the most: about a case an area, sigma_theta 2."""
+    for side, seed in ((6, 3), (12, 5)):
+        case, _ = cases.simulated("car", side, (side * side // 4,) * 4, "poisson", seed, truth=(-1.5, 0.9, 2.0))
+        fits = {}
+        for draws in (16, 32, 64, 512):
+            begin = time.process_time()
+            found = nested.found(cases.fitted(case, inner=draws)[0])
+            fits[draws] = cases.moments(case, found), found.spread, time.process_time() - begin
+        most = fits[512][0]
+        for draws, (moments, spread, took) in fits.items():
+            off = " ".join(f"{name} {(mean - most[name][0]) / most[name][1]:+.3f}" for name, (mean, _) in moments.items())
+            print(
+                f"{side} x {side}, {draws:3d} draws: means off by {off} sd; spread {spread:.3f} nats, {took:.1f} s of CPU",
+                flush=True,
+            )
+
+
 def cost() -> None:
     """800 areas in four clients."""
     side, other = 20, 40
@@ -225,7 +244,14 @@ def main() -> None:
     """The cases that are named."""
     numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
     rounds = numbers[0] if numbers else ROUNDS
-    wanted = [word for word in sys.argv[1:] if not word.isdigit()] or ["scotland", "carolina", "process", "squares", "cost"]
+    wanted = [word for word in sys.argv[1:] if not word.isdigit()] or [
+        "scotland",
+        "carolina",
+        "process",
+        "squares",
+        "inner",
+        "cost",
+    ]
     if "process" in wanted:
         case, _ = cases.simulated("gp", 0, (15,) * 4, "gaussian", 1, sd=0.5, truth=(0.3, 1.0, 1.0))
         shown("Gaussian process", case, cases.exact(case, 41))
@@ -238,6 +264,8 @@ def main() -> None:
     if "carolina" in wanted:
         case = carolina()
         compared("North Carolina", case)
+    if "inner" in wanted:
+        inner()
     if "cost" in wanted:
         cost()
 

@@ -122,7 +122,9 @@ class Reading:
     @staticmethod
     def of(table: Table, config: Config, name: str, areas: Sequence[str]) -> Reading:
         """A client's file; its `areas` in the prior."""
-        whole, unread = restored(table, config, texts_of(config), areas)
+        if config.privacy is None:  # there such a line is an error
+            return Reading(table, config, name)
+        whole, unread = restored(table, config.data, texts_of(config), areas)
         return Reading(whole, config, name, unread)
 
     @property

@@ -79,9 +79,9 @@ def fit(run: Run[Config]) -> Fit | None:
     if server is not None:
         assert files.server is not None
         released = publish.posterior(model, server)
-        known = publish.figures_of(model, released)
         kept = keep_draws(run, released, *publish.shape_of(released), inference=publish.NESTED if model.is_nested else "")
         with judging(run, kept):
+            known = publish.figures_of(model, released)
             fitted = replace(publish.fit(model, publish.Ended(server, settled, found), files.server, released), kept=kept)
     told = convergence.told_with(run, stages.judged(model), None if fitted is None else fitted.verdict, known)
     sums = {}

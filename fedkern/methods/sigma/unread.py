@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...data.cells import Cells, Text, as_text, plain
 from ...data.faults import Faults, Marks
 from ...data.table import Table
-from .keys import Config
+from .keys import DataSection
 
 SHOWN = 20  # names in a note
 
@@ -47,12 +47,10 @@ class Unread:
         ]
 
 
-def restored(table: Table, config: Config, texts: Collection[str], areas: Sequence[str]) -> tuple[Table, Unread]:
-    """A client's table without the lines that cannot be read, with a row for each of its `areas` (of the prior) that stands in no
-    other, and what was lost; in an open job, where such a line is an error, the table as it is. `texts`: columns that are read as
-    text."""
-    data = config.data
-    if config.privacy is None or not table.broken or data.area is None:
+def restored(table: Table, data: DataSection, texts: Collection[str], areas: Sequence[str]) -> tuple[Table, Unread]:
+    """A private client's table without the lines that cannot be read, with a row for each of its `areas` (of the prior) that
+    stands in no other, and what was lost. `data`: what its columns are; `texts`: those that are read as text."""
+    if not table.broken or data.area is None:
         return table, Unread()
     rows = np.array([row for row in range(table.n_rows) if row not in table.broken], np.int64)
     there = set(table.select(rows).cells(data.area))
