@@ -363,7 +363,7 @@ def test_events_of_matched_pairs_do_not_count_for_each_is_a_function_of_one_diff
     [(11, 11, 0, 1.0, 1.0), (31, 31, 0, 0.0, 0.0), (62, 31, 0, 0.0, 0.0), (62, 31, 2, 0.2, 0.7)],
 )
 def test_what_events_determine(rows: int, events: int, together: int, low: float, high: float) -> None:
-    """Two columns: five events a column tell all rows, fifteen none; matched pairs tell a good part (likelihood.md, section 9)."""
+    """Two columns: five events a column tell all rows, fifteen none; matched pairs tell a part (likelihood.md, section 9)."""
     path = Path(__file__).parents[3] / "benchmarks" / "survival_disclosure.py"
     told = runpy.run_path(str(path))["told"]
     assert low <= told(np.random.default_rng([7, 2, 0, rows, events]), rows, events, 2, 0.5, together) <= high
