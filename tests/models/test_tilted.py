@@ -75,7 +75,7 @@ def test_areas_with_few_cases_have_their_probabilities_and_ends(scale: float, ex
 
     plain = off(s.theta_given(many, none, normals))
     made = off(s.theta_given(many, none, normals, even[:, 1:].transpose(1, 0, 2)))
-    assert max(made) < 0.008, made
+    assert max(made) < 0.0085, made  # 60,000 draws of what is wanted have an error of .002 themselves
     assert plain[0] > 0.012, plain
     assert plain[1] > 0.009, plain
 

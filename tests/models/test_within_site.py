@@ -204,12 +204,13 @@ def test_a_client_may_have_a_single_area(family, integrated):
     assert (variance > 0).all()
 
 
-@pytest.mark.parametrize("far", [-400.0, -360.0])
-def test_a_chain_that_goes_astray_leaves_the_others_alone(clients, far):
-    """An error's variance of 0, or the next to it: a trajectory may get there, and is refused then."""
+@pytest.mark.parametrize(("what", "far"), [("error", -400.0), ("error", -360.0), ("scale", 600.0)])
+def test_a_chain_that_goes_astray_leaves_the_others_alone(clients, what, far):
+    """An error's variance of 0, or the next to it, or a sigma_theta whose square is no number: a trajectory may get there, and is
+    refused then."""
     s, rng = site(clients[1], "gaussian"), np.random.default_rng(3)
     xi, u = rng.normal(0, 0.5, (3, s.n_global)), np.zeros((3, 0))
-    xi[1, -1] = far
+    xi[1, -1 if what == "error" else s.layout.parts["log_scale"]] = far
     value, g_xi, g_u = evaluate(s, xi, u)
     assert finite(value, g_xi, g_u).tolist() == [True, False, True]
     alone = s.log_joint_grad(xi[2], u[2])

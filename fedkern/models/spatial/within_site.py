@@ -189,7 +189,7 @@ class WithinSite(Observed):
     def _places(self, xi: Matrix) -> list[Place]:
         """Of m places."""
         columns = zip(self.fixed(xi), self.scale(xi)[:, 0], self.log_sd(xi)[:, 0])
-        return [Place(fixed, float(scale), float(log_sd)) for fixed, scale, log_sd in columns]
+        return [Place(fixed, scale, log_sd) for fixed, scale, log_sd in columns]
 
     def _expected(self, place: Place, mean: Vector, sd: Vector) -> Expected:
         """Where theta_i ~ N(mean_i, sd_i^2), by Gauss-Hermite quadrature."""
