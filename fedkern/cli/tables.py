@@ -125,15 +125,16 @@ def _predicted(found: Prediction, converged: bool, options: argparse.Namespace) 
     """Writes or prints them."""
     columns = found.columns
     head, rows = list(columns), zip(*columns.values())
-    if options.out in (None, "-"):
+    out = None if options.out == "-" else options.out
+    if out is None:
         _print_csv(head, rows, options)
     else:
-        _write(Path(options.out), _csv(head, rows, raw=options.raw).encode())
-        print(printable(options.out))
+        _write(Path(out), _csv(head, rows, raw=options.raw).encode())
+        print(printable(out))
     if found.scores:
         scores = ", ".join(f"{name.replace('_', '-')} {value:.4f}" for name, value in found.scores.items())
         which = "these rows" if found.scored == len(found.mean) else f"{found.scored} of these rows, which have a response"
-        print(f"{which}: {scores}", file=sys.stderr if options.out in (None, "-") else sys.stdout)
+        print(f"{which}: {scores}", file=sys.stderr if out is None else sys.stdout)
     if beyond := found.beyond:
         more = f", .. ({len(beyond)} in all)" if len(beyond) > SHOWN else ""
         which = ", ".join(str(row + 1) for row in beyond[:SHOWN]) + more

@@ -95,15 +95,19 @@ class SigmaModel(JobModel[OutputSection]):
         return "nested" if self.kind == "within" and not self._too_many else "sfvi"
 
     @property
+    def answered(self) -> int:
+        """Bytes of curvatures that a question of a nested approximation brings the server: of each client half of a square."""
+        return 4 * PLACES * len(self.names) * self.layout.size**2
+
+    @property
     def _too_many(self) -> str:
         """Why a nested approximation would send too much: curvatures have the square of the latents; "" where it does not."""
         latents, clients = self.common.n_global, len(self.names)
         if latents > MOST_LATENTS:
             return f"the prior has {latents} latents, and nested takes at most {MOST_LATENTS}"
-        answered = 4 * PLACES * clients * self.layout.size**2
-        if answered > MOST_ANSWERED:
+        if self.answered > MOST_ANSWERED:
             sent = f"curvatures in {latents} latents at {PLACES} places, of {clients} clients"
-            return f"{sent}, are {answered / 2**30:.1f} GiB, and nested takes at most 1"
+            return f"{sent}, are {self.answered / 2**30:.1f} GiB, and nested takes at most 1"
         return ""
 
     @property

@@ -258,8 +258,8 @@ def disclosure(model: SigmaModel) -> str:
 
 def _memory(model: SigmaModel) -> tuple[float, float]:
     """Bytes at the server and at a client, of squares of the global unknowns: a covariance, or curvatures of one question."""
-    square = memory.NUMBER * float(model.layout.size) ** 2
     if model.is_nested:
-        return model.nested.places * square * len(model.names) / 2, model.nested.places * square
+        return model.answered, 2 * model.answered / len(model.names)
+    square = memory.NUMBER * float(model.layout.size) ** 2
     full = model.config.algorithm.covariance == "full" and not model.chains
     return (8 * square, 4 * square) if full else (0.0, 0.0)
