@@ -22,7 +22,7 @@ def prior(layout):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_coordinates_are_named_and_each_has_its_place(layout):
     assert len(layout.names) == len(set(layout.names)) == layout.size == len(layout.natural_names)
-    kinds = [np.arange(layout.p), layout.diagonal, layout.off_diagonal, [layout.size - 1] if layout.dispersed else []]
+    kinds = [np.arange(layout.p), layout.diagonal, layout.off_diagonal, [layout.size - 1] if bool(layout.shapes) else []]
     assert sorted(np.concatenate(kinds).astype(int)) == list(range(layout.size))
     assert all(("log" in layout.names[k]) for k in layout.diagonal)
 

@@ -167,7 +167,7 @@ def drawn(family, seed, n_groups=150, each=6):
     n = n_groups * each
     X = np.column_stack([np.ones(n), r.normal(size=n)])
     layout = Layout(("intercept", "a"), family, ("intercept",))
-    xi = np.array([0.3, 0.5, np.log(0.8), *([0.6] if layout.dispersed else [])])
+    xi = np.array([0.3, 0.5, np.log(0.8), *([0.6] if bool(layout.shapes) else [])])
     eta = X @ xi[:2] + np.repeat(0.8 * r.normal(size=n_groups), each)
     y = {
         "bernoulli": lambda: r.binomial(1, expit(eta)),

@@ -131,11 +131,9 @@ class Model(JobModel[OutputSection]):
     @property
     def start_at(self) -> Array:
         """(P,) where the way to the mode begins: coefficients 0, the intercept at the level, logarithms of scales 0."""
-        xi = np.zeros(self.layout.size)
+        xi = self.layout.start
         if self.encoding.intercept:
             xi[0] = 0.0 if self.measured else self.units.level if self.asks_level else self.centre
-        if self.family == "negative-binomial":
-            xi[-1] = 1.0
         return xi
 
     @property

@@ -58,13 +58,13 @@ def effect_variance(columns: Vector, T: Vector) -> Vector:
 def density(rows: Rows, eta: Vector, points: Vector) -> Vector:
     """(S, n) log p(y | eta), normalised in y."""
     record = FAMILIES[rows.layout.family]
-    return record.value(rows.y, record.kept(eta), rows.layout.scale(points)[:, np.newaxis], rows.trials)
+    return record.value(rows.y, record.kept(eta), rows.layout.scale(points)[..., np.newaxis], rows.trials)
 
 
 def _slopes(rows: Rows, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
     """(S, n) the derivative of `density` in eta, and minus the second one."""
     family, record = rows.layout.family, FAMILIES[rows.layout.family]
-    scale = rows.layout.scale(points)[:, np.newaxis]
+    scale = rows.layout.scale(points)[..., np.newaxis]
     eta = record.kept(eta)
     slope = record.slope(rows.y, eta, scale, rows.trials)
     mean = record.mean(eta)

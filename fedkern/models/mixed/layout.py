@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...kernels.families import HAZARDS
 from ..encoding import INTERCEPT
+from .shapes import SHAPES, Shape
 
 Vector = NDArray[np.float64]
 Level = Literal["group", "client"]
@@ -32,15 +33,17 @@ class Layout:
     Attributes
     ----------
     coefficients : names of beta, those of the encoding
-    family : "gaussian", "bernoulli", "binomial", "poisson", "negative-binomial", or one of survival times (`kernels.survival`)
+    family : of the response: one of `FAMILIES`
     group : terms of a group's effect, "intercept" or the name of a coefficient; () where groups have none
     client : terms of a client's effect likewise
+    own : the family's numbers where the job says which these are, as of ordered levels; None: those of `SHAPES`
     """
 
     coefficients: tuple[str, ...]
     family: str
     group: tuple[str, ...] = ()
     client: tuple[str, ...] = ()
+    own: tuple[Shape, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
@@ -59,14 +62,14 @@ class Layout:
         return len(self.coefficients)
 
     @property
-    def dispersed(self) -> bool:
-        """Whether xi ends with a dispersion."""
-        return self.family in ("gaussian", "negative-binomial")
+    def shapes(self) -> tuple[Shape, ...]:
+        """The family's numbers beside the coefficients, with which xi ends."""
+        return SHAPES.get(self.family, ()) if self.own is None else self.own
 
     @property
     def size(self) -> int:
         """P, the length of xi."""
-        return int(self.client_at.stop) + int(self.dispersed)
+        return int(self.client_at.stop) + len(self.shapes)
 
     @property
     def group_at(self) -> slice:
@@ -80,9 +83,16 @@ class Layout:
         return slice(start, start + _triangle(len(self.client)))
 
     @property
-    def dispersion_at(self) -> int | None:
-        """Where the dispersion stands."""
-        return self.size - 1 if self.dispersed else None
+    def shapes_at(self) -> slice:
+        """Where the family's numbers stand."""
+        return slice(int(self.client_at.stop), self.size)
+
+    @property
+    def start(self) -> Vector:
+        """(P,) where the way to the mode begins, but for the intercept: coefficients 0, logarithms of effects' scales 0."""
+        xi = np.zeros(self.size)
+        xi[self.shapes_at] = [shape.start for shape in self.shapes]
+        return xi
 
     def terms(self, level: Level) -> tuple[str, ...]:
         """Of an effect."""
@@ -105,7 +115,8 @@ class Layout:
     @property
     def fold(self) -> tuple[tuple[int, ...], ...]:
         """Sets of coordinates whose signs may be changed together without a change of likelihood and prior."""
-        return ((self.size - 1,),) if self.family == "negative-binomial" else ()
+        first = self.shapes_at.start
+        return tuple((first + k,) for k, shape in enumerate(self.shapes) if shape.folded)
 
     @property
     def columns(self) -> tuple[tuple[int, ...], ...]:
@@ -144,8 +155,7 @@ class Layout:
             terms = self.terms(level)
             for i, k in entries(len(terms)):
                 found.append(f"log {level} sd {terms[i]}" if i == k else f"{level} T {terms[i]}, {terms[k]}")
-        words = {"gaussian": ["log sd"], "negative-binomial": ["phi"]}
-        return (*found, *words.get(self.family, []))
+        return (*found, *(shape.name for shape in self.shapes))
 
     @cached_property
     def diagonal(self) -> NDArray[np.int64]:
@@ -168,13 +178,13 @@ class Layout:
         return T
 
     def scale(self, points: Vector) -> Vector:
-        """(S,) the family's `scale` at the points: gaussian: the standard deviation; negative binomial: r; others: 1."""
-        if not self.dispersed:
+        """(S,) the family's `scale` at the points, as its record takes it: of a negative binomial r, else what people read; of no
+        number 1, of several a row each (k, S)."""
+        own = points[:, points.shape[1] - len(self.shapes) :].T  # also of points without T_c
+        found = [np.maximum(x**2, 1e-12) ** -1 if shape.folded else shape.natural(x) for shape, x in zip(self.shapes, own)]
+        if not found:
             return np.ones(len(points))
-        last = points[:, -1]
-        if self.family == "gaussian":
-            return np.asarray(np.exp(last))
-        return np.asarray(np.maximum(last**2, 1e-12) ** -1)
+        return np.asarray(found[0] if len(found) == 1 else np.stack(found))
 
     def folded(self, points: Vector) -> Vector:
         """The points, each as that of its mirror images whose last coordinate in `fold` is positive."""
@@ -191,8 +201,7 @@ class Layout:
             terms = self.terms(level)
             found += [f"{level} sd {name}" for name in terms]
             found += [f"{level} correlation {terms[i]}, {terms[k]}" for i, k in entries(len(terms)) if i != k]
-        words = {"gaussian": ["sd"], "negative-binomial": ["1 / sqrt r"]}
-        return (*found, *words.get(self.family, []))
+        return (*found, *(shape.read for shape in self.shapes))
 
     def natural(self, points: Vector) -> Vector:
         """(S, P) what people read, of points (S, P): beta, standard deviations and correlations of the effects' terms, the
@@ -204,9 +213,8 @@ class Layout:
             sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
             below = [(i, k) for i, k in entries(sd.shape[1]) if i != k]
             found += [sd, *(np.expand_dims(covariance[:, i, k] / (sd[:, i] * sd[:, k]), 1) for i, k in below)]
-        if self.dispersed:
-            last = points[:, -1:]
-            found.append(np.exp(last) if self.family == "gaussian" else np.abs(last))
+        own = points[:, self.shapes_at].T
+        found += [shape.natural(x)[:, np.newaxis] for shape, x in zip(self.shapes, own, strict=True)]
         return np.hstack(found)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .layout import Layout
 from .prior import Prior
 from .rows import Rows
 
@@ -20,7 +20,7 @@ NEAR = 1e-4  # of a step, in standard deviations: half its square is by how much
 
 def alone(rows: Rows) -> Rows:
     """The same rows without an effect of the client: what it differs by is then in its coefficients."""
-    layout = Layout(rows.layout.coefficients, rows.layout.family, rows.layout.group)
+    layout = replace(rows.layout, client=())
     return Rows(layout, rows.X, rows.y, rows.starts, rows.trials, rows.offset, rows.n_threads)
 
 

@@ -116,7 +116,7 @@ def sums(rows: Rows, inner: Vector, key: int) -> Sums:
         if d:
             u = source.normal(rows.n_groups * d).reshape(1, rows.n_groups, d)
             eta = with_effects(rows, eta, T[s : s + 1], u)
-        again = record.draw(source, record.mean(eta[0]), float(scale[s]), rows.trials)
+        again = record.draw(source, record.mean(eta[0]), scale[..., s], rows.trials)
         replicated[s] = again.sum(), (again**2).sum(), (again == 0).sum()
     observed = np.array([len(y), y.sum(), (y**2).sum(), (y == 0).sum()], dtype=np.float64)
     return Sums(observed, replicated, _tenths(rows, inner), _misfits(rows, inner, key))
@@ -184,7 +184,7 @@ def joined(tenths: Vector, rows: Vector) -> Vector:
 
 def _jump(rows: Rows, inner: Vector, eta: Vector, variance: Vector) -> tuple[Vector, Vector]:
     """(n,) the predictive distribution function below each response, and at it."""
-    y, record, scale = rows.y, FAMILIES[rows.layout.family], rows.layout.scale(inner)[:, np.newaxis]
+    y, record, scale = rows.y, FAMILIES[rows.layout.family], rows.layout.scale(inner)[..., np.newaxis]
     if rows.layout.family == "gaussian":
         low = record.cdf(y, eta, np.sqrt(variance + scale**2), None).mean(axis=0)
         return _above(low, low)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 from ...kernels.families import HALF_LOG_TAU
 from ..encoding import INTERCEPT
 from .layout import Layout
+from .shapes import LOG_HALF_NORMAL, Density, HalfNormal, LogHalfNormal
 
 Vector = NDArray[np.float64]
-
-LOG_HALF_NORMAL = 0.5 * math.log(2 / math.pi)  # the density of |N(0, 1)| at 0
 
 
 @dataclass(frozen=True)
 class Prior:
-    """beta_k ~ N(mean_k, sd_k^2); entries of T and T_c: diagonal ~ HalfNormal(tau_sd), below it N(0, tau_sd^2); gaussian: the
-    standard deviation ~ HalfNormal(dispersion_sd); negative binomial: 1 / sqrt r ~ HalfNormal(dispersion_sd).
+    """beta_k ~ N(mean_k, sd_k^2); entries of T and T_c: diagonal ~ HalfNormal(tau_sd), below it N(0, tau_sd^2); the
+    family's numbers as `shapes` say, of a gaussian response the standard deviation ~ HalfNormal(dispersion_sd).
 
     Densities are of xi's coordinates, Jacobians of logarithms included once; that of phi is the half-normal one, of |phi|.
 
@@ -64,14 +63,23 @@ class Prior:
     @cached_property
     def _logs(self) -> tuple[NDArray[np.int64], Vector]:
         """Coordinates that are logarithms of half-normal numbers, and the scales of these."""
-        at, scale = self.layout.diagonal, np.full(len(self.layout.diagonal), self.tau_sd)
-        if self.layout.family == "gaussian":
-            at, scale = np.append(at, self.size - 1), np.append(scale, self.dispersion_sd)
-        return at, scale
+        return self.layout.diagonal, np.full(len(self.layout.diagonal), self.tau_sd)
+
+    @cached_property
+    def _shapes(self) -> list[tuple[int, Density]]:
+        """The family's numbers: coordinates and their priors."""
+
+        def scaled(prior: Density) -> Density:
+            return replace(prior, sd=prior.sd * self.dispersion_sd) if isinstance(prior, HalfNormal | LogHalfNormal) else prior
+
+        return [(k, scaled(s.prior)) for k, s in enumerate(self.layout.shapes, start=self.layout.shapes_at.start)]
 
     def values(self, points: Vector) -> Vector:
         """(S,) log-densities of the points (S, P)."""
-        return np.asarray(self.without_jacobian(points) + points[:, self._logs[0]].sum(axis=1))
+        found = self.without_jacobian(points) + points[:, self._logs[0]].sum(axis=1)
+        for k, prior in self._shapes:
+            found = found + prior.log_jacobian(points[:, k])
+        return np.asarray(found)
 
     def without_jacobian(self, points: Vector) -> Vector:
         """(S,) log-densities of what the coordinates are logarithms of: what is raised to a power where the sensitivity to the
@@ -83,9 +91,8 @@ class Prior:
         at, scale = self._logs
         with np.errstate(over="ignore"):
             value += (LOG_HALF_NORMAL - np.log(scale) - 0.5 * np.exp(2 * points[:, at]) / scale**2).sum(axis=1)
-        if self.layout.family == "negative-binomial":
-            phi = points[:, -1] / self.dispersion_sd
-            value += LOG_HALF_NORMAL - math.log(self.dispersion_sd) - 0.5 * phi**2
+        for k, prior in self._shapes:
+            value += prior.value(points[:, k])
         return np.asarray(value)
 
     def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
@@ -100,7 +107,6 @@ class Prior:
         at, scale = self._logs
         square = np.exp(2 * xi[at]) / scale**2
         gradient[at], curvature[at] = 1 - square, 2 * square
-        if self.layout.family == "negative-binomial":
-            curvature[-1] = self.dispersion_sd**-2.0
-            gradient[-1] = -xi[-1] * curvature[-1]
+        for k, prior in self._shapes:
+            gradient[k], curvature[k] = prior.slope(xi[k : k + 1])[0], prior.curve(xi[k : k + 1])[0]
         return float(self.values(xi[np.newaxis])[0]), gradient, np.diag(curvature)
