@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support import suite_minima, suite_order, suite_share, suite_shards
+from support import suite_minima, suite_order, suite_shards, suite_share
 
 PAIRS = [f"tests/kernels/test_conformance.py::test_conforms_to_the_reference[glm.{name}-numba]" for name in "abc"]
 
