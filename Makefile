@@ -10,7 +10,7 @@ timed = began=$$(date +%s); $(2) && echo $(1) $$(($$(date +%s) - began)) >> $(VE
 LINTS := lint-mypy lint-stubs lint-imports lint-ruff lint-asv
 SOURCES := pyproject.toml setup.py $(shell find fedkern csrc stubs -name '*.py' -o -name '*.pyi' -o -name '*.?pp' -o -name '*.def' -o -path '*/templates/*')
 
-.PHONY: demo install test suite share lint $(LINTS) nightly golden docs pages references clean
+.PHONY: demo install test suite shard share lint $(LINTS) nightly golden docs pages references clean
 
 # A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine.
 demo: $(VENV)/demo
@@ -26,6 +26,11 @@ test: lint suite
 
 suite: install
 	cd tests && $(PYTEST) --dist loadfile
+
+# One part of several, for as many machines: make shard SHARD=1/4
+SHARD ?= 1/4
+shard: install
+	cd tests && $(PYTEST) --dist loadfile --shard $(SHARD)
 
 # Three minutes of the nightly tests, others for every commit.
 share: install

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from support import suite_minima, suite_order, suite_share
+from support import suite_minima, suite_order, suite_shards, suite_share
 
 PAIRS = [f"tests/kernels/test_conformance.py::test_conforms_to_the_reference[glm.{name}-numba]" for name in "abc"]
 
@@ -79,3 +81,32 @@ def test_a_share_ends_in_time_and_may_fail(tmp_path: Path, seconds: float, broke
     assert ended.returncode == code, ended.stdout + ended.stderr
     assert ("left to other commits" in ended.stdout) == (seconds < 60)
     assert "1 deselected" in ended.stdout
+
+
+@pytest.mark.parametrize("n", [1, 3, 4])
+def test_shards_are_the_suite_in_parts(n: int):
+    """Every test is in one part, and groups that run on one worker stay together."""
+    files = {str(path.relative_to(suite_minima.TESTS)) for path in suite_minima.TESTS.rglob("test_*.py")}
+
+    class Item:
+        def __init__(self, nodeid: str):
+            self.nodeid = nodeid
+
+    names = [f"{file}::test_{k}" for file in sorted(files) for k in range(3)]
+    parts = []
+    for k in range(1, n + 1):
+        hook = SimpleNamespace(pytest_deselected=lambda items: None)
+        config: Any = SimpleNamespace(option=SimpleNamespace(shard=f"{k}/{n}"), hook=hook)
+        items: Any = [Item(name) for name in names]
+        suite_shards.pytest_collection_modifyitems(config, items)
+        parts.append([item.nodeid for item in items])
+    assert sorted(name for part in parts for name in part) == sorted(names)
+    groups = [{suite_order.group(name) for name in part} for part in parts]
+    assert sum(map(len, groups)) == len(set.union(*groups))
+    assert max(map(len, groups)) <= min(map(len, groups)) + 1
+
+
+@pytest.mark.parametrize("text", ["", "4", "0/4", "5/4", "1/4/4", "a/b"])
+def test_a_shard_that_is_none_is_refused(text: str):
+    with pytest.raises(pytest.UsageError, match="K/N"):
+        suite_shards.parsed(text)

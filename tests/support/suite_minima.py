@@ -44,9 +44,8 @@ def is_whole(config: pytest.Config) -> bool:
     """Whether all tests were asked for, but perhaps those of the night."""
     option, here = config.option, config.invocation_params.dir
     everywhere = all(Path(here, arg).resolve() in (TESTS, TESTS.parent) for arg in config.args)
-    return (
-        everywhere and not option.keyword and not option.deselect and option.markexpr in ("not nightly", "nightly or not nightly")
-    )
+    chosen = option.keyword or option.deselect or option.shard
+    return everywhere and not chosen and option.markexpr in ("not nightly", "nightly or not nightly")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
