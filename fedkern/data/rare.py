@@ -441,9 +441,7 @@ def _different(parts: Sequence[_Part], most: int) -> list[tuple[_Part, bool]]:
     return [(part, part[2] is None and not _is_few(part[1], most)) for part in parts]
 
 
-def _of_patterns(
-    columns: Sequence[Column], every: Sequence[np.ndarray], weights: Array, together: int
-) -> Iterator[Rare]:
+def _of_patterns(columns: Sequence[Column], every: Sequence[np.ndarray], weights: Array, together: int) -> Iterator[Rare]:
     """Of columns of few different values: a pattern of them, in fewer than `together` rows, that some sum of their products has
     to itself. X'WX tells each such sum: two references of dummy-coded columns, the third of three values.
 
@@ -475,9 +473,7 @@ def _of_patterns(
         yield Rare(tuple(columns[k].name for k in few), int(np.ceil(number[alone].min() - 1e-9)))
 
 
-def _of_two_numbers(
-    columns: Sequence[Column], every: Sequence[np.ndarray], weights: Array, together: int
-) -> Iterator[Rare]:
+def _of_two_numbers(columns: Sequence[Column], every: Sequence[np.ndarray], weights: Array, together: int) -> Iterator[Rare]:
     """Two columns of numbers that go together, of which a sum of squares and products is 0 in all rows but a few: a dose that was
     given whole, or three quarters of it, and once half."""
     at = np.flatnonzero(weights > 0)

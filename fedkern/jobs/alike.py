@@ -181,7 +181,7 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
     if trials is not None:
         groups = [y, np.maximum(trials - y, 0)]
     else:
-        both = FAMILIES[spec.family].binary and not spec.times  # a row without event has no term of the likelihood
+        both = FAMILIES[spec.family].binary and (not spec.times or spec.exposed)  # of "cox" a row without event has no term
         groups = [weights * y] + ([weights * np.maximum(1 - y, 0)] if both else [])
     numbers = [effective(np.where(weights > 0, own, 0.0)) for own in groups]
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))

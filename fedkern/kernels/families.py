@@ -501,9 +501,10 @@ GAUSSIAN = Family(
 RECORDS = (POISSON, BINOMIAL, NEGATIVE_BINOMIAL, BERNOULLI, GAUSSIAN)
 FAMILIES = {record.name: record for record in RECORDS}
 MEANT = {other: record.name for record in RECORDS for other in record.also}
-# What stands in a family's place where rows have times: a likelihood of who is at risk, and no density of a row. As a column,
-# whether a row has its event is "bernoulli".
-HAZARDS = ("cox",)
+# What stands in a family's place where rows have times. "cox" is a likelihood of who is at risk, and no density of a row; the
+# others have a baseline hazard that all share. As a column, whether a row has its event is "bernoulli".
+LIFETIMES = ("weibull", "exponential", "piecewise")
+HAZARDS = ("cox", *LIFETIMES)
 
 
 def is_linear(name: str) -> bool:

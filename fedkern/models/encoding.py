@@ -110,7 +110,8 @@ class Spec:
     the response is 0/1 already). `columns` holds what is public of some columns. With `missing`, a numeric cell may be empty. In
     a private job everything that the encoding needs must be public: nothing computed from rows leaves a client. With `trials` the
     response is a number of successes, of as many trials as this column says. `group`: a column whose labels stay at home.
-    `times`: columns of a survival time, and of when a row enters; the response is then whether it ends with the event.
+    `times`: columns of a survival time, and of when a row enters; the response is then whether it ends with the event. `upper`:
+    the end of the interval in which the event is. `exposed`: whether rows without event have terms of their own.
     """
 
     response: str | None
@@ -128,6 +129,8 @@ class Spec:
     trials: str | None = None
     group: str | None = None
     times: tuple[str, ...] = ()
+    upper: str | None = None
+    exposed: bool = False
 
     def __post_init__(self) -> None:
         if self.private and self.standardise == "exchange":
@@ -150,7 +153,7 @@ class Spec:
     @property
     def needed(self) -> tuple[str, ...]:
         """Names of the columns that a file must have: those with a role, and declared ones unless a covariate may be missing."""
-        roles = (self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times)
+        roles = (self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, self.upper)
         declared = () if self.missing else self.columns
         return tuple(dict.fromkeys([*(name for name in roles if name is not None), *declared]))
 
@@ -199,7 +202,8 @@ class Spec:
 
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of a file's columns that are covariates, in the file's order."""
-        others = {self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, *self.ignore}
+        roles = {self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, self.upper}
+        others = {*roles, *self.ignore}
         return tuple(name for name in names if name not in others)
 
     def encoding(self, columns: tuple[Column, ...]) -> Encoding:

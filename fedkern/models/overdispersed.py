@@ -50,14 +50,10 @@ class Overdispersed(Likelihood):
     def unknown(self) -> Unknown:
         return Unknown(slope=self.slope_scale, prior=half_normal)
 
-    def value(
-        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
-    ) -> Vector:
+    def value(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None) -> Vector:
         return self.terms(y, eta, log_scale, trials, last)[0]
 
-    def slope(
-        self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None
-    ) -> Vector:
+    def slope(self, y: Vector, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None, last: Last = None) -> Vector:
         return self.terms(y, eta, log_scale, trials, last)[1]
 
     def both(

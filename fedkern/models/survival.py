@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ class Rows:
     sets : what kernels take beside the rows
     weights, offset : (n,) or None
     n_threads : of the kernels
+    centre : (p,) these means
     """
 
     layout: Layout
@@ -52,6 +53,7 @@ class Rows:
     weights: Vector | None = None
     offset: Vector | None = None
     n_threads: int = 1
+    centre: Vector = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
     def of(
@@ -78,8 +80,9 @@ class Rows:
             weights = None
         weights, offset = (None if one is None else np.ascontiguousarray(one[order]) for one in (weights, offset))
         # What all rows have in common changes nothing, and takes digits from the curvature where it is large.
-        X = np.ascontiguousarray(X[order] - X.mean(axis=0) if len(X) else X, np.float64)
-        return cls(layout, X, time[order], event[order], strata[order], sets, weights, offset, n_threads)
+        centre = X.mean(axis=0) if len(X) else np.zeros(X.shape[1])
+        X = np.ascontiguousarray(X[order] - centre, np.float64)
+        return cls(layout, X, time[order], event[order], strata[order], sets, weights, offset, n_threads, centre)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -179,6 +182,43 @@ def baseline(rows: Rows, draws: Vector, uniform: Vector) -> Baseline:
     At each draw the increments of all events of a time are Gamma(mean weight, the sum over who is at risk) variables, ties by
     Efron's rule, whose means are Breslow's. `uniform` (S, k): what they are drawn by.
     """
+    sets = rows.sets
+    order, stratum, time, hazard = _hazards(rows, draws, uniform)
+    numbers = at_risk(rows, np.ones(len(rows)))[order].astype(np.int64)
+    return Baseline(stratum, time, sets.deaths[order], numbers, _summary(hazard), _summary(np.exp(-hazard)))
+
+
+def cumulative(rows: Rows, draws: Vector, uniform: Vector, at: Vector) -> Vector:
+    """(S, T) cumulative hazards at times (T,), of a row whose columns are 0, and whose offset is the mean; of several strata
+    their mean, each by its rows. Parameters as of `baseline`."""
+    _, stratum, time, hazard = _hazards(rows, draws, uniform)
+    found, (mean, _) = np.zeros((len(draws), len(at))), rows.mean_row
+    for one in np.unique(rows.strata):
+        there, share = stratum == one, float((rows.strata == one).mean())
+        steps = np.hstack([np.zeros((len(draws), 1)), hazard[:, there]])
+        found += share * steps[:, np.searchsorted(time[there], at, side="right")]
+    with np.errstate(over="ignore"):
+        return np.asarray(found * np.exp(-draws @ (rows.centre + mean))[:, np.newaxis])
+
+
+def restricted_means(rows: Rows, draws: Vector, uniform: Vector, tau: float) -> dict[int, Vector]:
+    """Stratum -> (3,) mean, 2.5 % and 97.5 % over the posterior of the mean time until the event or tau, of a row with the
+    client's average covariates.
+
+    Behind the last event of a stratum the probability stays what it was. Parameters as of `baseline`.
+    """
+    _, stratum, time, hazard = _hazards(rows, draws, uniform)
+    found = {}
+    for one in np.unique(rows.strata).tolist():
+        there = (stratum == one) & (time < tau)
+        lengths = np.diff(np.concatenate([[0.0], time[there], [tau]]))
+        survive = np.hstack([np.ones((len(draws), 1)), np.exp(-hazard[:, there])])
+        found[one] = _summary((survive @ lengths)[:, np.newaxis])[:, 0]
+    return found
+
+
+def _hazards(rows: Rows, draws: Vector, uniform: Vector) -> tuple[Indices, Indices, Vector, Vector]:
+    """In which order sets are by stratum and time; their strata and times (k,), and cumulative hazards (S, k)."""
     sets, (mean, offset) = rows.sets, rows.mean_row
     k = len(sets.ends)
     weight = np.ones(len(rows)) if rows.weights is None else rows.weights
@@ -196,8 +236,7 @@ def baseline(rows: Rows, draws: Vector, uniform: Vector) -> Baseline:
     hazard = increments[:, order]
     for one in np.unique(stratum):
         hazard[:, stratum == one] = np.cumsum(hazard[:, stratum == one], axis=1)
-    numbers = at_risk(rows, np.ones(len(rows)))[order].astype(np.int64)
-    return Baseline(stratum, time, sets.deaths[order], numbers, _summary(hazard), _summary(np.exp(-hazard)))
+    return order, stratum, time, hazard
 
 
 def schoenfeld(rows: Rows, beta: Vector) -> tuple[Vector, Vector]:

@@ -87,6 +87,7 @@ class Report(Protocol):
     def sections(self, run: RunFiles) -> list[str]:
         """What was found."""
 
+
 def page(run: RunFiles, method: Report | None = None) -> str:
     """The whole page as text. A run that did not finish has what the server measured on the way."""
     tiles = measured(run) if method is None else method.tiles(run)

@@ -236,7 +236,7 @@ def test_from_the_saddle_between_both_modes_a_mode_is_found():
 def test_negative_controls_of_folding(monkeypatch):
     with pytest.raises(AssertionError):
         check_folded(fold=())
-    monkeypatch.setattr(proposals, "_mirrors", lambda fold, size: [np.ones(size)])
+    monkeypatch.setattr(proposals, "mirrors", lambda fold, size: [np.ones(size)])
     with pytest.raises(AssertionError):
         check_folded()
 

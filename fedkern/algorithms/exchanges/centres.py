@@ -62,9 +62,7 @@ def compared(means: Array, variances: Array, degrees: Array, among: Sites) -> Ce
         low, high = order[(len(order) - 1) // 2], order[len(order) // 2]
         torn = bool(means[high] - means[low] > FAR * np.sqrt(spread[low] * spread[high]))
         middle, scale = (
-            (means[low], spread[low])
-            if torn
-            else ((means[low] + means[high]) / 2, np.sqrt(spread[low]) * np.sqrt(spread[high]))
+            (means[low], spread[low]) if torn else ((means[low] + means[high]) / 2, np.sqrt(spread[low]) * np.sqrt(spread[high]))
         )
         distance = np.abs(means - middle) / (np.sqrt(spread) * np.sqrt(scale))
         times, wider = means / middle, spread / scale

@@ -51,11 +51,15 @@ def told(events: int, pairs: float, right: float, score: Array, information: Arr
     """The sums, or zeros where they would be of too few events."""
     if events < LEAST:
         return SurvivalSums(0, 0, 0.0, 0.0, np.zeros_like(score), np.zeros_like(score))
-    share = round(right / pairs, DIGITS) if pairs else 0.0
-    pairs = _rounded(pairs)
     return SurvivalSums(
-        0, events, pairs, share * pairs, *(np.array([*map(_rounded, one.tolist())]) for one in (score, information))
+        0, events, *shortened(pairs, right), *(np.array([*map(_rounded, one.tolist())]) for one in (score, information))
     )
+
+
+def shortened(pairs: float, right: float) -> tuple[float, float]:
+    """Pairs, and how many of them are right: their number and the share to three digits."""
+    share = round(right / pairs, DIGITS) if pairs else 0.0
+    return _rounded(pairs), share * _rounded(pairs)
 
 
 def _rounded(value: float) -> float:

@@ -26,8 +26,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-
-
 def protocol(settings: Settings) -> Protocol[Server, Client]:
     """The protocol of a job: nothing that it does not send has a message."""
     down: tuple[type[Message], ...] = (Globals, GlobalsMoved) if settings.moves else (Globals,)

@@ -40,12 +40,14 @@ class Coordinates:
     fold : sets of coordinates that change their signs together without a change of the posterior
     scales : for each logarithm of a scale its coordinate, and those of the entries below it in its column of T
     loose : those whose posteriors may have heavy tails, as scales of few effects and the coefficients that these shift have
+    learnt : that of the logarithm of a scale of others' prior, near 0 of which the density is unbounded (`learnt_scale`)
     """
 
     names: tuple[str, ...]
     fold: tuple[tuple[int, ...], ...] = ()
     scales: tuple[tuple[int, ...], ...] = ()
     loose: tuple[int, ...] = ()
+    learnt: int | None = None
 
     @property
     def size(self) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,24 @@ Fold = Sequence[Sequence[int]]  # coordinates that change their signs together
 FEW, MANY, LARGE = 7.0, 15.0, 20  # degrees of freedom, and beyond LARGE dimensions
 WIDE, WIDER = 0.2, 3.0  # the part of the points that have a wider component, and how many times as wide that is
 LEAST_SHARE = 0.05  # of a component
+
+
+class Source(Protocol):
+    """Where draws come from."""
+
+    @property
+    def counts(self) -> Array:
+        """(K,) how many points come from each component."""
+
+    @property
+    def nets(self) -> NDArray[np.int64]:
+        """(n,) to which net each point belongs, one of each component."""
+
+    def points(self, fold: Fold, seed: int, round: int) -> Array:
+        """(n, P)"""
+
+    def log_density(self, points: Array, fold: Fold) -> Array:
+        """(n,) of folded points, mirror images counted."""
 
 
 @dataclass(frozen=True)
@@ -75,23 +94,28 @@ class Proposal:
         several = []
         for k, count in enumerate(self.counts.astype(int)):
             D = self.mean.shape[1] + 1
-            u = np.concatenate([sobol(n, D, (seed, round, k, b)) for b, n in enumerate(_nets(int(count)))])
-            g = chdtri(self.df, u[:, -1]) / self.df  # of the upper tail
-            z = ndtri(u[:, :-1]) / np.sqrt(g)[:, np.newaxis]
-            several.append(self.mean[k] + z @ np.linalg.cholesky(self.scale[k]).T)
+            u = np.concatenate([sobol(n, D, (seed, round, k, b)) for b, n in enumerate(nets_of(int(count)))])
+            several.append(self.placed(k, u))
         return folded(np.concatenate(several), fold)
+
+    def placed(self, k: int, u: Array) -> Array:
+        """(n, P) points of a component, by numbers (n, P + 1) that are uniform."""
+        g = chdtri(self.df, u[:, -1]) / self.df  # of the upper tail
+        z = ndtri(u[:, :-1]) / np.sqrt(g)[:, np.newaxis]
+        return np.asarray(self.mean[k] + z @ np.linalg.cholesky(self.scale[k]).T)
 
     @property
     def nets(self) -> NDArray[np.int64]:
         """(n,) To which net each point belongs, one of each component."""
-        return np.concatenate([np.repeat(np.arange(NETS), _nets(int(count))) for count in self.counts])
+        return np.concatenate([np.repeat(np.arange(NETS), nets_of(int(count))) for count in self.counts])
 
     def log_density(self, points: Array, fold: Fold) -> Array:
         """(n,) Of folded points, mirror images counted."""
-        each = [self._plain(points * signs) for signs in _mirrors(fold, points.shape[1])]
+        each = [self.plain(points * signs) for signs in mirrors(fold, points.shape[1])]
         return np.asarray(logsumexp(each, axis=0))
 
-    def _plain(self, points: Array) -> Array:
+    def plain(self, points: Array) -> Array:
+        """(n,) the same without mirror images."""
         return np.asarray(logsumexp([np.log(w) + self._of(k, points) for k, w in self._weights()], axis=0))
 
     def _weights(self) -> list[tuple[int, float]]:
@@ -143,7 +167,7 @@ def _moved(mean: Array, scale: Array, points: Array, weights: Array) -> tuple[Ar
     return mean + of_means * (found - mean), C @ (correlations * np.outer(sd, sd)) @ C.T
 
 
-def mixture_log_density(proposals: Sequence[Proposal], points: Array, fold: Fold) -> Array:
+def mixture_log_density(proposals: Sequence[Source], points: Array, fold: Fold) -> Array:
     """(n,) Of all points together, as if each came from all proposals in proportion to their points."""
     total = sum(float(one.counts.sum()) for one in proposals)
     each = [np.log(one.counts.sum() / total) + one.log_density(points, fold) for one in proposals]
@@ -158,7 +182,8 @@ def folded(points: Array, fold: Fold) -> Array:
     return points
 
 
-def _mirrors(fold: Fold, size: int) -> list[Array]:
+def mirrors(fold: Fold, size: int) -> list[Array]:
+    """(size,) signs of each mirror image."""
     several = []
     for signs in product((1.0, -1.0), repeat=len(fold)):
         one = np.ones(size)
@@ -174,6 +199,6 @@ def _shares(weights: Array, n: int) -> Array:
     return np.asarray(np.diff(ends, prepend=0.0))
 
 
-def _nets(count: int) -> list[int]:
+def nets_of(count: int) -> list[int]:
     """(NETS,) How many of a component's points each net has."""
     return [int(n) for n in _shares(np.ones(NETS), count)]

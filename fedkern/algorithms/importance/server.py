@@ -21,6 +21,7 @@ from ..core.nets import NETS, SURE, largest
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import all_of, ask_all, summed, tell_all, with_answer
 from .coordinates import Coordinates, Derivatives, named, unpacked
+from .learnt_scale import Scaled, held
 from .messages import LOST, WIDTH, AskCurvature, AskValues, Curvature, Posterior, Values, drawn, shortened
 from .newton import Climb, Metric, modes, moving, spelled
 from .proposals import LEAST_SHARE, Proposal, folded, mixture_log_density
@@ -72,7 +73,7 @@ class Server:
     nodes : quadrature nodes a dimension
     round, newton, drawn : questions answered; those of them that asked for a curvature, and for values
     rule : (2,) by how much the clients' values are others with more nodes: at the mode, and at draws
-    proposals, draws : of the rounds whose values count
+    proposals, scaled, draws : of the rounds whose values count: where they come from, `scaled` where a prior's scale is learnt
     centre, asked : (P,) and (points, P) of the open question: its draws of xi are the centre and these steps
     not_finite : (J,) draws at which a client's value was no number
     halted : why no more is asked; "" before
@@ -96,6 +97,7 @@ class Server:
     newton: int = 0
     drawn: int = 0
     proposals: tuple[Proposal, ...] = ()
+    scaled: tuple[Scaled, ...] = ()
     draws: tuple[Draws, ...] = ()
     halted: str = ""
     waiting: PersistentSet[int] = field(default_factory=PersistentSet)
@@ -109,6 +111,17 @@ class Server:
     @property
     def n_clients(self) -> int:
         return len(self.names)
+
+    @property
+    def sources(self) -> tuple[Proposal, ...] | tuple[Scaled, ...]:
+        """Where draws come from, of each round whose values count."""
+        return self.proposals if self.coordinates.learnt is None else self.scaled
+
+    def drawing(self, source: Proposal | Scaled) -> Server:
+        """With one more source."""
+        if isinstance(source, Scaled):
+            return evolve(self, scaled=(*self.scaled, source))
+        return evolve(self, proposals=(*self.proposals, source))
 
     @property
     def updates(self) -> NDArray[np.int64]:
@@ -253,7 +266,8 @@ def _posterior(state: Server, answers: list[Curvature]) -> Derivatives:
         summed([answer.hessian for answer in answers]), state.coordinates.size
     )
     value = np.where(lost, np.nan, value)
-    return state.coordinates.derivatives(state.climb.trial, state.units, Derivatives(value, gradient, hessian))
+    found = state.coordinates.derivatives(state.climb.trial, state.units, Derivatives(value, gradient, hessian))
+    return found if state.coordinates.learnt is None else held(found, state.coordinates.learnt)
 
 
 def _defined(state: Server, values: Array) -> None:
@@ -294,10 +308,19 @@ def _modes(state: Server) -> NDArray[np.int64]:
     return modes(state.climb, folded(state.climb.at, state.coordinates.mirrored))
 
 
-def _first(state: Server) -> Proposal:
+def _first(state: Server) -> Proposal | Scaled:
     """Around the modes."""
-    climb = state.climb
+    climb, c = state.climb, state.coordinates
     which = _modes(state)
+    if c.learnt is not None:
+        i, mode = which[0], c.sent(climb.at[which[:1]], state.units)[0]
+
+        def prior(log_s: float) -> tuple[float, Array, Array]:
+            mode[c.learnt] = log_s
+            return state.prior.curvature(mode)
+
+        at = climb.at[i], climb.gradient[i], climb.hessian[i]
+        return Scaled.around(*at, prior, c.learnt, c.wide, state.settings.points)
     factors = [Metric.of(climb.hessian[i]).factor for i in which]
     scale = np.array([B @ B.T for B in factors])
     log_size = np.array([climb.value[i] + np.linalg.slogdet(B)[1] for i, B in zip(which, factors, strict=True)])
@@ -306,10 +329,10 @@ def _first(state: Server) -> Proposal:
     return q.with_wide(state.coordinates.wide)
 
 
-def _ask_values(state: Server, proposal: Proposal) -> tuple[Server, ServerEffects]:
+def _ask_values(state: Server, proposal: Proposal | Scaled) -> tuple[Server, ServerEffects]:
     z = proposal.points(state.coordinates.mirrored, state.settings.seed, state.drawn)
     centre, steps = shortened(state.coordinates.sent(z, state.units))
-    state = evolve(state, proposals=(*state.proposals, proposal), centre=centre, asked=steps)
+    state = evolve(state.drawing(proposal), centre=centre, asked=steps)
     return _ask_again(state)
 
 
@@ -324,7 +347,8 @@ def _drawn(state: Server) -> tuple[Server, ServerEffects]:
     at_draws = sum(answer.rule for answer in answers)
     if at_draws > AT_DRAWS and state.nodes < s.most_nodes:
         # What was found before is as uncertain: draws begin anew from the last proposal.
-        state = evolve(state, nodes=s.doubled(state.nodes), draws=(), proposals=state.proposals[-1:])
+        last = {"proposals": state.proposals[-1:], "scaled": state.scaled[-1:]}
+        state = evolve(state, nodes=s.doubled(state.nodes), draws=(), **last)
         return _ask_again(state)
     values = np.array([answer.values for answer in answers]).T
     lost = values <= LOST
@@ -347,7 +371,7 @@ def _drawn(state: Server) -> tuple[Server, ServerEffects]:
     if state.drawn >= s.rounds:
         return _end(state, ROUNDS, posterior)
     every = np.concatenate([one.z for one in state.draws])
-    proposal = state.proposals[-1].adapted(every, posterior.smoothed, state.coordinates.wide)
+    proposal = state.sources[-1].adapted(every, posterior.smoothed, state.coordinates.wide)
     return _ask_values(state, proposal)
 
 
@@ -366,7 +390,7 @@ def weighted(state: Server, since: int = 0) -> Weighted:
     """The posterior of xi by the draws so far, or by those of the last rounds."""
     draws = state.draws[since:]
     z = np.concatenate([one.z for one in draws])
-    q = mixture_log_density(state.proposals[since:], z, state.coordinates.mirrored)
+    q = mixture_log_density(state.sources[since:], z, state.coordinates.mirrored)
     log_density = np.concatenate([one.log_prior + one.values.sum(axis=1) for one in draws])
     ratios = np.where(np.isfinite(log_density), log_density - q, -np.inf)
     return Weighted(np.concatenate([one.xi for one in draws]), ratios)
@@ -374,7 +398,7 @@ def weighted(state: Server, since: int = 0) -> Weighted:
 
 def errors(state: Server, posterior: Weighted) -> tuple[float, float]:
     """Of all means, and of all standard deviations, of z: by how many posterior sds they may be off."""
-    nets = [NETS * r + q.nets for r, q in enumerate(state.proposals[: len(state.draws)])]
+    nets = [NETS * r + q.nets for r, q in enumerate(state.sources[: len(state.draws)])]
     return largest(np.concatenate([one.z for one in state.draws]), posterior.weights, np.concatenate(nets))
 
 

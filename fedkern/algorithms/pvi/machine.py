@@ -34,8 +34,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-
-
 PROTOCOL: Protocol[Server, Client] = Protocol(
     "pvi", (QUpdate, SiteApplied), (SiteDelta, Refused), server_receive, client_receive, finished, save, load
 )

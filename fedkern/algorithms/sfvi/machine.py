@@ -35,8 +35,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-
-
 def protocol(settings: Settings) -> Protocol[Server, Client]:
     """The protocol with only the messages that a job of these settings can send."""
     down: tuple[type[Message], ...] = (Start, Fitted)

@@ -13,8 +13,6 @@ from ...jobs import machine
 from ...jobs.check import OwnFile
 from .keys import Config
 from .model import Model
-from .rows import held
-from .times import timed
 
 ENOUGH = 0.5  # seconds that a trial lasts
 FEW = 32  # points, at first
@@ -41,8 +39,7 @@ def of_a_round(file: OwnFile[Config]) -> float:
     """Seconds."""
     model = Model(file.config, ("",), file.encoding)
     design = encode(file.table, file.encoding)
-    found = held(design, file.table, model.group) if model.times is None else timed(model.times, design, file.table, "")
-    rows = model.likelihood(found, machine.cores())
+    rows = model.likelihood(design, file.table, machine.cores())
     every, n = model.settings.points, FEW
     while True:
         points = np.tile(model.start_at, (min(n, every), 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -32,6 +33,8 @@ MOST_TERMS = 3  # of a random effect: an intercept and two slopes
 MOST_ROUNDS = 8  # of draws
 TRAJECTORIES = 1000  # of each chain, where the sampler is Hamiltonian Monte Carlo
 VAGUE = 10.0  # standard deviation of a logistic model's prior from which a slope may grow until few rows have any weight
+MOST_CUTS = 40
+SURVIVAL_AT = "ask for output.survival_at or output.restricted_mean, which are on the scale of times"
 HELD = 1e-2  # standard deviation of a prior up to which it holds the posterior, whatever rows say
 
 
@@ -42,9 +45,14 @@ class JobSection(keys.JobSection):
 
 
 class DataSection(keys.DataSection):
-    time: str | None = key(None, help="cox: when each row has its event, or was seen for the last time")
-    event: str | None = key(None, help="cox: which of the two it is, 1 or 0 (or data.positive and another label)")
-    entry: str | None = key(None, help="cox: from when on each row was seen, if not from the beginning (left truncation)")
+    time: str | None = key(None, help="survival: when each row has its event, or was seen for the last time")
+    event: str | None = key(None, help="survival: which of the two it is, 1 or 0 (or data.positive and another label)")
+    entry: str | None = key(None, help="survival: from when on each row was seen, if not from the beginning (left truncation)")
+    time_upper: str | None = key(
+        None,
+        help="weibull, exponential, piecewise: the end of the interval after data.time in which the event was; the same time "
+        "where it was seen, empty where there was none",
+    )
     strata: str | None = key(None, help="cox: rows with different labels have their own baseline hazards; labels stay home")
     trials: str | None = key(None, help="binomial: the response is a number of successes, of so many trials as this column says")
     least_groups: Count = key(LEAST_GROUPS, help="groups that a client must have, where model.random has a group")
@@ -62,8 +70,11 @@ class RandomSection(Section):
 class ModelSection(incomplete.ModelSection):
     kind: Literal["regression"] = key("regression", help="generalised linear (mixed) model")
     family: families.OfLikelihood = key(
-        "bernoulli", help="of the response, with its canonical link; cox: proportional hazards of times", meant=families.MEANT
+        "bernoulli",
+        help="of the response, with its canonical link; of times: cox, or a baseline hazard that all share",
+        meant=families.MEANT,
     )
+    cuts: list[float] = key([], help="piecewise: times between which the baseline hazard is constant, rising and above 0")
     intercept: bool = key(True, help="add a column of ones")
     prior_sd: float = key(
         2.5,
@@ -97,6 +108,12 @@ class OutputSection(CommonOutputSection):
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO")
     marginal: bool = key(False, help="average marginal effects: clients with at least 5 rows also send their sums over the rows")
     sites: bool = key(False, help="each client also sends what its rows say alone: every holder's policy must allow it")
+    survival_at: list[float] = key(
+        [], help="survival: times at which the probability to survive is wanted; cox: clients send cumulative hazards at them"
+    )
+    restricted_mean: Positive | None = key(
+        None, help="survival: the mean of the time until the event or this time; cox: each client's own, in its folder"
+    )
     without: bool = key(False, help="the result also without each client, by weights: every holder's policy must allow it")
 
 
@@ -119,6 +136,11 @@ class Config(JobConfig):
     def hazards(self) -> bool:
         """Whether rows have times: the likelihood is then of who is at risk, and none of its terms is of one row alone."""
         return self.model.family in families.HAZARDS
+
+    @property
+    def lifetimes(self) -> bool:
+        """Whether rows have times of a hazard that all clients share."""
+        return self.model.family in families.LIFETIMES
 
     @property
     def row(self) -> families.Family:
@@ -200,10 +222,11 @@ def refused(raw: Raw) -> Iterator[str]:
             'of points, and noise that hides a row in these would hide the posterior; take method = "pvi", whose rounds are few '
             "noisy sums, or remove the section"
         )
-    if "weight" in data and model.get("family") not in families.HAZARDS:
+    if "weight" in data and model.get("family") != "cox":
         yield (
-            'data.weight is for method = "pvi" and "sparse": a posterior of weighted rows is not that of any rows; remove it, or '
-            'where the weights are numbers of equal trials take model.family = "binomial" with data.trials'
+            'data.weight is for method = "pvi" and "sparse", and for family = "cox": a posterior of weighted rows is not '
+            'that of any rows; remove it, or where the weights are numbers of equal trials take model.family = "binomial" with '
+            "data.trials"
         )
     if "prior_precision" in model:
         given = model["prior_precision"]
@@ -223,9 +246,7 @@ def filled(raw: Raw) -> dict[str, Any]:
     builtin = table(raw, "data").get("builtin")
     family = table(raw, "model").get("family")
     base = CHAINS if table(raw, "algorithm").get("sampler") == "hmc" else BASE
-    return layered(
-        raw, [base, FEW, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult" or family in families.HAZARDS)]
-    )
+    return layered(raw, [base, FEW, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult" or family == "cox")])
 
 
 def conflicts(config: Config) -> Iterator[str]:
@@ -247,7 +268,7 @@ def conflicts(config: Config) -> Iterator[str]:
     yield from _chains(config)
     yield from _random(config)
     roles = {data.response, data.offset, data.row_id, data.trials, config.random.group, *data.ignore}
-    roles |= {data.time, data.event, data.entry, data.strata, data.weight}
+    roles |= {data.time, data.event, data.entry, data.strata, data.weight, data.time_upper}
     yield from incomplete.conflicts(config, roles)
     points = config.algorithm.points
     if points & (points - 1):
@@ -285,10 +306,10 @@ def _trials(config: Config) -> Iterator[str]:
         yield f'data.trials = "{data.trials}" {what}; remove one of them'
 
 
-TIMES = ("time", "event", "entry", "strata")
+TIMES = ("time", "event", "entry", "strata", "time_upper")
 NO_TIMES = (  # what rows with times have not, of [output], and why
-    ("loo", "a row has no density of its own, for who else is at risk is part of it"),
-    ("marginal", "the mean of a time is not known without its baseline hazard, which stays with the client"),
+    ("loo", "a row has no density of its own, for who else is at risk is part of it", "it is not built for times"),
+    ("marginal", "the mean of a time is not known without its baseline hazard, which stays with the client", SURVIVAL_AT),
 )
 
 
@@ -296,10 +317,13 @@ def _times(config: Config) -> Iterator[str]:
     """Faults of survival times."""
     data, model, output = config.data, config.model, config.output
     given = [f"data.{name}" for name in TIMES if getattr(data, name) is not None]
+    given += [f"output.{name}" for name in ("survival_at", "restricted_mean") if getattr(output, name)]
+    if given and not config.hazards:
+        those = "it" if len(given) == 1 else "them"
+        yield f'{", ".join(given)}: for survival times; set model.family = "cox" (or "weibull", ..), or remove {those}'
+    if model.family != "piecewise" and model.cuts:
+        yield f'model.cuts are for model.family = "piecewise", and it is "{model.family}"; remove them'
     if not config.hazards:
-        if given:
-            those = "it" if len(given) == 1 else "them"
-            yield f'{", ".join(given)}: for survival times; set model.family = "cox", or remove {those}'
         return
     if data.builtin:
         yield f'model.family = "{model.family}" is for data.clients; built-in data have no survival times'
@@ -316,18 +340,59 @@ def _times(config: Config) -> Iterator[str]:
     for column in dict.fromkeys(column for column in roles.values() if [*roles.values()].count(column) > 1):
         both = " and ".join(f"data.{name}" for name, own in roles.items() if own == column)
         yield f'{both} are both "{column}"; name different columns'
-    for column in (data.time, data.entry, data.strata):
+    for column in (data.time, data.entry, data.strata, data.time_upper):
         if column is not None and column in data.columns:
             yield f"data.columns.{column}: this column is no covariate; remove the table"
-    if model.intercept:
-        yield "model.intercept: a Cox model has none, for the baseline hazard is in its place; remove it, or set false"
-    if model.random is not None:
-        yield "model.random: a Cox model has no effects of groups here (frailties); take data.strata = the group's column"
+    if not _rising(output.survival_at):
+        yield f"output.survival_at = {output.survival_at}: wanted times above 0, each later than the one before"
     if data.test is not None:
-        yield "data.test: a Cox model foresees no time without a baseline hazard, which stays with each client; remove it"
-    for name, why in NO_TIMES:
+        why = "a Cox model foresees no time without a baseline hazard, which stays with each client"
+        yield f"data.test: {'test rows of survival times have no scores here' if config.lifetimes else why}; remove it"
+    for name, why, of_all in NO_TIMES:
         if getattr(output, name):
-            yield f'output.{name} with model.family = "{model.family}": {why}; remove it'
+            yield f'output.{name} with model.family = "{model.family}": {of_all if config.lifetimes else why}; remove it'
+    yield from _shared(config) if config.lifetimes else _partial(config)
+
+
+def _partial(config: Config) -> Iterator[str]:
+    """Faults of a Cox model."""
+    if config.model.intercept:
+        yield "model.intercept: a Cox model has none, for the baseline hazard is in its place; remove it, or set false"
+    if config.model.random is not None:
+        yield (
+            "model.random: a Cox model has no effects of groups here (frailties); take data.strata = the group's column, or "
+            'model.family = "weibull" or "piecewise"'
+        )
+    if (upper := config.data.time_upper) is not None:
+        yield f'data.time_upper = "{upper}": of events in intervals a Cox model knows no order; take "weibull" or "piecewise"'
+
+
+def _shared(config: Config) -> Iterator[str]:
+    """Faults of a model whose baseline hazard all share."""
+    data, model, family = config.data, config.model, config.model.family
+    if not model.intercept:
+        yield f'model.intercept = false: of "{family}" it is the logarithm of the hazard; remove the key'
+    if data.strata is not None:
+        yield (
+            f'data.strata = "{data.strata}": all rows of "{family}" have one baseline hazard; take the column as a covariate, as '
+            '[model.random] group, or model.family = "cox"'
+        )
+    if family == "piecewise" and not model.cuts:
+        yield 'model.cuts is missing: family = "piecewise" has a hazard for each piece of time; give them, such as [1, 2, 5]'
+    if not _rising(model.cuts):
+        yield f"model.cuts = {model.cuts}: wanted times above 0, each later than the one before"
+    if len(model.cuts) > MOST_CUTS:
+        yield f"model.cuts has {len(model.cuts)} times: at most {MOST_CUTS} are taken; leave some out"
+    if family == "piecewise" and config.chains:
+        yield (
+            'algorithm.sampler = "hmc" with model.family = "piecewise": chains do not enter where the hazards are nearly equal; '
+            'take "importance"'
+        )
+
+
+def _rising(times: list[float]) -> bool:
+    """Whether these are finite, above 0, and each later than the one before."""
+    return all(0 <= a < b < math.inf for a, b in itertools.pairwise([0.0, *times]))
 
 
 def _random(config: Config) -> Iterator[str]:

@@ -14,17 +14,19 @@ from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import FINE_OF_CHAINS, Settings
+from ...data.design import Design
+from ...data.table import Table
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel
 from ...kernels.families import Family
-from ...models import survival
+from ...models import survival, survival_parametric
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.layout import LEVELS
 from ...models.spatial.units import Units
 from .keys import Config, OutputSection
-from .rows import Held, times_of
-from .times import Columns, Timed
+from .rows import Held, held, times_of
+from .times import Columns, Timed, timed
 
 Array = NDArray[np.float64]
 
@@ -61,6 +63,23 @@ class Model(JobModel[OutputSection]):
     def hazards(self) -> bool:
         """Whether rows have survival times."""
         return self.config.hazards
+
+    @property
+    def lifetimes(self) -> bool:
+        """Whether rows have times of a hazard that all clients share."""
+        return self.config.lifetimes
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """Between which a piecewise hazard is constant."""
+        return tuple(self.config.model.cuts)
+
+    @property
+    def log_unit(self) -> float:
+        """The logarithm of the model's unit of time, in the data's: how long rows were seen for one event, or what the job file
+        gives. With it neither prior nor result depend on days or years."""
+        given = self.config.model.intercept_centre
+        return -(self.units.level if given is None else given)
 
     @property
     def row(self) -> Family:
@@ -104,7 +123,8 @@ class Model(JobModel[OutputSection]):
         random = self.config.random
         group = (INTERCEPT, *random.slopes) if random.group is not None else ()
         client = (INTERCEPT, *random.client_slopes) if random.client else ()
-        return Layout(self.encoding.names, self.family, group, client)
+        own = survival_parametric.shapes_of(self.family, self.cuts) if self.lifetimes else None
+        return Layout(self.encoding.names, self.family, group, client, own)
 
     @property
     def terms(self) -> dict[str, tuple[str, ...]]:
@@ -116,24 +136,28 @@ class Model(JobModel[OutputSection]):
         """Of the intercept's prior, in the model's units."""
         given = self.config.model.intercept_centre
         at = self.units.level if given is None else given
+        if self.lifetimes:
+            return 0.0  # in its own unit of time
         return (at - self.units.level) / self.units.scale if self.measured else at
 
     @cached_property
-    def prior(self) -> Prior:
+    def prior(self) -> Prior | survival_parametric.Walk:
         """Of xi; a gaussian response has its own units in the model, in which its standard deviation is 1."""
         return self.prior_of(self.layout)
 
-    def prior_of(self, layout: Layout) -> Prior:
+    def prior_of(self, layout: Layout) -> Prior | survival_parametric.Walk:
         """Of fewer effects."""
         m = self.config.model
-        return Prior.usual(layout, prior_sd=m.prior_sd, intercept_sd=m.intercept_sd, intercept_centre=self.centre)
+        usual = Prior.usual(layout, prior_sd=m.prior_sd, intercept_sd=m.intercept_sd, intercept_centre=self.centre)
+        return survival_parametric.Walk(usual) if self.family == "piecewise" else usual
 
     @property
     def start_at(self) -> Array:
         """(P,) where the way to the mode begins: coefficients 0, the intercept at the level, logarithms of scales 0."""
         xi = self.layout.start
         if self.encoding.intercept:
-            xi[0] = 0.0 if self.measured else self.units.level if self.asks_level else self.centre
+            level = self.asks_level and not self.lifetimes
+            xi[0] = 0.0 if self.measured else self.units.level if level else self.centre
         return xi
 
     @property
@@ -180,7 +204,8 @@ class Model(JobModel[OutputSection]):
         layout = self.layout
         if self.chains:
             return importance.Coordinates(layout.names, layout.fold, (), layout.loose)
-        return importance.Coordinates(layout.names, layout.fold, layout.columns, layout.loose)
+        learnt = layout.size - 1 if self.family == "piecewise" else None
+        return importance.Coordinates(layout.names, layout.fold, layout.columns, layout.loose, learnt)
 
     @property
     def protocol(self) -> Protocol[importance.Server, importance.Client]:
@@ -191,7 +216,7 @@ class Model(JobModel[OutputSection]):
         """The server's machine with its first messages."""
         return importance.start(self.settings, self.prior, self.names, self.coordinates, self.start_at[np.newaxis])
 
-    def client(self, index: int, rows: Rows | survival.Rows) -> importance.Client:
+    def client(self, index: int, rows: Rows | survival.Rows | survival_parametric.Lifetimes) -> importance.Client:
         """A client's machine, before it has seen anything."""
         return importance.client(self.names[index], index, self.settings, rows)
 
@@ -208,9 +233,29 @@ class Model(JobModel[OutputSection]):
         coarser = math.sqrt(max(1.0, s.rounds * s.chains * s.leapfrog / FINE_OF_CHAINS))
         return hmc.client(client.name, client.index, s, importance.WithoutLocal(client.model, client.nodes, coarser))
 
-    def likelihood(self, held: Held | Timed, threads: int) -> Rows | survival.Rows:
-        """A client's log-likelihood."""
-        return self.rows(held, threads) if isinstance(held, Held) else self.timed(held, threads)
+    def likelihood(self, design: Design, table: Table, threads: int) -> Rows | survival.Rows | survival_parametric.Lifetimes:
+        """Of a client's rows."""
+        if self.times is None:
+            return self.rows(held(design, table, self.group), threads)
+        own = timed(self.times, design, table, "")
+        return self.lived(held(design, table, self.group), own, threads) if self.lifetimes else self.timed(own, threads)
+
+    def lived(self, held: Held, times: Timed, threads: int) -> survival_parametric.Lifetimes:
+        """Of rows with times of a hazard that all share."""
+        order = slice(None) if held.order is None else held.order
+        entry = None if times.entry is None else times.entry[order]
+        return survival_parametric.Lifetimes.of(
+            self.layout,
+            held.X,
+            times.time[order],
+            times.upper[order],
+            held.starts,
+            entry,
+            held.offset if self.offset else None,
+            np.array(self.cuts),
+            threads,
+            math.exp(self.log_unit),
+        )
 
     def timed(self, held: Timed, threads: int) -> survival.Rows:
         """Of rows with survival times."""
@@ -231,6 +276,9 @@ class Model(JobModel[OutputSection]):
         if self.measured:
             standard = self.units.scale * standard
             standard[:, : int(self.encoding.intercept)] += self.units.level
+        if self.lifetimes:
+            standard = standard.copy()
+            standard[:, 0] -= self.log_unit * (np.exp(points[:, -1]) if self.family == "weibull" else 1.0)
         if not self.encoding.standardised:
             return standard, None
         return standard @ self.encoding.affine().T, standard
@@ -254,7 +302,18 @@ class Model(JobModel[OutputSection]):
             found["sigma"] = self.units.scale * layout.scale(points)
         if self.family == "negative-binomial":
             found["dispersion"] = points[:, -1] ** 2
-        return found
+        return found | (self._hazards(points) if self.lifetimes else {})
+
+    def _hazards(self, points: Array) -> dict[str, Array]:
+        """Name -> (N,) the numbers of a hazard beside its coefficients; of "piecewise" logarithms of each later piece's hazard,
+        of a row whose covariates are 0, as the intercept is of the first one."""
+        own, cuts = points[:, self.layout.shapes_at].T, self.cuts
+        if self.family == "weibull":
+            return {"shape": np.exp(own[0])}
+        first = self.coefficients(points)[0][:, 0]
+        ends = [*(f"to {cut:g}" for cut in cuts[1:]), "on"]
+        found = {f"log_hazard[{begin:g} {end}]": first + b for begin, end, b in zip(cuts, ends, own)}
+        return found | ({"walk_sd": np.exp(own[len(cuts)])} if len(own) > len(cuts) else {})
 
     def _terms_on_data_scale(self, terms: Sequence[str]) -> Array:
         """(d, d) from an effect on standardised columns to one on the data's: an intercept is where the columns are 0."""

@@ -87,10 +87,10 @@ def anew() -> int:
     return secrets.randbits(64)
 
 
-def completed(model: Model, index: int, held: Held, rows: Rows, client: importance.Client) -> Own:
-    """Once the server has told its draws."""
+def completed(model: Model, index: int, held: Held, rows: Rows, client: importance.Client, draws: Array | None = None) -> Own:
+    """Once the server has told its draws; `draws`: as the rows see them, where these know less."""
     assert client.told is not None
-    inner, effect = effects.completed(rows, client.told, client.nodes, key(model, index, OF_CLIENT))
+    inner, effect = effects.completed(rows, client.told if draws is None else draws, client.nodes, key(model, index, OF_CLIENT))
     return Own(index, held, rows, client.told, inner, effect, client.nodes, client.converged)
 
 
@@ -113,6 +113,8 @@ def write(run: Run[Config], model: Model, own: Own) -> None:
     if own.effect is not None:
         columns = {"converged": [own.converged], "rows": [len(own.held)], **_columns(model, layout.client, own.effect)}
         folder.write_csv("client.csv", columns, client=own.index)
+    if model.lifetimes:
+        return
     known.write(folder, model, own.index, known.Ended(own.told, own.inner, found, own.held.labels, own.converged))
 
 

@@ -17,6 +17,7 @@ from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws
+from . import curves
 from .differently import ALONE, INTERCEPTS, SLOPES, compared, notes, sensitivity, without
 from .model import Model
 from .predictive import Predictive, one_row
@@ -87,7 +88,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     }
     differing = [] if differ is None or not found.converged else differ.notes(INTERCEPTS, ALONE if model.hazards else SLOPES)
     metrics, scored = _scores(model, posterior, test)
-    more |= scored | _hazards(model)
+    more |= scored | _hazards(model) | curves.of_draws(model, weights.draws[posterior.chosen.ravel()])
     return Fit(
         posterior=posterior,
         arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
@@ -141,6 +142,7 @@ def _walked(model: Model, ended: Ended, server: hmc.Server, test: Design | None)
         **ended.checked.content,
         **scored,
         **_hazards(model),
+        **curves.of_draws(model, hmc.draws(server).reshape(-1, model.layout.size)),
     }
     return Fit(
         posterior=posterior,

@@ -14,6 +14,7 @@ from ...models.spatial.site import Rows as Responses
 from ...models.spatial.units import Units
 from .keys import Config
 from .model import Model
+from .times import Timed, exposure
 
 
 def stages(model: Model) -> list[Stage]:
@@ -21,13 +22,15 @@ def stages(model: Model) -> list[Stage]:
     return [Stage(level.PROTOCOL, level.DIMS, times=level.TIMES if model.measured else {})] if model.asks_level else []
 
 
-def exchanged(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> Units:
-    """The units, the same at every place."""
+def exchanged(run: Run[Config], model: Model, designs: Mapping[int, Design], timeds: Mapping[int, Timed]) -> Units:
+    """The units, the same at every place: of times that of the hazard, events by the time that rows were seen."""
     if not model.asks_level:
         return Units()
     encoding = model.encoding
-    asked = level.Settings(encoding.family, encoding.response or "y", encoding.intercept)
-    clients = {k: level.Client(run.names[k], asked, _responses(own), weights=own.weights) for k, own in designs.items()}
+    family = "poisson" if model.lifetimes else encoding.family
+    asked = level.Settings(family, encoding.response or "y", encoding.intercept)
+    responses = {k: _responses(own, exposure(timeds[k]) if model.lifetimes else None) for k, own in designs.items()}
+    clients = {k: level.Client(run.names[k], asked, responses[k], weights=own.weights) for k, own in designs.items()}
     server, clients = run.exchange(stages(model)[0], lambda: level.start(asked, run.names), clients)
     if server is not None and server.note:
         run.hooks.notes.append(server.note.replace("intercept, effects and map are", "the intercept is"))
@@ -37,8 +40,11 @@ def exchanged(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> 
     return units if server is None else Units(units.level, units.scale, units.pooled, server.rows)
 
 
-def _responses(design: Design) -> Responses:
-    """As the exchange of the level takes them: without any column."""
+def _responses(design: Design, seen: np.ndarray | None) -> Responses:
+    """As the exchange of the level takes them: without any column; `seen`: (n,) how long each row was."""
     n = len(design.y)
     offset = np.zeros(n) if design.offset is None else design.offset
+    if seen is not None:
+        with np.errstate(divide="ignore"):
+            offset = offset + np.log(seen)
     return Responses(design.y, np.zeros(n, np.int64), np.zeros((n, 0)), offset, None)

@@ -25,7 +25,7 @@ from ...jobs.parties import Parties
 from ...models.encoding import Spec
 from ...privacy.disclosure import LEAST_OF_LEVEL, OF_A_LINEAR, OF_SLOPED_GROUPS
 from .keys import Config
-from .times import Columns, read
+from .times import Columns, check_between, read
 
 Array = NDArray[np.float64]
 
@@ -47,7 +47,8 @@ def parties(config: Config, folder: Path) -> Parties:
         spec = jobs.rows_spec(config, data, known)
         if config.hazards:
             times = tuple(name for name in (data.time, data.entry) if name is not None)
-            spec = replace(spec, times=times, group=data.strata)
+            spec = replace(spec, times=times, upper=data.time_upper, exposed=config.lifetimes)
+            spec = spec if config.lifetimes else replace(spec, group=data.strata)
         found = jobs.from_files(config, folder, spec, spec.texts)
         _several(config, found)
         return found
@@ -72,7 +73,7 @@ def _several(config: Config, found: Parties) -> None:
 def times_of(config: Config) -> Columns | None:
     """The columns of survival times; None where rows have none."""
     data = config.data
-    return Columns(str(data.time), data.entry, data.strata) if config.hazards else None
+    return Columns(str(data.time), data.entry, data.strata, data.time_upper) if config.hazards else None
 
 
 def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> None:
@@ -85,7 +86,10 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
     """
     check_groups(config, table, spec, client)
     if (columns := times_of(config)) is not None:
-        read(columns, table, client)
+        event = alike.events(table, spec)[0]
+        found = read(columns, table, event, client)
+        if not config.lifetimes:
+            check_between(config.output.survival_at, found, event, who(client, table.source))
 
 
 @dataclass(frozen=True)

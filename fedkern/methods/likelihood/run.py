@@ -22,7 +22,7 @@ from ...jobs import column_notes, incomplete
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
-from . import checks, own, publish, response, survival
+from . import checks, lifetimes, own, publish, response, survival
 from .keys import Config
 from .model import TOLD, Model
 from .rows import Held, check_file, check_slopes, held
@@ -52,8 +52,8 @@ def fit(run: Run[Config]) -> Fit | None:
             designs[k], degenerates[k], notes = _encoded(model, run.names[k], table)
             if model.times is not None:
                 timeds[k] = timed(model.times, designs[k], table, run.names[k])
-                notes += time_notes(timeds[k])
-            else:
+                notes += time_notes(timeds[k], exposed=model.lifetimes)
+            if model.times is None or model.lifetimes:
                 holds[k] = held(designs[k], table, model.group)
                 check_slopes(holds[k], model.slopes, run.names[k], table.source)
         run.note_rows(k, notes, designs[k].faults)
@@ -61,15 +61,20 @@ def fit(run: Run[Config]) -> Fit | None:
     run.hooks.notes += said.notes
     run.hooks.doubts += said.doubts
     test = _test_rows(run, model)
-    model = model.knowing(response.exchanged(run, model, designs))
-    rows = {k: model.rows(own_rows, run.threads) for k, own_rows in holds.items()}
-    hazards = {k: model.timed(own_rows, run.threads) for k, own_rows in timeds.items()}
-    clients = {k: model.client(k, own_rows) for k, own_rows in (rows | hazards).items()}
+    model = model.knowing(response.exchanged(run, model, designs, timeds))
+    if model.lifetimes:
+        lived = {k: model.lived(holds[k], own_rows, run.threads) for k, own_rows in timeds.items()}
+        rows, hazards = {}, {}
+    else:
+        lived = {}
+        rows = {k: model.rows(own_rows, run.threads) for k, own_rows in holds.items()}
+        hazards = {k: model.timed(own_rows, run.threads) for k, own_rows in timeds.items()}
+    clients = {k: model.client(k, own_rows) for k, own_rows in (rows | hazards | lived).items()}
     server, clients = run.saying(_lines()).exchange(sampled(model), model.start, clients)
     chains = None
     if model.chains:
         chains, clients = _walked(run, model, server, clients)
-    owns, ended = {}, {}
+    owns, ended, ends = {}, {}, {}
     for k, client in clients.items():
         with owned(k):
             if k in hazards:
@@ -77,9 +82,15 @@ def fit(run: Run[Config]) -> Fit | None:
                 ended[k] = survival.Ended(hazards[k], timeds[k].labels, client.told, client.nodes, client.converged)
                 survival.write(run, model, k, ended[k])
                 continue
+            if k in lived:
+                ends[k] = lifetimes.completed(model, k, holds[k], timeds[k], lived[k], client)
+                own.write(run, model, ends[k].own)
+                continue
             owns[k] = own.completed(model, k, holds[k], rows[k], client)
             own.write(run, model, owns[k])
-    if model.hazards:
+    if model.lifetimes:
+        checked = lifetimes.exchanged(run, model, ends, at_server=server is not None)
+    elif model.hazards:
         checked = survival.exchanged(run, model, ended, at_server=server is not None)
     else:
         checked = checks.exchanged(run, model, owns, at_server=server is not None)

@@ -16,6 +16,7 @@ from ...algorithms.exchanges import site_modes
 from ...jobs.run import Run
 from ...models import survival
 from ...models.mixed import Rows, mode
+from ...models.survival_parametric import Lifetimes, Walk
 from ...results.gaussian import label
 from .keys import Config
 from .model import Model
@@ -29,7 +30,7 @@ class Alone(NamedTuple):
     """What a client's own mode is looked for with: its likelihood without an effect of the client, draws of the posterior, and
     nodes of the quadrature."""
 
-    rows: Rows | survival.Rows
+    rows: Rows | survival.Rows | Lifetimes
     told: Array
     nodes: int
 
@@ -49,7 +50,8 @@ def exchanged(
 def told(model: Model, own: Alone) -> site_modes.SiteMode:
     """A client's own coefficients on the data's scale, and of standardised columns."""
     rows = own.rows
-    all_names, prior = list(model.layout.names), model.prior_of(rows.layout)
+    all_names, whole = list(model.layout.names), model.prior_of(rows.layout)
+    prior = whole.held if isinstance(whole, Walk) else whole
     start = own.told.mean(axis=0)[[all_names.index(name) for name in rows.layout.names]]
     p = model.layout.p
     found = mode.found(rows, prior, start, own.nodes)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.core.messages import Message
-from ...algorithms.exchanges import column_notes, level, loo_sums, marginal_sums, replicated, site_modes, survival_sums
+from ...algorithms.exchanges import (
+    column_notes,
+    hazard_curves,
+    level,
+    lifetime_sums,
+    loo_sums,
+    marginal_sums,
+    replicated,
+    site_modes,
+    survival_sums,
+)
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.hmc import machine as hmc
@@ -39,6 +49,8 @@ MAY_SEND = (
     *marginal_sums.PROTOCOL.to_server,
     *site_modes.PROTOCOL.to_server,
     *survival_sums.PROTOCOL.to_server,
+    *hazard_curves.PROTOCOL.to_server,
+    *lifetime_sums.PROTOCOL.to_server,
 )
 
 
@@ -85,8 +97,10 @@ def _after(model: Model) -> list[Stage]:
     """After the rounds, or the way to the mode."""
     chains = [walked(model), told(model)] if model.chains else []
     loo = [left_out_sums()] if model.output.loo else []
+    if model.lifetimes:
+        return [*chains, lifetime_sums_of(), *own_modes(model)]
     if model.hazards:  # a row has no density of its own, and responses cannot be drawn without baseline hazards
-        return [*chains, timed_sums(model), *own_modes(model)]
+        return [*chains, timed_sums(model), *curves(model), *own_modes(model)]
     return [*chains, drawn_anew(), *loo, *changes.stages(model), *own_modes(model)]
 
 
@@ -98,6 +112,17 @@ def drawn_anew() -> Stage:
 def timed_sums(model: Model) -> Stage:
     """Of survival times whether hazards are proportional, and concordance."""
     return Stage(survival_sums.PROTOCOL, survival_sums.dims(model.layout.p))
+
+
+def lifetime_sums_of() -> Stage:
+    """Of survival times whose hazard all share: where they are in their predictive distributions, and concordance."""
+    return Stage(lifetime_sums.PROTOCOL, lifetime_sums.dims())
+
+
+def curves(model: Model) -> list[Stage]:
+    """Cumulative hazards of a Cox model at the times that the job asks for."""
+    at = len(model.output.survival_at)
+    return [Stage(hazard_curves.PROTOCOL, hazard_curves.dims(TOLD, at))] if at and not model.lifetimes else []
 
 
 def left_out_sums() -> Stage:
@@ -166,7 +191,7 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
         response = f"{model.times.time}{entry}, event {response}"
     yield f"columns  {d} coefficients, {size} unknowns in all{more}; response {response}{trials}"
     if model.hazards:
-        yield from _events(model)
+        yield from _exposed(model) if model.lifetimes else _events(model)
         yield from _rounds(model)
         return
     yield (
@@ -184,6 +209,19 @@ def _events(model: Model) -> Iterator[str]:
     yield "curvature what a client sends tells, at each time of an event, means and squares of the columns of who is at risk:"
     yield f"         one with at most {wanted} events, while {LEAST_AT_RISK} rows are at risk, is none of this job; one without"
     yield "         any may be, and tells that it has none"
+
+
+def _exposed(model: Model) -> Iterator[str]:
+    """Of a job whose baseline hazard all share."""
+    wanted = model.config.told_up_to(model.encoding.size)
+    given = model.config.model.intercept_centre is not None
+    pieces = f", pieces between {', '.join(f'{cut:g}' for cut in model.cuts)}" if model.cuts else ""
+    yield f"hazards  one baseline for all clients{pieces}"
+    if not given:
+        yield "unit     of time: how long rows were seen for one event; each client tells its events, and how long it saw rows"
+    yield "curvature what a client sends tells X'WX of its rows, and whose events they are: one with at most"
+    yield f"         {wanted} events, while {LEAST_AT_RISK} rows are at risk, is none of this job; one without any may be, and"
+    yield "         adds how long its rows were seen"
 
 
 def _priors(model: Model) -> str:

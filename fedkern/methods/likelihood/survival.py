@@ -5,7 +5,7 @@ Source: docs/methods/likelihood.md, section 9.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,20 +13,21 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import survival_sums
+from ...algorithms.exchanges import hazard_curves, survival_sums
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models import survival
-from . import sites
+from . import curves, sites
 from .keys import Config
 from .model import Model
-from .own import answers
+from .own import anew, answers
 from .publish import Checked
+from .stages import curves as curves_of
 from .stages import timed_sums
 
 Array = NDArray[np.float64]
 
-KEPT = "baseline.csv"
+KEPT, MEANS = "baseline.csv", "restricted_mean.csv"
 UNLIKELY = 0.01  # of the least p of all coefficients, where hazards are proportional
 
 
@@ -56,6 +57,15 @@ def write(run: Run[Config], model: Model, client: int, own: Ended) -> None:
     for name, (mean, low, high) in (("cumulative_hazard", found.hazard), ("survival", found.survival)):
         columns |= {name: mean.tolist(), f"{name}_q025": low.tolist(), f"{name}_q975": high.tolist()}
     folder.write_csv(KEPT, columns, client=client)
+    if (tau := model.output.restricted_mean) is not None:
+        of_each = survival.restricted_means(own.rows, own.told[:, : model.layout.p], uniform, tau)
+        columns = {"converged": [own.converged] * len(of_each)}
+        if own.labels:
+            columns["stratum"] = [own.labels[one] for one in of_each]
+        columns["until"] = [tau] * len(of_each)
+        for k, name in enumerate(("restricted_mean", "restricted_mean_q025", "restricted_mean_q975")):
+            columns[name] = [float(values[k]) for values in of_each.values()]
+        folder.write_csv(MEANS, columns, client=client)
 
 
 def exchanged(run: Run[Config], model: Model, ended: Mapping[int, Ended], *, at_server: bool) -> Checked:
@@ -76,6 +86,13 @@ def exchanged(run: Run[Config], model: Model, ended: Mapping[int, Ended], *, at_
             notes.append(f"nothing is known of the coefficients from {', '.join(nothing)}, who have next to no events")
         content, said = _content(model, replies)
         notes += said
+    for stage in curves_of(model):
+        told = answers(
+            run, stage, hazard_curves.QUESTION, survival_sums.AskSurvival(0) if at_server else None, ended, _drawn(model)
+        )
+        if told is not None:
+            notes += [f"client {run.names[k]!r} is not in the common curve, for {why}" for k, why in sorted(told.dropped.items())]
+            content |= curves.of_clients(model, [one for one in in_order(told.replies) if one.rows])
     alone = {k: sites.Alone(one.rows, one.told, one.nodes) for k, one in ended.items()}
     of_sites, more = sites.exchanged(run, model, alone, at_server=at_server)
     return Checked(content | of_sites, (*notes, *more))
@@ -84,6 +101,21 @@ def exchanged(run: Run[Config], model: Model, ended: Mapping[int, Ended], *, at_
 def _sums(own: Ended) -> survival_sums.SurvivalSums:
     beta = own.told[:, : own.rows.size].mean(axis=0)
     return survival_sums.told(own.rows.events, *survival.concordance(own.rows, beta), *survival.schoenfeld(own.rows, beta))
+
+
+def _drawn(model: Model) -> Callable[[Ended], hazard_curves.CumulativeHazards]:
+    """A client's cumulative hazards at the job's times, of a row whose columns are 0; by random numbers of its own, for those of
+    the seed would make equations of them."""
+    at = np.array(model.output.survival_at)
+
+    def told(own: Ended) -> hazard_curves.CumulativeHazards:
+        k, beta = len(own.rows.sets.ends), own.told[:, : model.layout.p]
+        if not k:
+            return hazard_curves.told(0, np.zeros((len(beta), len(at))))
+        uniform = rng.uniform(len(beta) * k, key=anew()).reshape(len(beta), k)
+        return hazard_curves.told(len(own.rows), survival.cumulative(own.rows, beta, uniform, at))
+
+    return told
 
 
 def _content(model: Model, replies: Sequence[survival_sums.SurvivalSums]) -> tuple[dict[str, Any], list[str]]:

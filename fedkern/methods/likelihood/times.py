@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +13,9 @@ from ...data.cells import MISSING
 from ...data.design import Design, read_numbers
 from ...data.faults import Marks
 from ...data.table import Table
+from ...errors import OwnFault
 
+BETWEEN = 10  # events between two times at which a cumulative hazard is told
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
@@ -23,6 +26,7 @@ class Columns(NamedTuple):
     time: str
     entry: str | None
     strata: str | None
+    upper: str | None = None
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class Timed:
     entry : (n,) from when on each was seen; None: from the beginning
     strata, labels : (n,) the number of each row's label, and the labels; None and () where there are none
     weights, offset : (n,) or None
+    upper : (n,) the end of the interval after `time` in which the event was; `time` where it was seen, infinite where there was
+        none
     """
 
     X: Array
@@ -46,6 +52,7 @@ class Timed:
     labels: tuple[str, ...]
     weights: Array | None
     offset: Array | None
+    upper: Array
 
     def __len__(self) -> int:
         return len(self.time)
@@ -58,20 +65,27 @@ class Times(NamedTuple):
     entry: Array | None
     strata: Indices | None
     labels: tuple[str, ...]
+    upper: Array
 
 
-def read(columns: Columns, table: Table, client: str = "") -> Times:
+def read(columns: Columns, table: Table, event: Array, client: str = "") -> Times:
     """A client's times, which do not depend on what the parties agree on.
+
+    Parameters
+    ----------
+    event : (n,) 1 where a row has its event
 
     Raises
     ------
     OwnFault
-        A time that is not above 0, or an entry that is not before it; cells are for the holder.
+        A time that is not above 0, an entry that is not before it, or an interval that is none; cells are for the holder.
     """
     marks = Marks(table)
     time = read_numbers(table, columns.time, marks)
+    upper = np.where(event == 1, time, np.inf) if columns.upper is None else _upper(columns, table, marks, time, event)
     remedy = "a row is at risk from 0 on: count time from its own beginning, or remove the row"
-    marks.mark(time <= 0, columns.time, "is not above 0", remedy)
+    early = (time < 0) | ((time == 0) & ~((upper > 0) & np.isfinite(upper)))
+    marks.mark(early, columns.time, "is not above 0", remedy)
     entry = None
     if columns.entry is not None:
         entry = read_numbers(table, columns.entry, marks)
@@ -85,22 +99,63 @@ def read(columns: Columns, table: Table, client: str = "") -> Times:
         labels = tuple(sorted(set(cells)))
         numbers = {label: number for number, label in enumerate(labels)}
         strata = np.array([numbers[cell] for cell in cells], np.int64)
-    marks.refuse(client, [name for name in (columns.time, columns.entry, columns.strata) if name is not None])
-    return Times(time, entry, strata, labels)
+    marks.refuse(client, [name for name in columns if name is not None])
+    return Times(time, entry, strata, labels, upper)
+
+
+def _upper(columns: Columns, table: Table, marks: Marks, time: Array, event: Array) -> Array:
+    """(n,) ends of the intervals in which events are, as `Timed` has them. One rule: empty where there was no event, the same
+    time where it was seen, a later one where it was between."""
+    name = str(columns.upper)
+    upper = read_numbers(table, name, marks, missing=True)
+    empty, between = np.isnan(upper), f"{columns.time!r} and {name!r}"
+    seen = "write the time of the event where it was seen, and of a row without event nothing"
+    marks.mark(empty & (event == 1), name, "is empty in a row that has its event", seen)
+    marks.mark(~empty & (event == 0), name, "is given in a row without event", seen)
+    marks.mark(upper < time, name, f"is before {columns.time!r}", f"an event is between {between}: correct one of the cells")
+    return np.where(empty, np.inf, upper)
 
 
 def timed(columns: Columns, design: Design, table: Table, client: str) -> Timed:
     """A client's rows with their times; raises what `read` does."""
-    X, found = np.ascontiguousarray(design.X, np.float64), read(columns, table, client)
-    given = (found.entry, found.strata, found.labels, design.weights, design.offset)
+    X, found = np.ascontiguousarray(design.X, np.float64), read(columns, table, design.y, client)
+    given = (found.entry, found.strata, found.labels, design.weights, design.offset, found.upper)
     return Timed(X, found.time, design.y > 0.5, *given)
 
 
-def notes(rows: Timed) -> list[str]:
-    """For the client's own eyes."""
+def check_between(times: Sequence[float], found: Times, event: Array, begin: str) -> None:
+    """Whether a client that has events has enough of them between any two times at which its cumulative hazard is asked for.
+
+    Raises
+    ------
+    OwnFault
+        It has not; numbers are for the holder.
+    """
+    if not times or not (event == 1).any():
+        return
+    ends = np.array([0.0, *times])
+    counts = np.histogram(found.time[event == 1], ends)[0]
+    if counts.min() < BETWEEN:
+        k = int(counts.argmin())
+        remedy = "leave times out of output.survival_at, or take the curve of each client's own folder (baseline.csv)"
+        told = f"{begin}: too few events between two times of output.survival_at: {remedy}"
+        own = f"{begin}: {counts[k]} events between {ends[k]:g} and {ends[k + 1]:g}, and {BETWEEN} are asked for: {remedy}"
+        raise OwnFault(told, own)
+
+
+def exposure(rows: Timed) -> Array:
+    """(n,) how long each row was seen without event; of one in an interval till its middle."""
+    end = np.where(np.isfinite(rows.upper), (rows.time + rows.upper) / 2, rows.time)
+    return np.asarray(end if rows.entry is None else end - np.maximum(rows.entry, 0.0))
+
+
+def notes(rows: Timed, *, exposed: bool) -> list[str]:
+    """For the client's own eyes; `exposed`: whether rows without event have terms of their own."""
     found = []
     events = int(rows.event.sum())
-    if not events:
+    if not events and exposed:
+        found.append("no row has its event: this client adds how long its rows were seen without one")
+    elif not events:
         found.append("no row has its event: this client adds nothing, for who is at risk is asked at times of events alone")
     elif len(np.unique(rows.time[rows.event])) == 1 and events > 1:
         found.append(f"all {events} events are at one time: is the time rounded too much, or is another column meant?")

@@ -73,8 +73,6 @@ def trained(model: Model) -> Stage:
     return Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance)
 
 
-
-
 def weighed(model: Model) -> Stage:
     """After the rounds of an open job: clients' log-likelihoods at draws from the released q."""
     return Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), "draws": model.answers})

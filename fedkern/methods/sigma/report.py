@@ -211,9 +211,7 @@ def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequ
         bar.ax.spines["outline"].set_visible(False)
         bar.ax.tick_params(labelsize=7.5, color=MUTED)
     text = "Areas of the clients whose folders are here." if shapes else "Each area at its centre."
-    return figure(
-        "Map", drawn, text + (" What was seen has the colours of the smoothed map." if len(panels) > 2 else "")
-    )
+    return figure("Map", drawn, text + (" What was seen has the colours of the smoothed map." if len(panels) > 2 else ""))
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.families import FAMILIES
+from ...kernels.families import FAMILIES, HAZARDS
 from .quadrature import log_sum, rule
 from .rows import Rows
 
@@ -57,12 +57,16 @@ def effect_variance(columns: Vector, T: Vector) -> Vector:
 
 def density(rows: Rows, eta: Vector, points: Vector) -> Vector:
     """(S, n) log p(y | eta), normalised in y."""
+    if rows.layout.family in HAZARDS:
+        return rows.density(eta, points)
     record = FAMILIES[rows.layout.family]
     return record.value(rows.y, record.kept(eta), rows.layout.scale(points)[..., np.newaxis], rows.trials)
 
 
 def _slopes(rows: Rows, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
     """(S, n) the derivative of `density` in eta, and minus the second one."""
+    if rows.layout.family in HAZARDS:
+        return rows.slopes(eta, points)
     family, record = rows.layout.family, FAMILIES[rows.layout.family]
     scale = rows.layout.scale(points)[..., np.newaxis]
     eta = record.kept(eta)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -65,6 +65,13 @@ class Layout:
     def shapes(self) -> tuple[Shape, ...]:
         """The family's numbers beside the coefficients, with which xi ends."""
         return SHAPES.get(self.family, ()) if self.own is None else self.own
+
+    @property
+    def of_rows(self) -> Layout:
+        """Of what a client's rows depend on: without numbers that are of a prior alone, which stand at the end."""
+        if not any(shape.of_prior for shape in self.shapes):
+            return self
+        return replace(self, own=tuple(shape for shape in self.shapes if not shape.of_prior))
 
     @property
     def size(self) -> int:

@@ -9,7 +9,7 @@ Source: docs/methods/likelihood.md, section 2; of the curvature Louis (1982).
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -106,12 +106,20 @@ class Rows:
     def take(self, index: Indices, starts: Indices) -> Rows:
         """Some rows, as these groups."""
         trials, offset = (None if one is None else one[index] for one in (self.trials, self.offset))
-        return Rows(self.layout, self.X[index], self.y[index], starts, trials, offset, self.n_threads)
+        return replace(self, X=self.X[index], y=self.y[index], starts=starts, trials=trials, offset=offset)
 
     def take_groups(self, part: slice) -> Rows:
         """Some groups that follow each other."""
         first, last = int(self.starts[part.start]), int(self.starts[part.stop])
         return self.take(np.arange(first, last), self.starts[part.start : part.stop + 1] - first)
+
+    def density(self, eta: Vector, points: Vector) -> Vector:
+        """(S, n) log p(y | eta) of a family that has no record (`kernels.families`)."""
+        raise NotImplementedError(self.layout.family)
+
+    def slopes(self, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
+        """(S, n) the derivative of `density` in eta, and minus the second one."""
+        raise NotImplementedError(self.layout.family)
 
     # What a client is asked --------------------
 

@@ -120,6 +120,23 @@ class LogGamma:
         return np.asarray(self.rate * np.exp(x))
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """Nothing: the prior of the coordinate is one of several together, and stands elsewhere."""
+
+    def value(self, x: Vector) -> Vector:
+        return np.zeros_like(x)
+
+    def log_jacobian(self, x: Vector) -> Vector:
+        return np.zeros_like(x)
+
+    def slope(self, x: Vector) -> Vector:
+        return np.zeros_like(x)
+
+    def curve(self, x: Vector) -> Vector:
+        return np.zeros_like(x)
+
+
 def _logistic(x: Vector) -> Vector:
     return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
 
@@ -136,6 +153,7 @@ class Shape:
     prior : of the coordinate
     start : where the way to the mode begins
     folded : whether the coordinate and its negative say the same
+    of_prior : whether it is a number of other coordinates' prior, of which rows know nothing
     """
 
     name: str
@@ -144,6 +162,7 @@ class Shape:
     prior: Density
     start: float = 0.0
     folded: bool = False
+    of_prior: bool = False
 
 
 SD = Shape("log sd", "sd", np.exp, LogHalfNormal())

@@ -1,0 +1,167 @@
+"""Posteriors of survival federations by a long chain of the No-U-Turn sampler over the pooled rows, without this package.
+
+    python benchmarks/survival_reference.py benchmarks/results/survival_reference.json [KIND ..]
+
+Of each kind two federations are made (`federation`); means, standard deviations and effective sizes of each number go into the
+file, on standardised columns and in the model's unit of time. `tests/methods/likelihood/test_lifetimes.py` holds a job of each
+against them. Needs numpyro; about ten minutes of one processor.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+COLUMNS = ["age", "dose"]
+EFFECTS = np.array([0.5, -0.4])
+KINDS: dict[str, dict[str, Any]] = {
+    "weibull": {"shape": 1.6, "wards": 8, "sd": 0.6, "intervals": True},
+    "exponential": {"shape": 1.0, "wards": 10, "sd": 0.5},
+    "piecewise": {"shape": 0.7, "cuts": [6.0, 12.0, 24.0, 48.0]},
+    "cox": {"shape": 1.2},
+}
+SEEDS = (1, 2)
+
+
+def federation(kind: str, seed: int, clients: int = 3, rows: int = 110) -> dict[str, pd.DataFrame]:
+    """Patients of three hospitals: months to death or to the end of the study, of a hazard k t^(k-1) exp(eta)."""
+    about, found = KINDS[kind], {}
+    rng = np.random.default_rng([seed, sum(kind.encode())])
+    for name in ("ada", "bo", "cy", "di")[:clients]:
+        x = rng.standard_normal((rows, 2))
+        wards = about.get("wards", 0)
+        ward = rng.integers(0, max(wards, 1), rows)
+        eta = x @ EFFECTS + about.get("sd", 0.0) * rng.standard_normal(max(wards, 1))[ward] - about["shape"] * np.log(30.0)
+        life = (rng.exponential(size=rows) * np.exp(-eta)) ** (1 / about["shape"])
+        seen = np.minimum(rng.exponential(70.0, rows), 80.0)
+        months = np.maximum(np.round(np.minimum(life, seen), 2), 0.01)
+        died = (life <= seen).astype(int)
+        frame = pd.DataFrame({"age": 60 + 10 * x[:, 0], "dose": x[:, 1], "months": months, "died": died})
+        if wards:
+            frame["ward"] = [f"w{k}" for k in ward]
+        if about.get("intervals"):  # a third of the events are known to be between two visits, six months apart
+            between = (rng.random(rows) < 0.33) & (died == 1)
+            begin = 6 * np.floor(months / 6)
+            frame["until"] = np.where(died == 1, months, np.nan)
+            frame.loc[between, "months"], frame.loc[between, "until"] = begin[between], begin[between] + 6
+        found[name] = frame
+    return found
+
+
+def pooled(frames: dict[str, pd.DataFrame]) -> dict[str, Any]:
+    """All rows, columns standardised, times in how long rows were seen for one event."""
+    whole = pd.concat([frame.assign(client=name) for name, frame in frames.items()], ignore_index=True)
+    X = whole[COLUMNS].to_numpy()
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    time, event = whole.months.to_numpy(), whole.died.to_numpy()
+    upper = whole.until.to_numpy() if "until" in whole else np.where(event == 1, time, np.nan)
+    upper = np.where(event == 1, upper, np.inf)
+    unit = np.where(event == 1, (time + np.where(event == 1, upper, 0)) / 2, time).sum() / event.sum()
+    ward = whole.client + whole.get("ward", pd.Series("", whole.index))
+    codes = np.unique(ward, return_inverse=True)[1]
+    client = np.unique(whole.client, return_inverse=True)[1]
+    return {
+        "X": X,
+        "time": time / unit,
+        "upper": upper / unit,
+        "event": event == 1,
+        "ward": codes,
+        "client": client,
+        "unit": unit,
+    }
+
+
+def posterior(kind: str, frames: dict[str, pd.DataFrame], seed: int) -> dict[str, dict[str, float]]:
+    """Name -> mean, sd, and effective size."""
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+    from numpyro.diagnostics import effective_sample_size
+    from numpyro.infer import MCMC, NUTS
+
+    numpyro.enable_x64()
+    d, about = pooled(frames), KINDS[kind]
+    X, time, event = d["X"], d["time"], d["event"]
+    exact, between = d["upper"] == time, np.isfinite(d["upper"]) & (d["upper"] != time)
+    end = np.where(np.isfinite(d["upper"]), d["upper"], time)
+
+    def hazards(own: Any, t: np.ndarray) -> tuple[Any, Any]:
+        if kind == "piecewise":
+            cuts = np.array(about["cuts"]) / d["unit"]
+            begins = np.append(0.0, cuts)
+            spent = np.clip(t[:, None] - begins, 0, np.append(np.diff(begins), np.inf))
+            return own[np.searchsorted(cuts, t)], spent @ jnp.exp(own)
+        log_t = np.log(np.maximum(t, 1e-300))
+        return own + (jnp.exp(own) - 1) * log_t, jnp.exp(jnp.exp(own) * log_t)
+
+    def model() -> None:
+        beta = numpyro.sample("beta", dist.Normal(0, 2.5).expand([2]).to_event(1))
+        eta = X @ beta
+        if kind == "cox":
+            numpyro.factor("partial", partial(eta))
+            return
+        eta = eta + numpyro.sample("intercept", dist.Normal(0, 5))
+        own: Any = 0.0
+        if kind == "weibull":
+            own = numpyro.sample("log_shape", dist.Normal(0, 1))
+        if kind == "piecewise":
+            s = numpyro.sample("walk_sd", dist.HalfNormal(1))
+            steps = numpyro.sample("steps", dist.Normal(0, 1).expand([len(about["cuts"])]).to_event(1))
+            own = numpyro.deterministic("log_hazard", jnp.concatenate([jnp.zeros(1), s * jnp.cumsum(steps)]))
+            numpyro.deterministic("log_walk_sd", jnp.log(s))
+        if "wards" in about:
+            tau = numpyro.sample("group_sd", dist.HalfNormal(1))
+            numpyro.deterministic("log_group_sd", jnp.log(tau))
+            u = numpyro.sample("u", dist.Normal(0, 1).expand([int(d["ward"].max()) + 1]).to_event(1))
+            eta = eta + tau * u[d["ward"]]
+        log_hazard, begin = hazards(own, time)
+        begin = begin * jnp.exp(eta)
+        more = hazards(own, end)[1] * jnp.exp(eta) - begin
+        of_event = jnp.where(
+            exact, log_hazard + eta, jnp.where(between, jnp.log(-jnp.expm1(-jnp.where(between, more, 1.0))), 0.0)
+        )
+        numpyro.factor("rows", (of_event - begin).sum())
+
+    died = np.flatnonzero(event)
+    risk = [(d["client"] == d["client"][i]) & (time >= time[i]) for i in died]
+    ties = [(d["client"] == d["client"][i]) & (time == time[i]) & event for i in died]
+    share = np.array([(np.flatnonzero(tied) < i).sum() / tied.sum() for i, tied in zip(died, ties)])
+    R, D = np.array(risk, float), np.array(ties, float)
+
+    def partial(eta: Any) -> Any:
+        """Efron's, stratified by client, written out row by row."""
+        e = jnp.exp(eta)
+        return eta[died].sum() - jnp.log(R @ e - share * (D @ e)).sum()
+
+    kernel = NUTS(model, target_accept_prob=0.98 if kind == "piecewise" else 0.9)
+    mcmc = MCMC(kernel, num_warmup=1000, num_samples=2500, num_chains=4, chain_method="sequential", progress_bar=False)
+    mcmc.run(jax.random.PRNGKey(seed))
+    found = {}
+    for name, values in mcmc.get_samples(group_by_chain=True).items():
+        if name in ("u", "steps", "group_sd", "walk_sd"):
+            continue
+        for k, one in enumerate(np.moveaxis(np.atleast_3d(np.asarray(values)), 2, 0)):
+            if one.std() > 0:
+                label = f"{name}[{k}]" if np.ndim(values) > 2 else name
+                found[label] = {"mean": float(one.mean()), "sd": float(one.std()), "ess": float(effective_sample_size(one))}
+    return found
+
+
+def main(path: Path, kinds: list[str]) -> None:
+    """Writes what is found, beside what there was."""
+    content = json.loads(path.read_text()) if path.exists() else {}
+    for kind in kinds or KINDS:
+        for seed in SEEDS:
+            content[f"{kind} {seed}"] = posterior(kind, federation(kind, seed), seed)
+            path.write_text(json.dumps(content, indent=1) + "\n")
+            print(kind, seed, json.dumps(content[f"{kind} {seed}"]))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

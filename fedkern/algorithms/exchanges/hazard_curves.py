@@ -1,0 +1,59 @@
+"""After the rounds of a Cox model: each client's cumulative baseline hazard at the times that the job names.
+
+Each client has drawn it at the draws of the posterior that it was told, with random numbers of its own, and sends it to three
+digits, with the number of its rows; one without an event answers with zeros. Source: docs/methods/likelihood.md, section 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import once
+from ..core.messages import SUM, Message, Tells
+from .loo_sums import MOST_ROWS
+from .rounding import LARGEST, bounded
+from .survival_sums import AskSurvival
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CumulativeHazards(Message, kind=232, tells=Tells(SUM)):
+    """Client to server: number of its rows; its cumulative baseline hazard at the job's times (output.survival_at), drawn at each
+    draw of the posterior."""
+
+    round: int
+    rows: int
+    hazards: Annotated[Array, "t times"]
+
+
+def dims(draws: int, times: int) -> dict[str, int]:
+    """Sizes of the messages' arrays."""
+    return {"t": draws, "times": times}
+
+
+def told(rows: int, hazards: Array) -> CumulativeHazards:
+    """`hazards` (draws, times)."""
+    short = [[float(f"{value:.3g}") for value in row] for row in hazards.tolist()]
+    return CumulativeHazards(0, rows, np.array(short).reshape(hazards.shape))
+
+
+def _wrong(answer: CumulativeHazards) -> str:
+    """Why these are no client's hazards; "" where they can be."""
+    h = answer.hazards
+    if (
+        not 0 <= answer.rows <= MOST_ROWS
+        or not bounded(h, LARGEST)
+        or (h < 0).any()
+        or (np.diff(h, axis=1) < -0.01 * h[:, 1:]).any()
+    ):
+        return "its CumulativeHazards are too large to be any, or fall with time"
+    return ""
+
+
+QUESTION = once.Question("hazard-curves", AskSurvival, CumulativeHazards, _wrong, drops=True)
+PROTOCOL = QUESTION.protocol

@@ -1,0 +1,71 @@
+"""After the rounds of a job of survival times whose baseline hazard all share: does the hazard have the right shape?
+
+Each client has computed sums over its rows with the draws that it was told, and sends them, to three digits; one with fewer than
+five rows answers with zeros. Source: docs/methods/likelihood.md, section 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import once
+from ..core.messages import SUM, Message, Tells
+from .loo_sums import LEAST, MOST_ROWS
+from .rounding import LARGEST, bounded
+from .survival_sums import AskSurvival, shortened
+
+Array = NDArray[np.float64]
+
+TENTHS, SCORES = 10, 5
+
+
+@dataclass(frozen=True)
+class LifetimeSums(Message, kind=233, tells=Tells(SUM)):
+    """Client to server: number of rows and of events; pairs of a row that has its event and one that is at risk after it, and in
+    how many of them the first has the higher risk; in which tenth of their predictive distributions times are; score and
+    information of a level and of a shape in which the hazard is wrong."""
+
+    round: int
+    rows: int
+    events: int
+    pairs: float
+    right: float
+    tenths: Annotated[Array, "tenths"]
+    scores: Annotated[Array, "scores"]
+
+
+def dims() -> dict[str, int]:
+    """Sizes of the messages' arrays."""
+    return {"tenths": TENTHS, "scores": SCORES}
+
+
+def told(rows: int, events: int, pairs: float, right: float, tenths: Array, scores: Array) -> LifetimeSums:
+    """The sums, or zeros where they would be of too few rows."""
+    if rows < LEAST:
+        return LifetimeSums(0, 0, 0, 0.0, 0.0, np.zeros(TENTHS), np.zeros(SCORES))
+    pairs, right = shortened(pairs, right)
+    several = (np.array([float(f"{value:.3g}") for value in one.tolist()]) for one in (tenths, scores))
+    return LifetimeSums(0, rows, events, pairs, right, *several)
+
+
+def _wrong(answer: LifetimeSums) -> str:
+    """Why these are no client's sums; "" where they can be."""
+    if not (answer.rows == 0 or LEAST <= answer.rows <= MOST_ROWS) or not 0 <= answer.events <= answer.rows:
+        return f"its LifetimeSums are of {answer.rows} rows and {answer.events} events"
+    if not 0 <= answer.right <= answer.pairs <= MOST_ROWS**2:
+        return "its LifetimeSums count pairs that are not there"
+    if (
+        not bounded(answer.scores, LARGEST)
+        or (answer.tenths < 0).any()
+        or abs(answer.tenths.sum() - answer.rows) > 0.1 * answer.rows
+    ):
+        return "its LifetimeSums are too large to be any, or their tenths are no parts of its rows"
+    return ""
+
+
+QUESTION = once.Question("lifetime-sums", AskSurvival, LifetimeSums, _wrong, drops=True)
+PROTOCOL = QUESTION.protocol

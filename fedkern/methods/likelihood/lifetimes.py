@@ -1,0 +1,173 @@
+"""After the draws of a job of times whose baseline hazard all share: what clients tell of their rows, curves, and whether the
+hazard has the right shape.
+
+Source: docs/methods/likelihood.md, section 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc
+
+from ...algorithms.core.rounds import in_order
+from ...algorithms.exchanges import lifetime_sums
+from ...algorithms.exchanges.survival_sums import AskSurvival
+from ...algorithms.importance import machine as importance
+from ...jobs.run import Run
+from ...models import survival, survival_curves
+from ...models.mixed import Layout
+from ...models.mixed.conditional import MOST, effect_variance, predictor
+from ...models.survival_parametric import Lifetimes
+from . import own as owns
+from . import sites
+from .keys import Config
+from .model import Model
+from .own import Own, answers
+from .publish import Checked
+from .rows import Held
+from .stages import lifetime_sums_of
+from .times import Timed
+
+Array = NDArray[np.float64]
+
+DRAWS = 50  # over which a row's predictive distribution is averaged
+OFF, SURE = 0.15, 4.0  # logarithm of a shape, and its standard errors, from which on a constant hazard is no model of the times
+UNLIKELY = 1e-4  # how often tenths are as uneven where the model is right
+WALKING = 1e-8  # a time of which the probability to come later is smaller is no time
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a client has at the end: as `own.Own`, its likelihood, and its times in the order of its rows."""
+
+    own: Own
+    lived: Lifetimes
+    event: NDArray[np.bool_]
+    entry: Array | None
+    middle: Array
+
+
+def completed(model: Model, index: int, held: Held, times: Timed, lived: Lifetimes, client: importance.Client) -> Ended:
+    """Once the server has told its draws."""
+    assert client.told is not None
+    found = owns.completed(model, index, held, lived.rows, client, lived.inner(client.told))
+    order = slice(None) if held.order is None else held.order
+    upper = np.where(np.isfinite(times.upper), times.upper, times.time)
+    entry = None if times.entry is None else np.maximum(times.entry[order], 0.0)
+    return Ended(found, lived, times.event[order], entry, ((times.time + upper) / 2)[order])
+
+
+def exchanged(run: Run[Config], model: Model, ended: Mapping[int, Ended], *, at_server: bool) -> Checked:
+    """What is found, at the server's place; nothing elsewhere."""
+    content: dict[str, Any] = {}
+    notes: list[str] = []
+    doubt = ""
+    asked = AskSurvival(0) if at_server else None
+    server = answers(run, lifetime_sums_of(), lifetime_sums.QUESTION, asked, ended, lambda one: sums(model, one))
+    if server is not None:
+        notes += [
+            f"client {run.names[k]!r} is not in the checks of times, for {why}" for k, why in sorted(server.dropped.items())
+        ]
+        none = [repr(run.names[k]) for k, one in sorted(server.replies.items()) if one.rows and not one.events]
+        if none:
+            notes.append(f"nobody had the event at {', '.join(none)}: they add how long their rows were seen without it")
+        content, said, doubt = _content(model, in_order(server.replies))
+        notes += said
+    alone = {k: sites.Alone(one.lived.alone, one.own.told, one.own.nodes) for k, one in ended.items()}
+    of_sites, more = sites.exchanged(run, model, alone, at_server=at_server)
+    return Checked(content | of_sites, (*notes, *more), doubt)
+
+
+def sums(model: Model, ended: Ended) -> lifetime_sums.LifetimeSums:
+    """Of a client's rows."""
+    rows, own = ended.lived.rows, ended.own
+    n, events = len(rows), ended.lived.events
+    several = int(np.clip(MOST // max(31 * n, 1), 1, DRAWS))
+    inner = own.inner[np.linspace(0, len(own.inner) - 1, several).round().astype(int)]
+    base, eta = rows.baseline(inner), predictor(rows, inner)
+    variance = effect_variance(rows.Z, rows.layout.factor(inner, "group"))
+    unit = np.exp(model.log_unit)
+
+    def seen(time: Array) -> Array:
+        """(n,) probabilities to be without event at a time of each row, averaged over draws."""
+        found = survival_curves.survival(base, eta, variance, time[np.newaxis])[:, 0]
+        return np.asarray(np.maximum(found.mean(axis=0), np.finfo(float).tiny))
+
+    before = np.ones(n) if ended.entry is None else seen(ended.entry / unit)
+    low = 1 - seen(rows.y) / before
+    end = np.where(np.isinf(rows.upper), 0.0, seen(np.where(np.isinf(rows.upper), rows.y, rows.upper)) / before)
+    high = np.where(rows.upper == rows.y, low, 1 - end)
+    low = np.clip(low, 0.0, 1 - 1e-12)
+    high = np.clip(high, low + 1e-12, 1.0)
+    edges = np.arange(11)[:, np.newaxis] / 10
+    tenths = np.diff(np.clip((edges - low) / (high - low), 0, 1), axis=0).sum(axis=1)
+    e, e0 = -np.log(seen(ended.middle / unit)), -np.log(before)
+    cox = survival.Rows.of(
+        Layout(rows.layout.coefficients, "cox"), rows.X, ended.middle, ended.event, ended.entry, None, None, rows.offset
+    )
+    pairs, right = survival.concordance(cox, own.told[:, : rows.layout.p].mean(axis=0))
+    return lifetime_sums.told(n, events, pairs, right, tenths, _scores(ended.event, e, e0))
+
+
+def _scores(event: NDArray[np.bool_], e: Array, e0: Array) -> Array:
+    """(5,) of cumulative hazards e that are a e^k: derivatives in log a and log k at 1, and minus the second ones."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log, log0 = (np.where(one > WALKING, np.log(one), 0.0) for one in (e, e0))
+    x, x0, d = e * log, e0 * log0, event.astype(np.float64)
+    return np.array(
+        [
+            (d - e + e0).sum(),
+            (d * (1 + log) - x + x0).sum(),
+            (e - e0).sum(),
+            (x - x0).sum(),
+            (x + x * log - x0 - x0 * log0 - d * log).sum(),
+        ]
+    )
+
+
+def _content(model: Model, replies: Sequence[lifetime_sums.LifetimeSums]) -> tuple[dict[str, Any], list[str], str]:
+    """Events, concordance, tenths, and whether the hazard has the shape that it has in the model."""
+    rows, events, pairs, right = (sum(getattr(one, name) for one in replies) for name in ("rows", "events", "pairs", "right"))
+    if not rows:
+        return {}, [], ""
+    tenths = np.sum([one.tenths for one in replies], axis=0)
+    shares = tenths / tenths.sum()
+    found: dict[str, Any] = {
+        "events": int(events),
+        "predictive": {"rows": int(rows), "tenths": [{"share": x} for x in shares.tolist()]},
+    }
+    if pairs:
+        found["concordance"] = right / pairs
+    first, second, of_level, across, of_shape = np.sum([one.scores for one in replies], axis=0).tolist()
+    information = of_shape - across**2 / of_level if of_level > 0 else 0.0
+    notes, doubt = [], ""
+    if information > 0:
+        score = second - across / of_level * first
+        log_shape, z = score / information, score / information**0.5
+        found["shape_of_hazard"] = {"log_shape": log_shape, "z": z}
+        if model.family == "exponential" and abs(z) > SURE and abs(log_shape) > OFF:
+            doubt = _not_constant(z)
+    chi2 = 10 * float(((shares - 0.1) ** 2).sum()) * events
+    p = float(chdtrc(9, chi2))
+    if not doubt and p < UNLIKELY:
+        other = "more model.cuts" if model.family == "piecewise" else 'model.family = "piecewise" or "cox"'
+        k = int(np.abs(shares - 0.1).argmax())
+        notes.append(
+            f"times are not as the model makes them: {100 * shares[k]:.0f} % of the rows are in the tenth from {k / 10:.1f} to "
+            f"{(k + 1) / 10:.1f} of their predictive distributions (10 % are expected); the hazard may have another shape: take "
+            f"{other}, or a covariate is missing"
+        )
+    return found, notes, doubt
+
+
+def _not_constant(z: float) -> str:
+    """Why no interval of an exponential model can stand."""
+    return (
+        f"the hazard {'rises' if z > 0 else 'falls'} with time (z = {z:.1f}), and an exponential model has a constant one: its "
+        'ratios and intervals cannot be used; set model.family = "weibull" or "piecewise"'
+    )

@@ -1,0 +1,331 @@
+"""One client of a survival model whose baseline hazard all clients share: its log-likelihood, effects of groups integrated out.
+
+| family | hazard of a row with predictor eta, at t | numbers beside the coefficients |
+|---|---|---|
+| "weibull" | k t^(k-1) exp(eta) | log k |
+| "exponential" | exp(eta) | |
+| "piecewise" | exp(eta + b_j) between the cuts c_j and c_(j+1), b_0 = 0 | b_1 .. b_m, and log s of their prior alone |
+
+A row has its event at `time`, or in (time, upper], or was seen without it until `time`. Rows that are seen from `entry` on are
+known to be without event until then: log integral of the rows less log integral of the same rows, censored at their entries, each
+over the same groups' effects (and over the client's, where it has one). A ratio of integrals is no integral of ratios.
+
+Source: docs/methods/likelihood.md, section 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import mixed as kernels
+from .mixed import Prior, Rows
+from .mixed.layout import Layout
+from .mixed.shapes import HALF_LOG_TAU, SHAPE, Elsewhere, LogHalfNormal, Shape
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+WALK = Shape("log walk sd", "walk sd", np.exp, LogHalfNormal(), start=float(np.log(0.5)), of_prior=True)
+
+
+def shapes_of(family: str, cuts: tuple[float, ...]) -> tuple[Shape, ...]:
+    """The numbers of a family beside its coefficients; `cuts` are those of "piecewise"."""
+    if family == "weibull":
+        return (SHAPE,)
+    steps = (Shape(f"log hazard from {cut:g}", f"log hazard from {cut:g}", np.asarray, Elsewhere()) for cut in cuts)
+    return (*steps, WALK) if family == "piecewise" else ()
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Hazards of a row with predictor 0, at points of xi.
+
+    Attributes
+    ----------
+    family : see above
+    own : (S, k) the family's numbers at each point, without those that are of a prior alone
+    cuts : (m,) of "piecewise"
+    """
+
+    family: str
+    own: Vector
+    cuts: Vector = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def of(cls, layout: Layout, points: Vector, cuts: Vector) -> Baseline:
+        """At points whose last numbers are those of the layout's family, with or without T_c."""
+        own = points[:, points.shape[1] - len(layout.shapes) :]
+        return cls(layout.family, own[:, [k for k, shape in enumerate(layout.shapes) if not shape.of_prior]], cuts)
+
+    def at(self, time: Vector) -> tuple[Vector, Vector]:
+        """(S, n) logarithms of the hazard, and the cumulative hazard, at times (n,), each 0 or above."""
+        n, S = len(time), len(self.own)
+        if self.family == "weibull":
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                log_t, k = np.log(time), np.exp(self.own)
+                hazard, cumulative = self.own + (k - 1) * log_t, np.exp(k * log_t)
+            return np.broadcast_to(hazard, (S, n)), np.broadcast_to(cumulative, (S, n))
+        if self.family == "exponential":
+            return np.zeros((S, n)), np.broadcast_to(time, (S, n))
+        b = np.hstack([np.zeros((S, 1)), self.own])
+        begins = np.concatenate([[0.0], self.cuts])
+        with np.errstate(over="ignore"):
+            spent = np.clip(time[:, np.newaxis] - begins, 0.0, np.append(np.diff(begins), np.inf))
+            # An event at a cut is of the piece that ends there, as its row was seen in no other.
+            return b[:, np.searchsorted(self.cuts, time, side="left")], np.exp(b) @ spent.T
+
+
+@dataclass(frozen=True)
+class Timed(Rows):
+    """Rows with times `y`, in groups.
+
+    Attributes
+    ----------
+    upper : (n,) `y` where the event is at it; infinite where it had not happened by then; else the event is in (y, upper]
+    cuts : (m,) of "piecewise"
+    """
+
+    upper: Vector = field(default_factory=lambda: np.zeros(0))
+    cuts: Vector = field(default_factory=lambda: np.zeros(0))
+
+    def take(self, index: Indices, starts: Indices) -> Timed:
+        offset = None if self.offset is None else self.offset[index]
+        X, y, upper = self.X[index], self.y[index], self.upper[index]
+        return replace(self, X=X, y=y, upper=upper, starts=starts, offset=offset)
+
+    def inner_values(self, points: Vector, nodes: int) -> Vector:
+        arrays = (self._points(points), self.X, self.Z, self.y, None, self.offset, self.starts, self.upper, self._kernel_cuts)
+        return kernels.values(*arrays, family=self.layout.family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
+
+    def inner_curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
+        sent, at = self._points(points), self._own_at
+        arrays = (sent, self.X, self.Z, self.y, None, self.offset, self.starts, self.upper, self._kernel_cuts)
+        value, gradient, lower = kernels.curvature(
+            *arrays, family=self.layout.family, nodes=self._group_nodes(nodes), n_threads=self.n_threads
+        )
+        size = sent.shape[1]
+        curved = np.empty((len(points), size, size))
+        i, k = np.tril_indices(size)
+        curved[:, i, k] = curved[:, k, i] = lower
+        return value, gradient[:, at], curved[:, at[:, np.newaxis], at]
+
+    @property
+    def _kernel_cuts(self) -> Vector | None:
+        return self.cuts if self.layout.family == "piecewise" else None
+
+    @property
+    def _first(self) -> int:
+        """Where the family's numbers begin in a point of the kernels."""
+        return int(self.layout.client_at.start)
+
+    def _points(self, points: Vector) -> Vector:
+        """As the kernels take them: of "piecewise" also a number of the first piece, whose place the intercept has here."""
+        return np.insert(points, self._first, 0.0, axis=1) if self.layout.family == "piecewise" else points
+
+    @property
+    def _own_at(self) -> Indices:
+        """The coordinates of the kernels' points that are numbers here."""
+        every = np.arange(self._first + len(self.layout.shapes) + (self.layout.family == "piecewise"))
+        return np.delete(every, self._first) if self.layout.family == "piecewise" else every
+
+    # Rows one by one, for what a client says of its own groups and rows --------------------
+
+    def baseline(self, points: Vector) -> Baseline:
+        """At points as the groups see them."""
+        return Baseline.of(self.layout, points, self.cuts)
+
+    def density(self, eta: Vector, points: Vector) -> Vector:
+        """(S, n) of predictors (S, n): logarithms of densities of events, and of probabilities of all else."""
+        begin, log_hazard, between = self._hazards(eta, points)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            of_end = np.where(self.upper == self.y, log_hazard, np.log(-np.expm1(-between)))
+        return np.asarray(np.where(np.isinf(self.upper), 0.0, of_end) - begin)
+
+    def slopes(self, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
+        """(S, n) the derivative of `density` in eta, and minus the second one."""
+        begin, _, d = self._hazards(eta, points)
+        exact, inside = self.upper == self.y, np.isfinite(self.upper) & (self.upper != self.y)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            share = np.where(d > 1e-8, d / np.expm1(np.minimum(d, 700.0)), 1 - d / 2)  # d / (e^d - 1)
+            bent = share * (d / -np.expm1(-d) - 1)  # minus its derivative in eta
+        slope = np.where(exact, 1.0, np.where(inside, share, 0.0)) - begin
+        return slope, begin + np.where(inside, np.where(d > 1e-8, bent, d / 2), 0.0)
+
+    def _hazards(self, eta: Vector, points: Vector) -> tuple[Vector, Vector, Vector]:
+        """(S, n) cumulative hazards at y, logarithms of hazards there, and the cumulative hazard from y to `upper`."""
+        base, scale = self.baseline(points), np.exp(eta)
+        log_hazard, begin = base.at(self.y)
+        end = base.at(np.where(np.isinf(self.upper), self.y, self.upper))[1]
+        return scale * begin, log_hazard + eta, scale * (end - begin)
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """What a client holds; it is the field of no message.
+
+    Attributes
+    ----------
+    layout : of the points, with what is of a prior alone
+    rows : whose points have no such number
+    before : the same rows until they were seen, where some were not from the beginning
+    log_unit : the logarithm of a unit of the data's time, in those of the model, for each density
+    """
+
+    layout: Layout
+    rows: Timed
+    before: Timed | None = None
+    log_unit: float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        X: Vector,
+        time: Vector,
+        upper: Vector,
+        starts: Indices,
+        entry: Vector | None = None,
+        offset: Vector | None = None,
+        cuts: Vector | None = None,
+        n_threads: int = 1,
+        unit: float = 1.0,
+    ) -> Lifetimes:
+        """Rows that are sorted by group; `unit`: the model's unit of time, in the data's."""
+        own = layout.of_rows
+        cuts = np.zeros(0) if cuts is None else np.asarray(cuts, np.float64) / unit
+        rows = Timed(own, X, time / unit, starts, None, offset, n_threads, upper / unit, cuts)
+        before = None
+        if entry is not None and (late := np.flatnonzero(entry > 0)).size:
+            some = rows.take(late, np.searchsorted(late, starts).astype(np.int64))
+            before = replace(some, y=entry[late] / unit, upper=np.full(len(late), np.inf))
+        return cls(layout, rows, before, -float(np.log(unit)) if unit != 1.0 else 0.0)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def size(self) -> int:
+        """P, the length of a point."""
+        return self.layout.size
+
+    @property
+    def exact(self) -> int:
+        """How many events have a time."""
+        return int((self.rows.upper == self.rows.y).sum())
+
+    @property
+    def events(self) -> int:
+        """How many rows have their event."""
+        return int(np.isfinite(self.rows.upper).sum())
+
+    def values(self, points: Vector, nodes: int) -> Vector:
+        """(S,) log-likelihoods of the points (S, P), of densities in the data's unit of time."""
+        points = self.inner(points)
+        found = self.rows.values(points, nodes) + self.exact * self.log_unit
+        return found if self.before is None else found - self.before.values(points, nodes)
+
+    def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
+        """(c,) the same, gradients (c, P) and minus Hessians (c, P, P): 0 of what is of a prior alone."""
+        inner = self.inner(points)
+        found = self.rows.curvature(inner, nodes)
+        if self.before is not None:
+            value, slope, bent = self.before.curvature(inner, nodes)
+            found = (found[0] - value, found[1] - slope, found[2] - bent)
+        (c, P), p = points.shape, inner.shape[1]
+        gradient, curved = np.zeros((c, P)), np.zeros((c, P, P))
+        gradient[:, :p], curved[:, :p, :p] = found[1], found[2]
+        return found[0] + self.exact * self.log_unit, gradient, curved
+
+    def rule(self, points: Vector, nodes: int) -> Vector:
+        """(S,) by how much six more nodes a dimension change the values."""
+        points = self.inner(points)
+        found = self.rows.rule(points, nodes)
+        return found if self.before is None else found - self.before.rule(points, nodes)
+
+    def inner(self, points: Vector) -> Vector:
+        """Points without what is of a prior alone."""
+        return points[:, : self.rows.layout.size]
+
+    @property
+    def alone(self) -> Lifetimes:
+        """The same rows without an effect of the client: what it differs by is then in its coefficients."""
+        layout = replace(self.layout, client=())
+        rows, before = (None if one is None else replace(one, layout=layout.of_rows) for one in (self.rows, self.before))
+        assert rows is not None
+        return replace(self, layout=layout, rows=rows, before=before)
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The prior of a "piecewise" layout: that of all else, and of its numbers a random walk from 0 whose steps are N(0, s^2).
+
+    Attributes
+    ----------
+    base : of everything else, and of log s
+    """
+
+    base: Prior
+
+    @property
+    def layout(self) -> Layout:
+        """Of xi."""
+        return self.base.layout
+
+    @property
+    def _own(self) -> slice:
+        return slice(self.layout.shapes_at.start, self.layout.size - 1)
+
+    def values(self, points: Vector) -> Vector:
+        """(S,) log-densities of the points (S, P)."""
+        return self.base.values(points) + self._walk(points)
+
+    def without_jacobian(self, points: Vector) -> Vector:
+        """(S,) log-densities of what the coordinates are logarithms of."""
+        return self.base.without_jacobian(points) + self._walk(points)
+
+    def _walk(self, points: Vector) -> Vector:
+        steps, log_s = np.diff(points[:, self._own], axis=1, prepend=0.0), points[:, -1]
+        with np.errstate(over="ignore"):
+            square = (steps**2).sum(axis=1) * np.exp(-2 * log_s)
+        return np.asarray(-0.5 * square - steps.shape[1] * (log_s + HALF_LOG_TAU))
+
+    def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
+        """The log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
+        _, gradient, curved = self.base.curvature(xi)
+        gradient, curved = gradient.copy(), curved.copy()
+        own, m = self._own, self._own.stop - self._own.start
+        D = np.eye(m) - np.eye(m, k=-1)
+        precision = D.T @ D * np.exp(-2 * xi[-1])
+        b = xi[own]
+        gradient[own] -= precision @ b
+        curved[own, own] += precision
+        square = float(b @ precision @ b)
+        gradient[-1] += square - m
+        curved[-1, -1] += 2 * square
+        across = -2 * precision @ b
+        curved[own, -1] += across
+        curved[-1, own] += across
+        return float(self.values(xi[np.newaxis])[0]), gradient, curved
+
+    @property
+    def held(self) -> Held:
+        """Given log s."""
+        return Held(self)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A walk's prior whose log s is known: with derivatives by which no step moves it."""
+
+    walk: Walk
+
+    def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
+        """The log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
+        value, gradient, curved = self.walk.curvature(xi)
+        gradient[-1] = 0.0
+        curved[-1, :] = curved[:, -1] = 0.0
+        curved[-1, -1] = 1.0
+        return value, gradient, curved

@@ -1,0 +1,211 @@
+"""What a client of a Weibull, exponential or piecewise model computes of its rows, against sums and brute quadrature."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import logsumexp
+from scipy.stats import norm, weibull_min
+
+from fedkern.models import survival_curves
+from fedkern.models.mixed import Layout, conditional
+from fedkern.models.survival_parametric import Baseline, Lifetimes, shapes_of
+
+FAMILIES = ("weibull", "exponential", "piecewise")
+CUTS = (0.4, 1.0, 2.5)
+
+
+def layout(family: str, group: tuple[str, ...] = (), client: tuple[str, ...] = ()) -> Layout:
+    own = shapes_of(family, CUTS if family == "piecewise" else ())
+    return Layout(("intercept", "x"), family, group, client, own)
+
+
+def table(n: int = 24, groups: int = 6, seed: int = 0, *, entry: bool = True) -> dict[str, Any]:
+    """Events, rows that are censored on the right, and events in intervals, one of which begins at 0 and one ends at a cut."""
+    rng = np.random.default_rng(seed)
+    time, kind = np.round(rng.exponential(size=n), 3) + 0.01, np.arange(n) % 3
+    upper = np.where(kind == 0, time, np.where(kind == 1, np.inf, time + rng.random(n)))
+    time[2], time[0], upper[0], upper[5] = 0.0, CUTS[0], CUTS[0], time[5] + 1e-4
+    X = np.column_stack([np.ones(n), rng.standard_normal(n)])
+    starts = np.linspace(0, n, groups + 1).astype(np.int64)
+    late = np.where(rng.random(n) < 0.6, 0.6 * time, -1.0) if entry else None
+    return {"X": X, "time": time, "upper": upper, "starts": starts, "entry": late, "offset": 0.2 * rng.standard_normal(n)}
+
+
+def lived(one: Layout, given: dict[str, Any], **more: Any) -> Lifetimes:
+    return Lifetimes.of(one, **given, cuts=np.array(CUTS), **more)
+
+
+def points(one: Layout, count: int = 3, seed: int = 1) -> np.ndarray:
+    return 0.4 * np.random.default_rng(seed).standard_normal((count, one.size))
+
+
+def hazard(family: str, own: np.ndarray, t: float) -> float:
+    """By its definition."""
+    if family == "weibull":
+        k = np.exp(own[0])
+        return k * t ** (k - 1)
+    return 1.0 if family == "exponential" else float(np.exp(np.append(0.0, own)[np.searchsorted(CUTS, t)]))
+
+
+def cumulative(family: str, own: np.ndarray, t: float) -> float:
+    """By integrating the hazard, piece by piece."""
+    if family == "weibull":
+        return float(t ** np.exp(own[0]))
+    ends = [0.0, *(c for c in CUTS if c < t), t] if t > 0 else [0.0, 0.0]
+    return sum((b - a) * hazard(family, own, (a + b) / 2) for a, b in pairwise(ends))
+
+
+def of_row(family: str, own: np.ndarray, y: float, upper: float, eta: float) -> float:
+    """Its log-likelihood, without entry."""
+    H = cumulative(family, own, y) * np.exp(eta)
+    if np.isinf(upper):
+        return -H
+    if upper == y:
+        return float(np.log(hazard(family, own, y)) + eta - H)
+    return float(np.log(-np.expm1(H - cumulative(family, own, upper) * np.exp(eta))) - H)
+
+
+def own_of(one: Layout, xi: np.ndarray) -> np.ndarray:
+    own = xi[one.shapes_at]
+    return own[: len(CUTS)] if one.family == "piecewise" else own
+
+
+def plain(one: Layout, given: dict[str, Any], xi: np.ndarray, effect: np.ndarray | float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) log-likelihoods of rows, and of being without event until their entry, with effects that are added to eta."""
+    own, eta = own_of(one, xi), given["X"] @ xi[:2] + given["offset"] + effect
+    rows = np.array([of_row(one.family, own, y, u, e) for y, u, e in zip(given["time"], given["upper"], eta)])
+    entry = np.zeros(len(eta)) if given["entry"] is None else np.maximum(given["entry"], 0.0)
+    return rows, np.array([-cumulative(one.family, own, t) * np.exp(e) for t, e in zip(entry, eta)])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_without_effects_the_value_is_the_sum_of_rows_given_their_entry(family: str) -> None:
+    one, given = layout(family), table()
+    for xi, value in zip(points(one), lived(one, given).values(points(one), 1)):
+        rows, before = plain(one, given, xi)
+        assert value == pytest.approx((rows - before).sum(), rel=1e-11)
+
+
+@pytest.mark.parametrize(("family", "entry"), [*product(FAMILIES, [True]), ("weibull", False)])
+def test_frailty_of_groups_is_a_ratio_of_two_integrals(family: str, entry: bool) -> None:
+    one, given = layout(family, ("intercept",)), table(12, 4, entry=entry)
+    (xi,) = points(one, 1)
+    tau = np.exp(xi[one.group_at][0])
+    found = 0.0
+    for a, b in zip(given["starts"][:-1], given["starts"][1:]):
+
+        def at(u: float, k: int, a: int = a, b: int = b) -> float:
+            return float(np.exp(plain(one, given, xi, tau * u)[k][a:b].sum()) * norm.pdf(u))
+
+        integrals = [quad(at, -9, 9, (k,), epsabs=1e-13, epsrel=1e-11, limit=200)[0] for k in range(2)]
+        found += float(np.log(integrals[0] / integrals[1]))
+    assert lived(one, given).values(xi[np.newaxis], 40)[0] == pytest.approx(found, abs=2e-7)
+    z, w = np.polynomial.hermite_e.hermegauss(40)  # one integral of ratios is another number: the control of this test
+    ratios = np.array([np.subtract(*plain(one, given, xi, tau * u)) for u in z])
+    sums = np.add.reduceat(ratios, given["starts"][:-1], axis=1)
+    of_ratios = logsumexp(sums + np.log(w / w.sum())[:, np.newaxis], axis=0).sum()
+    assert not entry or abs(of_ratios - found) > 1e-3
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_effect_of_the_client_around_those_of_its_groups(family: str) -> None:
+    """All rows are seen from their entries on: a ratio of two integrals over the client's effect, in each of which those over the
+    groups' effects stand."""
+    one, given = layout(family, ("intercept",), ("intercept",)), table(12, 3)
+    (xi,) = points(one, 1)
+    tau, own = np.exp(xi[one.group_at][0]), np.exp(xi[one.client_at][0])
+    z, w = np.polynomial.hermite_e.hermegauss(40)
+    log_w = np.log(w / w.sum())
+    logs = np.empty((2, 40))
+    for k, v in enumerate(z):
+        each = np.array([plain(one, given, xi, own * v + tau * u) for u in z])  # (nodes, 2, n)
+        for part in range(2):
+            sums = np.add.reduceat(each[:, part], given["starts"][:-1], axis=1)
+            logs[part, k] = logsumexp(sums + log_w[:, np.newaxis], axis=0).sum()
+    found = logsumexp(logs + log_w, axis=1)
+    assert lived(one, given).values(xi[np.newaxis], 30)[0] == pytest.approx(found[0] - found[1], abs=2e-5)
+
+
+EFFECTS = [((), ()), (("intercept", "x"), ()), (("intercept",), ("intercept",))]
+
+
+@pytest.mark.parametrize(("family", "effects"), [*product(FAMILIES, EFFECTS)])
+def test_derivatives_are_those_of_the_value(family: str, effects: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
+    one = layout(family, *effects)
+    rows, (xi,) = lived(one, table(12, 3)), points(one, 1)
+    # Nodes of a client's effect are around a mode that is found to a tenth: values jump by the rule's error.
+    nodes, h = (40, 1e-3) if effects[1] else (15, 1e-4)
+    value, gradient, curved = (part[0] for part in rows.curvature(xi[np.newaxis], nodes))
+    steps = h * np.eye(one.size)
+    assert value == pytest.approx(rows.values(xi[np.newaxis], nodes)[0], abs=1e-9)
+    slope = (rows.values(xi + steps, nodes) - rows.values(xi - steps, nodes)) / (2 * h)
+    np.testing.assert_allclose(gradient, slope, atol=1e-4)
+    high, low = rows.curvature(xi + steps, nodes)[1], rows.curvature(xi - steps, nodes)[1]
+    np.testing.assert_allclose(curved, (low - high) / (2 * h), atol=1e-3)
+    if family == "piecewise":
+        assert gradient[-1] == 0
+        assert (curved[-1] == 0).all()
+
+
+def test_clients_add_up_to_the_pooled_rows() -> None:
+    one, xi = layout("weibull", ("intercept",)), points(layout("weibull", ("intercept",)), 5)
+    parts = [table(seed=k) for k in range(3)]
+    starts = np.concatenate([parts[0]["starts"], *(24 * k + part["starts"][1:] for k, part in enumerate(parts[1:], start=1))])
+    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} | {"starts": starts}
+    each = [lived(one, part).curvature(xi, 15) for part in parts]
+    for found, several in zip(lived(one, whole).curvature(xi, 15), zip(*each)):
+        np.testing.assert_allclose(sum(several), found, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_unit_of_time_changes_the_density_of_events_and_nothing_else(family: str) -> None:
+    """In days, in a model of years: an exact event has a density 365.25 times as small."""
+    one, given = layout(family), table()
+    days = {name: 365.25 * given[name] for name in ("time", "upper", "entry")}
+    years = lived(one, given)
+    own = Lifetimes.of(one, **{**given, **days}, cuts=365.25 * np.array(CUTS), unit=365.25)
+    events = int((given["upper"] == given["time"]).sum())
+    np.testing.assert_allclose(own.values(points(one), 1), years.values(points(one), 1) - events * np.log(365.25), rtol=1e-11)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_densities_of_single_rows_and_their_slopes(family: str) -> None:
+    one, given = layout(family, ("intercept",)), table(entry=False)
+    rows, xi = lived(one, given).rows, points(one)
+    inner = lived(one, given).inner(xi)
+    eta = conditional.predictor(rows, inner)
+    for found, point in zip(conditional.density(rows, eta, inner), xi):
+        np.testing.assert_allclose(found, plain(one, given, point)[0], rtol=1e-9, atol=1e-9)
+    slope, curved = conditional._slopes(rows, eta, inner)
+    h = 1e-5
+    up, down = conditional.density(rows, eta + h, inner), conditional.density(rows, eta - h, inner)
+    np.testing.assert_allclose(slope, (up - down) / (2 * h), atol=1e-6)
+    up, down = conditional._slopes(rows, eta + h, inner)[0], conditional._slopes(rows, eta - h, inner)[0]
+    np.testing.assert_allclose(curved, (down - up) / (2 * h), atol=1e-6)
+
+
+def test_curves_and_restricted_means() -> None:
+    """Of a Weibull hazard by scipy's distribution, of frailty and a piecewise hazard by quadrature."""
+    k, eta = np.array([[0.6], [2.2]]), np.array([[0.3], [-0.5]])
+    base, none = Baseline("weibull", np.log(k)), np.zeros((2, 1))
+    t = np.array([0.2, 1.0, 3.0])
+    for s in range(2):
+        law = weibull_min(k[s, 0], scale=np.exp(-eta[s, 0] / k[s, 0]))
+        np.testing.assert_allclose(survival_curves.survival(base, eta, none, t)[s, :, 0], law.sf(t), rtol=1e-12)
+        mean = quad(law.sf, 0, 2.0, epsrel=1e-11)[0]
+        assert survival_curves.restricted_mean(base, eta, none, 2.0)[s, 0] == pytest.approx(mean, rel=1e-5)
+    base = Baseline("piecewise", np.array([[0.4, -1.0, 0.2]]), np.array(CUTS))
+    eta, variance = np.array([[0.1]]), np.array([[0.7]])
+
+    def at(time: float) -> float:
+        H = cumulative("piecewise", base.own[0], time)
+        return quad(lambda z: np.exp(-H * np.exp(0.1 + 0.7**0.5 * z)) * norm.pdf(z), -9, 9, epsabs=1e-12)[0]
+
+    assert survival_curves.survival(base, eta, variance, np.array([1.7]))[0, 0, 0] == pytest.approx(at(1.7), abs=1e-9)
+    mean = quad(at, 0, 2.0, points=CUTS[:2], epsabs=1e-8)[0]
+    assert survival_curves.restricted_mean(base, eta, variance, 2.0)[0, 0] == pytest.approx(mean, abs=1e-7)
