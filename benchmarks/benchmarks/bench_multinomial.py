@@ -2,10 +2,10 @@
 
     python -m benchmarks.bench_multinomial
 
-The bound of value, gradient and minus Hessian is the larger of a read of X and the operations of a weighted Gram matrix for each of the
-6 pairs of levels that have coefficients, at the rate of a large matrix product in the same process; of values the 2 n p operations of
-each level and point, at the same rate, and beside them n exponentials of each, as NumPy makes them of an array that stays in the
-cache.
+The bound of value, gradient and minus Hessian is the larger of a read of X and the operations of a weighted Gram matrix for each
+of the 6 pairs of levels that have coefficients, at the rate of a large matrix product in the same process; of values the 2 n p
+operations of each level and point, at the same rate, and beside them n exponentials of each, as NumPy makes them of an array that
+stays in the cache.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Multinomial: a response that is one of K levels without an order, each but the first with coefficients of its own.
 
 A row of level y, with the predictors eta_0 = 0 of the first level and eta_k = X_i beta_k of the others, adds
-eta_y - log sum_k e^eta_k. A point holds the blocks beta_1, .., beta_(K-1), one after the other. What is not finite at a point is NaN,
-and nothing else.
+eta_y - log sum_k e^eta_k. A point holds the blocks beta_1, .., beta_(K-1), one after the other. What is not finite at a point is
+NaN, and nothing else.
 """
 
 from __future__ import annotations
@@ -98,8 +98,7 @@ def _call(
     numbers = kernel.numbers(levels=levels)
     k, p = arrays[0].shape[1], arrays[1].shape[1]
     if k != (levels - 1) * p:
-        raise ValueError(
-            f"{kernel.name}: points must have {(levels - 1) * p} columns ({p} coefficients of each of {levels - 1} levels), got {k}"
-        )
+        of = f"{p} coefficients of each of {levels - 1} levels"
+        raise ValueError(f"{kernel.name}: points must have {(levels - 1) * p} columns ({of}), got {k}")
     kernel.call(backend, arrays, numbers, n_threads)
     return tuple(arrays[len(inputs) :])

@@ -22,7 +22,7 @@ from ...jobs import column_notes, incomplete
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
-from . import checks, own, publish, response, survival
+from . import checks, level_checks, own, publish, response, survival
 from .keys import Config
 from .model import TOLD, Model
 from .rows import Held, check_file, check_slopes, held
@@ -61,8 +61,8 @@ def fit(run: Run[Config]) -> Fit | None:
     run.hooks.notes += said.notes
     run.hooks.doubts += said.doubts
     test = _test_rows(run, model)
-    model = model.knowing(response.exchanged(run, model, designs))
-    rows = {k: model.rows(own_rows, run.threads) for k, own_rows in holds.items()}
+    model = model.knowing(response.exchanged(run, model, designs), level_checks.shares(run, model, designs))
+    rows = {k: model.of_responses(own_rows, run.threads) for k, own_rows in holds.items()}
     hazards = {k: model.timed(own_rows, run.threads) for k, own_rows in timeds.items()}
     clients = {k: model.client(k, own_rows) for k, own_rows in (rows | hazards).items()}
     server, clients = run.saying(_lines()).exchange(sampled(model), model.start, clients)
