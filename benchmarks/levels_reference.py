@@ -3,7 +3,7 @@
     python benchmarks/levels_reference.py --nuts        # runs NumPyro, minutes a federation; writes results/levels_reference.json
     python benchmarks/levels_reference.py               # runs the jobs; prints results/levels_reference.txt
 
-NumPyro has the same model written in its own words: `OrderedLogistic`, `OrderedProbit` or `Categorical`, with the priors of
+NumPyro has the same model written in its own words: `OrderedLogistic`, or `Categorical` with the chances, with the priors of
 docs/methods/likelihood.md, section 10, of columns that are standardised by the pooled mean and standard deviation.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,10 @@ def federation(kind: str) -> dict[str, pd.DataFrame]:
     rng, n, strength = np.random.default_rng(100 + said["seed"]), said.get("rows", 120), said.get("strength", 1.0)
     effects, found = rng.standard_normal((len(levels), 3)), {}
     for k, name in enumerate(("ada", "bo", "cy")):
-        z = rng.standard_normal((n, 2)) + [0.3 * k, 0.0]
+        z = rng.standard_normal((n, 2))
+        z[:, 0] += 0.3 * k
         treated = rng.random(n) < 0.4
-        frame = pd.DataFrame({"age": np.round(62 + 11 * z[:, 0], 1), "dose": np.round(z[:, 1], 3), "treated": treated.astype(int)})
+        frame = pd.DataFrame({"age": np.round(62 + 11 * z[:, 0], 1), "dose": np.round(z[:, 1], 3), "treated": 1 * treated})
         if said["family"] == "ordinal":
             eta = strength * (0.7 * z[:, 0] - 0.5 * z[:, 1] + 0.6 * treated)
             if wards := said.get("wards"):
@@ -85,7 +87,7 @@ def job(kind: str, folder: Path) -> Path:
     link = f'link = "{said["link"]}"\n' if "link" in said else ""
     random = '[model.random]\ngroup = "ward"\n' if "wards" in said else ""
     (folder / "job.toml").write_text(
-        f'[job]\nmethod = "likelihood"\nseed = 3\n[data]\nclients = ["rows/*.csv"]\nresponse = "state"\n'
+        f'[job]\nmethod = "likelihood"\nseed = 3\n[data]\nclients = ["rows/*.csv"]\nresponse = "state"\nleast_rows = 1\n'
         f'levels = {json.dumps(levels_of(kind))}\n[model]\nfamily = "{said["family"]}"\n{link}{random}'
     )
     return folder / "job.toml"
@@ -125,8 +127,12 @@ def nuts(kind: str) -> dict[str, dict[str, float]]:
         if ward is not None:
             tau = numpyro.sample("tau", dist.HalfNormal(1.0))
             eta = eta + tau * numpyro.sample("u", dist.Normal(jnp.zeros(ward.max() + 1), 1.0))[ward]
-        of = dist.OrderedProbit if said.get("link") == "probit" else dist.OrderedLogistic
-        numpyro.sample("y", of(eta, cuts), obs=y)
+        if said.get("link") == "probit":
+            below = jax.scipy.special.ndtr(cuts - eta[:, np.newaxis])
+            edges = [jnp.zeros((len(y), 1)), below, jnp.ones((len(y), 1))]
+            numpyro.sample("y", dist.Categorical(probs=jnp.diff(jnp.concatenate(edges, axis=1), axis=1)), obs=y)
+        else:
+            numpyro.sample("y", dist.OrderedLogistic(eta, cuts), obs=y)
 
     def multinomial() -> None:
         centres = np.log(shares[1:] / shares[0])
@@ -137,7 +143,8 @@ def nuts(kind: str) -> dict[str, dict[str, float]]:
 
     model = ordinal if said["family"] == "ordinal" else multinomial
     kernel = numpyro.infer.NUTS(model, target_accept_prob=0.9)
-    mcmc = numpyro.infer.MCMC(kernel, num_warmup=WARMUP, num_samples=DRAWS, num_chains=CHAINS, chain_method="sequential", progress_bar=False)
+    how = {"chain_method": "sequential", "progress_bar": False}
+    mcmc = numpyro.infer.MCMC(kernel, num_warmup=WARMUP, num_samples=DRAWS, num_chains=CHAINS, **how)
     mcmc.run(jax.random.PRNGKey(said["seed"]))
     draws = {name: np.asarray(own) for name, own in mcmc.get_samples(group_by_chain=True).items()}
     found: dict[str, np.ndarray] = {}
@@ -145,7 +152,7 @@ def nuts(kind: str) -> dict[str, dict[str, float]]:
         slopes = draws["beta"] / sd
         found |= {f"theta[{name}]": slopes[..., j] for j, name in enumerate(names)}
         cuts = draws["cuts"] + (slopes @ mean)[..., np.newaxis]
-        found |= {f"threshold[{low}|{high}]": cuts[..., j] for j, (low, high) in enumerate(zip(levels, levels[1:]))}
+        found |= {f"threshold[{low}|{high}]": cuts[..., j] for j, (low, high) in enumerate(pairwise(levels))}
         if ward is not None:
             found["group_sd[intercept]"] = draws["tau"]
     else:
@@ -160,7 +167,7 @@ def nuts(kind: str) -> dict[str, dict[str, float]]:
 
 
 def compared(kind: str, stored: dict[str, dict[str, float]], folder: Path) -> tuple[fedkern.Result, float, float, float]:
-    """The job's result; the largest difference of a mean in sds, of an sd as a part, and the Monte-Carlo error of a mean of NUTS."""
+    """The job's result; the largest difference of a mean in sds, of an sd as a part, and NUTS's own error of a mean in sds."""
     result = fedkern.run(job(kind, folder))
     shifts = [abs(result.parameters[name]["mean"] - one["mean"]) / one["sd"] for name, one in stored.items()]
     ratios = [abs(result.parameters[name]["sd"] / one["sd"] - 1) for name, one in stored.items()]
@@ -179,7 +186,7 @@ def main() -> None:
             STORED.write_text(json.dumps(stored, indent=1) + "\n")
             print(kind, flush=True)
         return
-    lines = ["largest difference to NUTS on the pooled rows: of a mean in sds, of an sd as a part; NUTS's own error of a mean in sds"]
+    lines = ["largest difference to NUTS on the pooled rows: of a mean in sds, of an sd as a part; NUTS's error of a mean in sds"]
     lines.append(f"{'':<30}  mean    sd  error  converged")
     for kind in asked.only:
         if kind in stored:

@@ -215,9 +215,7 @@ def _fewest_of_levels(codes: NDArray[np.int64], weights: Array, levels: int) -> 
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
-def _level_weights(
-    config: JobConfig, table: Table, columns: Sequence[Column], spec: Spec, weights: Array
-) -> Iterator[Array]:
+def _level_weights(config: JobConfig, table: Table, columns: Sequence[Column], spec: Spec, weights: Array) -> Iterator[Array]:
     """(n,) what rows weigh in X'WX where logistic models of one level against the others, or of all up to a level against those
     above, fit them: of ordered levels together, since all have the same slopes, of others each."""
     codes, k = levels_of(table, spec), len(spec.levels)

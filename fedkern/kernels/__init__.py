@@ -15,8 +15,8 @@ from ._record import KERNELS as KERNELS
 from ._record import table as list
 
 __all__ = [
-    "augmented", "bind", "from_dlpack", "glm", "list", "mixed", "mlp", "multinomial", "optim", "privacy", "rng", "sem", "shrinkage",
-    "spatial", "survival",
+    "augmented", "bind", "from_dlpack", "glm", "list", "mixed", "mlp", "multinomial", "optim", "privacy", "rng", "sem",
+    "shrinkage", "spatial", "survival",
 ]  # fmt: skip
 
 

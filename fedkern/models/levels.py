@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,12 +103,12 @@ def blockwise(A: Vector, levels: int) -> Vector:
 def shares_of(counts: Vector) -> Vector:
     """(K,) of all rows; half a row stands for a level that nobody has."""
     there = np.maximum(counts, HALF)
-    return np.asarray(there / there.sum())
+    return np.asarray(there / there.sum(), np.float64)
 
 
 def _distance(share: Vector, link: str) -> Vector:
     """F^-1."""
-    return np.asarray(ndtri(share) if link == "probit" else np.log(share) - np.log1p(-share))
+    return np.asarray(ndtri(share) if link == "probit" else np.log(share) - np.log1p(-share), np.float64)
 
 
 def level_of(shares: Vector, link: str) -> float:
@@ -132,7 +133,7 @@ def prior_of_thresholds(levels: Sequence[str], shares: Vector, link: str, centre
 
 def threshold_names(levels: Sequence[str]) -> tuple[str, ...]:
     """Of each, between which levels it stands."""
-    return tuple(f"threshold[{low}|{high}]" for low, high in zip(levels[:-1], levels[1:]))
+    return tuple(f"threshold[{low}|{high}]" for low, high in pairwise(levels))
 
 
 def thresholds(points: Vector, levels: int) -> Vector:
@@ -143,8 +144,8 @@ def thresholds(points: Vector, levels: int) -> Vector:
 
 
 def centres(encoding: Encoding) -> Vector:
-    """(p,) centre / scale of each coefficient's column: by b'these a threshold of standardised columns is below that of the data's,
-    for c - x'b is one number."""
+    """(p,) centre / scale of each coefficient's column: a threshold of standardised columns is below that of the data's by
+    b'these, for c - x'b is one number."""
     found = np.zeros(encoding.size)
     at = int(encoding.intercept)
     for column in encoding.columns:
@@ -158,8 +159,8 @@ def centres(encoding: Encoding) -> Vector:
 def prior_of_blocks(
     layout: Layout, names: Sequence[str], shares: Vector, centre: float | None, prior_sd: float, intercept_sd: float
 ) -> Prior:
-    """Of a multinomial model: coefficients ~ N(0, prior_sd^2), intercepts ~ N(the logarithm of the level's pooled share over that
-    of the first, intercept_sd^2), or about `centre`."""
+    """Of a multinomial model: coefficients ~ N(0, prior_sd^2), intercepts ~ N(the logarithm of the level's pooled share over
+    that of the first, intercept_sd^2), or about `centre`."""
     own = np.tile(np.array([name == INTERCEPT for name in names]), len(shares) - 1)
     at = np.repeat(np.log(shares[1:] / shares[0]) if centre is None else np.full(len(shares) - 1, centre), len(names))
     return Prior(layout, np.where(own, at, 0.0), np.where(own, intercept_sd, prior_sd))

@@ -66,8 +66,8 @@ class Prediction:
 
 @dataclass(frozen=True)
 class OfLevels(Prediction):
-    """Of n rows whose response is one of K levels: `mean` and quantiles are (n, K), the posterior predictive chance of each level and
-    its quantiles over the posterior; of levels without an order there is no linear predictor, but one a level.
+    """Of n rows whose response is one of K levels: `mean` and quantiles are (n, K), the posterior predictive chance of each level
+    and its quantiles over the posterior; of levels without an order there is no linear predictor, but one a level.
 
     Attributes
     ----------

@@ -22,9 +22,10 @@ def distribution(name):
 def test_values_have_all_digits_far_out(name, y):
     eta = np.array([-40.0, -20.0, 0.0, 3.0, 20.0, 40.0])
     with mpmath.workdps(1000):
-        F, cuts = distribution(name), [-mpmath.inf, *map(mpmath.mpf, np.cumsum(SCALE).tolist()), mpmath.inf]
-        ends = [[0 if c == -mpmath.inf else 1 if c == mpmath.inf else F(c - mpmath.mpf(e)) for c in cuts[y : y + 2]] for e in eta.tolist()]
-        exact = [float(mpmath.log(high - low)) for low, high in ends]
+        F, cuts = distribution(name), [mpmath.mpf(c) for c in np.cumsum(SCALE).tolist()]
+        low = [F(cuts[y - 1] - e) if y else mpmath.mpf(0) for e in map(mpmath.mpf, eta.tolist())]
+        high = [F(cuts[y] - e) if y < 4 else mpmath.mpf(1) for e in map(mpmath.mpf, eta.tolist())]
+        exact = [float(mpmath.log(b - a)) for a, b in zip(low, high)]
     found = FAMILIES[name].value(np.full(6, float(y)), eta, SCALE[:, np.newaxis], None)
     np.testing.assert_allclose(found, exact, rtol=2e-13, atol=1e-13)
 

@@ -87,8 +87,8 @@ def _moments(column: Array, weights: Array) -> tuple[float, float]:
 
 
 def compared(found: Found, model: Model) -> heterogeneity.Heterogeneity | None:
-    """Cochran's Q of the clients' coefficients, at the mode of all else; None of one client. Of ordered levels the first threshold
-    is the intercept."""
+    """Cochran's Q of the clients' coefficients, at the mode of all else; None of one client. Of ordered levels the first
+    threshold is the intercept."""
     names, at = model.layout.coefficients, list(range(model.layout.p))
     intercept = model.encoding.intercept and not model.nominal
     if model.layout.ordered:

@@ -1,9 +1,9 @@
 """Of a response that is one of several levels: the shares of its levels before the rounds, and after the draws whether the model
 makes responses like those that were seen.
 
-Clients draw responses anew at draws that the server has told, and send of each level how many rows have it, and of ordered levels the
-sums of the columns over these rows. Where one slope for all thresholds is wrong, the rows of a level have another mean of that
-column than the model makes. Source: docs/methods/likelihood.md, section 10.
+Clients draw responses anew at draws that the server has told, and send of each level how many rows have it, and of ordered levels
+the sums of the columns over these rows. Where one slope for all thresholds is wrong, the rows of a level have another mean of
+that column than the model makes. Source: docs/methods/likelihood.md, section 10.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def shares(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> tup
     for stage in shares_of_levels(model):
         k = len(model.levels)
         own = {i: level_sums.Client(_numbers(one.y, k)) for i, one in designs.items()}
-        server, clients = run.exchange(stage, lambda: level_sums.start(run.names, k), own)
+        server, clients = run.exchange(stage, lambda: level_sums.start(run.names, len(model.levels)), own)
         if server is not None:
             assert server.numbers is not None
             run.hooks.notes += _unseen(model, server.numbers)
@@ -64,7 +64,8 @@ def _unseen(model: Model, numbers: Array) -> list[str]:
         return [f"column {name!r}: all rows of all clients have one level: the rows say nothing of the coefficients"]
     those = f"level {nobody[0]} is" if len(nobody) == 1 else f"levels {', '.join(nobody)} are"
     of = "coefficients" if model.nominal else "thresholds beside it"
-    return [f"column {name!r}: {those} in no client's rows: its {of} are the prior's; leave it out of data.levels if it cannot be"]
+    remedy = "leave it out of data.levels if it cannot be"
+    return [f"column {name!r}: {those} in no client's rows: its {of} are the prior's; {remedy}"]
 
 
 # After the draws --------------------
@@ -104,8 +105,7 @@ def _drawn(rows: Rows | levels.Rows, draw: Array, key: int, s: int) -> Array:
     """(n,) levels of responses that are drawn anew at one draw (1, P), with new effects of groups."""
     u = rng.uniform(len(rows), key=key, draw=s, step=1)
     if isinstance(rows, levels.Rows):
-        below = np.cumsum(np.exp(rows.log_chances(draw)[0]), axis=0)[:-1]
-        return np.asarray((u > below).sum(axis=0), np.float64)
+        return np.asarray((u > np.cumsum(np.exp(rows.log_chances(draw)[0]), axis=0)[:-1]).sum(axis=0), np.float64)
     eta, d = predictor(rows, draw), len(rows.layout.group)
     if d:
         effects = rng.normal(rows.n_groups * d, key=key, draw=s, step=2).reshape(1, rows.n_groups, d)
@@ -117,8 +117,8 @@ def _drawn(rows: Rows | levels.Rows, draw: Array, key: int, s: int) -> Array:
 
 
 def _content(model: Model, seen: Array, again: Array) -> dict[str, Any]:
-    """Of all clients: rows of each level, their shares as seen and as the model makes them, and how often a drawn share is larger;
-    of each column by how many sds of what the model makes the sum over a level's rows is larger."""
+    """Of all clients: rows of each level, their shares as seen and as the model makes them, how often a drawn one is larger; of
+    each column by how many sds of what the model makes the sum over a level's rows is larger."""
     n, numbers = float(seen[:, 0].sum()), seen[:, 0]
     larger = ((again[..., 0] > numbers) + 0.5 * (again[..., 0] == numbers)).mean(axis=0)
     shares = {
@@ -142,7 +142,8 @@ def _content(model: Model, seen: Array, again: Array) -> dict[str, Any]:
 def _said(model: Model, found: Mapping[str, Any]) -> list[str]:
     """For the reader of the result."""
     k, notes = len(model.levels), []
-    odd = [f"{level!r} (p = {p:.2g})" for level, p in found["p"].items() if min(p, 1 - p) < UNLIKELY / (2 * k)]
+    far = {level: p for level, p in found["p"].items() if min(p, 1 - p) < UNLIKELY / (2 * k)}
+    odd = [f"{level!r} (p = {p:.2g})" for level, p in far.items()]
     if odd:
         notes.append(
             f"responses that the model makes are unlike those that were seen, in the shares of level {', '.join(odd)}: p is how "
@@ -153,10 +154,11 @@ def _said(model: Model, found: Mapping[str, Any]) -> list[str]:
     for name, own in columns.items():
         level = max(own, key=lambda one: abs(own[one]))
         if 2 * ndtr(-abs(own[level])) < least:
-            against.append(f"{name} (rows of {level!r} have it {'larger' if own[level] > 0 else 'smaller'}, z = {own[level]:.1f})")
+            which = "larger" if own[level] > 0 else "smaller"
+            against.append(f"{name} (rows of {level!r} have it {which}, z = {own[level]:.1f})")
     if against and k > 2:
         notes.append(
-            f"odds are not proportional in {', '.join(against)}: one coefficient is not right for all thresholds, and is an average "
-            'over them; take model.family = "multinomial", or join levels, or fit each threshold with "bernoulli"'
+            f"odds are not proportional in {', '.join(against)}: one coefficient is not right for all thresholds, and is an "
+            'average over them; take model.family = "multinomial", or join levels, or fit each threshold with "bernoulli"'
         )
     return notes

@@ -21,7 +21,7 @@ def _texts(value: object) -> object:
     if value is None:
         return value
     if not isinstance(value, list) or not all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in value):
-        raise PydanticCustomError("levels", "a list of texts, such as [\"none\", \"mild\", \"severe\"]")
+        raise PydanticCustomError("levels", 'a list of texts, such as ["none", "mild", "severe"]')
     return [canonical(one) if isinstance(one, str) else plain(one) for one in value]
 
 
@@ -35,7 +35,7 @@ def faults(data: Any, model: Any) -> Iterator[str]:
         if data.levels is not None:
             yield 'data.levels: of a response with several levels; set model.family = "ordinal" or "multinomial", or remove it'
         if model.link is not None:
-            yield f'model.link = "{model.link}": of model.family = "ordinal"; "{family}" has its canonical link; remove it'
+            yield f'model.link = "{model.link}": of model.family = "ordinal", and this is "{family}"; remove it'
         return
     if data.builtin:
         yield f'model.family = "{family}" is for data.clients; built-in data have no response with several levels'
@@ -53,8 +53,8 @@ def faults(data: Any, model: Any) -> Iterator[str]:
         yield f'model.link = "{model.link}": of model.family = "ordinal"; remove it'
     if model.random is not None:
         yield (
-            'model.random with model.family = "multinomial": an effect of a group would be one for each level but the first, with '
-            'their covariance; take "ordinal" where levels have an order, or fit each level against the first with "bernoulli", '
+            'model.random with model.family = "multinomial": an effect of a group would be one for each level but the first, '
+            'with their covariance; take "ordinal" where levels have an order, or fit each level against the first with "bernoulli", '
             "on files of the rows of these two"
         )
     if data.offset is not None:

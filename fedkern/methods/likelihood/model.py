@@ -17,7 +17,8 @@ from ...algorithms.importance.settings import FINE_OF_CHAINS, Settings
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel
 from ...kernels.families import Family
-from ...models import levels, survival
+from ...models import levels as of_levels
+from ...models import survival
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.layout import LEVELS
@@ -127,10 +128,11 @@ class Model(JobModel[OutputSection]):
         group = (INTERCEPT, *random.slopes) if random.group is not None else ()
         client = (INTERCEPT, *random.client_slopes) if random.client else ()
         if self.nominal:
-            return Layout(levels.block_names(self.levels, self.encoding.names), self.family)
+            return Layout(of_levels.block_names(self.levels, self.encoding.names), self.family)
         own = None
         if self.leveled:
-            own = levels.prior_of_thresholds(self.levels, self.pooled_shares, self.link, self.centre, self.config.model.intercept_sd)
+            centre = (self.centre, self.config.model.intercept_sd)
+            own = of_levels.prior_of_thresholds(self.levels, self.pooled_shares, self.link, *centre)
         return Layout(self.encoding.names, self.family, group, client, own)
 
     @property
@@ -147,7 +149,7 @@ class Model(JobModel[OutputSection]):
     def centre(self) -> float:
         """Of the intercept's prior, or the first threshold's, in the model's units."""
         given = self.config.model.intercept_centre
-        level = levels.level_of(self.pooled_shares, self.link) if self.leveled else self.units.level
+        level = of_levels.level_of(self.pooled_shares, self.link) if self.leveled else self.units.level
         at = level if given is None else given
         return (at - self.units.level) / self.units.scale if self.measured else at
 
@@ -161,7 +163,7 @@ class Model(JobModel[OutputSection]):
         m = self.config.model
         if self.nominal:
             sds = (m.prior_sd, m.intercept_sd)
-            return levels.prior_of_blocks(layout, self.encoding.names, self.pooled_shares, m.intercept_centre, *sds)
+            return of_levels.prior_of_blocks(layout, self.encoding.names, self.pooled_shares, m.intercept_centre, *sds)
         return Prior.usual(layout, prior_sd=m.prior_sd, intercept_sd=m.intercept_sd, intercept_centre=self.centre)
 
     @property
@@ -229,7 +231,7 @@ class Model(JobModel[OutputSection]):
         """The server's machine with its first messages."""
         return importance.start(self.settings, self.prior, self.names, self.coordinates, self.start_at[np.newaxis])
 
-    def client(self, index: int, rows: Rows | survival.Rows | levels.Rows) -> importance.Client:
+    def client(self, index: int, rows: Rows | survival.Rows | of_levels.Rows) -> importance.Client:
         """A client's machine, before it has seen anything."""
         return importance.client(self.names[index], index, self.settings, rows)
 
@@ -246,13 +248,15 @@ class Model(JobModel[OutputSection]):
         coarser = math.sqrt(max(1.0, s.rounds * s.chains * s.leapfrog / FINE_OF_CHAINS))
         return hmc.client(client.name, client.index, s, importance.WithoutLocal(client.model, client.nodes, coarser))
 
-    def likelihood(self, held: Held | Timed, threads: int) -> Rows | survival.Rows | levels.Rows:
+    def likelihood(self, held: Held | Timed, threads: int) -> Rows | survival.Rows | of_levels.Rows:
         """A client's log-likelihood."""
         return self.timed(held, threads) if isinstance(held, Timed) else self.of_responses(held, threads)
 
-    def of_responses(self, held: Held, threads: int) -> Rows | levels.Rows:
+    def of_responses(self, held: Held, threads: int) -> Rows | of_levels.Rows:
         """Of rows without times."""
-        return levels.Rows(self.layout, held.X, held.y, len(self.levels), threads) if self.nominal else self.rows(held, threads)
+        if self.nominal:
+            return of_levels.Rows(self.layout, held.X, held.y, len(self.levels), threads)
+        return self.rows(held, threads)
 
     def timed(self, held: Timed, threads: int) -> survival.Rows:
         """Of rows with survival times."""
@@ -281,14 +285,14 @@ class Model(JobModel[OutputSection]):
     def affine(self) -> Array:
         """(p, p) from coefficients of standardised columns to those on the data's scale."""
         A = self.encoding.affine()
-        return levels.blockwise(A, len(self.levels)) if self.nominal else A
+        return of_levels.blockwise(A, len(self.levels)) if self.nominal else A
 
     def thresholds(self, points: Array) -> dict[str, Array]:
-        """Name -> (N,) thresholds on the data's scale, at points whose last numbers are theirs: c - x'b of standardised columns is
-        that of the columns themselves where c is by b'(centre / scale) larger."""
-        shift = points[:, : self.layout.p] @ levels.centres(self.encoding)
-        found = levels.thresholds(points, len(self.levels)) + shift[:, np.newaxis]
-        return dict(zip(levels.threshold_names(self.levels), found.T))
+        """Name -> (N,) thresholds on the data's scale, at points whose last numbers are theirs: c - x'b of standardised columns
+        is that of the columns themselves where c is by b'(centre / scale) larger."""
+        shift = points[:, : self.layout.p] @ of_levels.centres(self.encoding)
+        found = of_levels.thresholds(points, len(self.levels)) + shift[:, np.newaxis]
+        return dict(zip(of_levels.threshold_names(self.levels), found.T))
 
     def others(self, points: Array) -> dict[str, Array]:
         """Name -> (N,) standard deviations and correlations of effects and the dispersion, in the data's units."""

@@ -86,7 +86,8 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **({} if differ is None else {"heterogeneity": differ.content}),
         **ended.checked.content,
     }
-    differing = [] if differ is None or not found.converged else differ.notes(INTERCEPTS, ALONE if model.hazards or model.nominal else SLOPES)
+    slopes = ALONE if model.hazards or model.nominal else SLOPES
+    differing = [] if differ is None or not found.converged else differ.notes(INTERCEPTS, slopes)
     metrics, scored = _scores(model, posterior, test)
     more |= scored | _hazards(model)
     return Fit(

@@ -159,15 +159,15 @@ def _model(run: RunFiles) -> str:
 def _levels(found: Record) -> str:
     """Of a response that is one of several levels: shares as seen and as the model makes them, and means of columns by level."""
     text = (
-        "Shares of the levels as seen, and as the model makes them; p is how often a share that is drawn from the model is larger "
-        "(near 0 or 1 the model is not right)."
+        "Shares of the levels as seen, and as the model makes them; p is how often a share that is drawn from the model is "
+        "larger (near 0 or 1 the model is not right)."
     )
     rows = [[level, *(number(real(one[key])) for key in ("seen", "model", "p"))] for level, one in found["shares"].items()]
     pieces = [paragraph(text, ""), table(["level", "seen", "model", "p"], rows)]
     if columns := found.get("columns"):
         about = (
-            "Whether one coefficient is right for all thresholds (proportional odds): by how many standard deviations of what the "
-            "model makes the sum of a column over the rows of a level is larger than that."
+            "Whether one coefficient is right for all thresholds (proportional odds): by how many standard deviations of what "
+            "the model makes the sum of a column over the rows of a level is larger than that."
         )
         of = [[name, *(number(real(z)) for z in own.values())] for name, own in columns.items()]
         pieces += [paragraph(about, ""), table(["column", *found["shares"]], of)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ...printing import aligned
 from ...models.encoding import INTERCEPT
+from ...printing import aligned
 from ...results import loo
 from ...results.plain import Record, real
 from ...results.report import against_guessing

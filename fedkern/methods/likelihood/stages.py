@@ -219,10 +219,7 @@ def _levels(model: Model) -> Iterator[str]:
     listed = (", " if model.nominal else " < ").join(model.levels)
     against = f"; each but {model.levels[0]!r} has {model.encoding.size} coefficients" if model.nominal else ""
     yield f"levels   {listed}{against}"
-    yield (
-        "         each client tells how many of its rows have each level; a client with a level in one or two rows is none of this "
-        "job"
-    )
+    yield "         each client tells how many of its rows have each; one with a level in one or two rows is none of this job"
 
 
 def _priors(model: Model) -> str:

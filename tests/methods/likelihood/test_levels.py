@@ -165,7 +165,7 @@ def test_a_level_in_one_row_is_refused_before_anything_leaves(family: str, tmp_p
     frames["bo"]["state"] = np.where(frames["bo"].state == "severe", "mild", frames["bo"].state)
     fedkern.run(written(tmp_path / "none", frames, family))  # a client may lack a level
     frames["bo"].loc[3, "state"] = "severe"
-    with pytest.raises(FedkernError, match="client 'bo'.*'state'"):
+    with pytest.raises(FedkernError, match=r"client 'bo'.*'state'"):
         fedkern.run(written(tmp_path / "one", frames, family))
 
 
@@ -185,12 +185,17 @@ FAULTS = {
     ("intercept", "an ordinal model has thresholds in its place"): {"model": 'family = "ordinal"\nintercept = true'},
     ("link", "model.link"): {"model": 'family = "multinomial"\nlink = "probit"'},
     ("other", "data.levels: of a response with several levels"): {"model": 'family = "poisson"'},
-    ("other link", 'model.link = "probit": of model.family = "ordinal"'): {"levels": "", "model": 'family = "poisson"\nlink = "probit"'},
+    ("other link", 'model.link = "probit": of model.family = "ordinal"'): {
+        "levels": "",
+        "model": 'family = "poisson"\nlink = "probit"',
+    },
     ("offset", "a multinomial model has a predictor for each level"): {
         "levels": 'levels = ["none", "mild"]\noffset = "dose"',
         "model": 'family = "multinomial"',
     },
-    ("random", 'fit each level against the first with "bernoulli"'): {"model": 'family = "multinomial"\n[model.random]\nclient = true'},
+    ("random", 'fit each level against the first with "bernoulli"'): {
+        "model": 'family = "multinomial"\n[model.random]\nclient = true'
+    },
     ("marginal", "a level has no mean"): {"model": 'family = "ordinal"\n[output]\nmarginal = true'},
 }
 
@@ -208,7 +213,7 @@ def test_job_files_that_cannot_be_meant_are_refused(which: tuple[str, str], chan
 @pytest.fixture(scope="module")
 def multinomial(tmp_path_factory: pytest.TempPathFactory) -> fedkern.Result:
     folder = tmp_path_factory.mktemp("multinomial")
-    frames = federation()
+    frames = federation(170)
     for frame in frames.values():
         frame["sex"] = np.where(np.arange(len(frame)) % 2, "f", "m")
     more = SMALL.replace("draws = 100", "draws = 1000\nloo = true\nsites = true\nwithout = true")
@@ -228,7 +233,7 @@ def test_names_tables_and_what_the_terminal_says_of_levels_without_an_order(mult
     assert {line.split()[0] for line in ratios} == {f"theta[{level}:{name}]" for level in LEVELS[1:] for name in ("age", "dose")}
     assert set(multinomial.summary["sites"]) == {"ada", "bo", "cy", "test"}
     assert "theta[mild:age]" in multinomial.summary["sites"]["ada"]
-    assert multinomial.summary["loo"]["rows"] == 600
+    assert multinomial.summary["loo"]["rows"] == 680
     assert set(multinomial.summary["without"]) == {"ada", "bo", "cy", "test"}
 
 
@@ -255,6 +260,56 @@ def test_chances_of_levels_without_an_order_are_averages_of_the_softmax(multinom
     y = np.array([LEVELS.index(one) for one in rows.state])
     assert found.scores["log_likelihood"] == pytest.approx(np.log(chances[np.arange(12), y]).mean(), abs=1e-12)
     assert found.scores["accuracy"] == pytest.approx((chances.argmax(axis=1) == y).mean())
+
+
+@pytest.fixture(scope="module")
+def wards(tmp_path_factory: pytest.TempPathFactory) -> tuple[fedkern.Result, dict[str, pd.DataFrame], Path]:
+    """Ordered levels with effects of wards, which are sloped in dose, and of hospitals."""
+    rng, frames = np.random.default_rng(3), federation(240, seed=5)
+    for k, frame in enumerate(frames.values()):
+        ward = rng.integers(0, 10, len(frame))
+        shift = 0.9 * rng.standard_normal(10)[ward] + 0.6 * (k - 1)
+        latent = (frame.age - 60) / 12 - 0.5 * frame.dose + shift + rng.logistic(size=len(frame))
+        frame["state"] = np.array(LEVELS)[(latent.to_numpy()[:, np.newaxis] > [-0.8, 1.2]).sum(axis=1)]
+        frame["ward"] = [f"w{one}" for one in ward]
+    folder = tmp_path_factory.mktemp("wards")
+    random = '[model.random]\ngroup = "ward"\nclient = true\n' + SMALL.replace("draws = 100", "draws = 1000\nloo = true")
+    return fedkern.run(written(folder, frames, "ordinal", random), out=folder / "out"), frames, folder / "out"
+
+
+def test_chances_of_ordered_levels_are_averages_over_thresholds_and_effects(
+    wards: tuple[fedkern.Result, dict[str, pd.DataFrame], Path],
+) -> None:
+    result, frames, out = wards
+    rows = frames["ada"].iloc[:40]
+    table = result.predict(rows).table()
+    chances = np.column_stack([table[f"probability[{level}]"] for level in LEVELS])
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    means = {name: one["mean"] for name, one in result.parameters.items()}
+    eta = rows.age.to_numpy() * means["theta[age]"] + rows.dose.to_numpy() * means["theta[dose]"]
+    spread = np.hypot(means["group_sd[intercept]"], means["client_sd[intercept]"])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(41)
+    at = eta[:, np.newaxis] + spread * nodes
+    cuts = [means["threshold[none|mild]"], means["threshold[mild|severe]"]]
+    below = np.stack([(weights / weights.sum() / (1 + np.exp(at - cut))).sum(axis=1) for cut in cuts], axis=1)
+    np.testing.assert_allclose(np.cumsum(chances, axis=1)[:, :2], below, atol=0.03)
+    # at the hospital its wards are known, which makes rows better foreseen
+    own = fedkern.predict(out / "client-ada", frames["ada"]) if hasattr(fedkern, "predict") else None
+    assert own is None
+    groups = pd.read_csv(out / "client-ada" / "groups.csv")
+    known = frames["ada"].assign(code=[LEVELS.index(one) for one in frames["ada"].state]).groupby("ward").code.mean()
+    assert np.corrcoef(groups.set_index("group").intercept.loc[known.index], known)[0, 1] > 0.9  # higher levels, higher effect
+    client = {name: pd.read_csv(out / f"client-{name}" / "client.csv").intercept[0] for name in frames}
+    assert client["ada"] < client["cy"]
+
+
+def test_odds_that_are_not_proportional_are_named(tmp_path: Path) -> None:
+    result = fedkern.run(written(tmp_path / "not", federation(300, slopes=0.6)))
+    (note,) = [note for note in result.summary["notes"] if "not proportional" in note]
+    assert "age (rows of" in note
+    assert "dose" not in note
+    right = fedkern.run(written(tmp_path / "right", federation(300)))
+    assert not [note for note in right.summary["notes"] if "not proportional" in note]
 
 
 def test_a_multinomial_job_by_mpi_is_that_of_one_process(tmp_path: Path) -> None:
