@@ -12,6 +12,7 @@ void bind_glm(py::module_&);
 void bind_mixed(py::module_&);
 void bind_mlp(py::module_&);
 void bind_mlp_vae(py::module_&);
+void bind_multinomial(py::module_&);
 void bind_optim(py::module_&);
 void bind_privacy(py::module_&);
 void bind_rng(py::module_&);
@@ -43,6 +44,7 @@ PYBIND11_MODULE(_core, m) {
     family("mixed", fedkern::bind_mixed);
     family("mlp", fedkern::bind_mlp);
     family("mlp", fedkern::bind_mlp_vae);
+    family("multinomial", fedkern::bind_multinomial);
     family("optim", fedkern::bind_optim);
     family("privacy", fedkern::bind_privacy);
     family("rng", fedkern::bind_rng);

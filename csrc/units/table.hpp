@@ -7,6 +7,7 @@
 #include "tables/mixed.hpp"
 #include "tables/mlp.hpp"
 #include "tables/mlp_vae.hpp"
+#include "tables/multinomial.hpp"
 #include "tables/optim.hpp"
 #include "tables/privacy.hpp"
 #include "tables/rng.hpp"
@@ -28,6 +29,7 @@ namespace fedkern {
     FEDKERN_FAMILY(AugmentedTable, augmented)               \
     FEDKERN_FAMILY(MixedTable, mixed)                       \
     FEDKERN_FAMILY(MlpTable, mlp)                           \
+    FEDKERN_FAMILY(MultinomialTable, multinomial)           \
     FEDKERN_FAMILY(OptimTable, optim)                       \
     FEDKERN_FAMILY(ShrinkageRowsTable, shrinkage_rows)      \
     FEDKERN_FAMILY(ShrinkageServerTable, shrinkage_server)  \

@@ -7,6 +7,7 @@ from . import files as files
 from . import glm as glm
 from . import mixed as mixed
 from . import mlp as mlp
+from . import multinomial as multinomial
 from . import optim as optim
 from . import privacy as privacy
 from . import ranges as ranges

@@ -20,7 +20,7 @@ from ..errors import JobError, OwnFault
 from ..kernels.families import COUNTS, FAMILIES
 from ..models.encoding import Column, Encoding, Spec
 from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
-from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, plain, too_far, too_large
+from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, number, plain, too_far, too_large
 from .dialect import has_decimal_comma
 from .faults import COMMA, HINT, LABEL, NO_VALUE, Fault, Faults, Marks, told, who
 from .header import check_header
@@ -423,6 +423,11 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
             known = np.array([level in encoding.labels for level in cells.levels], dtype=bool)[cells.codes]
             marks.mark(~known, name, "is not a label", f"the labels are {_some(encoding.labels)}; correct the cell")
         return np.array([level == encoding.positive for level in cells.levels], dtype=np.float64)[cells.codes]
+    if FAMILIES[encoding.family].leveled:
+        numbers = level_numbers(_categories(table, name, marks), encoding.labels)
+        remedy = f"the levels are {_some(encoding.labels)}; correct the cell, or [data] levels, which all parties must agree on"
+        marks.mark(numbers < 0, name, "is none of data.levels", remedy)
+        return numbers.astype(np.float64)
     y = floats(column)
     record, of_trials = FAMILIES[encoding.family], encoding.trials is not None
     domain = COUNTS if of_trials else record.domain
@@ -436,6 +441,14 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
         marks.mark(~domain.has(y), name, f"is not {domain.words}", "correct or remove the row")
         marks.mark(too_large(y), name, "is too large", TOO_LARGE)
     return y
+
+
+def level_numbers(cells: Text, levels: Sequence[str]) -> NDArray[np.int64]:
+    """(n,) which of the levels each cell is, as it is written or as a number ("2.0" is "2"), -1 of one that is none."""
+    texts = {level: k for k, level in enumerate(levels)}
+    numbers = {value: k for k, level in enumerate(levels) if not np.isnan(value := number(level))}
+    found = [texts.get(cell, numbers.get(value, -1)) for cell, value in zip(cells.levels, cells.values.tolist())]
+    return np.array(found, dtype=np.int64)[cells.codes]
 
 
 def _row_ids(table: Table, encoding: Encoding) -> NDArray[np.uint64] | None:
@@ -457,6 +470,8 @@ def _notes(y: NDArray[np.float64], encoding: Encoding) -> list[str]:
         notes.append("one usable row")
     elif encoding.response is not None and FAMILIES[encoding.family].binary and set(present) in ({0.0}, {1.0}):
         notes.append(f"one class only: every {encoding.response} is {int(present[0])}")
+    elif encoding.response is not None and FAMILIES[encoding.family].leveled and len(set(present)) == 1:
+        notes.append(f"one level only: every {encoding.response} is {encoding.labels[int(present[0])]!r}")
     if present.size < encoding.size:
         notes.append(f"fewer usable rows ({present.size}) than coefficients ({encoding.size}): the prior decides the rest")
     return notes

@@ -100,7 +100,7 @@ def named(names: tuple[str, ...], centers: Mapping[str, float]) -> tuple[str, ..
 def _numeric(cells: Cells, name: str, spec: Spec) -> bool:
     """Whether words such as "NA" are empty cells of this column, and no levels of it."""
     if name == spec.response:
-        return spec.positive is None
+        return not spec.labelled
     if name in (spec.offset, spec.weight, spec.trials) or not isinstance(cells, Text):
         return True
     declared = spec.columns.get(name)

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..data import fitted
-from ..data.cells import MOST_OFF, Text, floats
-from ..data.design import column_of
+from ..data.cells import MOST_OFF, Text, floats, number
+from ..data.design import column_of, level_numbers
 from ..data.faults import told
 from ..data.incomplete import MARK, marked
 from ..data.rare import Rare, Standardised, effective, heavy, rare, standardised, without_faults
 from ..data.table import Table
-from ..kernels.families import FAMILIES, is_linear
+from ..kernels.families import FAMILIES, NOMINAL, is_linear
 from ..models.encoding import Column, Spec
 from ..models.sparse import Spline
 from ..privacy.disclosure import LEAST_OF_LEVEL, SHARE_OF_LEVEL
@@ -78,7 +78,18 @@ def found(
         name = str(spec.response)
         response = Column(name, "categorical") if isinstance(table.columns[name], Text) else _number(name)
         every = rare(table, [*columns, response], weights, 1, fewest, filled)
-    if not every and not family.linear and wanted and spec.response in table.columns:
+    if not every and family.leveled:
+        if wanted and spec.response in table.columns:
+            few = _fewest_of_levels(levels_of(table, spec), weights, len(spec.levels))
+            if 0 < few < fewest:
+                every = (Rare((str(spec.response),), few, wanted=fewest),)
+            for own in [] if every else _level_weights(config, table, columns, spec, weights):
+                if (number := effective(own)) < max(wanted, weighing):
+                    return _words_of_fit(number, max(wanted, weighing))
+                if every := rare(table, columns, own, fewest, fewest, filled):
+                    by = BY_FIT
+                    break
+    elif not every and not family.linear and wanted and spec.response in table.columns:
         y, trials = events(table, spec)
         exposed = _exposed(table, spec, y, trials, weights, config.model)
         if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest:
@@ -133,7 +144,8 @@ def _r(config: JobConfig) -> float:
 def _multiplies_events(spec: Spec) -> bool:
     """Whether sums are told of products of a response, a covariate and another column: one weighs the rows, or the curvature
     depends on the response."""
-    return spec.weight is not None or spec.trials is not None or spec.family == "negative-binomial"
+    ordered = FAMILIES[spec.family].leveled
+    return spec.weight is not None or spec.trials is not None or spec.family == "negative-binomial" or ordered
 
 
 def _with_splines(splines: Mapping[str, Sequence[float]], table: Table, columns: list[Column]) -> tuple[Table, list[Column]]:
@@ -185,6 +197,40 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
         groups = [weights * y] + ([weights * np.maximum(1 - y, 0)] if both else [])
     numbers = [effective(np.where(weights > 0, own, 0.0)) for own in groups]
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
+
+
+def levels_of(table: Table, spec: Spec) -> NDArray[np.int64]:
+    """(n,) the number of each row's level, -1 of a cell that is none."""
+    cells = table.columns[str(spec.response)]
+    if isinstance(cells, Text):
+        return level_numbers(cells, spec.levels)
+    values = floats(cells)
+    numbers = [number(level) for level in spec.levels]
+    return np.array([numbers.index(value) if value in numbers else -1 for value in values.tolist()], np.int64)
+
+
+def _fewest_of_levels(codes: NDArray[np.int64], weights: Array, levels: int) -> int:
+    """The effective number of rows, rounded up, of the level that fewest have; 0 where there are none at all."""
+    numbers = [effective(np.where(codes == k, weights, 0.0)) for k in range(levels)]
+    return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
+
+
+def _level_weights(config: JobConfig, table: Table, columns: Sequence[Column], spec: Spec, weights: Array) -> Iterator[Array]:
+    """(n,) what rows weigh in X'WX where logistic models of one level against the others, or of all up to a level against those
+    above, fit them: of ordered levels together, since all have the same slopes, of others each."""
+    codes, k = levels_of(table, spec), len(spec.levels)
+    nominal = getattr(config.model, "family", "") in NOMINAL
+    splits = [(codes == j) if nominal else (codes >= j) for j in range(1, k)]
+    together = np.zeros(len(weights))
+    for split in splits:
+        own = _at_fit(config, table, columns, spec, split.astype(np.float64), None, weights)
+        if own is None:
+            return
+        if nominal:
+            yield own
+        together += own
+    if not nominal:
+        yield together
 
 
 def _offset(table: Table, spec: Spec) -> Array | None:

@@ -35,7 +35,7 @@ def weights(table: Table, spec: Spec) -> Floats:
     there = np.ones(table.n_rows, dtype=bool)
     cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight or spec.trials))
     if isinstance(cells, Text):
-        words = MISSING if spec.positive is None else {""}
+        words = {""} if spec.labelled else MISSING
         there &= np.array([level.lower() not in words for level in cells.levels], dtype=bool)[cells.codes]
     elif cells is not None:
         there &= ~np.isnan(np.asarray(cells, np.float64))

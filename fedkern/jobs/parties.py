@@ -103,6 +103,7 @@ class Known(NamedTuple):
     columns: dict[str, Column]
     intercept: bool = True
     missing: bool = False
+    levels: tuple[str, ...] = ()
 
 
 def rows_spec(config: JobConfig, data: DataSection, known: Known) -> Spec:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import augmented, glm, mixed, mlp, optim, privacy, rng, sem, shrinkage, spatial, survival
+from . import augmented, glm, mixed, mlp, multinomial, optim, privacy, rng, sem, shrinkage, spatial, survival
 from ._record import KERNELS as KERNELS
 from ._record import table as list
 
 __all__ = [
-    "augmented", "bind", "from_dlpack", "glm", "list", "mixed", "mlp", "optim", "privacy", "rng", "sem", "shrinkage", "spatial",
-    "survival",
+    "augmented", "bind", "from_dlpack", "glm", "list", "mixed", "mlp", "multinomial", "optim", "privacy", "rng", "sem",
+    "shrinkage", "spatial", "survival",
 ]  # fmt: skip
 
 

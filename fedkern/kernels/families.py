@@ -10,6 +10,7 @@ family              y                  E[y | eta]
 "negative-binomial" 0, 1, 2, ..        exp(eta), with variance exp(eta) + exp(2 eta) / `scale`
 "bernoulli"         0 or 1             1 / (1 + exp(-eta))
 "gaussian"          real               eta, with standard deviation `scale`
+"ordinal"           0 .. K - 1         of the latent number, eta (`ordered`)
 =================== ================== ============================================================
 
 Kernels average the logistic families by a quadrature whose errors a negative binomial multiplies by y + scale: where scale is in
@@ -30,6 +31,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from . import ordered
 
 Vector = NDArray[np.float64]
 Scale = float | Vector  # a number, or (m, 1) where eta is (m, n)
@@ -88,6 +91,7 @@ class Source(Protocol):
 BINARY = Domain("0 or 1", lambda y: (y == 0) | (y == 1))
 COUNTS = Domain("a count (0, 1, 2, ...)", lambda y: (y >= 0) & (y == np.floor(y)) & np.isfinite(y))
 REAL = Domain("a finite number", lambda y: np.isfinite(y))
+LEVELS = Domain("the number of a level", lambda y: (y >= 0) & (y == np.floor(y)) & np.isfinite(y))
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,7 @@ class Family:
 
     name: str
     code: int | None
-    link: Literal["logit", "log", "identity"]
+    link: Literal["logit", "probit", "log", "identity"]
     domain: Domain
     methods: tuple[str, ...]
     level: str
@@ -201,6 +205,11 @@ class Family:
     def binary(self) -> bool:
         """Whether y is 0 or 1."""
         return self.domain is BINARY
+
+    @property
+    def leveled(self) -> bool:
+        """Whether y is the number of a level, of which the job says what they are called."""
+        return self.domain is LEVELS
 
     @property
     def counted(self) -> bool:
@@ -496,15 +505,53 @@ GAUSSIAN = Family(
     ),
 )
 
+# Ordered levels: `mean` is that of the latent number --------------------
+
+ORDINAL = Family(
+    name="ordinal",
+    also=("ordered", "cumulative", "polr", "clm", "proportional-odds"),
+    code=None,
+    link="logit",
+    domain=LEVELS,
+    methods=("likelihood",),
+    level="level",
+    value=lambda y, eta, scale, trials: ordered.log_between(*ordered.cuts(y, eta, scale)),
+    slope=lambda y, eta, scale, trials: ordered.slope(y, eta, scale),
+    mean=lambda eta: eta,
+    information=lambda y, eta, scale, trials: ordered.information(y, eta, scale),
+    draw=lambda source, mean, scale, trials: ordered.level_of(mean + ordered.logistic(source.uniform(len(mean))), scale),
+    cdf=lambda y, mean, scale, trials: np.asarray(expit(ordered.cuts(y, mean, scale)[1])),
+    spread=lambda mean, scale, trials: np.full_like(mean, np.pi**2 / 3),
+)
+
+ORDINAL_PROBIT = Family(  # where a job has model.link = "probit"
+    name="ordinal-probit",
+    code=None,
+    link="probit",
+    domain=LEVELS,
+    methods=(),
+    level="level",
+    value=lambda y, eta, scale, trials: ordered.log_normal_between(*ordered.cuts(y, eta, scale)),
+    slope=lambda y, eta, scale, trials: ordered.normal_slope(y, eta, scale),
+    mean=lambda eta: eta,
+    information=lambda y, eta, scale, trials: ordered.normal_information(y, eta, scale),
+    draw=lambda source, mean, scale, trials: ordered.level_of(mean + source.normal(len(mean)), scale),
+    cdf=lambda y, mean, scale, trials: np.asarray(_special("ndtr")(ordered.cuts(y, mean, scale)[1])),
+    spread=lambda mean, scale, trials: np.ones_like(mean),
+)
+
 # All of them --------------------
 
-RECORDS = (POISSON, BINOMIAL, NEGATIVE_BINOMIAL, BERNOULLI, GAUSSIAN)
+RECORDS = (POISSON, BINOMIAL, NEGATIVE_BINOMIAL, BERNOULLI, GAUSSIAN, ORDINAL, ORDINAL_PROBIT)
 FAMILIES = {record.name: record for record in RECORDS}
 MEANT = {other: record.name for record in RECORDS for other in record.also}
 # What stands in a family's place where rows have times. "cox" is a likelihood of who is at risk, and no density of a row; the
 # others have a baseline hazard that all share. As a column, whether a row has its event is "bernoulli".
 LIFETIMES = ("weibull", "exponential", "piecewise")
 HAZARDS = ("cox", *LIFETIMES)
+# Of levels without an order: each has a predictor of its own. As a column, such a response is "ordinal".
+NOMINAL = ("multinomial",)
+MEANT |= dict.fromkeys(("nominal", "categorical", "softmax", "multinom", "mlogit"), "multinomial")
 
 
 def is_linear(name: str) -> bool:
@@ -554,4 +601,4 @@ else:  # the values of `model.family`, each method's default first
     OfSparse = Literal[taken_by("sparse", "gaussian")]
     OfVertical = Literal[taken_by("vertical", "bernoulli")]
     OfSigma = Literal[taken_by("sigma", "poisson")]
-    OfLikelihood = Literal[(*taken_by("likelihood", "bernoulli"), *HAZARDS)]
+    OfLikelihood = Literal[(*taken_by("likelihood", "bernoulli"), *NOMINAL, *HAZARDS)]

@@ -111,7 +111,8 @@ class Spec:
     a private job everything that the encoding needs must be public: nothing computed from rows leaves a client. With `trials` the
     response is a number of successes, of as many trials as this column says. `group`: a column whose labels stay at home.
     `times`: columns of a survival time, and of when a row enters; the response is then whether it ends with the event. `upper`:
-    the end of the interval in which the event is. `exposed`: whether rows without event have terms of their own.
+    the end of the interval in which the event is. `exposed`: whether rows without event have terms of their own. `levels`: what the
+    levels are called that the response is one of, in their order.
     """
 
     response: str | None
@@ -131,6 +132,7 @@ class Spec:
     times: tuple[str, ...] = ()
     upper: str | None = None
     exposed: bool = False
+    levels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.private and self.standardise == "exchange":
@@ -165,6 +167,8 @@ class Spec:
     @property
     def declared_labels(self) -> tuple[str, ...] | None:
         """The response's texts, where the job file says them."""
+        if self.levels:
+            return self.levels
         declared = self.columns.get(self.response or "")
         return None if declared is None else declared.levels
 
@@ -198,7 +202,12 @@ class Spec:
         """Columns that are read as text although their cells may look like numbers."""
         texts = {name for name, column in self.columns.items() if column.kind == "categorical"}
         texts |= {name for name in (self.row_id, self.group) if name}
-        return frozenset(texts | ({self.response} if self.response and self.positive is not None else set()))
+        return frozenset(texts | ({self.response} if self.response and self.labelled else set()))
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the response is a text, such as "none", which is then no empty cell."""
+        return self.positive is not None or bool(self.levels)
 
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of a file's columns that are covariates, in the file's order."""
@@ -215,7 +224,8 @@ class Spec:
 
 @dataclass(frozen=True)
 class Encoding:
-    """The agreed map from columns to coefficients. Every column is complete. `labels`: the response's texts; () for any.
+    """The agreed map from columns to coefficients. Every column is complete. `labels`: the response's texts; () for any; of a
+    response that is one of several levels these, in their order.
     `clients`: those that have a coefficient of their own, after all columns; rows of others have 0 there. `trials`: of `Spec`.
     """
 
@@ -280,7 +290,7 @@ class Encoding:
         """Columns that are read as text although their cells may look like numbers."""
         texts = {column.name for column in self.columns if column.kind == "categorical"}
         texts |= {self.row_id} if self.row_id else set()
-        return frozenset(texts | ({self.response} if self.response and self.positive is not None else set()))
+        return frozenset(texts | ({self.response} if self.response and (self.positive is not None or self.labels) else set()))
 
     @property
     def needed(self) -> tuple[str, ...]:

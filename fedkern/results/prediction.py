@@ -64,6 +64,31 @@ class Prediction:
         return table.framed([dict(zip(columns, row)) for row in zip(*columns.values())])
 
 
+@dataclass(frozen=True)
+class OfLevels(Prediction):
+    """Of n rows whose response is one of K levels: `mean` and quantiles are (n, K), the posterior predictive chance of each level
+    and its quantiles over the posterior; of levels without an order there is no linear predictor, but one a level.
+
+    Attributes
+    ----------
+    levels : in their order
+    """
+
+    levels: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """Name -> n of them: "probability[mild]", "q025[mild]", .."""
+        found: dict[str, Sequence[Any]] = dict(self.ids)
+        for k, level in enumerate(self.levels):
+            found[f"probability[{level}]"] = self.mean[:, k].tolist()
+        for k, level in enumerate(self.levels):
+            found |= {f"{name}[{level}]": values[:, k].tolist() for name, values in self.quantiles.items()}
+        if len(self.linear_mean) == len(self.mean):
+            found |= {"linear_mean": self.linear_mean.tolist(), "linear_sd": self.linear_sd.tolist()}
+        return {**found, **self.used}
+
+
 def within(found: Prediction, family: str, more: NDArray[np.bool_] | None = None) -> Prediction:
     """Without numbers of the rows whose rate may be above e^30, where the logarithm of a rate is cut: a mean would be that of
     what is left. A column says which these are.

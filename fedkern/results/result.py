@@ -88,6 +88,7 @@ class Result:
         categorical = {column["name"] for column in self.summary["encoding"].get("columns", ()) if "levels" in column}
         declared = {name: columns[name]["reference"] for name in categorical & columns.keys() if columns[name].get("reference")}
         family = str(self.job.get("model", {}).get("family") or "")
+        family += "-probit" if self.job.get("model", {}).get("link") == "probit" else ""
         graph = self.job.get("model", {}).get("kind") in ("mrf", "sem")
         asked = table.Asked(exp, "" if graph else family, {**declared, **(reference or {})})
         return table.rows(self.summary, self.posterior, asked)
@@ -239,6 +240,8 @@ def _unlike(*own: plain.Record) -> str:
     if None in told or (any(gaussian) and own[0]["encoding"]["offset"] != own[1]["encoding"]["offset"]):
         return ""  # a gaussian response is less its offset
     (mine, theirs), name = told, own[0]["encoding"]["response"]
+    if "levels" in mine or "levels" in theirs:
+        return "" if mine == theirs else f"{name!r} has other numbers of rows of its levels in one than in the other"
     near = SAME * (max(plain.real(one["sd"]) for one in told) + max(abs(plain.real(one["mean"])) for one in told))
     for key, words in {"mean": "mean", "sd": "standard deviation"}.items():
         values = [plain.real(one[key]) for one in told]

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from ..errors import JobError
-from ..kernels.families import FAMILIES, HAZARDS
+from ..kernels.families import FAMILIES, HAZARDS, NOMINAL
 from .marginals import difference
 from .plain import Record, real
 from .released import Released
@@ -22,6 +23,7 @@ NUMBERS = ("mean", "sd", "q025", "q05", "q95", "q975")
 ENDS = {"q025": 0.025, "q05": 0.05, "q95": 0.95, "q975": 0.975}
 MORE = ("rhat", "ess", "pip")  # where they are known
 RATIOS = {"logit": "odds_ratio", "log": "rate_ratio", "hazard": "hazard_ratio"}  # link -> what exp(coefficient) is
+INTERCEPT = "intercept"
 COEFFICIENTS = ("theta", "average", "average_by_rows")  # on the scale of the linear predictor
 
 
@@ -62,6 +64,8 @@ def ratio_of(family: str) -> str:
     """What exp of a coefficient is called, "" where it is no ratio."""
     if family in HAZARDS:
         return RATIOS["hazard"]
+    if family in NOMINAL:  # of a level against the first
+        return RATIOS["logit"]
     return RATIOS.get(FAMILIES[family].link, "") if family in FAMILIES else ""
 
 
@@ -89,11 +93,17 @@ def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
     _check(asked.reference, levels)
     found = [*_parameters(summary, posterior), *contrasts(summary, posterior, levels, asked.reference)]
     if asked.exp:
-        ratio, hot = asked.ratio, {f"{name}={level}" for name, those in levels.items() for level in those}
+        every = [*(f"{name}={level}" for name, those in levels.items() for level in those), INTERCEPT]
+        ratio, hot = asked.ratio, {f"{before}{one}" for before in blocks(summary) for one in every}
         found = [_ratio(row, ratio) for row in found if row["contrast"] or _slope(row["parameter"], hot)]
     more = [key for key in MORE if any(key in row for row in found)]
     head = ("parameter", "site", *((asked.ratio, *ENDS) if asked.exp else NUMBERS), *more)
     return [{key: row.get(key, math.nan) for key in head} for row in found]
+
+
+def blocks(summary: Record) -> list[str]:
+    """What names of coefficients begin with: of a response whose levels have coefficients of their own these, as "mild:"."""
+    return [f"{level}:" for level in summary.get("nominal", ())] or [""]
 
 
 TIDY = {"mean": "estimate", "sd": "std.error", "q025": "conf.low", "q975": "conf.high"}  # as R's broom has them
@@ -129,17 +139,17 @@ def contrasts(
     sites = dict.fromkeys(parted(name, summary["clients"])[1] for name in summary["parameters"])
     silent: Mapping[str, Sequence[str]] = summary.get("tells_nothing", {})
     blank = {name for name, row in summary["parameters"].items() if math.isnan(real(row.get("mean")))}
-    for column, those in levels.items():
+    for (column, those), before in product(levels.items(), blocks(summary)):
         base = reference.get(column, those[0])
         for site in ("", *(site for site in sites if site)):
             for level in those:
-                names = [f"theta[{column}={one}]" for one in (level, base)]
+                names = [f"theta[{before}{column}={one}]" for one in (level, base)]
                 if level == base or blank & set(names) or {f"theta[{name}]" for name in silent.get(site, ())} & set(names):
                     continue
                 both = difference(*(posterior.marginal(name, site) for name in names))
                 if both is None:
                     continue
-                row: Row = {"parameter": f"{column}[{level} vs {base}]", "site": site, "mean": both.mean, "sd": both.sd}
+                row: Row = {"parameter": f"{before}{column}[{level} vs {base}]", "site": site, "mean": both.mean, "sd": both.sd}
                 ends = both.quantiles([*ENDS.values(), 0.5])
                 yield row | dict(zip([*ENDS, "median"], ends)) | {"contrast": True}
 

@@ -15,10 +15,11 @@ from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import loo_sums, replicated
 from ...jobs.run import Run
 from ...kernels.families import FAMILIES
-from ...models.mixed import left_out, mode, predictive
+from ...models import levels
+from ...models.mixed import Rows, left_out, mode, predictive
 from ...results import loo
 from ...results.plain import Record
-from . import marginal, sites
+from . import level_checks, marginal, sites
 from .keys import Config
 from .model import Model
 from .own import Own, anew, answers
@@ -36,9 +37,13 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
     content: dict[str, Any] = {}
     notes: list[str] = []
     doubt = ""
-    logit = FAMILIES[model.family].link == "logit"
+    logit = model.row.link == "logit"
     asked = replicated.AskReplicated(0) if at_server else None
-    told = answers(run, drawn_anew(), replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=logit))
+    if model.leveled:
+        content, notes = level_checks.exchanged(run, model, owns, at_server=at_server)
+        told = None
+    else:
+        told = answers(run, drawn_anew(), replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=logit))
     if told is not None:
         notes += [
             f"client {run.names[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())
@@ -56,17 +61,26 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
             content["loo"] = loo.summary(in_order(left.replies))
             notes += loo.notes(content["loo"], left, run.names)
     effects, about = marginal.exchanged(run, model, owns, at_server=at_server)
-    by_site = {k: sites.Alone(mode.alone(own.rows), own.told, own.nodes) for k, own in owns.items()}
+    by_site = {k: sites.Alone(_alone(own.rows), own.told, own.nodes) for k, own in owns.items()}
     alone, of_sites = sites.exchanged(run, model, by_site, at_server=at_server)
     return Checked(content | effects | alone, tuple(notes + about + of_sites), doubt)
 
 
 def _replicated(own: Own, *, of_rows: bool) -> replicated.Replicated:
+    assert isinstance(own.rows, Rows)
     return replicated.told(*predictive.sums(own.rows, own.inner, anew()).arrays, of_rows=of_rows)
 
 
 def _left_out(own: Own) -> loo_sums.LooSums:
-    return loo.sums_of(len(own.held), left_out.row_densities(own.rows, own.inner, own.nodes))
+    rows, n = own.rows, len(own.held)
+    if isinstance(rows, levels.Rows):
+        return loo.sums(n, lambda part: rows.density(own.inner, part))
+    return loo.sums_of(n, left_out.row_densities(rows, own.inner, own.nodes))
+
+
+def _alone(rows: Rows | levels.Rows) -> Rows | levels.Rows:
+    """A client's likelihood without an effect of its own."""
+    return rows if isinstance(rows, levels.Rows) else mode.alone(rows)
 
 
 def _content(whole: predictive.Sums, model: Model, *, logit: bool) -> Record:

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from ...algorithms.importance.server import Found
 from ...models import weighted
+from ...models.encoding import INTERCEPT
 from ...models.weighted import SENSITIVE, Weighted
 from ...results import heterogeneity
+from .model import Model
 
 Array = NDArray[np.float64]
 Row = dict[str, object]  # of a table
@@ -84,11 +86,15 @@ def _moments(column: Array, weights: Array) -> tuple[float, float]:
     return mean, float(np.sqrt(weights @ (column - mean) ** 2))
 
 
-def compared(found: Found, names: Sequence[str], *, intercept: bool) -> heterogeneity.Heterogeneity | None:
-    """Cochran's Q of the clients' coefficients, at the mode of all else; None of one client."""
-    p = len(names)
-    P = found.own_hessian[:, :p, :p]
-    return heterogeneity.compared(names, intercept, P @ found.mode[:p] + found.own_gradient[:, :p], P)
+def compared(found: Found, model: Model) -> heterogeneity.Heterogeneity | None:
+    """Cochran's Q of the clients' coefficients, at the mode of all else; None of one client. Of ordered levels the first
+    threshold is the intercept."""
+    names, at = model.layout.coefficients, list(range(model.layout.p))
+    intercept = model.encoding.intercept and not model.nominal
+    if model.layout.ordered:
+        names, at, intercept = (INTERCEPT, *names), [model.layout.shapes_at.start, *at], True
+    P = found.own_hessian[:, at][:, :, at]
+    return heterogeneity.compared(names, intercept, P @ found.mode[at] + found.own_gradient[:, at], P)
 
 
 def notes(sensitive: Mapping[str, Row], alone: Mapping[str, Row]) -> list[str]:

@@ -28,6 +28,8 @@ from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES
 from ...privacy.disclosure import OF_WEIGHED, of_a_narrow_prior, of_a_vague_prior, told_by_values
+from . import level_keys
+from .level_keys import LEVELED, Levels
 
 MOST_TERMS = 3  # of a random effect: an intercept and two slopes
 MOST_ROUNDS = 8  # of draws
@@ -45,6 +47,7 @@ class JobSection(keys.JobSection):
 
 
 class DataSection(keys.DataSection):
+    levels: Levels = key(None, help="ordinal: the response's levels, the lowest first; multinomial: the reference first")
     time: str | None = key(None, help="survival: when each row has its event, or was seen for the last time")
     event: str | None = key(None, help="survival: which of the two it is, 1 or 0 (or data.positive and another label)")
     entry: str | None = key(None, help="survival: from when on each row was seen, if not from the beginning (left truncation)")
@@ -75,6 +78,7 @@ class ModelSection(incomplete.ModelSection):
         meant=families.MEANT,
     )
     cuts: list[float] = key([], help="piecewise: times between which the baseline hazard is constant, rising and above 0")
+    link: Literal["logit", "probit"] | None = key(None, help="ordinal: of its cumulative probabilities; default logit")
     intercept: bool = key(True, help="add a column of ones")
     prior_sd: float = key(
         2.5,
@@ -138,14 +142,37 @@ class Config(JobConfig):
         return self.model.family in families.HAZARDS
 
     @property
+    @property
     def lifetimes(self) -> bool:
         """Whether rows have times of a hazard that all clients share."""
         return self.model.family in families.LIFETIMES
 
     @property
+    def leveled(self) -> bool:
+        """Whether the response is one of several levels."""
+        return self.model.family in LEVELED
+
+    @property
+    def nominal(self) -> bool:
+        """Whether each level but the first has coefficients of its own."""
+        return self.model.family in families.NOMINAL
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Of the response, in their order; () where it has none."""
+        return tuple(self.data.levels or ())
+
+    @property
     def row(self) -> families.Family:
         """What is known of a row's response: of a survival time whether it ends with the event."""
+        if self.leveled:
+            return FAMILIES["ordinal-probit" if self.model.link == "probit" else "ordinal"]
         return FAMILIES["bernoulli" if self.hazards else self.model.family]
+
+    def unknowns(self, coefficients: int) -> int:
+        """Numbers that a likelihood of so many coefficients of the columns depends on, where effects are no part of it."""
+        others = max(len(self.levels) - 1, 1)
+        return coefficients * others if self.nominal else coefficients + others if self.leveled else coefficients
 
     @property
     def chains(self) -> bool:
@@ -169,7 +196,7 @@ class Config(JobConfig):
         held = [f"model.{name} = {value:g}" for name in ("prior_sd", "intercept_sd") if (value := getattr(model, name)) <= HELD]
         if self.row.linear:
             return None
-        if not held and self.row.link == "logit" and model.prior_sd > VAGUE:
+        if not held and self.row.link in ("logit", "probit") and model.prior_sd > VAGUE:
             return of_a_vague_prior(f"model.prior_sd = {model.prior_sd:g}")
         return of_a_narrow_prior(" and ".join(held), "the posterior") if held else None
 
@@ -195,7 +222,8 @@ class Config(JobConfig):
         return self._plain_linear
 
     def weighing(self, coefficients: int) -> int:
-        return OF_WEIGHED * coefficients if self.row.link == "logit" and not self.hazards else 0
+        own = coefficients + (self.leveled and not self.nominal)  # a threshold is an intercept
+        return OF_WEIGHED * own if self.row.link in ("logit", "probit") and not self.hazards else 0
 
     def told_of(self, coefficients: int) -> bool:
         return True
@@ -204,13 +232,14 @@ class Config(JobConfig):
         if self._plain_linear:
             return super().told_up_to(coefficients)
         linear = self.row.linear  # whose groups of one row or two are looked at
-        return told_by_values(coefficients, 0 if linear else len(self.random.slopes))
+        return told_by_values(self.unknowns(coefficients), 0 if linear else len(self.random.slopes))
 
 
 BASE: Tables = {"job": {"rounds": MOST_ROUNDS}}
 CHAINS: Tables = {"job": {"rounds": TRAJECTORIES}}
 BUILTIN: Tables = {"data": {"standardise": "public"}}
-ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the constant; of times the baseline hazard is one
+ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the constant
+NO_INTERCEPT = ("cox", "ordinal")  # a baseline hazard of each client, and thresholds, are in its place
 
 
 def refused(raw: Raw) -> Iterator[str]:
@@ -246,7 +275,9 @@ def filled(raw: Raw) -> dict[str, Any]:
     builtin = table(raw, "data").get("builtin")
     family = table(raw, "model").get("family")
     base = CHAINS if table(raw, "algorithm").get("sampler") == "hmc" else BASE
-    return layered(raw, [base, FEW, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult" or family == "cox")])
+    return layered(
+        raw, [base, FEW, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult" or family in NO_INTERCEPT)]
+    )
 
 
 def conflicts(config: Config) -> Iterator[str]:
@@ -260,11 +291,14 @@ def conflicts(config: Config) -> Iterator[str]:
         yield "data.response is missing: the column to be explained"
     if data.builtin and data.test is not None:
         yield "data.test is for data.clients; of built-in data the server keeps the share data.split.test"
-    if not model.intercept and model.intercept_centre is not None:
+    if not model.intercept and model.intercept_centre is not None and not config.leveled:
         yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
     yield from faults_of_names(data.names, "data.names")
     yield from _trials(config)
     yield from _times(config)
+    yield from level_keys.faults(data, model)
+    if config.leveled and config.output.marginal:
+        yield f'output.marginal with model.family = "{model.family}": {NO_MEAN}; remove it'
     yield from _chains(config)
     yield from _random(config)
     roles = {data.response, data.offset, data.row_id, data.trials, config.random.group, *data.ignore}
@@ -307,6 +341,7 @@ def _trials(config: Config) -> Iterator[str]:
 
 
 TIMES = ("time", "event", "entry", "strata", "time_upper")
+NO_MEAN = "a level has no mean; `fedkern predict` gives the probability of each at any covariates"
 NO_TIMES = (  # what rows with times have not, of [output], and why
     ("loo", "a row has no density of its own, for who else is at risk is part of it", "it is not built for times"),
     ("marginal", "the mean of a time is not known without its baseline hazard, which stays with the client", SURVIVAL_AT),
@@ -406,7 +441,7 @@ def _random(config: Config) -> Iterator[str]:
         yield 'model.random.slopes are slopes of groups: give model.random.group = "COLUMN", or take client_slopes'
     if not random.client and random.client_slopes:
         yield "model.random.client_slopes need model.random.client = true"
-    if random.client and not config.model.intercept:
+    if random.client and not config.model.intercept and not config.leveled:
         yield "model.random.client = true is a deviation from an intercept, and model.intercept = false; remove one of them"
     if random.group is not None and data.builtin:
         yield f'model.random.group = "{random.group}" is for data.clients; built-in data have no groups'

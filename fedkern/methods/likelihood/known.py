@@ -21,6 +21,7 @@ from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed.effects import Effects
 from ...results.released import Drawing
 from ...results.weighted import WeightedDraws
+from .level_predictive import kind
 from .model import Model
 from .predictive import BLOCK, Foreseen, Predictive, blocks, one_row
 
@@ -83,7 +84,10 @@ class Known:
         n = len(X)
         m, several = self.drawn.shape[:2]
         inner = replace(
-            self.new, theta=np.repeat(self.new.theta, several, axis=0), covariances=(), scale=np.repeat(self.new.scale, several)
+            self.new,
+            theta=np.repeat(self.new.theta, several, axis=0),
+            covariances=(),
+            scale=np.repeat(self.new.scale, several, axis=0),
         )
         parts, order = [], []
         for of_known in (False, True):
@@ -103,7 +107,7 @@ class Known:
         assert len(back) == n
 
         def joined(columns: Sequence[Array]) -> Array:
-            return np.asarray(np.concatenate(columns)[back])
+            return np.asarray(np.concatenate(columns, axis=-1)[..., back])
 
         return Foreseen(
             joined([part.mean for part in parts]),
@@ -143,9 +147,12 @@ def write(folder: RunFolder, model: Model, client: int, own: Ended) -> None:
     theta, standard = model.coefficients(own.inner[at])
     n = len(theta)
     equal, chosen = np.full(n, 1 / n), np.arange(n)[np.newaxis]
-    draws = WeightedDraws(model.encoding.names, theta, standard, model.others(own.told[at]), equal, chosen, None)
+    others = model.others(own.told[at])
+    if model.layout.ordered:  # which a client's effect shifts
+        others |= model.thresholds(own.inner[at])
+    draws = WeightedDraws(model.layout.coefficients, theta, standard, others, equal, chosen, None)
     family, terms = one_row(model.family), {"group": model.layout.group}
-    new = Predictive.of(draws.groups(Drawing(model.seed))["posterior"], model.encoding, family, terms)
+    new = kind(family).of(draws.groups(Drawing(model.seed))["posterior"], model.encoding, family, terms)
     drawn = np.zeros((n, 1, 0, 0), np.float32)
     if own.groups is not None and own.groups.drawn is not None:
         drawn = (model.units.scale * own.groups.drawn).astype(np.float32)
@@ -179,5 +186,5 @@ def read(folder: Path, run: str, client: str) -> Known:
     told, content = own_posterior.read(folder, NAME, MAGIC, run, client, "give a run that has ended")
     about = About(**told)
     covariances = [(tuple(about.terms), content["covariance"])] if about.terms else []
-    new = Predictive(Encoding.from_dict(about.encoding), about.family, content["theta"], covariances, content["scale"])
+    new = kind(about.family)(Encoding.from_dict(about.encoding), about.family, content["theta"], covariances, content["scale"])
     return Known(about, new, content["drawn"])

@@ -16,6 +16,7 @@ from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import marginal_sums
 from ...algorithms.exchanges.loo_sums import LEAST
 from ...jobs.run import Run
+from ...models.mixed import Rows
 from ...models.mixed.marginal import Contrast, sums
 from ...results.weighted import summarised
 from . import changes
@@ -44,6 +45,7 @@ def told(model: Model, own: Own) -> marginal_sums.MarginalSums:
     moved = [one.effect for one in of if one.binary is not None and isinstance(one.effect, Contrast)]
     binary = np.array([_binary(own.held.X[:, one.columns[0]], one) for one in moved], np.float64)
     sent = [k for k, one in enumerate(of) if one.binary is None or binary[one.binary]]
+    assert isinstance(own.rows, Rows)
     found = np.zeros((len(own.told), len(of)))
     found[:, sent] = sums(own.rows, own.told, [of[k].effect for k in sent])
     return marginal_sums.told(len(own.held), binary, found)

@@ -19,6 +19,7 @@ from ...data.table import Table
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel
 from ...kernels.families import Family
+from ...models import levels as of_levels
 from ...models import survival, survival_parametric
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed import Layout, Prior, Rows
@@ -45,19 +46,41 @@ class Model(JobModel[OutputSection]):
     ----------
     config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
     units : of the response, once they are known
+    shares : of all rows, that have each level of the response, once they are known; () where it has none
     """
 
     config: Config
     encoding: Encoding
     units: Units = field(default_factory=Units)
+    shares: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         self.encoding.check_references(self.references)
 
     @property
     def family(self) -> str:
-        """Of the response."""
-        return self.config.model.family
+        """Of the response, as kernels call it."""
+        return self.config.row.name if self.leveled and not self.nominal else self.config.model.family
+
+    @property
+    def leveled(self) -> bool:
+        """Whether the response is one of several levels."""
+        return self.config.leveled
+
+    @property
+    def nominal(self) -> bool:
+        """Whether each level but the first has coefficients of its own."""
+        return self.config.nominal
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Of the response, in their order; () where it has none."""
+        return self.config.levels
+
+    @property
+    def pooled_shares(self) -> Array:
+        """(K,) of the levels; equal ones until they are known."""
+        return np.array(self.shares or [1 / len(self.levels)] * len(self.levels))
 
     @property
     def hazards(self) -> bool:
@@ -100,7 +123,7 @@ class Model(JobModel[OutputSection]):
     def asks_level(self) -> bool:
         """Whether the clients are asked for the response's level."""
         m = self.config.model
-        return self.measured or (m.intercept and m.intercept_centre is None)
+        return self.measured or (m.intercept and m.intercept_centre is None and not self.leveled)
 
     @property
     def offset(self) -> bool:
@@ -123,8 +146,20 @@ class Model(JobModel[OutputSection]):
         random = self.config.random
         group = (INTERCEPT, *random.slopes) if random.group is not None else ()
         client = (INTERCEPT, *random.client_slopes) if random.client else ()
-        own = survival_parametric.shapes_of(self.family, self.cuts) if self.lifetimes else None
+        if self.nominal:
+            return Layout(of_levels.block_names(self.levels, self.encoding.names), self.family)
+        own = None
+        if self.lifetimes:
+            own = survival_parametric.shapes_of(self.family, self.cuts)
+        elif self.leveled:
+            centre = (self.centre, self.config.model.intercept_sd)
+            own = of_levels.prior_of_thresholds(self.levels, self.pooled_shares, self.link, *centre)
         return Layout(self.encoding.names, self.family, group, client, own)
+
+    @property
+    def link(self) -> str:
+        """Of ordered levels' cumulative probabilities."""
+        return self.config.model.link or "logit"
 
     @property
     def terms(self) -> dict[str, tuple[str, ...]]:
@@ -133,11 +168,12 @@ class Model(JobModel[OutputSection]):
 
     @property
     def centre(self) -> float:
-        """Of the intercept's prior, in the model's units."""
+        """Of the intercept's prior, or the first threshold's, in the model's units."""
         given = self.config.model.intercept_centre
-        at = self.units.level if given is None else given
         if self.lifetimes:
             return 0.0  # in its own unit of time
+        level = of_levels.level_of(self.pooled_shares, self.link) if self.leveled else self.units.level
+        at = level if given is None else given
         return (at - self.units.level) / self.units.scale if self.measured else at
 
     @cached_property
@@ -148,6 +184,9 @@ class Model(JobModel[OutputSection]):
     def prior_of(self, layout: Layout) -> Prior | survival_parametric.Walk:
         """Of fewer effects."""
         m = self.config.model
+        if self.nominal:
+            sds = (m.prior_sd, m.intercept_sd)
+            return of_levels.prior_of_blocks(layout, self.encoding.names, self.pooled_shares, m.intercept_centre, *sds)
         usual = Prior.usual(layout, prior_sd=m.prior_sd, intercept_sd=m.intercept_sd, intercept_centre=self.centre)
         return survival_parametric.Walk(usual) if self.family == "piecewise" else usual
 
@@ -155,7 +194,9 @@ class Model(JobModel[OutputSection]):
     def start_at(self) -> Array:
         """(P,) where the way to the mode begins: coefficients 0, the intercept at the level, logarithms of scales 0."""
         xi = self.layout.start
-        if self.encoding.intercept:
+        if self.nominal:
+            xi[:] = self.prior.mean
+        elif self.encoding.intercept:
             level = self.asks_level and not self.lifetimes
             xi[0] = 0.0 if self.measured else self.units.level if level else self.centre
         return xi
@@ -216,7 +257,9 @@ class Model(JobModel[OutputSection]):
         """The server's machine with its first messages."""
         return importance.start(self.settings, self.prior, self.names, self.coordinates, self.start_at[np.newaxis])
 
-    def client(self, index: int, rows: Rows | survival.Rows | survival_parametric.Lifetimes) -> importance.Client:
+    def client(
+        self, index: int, rows: Rows | survival.Rows | survival_parametric.Lifetimes | of_levels.Rows
+    ) -> importance.Client:
         """A client's machine, before it has seen anything."""
         return importance.client(self.names[index], index, self.settings, rows)
 
@@ -233,10 +276,12 @@ class Model(JobModel[OutputSection]):
         coarser = math.sqrt(max(1.0, s.rounds * s.chains * s.leapfrog / FINE_OF_CHAINS))
         return hmc.client(client.name, client.index, s, importance.WithoutLocal(client.model, client.nodes, coarser))
 
-    def likelihood(self, design: Design, table: Table, threads: int) -> Rows | survival.Rows | survival_parametric.Lifetimes:
+    def likelihood(
+        self, design: Design, table: Table, threads: int
+    ) -> Rows | survival.Rows | survival_parametric.Lifetimes | of_levels.Rows:
         """Of a client's rows."""
         if self.times is None:
-            return self.rows(held(design, table, self.group), threads)
+            return self.of_responses(held(design, table, self.group), threads)
         own = timed(self.times, design, table, "")
         return self.lived(held(design, table, self.group), own, threads) if self.lifetimes else self.timed(own, threads)
 
@@ -256,6 +301,12 @@ class Model(JobModel[OutputSection]):
             threads,
             math.exp(self.log_unit),
         )
+
+    def of_responses(self, held: Held, threads: int) -> Rows | of_levels.Rows:
+        """Of rows without times."""
+        if self.nominal:
+            return of_levels.Rows(self.layout, held.X, held.y, len(self.levels), threads)
+        return self.rows(held, threads)
 
     def timed(self, held: Timed, threads: int) -> survival.Rows:
         """Of rows with survival times."""
@@ -281,7 +332,20 @@ class Model(JobModel[OutputSection]):
             standard[:, 0] -= self.log_unit * (np.exp(points[:, -1]) if self.family == "weibull" else 1.0)
         if not self.encoding.standardised:
             return standard, None
-        return standard @ self.encoding.affine().T, standard
+        return standard @ self.affine.T, standard
+
+    @property
+    def affine(self) -> Array:
+        """(p, p) from coefficients of standardised columns to those on the data's scale."""
+        A = self.encoding.affine()
+        return of_levels.blockwise(A, len(self.levels)) if self.nominal else A
+
+    def thresholds(self, points: Array) -> dict[str, Array]:
+        """Name -> (N,) thresholds on the data's scale, at points whose last numbers are theirs: c - x'b of standardised columns
+        is that of the columns themselves where c is by b'(centre / scale) larger."""
+        shift = points[:, : self.layout.p] @ of_levels.centres(self.encoding)
+        found = of_levels.thresholds(points, len(self.levels)) + shift[:, np.newaxis]
+        return dict(zip(of_levels.threshold_names(self.levels), found.T))
 
     def others(self, points: Array) -> dict[str, Array]:
         """Name -> (N,) standard deviations and correlations of effects and the dispersion, in the data's units."""
@@ -298,6 +362,8 @@ class Model(JobModel[OutputSection]):
             for i in range(len(terms)):
                 for k in range(i):
                     found[f"{level}_correlation[{terms[k]},{terms[i]}]"] = covariance[:, i, k] / (sd[:, i] * sd[:, k])
+        if self.layout.ordered:
+            found |= self.thresholds(points)
         if self.family == "gaussian":
             found["sigma"] = self.units.scale * layout.scale(points)
         if self.family == "negative-binomial":
@@ -329,6 +395,6 @@ class Model(JobModel[OutputSection]):
         columns = {column.name: column for column in self.encoding.columns}
         return [self.units.scale / (1.0 if name == INTERCEPT else columns[name].constants[1]) for name in terms]
 
-    def knowing(self, units: Units) -> Model:
-        """The model once the response's units are known."""
-        return replace(self, units=units)
+    def knowing(self, units: Units, shares: tuple[float, ...] = ()) -> Model:
+        """The model once the response's units, or its levels' shares, are known."""
+        return replace(self, units=units, shares=shares)

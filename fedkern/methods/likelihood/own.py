@@ -21,6 +21,7 @@ from ...errors import owned
 from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...kernels import rng
+from ...models import levels
 from ...models.mixed import Rows, effects
 from ...models.mixed.effects import QUANTILES, Effects
 from . import known
@@ -52,7 +53,7 @@ class Own:
 
     index: int
     held: Held
-    rows: Rows
+    rows: Rows | levels.Rows
     told: Array
     inner: Array
     effect: Effects | None
@@ -87,9 +88,13 @@ def anew() -> int:
     return secrets.randbits(64)
 
 
-def completed(model: Model, index: int, held: Held, rows: Rows, client: importance.Client, draws: Array | None = None) -> Own:
+def completed(
+    model: Model, index: int, held: Held, rows: Rows | levels.Rows, client: importance.Client, draws: Array | None = None
+) -> Own:
     """Once the server has told its draws; `draws`: as the rows see them, where these know less."""
     assert client.told is not None
+    if isinstance(rows, levels.Rows):  # without effects
+        return Own(index, held, rows, client.told, client.told, None, client.nodes, client.converged)
     inner, effect = effects.completed(rows, client.told if draws is None else draws, client.nodes, key(model, index, OF_CLIENT))
     return Own(index, held, rows, client.told, inner, effect, client.nodes, client.converged)
 
@@ -100,7 +105,7 @@ def write(run: Run[Config], model: Model, own: Own) -> None:
     folder, layout, found = run.hooks.folder, model.layout, None
     if folder is None:
         return
-    if layout.group:
+    if layout.group and isinstance(own.rows, Rows):
         found = effects.of_groups(own.rows, own.inner, key(model, own.index, OF_GROUPS))
         columns: dict[str, Sequence[Any]] = {
             "converged": [own.converged] * len(own.held.labels),

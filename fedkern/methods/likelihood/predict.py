@@ -4,7 +4,7 @@ the client's own folder, of its groups what their own rows say. Nobody is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,15 +18,16 @@ from ...data.faults import NO_VALUE
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs import new_rows
-from ...kernels.families import HAZARDS
+from ...kernels.families import HAZARDS, NOMINAL
 from ...models.encoding import INTERCEPT, Encoding
 from ...results.plain import Record
-from ...results.prediction import Prediction, within
+from ...results.prediction import OfLevels, Prediction, within
 from ...results.released import Drawing
 from ...results.result import Result
 from ...results.table import ENDS
 from . import known
-from .predictive import Foreseen, Predictive, one_row
+from .level_predictive import family_of, kind
+from .predictive import Foreseen, Predictive
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -51,7 +52,8 @@ def predicted(result: Result, rows: Any) -> Prediction:
             "group": (INTERCEPT, *random.get("slopes", ())) if random.get("group") else (),
             "client": (INTERCEPT, *random.get("client_slopes", ())) if random.get("client") else (),
         }
-        predictive = Predictive.of(posterior, encoding, one_row(str(model["family"])), terms)
+        family = family_of(model)
+        predictive = kind(family).of(posterior, encoding, family, terms)
 
         def foresee(X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float], which: Indices) -> Foreseen:
             return predictive.of_rows(X, offset, y, at)
@@ -129,5 +131,16 @@ def _prediction(read: Table, encoding: Encoding, predictive: Predictive, foresee
         own = encode(read if scored.all() else read.select(which), whole)
         which = which if own.units is None else which[own.units]
         scores = predictive.scores(own, foresee(np.asarray(own.X, np.float64), own.offset, own.y, {}, which))[0]
+    if predictive.width > 1:
+        linear = predictive.family not in NOMINAL
+        return of_levels(encoding.labels, found, scores, scored=int(scored.sum()), linear=linear)
     made = Prediction(found.mean, found.quantiles, found.linear_mean, found.linear_sd, scores, scored=int(scored.sum()))
     return within(made, predictive.family)
+
+
+def of_levels(levels: Sequence[str], found: Foreseen, scores: Mapping[str, float], *, scored: int, linear: bool) -> Prediction:
+    """The chances of all levels, a column each."""
+    none = np.zeros(0)
+    ends = (found.linear_mean, found.linear_sd) if linear else (none, none)
+    quantiles = {name: values.T for name, values in found.quantiles.items()}
+    return OfLevels(found.mean.T, quantiles, *ends, scores, scored=scored, levels=tuple(levels))

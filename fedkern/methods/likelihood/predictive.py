@@ -27,7 +27,8 @@ BLOCK = 2_000_000  # numbers at once
 
 
 class Foreseen(NamedTuple):
-    """Of n rows: E[y], its quantiles over the posterior, mean and sd of the linear predictor, and log p(y) where y is given."""
+    """Of n rows: E[y], or (K, n) the chance of each level, its quantiles over the posterior, mean and sd of the linear predictor,
+    and log p(y) where y is given."""
 
     mean: Array
     quantiles: Mapping[str, Array]
@@ -57,10 +58,8 @@ class Predictive:
     @classmethod
     def of(cls, posterior: Group, encoding: Encoding, family: str, terms: Mapping[str, Sequence[str]]) -> Predictive:
         """Of a group "posterior" as a run releases it; `terms`: "group" or "client" -> the terms of its effect."""
-        flat = {name: np.asarray(values).reshape(-1, *values.shape[2:]) for name, (_, values) in posterior.variables.items()}
+        flat = cls.thinned(posterior)
         m = len(next(iter(flat.values())))
-        some = np.unique(np.linspace(0, m - 1, min(m, MOST_DRAWS)).astype(int))
-        flat = {name: values[some] for name, values in flat.items()}
         suffix = "_std" if "theta_std" in flat or f"{INTERCEPT}_std" in flat else ""
         slopes = [str(name) for name in posterior.coordinates.get("slope", ())]
         theta = [
@@ -72,24 +71,49 @@ class Predictive:
             if not own:
                 continue
             sd = np.column_stack([flat[f"{level}_sd[{name}]"] for name in own])
-            correlation = np.broadcast_to(np.eye(len(own)), (len(some), len(own), len(own))).copy()
+            correlation = np.broadcast_to(np.eye(len(own)), (m, len(own), len(own))).copy()
             for i in range(len(own)):
                 for k in range(i):
                     correlation[:, i, k] = correlation[:, k, i] = flat[f"{level}_correlation[{own[k]},{own[i]}]"]
             covariances.append((tuple(own), correlation * sd[:, :, np.newaxis] * sd[:, np.newaxis, :]))
-        scale = np.ones(len(some))
+        coefficients = np.column_stack(theta) if theta else np.zeros((m, 0))
+        return cls(encoding, family, coefficients, covariances, cls.scale_of(family, flat, coefficients, encoding))
+
+    @staticmethod
+    def thinned(posterior: Group) -> dict[str, Array]:
+        """Name -> draws of all chains one after the other, at most `MOST_DRAWS` of them."""
+        flat = {name: np.asarray(values).reshape(-1, *values.shape[2:]) for name, (_, values) in posterior.variables.items()}
+        m = len(next(iter(flat.values())))
+        some = np.unique(np.linspace(0, m - 1, min(m, MOST_DRAWS)).astype(int))
+        return {name: values[some] for name, values in flat.items()}
+
+    @classmethod
+    def scale_of(cls, family: str, flat: Mapping[str, Array], theta: Array, encoding: Encoding) -> Array:
+        """(m,) the family's second number."""
         if family == "gaussian":
-            scale = flat["sigma"]
-        elif family == "negative-binomial":
-            scale = 1 / np.maximum(flat["dispersion"], 1e-12)
-        return cls(encoding, family, np.column_stack(theta), covariances, scale)
+            return flat["sigma"]
+        return 1 / np.maximum(flat["dispersion"], 1e-12) if family == "negative-binomial" else np.ones(len(theta))
+
+    @property
+    def width(self) -> int:
+        """How many means a row has."""
+        return 1
+
+    @property
+    def natural(self) -> Array:
+        """`scale` as the family's record takes it, beside predictors (m, n)."""
+        return self.scale[:, np.newaxis]
+
+    def means(self, shifted: Array, weights: Array) -> Array:
+        """(m, n) averages of the mean over nodes of the predictor (nodes, m, n)."""
+        return np.tensordot(weights, np.asarray(FAMILIES[self.family].mean(shifted)), 1)
 
     def of_rows(self, X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float]) -> Foreseen:
         """Rows X (n, p) of the encoding; offset (n,), or (m, n) at each draw; `at`: names of quantiles -> their probabilities."""
         n, m = len(X), len(self.theta)
         nodes = 1 if self.family == "gaussian" or not self.covariances else NODES
         parts = []
-        for a, b in blocks(n, max(1, BLOCK // (m * nodes))):
+        for a, b in blocks(n, max(1, BLOCK // (m * nodes * self.width))):
             own, seen = None if offset is None else offset[..., a:b], None if y is None else y[a:b]
             parts.append(self._block(X[a:b], own, seen, tuple(at.values()), nodes))
         mean, spread, linear_mean, linear_sd, density = (np.concatenate(column, axis=-1) for column in zip(*parts))
@@ -103,7 +127,7 @@ class Predictive:
         for terms, covariance in self.covariances:
             Z = np.column_stack([self._column(X, name) for name in terms])
             variance += np.einsum("ni,mij,nj->mn", Z, covariance, Z)
-        scale = self.scale[:, np.newaxis]
+        scale = self.natural
         linear_mean = eta.mean(axis=0)
         linear_sd = np.sqrt(eta.var(axis=0) + variance.mean(axis=0))
         if self.family == "gaussian":
@@ -112,12 +136,12 @@ class Predictive:
             points, weights = np.polynomial.hermite_e.hermegauss(nodes)
             weights = weights / weights.sum()
         shifted = eta + np.sqrt(variance) * points[:, np.newaxis, np.newaxis]  # (nodes, m, n)
-        means = np.tensordot(weights, np.asarray(record.mean(shifted)), 1)
+        means = self.means(shifted, weights)
         density = np.zeros(0)
         if y is not None:
             values = record.value(y, record.kept(shifted), scale, None)
             density = logsumexp(values + np.log(weights)[:, np.newaxis, np.newaxis], axis=(0, 1)) - np.log(len(eta))
-        return means.mean(axis=0), np.quantile(means, at, axis=0), linear_mean, linear_sd, density
+        return means.mean(axis=-2), np.quantile(means, at, axis=-2), linear_mean, linear_sd, density
 
     def _column(self, X: Array, name: str) -> Array:
         """(n,) a term of an effect on the data's scale."""

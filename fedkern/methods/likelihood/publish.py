@@ -19,8 +19,9 @@ from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws
 from . import curves
 from .differently import ALONE, INTERCEPTS, SLOPES, compared, notes, sensitivity, without
+from .level_predictive import kind
 from .model import Model
-from .predictive import Predictive, one_row
+from .predictive import one_row
 
 Array = NDArray[np.float64]
 
@@ -70,7 +71,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     log_prior = model.prior.without_jacobian(weights.draws)
     sensitive = sensitivity(weights, log_prior, found.values.sum(axis=1), on_data_scale)
     alone = without(weights, found.values, on_data_scale, model.names) if model.output.without else {}
-    differ = compared(found, model.encoding.names, intercept=model.encoding.intercept)
+    differ = compared(found, model)
     if differ is not None and model.layout.client:
         differ = replace(differ, intercept=None)  # differences of intercepts are the model's
     more: dict[str, object] = {
@@ -86,7 +87,8 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **({} if differ is None else {"heterogeneity": differ.content}),
         **ended.checked.content,
     }
-    differing = [] if differ is None or not found.converged else differ.notes(INTERCEPTS, ALONE if model.hazards else SLOPES)
+    slopes = ALONE if model.hazards or model.nominal else SLOPES
+    differing = [] if differ is None or not found.converged else differ.notes(INTERCEPTS, slopes)
     metrics, scored = _scores(model, posterior, test)
     more |= scored | _hazards(model) | curves.of_draws(model, weights.draws[posterior.chosen.ravel()])
     return Fit(
@@ -106,8 +108,11 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     )
 
 
-def _hazards(model: Model) -> dict[str, str]:
-    """The family, where the encoding has that of a response and the model is of times."""
+def _hazards(model: Model) -> dict[str, object]:
+    """The family, where the encoding has that of a response and the model is of times; the levels that have coefficients of their
+    own."""
+    if model.nominal:
+        return {"nominal": list(model.levels[1:])}
     return {"hazards": model.family} if model.hazards else {}
 
 
@@ -116,7 +121,8 @@ def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tupl
     if test is None:
         return {}, {}
     drawn = posterior.groups(Drawing(model.seed))["posterior"]
-    predictive = Predictive.of(drawn, model.encoding, one_row(model.family), model.terms)
+    family = one_row(model.family)
+    predictive = kind(family).of(drawn, model.encoding, family, model.terms)
     metrics, about = predictive.scores(test)
     return metrics, {"test": about}
 
@@ -167,7 +173,7 @@ def of_walks(model: Model, server: hmc.Server) -> WeightedDraws:
     points = xi.reshape(-1, xi.shape[2])
     theta, standard = model.coefficients(points)
     weights = np.full(len(points), 1 / len(points))
-    return WeightedDraws(model.encoding.names, theta, standard, model.others(points), weights, chosen, None, sampled=True)
+    return WeightedDraws(model.layout.coefficients, theta, standard, model.others(points), weights, chosen, None, sampled=True)
 
 
 def of_chains(model: Model, mode: importance.Server, server: hmc.Server) -> Verdict:
@@ -205,4 +211,5 @@ def released(model: Model, found: weighted.Weighted) -> WeightedDraws:
     chosen = found.resampled(n, importance.offset(model.seed))
     # Neighbours among the chosen are often one draw: dealt in turn, every chain has draws of all.
     dealt = np.asarray(chosen.reshape(output.draws, output.chains).T)
-    return WeightedDraws(model.encoding.names, theta, standard, model.others(found.draws), found.weights, dealt, found.log_ratios)
+    names, others = model.layout.coefficients, model.others(found.draws)
+    return WeightedDraws(names, theta, standard, others, found.weights, dealt, found.log_ratios)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from ...results import loo, plots
 from ...results.gaussian import comparable
 from ...results.page import details, figure, number, paragraph, section, table
-from ...results.plain import real
+from ...results.plain import Record, real
 from ...results.report import RunFiles, Tile, against_guessing, measured, numbers
 from . import changes
 
-EFFECTS = ("group_", "client_", "sigma", "dispersion")  # names of what is no coefficient begin so
+EFFECTS = ("group_", "client_", "sigma", "dispersion", "threshold[")  # names of what is no coefficient begin so
 
 
 def sections(run: RunFiles) -> list[str]:
@@ -62,6 +62,8 @@ def _effects(run: RunFiles) -> str:
     if not rows:
         return ""
     text = "How much groups and clients differ, and how much responses vary. The effects themselves stay with their holders."
+    if any(row[0].startswith("threshold[") for row in rows):
+        text = f"Between which levels each threshold stands, on the scale of the linear predictor. {text}"
     return section("Variation", paragraph(text, ""), table(["name", "mean", "sd", "2.5 %", "97.5 %"], rows))
 
 
@@ -140,6 +142,8 @@ def _model(run: RunFiles) -> str:
     found = run.summary.get("predictive", {})
     if not found:
         return ""
+    if "shares" in found:
+        return _levels(found)
     p = ", ".join(f"{name} {number(real(value))}" for name, value in found["p"].items())
     text = f"How often responses that are drawn from the model have a larger one than was seen (near 0 or 1 it is not): {p}."
     tenths = found["tenths"]
@@ -150,6 +154,24 @@ def _model(run: RunFiles) -> str:
     rows = [[f"{k / 10:.1f} to {(k + 1) / 10:.1f}", number(real(one["share"]))] for k, one in enumerate(tenths)]
     about = "Where responses stand in their predictive distributions: each tenth should have a share of 0.1."
     return section("Does the model fit?", paragraph(text, ""), paragraph(about, ""), table(["quantile", "share"], rows))
+
+
+def _levels(found: Record) -> str:
+    """Of a response that is one of several levels: shares as seen and as the model makes them, and means of columns by level."""
+    text = (
+        "Shares of the levels as seen, and as the model makes them; p is how often a share that is drawn from the model is "
+        "larger (near 0 or 1 the model is not right)."
+    )
+    rows = [[level, *(number(real(one[key])) for key in ("seen", "model", "p"))] for level, one in found["shares"].items()]
+    pieces = [paragraph(text, ""), table(["level", "seen", "model", "p"], rows)]
+    if columns := found.get("columns"):
+        about = (
+            "Whether one coefficient is right for all thresholds (proportional odds): by how many standard deviations of what "
+            "the model makes the sum of a column over the rows of a level is larger than that."
+        )
+        of = [[name, *(number(real(z)) for z in own.values())] for name, own in columns.items()]
+        pieces += [paragraph(about, ""), table(["column", *found["shares"]], of)]
+    return section("Does the model fit?", *pieces)
 
 
 def _guessing(run: RunFiles) -> str:

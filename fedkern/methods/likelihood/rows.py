@@ -42,7 +42,10 @@ def parties(config: Config, folder: Path) -> Parties:
     declared = jobs.declared(data.columns) | incomplete.marks(config)
     # Successes of trials are rows of both, with their numbers; of survival times the response is the event.
     family = "bernoulli" if data.trials is not None or config.hazards else model.family
+    if config.leveled:
+        family = config.row.name
     known = jobs.Known(family, data.event if config.hazards else data.response, data.positive, declared, model.intercept)
+    known = known._replace(levels=config.levels)
     if not data.builtin:
         spec = jobs.rows_spec(config, data, known)
         if config.hazards:

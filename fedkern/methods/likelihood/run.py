@@ -22,7 +22,7 @@ from ...jobs import column_notes, incomplete
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
-from . import checks, lifetimes, own, publish, response, survival
+from . import checks, level_checks, lifetimes, own, publish, response, survival
 from .keys import Config
 from .model import TOLD, Model
 from .rows import Held, check_file, check_slopes, held
@@ -61,13 +61,13 @@ def fit(run: Run[Config]) -> Fit | None:
     run.hooks.notes += said.notes
     run.hooks.doubts += said.doubts
     test = _test_rows(run, model)
-    model = model.knowing(response.exchanged(run, model, designs, timeds))
+    model = model.knowing(response.exchanged(run, model, designs, timeds), level_checks.shares(run, model, designs))
     if model.lifetimes:
         lived = {k: model.lived(holds[k], own_rows, run.threads) for k, own_rows in timeds.items()}
         rows, hazards = {}, {}
     else:
         lived = {}
-        rows = {k: model.rows(own_rows, run.threads) for k, own_rows in holds.items()}
+        rows = {k: model.of_responses(own_rows, run.threads) for k, own_rows in holds.items()}
         hazards = {k: model.timed(own_rows, run.threads) for k, own_rows in timeds.items()}
     clients = {k: model.client(k, own_rows) for k, own_rows in (rows | hazards | lived).items()}
     server, clients = run.saying(_lines()).exchange(sampled(model), model.start, clients)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from ...models.encoding import INTERCEPT
 from ...printing import aligned
 from ...results import loo
 from ...results.plain import Record, real
 from ...results.report import against_guessing
-from ...results.table import ratio_of
+from ...results.table import blocks, ratio_of
 from . import changes
 
 SHOWN = 12  # coefficients; all of them are in summary.json
@@ -68,10 +69,13 @@ def _coefficients(content: Record) -> Iterator[str]:
     clearest = sorted(slopes, key=lambda name: -abs(every[name]["mean"]) / max(every[name]["sd"], 1e-300))[:SHOWN]
     named = [name for name in every if name in clearest or name not in slopes]
     ratio = WORDS.get(ratio_of(content.get("hazards", content["encoding"]["family"])), "")
+    if content["encoding"]["family"] == "ordinal" and "nominal" not in content:
+        ratio = "odds ratio of a higher level"
     width = max(map(len, named), default=0)
     head = f"{'':<{width}}     mean       sd     2.5 %    97.5 %"
     yield head + (f"   {ratio} (2.5 %, 97.5 %)" if ratio else "")
-    levels = {f"theta[{c['name']}={level}]" for c in content["encoding"]["columns"] for level in c.get("levels", ())}
+    hot = [f"{c['name']}={level}" for c in content["encoding"]["columns"] for level in c.get("levels", ())]
+    levels = {f"theta[{before}{one}]" for before in blocks(content) for one in [*hot, INTERCEPT]}
     for name in named:
         row = every[name]
         mean, sd, low, high = aligned(row["mean"], row["sd"], row["q025"], row["q975"])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...algorithms.core import once
 from ...algorithms.exchanges import site_modes
 from ...jobs.run import Run
-from ...models import survival
+from ...models import levels, survival
 from ...models.mixed import Rows, mode
 from ...models.survival_parametric import Lifetimes, Walk
 from ...results.gaussian import label
@@ -30,7 +30,7 @@ class Alone(NamedTuple):
     """What a client's own mode is looked for with: its likelihood without an effect of the client, draws of the posterior, and
     nodes of the quadrature."""
 
-    rows: Rows | survival.Rows | Lifetimes
+    rows: Rows | survival.Rows | Lifetimes | levels.Rows
     told: Array
     nodes: int
 
@@ -59,7 +59,7 @@ def told(model: Model, own: Alone) -> site_modes.SiteMode:
         return site_modes.told(np.full((2, p), np.nan), np.full((2, p), np.nan))
     xi, covariance = found
     theta, standard = model.coefficients(xi[np.newaxis])
-    A = model.units.scale * (model.encoding.affine() if standard is not None else np.eye(p))
+    A = model.units.scale * (model.affine if standard is not None else np.eye(p))
     inner = covariance[:p, :p]
     sds = [np.sqrt(np.diagonal(A @ inner @ A.T)), model.units.scale * np.sqrt(np.diagonal(inner))]
     return site_modes.told(np.stack([theta[0], (theta if standard is None else standard)[0]]), np.stack(sds))
@@ -78,7 +78,7 @@ def _content(
         content[names[k]] = {
             label(name, scale): {"mode": float(mode), "sd": float(sd)}
             for scale, modes, sds in zip(("", "_std"), one.mode, one.sd)
-            for name, mode, sd in zip(model.encoding.names, modes, sds)
+            for name, mode, sd in zip(model.layout.coefficients, modes, sds)
         }
     notes = [f"client {names[k]!r} is not among the sites, for {why}" for k, why in sorted(out.items())]
     return ({"sites": content} if content else {}), notes

@@ -9,6 +9,7 @@ from ...algorithms.exchanges import (
     column_notes,
     hazard_curves,
     level,
+    level_sums,
     lifetime_sums,
     loo_sums,
     marginal_sums,
@@ -28,6 +29,7 @@ from ...jobs.check import Check, OwnFile, Said
 from ...jobs.counting import LEAST_AT_RISK
 from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
+from ...models.levels import GAP_SD
 from ...privacy.plan import Plan
 from . import changes, durations, response
 from .keys import Config
@@ -51,9 +53,11 @@ MAY_SEND = (
     *survival_sums.PROTOCOL.to_server,
     *hazard_curves.PROTOCOL.to_server,
     *lifetime_sums.PROTOCOL.to_server,
+    *level_sums.PROTOCOL.to_server,
 )
 
 
+OF_TOLD = 2  # draws that were told, of which one is taken where responses are levels
 DOUBLED = 2  # rounds that are asked once more, with more nodes
 
 
@@ -64,7 +68,14 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: Model) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
-    return [*incomplete.stages(model.config), Stage.of(column_notes), *response.stages(model), sampled(model), *_after(model)]
+    before = [*incomplete.stages(model.config), Stage.of(column_notes), *response.stages(model), *shares_of_levels(model)]
+    return [*before, sampled(model), *_after(model)]
+
+
+def shares_of_levels(model: Model) -> list[Stage]:
+    """How many rows have each level of the response, where it has some."""
+    k = len(model.levels)
+    return [Stage(level_sums.PROTOCOL, level_sums.dims(k), times={level_sums.AskLevels: 2})] if model.leveled else []
 
 
 def sampled(model: Model) -> Stage:
@@ -73,7 +84,7 @@ def sampled(model: Model) -> Stage:
     to_mode, of_draws = settings.newton + DOUBLED, settings.rounds + DOUBLED
     times = {importance.AskCurvature: to_mode, importance.Curvature: to_mode, importance.Posterior: 1}
     times |= {importance.AskValues: of_draws, importance.Values: of_draws}
-    dims = {**settings.sizes(model.layout.size), "d": model.layout.p}  # coefficients, by which `check` counts rows
+    dims = {**settings.sizes(model.layout.size), "d": model.encoding.size}  # coefficients, by which `check` counts rows
     rounds = to_mode + of_draws
     # The way to the mode is a dozen rounds: chains go on from their own checkpoint, and not from another's.
     return Stage(model.protocol, dims, rounds=rounds, resumable=not model.chains, times=times)
@@ -84,7 +95,7 @@ def walked(model: Model) -> Stage:
     s = model.walks
     steps = s.rounds * (s.leapfrog - 1)
     times: dict[type[Message], int] = {hmc.Place: 1, hmc.LikelihoodSlope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
-    dims = {**s.sizes(model.layout.size), "d": model.layout.p}
+    dims = {**s.sizes(model.layout.size), "d": model.encoding.size}
     return Stage(hmc.protocol(s), dims, rounds=s.rounds, resumable=True, times=times)
 
 
@@ -101,12 +112,19 @@ def _after(model: Model) -> list[Stage]:
         return [*chains, lifetime_sums_of(), *own_modes(model)]
     if model.hazards:  # a row has no density of its own, and responses cannot be drawn without baseline hazards
         return [*chains, timed_sums(model), *curves(model), *own_modes(model)]
-    return [*chains, drawn_anew(), *loo, *changes.stages(model), *own_modes(model)]
+    again = levels_anew(model) if model.leveled else drawn_anew()
+    return [*chains, again, *loo, *changes.stages(model), *own_modes(model)]
 
 
 def drawn_anew() -> Stage:
     """Sums of responses that clients draw from the model."""
     return Stage(replicated.PROTOCOL, replicated.dims(TOLD))
+
+
+def levels_anew(model: Model) -> Stage:
+    """The same where a response is one of several levels: of ordered ones also sums of columns."""
+    columns = 0 if model.nominal else model.layout.p
+    return Stage(level_sums.QUESTION.protocol, level_sums.dims(len(model.levels), columns, TOLD // OF_TOLD))
 
 
 def timed_sums(model: Model) -> Stage:
@@ -190,6 +208,8 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
         entry = f" from {model.times.entry}" if model.times.entry else ""
         response = f"{model.times.time}{entry}, event {response}"
     yield f"columns  {d} coefficients, {size} unknowns in all{more}; response {response}{trials}"
+    if model.leveled:
+        yield from _levels(model)
     if model.hazards:
         yield from _exposed(model) if model.lifetimes else _events(model)
         yield from _rounds(model)
@@ -224,9 +244,22 @@ def _exposed(model: Model) -> Iterator[str]:
     yield "         adds how long its rows were seen"
 
 
+def _levels(model: Model) -> Iterator[str]:
+    """Of the response's levels, and what is told of them."""
+    listed = (", " if model.nominal else " < ").join(model.levels)
+    against = f"; each but {model.levels[0]!r} has {model.encoding.size} coefficients" if model.nominal else ""
+    yield f"levels   {listed}{against}"
+    yield "         each client tells how many of its rows have each; one with a level in one or two rows is none of this job"
+
+
 def _priors(model: Model) -> str:
     m = model.config.model
     said = f"coefficients ~ N(0, {m.prior_sd:g}^2) in standard deviations of their columns{_of_response(model)}"
+    if model.layout.ordered:
+        centre = "its pooled level" if m.intercept_centre is None else f"{m.intercept_centre:g}"
+        return f"{said}, first threshold ~ N({centre}, {m.intercept_sd:g}^2), log gaps ~ N(0, {GAP_SD:g}^2)"
+    if model.nominal and m.intercept and m.intercept_centre is None:
+        return f"{said}, intercepts ~ N(log of pooled shares over the first's, {m.intercept_sd:g}^2)"
     if not m.intercept:
         return f"{said}, no intercept"
     centre = "the response's pooled level" if m.intercept_centre is None else f"{m.intercept_centre:g}"

@@ -78,6 +78,8 @@ def _slopes(rows: Rows, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
         return slope, mean
     if family == "negative-binomial":
         return slope, mean / (1 + mean / scale) * ((1 + rows.y / scale) / (1 + mean / scale))
+    if record.leveled:
+        return slope, record.information(rows.y, eta, scale, None)
     return slope, record.spread(mean, scale, 1.0 if rows.trials is None else rows.trials)
 
 

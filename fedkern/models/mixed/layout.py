@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.families import HAZARDS
+from ...kernels.families import HAZARDS, NOMINAL
 from ..encoding import INTERCEPT
 from .shapes import SHAPES, Shape
 
@@ -19,7 +19,8 @@ Level = Literal["group", "client"]
 NODES = (1, 15, 9, 5)  # a dimension, by the number of an effect's terms: where a rule begins
 MOST_NODES = (1, 60, 30, 15)  # and where it ends
 MOST_TERMS = 3
-FAMILIES = ("gaussian", "bernoulli", "binomial", "poisson", "negative-binomial", *HAZARDS)
+ORDERED = ("ordinal", "ordinal-probit")  # whose first threshold is minus an intercept
+FAMILIES = ("gaussian", "bernoulli", "binomial", "poisson", "negative-binomial", *ORDERED, *NOMINAL, *HAZARDS)
 
 
 def _triangle(d: int) -> int:
@@ -53,8 +54,13 @@ class Layout:
                 raise ValueError(f"mixed: {level} needs at most {MOST_TERMS} different terms, got {terms}")
         for name in {*self.group, *self.client} - {*self.coefficients, INTERCEPT}:
             raise ValueError(f"mixed: random term {name!r} is no coefficient; there are {', '.join(self.coefficients)}")
-        for name in set(self.client) - set(self.coefficients):
+        for name in set(self.client) - {*self.coefficients, *([INTERCEPT] * self.ordered)}:
             raise ValueError(f"mixed: the client's effect has the term {name!r}, so it must be a coefficient too")
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the response has ordered levels."""
+        return self.family in ORDERED
 
     @property
     def p(self) -> int:
@@ -111,8 +117,15 @@ class Layout:
 
     @property
     def client_columns(self) -> tuple[int, ...]:
-        """The columns of X that the client's effect has as its terms: it is a shift of their coefficients."""
-        return tuple(self.coefficients.index(name) for name in self.client)
+        """The coordinates, of those that groups need, that the client's effect is a shift of: coefficients of its terms, or of
+        ordered levels the first threshold."""
+        first = self.group_at.stop
+        return tuple(first if self.ordered and name == INTERCEPT else self.coefficients.index(name) for name in self.client)
+
+    @property
+    def client_signs(self) -> Vector:
+        """(d,) which way they are shifted: who is higher by an effect has thresholds that are lower."""
+        return np.array([-1.0 if self.ordered and name == INTERCEPT else 1.0 for name in self.client])
 
     @property
     def kernel_at(self) -> NDArray[np.int64]:
@@ -141,6 +154,7 @@ class Layout:
         """Coordinates whose posterior may have heavy tails, as those of few groups or clients have: T and T_c, the
         coefficients that their effects shift, and phi."""
         shifted = {self.coefficients.index(term) for term in (*self.group, *self.client) if term in self.coefficients}
+        shifted |= {self.shapes_at.start} if self.ordered and (self.group or self.client) else set()
         found = shifted | set(range(self.group_at.start, self.client_at.stop))
         return tuple(sorted(found | {at for together in self.fold for at in together}))
 
@@ -191,7 +205,7 @@ class Layout:
         found = [np.maximum(x**2, 1e-12) ** -1 if shape.folded else shape.natural(x) for shape, x in zip(self.shapes, own)]
         if not found:
             return np.ones(len(points))
-        return np.asarray(found[0] if len(found) == 1 else np.stack(found))
+        return np.asarray(found[0] if len(found) == 1 and not self.ordered else np.stack(found))
 
     def folded(self, points: Vector) -> Vector:
         """The points, each as that of its mirror images whose last coordinate in `fold` is positive."""

@@ -181,7 +181,7 @@ class Rows:
         """(S, K, P_inner) the points (S, P) as the groups see them, where the client's effect is v (S, K, d)."""
         found = np.repeat(points[:, np.newaxis, self.layout.kernel_at], v.shape[1], axis=1)
         shift = np.einsum("sik,sak->sai", self.layout.factor(points, "client"), v)
-        found[:, :, list(self.layout.client_columns)] += shift
+        found[:, :, list(self.layout.client_columns)] += shift * self.layout.client_signs
         return found
 
     def client_mode(self, points: Vector, nodes: int) -> tuple[Vector, Vector]:
@@ -257,11 +257,11 @@ class Rows:
         terms = own[0] + f
         value = float(log_sum(terms))
         weight = np.exp(terms - value)
-        factor, columns = layout.factor(point, "client")[0], layout.client_columns
+        factor, columns, signs = layout.factor(point, "client")[0], layout.client_columns, layout.client_signs
         J = np.zeros((len(f), layout.size, inner.shape[1]))
         J[:, layout.kernel_at, np.arange(inner.shape[1])] = 1.0
         for e, (i, k) in enumerate(entries(len(columns)), start=layout.client_at.start):
-            J[:, e, columns[i]] = v[0, :, k] * (factor[i, i] if i == k else 1.0)
+            J[:, e, columns[i]] = signs[i] * v[0, :, k] * (factor[i, i] if i == k else 1.0)
         D = np.einsum("kij,kj->ki", J, g)
         M = np.einsum("kia,kab,kjb->kij", J, H, J)
         logs = layout.diagonal[len(layout.group) :]

@@ -1,0 +1,15 @@
+"""Signatures: fedkern.kernels says what the arguments mean."""
+
+import numpy as np
+
+def curvature(
+    points: np.ndarray,
+    X: np.ndarray,
+    y: np.ndarray,
+    levels: int,
+    value: np.ndarray,
+    gradient: np.ndarray,
+    minus_hessian: np.ndarray,
+    n_threads: int,
+) -> None: ...
+def values(points: np.ndarray, X: np.ndarray, y: np.ndarray, levels: int, value: np.ndarray, n_threads: int) -> None: ...

@@ -1,0 +1,164 @@
+"""Of a response that is one of several levels: the shares of its levels before the rounds, and after the draws whether the model
+makes responses like those that were seen.
+
+Clients draw responses anew at draws that the server has told, and send of each level how many rows have it, and of ordered levels
+the sums of the columns over these rows. Where one slope for all thresholds is wrong, the rows of a level have another mean of
+that column than the model makes. Source: docs/methods/likelihood.md, section 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from ...algorithms.core.rounds import in_order
+from ...algorithms.exchanges import level_sums
+from ...data.design import Design
+from ...jobs.run import Run
+from ...kernels import rng
+from ...kernels.families import FAMILIES
+from ...models import levels
+from ...models.mixed import Rows
+from ...models.mixed.conditional import predictor, with_effects
+from .keys import Config
+from .model import Model
+from .own import Own, anew, answers
+from .stages import OF_TOLD, levels_anew, shares_of_levels
+
+Array = NDArray[np.float64]
+
+UNLIKELY = 0.01  # of the least p of all levels, or of all their columns' means, where the model is right
+
+
+# Before the rounds --------------------
+
+
+def shares(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> tuple[float, ...]:
+    """Of all clients' rows, the same at every place; () where the response has no levels."""
+    for stage in shares_of_levels(model):
+        k = len(model.levels)
+        own = {i: level_sums.Client(_numbers(one.y, k)) for i, one in designs.items()}
+        server, clients = run.exchange(stage, lambda: level_sums.start(run.names, len(model.levels)), own)
+        if server is not None:
+            assert server.numbers is not None
+            run.hooks.notes += _unseen(model, server.numbers)
+        found = next(one.shares for one in (server, *clients.values()) if one is not None and one.shares is not None)
+        return tuple(found.tolist())
+    return ()
+
+
+def _numbers(y: Array, k: int) -> Array:
+    return np.bincount(y.astype(np.int64), minlength=k).astype(np.float64)
+
+
+def _unseen(model: Model, numbers: Array) -> list[str]:
+    """Levels that nobody has."""
+    name, nobody = model.encoding.response, [repr(one) for one, n in zip(model.levels, numbers.tolist()) if not n]
+    if not nobody:
+        return []
+    if len(nobody) == len(model.levels) - 1:
+        return [f"column {name!r}: all rows of all clients have one level: the rows say nothing of the coefficients"]
+    those = f"level {nobody[0]} is" if len(nobody) == 1 else f"levels {', '.join(nobody)} are"
+    of = "coefficients" if model.nominal else "thresholds beside it"
+    remedy = "leave it out of data.levels if it cannot be"
+    return [f"column {name!r}: {those} in no client's rows: its {of} are the prior's; {remedy}"]
+
+
+# After the draws --------------------
+
+
+def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_server: bool) -> tuple[dict[str, Any], list[str]]:
+    """`predictive` of summary.json and notes, at the server's place; nothing elsewhere."""
+    asked = level_sums.AskLevels(0, np.zeros(len(model.levels))) if at_server else None
+    server = answers(run, levels_anew(model), level_sums.QUESTION, asked, owns, lambda own: told(model, own, anew()))
+    if server is None:
+        return {}, []
+    notes = [f"client {run.names[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(server.dropped.items())]
+    replies = in_order(server.replies)
+    if not sum(one.seen[:, 0].sum() for one in replies):
+        return {}, notes
+    seen, again = sum(one.seen for one in replies), np.sum([one.again for one in replies], axis=0)
+    assert not isinstance(seen, int)
+    content = _content(model, seen, again)
+    return {"predictive": content}, [*notes, *_said(model, content)]
+
+
+def told(model: Model, own: Own, key: int) -> level_sums.LevelNumbers:
+    """A client's sums; `key`: of its own random numbers."""
+    rows, draws, k = own.rows, own.inner[::OF_TOLD], len(model.levels)
+    X = own.held.X[:, : 0 if model.nominal else model.layout.p]
+    again = [_sums(_drawn(rows, draws[s : s + 1], key, s), X, k) for s in range(len(draws))]
+    return level_sums.told(_sums(own.held.y, X, k), np.stack(again))
+
+
+def _sums(y: Array, X: Array, k: int) -> Array:
+    """(K, 1 + p) of the rows of each level their number, and sums of columns."""
+    which = y.astype(np.int64)
+    return np.column_stack([_numbers(y, k), *(np.bincount(which, weights=x, minlength=k) for x in X.T)])
+
+
+def _drawn(rows: Rows | levels.Rows, draw: Array, key: int, s: int) -> Array:
+    """(n,) levels of responses that are drawn anew at one draw (1, P), with new effects of groups."""
+    u = rng.uniform(len(rows), key=key, draw=s, step=1)
+    if isinstance(rows, levels.Rows):
+        return np.asarray((u > np.cumsum(np.exp(rows.log_chances(draw)[0]), axis=0)[:-1]).sum(axis=0), np.float64)
+    eta, d = predictor(rows, draw), len(rows.layout.group)
+    if d:
+        effects = rng.normal(rows.n_groups * d, key=key, draw=s, step=2).reshape(1, rows.n_groups, d)
+        eta = with_effects(rows, eta, rows.layout.factor(draw, "group"), effects)
+    record, cuts = FAMILIES[rows.layout.family], np.arange(len(rows.layout.shapes), dtype=np.float64)
+    scale = rows.layout.scale(draw)
+    below = [record.cdf(np.full(len(rows), cut), eta[0], scale, None) for cut in cuts]
+    return np.asarray(np.sum([u > one for one in below], axis=0), np.float64)
+
+
+def _content(model: Model, seen: Array, again: Array) -> dict[str, Any]:
+    """Of all clients: rows of each level, their shares as seen and as the model makes them, how often a drawn one is larger; of
+    each column by how many sds of what the model makes the sum over a level's rows is larger."""
+    n, numbers = float(seen[:, 0].sum()), seen[:, 0]
+    larger = ((again[..., 0] > numbers) + 0.5 * (again[..., 0] == numbers)).mean(axis=0)
+    shares = {
+        level: {"seen": float(own / n), "model": float(made / n), "p": float(p)}
+        for level, own, made, p in zip(model.levels, numbers, again[..., 0].mean(axis=0), larger)
+    }
+    found: dict[str, Any] = {
+        "rows": int(n),
+        "response": {"levels": {level: int(own) for level, own in zip(model.levels, numbers)}},
+        "p": {level: one["p"] for level, one in shares.items()},
+        "shares": shares,
+    }
+    if seen.shape[1] > 1:
+        sd = again[..., 1:].std(axis=0, ddof=1)
+        z = np.where(sd > 0, (seen[:, 1:] - again[..., 1:].mean(axis=0)) / np.where(sd > 0, sd, 1.0), 0.0)
+        columns = zip(model.encoding.names, z.T.tolist())
+        found["columns"] = {name: dict(zip(model.levels, own)) for name, own in columns}
+    return found
+
+
+def _said(model: Model, found: Mapping[str, Any]) -> list[str]:
+    """For the reader of the result."""
+    k, notes = len(model.levels), []
+    far = {level: p for level, p in found["p"].items() if min(p, 1 - p) < UNLIKELY / (2 * k)}
+    odd = [f"{level!r} (p = {p:.2g})" for level, p in far.items()]
+    if odd:
+        notes.append(
+            f"responses that the model makes are unlike those that were seen, in the shares of level {', '.join(odd)}: p is how "
+            "often one that is drawn from the model is larger; another link, or random effects, may do better"
+        )
+    columns, least = found.get("columns", {}), UNLIKELY / max(k * len(found.get("columns", {})), 1)
+    against = []
+    for name, own in columns.items():
+        level = max(own, key=lambda one: abs(own[one]))
+        if 2 * ndtr(-abs(own[level])) < least:
+            which = "larger" if own[level] > 0 else "smaller"
+            against.append(f"{name} (rows of {level!r} have it {which}, z = {own[level]:.1f})")
+    if against and k > 2:
+        notes.append(
+            f"odds are not proportional in {', '.join(against)}: one coefficient is not right for all thresholds, and is an "
+            'average over them; take model.family = "multinomial", or join levels, or fit each threshold with "bernoulli"'
+        )
+    return notes

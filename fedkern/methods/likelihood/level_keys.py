@@ -1,0 +1,78 @@
+"""Keys of a response that is one of several levels: what they may be. Source: docs/methods/likelihood.md, section 10."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
+
+from ...data.cells import number, plain
+from ...data.plain_text import canonical
+from ...kernels.families import NOMINAL
+
+LEVELED = ("ordinal", *NOMINAL)
+MOST = 50  # levels: beyond, the response is a number, or says who a row is
+
+
+def _texts(value: object) -> object:
+    """Levels as cells have them; numbers as a person writes them."""
+    if value is None:
+        return value
+    if not isinstance(value, list) or not all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in value):
+        raise PydanticCustomError("levels", 'a list of texts, such as ["none", "mild", "severe"]')
+    return [canonical(one) if isinstance(one, str) else plain(one) for one in value]
+
+
+Levels = Annotated[list[str] | None, BeforeValidator(_texts)]
+
+
+def faults(data: Any, model: Any) -> Iterator[str]:
+    """Every fault of a job file whose sections these are, each a sentence with its remedy."""
+    family = str(model.family)
+    if family not in LEVELED:
+        if data.levels is not None:
+            yield 'data.levels: of a response with several levels; set model.family = "ordinal" or "multinomial", or remove it'
+        if model.link is not None:
+            yield f'model.link = "{model.link}": of model.family = "ordinal", and this is "{family}"; remove it'
+        return
+    if data.builtin:
+        yield f'model.family = "{family}" is for data.clients; built-in data have no response with several levels'
+        return
+    yield from _levels(data.levels, family)
+    if data.positive is not None:
+        yield f'data.positive = "{data.positive}": all levels of the response are in data.levels; remove it'
+    if data.response in data.columns:
+        yield f"data.columns.{data.response}: the response's levels are data.levels, in order; remove the table"
+    if family == "ordinal":
+        if model.intercept:
+            yield "model.intercept: an ordinal model has thresholds in its place; remove it, or set false"
+        return
+    if model.link is not None:
+        yield f'model.link = "{model.link}": of model.family = "ordinal"; remove it'
+    if model.random is not None:
+        yield (
+            'model.random with model.family = "multinomial": an effect of a group would be one for each level but the first, '
+            'with their covariance; take "ordinal" where levels have an order, or fit each level against the first with "bernoulli", '
+            "on files of the rows of these two"
+        )
+    if data.offset is not None:
+        yield f'data.offset = "{data.offset}": a multinomial model has a predictor for each level but the first; remove it'
+
+
+def _levels(levels: Sequence[str] | None, family: str) -> Iterator[str]:
+    if levels is None:
+        order = "in their order, the lowest first" if family == "ordinal" else "the reference first"
+        yield f'data.levels is missing: all levels that the response may have, {order}, such as ["none", "mild", "severe"]'
+        return
+    if len(levels) < 2:
+        yield f"data.levels = {levels}: wanted at least two levels"
+    if len(levels) > MOST:
+        yield f"data.levels: wanted at most {MOST}, got {len(levels)}; join levels that say nearly the same"
+    if "" in levels:
+        yield "data.levels: a level is empty; give missing responses a name, or leave their rows out"
+    numbers = [number(level) for level in levels]
+    known = [level if value != value else value for level, value in zip(levels, numbers)]
+    if twice := [level for k, level in enumerate(levels) if known[k] in known[:k]]:
+        yield f"data.levels: {', '.join(map(repr, dict.fromkeys(twice)))} is there twice; each level needs a name of its own"

@@ -1,0 +1,108 @@
+"""What a posterior says of the levels of rows that it has not seen (docs/methods/likelihood.md, sections 7 and 10).
+
+The chance of each level is an average over draws of the posterior, and over the effects of a new group and of a new client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, ndtr
+
+from ...data.design import Design
+from ...kernels.families import FAMILIES, NOMINAL
+from ...models import levels
+from ...models.encoding import Encoding
+from ...models.mixed.layout import ORDERED
+from ...results.released import Group
+from .predictive import BLOCK, Foreseen, Predictive, blocks, one_row
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Ordered(Predictive):
+    """Of ordered levels: `scale` is (m, K - 1), the thresholds on the scale of the encoding's columns. Means are (K, n)."""
+
+    @classmethod
+    def scale_of(cls, family: str, flat: Mapping[str, Array], theta: Array, encoding: Encoding) -> Array:
+        published = np.column_stack([flat[name] for name in levels.threshold_names(encoding.labels)])
+        return np.asarray(published - (theta @ levels.centres(encoding))[:, np.newaxis])
+
+    @property
+    def width(self) -> int:
+        return len(self.encoding.labels)
+
+    @property
+    def natural(self) -> Array:
+        return np.diff(self.scale, axis=1, prepend=0.0).T[..., np.newaxis]
+
+    def means(self, shifted: Array, weights: Array) -> Array:
+        """(K, m, n) chances."""
+        F = ndtr if FAMILIES[self.family].link == "probit" else expit
+        below = [np.tensordot(weights, np.asarray(F(cut[:, np.newaxis] - shifted)), 1) for cut in self.scale.T]
+        none = np.zeros_like(below[0])
+        return np.diff(np.stack([none, *below, none + 1]), axis=0)
+
+    def scores(self, design: Design, found: Foreseen | None = None) -> tuple[dict[str, float], dict[str, Any]]:
+        return _scores(self, design, found)
+
+
+@dataclass(frozen=True)
+class Nominal(Predictive):
+    """Of levels without an order: `theta` is (m, (K - 1) p), and there are no effects. Means are (K, n)."""
+
+    @property
+    def width(self) -> int:
+        return len(self.encoding.labels)
+
+    @classmethod
+    def of(cls, posterior: Group, encoding: Encoding, family: str, terms: Mapping[str, Sequence[str]]) -> Nominal:
+        flat = cls.thinned(posterior)
+        own = flat["theta_std" if "theta_std" in flat else "theta"]
+        slopes = [str(name) for name in posterior.coordinates["slope"]]
+        theta = own[:, [slopes.index(name) for name in levels.block_names(encoding.labels, encoding.names)]]
+        return cls(encoding, family, theta, (), np.ones(len(theta)))
+
+    def of_rows(self, X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float]) -> Foreseen:
+        n, k = len(X), len(self.encoding.labels)
+        parts = []
+        for a, b in blocks(n, max(1, BLOCK // (len(self.theta) * k))):
+            chances = np.exp(levels.log_chances(self.theta, X[a:b], k))
+            mean = chances.mean(axis=0)
+            density = np.zeros(0) if y is None else np.log(mean[y[a:b].astype(np.int64), np.arange(b - a)])
+            parts.append((mean, np.quantile(chances, tuple(at.values()), axis=0), density))
+        mean, spread, density = (np.concatenate(column, axis=-1) for column in zip(*parts))
+        none = np.zeros(n)
+        return Foreseen(mean, dict(zip(at, spread)), none, none, None if y is None else density)
+
+    def scores(self, design: Design, found: Foreseen | None = None) -> tuple[dict[str, float], dict[str, Any]]:
+        return _scores(self, design, found)
+
+
+def _scores(predictive: Predictive, design: Design, found: Foreseen | None) -> tuple[dict[str, float], dict[str, Any]]:
+    """How often the most probable level is the row's, and the mean logarithm of the chance of what it is; beside it that of who
+    says the rows' own shares."""
+    if found is None:
+        found = predictive.of_rows(np.asarray(design.X, np.float64), design.offset, design.y, {})
+    assert found.log_density is not None
+    y = design.y.astype(np.int64)
+    numbers = np.bincount(y, minlength=len(predictive.encoding.labels))
+    shares = numbers[numbers > 0] / len(y)
+    metrics = {"accuracy": float((found.mean.argmax(axis=0) == y).mean()), "log_likelihood": float(found.log_density.mean())}
+    return metrics, {"rows": len(y), "guess": float(shares @ np.log(shares))}
+
+
+def kind(family: str) -> type[Predictive]:
+    """What foresees rows of this family."""
+    return Ordered if family in ORDERED else Nominal if family in NOMINAL else Predictive
+
+
+def family_of(model: Mapping[str, Any]) -> str:
+    """Of one row, by the [model] section of a finished job."""
+    family = one_row(str(model["family"]))
+    return f"{family}-probit" if model.get("link") == "probit" else family

@@ -1,0 +1,322 @@
+"""Jobs whose response is one of several levels: against pooled rows, two levels and NUTS; what is refused, noted and foreseen."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedkern
+from fedkern.errors import FedkernError, JobError
+from fedkern.methods import load
+from fedkern.methods.likelihood import show
+from fedkern.models import levels as of_levels
+from fedkern.models.mixed import Layout
+from support.command import mpirun
+
+ROOT = Path(__file__).parents[3]
+LEVELS = ("none", "mild", "severe")
+JOB = """
+[job]
+method = "likelihood"
+seed = 4
+[data]
+clients = ["rows/*.csv"]
+response = "state"
+levels = ["none", "mild", "severe"]
+[model]
+family = "{family}"
+"""
+SMALL = "[algorithm]\npoints = 1024\neffective = 300\n[output]\ndraws = 100\nchains = 2\n"
+BOTH = pytest.mark.parametrize("family", ["ordinal", "multinomial"])
+
+
+def federation(rows: int = 150, seed: int = 1, levels: Sequence[str] = LEVELS, slopes: float = 0.0) -> dict[str, pd.DataFrame]:
+    """Patients of three hospitals; `slopes`: by how much the coefficient of age differs from threshold to threshold."""
+    rng, found = np.random.default_rng(seed), {}
+    for k, name in enumerate(("ada", "bo", "cy")):
+        z = rng.standard_normal((rows, 2))
+        latent, cuts = 0.8 * z[:, 0] - 0.5 * z[:, 1] + rng.logistic(size=rows), np.linspace(-0.8, 1.2, len(levels) - 1)
+        above = latent[:, np.newaxis] > cuts - slopes * z[:, :1] * np.arange(len(cuts))
+        y = above.sum(axis=1) if not slopes else above.cumprod(axis=1).sum(axis=1)
+        found[name] = pd.DataFrame(
+            {"age": np.round(60 + 10 * z[:, 0] + k, 1), "dose": np.round(z[:, 1], 3), "state": np.array(levels)[y]}
+        )
+    return found
+
+
+def written(folder: Path, frames: Mapping[str, pd.DataFrame], family: str = "ordinal", more: str = SMALL, **changes: str) -> Path:
+    """`changes`: texts of the job -> what stands there instead; those of a key by its name."""
+    (folder / "rows").mkdir(parents=True, exist_ok=True)
+    for name, frame in frames.items():
+        frame.to_csv(folder / "rows" / f"{name}.csv", index=False)
+    text = JOB.format(family=family) + more
+    for before, after in changes.items():
+        text = text.replace({"levels": 'levels = ["none", "mild", "severe"]', "model": f'family = "{family}"'}[before], after)
+    (folder / "job.toml").write_text(text)
+    return folder / "job.toml"
+
+
+def test_clients_of_a_multinomial_model_add_up_to_the_pooled_rows() -> None:
+    rng, p = np.random.default_rng(0), 3
+    X, y = rng.standard_normal((300, p)), rng.integers(0, 4, 300).astype(float)
+    layout = Layout(of_levels.block_names("abcd", ("intercept", "x", "z")), "multinomial")
+    points, parts = 0.5 * rng.standard_normal((20, layout.size)), np.split(np.arange(300), [70, 190])
+    alone = [of_levels.Rows(layout, np.ascontiguousarray(X[part]), y[part], 4) for part in parts]
+    whole = of_levels.Rows(layout, X, y, 4)
+    for one, each in zip(whole.curvature(points, 1), zip(*(own.curvature(points, 1) for own in alone))):
+        np.testing.assert_allclose(sum(each), one, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(sum(own.values(points, 1) for own in alone), whole.values(points, 1), rtol=1e-12)
+    for k in range(4):
+        np.testing.assert_allclose(
+            of_levels.Rows(layout, X, np.full(300, float(k)), 4).density(points, slice(0, 300)),
+            whole.log_chances(points)[:, k],
+        )
+    np.testing.assert_allclose(np.exp(whole.log_chances(points)).sum(axis=1), 1.0)
+    np.testing.assert_allclose(whole.density(points, slice(0, 300)).sum(axis=1), whole.values(points, 1))
+
+
+@BOTH
+def test_rows_of_several_clients_are_those_of_one(family: str, tmp_path: Path) -> None:
+    """But for what clients round their values to: thousandths of a nat."""
+    frames = federation()
+    several = fedkern.run(written(tmp_path / "several", frames, family))
+    one = fedkern.run(written(tmp_path / "one", {"all": pd.concat([*frames.values()])}, family))
+    assert several.parameters.keys() == one.parameters.keys()
+    for name, found in several.parameters.items():
+        assert found["mean"] == pytest.approx(one.parameters[name]["mean"], abs=1e-3 * found["sd"]), name
+        assert found["sd"] == pytest.approx(one.parameters[name]["sd"], rel=2e-3), name
+    assert several.summary["predictive"]["response"] == one.summary["predictive"]["response"]
+
+
+@BOTH
+def test_two_levels_are_a_logistic_regression(family: str, tmp_path: Path) -> None:
+    frames = federation(levels=("no", "yes"))
+    found = fedkern.run(written(tmp_path / "levels", frames, family, levels='levels = ["no", "yes"]')).parameters
+    binary = written(tmp_path / "binary", frames, "bernoulli", levels='positive = "yes"')
+    other = fedkern.run(binary).parameters
+    names = {"intercept": "threshold[no|yes]", "theta[age]": "theta[age]", "theta_std[dose]": "theta_std[dose]"}
+    if family == "multinomial":
+        names = {"intercept": "theta[yes:intercept]", "theta[age]": "theta[yes:age]", "theta_std[dose]": "theta_std[yes:dose]"}
+    for theirs, mine in names.items():
+        sign = -1 if mine.startswith("threshold") else 1
+        # of an ordinal model the threshold stands behind the coefficients, so that other points are drawn
+        near, ratio = (1e-9, 1e-9) if family == "multinomial" else (0.06, 0.06)
+        assert sign * found[mine]["mean"] == pytest.approx(other[theirs]["mean"], abs=near * other[theirs]["sd"])
+        assert found[mine]["sd"] == pytest.approx(other[theirs]["sd"], rel=ratio)
+
+
+REFERENCE = runpy.run_path(str(ROOT / "benchmarks" / "levels_reference.py"))
+STORED: dict[str, dict[str, Any]] = json.loads(REFERENCE["STORED"].read_text()) if REFERENCE["STORED"].exists() else {}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=[] if k in ("ordinal 1", "multinomial 1") else pytest.mark.nightly) for k in STORED]
+)
+def test_the_posterior_is_that_of_nuts_on_the_pooled_rows(kind: str, tmp_path: Path) -> None:
+    """Within .03 sd and 3 %, and three Monte-Carlo errors of what NUTS says."""
+    stored = STORED[kind]
+    result, *_ = REFERENCE["compared"](kind, stored, tmp_path)
+    assert result.summary["converged"] is True
+    assert {name for name in result.parameters if "_std" not in name.partition("[")[0]} == stored.keys()
+    for name, one in stored.items():
+        error = 3 * one["ess"] ** -0.5
+        assert result.parameters[name]["mean"] == pytest.approx(one["mean"], abs=(0.03 + error) * one["sd"]), name
+        assert result.parameters[name]["sd"] == pytest.approx(one["sd"], rel=0.03 + error), name
+
+
+# What is read --------------------
+
+
+@BOTH
+@pytest.mark.parametrize("cells", [["1", "2", "3"], [1, 2, 3], [1.0, 2.0, 3.0]])
+def test_levels_may_be_numbers_however_they_are_written(family: str, cells: list[Any], tmp_path: Path) -> None:
+    frames = federation()
+    plain = fedkern.run(written(tmp_path / "texts", frames, family))
+    for frame in frames.values():
+        frame["state"] = [cells[LEVELS.index(one)] for one in frame.state]
+    found = fedkern.run(written(tmp_path / "numbers", frames, family, levels="levels = [1, 2, 3]"))
+    for (mine, a), (theirs, b) in zip(found.parameters.items(), plain.parameters.items(), strict=True):
+        assert a == b, (mine, theirs)
+    assert "threshold[1|2]" in found.parameters or "theta[2:age]" in found.parameters
+
+
+@BOTH
+def test_a_level_that_the_job_lacks_is_told_to_its_holder_alone(family: str, tmp_path: Path) -> None:
+    frames = federation()
+    frames["bo"].loc[7, "state"] = "morbid"
+    with pytest.raises(FedkernError, match="state") as fault:
+        fedkern.run(written(tmp_path, frames, family), out=tmp_path / "out")
+    assert "morbid" not in str(fault.value)
+    own = (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+    assert "'morbid'" in own
+    assert "is none of data.levels; the levels are none, mild, severe" in own.replace("\n", " ")
+
+
+@BOTH
+def test_a_level_in_one_row_is_refused_before_anything_leaves(family: str, tmp_path: Path) -> None:
+    frames = federation()
+    frames["bo"]["state"] = np.where(frames["bo"].state == "severe", "mild", frames["bo"].state)
+    fedkern.run(written(tmp_path / "none", frames, family))  # a client may lack a level
+    frames["bo"].loc[3, "state"] = "severe"
+    with pytest.raises(FedkernError, match=r"client 'bo'.*'state'"):
+        fedkern.run(written(tmp_path / "one", frames, family))
+
+
+@BOTH
+def test_a_level_that_nobody_has_is_named(family: str, tmp_path: Path) -> None:
+    result = fedkern.run(written(tmp_path, federation(), family, levels='levels = ["none", "mild", "severe", "fatal"]'))
+    assert any("level 'fatal' is in no client's rows" in note for note in result.summary["notes"])
+    assert result.summary["converged"] is True
+    assert result.summary["predictive"]["response"]["levels"]["fatal"] == 0
+
+
+FAULTS = {
+    ('family = "ordinal"', "data.levels is missing: all levels"): {"levels": ""},
+    ("twice", "data.levels: '2.0' is there twice"): {"levels": 'levels = ["2", "1", "2.0"]'},
+    ("one", "wanted at least two levels"): {"levels": 'levels = ["none"]'},
+    ("positive", "data.positive"): {"levels": 'levels = ["none", "mild"]\npositive = "mild"'},
+    ("intercept", "an ordinal model has thresholds in its place"): {"model": 'family = "ordinal"\nintercept = true'},
+    ("link", "model.link"): {"model": 'family = "multinomial"\nlink = "probit"'},
+    ("other", "data.levels: of a response with several levels"): {"model": 'family = "poisson"'},
+    ("other link", 'model.link = "probit": of model.family = "ordinal"'): {
+        "levels": "",
+        "model": 'family = "poisson"\nlink = "probit"',
+    },
+    ("offset", "a multinomial model has a predictor for each level"): {
+        "levels": 'levels = ["none", "mild"]\noffset = "dose"',
+        "model": 'family = "multinomial"',
+    },
+    ("random", 'fit each level against the first with "bernoulli"'): {
+        "model": 'family = "multinomial"\n[model.random]\nclient = true'
+    },
+    ("marginal", "a level has no mean"): {"model": 'family = "ordinal"\n[output]\nmarginal = true'},
+}
+
+
+@pytest.mark.parametrize(("which", "changes"), FAULTS.items(), ids=[which[0] for which in FAULTS])
+def test_job_files_that_cannot_be_meant_are_refused(which: tuple[str, str], changes: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(JobError) as fault:
+        load(written(tmp_path, federation(), more="", **changes))
+    assert which[1] in str(fault.value)
+
+
+# What is said --------------------
+
+
+@pytest.fixture(scope="module")
+def multinomial(tmp_path_factory: pytest.TempPathFactory) -> fedkern.Result:
+    folder = tmp_path_factory.mktemp("multinomial")
+    frames = federation(170)
+    for frame in frames.values():
+        frame["sex"] = np.where(np.arange(len(frame)) % 2, "f", "m")
+    more = SMALL.replace("draws = 100", "draws = 1000\nloo = true\nsites = true\nwithout = true")
+    return fedkern.run(written(folder, {**frames, "test": frames["cy"]}, "multinomial", more), out=folder / "out")
+
+
+def test_names_tables_and_what_the_terminal_says_of_levels_without_an_order(multinomial: fedkern.Result) -> None:
+    assert "theta[severe:age]" in multinomial.parameters
+    table = multinomial.table(exp=True)
+    names = list(table.parameter)
+    assert "mild:sex[m vs f]" in names
+    assert not [name for name in names if "intercept" in name or "sex=" in name]
+    assert list(table.columns)[2] == "odds_ratio"
+    lines = "\n".join(show.lines(multinomial.summary, "stopped"))
+    assert "theta[severe:intercept]" in lines
+    ratios = [line for line in lines.splitlines() if line.startswith("theta[") and line.endswith(")")]
+    assert {line.split()[0] for line in ratios} == {f"theta[{level}:{name}]" for level in LEVELS[1:] for name in ("age", "dose")}
+    assert set(multinomial.summary["sites"]) == {"ada", "bo", "cy", "test"}
+    assert "theta[mild:age]" in multinomial.summary["sites"]["ada"]
+    assert multinomial.summary["loo"]["rows"] == 680
+    assert set(multinomial.summary["without"]) == {"ada", "bo", "cy", "test"}
+
+
+def test_chances_of_levels_without_an_order_are_averages_of_the_softmax(multinomial: fedkern.Result) -> None:
+    rows = federation(12, seed=8)["ada"].assign(sex="f")
+    found = multinomial.predict(rows)
+    table = found.table()
+    chances = np.column_stack([table[f"probability[{level}]"] for level in LEVELS])
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    means = {name: one["mean"] for name, one in multinomial.parameters.items()}
+    eta = np.column_stack(
+        [
+            np.zeros(len(rows)),
+            *(
+                means[f"theta[{k}:intercept]"] + means[f"theta[{k}:sex=f]"] + rows.age * means[f"theta[{k}:age]"]
+                + rows.dose * means[f"theta[{k}:dose]"]
+                for k in LEVELS[1:]
+            ),
+        ]
+    )  # fmt: skip
+    at_mean = np.exp(eta) / np.exp(eta).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(chances, at_mean, atol=0.02)
+    assert {"accuracy", "log_likelihood"} <= found.scores.keys()
+    y = np.array([LEVELS.index(one) for one in rows.state])
+    assert found.scores["log_likelihood"] == pytest.approx(np.log(chances[np.arange(12), y]).mean(), abs=1e-12)
+    assert found.scores["accuracy"] == pytest.approx((chances.argmax(axis=1) == y).mean())
+
+
+@pytest.fixture(scope="module")
+def wards(tmp_path_factory: pytest.TempPathFactory) -> tuple[fedkern.Result, dict[str, pd.DataFrame], Path]:
+    """Ordered levels with effects of wards, which are sloped in dose, and of hospitals."""
+    rng, frames = np.random.default_rng(3), federation(240, seed=5)
+    for k, frame in enumerate(frames.values()):
+        ward = rng.integers(0, 10, len(frame))
+        shift = 0.9 * rng.standard_normal(10)[ward] + 0.6 * (k - 1)
+        latent = (frame.age - 60) / 12 - 0.5 * frame.dose + shift + rng.logistic(size=len(frame))
+        frame["state"] = np.array(LEVELS)[(latent.to_numpy()[:, np.newaxis] > [-0.8, 1.2]).sum(axis=1)]
+        frame["ward"] = [f"w{one}" for one in ward]
+    folder = tmp_path_factory.mktemp("wards")
+    random = '[model.random]\ngroup = "ward"\nclient = true\n' + SMALL.replace("draws = 100", "draws = 1000\nloo = true")
+    return fedkern.run(written(folder, frames, "ordinal", random), out=folder / "out"), frames, folder / "out"
+
+
+def test_chances_of_ordered_levels_are_averages_over_thresholds_and_effects(
+    wards: tuple[fedkern.Result, dict[str, pd.DataFrame], Path],
+) -> None:
+    result, frames, out = wards
+    rows = frames["ada"].iloc[:40]
+    table = result.predict(rows).table()
+    chances = np.column_stack([table[f"probability[{level}]"] for level in LEVELS])
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    means = {name: one["mean"] for name, one in result.parameters.items()}
+    eta = rows.age.to_numpy() * means["theta[age]"] + rows.dose.to_numpy() * means["theta[dose]"]
+    spread = np.hypot(means["group_sd[intercept]"], means["client_sd[intercept]"])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(41)
+    at = eta[:, np.newaxis] + spread * nodes
+    cuts = [means["threshold[none|mild]"], means["threshold[mild|severe]"]]
+    below = np.stack([(weights / weights.sum() / (1 + np.exp(at - cut))).sum(axis=1) for cut in cuts], axis=1)
+    np.testing.assert_allclose(np.cumsum(chances, axis=1)[:, :2], below, atol=0.03)
+    # at the hospital its wards are known, which makes rows better foreseen
+    own = fedkern.predict(out / "client-ada", frames["ada"]) if hasattr(fedkern, "predict") else None
+    assert own is None
+    groups = pd.read_csv(out / "client-ada" / "groups.csv")
+    known = frames["ada"].assign(code=[LEVELS.index(one) for one in frames["ada"].state]).groupby("ward").code.mean()
+    assert np.corrcoef(groups.set_index("group").intercept.loc[known.index], known)[0, 1] > 0.9  # higher levels, higher effect
+    client = {name: pd.read_csv(out / f"client-{name}" / "client.csv").intercept[0] for name in frames}
+    assert client["ada"] < client["cy"]
+
+
+def test_odds_that_are_not_proportional_are_named(tmp_path: Path) -> None:
+    result = fedkern.run(written(tmp_path / "not", federation(300, slopes=0.6)))
+    (note,) = [note for note in result.summary["notes"] if "not proportional" in note]
+    assert "age (rows of" in note
+    assert "dose" not in note
+    right = fedkern.run(written(tmp_path / "right", federation(300)))
+    assert not [note for note in right.summary["notes"] if "not proportional" in note]
+
+
+def test_a_multinomial_job_by_mpi_is_that_of_one_process(tmp_path: Path) -> None:
+    path = written(tmp_path, federation(), "multinomial")
+    one = fedkern.run(path, out=tmp_path / "one")
+    ran = mpirun(4, "run", path, "--out", tmp_path / "mpi")
+    assert ran.code == 0, ran.err
+    summary = json.loads((tmp_path / "mpi" / "summary.json").read_text())
+    assert summary["parameters"] == one.summary["parameters"]
+    assert summary["predictive"]["response"] == one.summary["predictive"]["response"]
