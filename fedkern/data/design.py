@@ -372,10 +372,11 @@ def _mark_matrix(table: Table, marks: Marks, block: int = 16384) -> None:
                 marks.mark(bad, table.matrix_names[j], reason, remedy)
 
 
-def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False) -> NDArray[np.float64]:
+def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False, instead: str | None = None) -> NDArray[np.float64]:
     """Values (n,) of a numeric column. Where values may be missing, an empty cell is NaN; anything else that is no number stays a
-    fault.
+    fault. `instead`: what to do with a cell that has no number, of a column that is no covariate.
     """
+    no_value = f"correct or remove the row ({NO_VALUE})" if instead is None else instead
     column = table.columns[name]
     values = floats(column)
     empty = np.zeros(len(values), dtype=bool)
@@ -383,10 +384,16 @@ def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False) -
         empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
         if not missing:
             said = np.array([level.lower() != "nan" for level in column.levels], dtype=bool)[column.codes]
-            marks.mark(empty & said, name, "is missing", f"fill in the value or remove the row ({NO_VALUE})")
+            marks.mark(
+                empty & said,
+                name,
+                "is missing",
+                f"fill in the value or remove the row ({NO_VALUE})" if instead is None else instead,
+            )
         none = np.isnan(column.values)
         remedy = "correct or remove the row; what stands for a missing value belongs into [data.dialect] missing "
         remedy += f'(or, if these are categories, set kind = "categorical" in [data.columns.{name}])'
+        remedy = remedy if instead is None else instead
         if any(no and has_decimal_comma(level) for no, level in zip(none, column.levels)):
             remedy = f"{COMMA}, or {remedy}"
         marks.mark(none[column.codes] & ~empty, name, "is not a number", remedy)
@@ -394,7 +401,7 @@ def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False) -
             empty[:] = False
     elif missing:
         empty = np.isnan(values)
-    marks.mark(np.isnan(values) & ~empty, name, "is not finite", f"correct or remove the row ({NO_VALUE})")
+    marks.mark(np.isnan(values) & ~empty, name, "is not finite", no_value)
     marks.mark(np.isinf(values), name, "is not finite", INFINITE)
     marks.mark(too_large(values), name, "is too large", TOO_LARGE)
     return values

@@ -369,6 +369,7 @@ def kept(
     left = _joined(place, own) if leaves_out else []
     numbers = tuple(k for k in everybody if k not in left)
     what = "rows" if config.groups_asked is None else "rows or groups"
+    what = f"{what} or events" if getattr(config.data, "event", None) is not None else what
     notes = tuple(f"left out: client {parties.names[k]!r} {LEFT_OUT.format(what)}" for k in left)
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own)
 

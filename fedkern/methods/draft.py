@@ -34,6 +34,11 @@ from ..privacy.disclosure import LEAST_OF_LEVEL
 from . import METHODS
 
 RESPONSES = ("y", "response", "outcome", "target", "label", "cases", "case", "count", "events", "event", "status", "died")
+# Of a 0/1 response beside them: how long a row was seen, and no covariate.
+TIMES = re.compile(
+    r"(time|months?|days?|weeks?|years?)|(follow_?up|fu|surv(ival)?|os|pfs|dfs|event|death)(_?(time|months?|days?|weeks?|years?))?"
+    r"|(time|months?|days?|weeks?|years?)_?(to|of|until)_?\w+|f(ollow)?_?u(p)?_?time"
+)
 AREAS = ("area", "district", "county", "region", "municipality", "ward", "zip", "postcode", "fips")
 EXPOSURES = ("expected", "exposure", "population", "person_years", "pop", "offset")
 GRAPH_LEAST = 3  # columns
@@ -258,6 +263,8 @@ def _likelihood(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequenc
     response = _response(wanted, seen)
     said, asked = _response_lines(response, seen)
     ignored = _ignored(seen, {response})
+    if (time := _time(response, seen, ignored)) is not None:
+        return _survival(time, response, seen, said[1:], asked)
     lines = [*said, *_ignore_lines(ignored, seen), *_code_lines(seen, {response, *ignored}, groups=True)]
     lines += [f"test = {_path(wanted, wanted.test)}"] if wanted.test is not None else []
     lines += ["", "[model]", *_family(response, seen)]
@@ -271,6 +278,36 @@ def _likelihood(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequenc
         lines += [f"# group = {_text(group)}{_note('if it is a code: its rows are alike, and its labels stay home')}"]
     lines += ["# client = true           # an effect of each client as a whole"]
     return Part(lines, asked, frozenset({response, *ignored}), ignored)
+
+
+def _time(response: str, seen: Seen, ignored: Sequence[str]) -> str | None:
+    """The column that says how long a row was seen, by its name, where the response may be whether it ended with an event."""
+    if seen.kinds[response] not in ("binary", "text"):
+        return None
+    found = [name for name in seen.names if name not in {response, *ignored} and seen.kinds[name] in ("real", "count")]
+    return next((name for name in found if TIMES.fullmatch(name.lower())), None)
+
+
+def _survival(time: str, event: str, seen: Seen, labels: list[str], asked: list[str]) -> Part:
+    """A job of survival times."""
+    ignored = _ignored(seen, {event, time})
+    lines = [
+        f"time = {_text(time)}{_note('by its name: how long a row was seen, till its event or without one')}",
+        f"event = {_text(event)}{_note('whether it ended with the event')}",
+        *labels,
+        *_ignore_lines(ignored, seen),
+        *_code_lines(seen, {event, time, *ignored}, groups=False),
+        "",
+        "[model]",
+        f'family = "cox"{_note("hazard ratios, with a baseline hazard of each client that stays there")}',
+    ]
+    if seen.gaps - {*ignored}:
+        lines += [f'missing = "drop"        # {GAPS}: these rows are left out, and counted']
+    choice = (
+        f"{event} is explained with {time} as time to the event, by its name; where it is a covariate that was known before: "
+    )
+    asked = [*asked, f'data.time: {choice}response = {_text(event)}, and no time, event and family = "cox"']
+    return Part(lines, asked, frozenset({event, time, *ignored}), ignored)
 
 
 def _sparse(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:

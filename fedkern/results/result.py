@@ -169,9 +169,9 @@ class Result:
         Raises
         ------
         JobError
-            One has no evidence, or they are not of the same response, clients and number of rows, or all clients' responses have
-            another mean, standard deviation or number of zeros. The same responses in another order of rows are not seen, nor
-            other covariates: whether rows are the same is for the caller to know.
+            One has no evidence, they are of other partial likelihoods, or they are not of the same response, clients and number
+            of rows, or all clients' responses have another mean, standard deviation or number of zeros. The same responses in
+            another order of rows are not seen, nor other covariates: whether rows are the same is for the caller to know.
         """
         found, own = [], (self.summary, other.summary)
         for one in own:
@@ -188,6 +188,8 @@ class Result:
         }.items():
             if mine != theirs:
                 raise JobError(f"compare: the two results have other {what}, and evidence compares models of the same rows")
+        if unlike := _other_times(*own):
+            raise JobError(f"compare: {unlike}")
         if unlike := _unlike(*own):
             raise JobError(
                 f"compare: {unlike}: the responses are not the same, and evidence compares models of the same rows; run both "
@@ -231,6 +233,23 @@ class Result:
         if rows:
             text += page.table(list(rows[0]), [[page.number(value) for value in row.values()] for row in rows[:SHOWN]])
         return text + (page.paragraph(f"{SHOWN} of {len(rows)} rows; .table() has all", "") if len(rows) > SHOWN else "")
+
+
+def _other_times(*own: plain.Record) -> str:
+    """Why results of survival times have evidence of other things; "" where they have not."""
+    hazards = [one.get("hazards") for one in own]
+    if "cox" not in hazards:
+        return ""
+    if hazards[0] != hazards[1]:
+        return "a partial likelihood is of who has an event, and not of when: compare its evidence with that of another cox job"
+    events, nulls = ([one.get(name) for one in own] for name in ("events", "null_log_likelihood"))
+    if events[0] != events[1] or None in nulls or nulls[0] != nulls[1]:
+        return (
+            "the two results are of other partial likelihoods: rows, data.time, data.event, data.entry, data.strata, data.weight "
+            "and data.offset decide who is at risk at whose event, and evidence compares models of the same events among the "
+            "same rows; change nothing but covariates and priors between two cox jobs, and give both the rows with all covariates"
+        )
+    return ""
 
 
 def _unlike(*own: plain.Record) -> str:

@@ -218,10 +218,10 @@ def test_labels_of_a_positive_response():
     assert agree(spec, [summary(labels=("no",)), summary(labels=("no", "yes"))]).labels == ("no", "yes")
     assert agree(spec, [summary(labels=("no",))]).labels == ()  # one class only is legitimate
     with pytest.raises(
-        JobError, match="client 'c': 'y' has another label than 2 at all clients, and positive = 'yes'; a response has two"
+        JobError, match="client 'c': 'y' has a label too many: all clients together have 3 labels, and positive = 'yes'; a"
     ):
         agree(spec, [summary(labels=("no", "yes")), summary(labels=("no", "yes")), summary(labels=("no", "yess"))])
-    with pytest.raises(JobError, match="client 'a': 'y' has another label than 1 at all clients, and positive = 'yes'"):
+    with pytest.raises(JobError, match="client 'a': 'y' has a label too many: all clients together have 2 labels"):
         agree(spec, [summary(labels=("f", "m"))])
     declared = Spec("y", positive="yes", columns={"y": Column("y", "categorical", ("maybe", "no", "yes"))})
     assert agree(declared, [summary(labels=("no", "yes"))]).labels == ("maybe", "no", "yes")

@@ -76,6 +76,30 @@ def odd(folder: Path, text: str = ODD) -> Path:
     return path
 
 
+def test_a_follow_up_time_is_no_covariate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A 0/1 response beside a column of months is taken for a survival study, and what to do otherwise is said."""
+    files = sorted(map(str, (simulated("survival", tmp_path, 128) / "clients").glob("*")))
+    path = tmp_path / "drafted.toml"
+    assert main(["init", *files, "--out", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "data.time" in said
+    assert 'response = "died"' in said
+    job = tomllib.loads(path.read_text())
+    assert job["model"]["family"] == "cox"
+    assert (job["data"]["time"], job["data"]["event"]) == ("months", "died")
+    assert main(["check", str(path)]) == 0
+
+
+@pytest.mark.parametrize("name", ["months", "follow_up", "futime", "os_months", "time_to_death", "FU_days", "survival_time"])
+def test_names_of_follow_up_times(name: str) -> None:
+    assert draft.TIMES.fullmatch(name.lower())
+
+
+@pytest.mark.parametrize("name", ["age", "monthly_income", "yearly", "dayshift", "bmi", "timely", "osmolality", "eventful"])
+def test_names_that_are_none(name: str) -> None:
+    assert not draft.TIMES.fullmatch(name.lower())
+
+
 def test_no_cell_is_written_or_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = odd(tmp_path)
     assert main(["init", str(path), "--out", str(tmp_path / "job.toml")]) == 2

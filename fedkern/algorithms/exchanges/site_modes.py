@@ -1,7 +1,7 @@
 """After the rounds of a job that asks for it: what would each client's rows say alone?
 
 Each client has found the mode of its own posterior, with the job's prior and without any other client's rows, and sends it with
-standard deviations, to three digits of these. It names single clients, so every holder's policy must allow it. Source:
+standard deviations, to three digits of these. It names single clients, so a holder's policy must allow it. Source:
 docs/methods/likelihood.md, section 5.
 """
 

@@ -76,6 +76,7 @@ class Server:
     proposals, scaled, draws : of the rounds whose values count: where they come from, `scaled` where a prior's scale is learnt
     centre, asked : (P,) and (points, P) of the open question: its draws of xi are the centre and these steps
     not_finite : (J,) draws at which a client's value was no number
+    began : log-likelihood of all clients at the first start
     halted : why no more is asked; "" before
     waiting, answers : clients that have yet to answer; client -> its answer
     """
@@ -96,6 +97,7 @@ class Server:
     round: int = 0
     newton: int = 0
     drawn: int = 0
+    began: float = 0.0
     proposals: tuple[Proposal, ...] = ()
     scaled: tuple[Scaled, ...] = ()
     draws: tuple[Draws, ...] = ()
@@ -147,6 +149,7 @@ class Found:
     newton, rounds : rounds of steps and of draws
     nodes, rule : quadrature nodes a dimension, and by how much more of them change the clients' values: at the mode, at draws
     not_finite : (J,) draws at which a client's value was no number
+    began : log-likelihood of all clients at the first start
     error : by how many posterior sds any mean may be off, and any sd; not a number where only the mode was wanted
     converged, reason : the verdict, and in a sentence why not
     """
@@ -166,6 +169,7 @@ class Found:
     nodes: int
     rule: tuple[float, float]
     not_finite: NDArray[np.int64]
+    began: float
     error: tuple[float, float]
     converged: bool
     reason: str
@@ -226,7 +230,10 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
     answers, s = all_of(state.answers, Curvature), state.settings
     first = not np.isfinite(state.climb.value).any()
     if first:
-        _defined(state, np.array([answer.value for answer in answers]))
+        values = np.array([answer.value for answer in answers])
+        _defined(state, values)
+        if not state.newton:  # and not where a climb begins again with more nodes
+            state = evolve(state, began=float(values[:, 0].sum()))
     z, before = state.climb.trial, state.climb.done
     with np.errstate(all="ignore"):
         climb = state.climb.climbed(*_posterior(state, answers))
@@ -485,5 +492,6 @@ def found(state: Server) -> Found:
     return Found(
         posterior, values, log_prior, evidence, mode[0], climb.hessian[which[0]], state.own_gradient[which[0]],
         unpacked(state.own_hessian[which[0]], len(mode[0])), len(which), state.settings.starts, state.newton, state.drawn,
-        state.nodes, (float(state.rule[0]), float(state.rule[1])), state.not_finite.astype(np.int64), error, not why, why,
+        state.nodes, (float(state.rule[0]), float(state.rule[1])), state.not_finite.astype(np.int64), state.began,
+        error, not why, why,
     )  # fmt: skip

@@ -111,14 +111,14 @@ class OutputSection(CommonOutputSection):
     chains: Chains = key(4, resumable="drawn_at_the_end", help="sets of draws, or Markov chains")
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO")
     marginal: bool = key(False, help="average marginal effects: clients with at least 5 rows also send their sums over the rows")
-    sites: bool = key(False, help="each client also sends what its rows say alone: every holder's policy must allow it")
+    sites: bool = key(False, help="each client also sends what its rows say alone: a holder's policy must allow it")
     survival_at: list[float] = key(
         [], help="survival: times at which the probability to survive is wanted; cox: clients send cumulative hazards at them"
     )
     restricted_mean: Positive | None = key(
         None, help="survival: the mean of the time until the event or this time; cox: each client's own, in its folder"
     )
-    without: bool = key(False, help="the result also without each client, by weights: every holder's policy must allow it")
+    without: bool = key(False, help="the result also without each client, by weights: a holder's policy must allow it")
 
 
 class Config(JobConfig):
@@ -141,7 +141,6 @@ class Config(JobConfig):
         """Whether rows have times: the likelihood is then of who is at risk, and none of its terms is of one row alone."""
         return self.model.family in families.HAZARDS
 
-    @property
     @property
     def lifetimes(self) -> bool:
         """Whether rows have times of a hazard that all clients share."""

@@ -90,13 +90,13 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     slopes = ALONE if model.hazards or model.nominal else SLOPES
     differing = [] if differ is None or not found.converged else differ.notes(INTERCEPTS, slopes)
     metrics, scored = _scores(model, posterior, test)
-    more |= scored | _hazards(model) | curves.of_draws(model, weights.draws[posterior.chosen.ravel()])
+    more |= scored | _hazards(model) | _null(model, found.began) | curves.of_draws(model, weights.draws[posterior.chosen.ravel()])
     return Fit(
         posterior=posterior,
         arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
         stop=str(server.stop),
         rounds=server.round,
-        verdict=verdict(model, found, (*ended.doubts, *filter(None, [ended.checked.doubt]))),
+        verdict=verdict(model, found, (*ended.doubts, *_no_event(model, found.began), *filter(None, [ended.checked.doubt]))),
         clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=model.output.chains,
         draws=model.output.draws,
@@ -114,6 +114,22 @@ def _hazards(model: Model) -> dict[str, object]:
     if model.nominal:
         return {"nominal": list(model.levels[1:])}
     return {"hazards": model.family} if model.hazards else {}
+
+
+NO_EVENT = (
+    "rows say nothing, for no client has an event while others are at risk, and the posterior is the prior: look at column {!r}, "
+    "and at what counts as an event there (data.positive)"
+)
+
+
+def _no_event(model: Model, began: float) -> list[str]:
+    """Why a Cox model of such rows is no answer: each term of its likelihood is 1."""
+    return [NO_EVENT.format(model.encoding.response)] if model.family == "cox" and began == 0 else []
+
+
+def _null(model: Model, began: float) -> dict[str, float]:
+    """The partial log-likelihood of a Cox model where coefficients are 0: of who is at risk at whose event, and nothing else."""
+    return {"null_log_likelihood": round(began, 1)} if model.family == "cox" else {}
 
 
 def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tuple[dict[str, float], dict[str, object]]:

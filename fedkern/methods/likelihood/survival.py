@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import chdtrc, ndtr
 
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import hazard_curves, survival_sums
@@ -119,14 +119,26 @@ def _drawn(model: Model) -> Callable[[Ended], hazard_curves.CumulativeHazards]:
 
 
 def _content(model: Model, replies: Sequence[survival_sums.SurvivalSums]) -> tuple[dict[str, Any], list[str]]:
-    """Events, concordance, and of each coefficient z and p of a slope in time."""
+    """Events, concordance, and of each coefficient z and p of a slope in time: of all clients together, and of each client's own,
+    which may have other signs."""
     pairs, right = (sum(getattr(one, name) for one in replies) for name in ("pairs", "right"))
     slopes, notes = {}, []
     for j, name in enumerate(model.encoding.names):
-        score, information = (sum(float(getattr(one, what)[j]) for one in replies) for what in ("score", "information"))
-        if information > 0:
-            z = score / information**0.5
-            slopes[name] = {"z": z, "p": float(2 * ndtr(-abs(z)))}
+        score, information = (np.array([getattr(one, what)[j] for one in replies]) for what in ("score", "information"))
+        of = information > 0
+        if of.any():
+            z = float(score.sum() / information.sum() ** 0.5)
+            own = float(chdtrc(of.sum(), (score[of] ** 2 / information[of]).sum()))
+            slopes[name] = {"z": z, "p": float(2 * ndtr(-abs(z))), "p_of_clients": own}
+    if apart := [
+        f"{name} (p = {one['p_of_clients']:.2g})"
+        for name, one in slopes.items()
+        if one["p_of_clients"] < UNLIKELY / len(slopes) <= one["p"]
+    ]:
+        notes.append(
+            f"hazards are not proportional within clients in {', '.join(apart)}, at some rising and at others falling with time, "
+            "so that all together do not show it: look at the clients' ratios alone (output.sites)"
+        )
     if changing := [f"{name} (p = {one['p']:.2g})" for name, one in slopes.items() if one["p"] < UNLIKELY / len(slopes)]:
         notes.append(
             f"hazards are not proportional in {', '.join(changing)}: the ratio changes with time, and what is said of it is an "

@@ -15,6 +15,7 @@ from ...data.faults import Marks
 from ...data.table import Table
 from ...errors import OwnFault
 
+NO_TIME = "times are numbers from a row's own beginning, such as days since admission, and no dates: correct or remove the row"
 BETWEEN = 10  # events between two times at which a cumulative hazard is told
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -81,14 +82,14 @@ def read(columns: Columns, table: Table, event: Array, client: str = "") -> Time
         A time that is not above 0, an entry that is not before it, or an interval that is none; cells are for the holder.
     """
     marks = Marks(table)
-    time = read_numbers(table, columns.time, marks)
+    time = read_numbers(table, columns.time, marks, instead=NO_TIME)
     upper = np.where(event == 1, time, np.inf) if columns.upper is None else _upper(columns, table, marks, time, event)
     remedy = "a row is at risk from 0 on: count time from its own beginning, or remove the row"
     early = (time < 0) | ((time == 0) & ~((upper > 0) & np.isfinite(upper)))
     marks.mark(early, columns.time, "is not above 0", remedy)
     entry = None
     if columns.entry is not None:
-        entry = read_numbers(table, columns.entry, marks)
+        entry = read_numbers(table, columns.entry, marks, instead=NO_TIME)
         late = f"a row is seen from {columns.entry!r} to {columns.time!r}: correct one of the cells, or remove the row"
         marks.mark(entry >= time, columns.entry, f"is not before {columns.time!r}", late)
     strata, labels = None, tuple[str, ...]()
@@ -107,7 +108,7 @@ def _upper(columns: Columns, table: Table, marks: Marks, time: Array, event: Arr
     """(n,) ends of the intervals in which events are, as `Timed` has them. One rule: empty where there was no event, the same
     time where it was seen, a later one where it was between."""
     name = str(columns.upper)
-    upper = read_numbers(table, name, marks, missing=True)
+    upper = read_numbers(table, name, marks, missing=True, instead=NO_TIME)
     empty, between = np.isnan(upper), f"{columns.time!r} and {name!r}"
     seen = "write the time of the event where it was seen, and of a row without event nothing"
     marks.mark(empty & (event == 1), name, "is empty in a row that has its event", seen)

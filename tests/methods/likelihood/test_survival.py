@@ -253,6 +253,22 @@ def test_sites_and_hazards_that_are_not_proportional(tmp_path: Path) -> None:
     assert set(result.summary["sites"]) == set(CLIENTS)
 
 
+def test_hazards_that_are_not_proportional_in_opposite_ways_do_not_cancel(tmp_path: Path) -> None:
+    """A dose that helps at first and harms later at one hospital, and the other way round at another."""
+    frames, rng = federation(300), np.random.default_rng(6)
+    for name, sign in (("ada", 1.5), ("bo", -1.5)):
+        dose = frames[name].dose
+        early, late = rng.exponential(25 * np.exp(sign * dose)), 20 + rng.exponential(10 * np.exp(-sign * dose))
+        frames[name] = frames[name].assign(months=np.where(early < 20, early, late), died=1)
+    result = fedkern.run(written(tmp_path, {name: frames[name] for name in ("ada", "bo")}))
+    found = result.summary["proportional_hazards"]["dose"]
+    assert found["p"] > 0.01 > 1e-6 > found["p_of_clients"]
+    assert any("not proportional within clients in dose" in note for note in result.summary["notes"])
+    plain = fedkern.run(written(tmp_path / "plain", federation(300)))
+    assert all(one["p_of_clients"] > 0.001 for one in plain.summary["proportional_hazards"].values())
+    assert not any("not proportional" in note for note in plain.summary["notes"])
+
+
 CONFLICTS = {
     'time = "months"': ("", "data.time is missing"),
     'event = "died"': ("", "data.event is missing"),
@@ -281,9 +297,44 @@ def spoilt(frame: pd.DataFrame, column: str, value: object) -> pd.DataFrame:
     return frame
 
 
+def test_evidence_compares_models_of_the_same_events_among_the_same_rows(tmp_path: Path) -> None:
+    """A prior may differ, and covariates; who is at risk at whose event may not: a stratum, an entry, a row that is missing."""
+    frames = federation(entry=True, strata=True)
+    plain = 'ignore = ["ward", "since"]\n[model]'
+
+    def made(name: str, data: str, rows: dict[str, pd.DataFrame] = frames, more: str = "") -> fedkern.Result:
+        text = JOB.replace("[model]", data) + more + SMALL
+        return fedkern.run(written(tmp_path / name, rows, text), out=tmp_path / name / "out")
+
+    whole = made("whole", plain)
+    factor = whole.compare(made("prior", plain, more="prior_sd = 1.0\n"))
+    assert abs(factor["log_bayes_factor"]) < 3
+    assert whole.compare(made("less", plain.replace('["', '["dose", "')))["log_bayes_factor"] > 0
+    fewer = frames | {"bo": frames["bo"].drop(index=frames["bo"].index[frames["bo"].died == 0][:1])}
+    assert len(fewer["bo"]) == len(frames["bo"]) - 1
+    later = frames | {"bo": frames["bo"].assign(months=frames["bo"].months.to_numpy()[::-1])}
+    for name, data, rows in (
+        ("strata", 'strata = "ward"\nignore = ["since"]\n[model]', frames),
+        ("entry", 'entry = "since"\nignore = ["ward"]\n[model]', frames),
+        ("fewer", plain, fewer),
+        ("later", plain, later),
+    ):
+        with pytest.raises(JobError, match="other partial likelihoods"):
+            whole.compare(made(name, data, rows))
+
+
+def test_a_study_without_events_is_no_answer(tmp_path: Path) -> None:
+    frames = {name: frame.assign(died=0) for name, frame in federation().items()}
+    result = fedkern.run(written(tmp_path, frames), out=tmp_path / "out")
+    assert result.summary["converged"] is False
+    assert "no client has an event while others are at risk" in result.summary["verdict"]
+    assert "data.positive" in result.summary["verdict"]
+
+
 BAD: dict[str, tuple[str, Any, str, str]] = {
     "time 0": ("months", 0.0, "column 'months' is not above 0", "is not above 0; a row is at risk from 0 on"),
-    "no time": ("months", "", "column 'months' is missing", "line 5"),
+    "no time": ("months", "", "column 'months' is missing", "days since admission"),
+    "a date": ("months", "2024-05-06", "column 'months' is not a number", "and no dates"),
     "event 2": ("died", 2, "column 'died' is not 0 or 1", "'2' is not 0 or 1"),
     "entry late": ("since", 1e6, "column 'since' is not before 'months'", "is not before 'months'; a row is seen from 'since'"),
     "no stratum": ("ward", "", "column 'ward' is empty", "line 5"),
