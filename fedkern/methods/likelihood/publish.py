@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,8 +17,8 @@ from ...results import verdict as verdict_of
 from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Verdict
-from ...results.weighted import WeightedDraws
-from . import curves
+from ...results.weighted import WeightedDraws, summarised
+from . import contrasts, curves
 from .differently import ALONE, INTERCEPTS, SLOPES, compared, notes, sensitivity, without
 from .level_predictive import kind
 from .model import Model
@@ -68,9 +69,11 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     posterior = released(model, weights)
     evidence, error = found.log_evidence
     on_data_scale = {name: own for name, own in posterior.values.items() if "_std" not in name.partition("[")[0]}
+    against, levels = contrasts.of_levels(model, on_data_scale)
+    told = {name: own for name, own in on_data_scale.items() if name not in levels} | against
     log_prior = model.prior.without_jacobian(weights.draws)
-    sensitive = sensitivity(weights, log_prior, found.values.sum(axis=1), on_data_scale)
-    alone = without(weights, found.values, on_data_scale, model.names) if model.output.without else {}
+    sensitive = sensitivity(weights, log_prior, found.values.sum(axis=1), told)
+    alone = without(weights, found.values, told, model.names) if model.output.without else {}
     differ = compared(found, model)
     if differ is not None and model.layout.client:
         differ = replace(differ, intercept=None)  # differences of intercepts are the model's
@@ -83,6 +86,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         "log_evidence": {"value": evidence - model.units.log_volume, "error": error},
         "quadrature": {"nodes": found.nodes, "at_mode": found.rule[0], "at_draws": found.rule[1]},
         "sensitivity": sensitive,
+        **_contrasts(against, posterior.weights),
         **({"without": alone} if alone else {}),
         **({} if differ is None else {"heterogeneity": differ.content}),
         **ended.checked.content,
@@ -127,6 +131,11 @@ def _no_event(model: Model, began: float) -> list[str]:
     return [NO_EVENT.format(model.encoding.response)] if model.family == "cox" and began == 0 else []
 
 
+def _contrasts(found: Mapping[str, Array], weights: Array) -> dict[str, object]:
+    """Levels against their references, as the parameters are summarised."""
+    return {"contrasts": {name: summarised(own, weights) for name, own in found.items()}} if found else {}
+
+
 def _null(model: Model, began: float) -> dict[str, float]:
     """The partial log-likelihood of a Cox model where coefficients are 0: of who is at risk at whose event, and nothing else."""
     return {"null_log_likelihood": round(began, 1)} if model.family == "cox" else {}
@@ -161,6 +170,7 @@ def _walked(model: Model, ended: Ended, server: hmc.Server, test: Design | None)
             "warmup": s.warmup,
             "leapfrog_steps": s.leapfrog,
         },
+        **_contrasts(contrasts.of_levels(model, posterior.values)[0], posterior.weights),
         **ended.checked.content,
         **scored,
         **_hazards(model),

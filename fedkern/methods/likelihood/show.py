@@ -64,8 +64,13 @@ def _hazards(content: Record) -> Iterator[str]:
 
 def _coefficients(content: Record) -> Iterator[str]:
     """On the data's scale; of a slope also its ratio, where the link has one."""
+    contrasts = content.get("contrasts", {})
+    hot = [f"{c['name']}={level}" for c in content["encoding"]["columns"] for level in c.get("levels", ())]
+    levels = {f"theta[{before}{one}]" for before in blocks(content) for one in hot} if contrasts else set[str]()
     every = {name: row for name, row in content["parameters"].items() if "_std" not in name.partition("[")[0]}
-    slopes = [name for name in every if name.startswith("theta[")]
+    every = {name: row for name, row in every.items() if name not in levels} | contrasts
+    slopes = [name for name in every if name.startswith("theta[") or name in contrasts]
+    intercepts = {f"theta[{before}{INTERCEPT}]" for before in blocks(content)}
     clearest = sorted(slopes, key=lambda name: -abs(every[name]["mean"]) / max(every[name]["sd"], 1e-300))[:SHOWN]
     named = [name for name in every if name in clearest or name not in slopes]
     ratio = WORDS.get(ratio_of(content.get("hazards", content["encoding"]["family"])), "")
@@ -74,13 +79,11 @@ def _coefficients(content: Record) -> Iterator[str]:
     width = max(map(len, named), default=0)
     head = f"{'':<{width}}     mean       sd     2.5 %    97.5 %"
     yield head + (f"   {ratio} (2.5 %, 97.5 %)" if ratio else "")
-    hot = [f"{c['name']}={level}" for c in content["encoding"]["columns"] for level in c.get("levels", ())]
-    levels = {f"theta[{before}{one}]" for before in blocks(content) for one in [*hot, INTERCEPT]}
     for name in named:
         row = every[name]
         mean, sd, low, high = aligned(row["mean"], row["sd"], row["q025"], row["q975"])
         line = f"{name:<{width}} {mean} {sd}  {low}  {high}"
-        if ratio and name in slopes and name not in levels:
+        if ratio and name in slopes and name not in intercepts:
             ends = [math.exp(min(row[key], 700.0)) for key in ("q50", "q025", "q975")]
             line += "   {:.3g} ({:.3g}, {:.3g})".format(*ends)
         yield line

@@ -253,6 +253,30 @@ def test_sites_and_hazards_that_are_not_proportional(tmp_path: Path) -> None:
     assert set(result.summary["sites"]) == set(CLIENTS)
 
 
+def test_levels_are_told_against_a_reference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A level's own coefficient is the prior's as much as the rows', and is neither printed nor called sensitive."""
+    rng, frames = np.random.default_rng(7), federation(300)
+    frames = {name: frame.assign(stage=rng.choice(["I", "II", "III"], len(frame))) for name, frame in frames.items()}
+    result = fedkern.run(written(tmp_path, frames), out=tmp_path / "out")
+    found = result.summary["contrasts"]
+    assert list(found) == ["stage[II vs I]", "stage[III vs I]"]
+    table = {row["parameter"]: row for row in result.rows()}
+    for name, row in found.items():
+        assert row["mean"] == pytest.approx(table[name]["mean"], abs=0.3 * row["sd"])
+        assert row["sd"] == pytest.approx(table[name]["sd"], rel=0.2)
+        assert 0.05 < row["sd"] < 0.3 < result.summary["parameters"]["theta[stage=I]"]["sd"]
+    assert not any("sensitive" in note for note in result.summary["notes"])
+    assert not any("stage=" in name for name in result.summary["sensitivity"])
+    said = "\n".join(show.lines(result.summary, "over"))
+    assert "stage[II vs I]" in said
+    assert "stage=I" not in said
+    frames = {name: frame.rename(columns={"stage": "grade"}) for name, frame in frames.items()}
+    job = JOB.replace("[model]", '[data.columns.grade]\nreference = "III"\n[model]') + SMALL
+    other = fedkern.run(written(tmp_path / "other", frames, job))
+    assert list(other.summary["contrasts"]) == ["grade[I vs III]", "grade[II vs III]"]
+    assert other.summary["contrasts"]["grade[I vs III]"]["mean"] == pytest.approx(-found["stage[III vs I]"]["mean"], abs=1e-6)
+
+
 def test_hazards_that_are_not_proportional_in_opposite_ways_do_not_cancel(tmp_path: Path) -> None:
     """A dose that helps at first and harms later at one hospital, and the other way round at another."""
     frames, rng = federation(300), np.random.default_rng(6)

@@ -1,0 +1,38 @@
+"""Levels of categorical columns against a reference: what people read, for a level's own coefficient has no meaning alone.
+
+Each level has a coefficient, so that the prior treats all alike; a constant that is added to all of them (and taken from the
+intercept, where there is one) changes no probability. So the rows say nothing of a level alone, and all of its difference from
+another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.families import NOMINAL
+from .model import Model
+
+Array = NDArray[np.float64]
+
+
+def of_levels(model: Model, values: Mapping[str, Array]) -> tuple[dict[str, Array], frozenset[str]]:
+    """Name -> (N,) each level less the reference of its column, at draws of coefficients on the data's scale; and the names of
+    the levels' own coefficients."""
+    blocks = [f"{level}:" for level in model.levels[1:]] if model.family in NOMINAL else [""]
+    found, own = dict[str, Array](), set[str]()
+    for column in model.encoding.columns:
+        if column.levels is None:
+            continue
+        base = model.references.get(column.name) or column.levels[0]
+        for before in blocks:
+            names = {level: f"theta[{before}{column.name}={level}]" for level in column.levels}
+            if not set(names.values()) <= values.keys():
+                continue
+            own |= set(names.values())
+            against = values[names[base]]
+            of = {f"{before}{column.name}[{level} vs {base}]": values[name] for level, name in names.items() if level != base}
+            found |= {name: np.asarray(each - against) for name, each in of.items()}
+    return found, frozenset(own)
