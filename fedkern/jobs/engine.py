@@ -13,8 +13,9 @@ from threadpoolctl import threadpool_limits
 from ..algorithms.core.messages import SERVER
 from ..algorithms.exchanges import column_notes
 from ..data import far, table
-from ..data.design import check_header, column_of, encode
+from ..data.design import check_header, encode
 from ..data.dialect import Dialect
+from ..data.formula import of_file
 from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
@@ -177,7 +178,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     rows = incomplete.prepared(config, parties, rows)
     spec = parties.spec_of(rows.names)
     check_header(rows.names, spec, rows.source)
-    encoding = spec.encoding(tuple(column_of(spec, rows, name) for name in spec.covariates(rows.names)))
+    encoding = of_file(spec, rows)
     design = encode(rows, encoding, private=True, missing=spec.missing)
     faults = design.faults
     lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults", *few.rotation(config, encoding.size, rows.n_rows)]

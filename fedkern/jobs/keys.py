@@ -335,9 +335,14 @@ class JobConfig(Section):
         return {}
 
     @property
+    def read_alike(self) -> dict[str, Any]:
+        """What all parties must have made alike of the job file, beside its keys."""
+        return {}
+
+    @property
     def canonical(self) -> str:
         """One JSON text for one meaning: sorted keys, infinite numbers as "inf"."""
-        return json.dumps(plain(self.model_dump()), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return json.dumps(plain({**self.model_dump(), **self.read_alike}), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @property
     def digest(self) -> str:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..errors import JobError
 from ..kernels.families import FAMILIES, quoted
 from ..plain import Record
+from .formula.expansion import Formula
 
 Kind = Literal["numeric", "categorical"]
 Standardise = Literal["public", "exchange", "none"]
@@ -102,6 +103,14 @@ def _levels(where: str, levels: Any) -> tuple[str, ...]:
     return texts
 
 
+def read_as(formula: Formula, columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Columns as they are declared, and a formula's others as it takes them: what it calculates with is numeric, what stands in C
+    is not."""
+    found = {name: Column(name, "numeric") for name in formula.numeric}
+    found |= {name: Column(name, "categorical") for name in formula.labelled}
+    return {**found, **columns}
+
+
 @dataclass(frozen=True)
 class Spec:
     """What the job file says of the data, known to every party before any file is opened.
@@ -111,6 +120,8 @@ class Spec:
     a private job everything that the encoding needs must be public: nothing computed from rows leaves a client. With `trials` the
     response is a number of successes, of as many trials as this column says. `group`: a column whose labels stay at home.
     `times`: columns of a survival time, and of when a row enters; the response is then whether it ends with the event.
+    `formula`: covariates are the columns that it reads, and `columns` may say constants of what it makes of them. `coefficients`:
+    how many the model has, where that is not told by its covariates.
     """
 
     response: str | None
@@ -128,6 +139,8 @@ class Spec:
     trials: str | None = None
     group: str | None = None
     times: tuple[str, ...] = ()
+    formula: Formula | None = None
+    coefficients: int | None = None
 
     def __post_init__(self) -> None:
         if self.private and self.standardise == "exchange":
@@ -151,13 +164,14 @@ class Spec:
     def needed(self) -> tuple[str, ...]:
         """Names of the columns that a file must have: those with a role, and declared ones unless a covariate may be missing."""
         roles = (self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times)
-        declared = () if self.missing else self.columns
+        declared = () if self.missing else self.columns if self.formula is None else self.formula.variables
         return tuple(dict.fromkeys([*(name for name in roles if name is not None), *declared]))
 
     @property
     def known(self) -> frozenset[str]:
         """All names of columns that the job file has, and so every party."""
-        return frozenset(self.needed) | frozenset(self.columns) | frozenset(self.ignore)
+        made = frozenset() if self.formula is None else frozenset(self.formula.arguments)
+        return frozenset(self.needed) | frozenset(self.columns) | frozenset(self.ignore) | made
 
     @property
     def declared_labels(self) -> tuple[str, ...] | None:
@@ -197,9 +211,18 @@ class Spec:
         texts |= {name for name in (self.row_id, self.group) if name}
         return frozenset(texts | ({self.response} if self.response and self.positive is not None else set()))
 
+    @property
+    def roles(self) -> frozenset[str]:
+        """Columns of a file that are no covariates, and that a job reads."""
+        found = {self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times}
+        return frozenset(name for name in found if name is not None)
+
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of a file's columns that are covariates, in the file's order."""
-        others = {self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, *self.ignore}
+        if self.formula is not None:
+            own = {*self.formula.variables, *self.formula.arguments}
+            return tuple(name for name in names if name in own)
+        others = {*self.roles, *self.ignore}
         return tuple(name for name in names if name not in others)
 
     def encoding(self, columns: tuple[Column, ...]) -> Encoding:
@@ -213,6 +236,7 @@ class Spec:
 class Encoding:
     """The agreed map from columns to coefficients. Every column is complete. `labels`: the response's texts; () for any.
     `clients`: those that have a coefficient of their own, after all columns; rows of others have 0 there. `trials`: of `Spec`.
+    `formula`: makes these columns of others, with all that is agreed of them.
     """
 
     columns: tuple[Column, ...]
@@ -226,6 +250,7 @@ class Encoding:
     intercept: bool = True
     clients: tuple[str, ...] = ()
     trials: str | None = None
+    formula: Formula | None = None
 
     def __post_init__(self) -> None:
         for column in self.columns:
@@ -261,7 +286,8 @@ class Encoding:
     def spread(self) -> NDArray[np.float64]:
         """(d,) mean squares of the coefficients' columns if numeric ones are standardised, and levels equally frequent."""
         squares = [1.0] if self.intercept else []
-        for column in self.columns:
+        squares += [] if self.formula is None else [one.spread for one in self.formula.made]
+        for column in self.columns if self.formula is None else ():
             squares += [1.0] if column.levels is None else [1 / len(column.levels)] * len(column.levels)
         return np.array([*squares, *(1 / len(self.clients) for _ in self.clients)])
 
@@ -275,6 +301,7 @@ class Encoding:
     def texts(self) -> frozenset[str]:
         """Columns that are read as text although their cells may look like numbers."""
         texts = {column.name for column in self.columns if column.kind == "categorical"}
+        texts |= set() if self.formula is None else {name for name, one in self.formula.known.items() if one.levels is not None}
         texts |= {self.row_id} if self.row_id else set()
         return frozenset(texts | ({self.response} if self.response and self.positive is not None else set()))
 
@@ -282,7 +309,8 @@ class Encoding:
     def needed(self) -> tuple[str, ...]:
         """Names of the columns that a file must have."""
         roles = (self.response, self.offset, self.weight, self.row_id, self.trials)
-        return tuple(column.name for column in self.columns) + tuple(name for name in roles if name is not None)
+        own = tuple(column.name for column in self.columns) if self.formula is None else self.formula.variables
+        return own + tuple(name for name in roles if name is not None)
 
     def affine(self) -> NDArray[np.float64]:
         """A (d, d) with theta = A theta_std: from the standardised scale to the data's.
@@ -317,6 +345,7 @@ class Encoding:
             columns.append({"name": column.name} | rest)
         more: dict[str, Any] = {"clients": list(self.clients)} if self.clients else {}
         more |= {"trials": self.trials} if self.trials else {}
+        more |= {"formula": self.formula.to_dict()} if self.formula is not None else {}
         return plain | {"labels": list(self.labels), "columns": columns} | more
 
     def to_json(self) -> bytes:
@@ -346,7 +375,10 @@ class Encoding:
             if not all(math.isfinite(c.center) and c.scale > 0 for c in columns if c.center is not None and c.scale is not None):
                 raise TypeError("center must be finite and scale > 0")
             clients = tuple(map(str, plain.get("clients", ())))
-            return cls(columns, labels=tuple(map(str, plain["labels"])), clients=clients, **roles)
+            formula = Formula.from_dict(plain["formula"]) if "formula" in plain else None
+            if formula is not None and [column.name for column in columns] != [one.name for one in formula.made]:
+                raise TypeError("its columns are not those of its formula")
+            return cls(columns, labels=tuple(map(str, plain["labels"])), clients=clients, formula=formula, **roles)
         except (KeyError, TypeError, JobError) as fault:
             raise ValueError(f"not an encoding: {fault}") from fault
 

@@ -19,6 +19,7 @@ from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
 from ...jobs import column_notes, incomplete
+from ...jobs.formula import agreeing
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
@@ -38,7 +39,7 @@ def fit(run: Run[Config]) -> Fit | None:
     for k, table in tables.items():  # before anything leaves: a file without groups, or times, is none of this job
         with owned(k):
             check_file(run.config, table, run.parties.spec, run.names[k])
-    model = Model(run.config, run.names, run.agreed(tables))
+    model = Model(run.config, run.names, agreeing.agreed(run, tables))
     run = run.knowing(model)
     counted = incomplete.exchanged(run, tables)
     run.hooks.notes += incomplete.notes(run.config, counted)

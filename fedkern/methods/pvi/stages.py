@@ -15,6 +15,7 @@ from ...algorithms.pvi.settings import looks
 from ...data.design import check_header, describe
 from ...jobs import few, incomplete, memory, wire
 from ...jobs.check import Check, OwnFile, Said
+from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
 from ...privacy.plan import Plan
@@ -43,7 +44,7 @@ MAY_SEND = (
 
 def opening(config: Config) -> list[Stage]:
     """What the parties exchange before the model is known: their columns."""
-    return [Stage.of(agreement)]
+    return agreeing.opening(config.formula)
 
 
 def stages(model: Model) -> list[Stage]:
@@ -71,8 +72,6 @@ def trained(model: Model) -> Stage:
     if settings.schedule == "asynchronous" and settings.rounds:  # when the rounds end, clients are still at work
         late = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + 1)
     return Stage(model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance)
-
-
 
 
 def weighed(model: Model) -> Stage:
