@@ -23,9 +23,9 @@ from .table import Table
 Array = NDArray[np.float64]
 
 
-def arguments(table: Table, formula: Formula) -> dict[str, Array]:
+def arguments(table: Table, formula: Formula, marks: Marks | None = None) -> dict[str, Array]:
     """Expression that needs a centre and a scale -> its values; columns as they stand are left out."""
-    reader = Reader(table, Marks(table), missing=True)
+    reader = Reader(table, marks or Marks(table), missing=True)
     bare = replace(formula, known=_open(formula))
     found = {text: node for text, node in formula.arguments.items() if node.what != "name"}
     return {text: bare.argument(node, reader, table.n_rows) for text, node in found.items()}
@@ -35,9 +35,11 @@ def _open(formula: Formula) -> dict[str, Known]:
     return dict.fromkeys(formula.arguments, Known(None, 0.0, 1.0))
 
 
-def with_arguments(table: Table, formula: Formula) -> Table:
-    """The table with these as columns of their own."""
-    more = arguments(table, formula)
+def with_arguments(table: Table, spec: Spec, formula: Formula, client: str) -> Table:
+    """The table with these as columns of their own; OwnFault where a row has no number of one."""
+    marks = Marks(table)
+    more = arguments(table, formula, marks)
+    marks.refuse(client, spec.known)
     names = tuple(dict.fromkeys([*table.names, *more]))
     return replace(table, names=names, columns={**table.columns, **more}, matrix=None, matrix_names=())
 
@@ -139,6 +141,15 @@ def looked_at(table: Table, spec: Spec, client: str = "") -> tuple[Table, Spec]:
         replace(table, names=names, columns={name: columns[name] for name in names}, matrix=None, matrix_names=()),
         replace(spec, formula=None, columns={**said, **response}, ignore=(), coefficients=whole),
     )
+
+
+def check(table: Table, spec: Spec, client: str = "") -> None:
+    """OwnFault where the formula makes no number of a cell, or a spline has it outside of its bounds; empty cells are no faults
+    here."""
+    if spec.formula is not None and set(spec.formula.variables) <= set(table.columns):
+        marks = Marks(table)
+        own(spec, spec.formula, table).matrix(Reader(table, marks, missing=True), table.n_rows)
+        marks.refuse(client, spec.known)
 
 
 def _check(table: Table, formula: Formula, client: str) -> None:

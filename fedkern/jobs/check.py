@@ -19,7 +19,7 @@ from ..data.design import check_header, column_of, describe, encode
 from ..data.faults import who
 from ..data.formula import of_file
 from ..data.table import Table
-from ..models.encoding import Encoding, Spec
+from ..models.encoding import Column, Encoding, Spec
 from ..privacy.plan import Plan
 from . import column_notes
 from .devices import Load
@@ -124,6 +124,8 @@ def own_columns(spec: Spec, table: Table, intercept: bool = True) -> Degenerate:
 def public(spec: Spec) -> Spec:
     """The agreement on names alone, as in a private job: levels and constants that are still to be found are left out."""
     complete = {n: c for n, c in spec.columns.items() if c.kind == "numeric" or c.levels is not None}
+    if spec.formula is not None:
+        complete = {**{name: Column(name) for name in spec.formula.variables}, **complete}
     return replace(spec, private=True, standardise="none", columns=complete)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ from ..results.result import Result
 from . import devices, few, holders, incomplete, wire
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
+from .formula import laid
 from .holding.policy import Policy
 from .hooks import RunHooks
 from .identity import job_bytes
@@ -110,7 +112,9 @@ def agree(part: Part[C], parties: Parties) -> None:
     """JobError on a rank whose job or clients are others than rank 0's, or if there are too many ranks."""
     place = part.place
     place.names = parties.names
-    place.agree(f"{part.config.digest} {' '.join(parties.names)}".encode())
+    place.agree(f"{part.config.keys_alone} {' '.join(parties.names)}".encode())
+    if part.config.read_alike:
+        place.settle(json.dumps(part.config.read_alike).encode(), laid.alike)
     if place.size > 1 + parties.n_clients:
         most = 1 + parties.n_clients
         raise JobError(f"{place.size} ranks for a server and {parties.n_clients} clients; start at most {most}")

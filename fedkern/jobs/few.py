@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ..data.cells import MISSING
 from ..data.combinations import Combinations, combinations
 from ..data.design import column_of, describe
-from ..data.formula import looked_at
+from ..data.formula import check, looked_at
 from ..data.header import check_header
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
@@ -360,6 +360,7 @@ def kept(
             few = found(config, table, spec, name, policies)
             if few is not None and few.of_values and not near:
                 describe(table, spec, name, identifies=False)  # a value that is a fault is told as one
+                check(table, spec, name)
             why = [*(near or ()), *([few.own] if few else [])]
             if near is not None and why and not leaves_out:
                 with between(k):

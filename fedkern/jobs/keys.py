@@ -349,6 +349,12 @@ class JobConfig(Section):
         """What the ranks of a job compare: BLAKE2b-256 of the canonical text."""
         return blake2b(self.canonical.encode(), digest_size=32).hexdigest()
 
+    @property
+    def keys_alone(self) -> str:
+        """The digest without what is `read_alike`, in which ranks may differ for another reason than their job files."""
+        text = json.dumps(plain(self.model_dump()), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return blake2b(text.encode(), digest_size=32).hexdigest()
+
 
 S = TypeVar("S")
 C = TypeVar("C", bound=JobConfig)

@@ -157,7 +157,7 @@ class Spec:
             raise JobError(f"[data] positive: only family = {binary} has a positive label, not {self.family!r}; remove it")
         for name in set(roles[1:]) & self.columns.keys():
             raise JobError(f"[data.columns.{name}]: this column is not a covariate; remove the table")
-        if self.private and not all(self.complete(name) for name in self.covariates(tuple(self.columns))):
+        if self.private and not all(self.complete(name) for name in self.declared):
             raise JobError(self.undeclared)
 
     @property
@@ -189,10 +189,15 @@ class Spec:
         return self.standardise == "none" or column.center is not None
 
     @property
+    def declared(self) -> tuple[str, ...]:
+        """Covariates that the job file names."""
+        return self.covariates(tuple(self.columns)) if self.formula is None else self.formula.variables
+
+    @property
     def undeclared(self) -> str:
         """What a private job's file must say of all covariates, and of which it does: made from the job file alone."""
         constants = "" if self.standardise == "none" else ", with center and scale (or lower and upper)"
-        covariates = self.covariates(tuple(self.columns))
+        covariates = self.declared
         said = [name for name in covariates if self.complete(name)]
         lacking = [name for name in covariates if not self.complete(name)]
         listed = f"it does for {', '.join(map(repr, said))}" if said else "it does for none yet"

@@ -50,9 +50,13 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
         return run.agreed(tables)
     asked = [text for text in formula.arguments if not _given(spec, text)] if spec.standardise == "exchange" else []
     own = replace(spec, standardise=spec.standardise if asked or spec.standardise == "public" else "none", columns=_read(spec))
-    first = run.agreed({k: rows.with_arguments(table, formula) if asked else table for k, table in tables.items()}, own)
+    first = run.agreed(_with_arguments(run, tables, spec, formula) if asked else tables, own)
     formula = rows.agreed(spec, formula, {column.name: column for column in first.columns})
     _check_names(spec, formula)
+    if not spec.private:
+        for k, table in tables.items():
+            with owned(k):
+                rows.check(table, replace(spec, formula=formula), run.names[k])
     if formula.curved and spec.formula is not None:
         _look_again(run, tables, replace(spec, formula=formula))
     told = {column.name: column for column in first.columns} if asked else {}
@@ -62,6 +66,14 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
         second = run.agreed({k: _made(table, spec, formula, lacking) for k, table in tables.items()}, _of(spec, first), AGAIN)
         columns |= {column.name: column for column in second.columns}
     return _encoding(spec, formula, columns, first.labels)
+
+
+def _with_arguments(run: Run[Any], tables: Mapping[int, Table], spec: Spec, formula: Formula) -> dict[int, Table]:
+    found = {}
+    for k, table in tables.items():
+        with owned(k):
+            found[k] = rows.with_arguments(table, spec, formula, run.names[k])
+    return found
 
 
 def by_names(spec: Spec, first: Encoding) -> Encoding:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ...errors import JobError
 from ...kernels.families import HAZARDS
+from ...models.formula import factors
 from ...models.formula.expansion import Formula
 from ..incomplete import of as missing_of
 from ..keys import ColumnSection, JobConfig, Raw
@@ -77,6 +79,24 @@ def of(text: str | None, columns: Mapping[str, ColumnSection]) -> Formula | None
 def expanded(formula: Formula | None) -> dict[str, Any]:
     """What all parties must have read alike: the terms, and by which formulaic; nothing without a formula."""
     return {} if formula is None else {"formula": {"terms": formula.text, "formulaic": formula.version}}
+
+
+def alike(told: list[bytes]) -> bytes:
+    """Whether all ranks have read a formula alike.
+
+    Raises
+    ------
+    JobError
+        One has not: which, and what it has read.
+    """
+    first = json.loads(told[0])["formula"]
+    for rank, text in enumerate(told):
+        if text != told[0]:
+            own = json.loads(text)["formula"]
+            read = [f"{factors.shortened(one['terms'])} by formulaic {one['formulaic']}" for one in (own, first)]
+            both = f"rank {rank} reads model.formula as {read[0]}, and rank 0 as {read[1]}"
+            raise JobError(f"{both}; install one version of formulaic at all parties")
+    return told[0]
 
 
 def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:

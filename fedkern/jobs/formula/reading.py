@@ -52,7 +52,7 @@ def read(text: str) -> Said:
     _check(text)
     text = _powers(text)
     sides = [*_split(text, "~")]
-    if len(sides) != 2 or not sides[0][1].strip():
+    if len(sides) != 2 or not all(side.strip() for _, side in sides):
         raise _no(text, "wanted RESPONSE ~ TERMS, such as died ~ age + sex")
     (_, left), (_, right) = sides
     data, random, terms = _left(left), dict[str, Any](), list[tuple[str, str]]()

@@ -295,6 +295,10 @@ class Formula:
         x = self.argument(factor.node, rows, n)
         if not factor.call:
             return x[:, np.newaxis]
+        return self._basis(factor, self._inside(factor, x, rows) if factor.call != "poly" else x, reduced)
+
+    def _basis(self, factor: Factor, x: Array, reduced: bool) -> Array:
+        """(n, k) of a factor of several columns."""
         option = factor.option
         if factor.call == "poly":
             degree = int(float(str(option["degree"])))
@@ -302,7 +306,6 @@ class Formula:
                 return np.column_stack([x**k for k in range(1, degree + 1)])
             return splines.polynomial(x, degree, *self.constants(factor.node.text))
         knots, both = self._knots(factor)
-        x = self._inside(factor, x, both, rows)
         if factor.call in NATURAL:
             return splines.natural(x, knots, both)
         whole = bool(option.get("include_intercept"))
@@ -314,8 +317,9 @@ class Formula:
         columns = {one.text: rows.numbers(one.text) for one in node.walk() if one.what == "name"}
         with np.errstate(all="ignore"):
             x = np.array(np.broadcast_to(evaluated(node, columns.__getitem__, self.constants), (n,)), np.float64)
-        there = np.all([np.isfinite(column) for column in columns.values()], axis=0)
-        if (none := there & ~np.isfinite(x)).any():
+        there, finite = np.all([np.isfinite(column) for column in columns.values()], axis=0), np.isfinite(x)
+        x[~finite] = np.nan
+        if (none := there & ~finite).any():
             remedy = "correct the cell, or the formula (a logarithm is of numbers above 0)"
             rows.fault(none, next(iter(columns)), f"has no finite {node.text}", remedy)
         return x
@@ -327,8 +331,8 @@ class Formula:
         usual = "extend" if factor.call in NATURAL else "raise" if given else "clip"
         return str(factor.option.get("extrapolation", usual))
 
-    def _inside(self, factor: Factor, x: Array, both: Ends, rows: Reading) -> Array:
-        how = self.extrapolation(factor)
+    def _inside(self, factor: Factor, x: Array, rows: Reading) -> Array:
+        how, both = self.extrapolation(factor), self._knots(factor)[1]
         if how == "clip":
             return np.clip(x, *both)
         outside = (x < both[0]) | (x > both[1])
@@ -369,31 +373,15 @@ class Formula:
         if not factor.call or both is None:
             return both
         x = np.linspace(*both, 201)
-        own = replace(self, terms=((text,),), bounds={})
-        values = own._values_at(factor, x, reduced)[:, at]
+        if factor.call != "poly" and self.extrapolation(factor) != "extend":
+            x = np.clip(x, *self._knots(factor)[1])
+        values = self._basis(factor, x, reduced)[:, at]
         return float(values.min()), float(values.max())
-
-    def _values_at(self, factor: Factor, x: Array, reduced: bool) -> Array:
-        class Line:
-            def numbers(self, name: str) -> Array:
-                return x
-
-            def codes(self, name: str, levels: tuple[str, ...]) -> NDArray[np.int64]:
-                raise ValueError(name)
-
-            def fault(self, bad: NDArray[np.bool_], column: str, reason: str, remedy: str) -> None:
-                pass
-
-        bare = replace(factor, node=Node("name", factor.node.text))
-        known = {**self.known, factor.node.text: self.known.get(factor.node.text, Known())}
-        own = replace(self, known=known)
-        own.__dict__["factors"] = {factor.text: bare}
-        return own._values(factor.text, reduced, Line(), len(x))
 
     def ends_of(self, name: str) -> Ends:
         """Of a column: the job file's bounds, else centre +- scale."""
         center, scale = self.constants(name)
-        return self.bounds.get(name, (center - scale, center + scale))
+        return self.known[name].ends or (center - scale, center + scale)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, texts and numbers, for JSON."""

@@ -43,6 +43,7 @@ OPTIONS = {
 TRUTHS = {"TRUE": True, "FALSE": False}  # of R, whose T and F are names that a column may have
 OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 MOST_NODES, DEEPEST, LONGEST = 100, 20, 500  # of one factor; its letters
+HIDDEN = re.compile(r"(^|\W)__")  # names that Python has for itself
 MOST_POWER, MOST_NUMBER = 10.0, 1e100
 MOST_KNOTS, MOST_DEGREE = 30, 6
 
@@ -139,6 +140,8 @@ def read(text: str, plain: bool = False) -> Factor:
         It is none, or has what no formula may have.
     """
     if plain:
+        if HIDDEN.search(text) or "`" in text:
+            raise refused(text, "is no column")
         return Factor(quoted(text), text, "", Node("name", text))
     if len(text) > LONGEST:
         raise refused(text, f"has {len(text)} letters; one factor has at most {LONGEST}")
@@ -298,7 +301,7 @@ class _Reader:
         text = self._written(tree)
         if isinstance(tree, ast.Name):
             name = self.names.get(tree.id, tree.id)
-            if name.startswith("__") or not name:
+            if HIDDEN.search(name) or not name:
                 raise self._no(f"{name!r} is no column")
             return Node("name", name)
         if isinstance(tree, ast.Constant):
