@@ -113,6 +113,11 @@ def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
             "output.marginal with model.formula: a column may stand in several terms, and their changes are not added up; remove "
             "it, or name the columns without a formula (data.ignore leaves columns out)"
         )
+    if getattr(config.algorithm, "posterior", None) is not None:
+        yield (
+            "algorithm.posterior with model.formula: that posterior is made for columns that are near normal, or binary, as the job "
+            "file says of each, and a formula makes others; remove one of them"
+        )
     random = getattr(config.model, "random", None)
     roles = {name: getattr(data, name, None) for name in ("response", "offset", "weight", "row_id", "trials", *_TIMES)}
     roles["group"] = getattr(random, "group", None)
