@@ -248,7 +248,6 @@ def test_what_a_private_job_must_be_given(
         ("died ~ age + died", {}, r'"died" stands among the terms, and is data\.response too'),
         ("died ~ sex + (1 | ward)", {"model": {"random": {"group": "sex"}}}, r"says that model\.random\.group is 'ward'"),
         ("died ~ sex + (1 + age | ward)", {}, r'slopes: "age" is no term of model\.formula by itself'),
-        ("died ~ age", {"output": {"marginal": True}}, r"output\.marginal with model\.formula"),
         ("died ~ age", {"model": {"missing": "indicator"}}, r'model\.missing = "indicator" makes columns'),
         ("died ~ C(age) + log(age)", {}, r'"age" is taken for numbers in one term, and for labels'),
         (
@@ -355,3 +354,36 @@ def test_ranks_and_a_check(frames: dict[str, pd.DataFrame], tmp_path: Path, caps
     assert ended.code == 0, ended.err
     one = run(frames, f"died ~ {FIXED}")
     assert fedkern.load(tmp_path / "out").summary["parameters"] == one.summary["parameters"]
+
+
+MARGINAL = {"output": {"marginal": True}, "algorithm": {}}
+
+
+def test_marginal_effects_are_those_of_plain_columns(frames: dict[str, pd.DataFrame]) -> None:
+    """Of the same model without a formula."""
+    found = run(frames, "died ~ age + bmi", **MARGINAL).summary["marginal"]
+    plain = {name: frame[["age", "bmi", "died"]] for name, frame in frames.items()}
+    job = {"job": {"method": "likelihood", "seed": 3}, "data": {"response": "died"}, "output": {"marginal": True}}
+    assert found == fedkern.run(job, data=plain).summary["marginal"]
+
+
+def test_a_marginal_effect_moves_every_term_of_a_column(frames: dict[str, pd.DataFrame]) -> None:
+    """Of a linear model it is a mean of coefficients, times what their columns change."""
+    gaussian = {"model": {"family": "gaussian"}, **MARGINAL}
+    zero = {name: frame.assign(male=(frame.sex == "m").astype(int)) for name, frame in frames.items()}
+    result = run(zero, "dose ~ age * male + I(bmi**2) + age:drug + scale(age)", **gaussian)
+    theta = {name: row["mean"] for name, row in result.summary["parameters"].items()}
+    effects, whole = result.summary["marginal"]["effects"], pooled(zero)["all"]
+    assert [*effects] == ["age", "male", "bmi", "drug=b", "drug=c"]
+    b, c = (float((whole.drug == drug).mean()) for drug in "bc")
+    at = theta["theta[age]"] + theta["theta[age:male]"] * whole.male.mean() + theta["theta[scale(age)]"] / whole.age.std(ddof=0)
+    wanted = {
+        "age": at + theta["theta[age:drug[T.b]]"] * b + theta["theta[age:drug[T.c]]"] * c,
+        "male": theta["theta[male]"] + theta["theta[age:male]"] * whole.age.mean(),
+        "bmi": 2 * theta["theta[I(bmi ** 2)]"] * whole.bmi.mean(),
+        "drug=b": theta["theta[age:drug[T.b]]"] * whole.age.mean(),
+        "drug=c": theta["theta[age:drug[T.c]]"] * whole.age.mean(),
+    }
+    for name, value in wanted.items():  # the means are over 200 draws of them
+        assert abs(effects[name]["mean"] - value) < 0.3 * effects[name]["sd"], name
+    assert effects["male"]["change"] == "1 against 0"

@@ -108,15 +108,10 @@ def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
         yield "model.formula is for data.clients; built-in data have columns of their own"
     if missing_of(config) == "indicator":
         yield 'model.missing = "indicator" makes columns that are in no term of model.formula; take "drop", or fill the cells'
-    if getattr(config.output, "marginal", False):
-        yield (
-            "output.marginal with model.formula: a column may stand in several terms, and their changes are not added up; remove "
-            "it, or name the columns without a formula (data.ignore leaves columns out)"
-        )
     if getattr(config.algorithm, "posterior", None) is not None:
         yield (
-            "algorithm.posterior with model.formula: that posterior is made for columns that are near normal, or binary, as the job "
-            "file says of each, and a formula makes others; remove one of them"
+            "algorithm.posterior with model.formula: that posterior is made for columns that are near normal, or binary, as the "
+            "job file says of each, and a formula makes others; remove one of them"
         )
     random = getattr(config.model, "random", None)
     roles = {name: getattr(data, name, None) for name in ("response", "offset", "weight", "row_id", "trials", *_TIMES)}

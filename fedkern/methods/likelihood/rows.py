@@ -100,6 +100,7 @@ class Held:
     starts : (G + 1,) where each group begins, and n; without groups (0, n)
     labels : (G,) of the groups
     order : (n,) of the file's rows that each is
+    table : the file, where changes of its columns are asked for
     """
 
     X: Array
@@ -109,6 +110,7 @@ class Held:
     starts: NDArray[np.int64]
     labels: tuple[str, ...] = ()
     order: NDArray[np.int64] | None = None
+    table: Table | None = None
 
     def __len__(self) -> int:
         return len(self.y)

@@ -56,6 +56,8 @@ def fit(run: Run[Config]) -> Fit | None:
                 notes += time_notes(timeds[k])
             else:
                 holds[k] = held(designs[k], table, model.group)
+                if model.output.marginal and model.encoding.formula is not None:
+                    holds[k] = replace(holds[k], table=table)
                 check_slopes(holds[k], model.slopes, run.names[k], table.source)
         run.note_rows(k, notes, designs[k].faults)
     said = column_notes.exchanged(run, degenerates)
