@@ -177,6 +177,18 @@ def test_a_rare_cell_of_an_interaction_is_a_rare_label(frames: dict[str, pd.Data
         run(rare, "died ~ sex * drug")
 
 
+def test_a_rare_cell_of_three_columns_is_one_where_a_term_has_it(frames: dict[str, pd.DataFrame]) -> None:
+    """Each two of the columns have many rows together: without the term no sum is of the one row that has all three."""
+    rare = {name: frame.assign(old=np.where(np.arange(len(frame)) % 2, "no", "yes")) for name, frame in frames.items()}
+    bo = rare["bo"]
+    all_three = bo.index[(bo.sex == "m") & (bo.drug == "b") & (bo.old == "yes")]
+    bo.loc[all_three[1:], "old"] = "no"
+    run(rare, "died ~ sex + drug + old + bmi")
+    for terms in ("sex * drug * old", "(sex + drug + old)**2"):  # the product of two interactions is this cell too
+        with pytest.raises(JobError, match=r"client 'bo', .*\[T.b\].* that 1 row has and all others lack"):
+            run(rare, f"died ~ {terms} + bmi")
+
+
 def test_ages_through_a_spline_are_still_few_different_values(frames: dict[str, pd.DataFrame]) -> None:
     whole = {name: frame.assign(age=frame.age.round()) for name, frame in frames.items()}
     with pytest.raises(JobError, match=r"its covariates can take .* combinations of values, and .* in fewer than 3 rows"):
