@@ -141,7 +141,7 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     listed = [*sent, *wire.totals(n, stages, parties.spec, most)]
     load = [] if said.load is None else devices.lines(said.load, part.place.size, n)
     first = [f"{word:<9}{text}" for word, text in few.first(part.config)]
-    least = [*few.lines(part.config), *(f"note     {note}" for note in left)]
+    least = [*laid.lines(part.config.read_alike), *few.lines(part.config), *(f"note     {note}" for note in left)]
     return [*first, *said.lines, *least, *load, "", *listed, *wire.unknown(said.unknown)]
 
 

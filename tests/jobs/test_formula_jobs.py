@@ -18,11 +18,12 @@ import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.data.design import encode
 from fedkern.data.memory import table
-from fedkern.errors import JobError
+from fedkern.errors import FedkernError, JobError
 from fedkern.jobs.formula import laid, reading
 from fedkern.jobs.load import config_of
 from fedkern.methods.likelihood import keys
 from fedkern.models.encoding import Encoding
+from support import interrupted
 from support.command import mpirun
 
 formulaic = pytest.importorskip("formulaic", reason='formulaic is not installed: pip install "fedkern[formula]"')
@@ -348,24 +349,47 @@ def test_all_parties_read_the_same(frames: dict[str, pd.DataFrame]) -> None:
     assert "formulaic" in two.canonical
 
 
-def test_ranks_and_a_check(frames: dict[str, pd.DataFrame], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(scope="module")
+def files(frames: dict[str, pd.DataFrame], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job file beside the clients' files."""
+    folder = tmp_path_factory.mktemp("files")
     for name, frame in frames.items():
-        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+        frame.to_csv(folder / f"{name}.csv", index=False)
     job = '[job]\nmethod = "likelihood"\nseed = 3\n[data]\nclients = ["ada.csv", "bo.csv", "cy.csv"]\n'
     job += f'[model]\nformula = "died ~ {FIXED}"\n[algorithm]\npoints = 256\neffective = 100\n'
-    path = tmp_path / "job.toml"
-    path.write_text(job + "[output]\ndraws = 50\nchains = 2\n")
-    assert main(["check", str(path)]) == 0
+    (folder / "job.toml").write_text(job + "[output]\ndraws = 50\nchains = 2\n")
+    return folder / "job.toml"
+
+
+def test_a_check_and_a_holder_before_it(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(files)]) == 0
     said = capsys.readouterr().out
+    assert "formula  1 + age + sex + cs(bmi, df=3) + drug + age:sex, by formulaic" in said
     assert "terms of model.formula, and the version of formulaic" in said
-    assert main(["check", str(path), "--local", str(tmp_path / "bo.csv")]) == 0
+    assert main(["check", str(files), "--local", str(files.parent / "bo.csv")]) == 0
     assert "0 with faults" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("after", [5, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 8, 14, 20))])
+def test_a_job_that_was_stopped_goes_on_to_the_same_bits(after: int, files: Path, tmp_path: Path) -> None:
+    whole = interrupted.run(files, None)
+    with pytest.raises((FedkernError, interrupted.Crash)):
+        interrupted.run(files, tmp_path / "out", crash=after)
+    resumed = interrupted.run(files, tmp_path / "out", resume=True)
+    assert whole is not None
+    assert resumed is not None
+    assert resumed.digest == whole.digest
+
+
+@pytest.mark.nightly
+def test_ranks_have_the_bits_of_one_process(files: Path, tmp_path: Path) -> None:
     beside = Path(formulaic.__file__).parents[1]  # where it is not installed beside all else, the ranks find it there too
     before = None if beside.name == "site-packages" else beside
-    ended = mpirun(2, "run", path, "--out", tmp_path / "out", "--quiet", before=before)
+    ended = mpirun(2, "run", files, "--out", tmp_path / "out", "--quiet", before=before)
     assert ended.code == 0, ended.err
-    one = run(frames, f"died ~ {FIXED}")
-    assert fedkern.load(tmp_path / "out").summary["parameters"] == one.summary["parameters"]
+    whole = interrupted.run(files, None)
+    assert whole is not None
+    assert fedkern.load(tmp_path / "out").digest == whole.digest
 
 
 MARGINAL = {"output": {"marginal": True}, "algorithm": {}}

@@ -81,6 +81,14 @@ def expanded(formula: Formula | None) -> dict[str, Any]:
     return {} if formula is None else {"formula": {"terms": formula.text, "formulaic": formula.version}}
 
 
+def lines(read_alike: Mapping[str, Any]) -> list[str]:
+    """What `fedkern check` says of it."""
+    if not read_alike:
+        return []
+    said = read_alike["formula"]
+    return [f"formula  {said['terms']}, by formulaic {said['formulaic']}; other columns are not read"]
+
+
 def alike(told: list[bytes]) -> bytes:
     """Whether all ranks have read a formula alike.
 
