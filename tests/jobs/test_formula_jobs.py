@@ -43,7 +43,7 @@ def federation(rows: int = 240, seed: int = 1) -> dict[str, pd.DataFrame]:
         eta = 0.04 * (frame.age - 50) * (frame.sex == "m") - 0.3 * (frame.drug == "b") + np.sin(frame.bmi / 5)
         frame["died"] = (rng.random(n) < 1 / (1 + np.exp(-eta))).astype(int)
         frame["dose"] = eta + rng.normal(size=n)
-        frame["note"] = np.arange(n)
+        frame["note"], frame["kind"] = np.arange(n), "in"
         found[name] = frame
     return found
 
@@ -158,6 +158,7 @@ def test_a_label_that_only_test_rows_have(frames: dict[str, pd.DataFrame], tmp_p
             "column 'bmi': '.*' is outside of the bounds of bs.*the bounds are 20 and 30",
         ),
         ("died ~ drug:(1 | ward)", "a bar is for effects of groups"),
+        ("died ~ 0 + bmi * kind", "column 'kind' has one label at all clients"),
         ("died ~ age + ward:sex", "26 coefficients by its columns"),
     ],
 )

@@ -53,6 +53,9 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
     first = run.agreed(_with_arguments(run, tables, spec, formula) if asked else tables, own)
     formula = rows.agreed(spec, formula, {column.name: column for column in first.columns})
     _check_names(spec, formula)
+    labels = {name: formula.known[name].levels for name in formula.variables}
+    if one := next((name for name, levels in labels.items() if levels is not None and len(levels) < 2), None):
+        raise JobError(f"model.formula: column {one!r} has one label at all clients, which tells nothing; leave it out")
     if not spec.private:
         for k, table in tables.items():
             with owned(k):

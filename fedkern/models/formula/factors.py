@@ -110,7 +110,7 @@ class Factor:
         """What must have an agreed centre and scale: of `center(log(bmi))` the logarithm."""
         found = [node.of[0] for node in self.node.walk() if node.what in CENTRED]
         option = self.option
-        given = {"lower_bound", "upper_bound"} <= option.keys() and option.get("df") is None
+        given = {"lower_bound", "upper_bound"} <= option.keys()
         if (self.call == "poly" and not option.get("raw")) or (self.call in ("bs", *NATURAL) and not given):
             found.append(self.node)
         return tuple(dict.fromkeys(found))
