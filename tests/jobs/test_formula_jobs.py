@@ -125,8 +125,8 @@ def test_new_rows_have_the_columns_of_the_run(
         result.predict(some.drop(columns="bmi"))
     # Nothing of formulaic is needed to foresee rows: terms are stored as they were read.
     hidden = {name: sys.modules.pop(name) for name in [*sys.modules] if name.split(".")[0] == "formulaic"}
+    reading.read.cache_clear()
     try:
-        assert "formulaic" not in sys.modules
         fedkern.load(tmp_path / "out").predict(some)
         assert "formulaic" not in sys.modules
     finally:

@@ -60,7 +60,7 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
         for k, table in tables.items():
             with owned(k):
                 rows.check(table, replace(spec, formula=formula), run.names[k])
-    if formula.curved and spec.formula is not None:
+    if formula.curved:
         _look_again(run, tables, replace(spec, formula=formula))
     told = {column.name: column for column in first.columns} if asked else {}
     columns = {one.name: _constants(spec, formula, one, told) for one in formula.made}
