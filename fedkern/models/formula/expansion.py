@@ -189,7 +189,7 @@ class Formula:
         if not factor.call:
             return (factor.label,)
         if factor.call == "poly":
-            return tuple(f"{factor.label}[{k}]" for k in range(1, int(float(str(option["degree"]))) + 1))
+            return tuple(f"{factor.label}[{k}]" for k in range(1, int(factor.number("degree", 1.0)) + 1))
         if factor.call == "bs":
             whole = bool(option.get("include_intercept"))
             many = len(self._knots(factor)[0]) + _degree(factor) + 1
@@ -200,18 +200,16 @@ class Formula:
         """Inner knots and bounds of a spline."""
         option, text = factor.option, factor.node.text
         known = self.known.get(text, Known())
-        low, high = (option.get(name) for name in ("lower_bound", "upper_bound"))
         given = known.ends
-        if low is None or high is None:
+        both = -math.inf, math.inf
+        if not {"lower_bound", "upper_bound"} <= option.keys():
             center, scale = self.constants(text)
-            far = given or (center - splines.FAR * scale, center + splines.FAR * scale)
-            low, high = (far[0] if low is None else low), (far[1] if high is None else high)
-        both = float(str(low)), float(str(high))
+            both = given or (center - splines.FAR * scale, center + splines.FAR * scale)
+        both = factor.number("lower_bound", both[0]), factor.number("upper_bound", both[1])
         knots = option.get("knots")
         if not isinstance(knots, tuple):
-            df = option.get("df")
             less = 1 if factor.call in NATURAL else _degree(factor) + bool(option.get("include_intercept"))
-            many = 0 if df is None else int(float(str(df))) - less
+            many = 0 if "df" not in option else int(factor.number("df", 0.0)) - less
             if many == 0:
                 knots = ()
             elif {"lower_bound", "upper_bound"} <= option.keys():
@@ -301,7 +299,7 @@ class Formula:
         """(n, k) of a factor of several columns."""
         option = factor.option
         if factor.call == "poly":
-            degree = int(float(str(option["degree"])))
+            degree = int(factor.number("degree", 1.0))
             if option["raw"]:
                 return np.column_stack([x**k for k in range(1, degree + 1)])
             return splines.polynomial(x, degree, *self.constants(factor.node.text))
@@ -422,7 +420,7 @@ def _known(plain: Record) -> Known:
 
 
 def _degree(factor: Factor) -> int:
-    return int(float(str(factor.option.get("degree", 3.0))))
+    return int(factor.number("degree", 3.0))
 
 
 def _plain(text: str) -> tuple[str, bool]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -105,6 +105,10 @@ class Factor:
         """By their names."""
         return dict(self.options)
 
+    def number(self, name: str, default: float) -> float:
+        """An option that is one, which was checked."""
+        return real(self.option, name, default)
+
     @property
     def arguments(self) -> tuple[Node, ...]:
         """What must have an agreed centre and scale: of `center(log(bmi))` the logarithm."""
@@ -114,6 +118,13 @@ class Factor:
         if (self.call == "poly" and not option.get("raw")) or (self.call in ("bs", *NATURAL) and not given):
             found.append(self.node)
         return tuple(dict.fromkeys(found))
+
+
+def real(options: Mapping[str, Option], name: str, default: float) -> float:
+    """An option that is a number, or the default."""
+    value = options.get(name, default)
+    assert isinstance(value, float)
+    return value
 
 
 def refused(text: str, why: str) -> JobError:
@@ -271,7 +282,7 @@ class _Reader:
     def _spline(self, function: str, option: dict[str, Option]) -> dict[str, Option]:
         natural = function in NATURAL
         self._whole(function, option, "degree", 1, MOST_DEGREE)
-        least = 2 if natural else int(float(str(option.get("degree", 3.0)))) + bool(option.get("include_intercept"))
+        least = 2 if natural else int(real(option, "degree", 3.0)) + bool(option.get("include_intercept"))
         self._whole(function, option, "df", least, MOST_KNOTS)
         if option.get("constraints", "center") != "center":
             raise self._no(f'{function} is centred, which is constraints = "center"')
@@ -291,7 +302,7 @@ class _Reader:
             option["knots"] = knots = (knots,)
         if knots is not None and not isinstance(knots, tuple):
             raise self._no("knots are a list of numbers")
-        ends = [float(str(option.get("lower_bound", -math.inf))), *(knots or ()), float(str(option.get("upper_bound", math.inf)))]
+        ends = [real(option, "lower_bound", -math.inf), *(knots or ()), real(option, "upper_bound", math.inf)]
         if any(not a < b for a, b in pairwise(ends)):
             raise self._no("knots rise, and lie between lower_bound and upper_bound")
         return option
