@@ -19,18 +19,17 @@ from ..algorithms.exchanges.columns import Summary
 from ..errors import JobError, OwnFault
 from ..kernels.families import COUNTS, FAMILIES
 from ..models.encoding import Column, Encoding, Spec
+from ..models.formula.expansion import Formula
 from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
-from .cells import LEAST, MISSING, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, number, plain, too_far, too_large
-from .dialect import has_decimal_comma
-from .faults import COMMA, HINT, LABEL, NO_VALUE, Fault, Faults, Marks, told, who
+from .cells import LEAST, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, number, plain, too_far, too_large
+from .faults import HINT, LABEL, NO_VALUE, Fault, Faults, Marks, told, who
 from .header import check_header
+from .reading import INFINITE, Reader, categories, hot, read_numbers, some
 from .table import Table
 
 __all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_header", "describe", "encode", "read_numbers"]
 
 _Values = NDArray[np.float64]
-
-INFINITE = "correct or remove the row; an infinite number is no missing cell"
 
 
 @dataclass(frozen=True)
@@ -94,16 +93,16 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
             if name not in in_matrix:
                 numeric.append(read_numbers(table, name, marks, spec.missing))
         else:
-            cells = _categories(table, name, marks)
+            cells = categories(table, name, marks)
             if declared is not None and declared.levels is not None:
-                _hot(cells, declared, marks)
+                hot(cells, declared, marks)
                 continue
             levels[name] = tuple(sorted({*cells.levels}))
             if declared is None and identifies:
                 identifiers += _identifier(cells, name, table.names, known)
     labels: tuple[str, ...] = ()
     if spec.positive is not None and spec.response is not None and spec.declared_labels is None:
-        labels = tuple(sorted(_categories(table, spec.response, marks).levels))
+        labels = tuple(sorted(categories(table, spec.response, marks).levels))
     marks.refuse(client, known)
     if identifiers:
         raise _of_identifiers(identifiers, begin)
@@ -166,7 +165,7 @@ def _check_labels(labels: tuple[str, ...], spec: Spec, begin: str) -> None:
             f"and positive = {spec.positive!r}; a response has two labels, one of them positive: correct the cells, or [data] "
             "positive"
         )
-        own = f"{what} has {len(labels)} different labels ({_some(labels)}), {remedy}"
+        own = f"{what} has {len(labels)} different labels ({some(labels)}), {remedy}"
         raise OwnFault(f"{what} has other labels than a response may have, {remedy}; {HINT}", own)
 
 
@@ -263,6 +262,9 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
     faults, notes = marks.faults(), _notes(y if encoding.trials is None or weights is None else y / weights, encoding)
     if table.n_rows and marks.bad.all():
         notes += _useless(table, encoding)
+    if encoding.formula is not None:
+        clipped = encoding.formula.clipped(Reader(table, Marks(table)), table.n_rows)
+        notes += [f"{text}: {many} rows lie outside of its bounds, and count as at a bound" for text, many in clipped.items()]
     design = Design(X, y, offset, weights, _row_ids(table, encoding), faults, tuple(notes))
     return design if encoding.trials is None else _of_trials(design)
 
@@ -307,6 +309,8 @@ def _roles(
 
 def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = False) -> np.ndarray:
     """X; bad cells are marked, and what stands in their place does not matter."""
+    if encoding.formula is not None:
+        return _of_formula(table, encoding, encoding.formula, marks, missing)
     names = tuple(column.name for column in encoding.columns)
     unchanged = not encoding.intercept and not encoding.standardised and all(column.levels is None for column in encoding.columns)
     unchanged = unchanged and not encoding.clients
@@ -336,23 +340,22 @@ def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fals
             )
             at += 1
             continue
-        hot = _hot(_categories(table, column.name, marks), column, marks)
+        which = hot(categories(table, column.name, marks), column, marks)
         block = X[:, at : at + len(column.levels)]
         block[:] = 0.0
-        known = np.flatnonzero(hot >= 0)
-        block[known, hot[known]] = 1.0
+        known = np.flatnonzero(which >= 0)
+        block[known, which[known]] = 1.0
         at += len(column.levels)
     return X
 
 
-def _hot(cells: Text, column: Column, marks: Marks) -> NDArray[np.int64]:
-    """(n,) which of a column's levels each cell is, -1 of a bad one."""
-    assert column.levels is not None
-    position = {level: j for j, level in enumerate(column.levels)}
-    hot = np.array([position.get(level, -1) for level in cells.levels], dtype=np.int64)[cells.codes]
-    remedy = f"the levels are {_some(column.levels)}; correct the cell, or add it to [data.columns.{column.name}] levels"
-    marks.mark(hot < 0, column.name, "is an unknown level", remedy)
-    return hot
+def _of_formula(table: Table, encoding: Encoding, formula: Formula, marks: Marks, missing: bool) -> np.ndarray:
+    """X of a formula's columns."""
+    at = int(encoding.intercept)
+    X = np.ones((table.n_rows, encoding.size))
+    center, scale = np.array([column.constants for column in encoding.columns]).reshape(-1, 2).T
+    X[:, at : at + len(center)] = (formula.matrix(Reader(table, marks, missing), table.n_rows) - center) / scale
+    return X
 
 
 def _mark_matrix(table: Table, marks: Marks, block: int = 16384) -> None:
@@ -372,52 +375,6 @@ def _mark_matrix(table: Table, marks: Marks, block: int = 16384) -> None:
                 marks.mark(bad, table.matrix_names[j], reason, remedy)
 
 
-def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False, instead: str | None = None) -> NDArray[np.float64]:
-    """Values (n,) of a numeric column. Where values may be missing, an empty cell is NaN; anything else that is no number stays a
-    fault. `instead`: what to do with a cell that has no number, of a column that is no covariate.
-    """
-    no_value = f"correct or remove the row ({NO_VALUE})" if instead is None else instead
-    column = table.columns[name]
-    values = floats(column)
-    empty = np.zeros(len(values), dtype=bool)
-    if isinstance(column, Text):
-        empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
-        if not missing:
-            said = np.array([level.lower() != "nan" for level in column.levels], dtype=bool)[column.codes]
-            marks.mark(
-                empty & said,
-                name,
-                "is missing",
-                f"fill in the value or remove the row ({NO_VALUE})" if instead is None else instead,
-            )
-        none = np.isnan(column.values)
-        remedy = "correct or remove the row; what stands for a missing value belongs into [data.dialect] missing "
-        remedy += f'(or, if these are categories, set kind = "categorical" in [data.columns.{name}])'
-        remedy = remedy if instead is None else instead
-        if any(no and has_decimal_comma(level) for no, level in zip(none, column.levels)):
-            remedy = f"{COMMA}, or {remedy}"
-        marks.mark(none[column.codes] & ~empty, name, "is not a number", remedy)
-        if not missing:
-            empty[:] = False
-    elif missing:
-        empty = np.isnan(values)
-    marks.mark(np.isnan(values) & ~empty, name, "is not finite", no_value)
-    marks.mark(np.isinf(values), name, "is not finite", INFINITE)
-    marks.mark(too_large(values), name, "is too large", TOO_LARGE)
-    return values
-
-
-def _categories(table: Table, name: str, marks: Marks) -> Text:
-    """Cells of a categorical column; an empty one is a fault, since a missing value needs a name to be a level."""
-    column = table.columns[name]
-    if not isinstance(column, Text):
-        values, codes = np.unique(np.asarray(column), return_inverse=True)
-        column = Text(codes.astype(np.int64), tuple(map(plain, values.tolist())))
-    empty = np.array([level == "" for level in column.levels], dtype=bool)[column.codes]
-    marks.mark(empty, name, "is empty", 'remove the row, or give missing cells a name ("?")')
-    return column
-
-
 def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = False) -> NDArray[np.float64]:
     if encoding.response is None:
         return np.zeros(table.n_rows)
@@ -425,14 +382,14 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
         return read_numbers(table, encoding.response, marks, missing)
     name, column = encoding.response, table.columns[encoding.response]
     if encoding.positive is not None:
-        cells = _categories(table, name, marks)
+        cells = categories(table, name, marks)
         if encoding.labels:
             known = np.array([level in encoding.labels for level in cells.levels], dtype=bool)[cells.codes]
-            marks.mark(~known, name, "is not a label", f"the labels are {_some(encoding.labels)}; correct the cell")
+            marks.mark(~known, name, "is not a label", f"the labels are {some(encoding.labels)}; correct the cell")
         return np.array([level == encoding.positive for level in cells.levels], dtype=np.float64)[cells.codes]
     if FAMILIES[encoding.family].leveled:
-        numbers = level_numbers(_categories(table, name, marks), encoding.labels)
-        remedy = f"the levels are {_some(encoding.labels)}; correct the cell, or [data] levels, which all parties must agree on"
+        numbers = level_numbers(categories(table, name, marks), encoding.labels)
+        remedy = f"the levels are {some(encoding.labels)}; correct the cell, or [data] levels, which all parties must agree on"
         marks.mark(numbers < 0, name, "is none of data.levels", remedy)
         return numbers.astype(np.float64)
     y = floats(column)
@@ -487,7 +444,7 @@ def _notes(y: NDArray[np.float64], encoding: Encoding) -> list[str]:
 def _useless(table: Table, encoding: Encoding) -> list[str]:
     """Where no row is usable: the columns none of whose cells is what the job file says that it is."""
     notes = []
-    for column in encoding.columns:
+    for column in encoding.columns if encoding.formula is None else ():
         cells = table.columns[column.name]
         if column.levels is not None:
             usable = not isinstance(cells, Text) or bool(set(cells.levels) & set(column.levels))
@@ -497,7 +454,3 @@ def _useless(table: Table, encoding: Encoding) -> list[str]:
             wanted = "a number" if column.levels is None else "one of its levels"
             notes.append(f"column {column.name!r}: none of its {table.n_rows} cells is {wanted}: every row counts as nothing")
     return notes
-
-
-def _some(texts: tuple[str, ...], most: int = 8) -> str:
-    return ", ".join(texts[:most]) + (f", ... ({len(texts)} in all)" if len(texts) > most else "")

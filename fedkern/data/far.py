@@ -40,7 +40,8 @@ def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]
     response : (n,) of the same rows; looked at where it is a measurement
     """
     lines = _twice(table)
-    for name, _ in numeric_places(encoding):
+    there = numeric_places(encoding) if encoding.formula is None else [(n, 0) for n in encoding.formula.numbers]
+    for name, _ in there:
         values = numbers(table, name)
         found = coded(values)
         lines += _of(name, np.where(np.isin(values, found), np.nan, values) if found else values, table)

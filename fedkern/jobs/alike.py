@@ -333,6 +333,8 @@ def _remedy(one: Rare, spec: Spec, splines: Collection[str]) -> str:
     if any(name.endswith(MARK) for name in one.columns):
         return f'set model.missing = "drop", fill these cells in, put the column into data.ignore, {LOWER}'
     which = "the column" if len(one.columns) == 1 else "one of these columns"
+    if spec.coefficients is not None:  # by a formula
+        return f"mend the cells if they are wrong, join rare labels in all files, {POOL}, leave out a term of the job, {LOWER}"
     mend = f"mend the cells if they are wrong, join rare values in all files, {POOL}"
     return f"{mend}, put {which} into data.ignore, {LOWER}"
 

@@ -17,11 +17,13 @@ from ..algorithms.exchanges.columns import Summary
 from ..data.degenerate import Degenerate, degenerate, with_far
 from ..data.design import check_header, column_of, describe, encode
 from ..data.faults import who
+from ..data.formula import of_file
 from ..data.table import Table
-from ..models.encoding import Encoding, Spec
+from ..models.encoding import Column, Encoding, Spec
 from ..privacy.plan import Plan
 from . import column_notes
 from .devices import Load
+from .formula import agreeing
 from .keys import C
 from .run import At
 from .stage import Stage
@@ -49,7 +51,7 @@ class Check(At[C]):
             covariates = spec.covariates(header)
             clients[k] = agreement.Client(spec, Summary(covariates, tuple(_kind(spec, name) for name in covariates)))
         server, _ = self.exchange(Stage.of(agreement), lambda: agreement.start(spec, self.names), clients)
-        return None if server is None else server.encoding
+        return None if server is None or server.encoding is None else agreeing.by_names(self.parties.spec, server.encoding)
 
     def notes(self, *, intercept: bool = True, split: bool = False) -> list[str]:
         """Lines on columns that tell nothing, or in which few cells decide, at the server's place; a private job has none.
@@ -73,6 +75,8 @@ class Check(At[C]):
     def unknown(self, encoding: Encoding) -> list[str]:
         """Columns that only their rows can tell to be categorical."""
         spec = self.parties.spec
+        if spec.formula is not None:
+            return [name for name in spec.formula.variables if name not in spec.columns and not spec.private]
         return [c.name for c in encoding.columns if c.levels is None and c.name not in spec.columns and not spec.private]
 
 
@@ -108,8 +112,11 @@ class OwnFile(Generic[C]):
 
 def own_columns(spec: Spec, table: Table, intercept: bool = True) -> Degenerate:
     """What nothing can be learnt from in one file, whose columns are taken as they are there."""
-    there = (column_of(spec, table, name) for name in spec.covariates(table.names))
-    encoding = spec.encoding(tuple(column for column in there if len(column.levels or ()) <= MOST_LEVELS))
+    if spec.formula is not None:
+        encoding = of_file(spec, table)
+    else:
+        there = (column_of(spec, table, name) for name in spec.covariates(table.names))
+        encoding = spec.encoding(tuple(column for column in there if len(column.levels or ()) <= MOST_LEVELS))
     design = encode(table, encoding, private=True, missing=True)
     return with_far(degenerate(design.X, encoding, intercept=intercept), design.X, encoding, design.y)
 
@@ -117,6 +124,8 @@ def own_columns(spec: Spec, table: Table, intercept: bool = True) -> Degenerate:
 def public(spec: Spec) -> Spec:
     """The agreement on names alone, as in a private job: levels and constants that are still to be found are left out."""
     complete = {n: c for n, c in spec.columns.items() if c.kind == "numeric" or c.levels is not None}
+    if spec.formula is not None:
+        complete = {**{name: Column(name) for name in spec.formula.variables}, **complete}
     return replace(spec, private=True, standardise="none", columns=complete)
 
 

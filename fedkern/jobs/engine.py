@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Iterable
@@ -13,14 +14,16 @@ from threadpoolctl import threadpool_limits
 from ..algorithms.core.messages import SERVER
 from ..algorithms.exchanges import column_notes
 from ..data import far, table
-from ..data.design import check_header, column_of, encode
+from ..data.design import check_header, encode
 from ..data.dialect import Dialect
+from ..data.formula import of_file
 from ..errors import JobError, owned
 from ..printing import printable
 from ..results.result import Result
 from . import devices, few, holders, incomplete, wire
 from .check import Check, OwnFile, Said, own_columns
 from .files import RunFolder
+from .formula import laid
 from .holding.policy import Policy
 from .hooks import RunHooks
 from .identity import job_bytes
@@ -109,7 +112,9 @@ def agree(part: Part[C], parties: Parties) -> None:
     """JobError on a rank whose job or clients are others than rank 0's, or if there are too many ranks."""
     place = part.place
     place.names = parties.names
-    place.agree(f"{part.config.digest} {' '.join(parties.names)}".encode())
+    place.agree(f"{part.config.keys_alone} {' '.join(parties.names)}".encode())
+    if part.config.read_alike:
+        place.settle(json.dumps(part.config.read_alike).encode(), laid.alike)
     if place.size > 1 + parties.n_clients:
         most = 1 + parties.n_clients
         raise JobError(f"{place.size} ranks for a server and {parties.n_clients} clients; start at most {most}")
@@ -136,7 +141,7 @@ def checked(method: Method[C], part: Part[C]) -> list[str] | None:
     listed = [*sent, *wire.totals(n, stages, parties.spec, most)]
     load = [] if said.load is None else devices.lines(said.load, part.place.size, n)
     first = [f"{word:<9}{text}" for word, text in few.first(part.config)]
-    least = [*few.lines(part.config), *(f"note     {note}" for note in left)]
+    least = [*laid.lines(part.config.read_alike), *few.lines(part.config), *(f"note     {note}" for note in left)]
     return [*first, *said.lines, *least, *load, "", *listed, *wire.unknown(said.unknown)]
 
 
@@ -177,7 +182,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     rows = incomplete.prepared(config, parties, rows)
     spec = parties.spec_of(rows.names)
     check_header(rows.names, spec, rows.source)
-    encoding = spec.encoding(tuple(column_of(spec, rows, name) for name in spec.covariates(rows.names)))
+    encoding = of_file(spec, rows)
     design = encode(rows, encoding, private=True, missing=spec.missing)
     faults = design.faults
     lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults", *few.rotation(config, encoding.size, rows.n_rows)]

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from ..data.cells import MISSING
 from ..data.combinations import Combinations, combinations
 from ..data.design import column_of, describe
+from ..data.formula import check, looked_at
 from ..data.header import check_header
 from ..data.table import Table
 from ..errors import JobError, OwnFault, owned
@@ -130,11 +131,13 @@ def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: It
         rows = weights(table, spec)
         told = config.tells_combinations and lowered(config) is None
         every = combinations(table, spec, rows) if told else None
+        of_file, of_job = table, spec
+        table, spec = looked_at(table, spec, client)  # the columns that a formula makes
         few = _for_curvature(config, table, spec, client, n)
         few = few or _for_events(config, table, spec, client, least, weights(table, spec))
         if few or table.broken:  # rows that cannot be read end the job, with a text of their own
             return few
-        few = _for_groups(config, table, spec, client, rows, policies)
+        few = _for_groups(config, of_file, of_job, client, rows, policies)
         few = few or _for_combinations(config, table, spec, client, n, every)
         return few or _for_values(config, table, spec, client, least, rows, every)
     key = "data.least_rows" if least == asked else "[disclosure] least_rows of its policy"
@@ -255,6 +258,8 @@ def _for_combinations(config: JobConfig, table: Table, spec: Spec, client: str, 
 
 def coefficients(table: Table, spec: Spec) -> int:
     """Of the model that this file's own columns and levels make. (Of an undeclared column, levels in few rows are a fault.)"""
+    if spec.coefficients is not None:
+        return spec.coefficients
     most = table.n_rows // LEAST_OF_LEVEL
     found = _levels(table, spec).items()
     return spec.intercept + sum(count if name in spec.columns else max(1, min(count, most)) for name, count in found)
@@ -355,6 +360,7 @@ def kept(
             few = found(config, table, spec, name, policies)
             if few is not None and few.of_values and not near:
                 describe(table, spec, name, identifies=False)  # a value that is a fault is told as one
+                check(table, spec, name)
             why = [*(near or ()), *([few.own] if few else [])]
             if near is not None and why and not leaves_out:
                 with between(k):

@@ -335,14 +335,25 @@ class JobConfig(Section):
         return {}
 
     @property
+    def read_alike(self) -> dict[str, Any]:
+        """What all parties must have made alike of the job file, beside its keys."""
+        return {}
+
+    @property
     def canonical(self) -> str:
         """One JSON text for one meaning: sorted keys, infinite numbers as "inf"."""
-        return json.dumps(plain(self.model_dump()), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return json.dumps(plain({**self.model_dump(), **self.read_alike}), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @property
     def digest(self) -> str:
         """What the ranks of a job compare: BLAKE2b-256 of the canonical text."""
         return blake2b(self.canonical.encode(), digest_size=32).hexdigest()
+
+    @property
+    def keys_alone(self) -> str:
+        """The digest without what is `read_alike`, in which ranks may differ for another reason than their job files."""
+        text = json.dumps(plain(self.model_dump()), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return blake2b(text.encode(), digest_size=32).hexdigest()
 
 
 S = TypeVar("S")

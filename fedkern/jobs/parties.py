@@ -22,7 +22,7 @@ from ..data.sets.builtin import Federation
 from ..data.table import Table
 from ..errors import FedkernError, JobError, OwnFault, owned
 from ..kernels.families import FAMILIES
-from ..models.encoding import Column, Spec
+from ..models.encoding import Column, Spec, read_as
 from .holding.policy import DataSet
 from .keys import ColumnSection, DataSection, JobConfig
 from .naming import faults as faults_of_names
@@ -108,7 +108,11 @@ class Known(NamedTuple):
 
 def rows_spec(config: JobConfig, data: DataSection, known: Known) -> Spec:
     """What is known of the columns where every client has rows of its own."""
+    formula = getattr(config, "formula", None)
+    if formula is not None:
+        known = known._replace(columns=read_as(formula, known.columns))
     return Spec(
+        formula=formula,
         offset=data.offset,
         weight=data.weight,
         row_id=data.row_id,

@@ -18,7 +18,7 @@ from ..data.faults import Faults
 from ..data.header import naming_rows
 from ..data.table import Table
 from ..errors import owned
-from ..models.encoding import Encoding
+from ..models.encoding import Encoding, Spec
 from ..results.plain import Record
 from ..transports.codec import Codec
 from ..transports.place import Place
@@ -187,13 +187,13 @@ class Run(At[C]):
         """The rows of the clients that live here."""
         return {k: self.parties.rows(k) for k in self.mine}
 
-    def agreed(self, tables: Mapping[int, Table]) -> Encoding:
-        """The encoding of the columns, the same at every place."""
-        spec, clients = self.parties.spec, {}
+    def agreed(self, tables: Mapping[int, Table], spec: Spec | None = None, alias: str = "") -> Encoding:
+        """The encoding of the columns, the same at every place; `spec`, `alias`: of other columns, in a second exchange."""
+        spec, clients = spec or self.parties.spec, {}
         for k, table in tables.items():
             with owned(k):
                 clients[k] = agreement.Client(spec, describe(table, spec, self.names[k]), name=self.names[k])
-        server, clients = self.exchange(Stage.of(agreement), lambda: agreement.start(spec, self.names), clients)
+        server, clients = self.exchange(Stage.of(agreement).named(alias), lambda: agreement.start(spec, self.names), clients)
         self.hooks.notes += () if server is None else server.notes
         self.hooks.doubts += () if server is None else server.doubts
         encoding = anyone(server, clients).encoding

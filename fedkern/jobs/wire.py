@@ -62,7 +62,8 @@ def lines(config: JobConfig, n_clients: int, stages: Sequence[Stage], spec: Spec
             yield from disclosure.lines(config, stages, spec)
     yield "each rank with clients, in an MPI job, besides"
     leaves_out = getattr(config.data, "small", None) == "leave-out"
-    yield from laid_out(("message", "what", "bytes", ""), _control(allgather, device, leaves_out))
+    control = _control(allgather, device, leaves_out, bool(config.read_alike))
+    yield from laid_out(("message", "what", "bytes", ""), control)
     for kind, text in _texts(spec).items():
         if kind in listed:
             yield f"{kind.__name__}.text: {text}"
@@ -134,7 +135,7 @@ def _fields(kind: type[Message], dims: Mapping[str, int]) -> str:
     return ", ".join(one(name, field.shape) for name, field in schema(kind).items())
 
 
-def _control(allgather: bool, device: bool, leaves_out: bool) -> list[Sequence[str]]:
+def _control(allgather: bool, device: bool, leaves_out: bool, read_alike: bool) -> list[Sequence[str]]:
     """What stands in the ledger of a rank."""
     rows = [
         ("hello", "version, instruction set, number of cores; digests of host, cores and job", f"{tags.HELLO.size}", ""),
@@ -145,6 +146,8 @@ def _control(allgather: bool, device: bool, leaves_out: bool) -> list[Sequence[s
     ]
     if leaves_out:
         rows.insert(1, ("run", "numbers of its clients that have too few rows", "its text", "at the start"))
+    if read_alike:
+        rows.insert(1, ("run", "terms of model.formula, and the version of formulaic", "its text", "at the start"))
     if device:
         rows.insert(1, ("run", "digest of host; then the card's kind, and versions", "its text", "at the start"))
     if allgather:

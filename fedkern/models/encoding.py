@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..errors import JobError
 from ..kernels.families import FAMILIES, quoted
 from ..plain import Record
+from .formula.expansion import Formula
 
 Kind = Literal["numeric", "categorical"]
 Standardise = Literal["public", "exchange", "none"]
@@ -102,6 +103,14 @@ def _levels(where: str, levels: Any) -> tuple[str, ...]:
     return texts
 
 
+def read_as(formula: Formula, columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Columns as they are declared, and a formula's others as it takes them: what it calculates with is numeric, what stands in C
+    is not."""
+    found = {name: Column(name, "numeric") for name in formula.numeric}
+    found |= {name: Column(name, "categorical") for name in formula.labelled}
+    return {**found, **columns}
+
+
 @dataclass(frozen=True)
 class Spec:
     """What the job file says of the data, known to every party before any file is opened.
@@ -112,7 +121,9 @@ class Spec:
     response is a number of successes, of as many trials as this column says. `group`: a column whose labels stay at home.
     `times`: columns of a survival time, and of when a row enters; the response is then whether it ends with the event. `upper`:
     the end of the interval in which the event is. `exposed`: whether rows without event have terms of their own. `levels`: what the
-    levels are called that the response is one of, in their order.
+    levels are called that the response is one of, in their order. `formula`: covariates are the columns that it reads, and
+    `columns` may say constants of what it makes of them. `coefficients`: how many the model has, where that is not told by its
+    covariates.
     """
 
     response: str | None
@@ -133,6 +144,8 @@ class Spec:
     upper: str | None = None
     exposed: bool = False
     levels: tuple[str, ...] = ()
+    formula: Formula | None = None
+    coefficients: int | None = None
 
     def __post_init__(self) -> None:
         if self.private and self.standardise == "exchange":
@@ -149,20 +162,21 @@ class Spec:
             raise JobError(f"[data] positive: only family = {binary} has a positive label, not {self.family!r}; remove it")
         for name in set(roles[1:]) & self.columns.keys():
             raise JobError(f"[data.columns.{name}]: this column is not a covariate; remove the table")
-        if self.private and not all(self.complete(name) for name in self.covariates(tuple(self.columns))):
+        if self.private and not all(self.complete(name) for name in self.declared):
             raise JobError(self.undeclared)
 
     @property
     def needed(self) -> tuple[str, ...]:
         """Names of the columns that a file must have: those with a role, and declared ones unless a covariate may be missing."""
         roles = (self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, self.upper)
-        declared = () if self.missing else self.columns
+        declared = () if self.missing else self.columns if self.formula is None else self.formula.variables
         return tuple(dict.fromkeys([*(name for name in roles if name is not None), *declared]))
 
     @property
     def known(self) -> frozenset[str]:
         """All names of columns that the job file has, and so every party."""
-        return frozenset(self.needed) | frozenset(self.columns) | frozenset(self.ignore)
+        made = frozenset() if self.formula is None else frozenset(self.formula.arguments)
+        return frozenset(self.needed) | frozenset(self.columns) | frozenset(self.ignore) | made
 
     @property
     def declared_labels(self) -> tuple[str, ...] | None:
@@ -182,10 +196,15 @@ class Spec:
         return self.standardise == "none" or column.center is not None
 
     @property
+    def declared(self) -> tuple[str, ...]:
+        """Covariates that the job file names."""
+        return self.covariates(tuple(self.columns)) if self.formula is None else self.formula.variables
+
+    @property
     def undeclared(self) -> str:
         """What a private job's file must say of all covariates, and of which it does: made from the job file alone."""
         constants = "" if self.standardise == "none" else ", with center and scale (or lower and upper)"
-        covariates = self.covariates(tuple(self.columns))
+        covariates = self.declared
         said = [name for name in covariates if self.complete(name)]
         lacking = [name for name in covariates if not self.complete(name)]
         listed = f"it does for {', '.join(map(repr, said))}" if said else "it does for none yet"
@@ -209,10 +228,18 @@ class Spec:
         """Whether the response is a text, such as "none", which is then no empty cell."""
         return self.positive is not None or bool(self.levels)
 
+    @property
+    def roles(self) -> frozenset[str]:
+        """Columns of a file that are no covariates, and that a job reads."""
+        found = {self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, self.upper}
+        return frozenset(name for name in found if name is not None)
+
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of a file's columns that are covariates, in the file's order."""
-        roles = {self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, self.upper}
-        others = {*roles, *self.ignore}
+        if self.formula is not None:
+            own = {*self.formula.variables, *self.formula.arguments}
+            return tuple(name for name in names if name in own)
+        others = {*self.roles, *self.ignore}
         return tuple(name for name in names if name not in others)
 
     def encoding(self, columns: tuple[Column, ...]) -> Encoding:
@@ -227,6 +254,7 @@ class Encoding:
     """The agreed map from columns to coefficients. Every column is complete. `labels`: the response's texts; () for any; of a
     response that is one of several levels these, in their order.
     `clients`: those that have a coefficient of their own, after all columns; rows of others have 0 there. `trials`: of `Spec`.
+    `formula`: makes these columns of others, with all that is agreed of them.
     """
 
     columns: tuple[Column, ...]
@@ -240,6 +268,7 @@ class Encoding:
     intercept: bool = True
     clients: tuple[str, ...] = ()
     trials: str | None = None
+    formula: Formula | None = None
 
     def __post_init__(self) -> None:
         for column in self.columns:
@@ -275,7 +304,8 @@ class Encoding:
     def spread(self) -> NDArray[np.float64]:
         """(d,) mean squares of the coefficients' columns if numeric ones are standardised, and levels equally frequent."""
         squares = [1.0] if self.intercept else []
-        for column in self.columns:
+        squares += [] if self.formula is None else [one.spread for one in self.formula.made]
+        for column in self.columns if self.formula is None else ():
             squares += [1.0] if column.levels is None else [1 / len(column.levels)] * len(column.levels)
         return np.array([*squares, *(1 / len(self.clients) for _ in self.clients)])
 
@@ -289,6 +319,7 @@ class Encoding:
     def texts(self) -> frozenset[str]:
         """Columns that are read as text although their cells may look like numbers."""
         texts = {column.name for column in self.columns if column.kind == "categorical"}
+        texts |= set() if self.formula is None else {name for name, one in self.formula.known.items() if one.levels is not None}
         texts |= {self.row_id} if self.row_id else set()
         return frozenset(texts | ({self.response} if self.response and (self.positive is not None or self.labels) else set()))
 
@@ -296,7 +327,8 @@ class Encoding:
     def needed(self) -> tuple[str, ...]:
         """Names of the columns that a file must have."""
         roles = (self.response, self.offset, self.weight, self.row_id, self.trials)
-        return tuple(column.name for column in self.columns) + tuple(name for name in roles if name is not None)
+        own = tuple(column.name for column in self.columns) if self.formula is None else self.formula.variables
+        return own + tuple(name for name in roles if name is not None)
 
     def affine(self) -> NDArray[np.float64]:
         """A (d, d) with theta = A theta_std: from the standardised scale to the data's.
@@ -331,6 +363,7 @@ class Encoding:
             columns.append({"name": column.name} | rest)
         more: dict[str, Any] = {"clients": list(self.clients)} if self.clients else {}
         more |= {"trials": self.trials} if self.trials else {}
+        more |= {"formula": self.formula.to_dict()} if self.formula is not None else {}
         return plain | {"labels": list(self.labels), "columns": columns} | more
 
     def to_json(self) -> bytes:
@@ -360,7 +393,10 @@ class Encoding:
             if not all(math.isfinite(c.center) and c.scale > 0 for c in columns if c.center is not None and c.scale is not None):
                 raise TypeError("center must be finite and scale > 0")
             clients = tuple(map(str, plain.get("clients", ())))
-            return cls(columns, labels=tuple(map(str, plain["labels"])), clients=clients, **roles)
+            formula = Formula.from_dict(plain["formula"]) if "formula" in plain else None
+            if formula is not None and [column.name for column in columns] != [one.name for one in formula.made]:
+                raise TypeError("its columns are not those of its formula")
+            return cls(columns, labels=tuple(map(str, plain["labels"])), clients=clients, formula=formula, **roles)
         except (KeyError, TypeError, JobError) as fault:
             raise ValueError(f"not an encoding: {fault}") from fault
 

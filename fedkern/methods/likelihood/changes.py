@@ -8,8 +8,10 @@ import numpy as np
 
 from ...algorithms.exchanges import marginal_sums
 from ...jobs.stage import Stage
+from ...models.formula.expansion import Formula
 from ...models.mixed.marginal import Contrast, Slope
 from .model import TOLD, Model
+from .moved import Of
 
 SHOWN = ("mean", "sd", "q025", "q975")
 
@@ -28,13 +30,15 @@ class Change:
 
     name: str
     words: str
-    effect: Slope | Contrast
+    effect: Slope | Contrast | Of
     numeric: int | None = None
     binary: int | None = None
 
 
 def changes(model: Model) -> list[Change]:
     """Of each covariate: of a numeric one by a unit, and from 0 to 1; of a level against the reference, by default the first."""
+    if model.encoding.formula is not None:
+        return of_formula(model.encoding.formula)
     found: list[Change] = []
     at, numeric = int(model.encoding.intercept), 0
     declared = model.declared
@@ -53,6 +57,23 @@ def changes(model: Model) -> list[Change]:
             if level != base:
                 found.append(Change(f"{column.name}={level}", f"{level} against {base}", Contrast(columns, low, tuple(row))))
         at += len(column.levels)
+    return found
+
+
+def of_formula(formula: Formula) -> list[Change]:
+    """Of each column that a formula reads, in all of its terms: of numbers and of labels as above."""
+    found: list[Change] = []
+    numeric = 0
+    for name in formula.variables:
+        levels = formula.known[name].levels
+        if levels is None:
+            found.append(Change(name, "a unit", Of(name), numeric=numeric))
+            found.append(Change(name, "1 against 0", Of(name, (0.0, 1.0)), binary=numeric))
+            numeric += 1
+            continue
+        base = min(formula.compared(name), default=levels[0])
+        others = (level for level in levels if level != base)
+        found += [Change(f"{name}={level}", f"{level} against {base}", Of(name, (base, level))) for level in others]
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from ...jobs import incomplete, keys
+from ...jobs.formula import laid
 from ...jobs.keys import (
     FEW,
     LEAST_GROUPS,
@@ -27,6 +28,7 @@ from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES
+from ...models.formula.expansion import Formula
 from ...privacy.disclosure import OF_WEIGHED, of_a_narrow_prior, of_a_vague_prior, told_by_values
 from . import level_keys
 from .level_keys import LEVELED, Levels
@@ -77,6 +79,7 @@ class ModelSection(incomplete.ModelSection):
         help="of the response, with its canonical link; of times: cox, or a baseline hazard that all share",
         meant=families.MEANT,
     )
+    formula: str | None = key(None, help=laid.HELP)
     cuts: list[float] = key([], help="piecewise: times between which the baseline hazard is constant, rising and above 0")
     link: Literal["logit", "probit"] | None = key(None, help="ordinal: of its cumulative probabilities; default logit")
     intercept: bool = key(True, help="add a column of ones")
@@ -135,6 +138,15 @@ class Config(JobConfig):
     def random(self) -> RandomSection:
         """What differs between groups or clients; nothing where the job has no such section."""
         return self.model.random or RandomSection()
+
+    @property
+    def formula(self) -> Formula | None:
+        """The terms of its formula, if it has one."""
+        return laid.of(self.model.formula, self.data.columns)
+
+    @property
+    def read_alike(self) -> dict[str, Any]:
+        return laid.expanded(self.formula)
 
     @property
     def hazards(self) -> bool:
@@ -238,11 +250,11 @@ BASE: Tables = {"job": {"rounds": MOST_ROUNDS}}
 CHAINS: Tables = {"job": {"rounds": TRAJECTORIES}}
 BUILTIN: Tables = {"data": {"standardise": "public"}}
 ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the constant
-NO_INTERCEPT = ("cox", "ordinal")  # a baseline hazard of each client, and thresholds, are in its place
 
 
 def refused(raw: Raw) -> Iterator[str]:
     """What other methods have and this one has not."""
+    yield from laid.faults(raw, random=True)
     data, model = table(raw, "data"), table(raw, "model")
     if "privacy" in raw:
         yield (
@@ -271,11 +283,13 @@ def refused(raw: Raw) -> Iterator[str]:
 
 def filled(raw: Raw) -> dict[str, Any]:
     """The job file with everything it left out."""
+    raw = laid.laid(raw)
     builtin = table(raw, "data").get("builtin")
     family = table(raw, "model").get("family")
     base = CHAINS if table(raw, "algorithm").get("sampler") == "hmc" else BASE
     return layered(
-        raw, [base, FEW, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult" or family in NO_INTERCEPT)]
+        raw,
+        [base, FEW, *[BUILTIN] * (builtin is not None), *[ADULT] * (builtin == "adult" or family in families.WITHOUT_INTERCEPT)],
     )
 
 
@@ -292,6 +306,7 @@ def conflicts(config: Config) -> Iterator[str]:
         yield "data.test is for data.clients; of built-in data the server keeps the share data.split.test"
     if not model.intercept and model.intercept_centre is not None and not config.leveled:
         yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
+    yield from laid.conflicts(config, config.formula)
     yield from faults_of_names(data.names, "data.names")
     yield from _trials(config)
     yield from _times(config)

@@ -17,11 +17,12 @@ from ...algorithms.exchanges import marginal_sums
 from ...algorithms.exchanges.loo_sums import LEAST
 from ...jobs.run import Run
 from ...models.mixed import Rows
-from ...models.mixed.marginal import Contrast, sums
+from ...models.mixed.marginal import Contrast, Moved, Slope, sums
 from ...results.weighted import summarised
 from . import changes
 from .keys import Config
 from .model import Model
+from .moved import Of, binary, moved
 from .own import Own, answers
 
 Array = NDArray[np.float64]
@@ -42,13 +43,33 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
 def told(model: Model, own: Own) -> marginal_sums.MarginalSums:
     """A client's sums. From 0 to 1 no column is moved whose values are others: its mean there may be far from any row's."""
     of = changes.changes(model)
-    moved = [one.effect for one in of if one.binary is not None and isinstance(one.effect, Contrast)]
-    binary = np.array([_binary(own.held.X[:, one.columns[0]], one) for one in moved], np.float64)
-    sent = [k for k, one in enumerate(of) if one.binary is None or binary[one.binary]]
+    binaries = np.array([_is_binary(own, one.effect) for one in of if one.binary is not None], np.float64)
+    sent = [k for k, one in enumerate(of) if one.binary is None or binaries[one.binary]]
     assert isinstance(own.rows, Rows)
     found = np.zeros((len(own.told), len(of)))
-    found[:, sent] = sums(own.rows, own.told, [of[k].effect for k in sent])
-    return marginal_sums.told(len(own.held), binary, found)
+    if model.encoding.formula is None:
+        found[:, sent] = sums(own.rows, own.told, [_effect(model, own, of[k].effect) for k in sent])
+    for k in sent if model.encoding.formula is not None else ():  # whose rows are there twice: one change after the other
+        found[:, [k]] = sums(own.rows, own.told, [_effect(model, own, of[k].effect)])
+    return marginal_sums.told(len(own.held), binaries, found)
+
+
+def _effect(model: Model, own: Own, effect: Slope | Contrast | Of) -> Slope | Contrast | Moved:
+    """With a formula at this client's rows."""
+    if not isinstance(effect, Of):
+        return effect
+    formula, held = model.encoding.formula, own.held
+    assert formula is not None
+    assert held.table is not None
+    assert held.order is not None
+    return moved(model.encoding, formula, held.table, held.order, effect)
+
+
+def _is_binary(own: Own, effect: Slope | Contrast | Of) -> bool:
+    if isinstance(effect, Of):
+        assert own.held.table is not None
+        return binary(own.held.table, effect.name)
+    return isinstance(effect, Contrast) and _binary(own.held.X[:, effect.columns[0]], effect)
 
 
 def _binary(cells: Array, effect: Contrast) -> bool:

@@ -17,6 +17,7 @@ from ...algorithms.exchanges.slips import one_but_for, spellings
 from ...data.cells import MISSING, Text, plain
 from ...data.design import Design, column_of
 from ...data.faults import HINT, who
+from ...data.formula import looked_at
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs import alike, counting, few, incomplete
@@ -106,6 +107,7 @@ class Held:
     starts : (G + 1,) where each group begins, and n; without groups (0, n)
     labels : (G,) of the groups
     order : (n,) of the file's rows that each is
+    table : the file, where changes of its columns are asked for
     """
 
     X: Array
@@ -115,6 +117,7 @@ class Held:
     starts: NDArray[np.int64]
     labels: tuple[str, ...] = ()
     order: NDArray[np.int64] | None = None
+    table: Table | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -213,6 +216,7 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
     OwnFault
         It has.
     """
+    table, spec = looked_at(table, spec)
     numbers = np.bincount(codes)
     ones, twos = (int((numbers == size).sum()) for size in (1, 2))
     wanted, pairs = max(LEAST_OF_LEVEL, OF_A_LINEAR * few.coefficients(table, spec) + 1), LEAST_OF_LEVEL

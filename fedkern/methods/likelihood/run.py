@@ -19,6 +19,7 @@ from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
 from ...jobs import column_notes, incomplete
+from ...jobs.formula import agreeing
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
@@ -38,7 +39,7 @@ def fit(run: Run[Config]) -> Fit | None:
     for k, table in tables.items():  # before anything leaves: a file without groups, or times, is none of this job
         with owned(k):
             check_file(run.config, table, run.parties.spec, run.names[k])
-    model = Model(run.config, run.names, run.agreed(tables))
+    model = Model(run.config, run.names, agreeing.agreed(run, tables))
     run = run.knowing(model)
     counted = incomplete.exchanged(run, tables)
     run.hooks.notes += incomplete.notes(run.config, counted)
@@ -55,6 +56,8 @@ def fit(run: Run[Config]) -> Fit | None:
                 notes += time_notes(timeds[k], exposed=model.lifetimes)
             if model.times is None or model.lifetimes:
                 holds[k] = held(designs[k], table, model.group)
+                if model.output.marginal and model.encoding.formula is not None:
+                    holds[k] = replace(holds[k], table=table)
                 check_slopes(holds[k], model.slopes, run.names[k], table.source)
         run.note_rows(k, notes, designs[k].faults)
     said = column_notes.exchanged(run, degenerates)

@@ -27,6 +27,7 @@ from ...errors import owned
 from ...jobs import few, incomplete
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.counting import LEAST_AT_RISK
+from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
 from ...models.levels import GAP_SD
@@ -63,7 +64,7 @@ DOUBLED = 2  # rounds that are asked once more, with more nodes
 
 def opening(config: Config) -> list[Stage]:
     """What the parties exchange before the model is known: their columns."""
-    return [Stage.of(agreement)]
+    return agreeing.opening(config.formula)
 
 
 def stages(model: Model) -> list[Stage]:

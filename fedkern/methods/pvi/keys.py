@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 from ...errors import JobError
 from ...jobs import incomplete, keys
 from ...jobs.constants import undeclared
+from ...jobs.formula import laid
 from ...jobs.keys import (
     FEW,
     Chains,
@@ -29,6 +30,7 @@ from ...jobs.load import layered, table
 from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES
+from ...models.formula.expansion import Formula
 from ...privacy.accountant import COIN_VALUES, LARGEST_EPSILON, LEAST_CLIP
 from ...privacy.certificate import WITH_NOISE
 from ...privacy.disclosure import of_a_narrow_prior, of_a_vague_prior, told_up_to
@@ -87,6 +89,7 @@ class ModelSection(incomplete.ModelSection):
     prior_sd: float | None = key(
         None, ge=1e-5, le=1e5, help="of every coefficient's prior: prior_precision = 1 / prior_sd^2 says the same"
     )
+    formula: str | None = key(None, help=laid.HELP)
     intercept: bool = key(True, help="add a column of ones")
     site_intercepts: bool = key(
         False, help="add a coefficient for each client's name, to the intercept; rows of other sites have none; open jobs"
@@ -248,6 +251,15 @@ class Config(JobConfig):
     output: OutputSection
 
     @property
+    def formula(self) -> Formula | None:
+        """The terms of its formula, if it has one."""
+        return laid.of(self.model.formula, self.data.columns)
+
+    @property
+    def read_alike(self) -> dict[str, Any]:
+        return laid.expanded(self.formula)
+
+    @property
     def unit(self) -> Literal["example", "client"]:
         return "example" if self.privacy is None else self.privacy.unit
 
@@ -401,8 +413,8 @@ LEARNING_RATE = {"adagrad": 0.5, "adam": 0.05, "sgd": 0.001, "exact": 1.0}
 
 
 def refused(raw: Raw) -> Iterator[str]:
-    """Nothing: what other methods have, this one has."""
-    yield from ()
+    """What a formula says and another key contradicts: else what other methods have, this one has."""
+    yield from laid.faults(raw, random=False)
 
 
 def filled(raw: Raw) -> dict[str, Any]:
@@ -416,6 +428,7 @@ def filled(raw: Raw) -> dict[str, Any]:
     -------
     the tables, with the defaults of a private or an open job, of the variant, and of the preset
     """
+    raw = laid.laid(raw)
     private = "privacy" in raw
     variant = table(raw, "algorithm").get("variant", "pvi")
     layers = [BASE, PRIVATE] if private else [BASE, FEW, OPEN]
@@ -461,6 +474,7 @@ def _lay_prior(model: dict[str, Any]) -> None:
 
 def conflicts(config: Config) -> Iterator[str]:
     """Every fault, each a sentence with its remedy."""
+    yield from laid.conflicts(config, config.formula)
     yield from _data(config)
     algorithm, privacy, family = config.algorithm, config.privacy, FAMILIES[config.model.family]
     if "scale" not in config.model.model_fields_set and family.lacks_scale("unknown", "pvi"):

@@ -21,6 +21,7 @@ from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
 from ...jobs import column_notes, few, incomplete
+from ...jobs.formula import agreeing
 from ...jobs.parties import Parties
 from ...jobs.publish import Fit
 from ...jobs.run import Run
@@ -36,7 +37,7 @@ from .stages import noisy_sums, trained
 def fit(run: Run[Config]) -> Fit | None:
     """The part of one place; what comes of it at the server's, None elsewhere."""
     tables = run.tables()
-    model = Model(run.config, run.names, run.agreed(tables))
+    model = Model(run.config, run.names, agreeing.agreed(run, tables))
     run = run.knowing(model)
     counted = incomplete.exchanged(run, tables)
     run.hooks.notes += incomplete.notes(run.config, counted)

@@ -15,6 +15,7 @@ from ...algorithms.pvi.settings import looks
 from ...data.design import check_header, describe
 from ...jobs import few, incomplete, memory, wire
 from ...jobs.check import Check, OwnFile, Said
+from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
 from ...privacy.certificate import trust
 from ...privacy.plan import Plan
@@ -43,7 +44,7 @@ MAY_SEND = (
 
 def opening(config: Config) -> list[Stage]:
     """What the parties exchange before the model is known: their columns."""
-    return [Stage.of(agreement)]
+    return agreeing.opening(config.formula)
 
 
 def stages(model: Model) -> list[Stage]:

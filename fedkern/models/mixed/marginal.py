@@ -42,7 +42,16 @@ class Contrast:
     high: tuple[float, ...]
 
 
-def sums(rows: Rows, draws: Vector, effects: Sequence[Slope | Contrast]) -> Vector:
+@dataclass(frozen=True)
+class Moved:
+    """What the mean is with rows `high` (n, p) in the place of X, less what it is with `low`, over `width` (n,)."""
+
+    low: Vector
+    high: Vector
+    width: Vector
+
+
+def sums(rows: Rows, draws: Vector, effects: Sequence[Slope | Contrast | Moved]) -> Vector:
     """(S, K) sums over the rows of each effect, at draws (S, P)."""
     found = np.zeros((len(draws), len(effects)))
     for part in pieces(len(rows), MOST // max(len(draws), 1)):
@@ -50,6 +59,9 @@ def sums(rows: Rows, draws: Vector, effects: Sequence[Slope | Contrast]) -> Vect
         for k, effect in enumerate(effects):
             if isinstance(effect, Slope):
                 found[:, k] += _slope(some, draws, effect).sum(axis=1)
+            elif isinstance(effect, Moved):
+                high, low = (_mean(_in_place(some, X[part]), draws) for X in (effect.high, effect.low))
+                found[:, k] += ((high - low) / effect.width[part]).sum(axis=1)
             else:
                 high, low = (_mean(_with(some, effect.columns, values), draws) for values in (effect.high, effect.low))
                 found[:, k] += (high - low).sum(axis=1)
@@ -59,6 +71,10 @@ def sums(rows: Rows, draws: Vector, effects: Sequence[Slope | Contrast]) -> Vect
 def _with(rows: Rows, columns: Sequence[int], values: Sequence[float]) -> Rows:
     X = rows.X.copy()
     X[:, list(columns)] = values
+    return _in_place(rows, X)
+
+
+def _in_place(rows: Rows, X: Vector) -> Rows:
     return Rows(rows.layout, X, rows.y, rows.starts, rows.trials, rows.offset)
 
 

@@ -1,0 +1,161 @@
+"""A party's rows as a formula sees them before all is agreed: what it tells for that, and in what is looked for rows that columns
+single out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import OwnFault
+from ..models.encoding import Column, Encoding, Spec
+from ..models.formula.expansion import Formula, Known
+from ..models.formula.factors import Node, ends
+from .cells import Cells, Text, plain
+from .design import column_of
+from .faults import Marks, who
+from .reading import Reader
+from .table import Table
+
+Array = NDArray[np.float64]
+
+
+def arguments(table: Table, formula: Formula, marks: Marks | None = None) -> dict[str, Array]:
+    """Expression that needs a centre and a scale -> its values; columns as they stand are left out."""
+    reader = Reader(table, marks or Marks(table), missing=True)
+    bare = replace(formula, known=_open(formula))
+    found = {text: node for text, node in formula.arguments.items() if node.what != "name"}
+    return {text: bare.argument(node, reader, table.n_rows) for text, node in found.items()}
+
+
+def _open(formula: Formula) -> dict[str, Known]:
+    return dict.fromkeys(formula.arguments, Known(None, 0.0, 1.0))
+
+
+def with_arguments(table: Table, spec: Spec, formula: Formula, client: str) -> Table:
+    """The table with these as columns of their own; OwnFault where a row has no number of one."""
+    marks = Marks(table)
+    more = arguments(table, formula, marks)
+    marks.refuse(client, spec.known)
+    names = tuple(dict.fromkeys([*table.names, *more]))
+    return replace(table, names=names, columns={**table.columns, **more}, matrix=None, matrix_names=())
+
+
+def agreed(spec: Spec, formula: Formula, found: Mapping[str, Column]) -> Formula:
+    """The formula with all that is known, by the job file and by columns that were agreed (or are this file's own).
+
+    Constants of the job file go before others. Of an expression of which nothing is exchanged they are the middle and half the
+    width of where it lies, as the job file says of its columns.
+    """
+    known: dict[str, Known] = {}
+    for name in formula.variables:
+        column = found[name]
+        own = spec.columns.get(name, column)
+        center, scale = (own.center, own.scale) if own.center is not None else (column.center, column.scale)
+        known[name] = Known(column.levels, center, scale, formula.bounds.get(name))
+    bare = replace(formula, known=known)
+    for text, node in formula.arguments.items():
+        if node.what == "name":
+            continue
+        said, told = spec.columns.get(text), found.get(text)
+        if said is not None and said.center is not None:
+            known[text] = Known(None, said.center, said.scale, formula.bounds.get(text))
+        elif told is not None and told.center is not None:
+            known[text] = Known(None, told.center, told.scale)
+        else:
+            known[text] = _between(bare, node)
+        bare = replace(formula, known=known)
+    return formula.knowing(known)
+
+
+def _between(formula: Formula, node: Node) -> Known:
+    both = ends(node, formula.ends_of, formula.constants)
+    if both is None or not both[0] < both[1]:
+        return Known()
+    return Known(None, both[0] / 2 + both[1] / 2, both[1] / 2 - both[0] / 2, both)
+
+
+def of_file(spec: Spec, table: Table) -> Encoding:
+    """The encoding that this file's own columns make, numbers as they are."""
+    if spec.formula is None:
+        return spec.encoding(tuple(column_of(spec, table, name) for name in spec.covariates(table.names)))
+    formula = own(spec, spec.formula, table)
+    return replace(spec.encoding(tuple(Column(one.name, "numeric", None, 0.0, 1.0) for one in formula.made)), formula=formula)
+
+
+def own(spec: Spec, formula: Formula, table: Table) -> Formula:
+    """The formula as this file's own rows would have it; as it is agreed, once that is known."""
+    if formula.known:
+        return formula
+    more, found = arguments(table, formula), dict[str, Column]()
+    for name in formula.variables:
+        column = column_of(spec, table, name)
+        if column.levels is None and column.kind == "categorical":
+            values = np.unique(np.asarray(table.columns[name])) if not isinstance(table.columns[name], Text) else np.empty(0)
+            column = replace(column, levels=tuple(sorted(map(plain, values.tolist()))))
+        if column.levels is not None:  # a client may lack the label that others are compared with
+            column = replace(column, levels=tuple(sorted({*column.levels, *formula.compared(name)})))
+        if name in formula.arguments and (name not in spec.columns or spec.columns[name].center is None):
+            column = _moments(name, Reader(table, Marks(table), missing=True).numbers(name))
+        found[name] = column
+    return agreed(spec, formula, found | {text: _moments(text, values) for text, values in more.items()})
+
+
+def _moments(name: str, values: Array) -> Column:
+    there = values[np.isfinite(values)]
+    scale = float(there.std()) if len(there) else 1.0
+    return Column(name, "numeric", None, float(there.mean()) if len(there) else 0.0, scale if scale > 0 else 1.0)
+
+
+def looked_at(table: Table, spec: Spec, client: str = "") -> tuple[Table, Spec]:
+    """What is looked at for rows that columns single out: labels as they stand in the file, and the columns that a formula makes;
+    as they are without a formula.
+
+    Raises
+    ------
+    OwnFault
+        The formula calculates with a column of texts.
+    """
+    formula = spec.formula
+    if formula is None or not set(formula.variables) <= set(table.columns):
+        return table, spec
+    _check(table, formula, client)
+    formula = own(spec, formula, table)
+    made = formula.matrix(Reader(table, Marks(table), missing=True), table.n_rows)
+    labels = [name for name in formula.variables if formula.known[name].levels is not None]
+    columns: dict[str, Cells] = {name: cells for name, cells in table.columns.items() if name not in formula.variables}
+    columns |= {name: table.columns[name] for name in labels}
+    said: dict[str, Column] = {name: Column(name, "categorical", formula.known[name].levels) for name in labels}
+    for j, one in enumerate(formula.made):
+        if not (one.indicator and len(one.of) == 1):
+            columns[one.name] = made[:, j]
+            said[one.name] = Column(one.name, "numeric", None, 0.0, 1.0)
+    roles = [name for name in table.names if name in spec.roles]
+    names = (*roles, *said)
+    whole = spec.intercept + len(formula.made)
+    response = {str(spec.response): spec.columns[str(spec.response)]} if spec.response in spec.columns else {}
+    return (
+        replace(table, names=names, columns={name: columns[name] for name in names}, matrix=None, matrix_names=()),
+        replace(spec, formula=None, columns={**said, **response}, ignore=(), coefficients=whole),
+    )
+
+
+def check(table: Table, spec: Spec, client: str = "") -> None:
+    """OwnFault where the formula makes no number of a cell, or a spline has it outside of its bounds; empty cells are no faults
+    here."""
+    if spec.formula is not None and set(spec.formula.variables) <= set(table.columns):
+        marks = Marks(table)
+        own(spec, spec.formula, table).matrix(Reader(table, marks, missing=True), table.n_rows)
+        marks.refuse(client, spec.known)
+
+
+def _check(table: Table, formula: Formula, client: str) -> None:
+    for name in sorted(formula.numeric):
+        cells = table.columns[name]
+        if isinstance(cells, Text) and cells.kind() == "categorical":
+            remedy = "correct the cells, or take the column as it stands, or in C(..)"
+            text = f"{who(client, table.source)}: model.formula calculates with column {name!r}, which holds texts; {remedy}"
+            raise OwnFault(text, text)

@@ -1,0 +1,96 @@
+"""How a column's cells are read, and what is wrong with them: as numbers, as labels, and as a formula's rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..models.encoding import Column
+from .cells import MISSING, TOO_LARGE, Text, floats, plain, too_large
+from .dialect import has_decimal_comma
+from .faults import COMMA, NO_VALUE, Marks
+from .table import Table
+
+INFINITE = "correct or remove the row; an infinite number is no missing cell"
+
+
+def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False, instead: str | None = None) -> NDArray[np.float64]:
+    """Values (n,) of a numeric column. Where values may be missing, an empty cell is NaN; anything else that is no number stays a
+    fault. `instead`: what to do with a cell that has no number, of a column that is no covariate.
+    """
+    no_value = f"correct or remove the row ({NO_VALUE})" if instead is None else instead
+    column = table.columns[name]
+    values = floats(column)
+    empty = np.zeros(len(values), dtype=bool)
+    if isinstance(column, Text):
+        empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
+        if not missing:
+            said = np.array([level.lower() != "nan" for level in column.levels], dtype=bool)[column.codes]
+            remedy = f"fill in the value or remove the row ({NO_VALUE})" if instead is None else instead
+            marks.mark(empty & said, name, "is missing", remedy)
+        none = np.isnan(column.values)
+        remedy = "correct or remove the row; what stands for a missing value belongs into [data.dialect] missing "
+        remedy += f'(or, if these are categories, set kind = "categorical" in [data.columns.{name}])'
+        remedy = remedy if instead is None else instead
+        if any(no and has_decimal_comma(level) for no, level in zip(none, column.levels)):
+            remedy = f"{COMMA}, or {remedy}"
+        marks.mark(none[column.codes] & ~empty, name, "is not a number", remedy)
+        if not missing:
+            empty[:] = False
+    elif missing:
+        empty = np.isnan(values)
+    marks.mark(np.isnan(values) & ~empty, name, "is not finite", no_value)
+    marks.mark(np.isinf(values), name, "is not finite", INFINITE)
+    marks.mark(too_large(values), name, "is too large", TOO_LARGE)
+    return values
+
+
+def categories(table: Table, name: str, marks: Marks) -> Text:
+    """Cells of a categorical column; an empty one is a fault, since a missing value needs a name to be a level."""
+    column = table.columns[name]
+    if not isinstance(column, Text):
+        values, codes = np.unique(np.asarray(column), return_inverse=True)
+        column = Text(codes.astype(np.int64), tuple(map(plain, values.tolist())))
+    empty = np.array([level == "" for level in column.levels], dtype=bool)[column.codes]
+    marks.mark(empty, name, "is empty", 'remove the row, or give missing cells a name ("?")')
+    return column
+
+
+def hot(cells: Text, column: Column, marks: Marks) -> NDArray[np.int64]:
+    """(n,) which of a column's levels each cell is, -1 of a bad one."""
+    assert column.levels is not None
+    position = {level: j for j, level in enumerate(column.levels)}
+    which = np.array([position.get(level, -1) for level in cells.levels], dtype=np.int64)[cells.codes]
+    remedy = f"the levels are {some(column.levels)}; correct the cell, or add it to [data.columns.{column.name}] levels"
+    marks.mark(which < 0, column.name, "is an unknown level", remedy)
+    return which
+
+
+def some(texts: tuple[str, ...], most: int = 8) -> str:
+    return ", ".join(texts[:most]) + (f", ... ({len(texts)} in all)" if len(texts) > most else "")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Rows of a table as a formula reads them; what is wrong with them is marked. `missing`: whether an empty cell is a fault."""
+
+    table: Table
+    marks: Marks
+    missing: bool = False
+    kept: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """(n,) of a column; NaN of a cell that holds none."""
+        if name not in self.kept:
+            self.kept[name] = read_numbers(self.table, name, self.marks, self.missing)
+        return self.kept[name]
+
+    def codes(self, name: str, levels: tuple[str, ...]) -> NDArray[np.int64]:
+        """(n,) which of these levels each cell is; -1 of another one."""
+        return hot(categories(self.table, name, self.marks), Column(name, "categorical", levels), self.marks)
+
+    def fault(self, bad: NDArray[np.bool_], column: str, reason: str, remedy: str) -> None:
+        """Marks rows."""
+        self.marks.mark(bad, column, reason, remedy)

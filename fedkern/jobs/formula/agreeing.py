@@ -1,0 +1,168 @@
+"""How all parties come to one encoding of a formula's columns: by the job file, and by two exchanges of columns.
+
+The first is of the file's own columns: labels, and the centre and scale of what transformations need. Then everybody knows which
+columns the terms make, and the second is of these: their means and standard deviations, by which they are standardised. Neither
+is more than sums of columns and of their squares; what the first has told is not asked again, and columns of labels alone, which
+are not standardised, are not asked at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...algorithms.exchanges import columns as agreement
+from ...data import formula as rows
+from ...data.faults import Marks
+from ...data.reading import Reader
+from ...data.table import Table
+from ...errors import JobError, OwnFault, owned
+from ...models.encoding import Column, Encoding, Spec
+from ...models.formula.expansion import Formula, Made
+from .. import few
+from ..run import Run
+from ..stage import Stage
+
+AGAIN = "agreement-of-terms"  # the second exchange, in ledgers
+GUESSED = ("1", "2")  # labels of a column, where only rows could say which there are
+CURVES = "give knots, lower_bound and upper_bound of the spline, with ten rows beyond the outer knots, or fewer df"
+
+
+def opening(formula: Formula | None) -> list[Stage]:
+    """What the parties exchange before the model is known."""
+    return [Stage.of(agreement) if formula is None else replace(Stage.of(agreement), runs=2)]
+
+
+def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
+    """The encoding of a job's columns, the same at every place; by a formula, where it has one.
+
+    Raises
+    ------
+    JobError
+        As the exchanges of columns; labels that do not fit the formula, or a constant that nobody gives.
+    OwnFault
+        Of a client's rows a spline of the agreed knots singles some out.
+    """
+    spec = run.parties.spec
+    formula = spec.formula
+    if formula is None:
+        return run.agreed(tables)
+    asked = [text for text in formula.arguments if not _given(spec, text)] if spec.standardise == "exchange" else []
+    own = replace(spec, standardise=spec.standardise if asked or spec.standardise == "public" else "none", columns=_read(spec))
+    first = run.agreed(_with_arguments(run, tables, spec, formula) if asked else tables, own)
+    formula = rows.agreed(spec, formula, {column.name: column for column in first.columns})
+    _check_names(spec, formula)
+    labels = {name: formula.known[name].levels for name in formula.variables}
+    if one := next((name for name, levels in labels.items() if levels is not None and len(levels) < 2), None):
+        raise JobError(f"model.formula: column {one!r} has one label at all clients, which tells nothing; leave it out")
+    if not spec.private:
+        for k, table in tables.items():
+            with owned(k):
+                rows.check(table, replace(spec, formula=formula), run.names[k])
+    if formula.curved:
+        _look_again(run, tables, replace(spec, formula=formula))
+    told = {column.name: column for column in first.columns} if asked else {}
+    columns = {one.name: _constants(spec, formula, one, told) for one in formula.made}
+    lacking = [name for name, column in columns.items() if column is None]
+    if lacking:
+        second = run.agreed({k: _made(table, spec, formula, lacking) for k, table in tables.items()}, _of(spec, first), AGAIN)
+        columns |= {column.name: column for column in second.columns}
+    return _encoding(spec, formula, columns, first.labels)
+
+
+def _with_arguments(run: Run[Any], tables: Mapping[int, Table], spec: Spec, formula: Formula) -> dict[int, Table]:
+    found = {}
+    for k, table in tables.items():
+        with owned(k):
+            found[k] = rows.with_arguments(table, spec, formula, run.names[k])
+    return found
+
+
+def by_names(spec: Spec, first: Encoding) -> Encoding:
+    """As far as a check knows it: labels and constants that only rows could say are guessed."""
+    formula = spec.formula
+    if formula is None:
+        return first
+    labelled = {*formula.labelled, *formula.bases}
+    found = {column.name: spec.columns.get(column.name, column) for column in first.columns}
+    for name, column in found.items():
+        if name in labelled or column.kind == "categorical":
+            levels = column.levels or tuple(sorted({*formula.compared(name), *GUESSED}))
+            found[name] = Column(name, "categorical", levels)
+        elif column.center is None:
+            found[name] = Column(name, "numeric", None, 0.0, 1.0)
+    more = {text: Column(text, "numeric", None, 0.0, 1.0) for text in formula.arguments if text not in found}
+    formula = rows.agreed(spec, formula, {**found, **more})
+    columns = {one.name: Column(one.name, "numeric", None, 0.0, 1.0) for one in formula.made}
+    return _encoding(spec, formula, columns, first.labels)
+
+
+def _encoding(spec: Spec, formula: Formula, columns: Mapping[str, Column | None], labels: tuple[str, ...]) -> Encoding:
+    every = tuple(column for one in formula.made if (column := columns[one.name]) is not None)
+    return replace(spec.encoding(every), labels=labels, formula=formula)
+
+
+def _given(spec: Spec, text: str) -> bool:
+    return text in spec.columns and spec.columns[text].center is not None
+
+
+def _read(spec: Spec) -> dict[str, Column]:
+    """What the job file says of columns of files, and not of what terms make of them."""
+    assert spec.formula is not None
+    there = {*spec.formula.variables, *spec.formula.arguments, spec.response}
+    return {name: column for name, column in spec.columns.items() if name in there}
+
+
+def _check_names(spec: Spec, formula: Formula) -> None:
+    """JobError where the job file says something of a column that there is not."""
+    there = {*formula.variables, *formula.arguments, *spec.roles, *(one.name for one in formula.made)}
+    for name in spec.columns:
+        if name not in there and not name.replace(".", "_").isidentifier():
+            made = ", ".join(repr(one.name) for one in formula.made if one.name not in formula.variables)
+            raise JobError(f"[data.columns] {name!r}: model.formula makes no such column; it makes {made or 'none beside yours'}")
+
+
+def _constants(spec: Spec, formula: Formula, one: Made, told: Mapping[str, Column]) -> Column | None:
+    """A column with its centre and scale; None where these are to be exchanged."""
+    said = spec.columns.get(one.name)
+    if said is not None and said.center is not None:
+        return said
+    if one.indicator or spec.standardise == "none":
+        return Column(one.name, "numeric", None, 0.0, 1.0)
+    if spec.standardise == "exchange":
+        return told.get(one.name)
+    both = formula.ends(one)
+    if both is None or not both[0] < both[1]:
+        raise JobError(
+            f"model.formula: {one.name} has no bounds where its columns are between centre - scale and centre + scale: give "
+            f'center and scale in [data.columns."{one.name}"]'
+        )
+    return Column(one.name, "numeric", None, both[0] / 2 + both[1] / 2, both[1] / 2 - both[0] / 2)
+
+
+def _made(table: Table, spec: Spec, formula: Formula, names: list[str]) -> Table:
+    """Some of the columns that the terms make, with those that are no covariates."""
+    matrix = formula.matrix(Reader(table, Marks(table)), table.n_rows)
+    at = {one.name: j for j, one in enumerate(formula.made)}
+    roles = [name for name in table.names if name in spec.roles]
+    columns = {name: table.columns[name] for name in roles} | {name: matrix[:, at[name]] for name in names}
+    return replace(table, names=(*roles, *names), columns=columns, matrix=None, matrix_names=())
+
+
+def _of(spec: Spec, first: Encoding) -> Spec:
+    """What is known of these: nothing but the response's labels."""
+    columns = {name: column for name, column in spec.columns.items() if name == spec.response}
+    if spec.response and first.labels:
+        columns[spec.response] = Column(spec.response, "categorical", first.labels)
+    return replace(spec, formula=None, columns=columns, ignore=())
+
+
+def _look_again(run: Run[Any], tables: Mapping[int, Table], spec: Spec) -> None:
+    """OwnFault where a spline of the agreed knots singles out rows: one of the client's own knots was looked at before."""
+    for k, table in tables.items():
+        with owned(k):
+            binding = run.hooks.bindings.get(k)
+            found = few.found(run.config, table, spec, run.names[k], () if binding is None else binding.policies)
+            if found is not None:
+                raise OwnFault(f"{found.told}; {CURVES}", f"{found.own}; {CURVES}")

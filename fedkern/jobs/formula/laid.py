@@ -1,0 +1,167 @@
+"""What a formula says, laid over the other keys of a job; and which of these contradict it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...errors import JobError
+from ...kernels.families import WITHOUT_INTERCEPT
+from ...models.formula import factors
+from ...models.formula.expansion import Formula
+from ..incomplete import of as missing_of
+from ..keys import ColumnSection, JobConfig, Raw
+from ..load import table
+from . import reading
+
+HELP = (
+    'of the response and the terms, as R has it: "died ~ age * sex + cs(bmi, df = 4) + (1 | ward)"; '
+    "needs fedkern[formula] at every party"
+)
+
+
+def faults(raw: Raw, *, random: bool) -> Iterator[str]:
+    """Why a formula cannot be read, and keys that contradict it. `random`: whether the method has effects of groups."""
+    model, data = table(raw, "model"), table(raw, "data")
+    text = model.get("formula")
+    if not isinstance(text, str):
+        return
+    try:
+        said = reading.read(text)
+    except JobError as fault:
+        yield str(fault)
+        return
+    for name, value in said.data.items():
+        if data.get(name, value) != value:
+            yield f'model.formula says that data.{name} is "{value}", and data.{name} = {data[name]!r}; remove one of them'
+    if said.random and not random:
+        yield 'model.formula has effects of groups, which are for method = "likelihood"; leave them out'
+    given = model.get("random")
+    for name, value in said.random.items():
+        if isinstance(given, Mapping) and given.get(name, value) != value:
+            yield f"model.formula says that model.random.{name} is {value!r}, and it is {given[name]!r}; remove one of them"
+    none = model.get("family") in WITHOUT_INTERCEPT
+    if none and not said.formula.intercept:
+        yield f'model.formula: "{model.get("family")}" has no intercept that could be left out; remove 0 or - 1'
+    elif not none and "intercept" in model and model["intercept"] is not said.formula.intercept:
+        has = "has an intercept (0 + .. has none)" if said.formula.intercept else "has no intercept"
+        yield f"model.formula {has}, and model.intercept = {str(model['intercept']).lower()}; remove one of them"
+
+
+def laid(raw: Raw) -> dict[str, Any]:
+    """The tables with what their formula says; as they are where they have none."""
+    out: dict[str, Any] = {**raw}
+    model = table(raw, "model")
+    text = model.get("formula")
+    if not isinstance(text, str):
+        return out
+    said = reading.read(text)
+    out["data"] = {**table(raw, "data"), **said.data}
+    more: dict[str, Any] = {} if said.formula.intercept else {"intercept": False}
+    if said.random:
+        given = model.get("random")
+        more["random"] = {**(given if isinstance(given, Mapping) else {}), **said.random}
+    out["model"] = {**model, **more}
+    return out
+
+
+def of(text: str | None, columns: Mapping[str, ColumnSection]) -> Formula | None:
+    """The terms of a job's formula, with what the job file says of its columns; None where it has none."""
+    if text is None:
+        return None
+    bases = {name: one.reference for name, one in columns.items() if one.reference is not None}
+    bounds = {n: (one.lower, one.upper) for n, one in columns.items() if one.lower is not None and one.upper is not None}
+    return replace(reading.read(text).formula, bases=bases, bounds=bounds)
+
+
+def expanded(formula: Formula | None) -> dict[str, Any]:
+    """What all parties must have read alike: the terms, and by which formulaic; nothing without a formula."""
+    return {} if formula is None else {"formula": {"terms": formula.text, "formulaic": formula.version}}
+
+
+def lines(read_alike: Mapping[str, Any]) -> list[str]:
+    """What `fedkern check` says of it."""
+    if not read_alike:
+        return []
+    said = read_alike["formula"]
+    return [f"formula  {said['terms']}, by formulaic {said['formulaic']}; other columns are not read"]
+
+
+def alike(told: list[bytes]) -> bytes:
+    """Whether all ranks have read a formula alike.
+
+    Raises
+    ------
+    JobError
+        One has not: which, and what it has read.
+    """
+    first = json.loads(told[0])["formula"]
+    for rank, text in enumerate(told):
+        if text != told[0]:
+            own = json.loads(text)["formula"]
+            read = [f"{factors.shortened(one['terms'])} by formulaic {one['formulaic']}" for one in (own, first)]
+            both = f"rank {rank} reads model.formula as {read[0]}, and rank 0 as {read[1]}"
+            raise JobError(f"{both}; install one version of formulaic at all parties")
+    return told[0]
+
+
+def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
+    """Faults of a job with a formula, beside those of its text."""
+    if formula is None:
+        return
+    data: Any = config.data
+    if data.builtin:
+        yield "model.formula is for data.clients; built-in data have columns of their own"
+    if missing_of(config) == "indicator":
+        yield 'model.missing = "indicator" makes columns that are in no term of model.formula; take "drop", or fill the cells'
+    if getattr(config.algorithm, "posterior", None) is not None:
+        yield (
+            "algorithm.posterior with model.formula: that posterior is made for columns that are near normal, or binary, as the "
+            "job file says of each, and a formula makes others; remove one of them"
+        )
+    random = getattr(config.model, "random", None)
+    roles = {name: getattr(data, name, None) for name in ("response", "offset", "weight", "row_id", "trials", *_TIMES)}
+    roles["group"] = getattr(random, "group", None)
+    for name in formula.variables:
+        if role := next((key for key, column in roles.items() if column == name), None):
+            yield f'model.formula: "{name}" stands among the terms, and is data.{role} too; name another column'
+        if name in data.ignore:
+            yield f'model.formula: "{name}" stands among the terms, and in data.ignore; take it out of one'
+        yield from _kinds(formula, name, data.columns.get(name))
+    for key in ("slopes", "client_slopes"):
+        for slope in getattr(random, key, ()):
+            if (slope,) not in formula.terms:
+                yield f'model.random.{key}: "{slope}" is no term of model.formula by itself; add it: .. + {slope} + ..'
+    if config.private or data.standardise != "exchange":
+        yield from _constants(formula, data.columns, data.standardise)
+
+
+_TIMES = ("time", "event", "entry", "strata")
+
+
+def _kinds(formula: Formula, name: str, said: ColumnSection | None) -> Iterator[str]:
+    numeric, labelled = name in formula.numeric, name in formula.labelled
+    if numeric and labelled:
+        yield f'model.formula: "{name}" is taken for numbers in one term, and for labels (C) in another'
+    if said is None:
+        return
+    labels = said.kind == "categorical" or said.levels is not None or said.reference is not None
+    if numeric and labels:
+        yield f'model.formula calculates with "{name}", and [data.columns.{name}] says that it has labels; remove one of them'
+    if labelled and (said.kind == "numeric" or said.center is not None or said.lower is not None):
+        yield f'model.formula takes "{name}" for labels (C), and [data.columns.{name}] for numbers; remove one of them'
+
+
+def _constants(formula: Formula, columns: Mapping[str, ColumnSection], standardise: str) -> Iterator[str]:
+    """Where nothing is computed from rows: constants that transformations need."""
+    for text, node in formula.arguments.items():
+        there = {name for name, one in columns.items() if one.center is not None or one.lower is not None}
+        needed = {one.text for one in node.walk() if one.what == "name"}
+        if text not in there and (standardise == "none" or not needed <= there):
+            where = f"[data.columns.{text}]" if text in needed else f'[data.columns."{text}"]'
+            yield (
+                f"model.formula needs the centre and scale of {text}, and no numbers of rows are exchanged for them: give center "
+                f"and scale (or lower and upper) in {where}, or knots, lower_bound and upper_bound of a spline"
+            )

@@ -1,0 +1,267 @@
+"""A formula's text: which keys of a job it says, and its terms.
+
+What is on the left, effects of groups, `offset(..)` and `strata(..)` are read here; terms by formulaic's parser, which evaluates
+nothing, and their factors by `models.formula`. The text is short, of few letters, and of few terms before any of these see it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from ...errors import JobError
+from ...models.formula import factors
+from ...models.formula.expansion import Formula
+
+LONGEST, DEEPEST = 4000, 20  # letters of a formula; brackets in each other
+MOST_TERMS, MOST_DEGREE = 500, 6  # of a formula; factors of a term
+EXTRA = 'model.formula needs formulaic, which is not installed here: pip install "fedkern[formula]"'
+NEVER = re.compile(r"[{}%@;$!&?\\\x00-\x08\x0b\x0c\x0e-\x1f]")
+NAME = r"[^\W\d][\w.]*|`[^`]+`"
+COLUMN = re.compile(rf"\s*({NAME})\s*")
+CALL = re.compile(r"\s*(offset|strata)\s*\((.*)\)\s*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a formula says.
+
+    Attributes
+    ----------
+    formula : its terms
+    data, random : keys of [data] and [model.random], and what it says of them
+    """
+
+    formula: Formula
+    data: dict[str, str] = field(default_factory=dict)
+    random: dict[str, Any] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=64)
+def read(text: str) -> Said:
+    """A formula.
+
+    Raises
+    ------
+    JobError
+        It is none, or formulaic is not installed.
+    """
+    _check(text)
+    text = _powers(text)
+    sides = [*_split(text, "~")]
+    if len(sides) != 2 or not all(side.strip() for _, side in sides):
+        raise _no(text, "wanted RESPONSE ~ TERMS, such as died ~ age + sex")
+    (_, left), (_, right) = sides
+    data, random, terms = _left(left), dict[str, Any](), list[tuple[str, str]]()
+    for sign, part in _split(right, "+-"):
+        call, bar = CALL.fullmatch(part), _bar(part)
+        if bar is None and not (call and _balanced(call.group(2))):
+            terms.append((sign, part))
+            continue
+        if sign == "-":
+            raise _no(part, "cannot be taken away; leave it out")
+        if bar is not None:
+            if random:
+                raise _no(part, "is a second group; a job has effects of one column of groups")
+            random = _random(part, *bar)
+            continue
+        assert call is not None
+        name, column = call.groups()
+        if name in data:
+            raise _no(part, f"is a second {name}; a job has one")
+        data[name] = _column(column, _WHY[name])
+    return Said(
+        _terms("".join(f" {sign} {part.strip()}" for sign, part in terms).strip().removeprefix("+ ") or "1"), data, random
+    )
+
+
+_WHY = {
+    "offset": "offset is of a column that is added to the predictor, such as the logarithm of an exposure, which files hold",
+    "strata": "strata is of a column, whose labels have baseline hazards of their own",
+}
+
+
+def _no(text: str, why: str) -> JobError:
+    return factors.refused(text.strip(), why)
+
+
+def _check(text: str) -> None:
+    """What is refused before anything reads it."""
+    if len(text) > LONGEST:
+        raise _no(text, f"has {len(text):,} letters; a formula has at most {LONGEST:,}")
+    if found := NEVER.search(text):
+        raise _no(text, f"{found.group()!r} is no part of a formula")
+    depth = deepest = 0
+    for letter in _outside(text):
+        depth += (letter in "([") - (letter in ")]")
+        deepest = max(deepest, depth)
+        if depth < 0:
+            break
+    if depth:
+        raise _no(text, "a bracket is not closed, or closes nothing")
+    if deepest > DEEPEST:
+        raise _no(text, "is nested too deeply")
+
+
+def _outside(text: str) -> Iterator[str]:
+    """Its letters, and blanks in the place of what is quoted."""
+    quote = ""
+    for letter in text:
+        yield " " if quote or letter in "'\"`" else letter
+        quote = "" if letter == quote else quote or (letter if letter in "'\"`" else "")
+    if quote:
+        raise _no(text, f"a quotation mark ({quote}) is not closed")
+
+
+def _powers(text: str) -> str:
+    """With R's sign of powers as Python's, which binds as tightly."""
+    return "".join("**" if outside == "^" else own for own, outside in zip(text, _outside(text)))
+
+
+def _split(text: str, signs: str) -> Iterator[tuple[str, str]]:
+    """The parts between signs that stand in no bracket, each with the sign before it ("+" of the first)."""
+    depth, begin, sign = 0, 0, "+"
+    for at, letter in enumerate(_outside(text)):
+        depth += (letter in "([") - (letter in ")]")
+        if depth == 0 and letter in signs:
+            if text[begin:at].strip() or letter == "~":
+                yield sign, text[begin:at]
+                sign = letter
+            else:
+                sign = letter if sign == "+" or letter == "+" else "+"
+            begin = at + 1
+    yield sign, text[begin:]
+
+
+def _balanced(text: str) -> bool:
+    """Whether no bracket closes that was not opened here."""
+    depth = 0
+    for letter in _outside(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _bar(part: str) -> tuple[str, str] | None:
+    """What stands before and after the bar of an effect of groups; None of another term."""
+    if "|" not in "".join(_outside(part)):
+        return None
+    inner = part.strip()
+    if not (inner.startswith("(") and inner.endswith(")") and _balanced(inner[1:-1])):
+        raise _no(part, "a bar is for effects of groups, in brackets: (1 | ward), (1 + time | ward)")
+    sides = inner[1:-1].split("|")
+    if len(sides) != 2:
+        raise _no(part, "effects that are independent (||), or of several columns of groups, are not there: (1 + time | ward)")
+    return sides[0], sides[1]
+
+
+def _random(part: str, before: str, after: str) -> dict[str, Any]:
+    """[model.random] of one effect."""
+    group = _column(after, "the group is one column: (1 | ward)")
+    if group == "client":
+        raise _no(
+            part,
+            "is it the effect of each client ([model.random] client = true), or a column of this name (group = "
+            '"client")? Give the key in the place of this term',
+        )
+    slopes: list[str] = []
+    for sign, term in _split(before, "+-"):
+        one = term.strip()
+        if sign == "-" or one == "0":
+            raise _no(part, "slopes without an intercept of each group are not there: (1 + time | ward)")
+        if one != "1":
+            slopes.append(_column(one, "a slope of groups is that of a numeric column: (1 + time | ward)"))
+    return {"group": group, "slopes": slopes}
+
+
+def _column(text: str, why: str) -> str:
+    found = COLUMN.fullmatch(text)
+    if found is None:
+        raise _no(text, why)
+    return found.group(1).strip("`")
+
+
+def _left(text: str) -> dict[str, str]:
+    """Keys of [data] by what stands on the left."""
+    call = re.fullmatch(r"\s*(Surv|cbind)\s*\((.*)\)\s*", text, re.DOTALL)
+    if call is None:
+        return {
+            "response": _column(text, "on the left stands a column, Surv(time, event) or cbind(successes, trials - successes)")
+        }
+    name, inner = call.groups()
+    parts = inner.split(",")
+    if name == "Surv":
+        if len(parts) not in (2, 3):
+            raise _no(text, "wanted Surv(time, event), or Surv(entry, time, event) with late entry")
+        keys = ("time", "event") if len(parts) == 2 else ("entry", "time", "event")
+        return {key: _column(part, "Surv is of columns: Surv(time, event)") for key, part in zip(keys, parts)}
+    found = re.fullmatch(rf"\s*({NAME})\s*,\s*({NAME})\s*-\s*({NAME})\s*", inner)
+    if found is None or found.group(1) != found.group(3):
+        raise _no(text, "wanted cbind(successes, trials - successes), of two columns")
+    return {"response": found.group(1).strip("`"), "trials": found.group(2).strip("`")}
+
+
+def _terms(text: str) -> Formula:
+    """Of what is left, by formulaic."""
+    try:
+        import formulaic
+        from formulaic.parser import DefaultFormulaParser
+    except ImportError:
+        raise JobError(EXTRA) from None
+    parser = DefaultFormulaParser(feature_flags=DefaultFormulaParser.FeatureFlags.NONE)
+    try:
+        tree = parser.get_ast(text)
+        many = _count(tree)
+    except Exception as fault:  # whatever a parser of texts says of one that is none
+        raise _no(text, f"cannot be read ({_first(fault)})") from None
+    if many > MOST_TERMS:
+        raise _no(text, f"makes more than {MOST_TERMS} terms; leave some out")
+    try:
+        found = list(parser.get_terms(text))
+    except Exception as fault:
+        raise _no(text, f"cannot be read ({_first(fault)})") from None
+    terms, intercept = list[tuple[str, ...]](), False
+    for term in found:
+        own = list[str]()
+        for factor in term.factors:
+            if factor.eval_method is factor.EvalMethod.LITERAL:
+                if len(term.factors) > 1 or factor.expr != "1":
+                    raise _no(str(term), "a number does not stand for a column; I(2 * age) is one")
+                intercept = True
+                continue
+            lookup = factor.eval_method is factor.EvalMethod.LOOKUP
+            own.append(factors.read(factor.expr, plain=lookup).text)
+        if len(own) > MOST_DEGREE:
+            raise _no(str(term), f"is of {len(own)} factors; at most {MOST_DEGREE} are taken")
+        if own:
+            terms.append(tuple(own))
+    return Formula(tuple(sorted(terms, key=len)), intercept, str(formulaic.__version__))
+
+
+def _first(fault: Exception) -> str:
+    """The begin of what a library says."""
+    said = re.split(r"[^ -~]", " ".join(str(fault).split()))[0].strip()  # what follows marks a place, in colours
+    return factors.shortened(said or type(fault).__name__, 120)
+
+
+def _count(tree: Any) -> int:  # a node of a library without types
+    """How many terms a tree of formulaic makes at most; enough to know that they are too many."""
+    args, most = getattr(tree, "args", None), MOST_TERMS + 1
+    if args is None:
+        return 1
+    symbol, below = str(tree.operator.symbol), [_count(one) for one in args]
+    if symbol == "." and not below:
+        raise JobError("a point for all other columns is not there: name the columns")
+    if len(below) == 1:
+        return below[0]
+    if symbol in ("**", "^"):
+        power = str(tree.args[1])
+        if not power.isdigit() or not 1 <= int(power[:4]) <= MOST_DEGREE:
+            raise JobError(f"a power of terms is a whole number from 1 to {MOST_DEGREE}; of a column take I(age**2)")
+        return int(min(most, below[0] ** int(power)))
+    a, b = below
+    return min(most, a + b + a * b if symbol == "*" else a * b if symbol == ":" else a + b)

@@ -1,0 +1,447 @@
+"""From terms to columns of a model: which there are, what they are called, and what they hold in rows.
+
+Names and full rank are those of formulaic (and of R): a factor of labels that the columns before it do not span has a column for
+each label, else one for each but the reference's. What a transformation knows of the data is a `Known`, which all parties have
+agreed on: it holds for new rows too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import JobError
+from ...plain import Record
+from . import splines
+from .factors import NATURAL, Array, Ends, Factor, Node, ends, evaluated, quoted, read, refused
+
+MOST_COLUMNS = 1000
+_Scoped = tuple[str, bool]  # a factor, and whether it has one column fewer than labels
+
+
+@dataclass(frozen=True)
+class Known:
+    """What all parties know of a column, or of an expression: labels, or centre and scale, and the job file's bounds."""
+
+    levels: tuple[str, ...] | None = None
+    center: float | None = None
+    scale: float | None = None
+    ends: Ends | None = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """A column of the model.
+
+    Attributes
+    ----------
+    name : as formulaic has it
+    of : the factors that are multiplied: text, whether it has one column fewer than labels, and which of its columns
+    indicator : whether it is made of labels alone, and so is not standardised
+    spread : mean square of an indicator where labels are equally frequent; 1 of others, which are standardised
+    """
+
+    name: str
+    of: tuple[tuple[str, bool, int], ...]
+    indicator: bool
+    spread: float = 1.0
+
+
+class Reading(Protocol):
+    """Rows of one party, and where their faults are told."""
+
+    def numbers(self, name: str) -> Array:
+        """(n,) of a column; a bad cell is marked, and not finite."""
+
+    def codes(self, name: str, levels: tuple[str, ...]) -> NDArray[np.int64]:
+        """(n,) which level each cell is; -1 of a bad one, which is marked."""
+
+    def fault(self, bad: NDArray[np.bool_], column: str, reason: str, remedy: str) -> None:
+        """Marks rows."""
+
+
+@dataclass(frozen=True)
+class Formula:
+    """The right-hand side of a formula, without effects of groups.
+
+    Attributes
+    ----------
+    terms : factors of each, by how many they are; `quoted` names of columns
+    intercept : whether there is one
+    version : of formulaic, by which terms were read
+    bases : column -> the label that the job file compares others with
+    bounds : column -> the job file's lower and upper
+    known : column, or expression -> what is agreed of it; empty before
+    """
+
+    terms: tuple[tuple[str, ...], ...]
+    intercept: bool = True
+    version: str = ""
+    bases: Mapping[str, str] = field(default_factory=dict)
+    bounds: Mapping[str, Ends] = field(default_factory=dict)
+    known: Mapping[str, Known] = field(default_factory=dict)
+
+    @cached_property
+    def factors(self) -> dict[str, Factor]:
+        """All of them, by their texts."""
+        return {text: read(*_plain(text)) for term in self.terms for text in term}
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """The columns of a file that it reads, in its order."""
+        return tuple(dict.fromkeys(name for factor in self.factors.values() for name in factor.variables))
+
+    @property
+    def numeric(self) -> frozenset[str]:
+        """Columns that can hold numbers alone."""
+        return frozenset(n for one in self.factors.values() if not one.plain and one.call != "C" for n in one.variables)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Columns that hold numbers, once that is known."""
+        return tuple(name for name in self.variables if self.known[name].levels is None)
+
+    @property
+    def labelled(self) -> frozenset[str]:
+        """Columns that hold labels, whatever they look like."""
+        return frozenset(name for one in self.factors.values() if one.call == "C" for name in one.variables)
+
+    @cached_property
+    def arguments(self) -> dict[str, Node]:
+        """What must have an agreed centre and scale, by its text."""
+        return {node.text: node for factor in self.factors.values() for node in factor.arguments}
+
+    @property
+    def curved(self) -> bool:
+        """Whether it has splines, whose columns depend on what is agreed and not only in their unit."""
+        return any(one.call in ("bs", *NATURAL) and one.arguments for one in self.factors.values())
+
+    @property
+    def text(self) -> str:
+        """Canonical: all terms, as they are expanded."""
+        return " + ".join(["1" if self.intercept else "0", *(":".join(term) for term in self.terms)])
+
+    def knowing(self, known: Mapping[str, Known]) -> Formula:
+        """With what is agreed.
+
+        Raises
+        ------
+        JobError
+            A label that others are compared with is none of its column's; too many columns.
+        """
+        found = replace(self, known=dict(known))
+        for factor in found.factors.values():
+            if found.is_labels(factor) and (base := found._base(factor)) not in found._levels(factor):
+                said = factor.text if "base" in factor.option else f"data.columns.{factor.variables[0]}.reference"
+                raise JobError(
+                    f"model.formula: {said}: {base!r} is none of the {len(found._levels(factor))} labels of the column"
+                )
+        if len(found.made) > MOST_COLUMNS:
+            raise JobError(f"model.formula: makes {len(found.made):,} columns; at most {MOST_COLUMNS:,} are fitted: take fewer")
+        return found
+
+    def is_labels(self, factor: Factor) -> bool:
+        """Whether a factor is of labels."""
+        return factor.call == "C" or (factor.plain and self.known[factor.node.text].levels is not None)
+
+    def _levels(self, factor: Factor) -> tuple[str, ...]:
+        return self.known[factor.node.text].levels or ()
+
+    def _base(self, factor: Factor) -> str:
+        levels = self._levels(factor)
+        return str(factor.option.get("base") or self.bases.get(factor.node.text) or (levels[0] if levels else ""))
+
+    def compared(self, name: str) -> frozenset[str]:
+        """Labels of a column that others are compared with, as far as they are named."""
+        named = {str(one.option["base"]) for one in self.factors.values() if one.variables == (name,) and "base" in one.option}
+        return frozenset(named | ({self.bases[name]} if name in self.bases else set()))
+
+    def constants(self, text: str) -> tuple[float, float]:
+        """Agreed centre and scale of a column or expression."""
+        known = self.known[text]
+        if known.center is None or known.scale is None:
+            raise ValueError(f"{text!r} has no agreed centre and scale")
+        return known.center, known.scale
+
+    def coding(self, text: str, reduced: bool) -> tuple[tuple[str, ...], Array]:
+        """Names of a labels' factor's columns, and (labels, columns) what each label is in them."""
+        factor = self.factors[text]
+        levels, one = self._levels(factor), np.eye(len(self._levels(factor)))
+        if not reduced:
+            return tuple(f"{factor.label}[{level}]" for level in levels), one
+        if factor.option.get("contrasts") == "sum":
+            one[-1] = -1.0
+            return tuple(f"{factor.label}[S.{level}]" for level in levels[:-1]), one[:, :-1]
+        kept = [j for j, level in enumerate(levels) if level != self._base(factor)]
+        return tuple(f"{factor.label}[T.{levels[j]}]" for j in kept), one[:, kept]
+
+    def _names(self, text: str, reduced: bool) -> tuple[str, ...]:
+        factor, option = self.factors[text], self.factors[text].option
+        if self.is_labels(factor):
+            return self.coding(text, reduced)[0]
+        if not factor.call:
+            return (factor.label,)
+        if factor.call == "poly":
+            return tuple(f"{factor.label}[{k}]" for k in range(1, int(factor.number("degree", 1.0)) + 1))
+        if factor.call == "bs":
+            whole = bool(option.get("include_intercept"))
+            many = len(self._knots(factor)[0]) + _degree(factor) + 1
+            return tuple(f"{factor.label}[{k}]" for k in range(0 if whole else 1, many))
+        return tuple(f"{factor.label}[{k}]" for k in range(1, len(self._knots(factor)[0]) + 2))
+
+    def _knots(self, factor: Factor) -> tuple[tuple[float, ...], Ends]:
+        """Inner knots and bounds of a spline."""
+        option, text = factor.option, factor.node.text
+        known = self.known.get(text, Known())
+        given = known.ends
+        both = -math.inf, math.inf
+        if not {"lower_bound", "upper_bound"} <= option.keys():
+            center, scale = self.constants(text)
+            both = given or (center - splines.FAR * scale, center + splines.FAR * scale)
+        both = factor.number("lower_bound", both[0]), factor.number("upper_bound", both[1])
+        knots = option.get("knots")
+        if not isinstance(knots, tuple):
+            less = 1 if factor.call in NATURAL else _degree(factor) + bool(option.get("include_intercept"))
+            many = 0 if "df" not in option else int(factor.number("df", 0.0)) - less
+            if many == 0:
+                knots = ()
+            elif {"lower_bound", "upper_bound"} <= option.keys():
+                knots = splines.quantiles(many, 0.0, 1.0, both)
+            else:
+                knots = splines.quantiles(many, *self.constants(text), given)
+        if any(not a < b for a, b in itertools.pairwise([both[0], *knots, both[1]])):
+            raise refused(factor.text, f"its knots are not all between {both[0]:.6g} and {both[1]:.6g}: give knots and bounds")
+        return knots, both
+
+    @cached_property
+    def made(self) -> tuple[Made, ...]:
+        """The columns, in their order, without the intercept."""
+        spanned: set[frozenset[_Scoped]] = {frozenset()} if self.intercept else set()
+        found: list[Made] = []
+        for term in self.terms:
+            scoped = [term_ for term_ in self._span(term) if frozenset(term_) not in spanned]
+            spanned |= {frozenset(one) for one in scoped}
+            for one in _simplified(scoped):
+                found += self._columns(one)
+        names = [one.name for one in found]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise JobError(
+                f"model.formula: two of its columns would be called {twice!r}; rename a column, or a label, in all files"
+            )
+        return tuple(found)
+
+    def _span(self, term: Sequence[str]) -> list[tuple[_Scoped, ...]]:
+        """What a term spans: of labels the reference, and what differs from it."""
+        parts: list[tuple[_Scoped | None, ...]] = []
+        for text in term:
+            factor = self.factors[text]
+            whole = bool(factor.option.get("include_intercept"))
+            parts.append(((text, True), None) if self.is_labels(factor) or whole else ((text, False),))
+        return [tuple(one for one in product if one is not None) for product in itertools.product(*parts)]
+
+    def _columns(self, scoped: Sequence[_Scoped]) -> Iterable[Made]:
+        """The products of the factors' columns, the first factor's varying fastest."""
+        every = [[(text, reduced, j, name) for j, name in enumerate(self._scoped(text, reduced))] for text, reduced in scoped]
+        labels = all(self.is_labels(self.factors[text]) for text, _ in scoped)
+        spread = 1.0
+        for text, reduced in scoped if labels else ():
+            coding = self.coding(text, reduced)[1]
+            spread *= float((coding**2).sum(axis=0).mean() / len(coding)) if coding.size else 1.0
+        for product in itertools.product(*reversed(every)):
+            own = product[::-1]
+            yield Made(
+                ":".join(name for *_, name in own), tuple((text, reduced, j) for text, reduced, j, _ in own), labels, spread
+            )
+
+    def _scoped(self, text: str, reduced: bool) -> tuple[str, ...]:
+        names = self._names(text, reduced)
+        return names[1:] if reduced and self.factors[text].call == "bs" else names
+
+    def matrix(self, rows: Reading, n: int) -> Array:
+        """(n, columns) of `made`; rows with a fault are marked, and hold whatever they hold."""
+        out, kept = np.empty((n, len(self.made))), dict[tuple[str, bool], Array]()
+        with np.errstate(all="ignore"):
+            for j, one in enumerate(self.made):
+                column = np.ones(n)
+                for text, reduced, at in one.of:
+                    if (text, reduced) not in kept:
+                        kept[text, reduced] = self._values(text, reduced, rows, n)
+                    column = column * kept[text, reduced][:, at]
+                out[:, j] = column
+                large = ~(np.abs(column) <= LARGEST) & ~np.isnan(column)
+                if large.any():
+                    first = self.factors[one.of[0][0]].variables[0]
+                    rows.fault(
+                        large, first, f"is too large for {one.name}", "correct the cell, or give the column in another unit"
+                    )
+        return out
+
+    def _values(self, text: str, reduced: bool, rows: Reading, n: int) -> Array:
+        """(n, k) of one factor."""
+        factor = self.factors[text]
+        if self.is_labels(factor):
+            coding = self.coding(text, reduced)[1]
+            codes = rows.codes(factor.node.text, self._levels(factor))
+            return np.where((codes >= 0)[:, np.newaxis], coding[np.maximum(codes, 0)], np.nan)
+        x = self.argument(factor.node, rows, n)
+        if not factor.call:
+            return x[:, np.newaxis]
+        return self._basis(factor, self._inside(factor, x, rows) if factor.call != "poly" else x, reduced)
+
+    def _basis(self, factor: Factor, x: Array, reduced: bool) -> Array:
+        """(n, k) of a factor of several columns."""
+        option = factor.option
+        if factor.call == "poly":
+            degree = int(factor.number("degree", 1.0))
+            if option["raw"]:
+                return np.column_stack([x**k for k in range(1, degree + 1)])
+            return splines.polynomial(x, degree, *self.constants(factor.node.text))
+        knots, both = self._knots(factor)
+        if factor.call in NATURAL:
+            return splines.natural(x, knots, both)
+        whole = bool(option.get("include_intercept"))
+        found = splines.b_spline(x, knots, both, _degree(factor), whole=whole)
+        return found[:, 1:] if whole and reduced else found
+
+    def argument(self, node: Node, rows: Reading, n: int) -> Array:
+        """(n,) an expression; where cells have numbers and it has none their rows are marked."""
+        columns = {one.text: rows.numbers(one.text) for one in node.walk() if one.what == "name"}
+        with np.errstate(all="ignore"):
+            x = np.array(np.broadcast_to(evaluated(node, columns.__getitem__, self.constants), (n,)), np.float64)
+        there, finite = np.all([np.isfinite(column) for column in columns.values()], axis=0), np.isfinite(x)
+        x[~finite] = np.nan
+        if (none := there & ~finite).any():
+            remedy = "correct the cell, or the formula (a logarithm is of numbers above 0)"
+            rows.fault(none, next(iter(columns)), f"has no finite {node.text}", remedy)
+        return x
+
+    def extrapolation(self, factor: Factor) -> str:
+        """What becomes of rows beyond a spline's bounds: "raise" where a B-spline's bounds are given, as in formulaic; they count
+        as at a bound where it comes from agreed moments; a natural spline goes on in a line."""
+        given = {"lower_bound", "upper_bound"} <= factor.option.keys()
+        usual = "extend" if factor.call in NATURAL else "raise" if given else "clip"
+        return str(factor.option.get("extrapolation", usual))
+
+    def _inside(self, factor: Factor, x: Array, rows: Reading) -> Array:
+        how, both = self.extrapolation(factor), self._knots(factor)[1]
+        if how == "clip":
+            return np.clip(x, *both)
+        outside = (x < both[0]) | (x > both[1])
+        if how == "raise" and outside.any():
+            remedy = f"the bounds are {both[0]:.6g} and {both[1]:.6g}: correct the cell, or the bounds, or give extrapolation"
+            rows.fault(
+                outside, factor.variables[0], f"is outside of the bounds of {factor.text}", f'{remedy} = "clip" or "extend"'
+            )
+        return x
+
+    def clipped(self, rows: Reading, n: int) -> dict[str, int]:
+        """Factor -> rows that count as at a bound of its spline; without those of which there are none."""
+        found = {}
+        for text, factor in self.factors.items():
+            if factor.call == "bs" and self.extrapolation(factor) == "clip":
+                low, high = self._knots(factor)[1]
+                x = self.argument(factor.node, rows, n)
+                found[text] = int(((x < low) | (x > high)).sum())
+        return {text: many for text, many in found.items() if many}
+
+    def ends(self, made: Made) -> Ends | None:
+        """Between which numbers a column lies where the file's columns lie between centre +- scale; None if without bounds."""
+        low, high = 1.0, 1.0
+        for text, reduced, at in made.of:
+            own = self._ends(text, reduced, at)
+            if own is None:
+                return None
+            corners = [a * b for a in (low, high) for b in own]
+            low, high = min(corners), max(corners)
+        return low, high
+
+    def _ends(self, text: str, reduced: bool, at: int) -> Ends | None:
+        factor = self.factors[text]
+        if self.is_labels(factor):
+            column = self.coding(text, reduced)[1][:, at]
+            return float(column.min()), float(column.max())
+        both = ends(factor.node, self.ends_of, self.constants)
+        if not factor.call or both is None:
+            return both
+        x = np.linspace(*both, 201)
+        if factor.call != "poly" and self.extrapolation(factor) != "extend":
+            x = np.clip(x, *self._knots(factor)[1])
+        values = self._basis(factor, x, reduced)[:, at]
+        return float(values.min()), float(values.max())
+
+    def ends_of(self, name: str) -> Ends:
+        """Of a column: the job file's bounds, else centre +- scale."""
+        center, scale = self.constants(name)
+        return self.known[name].ends or (center - scale, center + scale)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, texts and numbers, for JSON."""
+        known = {
+            name: {
+                key: list(value) if isinstance(value, tuple) else value for key, value in vars(one).items() if value is not None
+            }
+            for name, one in self.known.items()
+        }
+        plain = {"terms": [list(term) for term in self.terms], "intercept": self.intercept, "version": self.version}
+        return plain | {"bases": dict(self.bases), "bounds": {n: list(b) for n, b in self.bounds.items()}, "known": known}
+
+    @classmethod
+    def from_dict(cls, plain: Record) -> Formula:
+        """Inverse of `to_dict`; ValueError where something is missing, or is no formula."""
+        try:
+            known = {str(name): _known(one) for name, one in plain["known"].items()}
+            bounds = {str(name): (float(low), float(high)) for name, (low, high) in plain["bounds"].items()}
+            bases = {str(name): str(level) for name, level in plain["bases"].items()}
+            terms = tuple(tuple(map(str, term)) for term in plain["terms"])
+            found = cls(terms, plain["intercept"] is True, str(plain["version"]), bases, bounds, known)
+            found.made  # noqa: B018  # reads all factors
+            return found
+        except (KeyError, TypeError, AttributeError, JobError) as fault:
+            raise ValueError(f"not a formula: {fault}") from fault
+
+
+LARGEST = 1e150  # of a cell, as of a file's own
+
+
+def _known(plain: Record) -> Known:
+    levels, both = plain.get("levels"), plain.get("ends")
+    numbers = {key: float(plain[key]) for key in ("center", "scale") if key in plain}
+    if not all(map(math.isfinite, numbers.values())) or not numbers.get("scale", 1.0) > 0:
+        raise TypeError(f"centre and scale are {numbers}")
+    found = None if both is None else (float(both[0]), float(both[1]))
+    return Known(None if levels is None else tuple(map(str, levels)), numbers.get("center"), numbers.get("scale"), found)
+
+
+def _degree(factor: Factor) -> int:
+    return int(factor.number("degree", 3.0))
+
+
+def _plain(text: str) -> tuple[str, bool]:
+    """A factor's text for `read`: a quoted name is a column's."""
+    whole = text[1:-1] if text[:1] == text[-1:] == "`" and "`" not in text[1:-1] else text
+    return (whole, True) if whole != text or (quoted(text) == text and text.isidentifier()) else (text, False)
+
+
+def _simplified(scoped: Iterable[tuple[_Scoped, ...]]) -> list[tuple[_Scoped, ...]]:
+    """The fewest terms with the same span: anything, and it times a reduced factor, is it times the whole factor."""
+    terms: list[tuple[_Scoped, ...]] = []
+    for own in sorted(scoped, key=len):
+        for existing in terms:
+            more = set(own) - set(existing)
+            if len(own) - 1 != len(existing) or len(more) != 1 or not next(iter(more))[1]:
+                continue
+            new = next(iter(more))
+            whole = tuple((text, False) if (text, reduced) == new else (text, reduced) for text, reduced in own)
+            terms = _simplified([*(one for one in terms if one != existing), whole])
+            break
+        else:
+            if own not in terms:
+                terms.append(own)
+    return terms

@@ -1,0 +1,403 @@
+"""One factor of a formula's term: `age`, `log(bmi)`, `C(ward, contr.sum)`, `cs(bmi, df=4)`.
+
+Its text is read by `ast` into a `Node`: names of columns, numbers, arithmetic, and calls of the functions here. Whatever else
+Python knows (attributes, subscripts, lambda, comprehensions, other names that are called) is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import JobError
+
+Array = NDArray[np.float64]
+Constants = Callable[[str], tuple[float, float]]  # a column, or an expression -> its agreed centre and scale
+Ends = tuple[float, float]
+
+FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "exp": np.exp,
+    "sqrt": np.sqrt,
+    "I": lambda x: x,
+}
+CENTRED = ("center", "scale")
+NATURAL = ("cs", "cr", "ns")  # the natural cubic spline, as formulaic, mgcv and R's splines call it
+SEVERAL = ("bs", *NATURAL, "poly")  # of which a factor is several columns
+KNOWN = (*FUNCTIONS, *CENTRED, *SEVERAL, "C")
+OPTIONS = {
+    "C": ("contrasts", "base"),
+    "bs": ("df", "knots", "degree", "include_intercept", "lower_bound", "upper_bound", "extrapolation"),
+    "poly": ("degree", "raw"),
+} | dict.fromkeys(NATURAL, ("df", "knots", "lower_bound", "upper_bound", "constraints", "extrapolation"))
+TRUTHS = {"TRUE": True, "FALSE": False}  # of R, whose T and F are names that a column may have
+OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
+MOST_NODES, DEEPEST, LONGEST = 100, 20, 500  # of one factor; its letters
+HIDDEN = re.compile(r"(^|\W)__")  # names that Python has for itself
+MOST_POWER, MOST_NUMBER = 10.0, 1e100
+MOST_KNOTS, MOST_DEGREE = 30, 6
+
+Option = float | bool | str | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Node:
+    """Part of an expression.
+
+    Attributes
+    ----------
+    what : "name" of a column, "number", an operator ("neg": minus one thing), or a function
+    text : as it is written; of a name the column's
+    """
+
+    what: str
+    text: str
+    of: tuple[Node, ...] = ()
+    number: float = 0.0
+
+    def walk(self) -> Iterator[Node]:
+        """Itself, and all below it."""
+        yield self
+        for one in self.of:
+            yield from one.walk()
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A factor that was read.
+
+    Attributes
+    ----------
+    text, label : as it stands in a term, and how names of columns begin
+    call : "C", or what makes several columns; "" of an expression
+    node : the expression, or what the call is of
+    options : of the call
+    """
+
+    text: str
+    label: str
+    call: str
+    node: Node
+    options: tuple[tuple[str, Option], ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a column as it stands, which may hold numbers or labels."""
+        return not self.call and self.node.what == "name"
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The columns of the file that it reads."""
+        return tuple(dict.fromkeys(node.text for node in self.node.walk() if node.what == "name"))
+
+    @property
+    def option(self) -> dict[str, Option]:
+        """By their names."""
+        return dict(self.options)
+
+    def number(self, name: str, default: float) -> float:
+        """An option that is one, which was checked."""
+        return real(self.option, name, default)
+
+    @property
+    def arguments(self) -> tuple[Node, ...]:
+        """What must have an agreed centre and scale: of `center(log(bmi))` the logarithm."""
+        found = [node.of[0] for node in self.node.walk() if node.what in CENTRED]
+        option = self.option
+        given = {"lower_bound", "upper_bound"} <= option.keys()
+        if (self.call == "poly" and not option.get("raw")) or (self.call in ("bs", *NATURAL) and not given):
+            found.append(self.node)
+        return tuple(dict.fromkeys(found))
+
+
+def real(options: Mapping[str, Option], name: str, default: float) -> float:
+    """An option that is a number, or the default."""
+    value = options.get(name, default)
+    assert isinstance(value, float)
+    return value
+
+
+def refused(text: str, why: str) -> JobError:
+    """What is said of a part of a formula that is none."""
+    return JobError(f"model.formula: {shortened(text)}: {why}")
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """Quoted, and of a long text its begin."""
+    return repr(text if len(text) <= most else text[: most - 2] + "..")
+
+
+@lru_cache(maxsize=4096)
+def read(text: str, plain: bool = False) -> Factor:
+    """A factor.
+
+    Parameters
+    ----------
+    text : as a formula has it, or with `plain` a column's name
+
+    Raises
+    ------
+    JobError
+        It is none, or has what no formula may have.
+    """
+    if plain:
+        if HIDDEN.search(text) or "`" in text:
+            raise refused(text, "is no column")
+        return Factor(quoted(text), text, "", Node("name", text))
+    if len(text) > LONGEST:
+        raise refused(text, f"has {len(text)} letters; one factor has at most {LONGEST}")
+    names: dict[str, str] = {}
+
+    def named(found: re.Match[str]) -> str:
+        own = f"fedkern_quoted_{len(names)}"
+        names[own] = found.group(1)
+        return own
+
+    source = re.sub("`([^`]*)`", named, text)
+    try:
+        tree = ast.parse(source, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise refused(text, "cannot be read; see whether a bracket or a quotation mark is missing") from None
+    if sum(1 for _ in ast.walk(tree)) > 3 * MOST_NODES or _depth(tree) > 2 * DEEPEST:
+        raise refused(text, "is nested too deeply; make a column of it in all files")
+    return _Reader(text, names).factor(tree)
+
+
+def quoted(name: str) -> str:
+    """A column's name as formulas have it."""
+    return name if name.isidentifier() else f"`{name}`"
+
+
+def _depth(tree: ast.AST) -> int:
+    deepest, level = 0, [tree]
+    while level:
+        deepest, level = deepest + 1, [child for node in level for child in ast.iter_child_nodes(node)]
+    return deepest
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Of one factor; `names`: what stands for names in backquotes."""
+
+    text: str
+    names: dict[str, str]
+
+    def factor(self, tree: ast.expr) -> Factor:
+        function = tree.func.id if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) else ""
+        if not isinstance(tree, ast.Call) or function not in OPTIONS:
+            node = self.node(tree)
+            if node.what == "number" or not any(one.what == "name" for one in node.walk()):
+                raise refused(self.text, "has no column in it")
+            return Factor(self.text, node.text if node.what == "name" else self.text, "", node)
+        return Factor(self.text, self.text, function, *self._call(function, tree))
+
+    def _call(self, function: str, tree: ast.Call) -> tuple[Node, tuple[tuple[str, Option], ...]]:
+        names = OPTIONS[function]
+        given: dict[str, ast.expr] = {}
+        args = list(tree.args)
+        if not args or len(args) > 1 + len(names):
+            raise self._no(f"{function} is of a column: {function}(NAME, ..)")
+        for name, value in [*zip(names, args[1:]), *((one.arg or "**", one.value) for one in tree.keywords)]:
+            if name == "reference":
+                name = "base"
+            if name not in names or name in given:
+                raise self._no(f"{function} has no option {name!r} here (or twice); there are {', '.join(names)}")
+            given[name] = value
+        node = self.node(args[0])
+        if function == "C":
+            if node.what != "name":
+                raise self._no("C is of a column of labels: C(NAME)")
+            return node, self._contrasts(given)
+        if not any(one.what == "name" for one in node.walk()):
+            raise self._no("has no column in it")
+        found = {name: self._option(name, value) for name, value in given.items()}
+        check = self._poly if function == "poly" else self._spline
+        return node, tuple(sorted(check(function, {name: value for name, value in found.items() if value is not None}).items()))
+
+    def _contrasts(self, given: dict[str, ast.expr]) -> tuple[tuple[str, Option], ...]:
+        out: dict[str, Option] = {"contrasts": "treatment"}
+        how = given.get("contrasts")
+        if isinstance(how, ast.Call):
+            if len(how.args) + len(how.keywords) > 1 or any(one.arg not in ("base", "reference") for one in how.keywords):
+                raise self._no('contrasts are contr.treatment, contr.treatment("LEVEL") or contr.sum')
+            for value in (*how.args, *(one.value for one in how.keywords)):
+                given = {**given, "base": value}
+            how = how.func
+        if how is not None:
+            word = ast.unparse(how).removeprefix("contr.")
+            words = {"treatment": "treatment", "Treatment": "treatment", "sum": "sum", "Sum": "sum"}
+            if word not in words:
+                raise self._no("contrasts are contr.treatment or contr.sum")
+            out["contrasts"] = words[word]
+        if (base := given.get("base")) is not None:
+            if not isinstance(base, ast.Constant) or not isinstance(base.value, str) or out["contrasts"] == "sum":
+                raise self._no('the level that others are compared with is a text, and of treatment contrasts: base = "LEVEL"')
+            out["base"] = base.value
+        return tuple(sorted(out.items()))
+
+    def _option(self, name: str, value: ast.expr) -> Option | None:
+        """A number, True or False (or R's), a text, or a list of numbers ([..] or R's c(..)); None of None."""
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "c" and not value.keywords:
+            value = ast.List(list(value.args))
+        if isinstance(value, ast.List | ast.Tuple):
+            if len(value.elts) > MOST_KNOTS:
+                raise self._no(f"{name} has {len(value.elts)} numbers; at most {MOST_KNOTS} are taken")
+            return tuple(self._number(name, one) for one in value.elts)
+        if isinstance(value, ast.Name) and value.id in TRUTHS:
+            return TRUTHS[value.id]
+        if isinstance(value, ast.Constant) and (value.value is None or isinstance(value.value, bool | str)):
+            return value.value
+        return self._number(name, value)
+
+    def _number(self, name: str, value: ast.expr) -> float:
+        sign = 1.0
+        if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
+            sign, value = -1.0, value.operand
+        number = value.value if isinstance(value, ast.Constant) else None
+        if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= MOST_NUMBER:
+            raise self._no(f"{name} is a number, or a list of numbers")
+        return sign * float(number)
+
+    def _whole(self, function: str, option: dict[str, Option], name: str, least: int, most: int) -> None:
+        value = option.get(name, least)
+        if isinstance(value, bool) or not isinstance(value, float | int) or value != int(value) or not least <= value <= most:
+            raise self._no(f"{name} of {function} is a whole number from {least} to {most}")
+
+    def _poly(self, function: str, option: dict[str, Option]) -> dict[str, Option]:
+        self._whole(function, option, "degree", 1, MOST_DEGREE)
+        if not isinstance(option.get("raw", False), bool):
+            raise self._no("raw of poly is True or False")
+        return {"degree": 1.0, "raw": False, **option}
+
+    def _spline(self, function: str, option: dict[str, Option]) -> dict[str, Option]:
+        natural = function in NATURAL
+        self._whole(function, option, "degree", 1, MOST_DEGREE)
+        least = 2 if natural else int(real(option, "degree", 3.0)) + bool(option.get("include_intercept"))
+        self._whole(function, option, "df", least, MOST_KNOTS)
+        if option.get("constraints", "center") != "center":
+            raise self._no(f'{function} is centred, which is constraints = "center"')
+        if not isinstance(option.get("include_intercept", False), bool):
+            raise self._no("include_intercept is True or False")
+        if option.get("extrapolation", "clip") not in ("raise", "clip", "extend"):
+            raise self._no('extrapolation is "raise", "clip" or "extend"')
+        for name in ("lower_bound", "upper_bound"):
+            if isinstance(option.get(name, 0.0), bool | str | tuple):
+                raise self._no(f"{name} is a number")
+        knots = option.get("knots")
+        if "df" in option and knots is not None:
+            raise self._no("df and knots say the same; give one of them")
+        if natural and "df" not in option and knots is None:
+            raise self._no(f"{function} needs df = .. or knots = [..]")
+        if isinstance(knots, float):
+            option["knots"] = knots = (knots,)
+        if knots is not None and not isinstance(knots, tuple):
+            raise self._no("knots are a list of numbers")
+        ends = [real(option, "lower_bound", -math.inf), *(knots or ()), real(option, "upper_bound", math.inf)]
+        if any(not a < b for a, b in pairwise(ends)):
+            raise self._no("knots rise, and lie between lower_bound and upper_bound")
+        return option
+
+    def node(self, tree: ast.expr) -> Node:
+        """An expression of columns and numbers."""
+        text = self._written(tree)
+        if isinstance(tree, ast.Name):
+            name = self.names.get(tree.id, tree.id)
+            if HIDDEN.search(name) or not name:
+                raise self._no(f"{name!r} is no column")
+            return Node("name", name)
+        if isinstance(tree, ast.Constant):
+            return Node("number", text, (), self._number("what is not a column", tree))
+        if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub | ast.UAdd):
+            of = self.node(tree.operand)
+            return Node("neg", text, (of,)) if isinstance(tree.op, ast.USub) else of
+        if isinstance(tree, ast.BinOp) and type(tree.op) in OPERATORS:
+            sign, both = OPERATORS[type(tree.op)], (self.node(tree.left), self.node(tree.right))
+            if sign == "**":
+                power = both[1].of[0] if both[1].what == "neg" else both[1]
+                if power.what != "number" or power.number > MOST_POWER:
+                    raise self._no(f"a power is a number of at most {MOST_POWER:g}")
+            return Node(sign, text, both)
+        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
+            name = tree.func.id
+            if name in OPTIONS:
+                raise self._no(f"{name}(..) makes columns of its own, and cannot stand inside of another call")
+            if name not in KNOWN:
+                raise self._no(f"there is no function {name!r}; there are {', '.join(KNOWN)}")
+            if len(tree.args) != 1 or tree.keywords:
+                raise self._no(f"{name} is of one expression")
+            return Node(name, text, (self.node(tree.args[0]),))
+        if isinstance(tree, ast.Attribute):
+            raise self._no("a point is no part of a name inside of a call: quote the column's name (`a.b`); of functions log")
+        raise self._no("is nothing that a formula may have: columns, numbers, + - * / **, and the functions " + ", ".join(KNOWN))
+
+    def _written(self, tree: ast.AST) -> str:
+        text = ast.unparse(tree)
+        for own, name in self.names.items():
+            text = re.sub(rf"\b{own}\b", lambda _, name=name: quoted(name), text)  # type: ignore[misc]  # a default, in a loop
+        return text
+
+    def _no(self, why: str) -> JobError:
+        return refused(self.text, why)
+
+
+def evaluated(node: Node, values: Callable[[str], Array], constants: Constants) -> Array:
+    """(n,) an expression of columns; not finite where it has no value."""
+    if node.what == "name":
+        return values(node.text)
+    if node.what == "number":
+        return np.float64(node.number)  # type: ignore[return-value]  # which broadcasts
+    of = [evaluated(one, values, constants) for one in node.of]
+    if node.what in FUNCTIONS:
+        return FUNCTIONS[node.what](of[0])
+    if node.what in CENTRED:
+        center, scale = constants(node.of[0].text)
+        return of[0] - center if node.what == "center" else (of[0] - center) / scale
+    if node.what == "neg":
+        return -of[0]
+    a, b = of
+    if node.what == "+":
+        return a + b
+    if node.what == "-":
+        return a - b
+    if node.what == "*":
+        return a * b
+    return a / b if node.what == "/" else np.asarray(np.power(a, b), np.float64)
+
+
+def ends(node: Node, of_column: Callable[[str], Ends], constants: Constants) -> Ends | None:
+    """Between which numbers an expression lies where its columns lie between theirs; None where it has no bounds."""
+    if node.what == "name":
+        return of_column(node.text)
+    if node.what == "number":
+        return node.number, node.number
+    below = [ends(one, of_column, constants) for one in node.of]
+    if any(one is None for one in below):
+        return None
+    (low, high), *more = (one for one in below if one is not None)
+    if node.what in ("log", "log2", "log10", "sqrt") and low <= 0:
+        return None
+    corners = [(low,), (high,)]
+    if more:
+        corners = [(a, b) for a in (low, high) for b in more[0]]  # type: ignore[misc]
+        if node.what == "/" and more[0][0] <= 0 <= more[0][1]:
+            return None
+        power = more[0][0]
+        if node.what == "**" and low <= 0 and (power < 0 or power != int(power)):
+            return None
+        if node.what == "**" and low < 0 < high:
+            corners.append((0.0, power))  # type: ignore[arg-type]
+    with np.errstate(all="ignore"):
+        leaves = [tuple(Node("number", "", (), value) for value in corner) for corner in corners]
+        shifted = (lambda _: constants(node.of[0].text)) if node.what in CENTRED else constants
+        found = [float(evaluated(Node(node.what, node.text, leaf), lambda _: np.zeros(0), shifted)) for leaf in leaves]
+    return (min(found), max(found)) if all(map(math.isfinite, found)) else None

@@ -1,0 +1,426 @@
+"""Jobs with a formula: federated as pooled, labels that holders have or not, new rows, and what such a job refuses."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedkern
+from fedkern.cli.__main__ import main
+from fedkern.data.design import encode
+from fedkern.data.memory import table
+from fedkern.errors import FedkernError, JobError
+from fedkern.jobs.formula import laid, reading
+from fedkern.jobs.load import config_of
+from fedkern.methods.likelihood import keys
+from fedkern.models.encoding import Encoding
+from support import interrupted
+from support.command import mpirun
+
+formulaic = pytest.importorskip("formulaic", reason='formulaic is not installed: pip install "fedkern[formula]"')
+
+SMALL = {"algorithm": {"points": 256, "effective": 100}, "output": {"draws": 50, "chains": 2}}
+FIXED = "age * sex + cs(bmi, df = 3) + drug"
+
+
+def federation(rows: int = 240, seed: int = 1) -> dict[str, pd.DataFrame]:
+    """Three hospitals; nobody of the first got drug c."""
+    rng, found = np.random.default_rng(seed), {}
+    for k, name in enumerate(("ada", "bo", "cy")):
+        n = rows + 10 * k
+        frame = pd.DataFrame({"age": rng.normal(50 + 3 * k, 10, n), "bmi": np.exp(rng.normal(3.2, 0.2, n))})
+        frame["sex"], frame["drug"] = rng.choice(["f", "m"], n), rng.choice(["a", "b", "c"][: 2 + (k > 0)], n)
+        frame["ward"] = [f"{name}-{ward}" for ward in rng.integers(0, 8, n)]
+        eta = 0.04 * (frame.age - 50) * (frame.sex == "m") - 0.3 * (frame.drug == "b") + np.sin(frame.bmi / 5)
+        frame["died"] = (rng.random(n) < 1 / (1 + np.exp(-eta))).astype(int)
+        frame["dose"] = eta + rng.normal(size=n)
+        frame["note"], frame["kind"] = np.arange(n), "in"
+        found[name] = frame
+    return found
+
+
+@pytest.fixture(scope="module")
+def frames() -> dict[str, pd.DataFrame]:
+    return federation()
+
+
+def run(frames: Mapping[str, pd.DataFrame], formula: str, method: str = "likelihood", **tables: Any) -> fedkern.Result:
+    job: dict[str, Any] = {"job": {"method": method, "seed": 3}, **(SMALL if method == "likelihood" else {}), **tables}
+    job["model"] = {"formula": formula, **job.get("model", {})}
+    return fedkern.run(job, data=dict(frames))
+
+
+def pooled(frames: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    return {"all": pd.concat(frames.values(), ignore_index=True)}
+
+
+def test_a_federated_job_is_the_pooled_one(frames: dict[str, pd.DataFrame]) -> None:
+    gaussian = {"model": {"family": "gaussian", "scale": 1.0}}
+    found, wanted = (run(rows, f"dose ~ {FIXED}", "pvi", **gaussian).summary for rows in (frames, pooled(frames)))
+    assert [*found["parameters"]][:4] == ["intercept", "theta[age]", "theta[sex[T.m]]", "theta[cs(bmi, df=3)[1]]"]
+    for name, row in wanted["parameters"].items():
+        assert found["parameters"][name]["mean"] == pytest.approx(row["mean"], rel=1e-10, abs=1e-10), name
+        assert found["parameters"][name]["sd"] == pytest.approx(row["sd"], rel=1e-10), name
+
+
+def test_groups_and_a_posterior_by_weights(frames: dict[str, pd.DataFrame]) -> None:
+    found, wanted = (run(rows, f"died ~ {FIXED} + (1 | ward)").summary for rows in (frames, pooled(frames)))
+    assert "group_sd[intercept]" in found["parameters"]
+    for name, row in wanted["parameters"].items():
+        assert abs(found["parameters"][name]["mean"] - row["mean"]) < 1e-2 * row["sd"], name
+
+
+def test_its_columns_are_standardised_as_all_rows_together(frames: dict[str, pd.DataFrame]) -> None:
+    whole = pooled(frames)["all"]
+    result = run(frames, "died ~ age * sex + log(bmi) + scale(age):drug")
+    state = {"scale(age)": {"ddof": 0, "center": whole.age.mean(), "scale": whole.age.std(ddof=0)}}
+    spec = formulaic.ModelSpec(formula=formulaic.Formula("age * sex + log(bmi) + scale(age):drug"), transform_state=state)
+    X = spec.get_model_matrix(whole)
+    columns = result.summary["encoding"]["columns"]
+    assert [one["name"] for one in columns] == [*X.columns][1:]
+    for one in columns:
+        values = X[one["name"]].to_numpy(np.float64)
+        labels = set(np.unique(values)) <= {0.0, 1.0}
+        wanted = (0.0, 1.0) if labels else (values.mean(), values.std())
+        assert (one["center"], one["scale"]) == pytest.approx(wanted, rel=1e-10, abs=1e-12), one["name"]
+
+
+def test_new_rows_have_the_columns_of_the_run(
+    frames: dict[str, pd.DataFrame], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, frame in frames.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    job = '[job]\nmethod = "pvi"\n[data]\nclients = ["ada.csv", "bo.csv", "cy.csv"]\n'
+    job += '[model]\nfamily = "gaussian"\nscale = 1.0\nformula = "dose ~ bs(age, df = 4) + sex * drug + log(bmi)"\n'
+    (tmp_path / "job.toml").write_text(job)
+    assert main(["run", str(tmp_path / "job.toml"), "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    capsys.readouterr()
+    result = fedkern.load(tmp_path / "out")
+    some = frames["ada"].drop(columns=["dose", "ward", "note"]).head(7).assign(drug="c", age=[20, 30, 40, 50, 60, 70, 200.0])
+    found = result.predict(some)
+    encoding = result.summary["encoding"]
+    theta = {name: row["mean"] for name, row in result.summary["parameters"].items()}
+
+    whole = Encoding.from_dict(encoding)
+    X = encode(table(some, "rows", text=whole.texts, response="dose"), replace(whole, response=None)).X
+    standard = np.array(
+        [
+            theta["intercept_std"],
+            *(theta.get(f"theta_std[{c['name']}]", theta[f"theta[{c['name']}]"]) for c in encoding["columns"]),
+        ]
+    )
+    np.testing.assert_allclose(found["mean"], X @ standard, rtol=1e-10)
+    with pytest.raises(JobError, match=r"column 'drug': 'z' is an unknown level"):
+        result.predict(some.assign(drug="z"))
+    with pytest.raises(JobError, match="column 'bmi' is missing"):
+        result.predict(some.drop(columns="bmi"))
+    # Nothing of formulaic is needed to foresee rows: terms are stored as they were read.
+    hidden = {name: sys.modules.pop(name) for name in [*sys.modules] if name.split(".")[0] == "formulaic"}
+    reading.read.cache_clear()
+    try:
+        fedkern.load(tmp_path / "out").predict(some)
+        assert "formulaic" not in sys.modules
+    finally:
+        sys.modules.update(hidden)
+
+
+def test_a_label_that_only_test_rows_have(frames: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    test = frames["ada"].head(30).assign(drug=["z", *["a"] * 29])
+    test.to_csv(tmp_path / "test.csv", index=False)
+    with pytest.raises(JobError, match=r"column 'drug': 'z' is an unknown level"):
+        run(
+            frames,
+            "dose ~ age + drug",
+            "pvi",
+            model={"family": "gaussian", "scale": 1.0},
+            data={"test": str(tmp_path / "test.csv")},
+        )
+
+
+@pytest.mark.parametrize(
+    ("formula", "told"),
+    [
+        ("died ~ agee", "column 'agee' is missing"),
+        ("died ~ log(sex)", "calculates with column 'sex', which holds texts"),
+        ("died ~ log(bmi - 25)", r"column 'bmi': '.*' has no finite log\(bmi - 25\)"),
+        ("died ~ scale(log(bmi - 25))", r"column 'bmi': '.*' has no finite log\(bmi - 25\)"),
+        (
+            "died ~ bs(bmi, df=4, lower_bound=20, upper_bound=30)",
+            "column 'bmi': '.*' is outside of the bounds of bs.*the bounds are 20 and 30",
+        ),
+        ("died ~ drug:(1 | ward)", "a bar is for effects of groups"),
+        ("died ~ 0 + bmi * kind", "column 'kind' has one label at all clients"),
+        ("died ~ age + ward:sex", "26 coefficients by its columns"),
+    ],
+)
+def test_formulas_that_do_not_fit_the_rows(formula: str, told: str, frames: dict[str, pd.DataFrame]) -> None:
+    with pytest.raises(JobError, match=told):
+        run(frames, formula)
+
+
+def test_a_rare_cell_of_an_interaction_is_a_rare_label(frames: dict[str, pd.DataFrame]) -> None:
+    """Two labels that each many rows have, and one row both: as today's rare level, before anything leaves."""
+    rare = {name: frame.copy() for name, frame in frames.items()}
+    both = rare["bo"].index[(rare["bo"].sex == "m") & (rare["bo"].drug == "c")]
+    rare["bo"].loc[both[1:], "drug"] = "a"
+    for formula in ("died ~ sex * drug + age", "died ~ sex:drug + age - 1", "died ~ sex + drug + age"):
+        with pytest.raises(JobError, match=r"client 'bo', .* that 1 row has and all others lack; (10|3) are asked for"):
+            run(rare, formula)
+    with pytest.raises(JobError, match=r"client 'bo', .* 6 combinations of values, and 1 of those that occur are in fewer"):
+        run(rare, "died ~ sex * drug")
+
+
+def test_a_rare_cell_of_three_columns_is_one_where_a_term_has_it(frames: dict[str, pd.DataFrame]) -> None:
+    """Each two of the columns have many rows together: without the term no sum is of the one row that has all three."""
+    rare = {name: frame.assign(old=np.where(np.arange(len(frame)) % 2, "no", "yes")) for name, frame in frames.items()}
+    bo = rare["bo"]
+    all_three = bo.index[(bo.sex == "m") & (bo.drug == "b") & (bo.old == "yes")]
+    bo.loc[all_three[1:], "old"] = "no"
+    run(rare, "died ~ sex + drug + old + bmi")
+    for terms in ("sex * drug * old", "(sex + drug + old)**2"):  # the product of two interactions is this cell too
+        with pytest.raises(JobError, match=r"client 'bo', .*\[T.b\].* that 1 row has and all others lack"):
+            run(rare, f"died ~ {terms} + bmi")
+
+
+def test_ages_through_a_spline_are_still_few_different_values(frames: dict[str, pd.DataFrame]) -> None:
+    whole = {name: frame.assign(age=frame.age.round()) for name, frame in frames.items()}
+    with pytest.raises(JobError, match=r"its covariates can take .* combinations of values, and .* in fewer than 3 rows"):
+        run(whole, "died ~ cs(age, df = 3)")
+
+
+def test_agreed_knots_that_single_out_rows(frames: dict[str, pd.DataFrame]) -> None:
+    """A client's own knots would not: the others' columns are far away."""
+    far = {
+        "ada": frames["ada"],
+        "bo": frames["bo"].assign(bmi=frames["bo"].bmi + 40),
+        "cy": frames["cy"].assign(bmi=frames["cy"].bmi + 40),
+    }
+    with pytest.raises(JobError, match=r"give knots, lower_bound and upper_bound of the spline"):
+        run(far, "died ~ bs(bmi, df = 6)")
+
+
+COLUMNS = {"age": {"lower": 0, "upper": 120}, "bmi": {"lower": 5, "upper": 80}, "sex": {"levels": ["f", "m"]}}
+PRIVACY = {"epsilon": 3.0, "delta": 1e-5, "clip": 1.0, "sampling_rate": 0.05, "noise_multiplier": 4.0, "noise_source": "keyed"}
+
+
+def private(
+    frames: Mapping[str, pd.DataFrame], formula: str, columns: Mapping[str, Any] = COLUMNS, **data: Any
+) -> fedkern.Result:
+    job = {"job": {"method": "pvi", "rounds": 1}, "data": {"columns": {**columns}, **data}}
+    return fedkern.run({**job, "model": {"formula": formula}, "privacy": PRIVACY}, data=dict(frames))
+
+
+def test_a_private_job_has_its_constants_from_the_job_file(frames: dict[str, pd.DataFrame]) -> None:
+    found = private(frames, "died ~ age * sex + cs(bmi, df = 3) + log(bmi)").summary["encoding"]
+    at = {one["name"]: (one["center"], one["scale"]) for one in found["columns"]}
+    assert at["age"] == (60, 60)
+    assert at["age:sex[T.m]"] == (60, 60)
+    assert at["sex[T.m]"] == (0, 1)
+    assert at["log(bmi)"] == pytest.approx((np.log(400) / 2, np.log(16) / 2))
+    assert found["formula"]["known"]["bmi"] == {"center": 42.5, "scale": 37.5, "ends": [5.0, 80.0]}
+    # A cell out of a B-spline's bounds ends no private job, for that would tell of it: the row weighs nothing.
+    private(frames, "died ~ age + bs(bmi, df = 4, lower_bound = 20, upper_bound = 30)")
+
+
+@pytest.mark.parametrize(
+    ("formula", "columns", "told"),
+    [
+        ("died ~ age + cs(bmi, df = 3)", {"bmi": None}, r"needs the centre and scale of bmi.*\[data\.columns\.bmi\]"),
+        ("died ~ age + log(bmi - 25)", {}, r'no bounds where .*\[data\.columns\."log\(bmi - 25\)"\]'),
+        ("died ~ age + drug", {}, "what it says of 'drug' is not complete"),
+        (
+            "died ~ age + sex",
+            {"log(aeg)": {"center": 1, "scale": 1}},
+            r"'log\(aeg\)': model.formula makes no such column; it makes 'sex\[T.m\]'",
+        ),
+    ],
+)
+def test_what_a_private_job_must_be_given(
+    formula: str, columns: dict[str, Any], told: str, frames: dict[str, pd.DataFrame]
+) -> None:
+    given = {name: said for name, said in {**COLUMNS, **columns}.items() if said is not None}
+    with pytest.raises(JobError, match=told):
+        private(frames, formula, given)
+
+
+@pytest.mark.parametrize(
+    ("formula", "tables", "told"),
+    [
+        ("died ~ age", {"data": {"response": "dose"}}, r'says that data\.response is "died", and data\.response = '),
+        ("died ~ age", {"model": {"intercept": False}}, r"has an intercept \(0 \+ \.\. has none\), and model\.intercept = false"),
+        ("died ~ 0 + age", {"model": {"intercept": True}}, r"has no intercept, and model\.intercept = true"),
+        ("died ~ age", {"data": {"ignore": ["age"]}}, r'"age" stands among the terms, and in data\.ignore'),
+        ("died ~ age + died", {}, r'"died" stands among the terms, and is data\.response too'),
+        ("died ~ sex + (1 | ward)", {"model": {"random": {"group": "sex"}}}, r"says that model\.random\.group is 'ward'"),
+        ("died ~ sex + (1 + age | ward)", {}, r'slopes: "age" is no term of model\.formula by itself'),
+        ("died ~ age", {"model": {"missing": "indicator"}}, r'model\.missing = "indicator" makes columns'),
+        ("died ~ C(age) + log(age)", {}, r'"age" is taken for numbers in one term, and for labels'),
+        (
+            "died ~ log(age)",
+            {"data": {"columns": {"age": {"levels": ["1"]}}}},
+            r"calculates with .age., and \[data\.columns\.age\]",
+        ),
+        (
+            "died ~ C(age)",
+            {"data": {"columns": {"age": {"kind": "numeric"}}}},
+            r"takes .age. for labels \(C\), and \[data\.columns\.age\]",
+        ),
+        (
+            "died ~ sex",
+            {"data": {"columns": {"sex": {"reference": "w"}}}},
+            r"data\.columns\.sex\.reference: 'w' is none of the 2 labels",
+        ),
+        (
+            "died ~ sex + scale(age)",
+            {"data": {"standardise": "none"}},
+            r"needs the centre and scale of age.*\[data\.columns\.age\]",
+        ),
+        ("Surv(age, died) ~ 0 + sex", {"model": {"family": "cox"}}, r'"cox" has no intercept that could be left out'),
+    ],
+)
+def test_keys_that_contradict_a_formula(formula: str, tables: dict[str, Any], told: str, frames: dict[str, pd.DataFrame]) -> None:
+    with pytest.raises(JobError, match=told):
+        run(frames, formula, **tables)
+
+
+def test_effects_of_groups_are_for_another_method(frames: dict[str, pd.DataFrame]) -> None:
+    with pytest.raises(JobError, match='effects of groups, which are for method = "likelihood"'):
+        run(frames, "died ~ age + (1 | ward)", "pvi")
+
+
+def test_survival_as_r_has_it(frames: dict[str, pd.DataFrame]) -> None:
+    """Treatment contrasts, though a Cox model has no intercept; the same as by keys and columns of its own."""
+    rng = np.random.default_rng(5)
+    timed = {name: frame.assign(months=rng.exponential(10, len(frame)).round(2) + 0.01) for name, frame in frames.items()}
+    found = run(timed, "Surv(months, died) ~ age + sex + strata(ward)", model={"family": "cox"})
+    plain = {
+        name: frame[["age", "months", "died", "ward"]].assign(male=(frame.sex == "m").astype(float))
+        for name, frame in timed.items()
+    }
+    data = {
+        "clients": [*plain],
+        "time": "months",
+        "event": "died",
+        "strata": "ward",
+        "columns": {"male": {"center": 0, "scale": 1}},
+    }
+    wanted = fedkern.run(
+        {"job": {"method": "likelihood", "seed": 3}, **SMALL, "data": data, "model": {"family": "cox"}}, data=plain
+    )
+    assert [*found.summary["parameters"]] == ["theta[age]", "theta[sex[T.m]]", "theta_std[age]"]
+    for one, other in (("theta[age]", "theta[age]"), ("theta[sex[T.m]]", "theta[male]")):
+        assert found.summary["parameters"][one]["mean"] == pytest.approx(wanted.summary["parameters"][other]["mean"], rel=1e-9)
+
+
+def test_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, frames: dict[str, pd.DataFrame]) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **named: Any) -> Any:
+        if name.split(".")[0] == "formulaic":
+            raise ImportError(name)
+        return real(name, *rest, **named)
+
+    reading.read.cache_clear()
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(JobError, match=r'formulaic, which is not installed here: pip install "fedkern\[formula\]"'):
+        run(frames, "died ~ age")
+
+
+def test_all_parties_read_the_same(frames: dict[str, pd.DataFrame]) -> None:
+    mine, other = ({"formula": {"terms": "1 + age", "formulaic": version}} for version in ("1.1.0", "1.2.2"))
+    told = [json.dumps(one).encode() for one in (mine, mine, other)]
+    assert laid.alike(told[:2]) == told[0]
+    with pytest.raises(
+        JobError, match=r"rank 2 reads model\.formula as '1 \+ age' by formulaic 1\.2\.2, and rank 0 as .* 1\.1\.0"
+    ):
+        laid.alike(told)
+    raw = {"job": {"method": "likelihood"}, "data": {"clients": ["a.csv"]}}
+    one, two = (config_of(keys, {**raw, "model": {"formula": text}}) for text in ("died ~ age", "died ~ age + sex"))
+    assert one.digest != two.digest
+    assert "1 + age + sex" in two.canonical
+    assert "formulaic" in two.canonical
+
+
+@pytest.fixture(scope="module")
+def files(frames: dict[str, pd.DataFrame], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job file beside the clients' files."""
+    folder = tmp_path_factory.mktemp("files")
+    for name, frame in frames.items():
+        frame.to_csv(folder / f"{name}.csv", index=False)
+    job = '[job]\nmethod = "likelihood"\nseed = 3\n[data]\nclients = ["ada.csv", "bo.csv", "cy.csv"]\n'
+    job += f'[model]\nformula = "died ~ {FIXED}"\n[algorithm]\npoints = 256\neffective = 100\n'
+    (folder / "job.toml").write_text(job + "[output]\ndraws = 50\nchains = 2\n")
+    return folder / "job.toml"
+
+
+def test_a_check_and_a_holder_before_it(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(files)]) == 0
+    said = capsys.readouterr().out
+    assert "formula  1 + age + sex + cs(bmi, df=3) + drug + age:sex, by formulaic" in said
+    assert "terms of model.formula, and the version of formulaic" in said
+    assert main(["check", str(files), "--local", str(files.parent / "bo.csv")]) == 0
+    assert "0 with faults" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("after", [5, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 8, 14, 20))])
+def test_a_job_that_was_stopped_goes_on_to_the_same_bits(after: int, files: Path, tmp_path: Path) -> None:
+    whole = interrupted.run(files, None)
+    with pytest.raises((FedkernError, interrupted.Crash)):
+        interrupted.run(files, tmp_path / "out", crash=after)
+    resumed = interrupted.run(files, tmp_path / "out", resume=True)
+    assert whole is not None
+    assert resumed is not None
+    assert resumed.digest == whole.digest
+
+
+@pytest.mark.nightly
+def test_ranks_have_the_bits_of_one_process(files: Path, tmp_path: Path) -> None:
+    beside = Path(formulaic.__file__).parents[1]  # where it is not installed beside all else, the ranks find it there too
+    before = None if beside.name == "site-packages" else beside
+    ended = mpirun(2, "run", files, "--out", tmp_path / "out", "--quiet", before=before)
+    assert ended.code == 0, ended.err
+    whole = interrupted.run(files, None)
+    assert whole is not None
+    assert fedkern.load(tmp_path / "out").digest == whole.digest
+
+
+MARGINAL = {"output": {"marginal": True}, "algorithm": {}}
+
+
+def test_marginal_effects_are_those_of_plain_columns(frames: dict[str, pd.DataFrame]) -> None:
+    """Of the same model without a formula."""
+    found = run(frames, "died ~ age + bmi", **MARGINAL).summary["marginal"]
+    plain = {name: frame[["age", "bmi", "died"]] for name, frame in frames.items()}
+    job = {"job": {"method": "likelihood", "seed": 3}, "data": {"response": "died"}, "output": {"marginal": True}}
+    assert found == fedkern.run(job, data=plain).summary["marginal"]
+
+
+def test_a_marginal_effect_moves_every_term_of_a_column(frames: dict[str, pd.DataFrame]) -> None:
+    """Of a linear model it is a mean of coefficients, times what their columns change."""
+    gaussian = {"model": {"family": "gaussian"}, **MARGINAL}
+    zero = {name: frame.assign(male=(frame.sex == "m").astype(int)) for name, frame in frames.items()}
+    result = run(zero, "dose ~ age * male + I(bmi**2) + age:drug + scale(age)", **gaussian)
+    theta = {name: row["mean"] for name, row in result.summary["parameters"].items()}
+    effects, whole = result.summary["marginal"]["effects"], pooled(zero)["all"]
+    assert [*effects] == ["age", "male", "bmi", "drug=b", "drug=c"]
+    b, c = (float((whole.drug == drug).mean()) for drug in "bc")
+    at = theta["theta[age]"] + theta["theta[age:male]"] * whole.male.mean() + theta["theta[scale(age)]"] / whole.age.std(ddof=0)
+    wanted = {
+        "age": at + theta["theta[age:drug[T.b]]"] * b + theta["theta[age:drug[T.c]]"] * c,
+        "male": theta["theta[male]"] + theta["theta[age:male]"] * whole.age.mean(),
+        "bmi": 2 * theta["theta[I(bmi ** 2)]"] * whole.bmi.mean(),
+        "drug=b": theta["theta[age:drug[T.b]]"] * whole.age.mean(),
+        "drug=c": theta["theta[age:drug[T.c]]"] * whole.age.mean(),
+    }
+    for name, value in wanted.items():  # the means are over 200 draws of them
+        assert abs(effects[name]["mean"] - value) < 0.3 * effects[name]["sd"], name
+    assert effects["male"]["change"] == "1 against 0"
