@@ -57,7 +57,8 @@ class RunHooks(Keeper):
     """
 
     def __init__(self, config: JobConfig, names: tuple[str, ...], folder: RunFolder | None) -> None:
-        super().__init__(names, folder, private=config.privacy is not None, every=config.algorithm.checkpoint_every)
+        private, once = config.privacy is not None, config.answers_once
+        super().__init__(names, folder, private=private, every=config.algorithm.checkpoint_every, remembers=once)
         self.config, self.names = config, names
         self.bindings: dict[int, Binding] = {}
         self.holders: dict[int, Holder] = {}

@@ -67,17 +67,25 @@ class Keeper(Hooks):
     folder
         Where the run's files go.
     private
-        Answers are stored before they leave, and others learn of a fault only that there was one.
+        Others learn of a fault only that there was one, and what the server releases is stored before.
     every
         Seconds between checkpoints.
+    remembers
+        Answers are stored before they leave, and sent again in a resumed run.
     """
 
     def __init__(
-        self, names: tuple[str, ...], folder: RunFolder | None = None, *, private: bool = False, every: float = 60.0
+        self,
+        names: tuple[str, ...],
+        folder: RunFolder | None = None,
+        *,
+        private: bool = False,
+        every: float = 60.0,
+        remembers: bool = False,
     ) -> None:
         self.folder, self.private, self.every = folder, private, every
         self.wire = Wire(names)
-        self.keeps, self.remembers = folder is not None, folder is not None and private
+        self.keeps, self.remembers = folder is not None, folder is not None and (private or remembers)
         self.notes: list[str] = []  # on checkpoints that could not be read
         self.protocol = ""
         self._since = time.monotonic()
@@ -121,7 +129,7 @@ class Keeper(Hooks):
                 self._outboxes.clear()
                 for client in clients:
                     self._outboxes[client] = self._outbox(client)
-                if place.is_server:
+                if place.is_server and self.private:
                     self._releases = Releases(self.folder, protocol.name, lambda: self.stamp(SERVER, sync=True))
         if resume is not None:
             place.signals.hold()

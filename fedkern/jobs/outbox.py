@@ -1,7 +1,8 @@
-"""What a private client has said since its last checkpoint.
+"""What a client has said since its last checkpoint, in a private job or one that runs the holders' own packages.
 
-It may not draw noise twice for one release. So each answer is stored, with the client's state after it, before it leaves. After a
-crash the server asks again from its checkpoint on, and gets the stored answers, byte for byte, until they end.
+A private client may not draw noise twice for one release, and a holder's own code may answer otherwise when it is asked again. So
+each answer is stored, with the client's state after it, before it leaves. After a crash the server asks again from its checkpoint
+on, and gets the stored answers, byte for byte, until they end.
 """
 
 from __future__ import annotations
@@ -114,8 +115,8 @@ class Outbox:
             if hashlib.blake2b(body, digest_size=DIGEST).digest() != digest:
                 if at + RECORD.size + length < len(data):
                     raise JobError(
-                        f"{self._path(number)} was altered, and noise would be drawn again for what has left the client; put it "
-                        "back as the run left it, or start anew (--out)"
+                        f"{self._path(number)} was altered, and what has left the client would be computed again, with other "
+                        "noise; put it back as the run left it, or start anew (--out)"
                     )
                 return
             try:

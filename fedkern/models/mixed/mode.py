@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .layout import Layout
-from .prior import Prior
 from .rows import Rows
 
 Vector = NDArray[np.float64]
@@ -31,7 +30,14 @@ class Likelihood(Protocol):
         """(c,) At points (c, P), its gradients (c, P) and minus its Hessians (c, P, P)."""
 
 
-def found(rows: Likelihood, prior: Prior, start: Vector, nodes: int) -> tuple[Vector, Vector] | None:
+class Density(Protocol):
+    """A prior."""
+
+    def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
+        """Its logarithm at xi (P,), the gradient (P,), and minus the Hessian (P, P)."""
+
+
+def found(rows: Likelihood, prior: Density, start: Vector, nodes: int) -> tuple[Vector, Vector] | None:
     """The mode (P,) and the inverse of minus the Hessian there (P, P), by Newton's steps; None where there is none."""
 
     def at(xi: Vector) -> tuple[float, Vector, Vector]:
