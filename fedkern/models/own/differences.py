@@ -2,9 +2,10 @@
 
 Along a direction a function's values at -2h, -h, h and 2h give its first derivative with an error of h^4 / 30 of the fifth one,
 and with f(0) its second one with an error of h^4 / 90 of the sixth; rounding adds eps |f| / h, or / h^2. The step h is looked for
-first, for each coordinate: where the function bends by about a thousandth of a nat between the points, .03 standard deviations of
-a likelihood, and changes by no more than one. There both errors of a second derivative are about 1e-8 of it, for values up to 1e4
-nats. A mixed derivative is that along the sum of two coordinates, less those along each.
+first, for each coordinate: where the function bends by about 1e-4 nats between the points, .01 standard deviations of a
+likelihood, and changes by no more than .03 (where it does not bend, that says how long the step is). Errors are then
+some 1e-6 of a standard deviation near a mode, for values up to 1e4 nats, and grow where a coordinate bends little and turns quickly.
+A mixed derivative is that along the sum of two coordinates, less those along each.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Function = Callable[[Array], Array]  # points (n, P) -> (n,)
 
-BEND, CHANGE = 9e-4, 1.0  # nats: what second differences are to be, and first ones at most
+BEND, CHANGE = 1e-4, 0.03  # nats: what second differences are to be, and first ones at most
 BEGIN, TRIES = 1e-2, 6  # the first step, of the coordinate's size or 1; how often it is changed
 KNOWN = 1e3  # times a value's rounding, above which a difference says something
+SHORTER = 0.1  # a step where gradients are known, whose first differences lose fewer digits
 FARTHER, LEAST, MOST = 100.0, 1e-9, 1e4  # by which a step changes at once; what it may be
 TOGETHER = 8192  # points in one call
 
@@ -72,7 +74,7 @@ def of_gradients(values: Function, gradients: Callable[[Array], Array], points: 
     """The same of a function that has gradients: points (n, P) -> (n, P)."""
     c, P = points.shape
     at = _asked(values, points)
-    h = steps(values, points, at)
+    h = SHORTER * steps(values, points, at)
     moved = _moved(points, h[:, :, np.newaxis] * np.eye(P))
     found = _asked(gradients, moved.reshape(-1, P)).reshape(4, c, P, P)
     slopes = _first(found) / h[:, :, np.newaxis]
