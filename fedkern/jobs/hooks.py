@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -339,6 +339,10 @@ class RunHooks(Keeper):
     def observe(self, state: object, event: object) -> None:
         if self.watch is not None:
             self.watch(state)
+
+    def waiting(self, clients: Sequence[int]) -> None:
+        if self.watch is not None:
+            self.watch.progress.waiting([repr(self.names[k]) for k in clients])
 
     def _restart(self, *arguments: Any) -> Any:
         """As in `Keeper`; what was measured before is not measured again."""

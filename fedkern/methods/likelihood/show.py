@@ -67,11 +67,12 @@ def _coefficients(content: Record) -> Iterator[str]:
     slopes = [name for name in every if name.startswith("theta[")]
     clearest = sorted(slopes, key=lambda name: -abs(every[name]["mean"]) / max(every[name]["sd"], 1e-300))[:SHOWN]
     named = [name for name in every if name in clearest or name not in slopes]
-    ratio = WORDS.get(ratio_of(content.get("hazards", content["encoding"]["family"])), "")
+    encoding = content["encoding"]
+    ratio = WORDS.get(ratio_of(content.get("hazards", encoding.get("family", ""))), "")
     width = max(map(len, named), default=0)
     head = f"{'':<{width}}     mean       sd     2.5 %    97.5 %"
     yield head + (f"   {ratio} (2.5 %, 97.5 %)" if ratio else "")
-    levels = {f"theta[{c['name']}={level}]" for c in content["encoding"]["columns"] for level in c.get("levels", ())}
+    levels = {f"theta[{c['name']}={level}]" for c in encoding.get("columns", ()) for level in c.get("levels", ())}
     for name in named:
         row = every[name]
         mean, sd, low, high = aligned(row["mean"], row["sd"], row["q025"], row["q975"])

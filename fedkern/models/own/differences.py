@@ -3,9 +3,9 @@
 Along a direction a function's values at -2h, -h, h and 2h give its first derivative with an error of h^4 / 30 of the fifth one,
 and with f(0) its second one with an error of h^4 / 90 of the sixth; rounding adds eps |f| / h, or / h^2. The step h is looked for
 first, for each coordinate: where the function bends by about 1e-4 nats between the points, .01 standard deviations of a
-likelihood, and changes by no more than .03 (where it does not bend, that says how long the step is). Errors are then
-some 1e-6 of a standard deviation near a mode, for values up to 1e4 nats, and grow where a coordinate bends little and turns quickly.
-A mixed derivative is that along the sum of two coordinates, less those along each.
+likelihood, and changes by no more than .03 (where it does not bend, that says how long the step is). Errors are then some 1e-6
+of a standard deviation near a mode, for values up to 1e4 nats, and larger where a coordinate bends little and turns quickly. A
+mixed derivative is that along the sum of two coordinates, less those along each.
 """
 
 from __future__ import annotations
