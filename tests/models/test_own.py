@@ -74,7 +74,7 @@ def test_a_correlation_matrix_has_the_prior_of_its_determinant() -> None:
 def test_a_correlation_prior_adds_up_to_one_and_its_draws_are_its() -> None:
     for eta in (0.7, 1.0, 4.0):
         priors = Priors((Block("R", "lkj", 2, True, eta=eta),))
-        area = integrate.quad(lambda y: np.exp(priors.values(np.array([[y]]))[0]), -20, 20)[0]
+        area = integrate.quad(lambda y, own=priors: np.exp(own.values(np.array([[y]]))[0]), -20, 20)[0]
         assert area == pytest.approx(1, abs=1e-8)
         known = stats.beta(eta, eta)
         u = np.array([[0.05], [0.5], [0.8]])
@@ -164,7 +164,7 @@ def test_a_step_stays_where_there_is_a_density() -> None:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(points[:, 0] > 0, 3 * np.log(np.maximum(points[:, 0], 1e-300)) - points[:, 0], -np.inf)
 
-    value, gradient, curved = differences.curvature(values, np.array([[1e-3], [3.0]]))
+    _, gradient, curved = differences.curvature(values, np.array([[1e-3], [3.0]]))
     np.testing.assert_allclose(gradient[:, 0], [3e3 - 1, 0], atol=1e-4 * 3e3)
     np.testing.assert_allclose(curved[:, 0, 0], [3e6, 1 / 3], rtol=1e-3)
 
@@ -201,7 +201,11 @@ FAULTS: dict[str, tuple[Callable[[Array], object], str, str]] = {
     "wrong size": (lambda p: np.zeros(7), r"values must return float64 numbers of the shape \(200,\)", r"of the shape \(7,\)"),
     "float32": (lambda p: np.zeros(len(p), np.float32), "values must return float64", "float32"),
     "no array": (lambda p: None, "values must return float64", "object"),
-    "not a number": (lambda p: np.where(np.arange(len(p)) % 10 == 0, np.nan, 0.0), "no numbers at more than 1 %", "10.0 %, first at"),
+    "not a number": (
+        lambda p: np.where(np.arange(len(p)) % 10 == 0, np.nan, 0.0),
+        "no numbers at more than 1 %",
+        "10.0 %, first at",
+    ),
     "infinite": (lambda p: np.full(len(p), np.inf), "no numbers at more than 1 %", "100.0 %"),
 }
 
@@ -242,7 +246,7 @@ def test_a_model_without_what_is_needed_is_refused() -> None:
 
     with pytest.raises(JobError, match="has no names, a list"):
         wrapped(object())
-    with pytest.raises(JobError, match="has no a method values|a method values"):
+    with pytest.raises(JobError, match="has no method values"):
         wrapped(Nothing())
     with pytest.raises(JobError, match=r"it has 'x' beside and it lacks 's', .* the parameters of \[model.priors\]"):
         wrapped(Other())
@@ -250,9 +254,9 @@ def test_a_model_without_what_is_needed_is_refused() -> None:
         wrapped(Twice())
     with pytest.raises(JobError, match=r"has a prior of its own \(log_prior\), and the job has \[model.priors\]"):
         wrapped(Prior())
-    with pytest.raises(JobError, match="needs model.local = true"):
+    with pytest.raises(JobError, match=r"needs model\.local = true"):
         wrapped(Local())
-    with pytest.raises(JobError, match="a method log_joint_grad"):
+    with pytest.raises(JobError, match="has no method log_joint_grad"):
         wrapped(Local(), local=True)
 
 

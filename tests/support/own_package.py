@@ -1,13 +1,12 @@
-"""Packages with factories of models, as a holder would have installed them: a module, and a distribution that says it is its own."""
+"""Packages with factories of models, as a holder would have installed them: a module, and a distribution that owns it."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from fedkern.errors import FedkernError  # noqa: F401  # the package under test is imported before sys.path changes
 
 SCHOOLS = {  # Rubin (1981): effect and standard error of coaching
     "a": (28.0, 15.0), "b": (8.0, 10.0), "c": (-3.0, 16.0), "d": (7.0, 11.0),
@@ -34,8 +33,211 @@ def found_first(monkeypatch: pytest.MonkeyPatch, folder: Path, *modules: str) ->
         monkeypatch.delitem(sys.modules, module, raising=False)
 
 
-def schools(folder: Path) -> None:
-    """One school a file."""
+def schools(folder: Path, clients: int = 8) -> None:
+    """One school a file, or fewer files with more of them."""
     (folder / "rows").mkdir(parents=True, exist_ok=True)
-    for school, (effect, error) in SCHOOLS.items():
-        (folder / "rows" / f"{school}.csv").write_text(f"effect,error\n{effect},{error}\n")
+    for k, name in enumerate([*SCHOOLS][:clients]):
+        rows = [f"{effect},{error}" for effect, error in [*SCHOOLS.values()][k::clients]]
+        (folder / "rows" / f"{name}.csv").write_text("\n".join(["effect,error", *rows, ""]))
+
+
+MODELS = '''
+import numpy as np
+from fedkern.models.own import from_jax, from_numpyro, from_stan
+
+
+def loglik(theta, y, s):
+    """Effects of schools are integrated out: y ~ N(mu, s^2 + tau^2)."""
+    import jax.numpy as jnp
+    mu, tau = theta
+    v = s**2 + tau**2
+    return jnp.sum(-0.5 * (y - mu) ** 2 / v - 0.5 * jnp.log(2 * jnp.pi * v))
+
+
+def in_jax(table, options):
+    return from_jax(loglik, ["mu", "tau"], table["effect"], table["error"])
+
+
+class Stan:
+    """What bridgestan.StanModel has, of real mu; real<lower=0> tau; and the same density without priors."""
+
+    def __init__(self, y, s):
+        self.y, self.s = y, s
+
+    def param_unc_num(self):
+        return 2
+
+    def param_unc_names(self):
+        return ["tau", "mu"]
+
+    def param_constrain(self, theta_unc):
+        return np.array([np.exp(theta_unc[0]), theta_unc[1]])
+
+    def log_density_gradient(self, theta_unc, propto=True, jacobian=True):
+        assert not propto and not jacobian
+        tau, mu = np.exp(theta_unc[0]), theta_unc[1]
+        v, d = self.s**2 + tau**2, self.y - mu
+        value = (-0.5 * d**2 / v - 0.5 * np.log(2 * np.pi * v)).sum()
+        return value, np.array([((d**2 / v**2 - 1 / v) * tau**2).sum(), (d / v).sum()])
+
+
+def in_stan(table, options):
+    return from_stan(Stan(table["effect"], table["error"]))
+
+
+def program(y, s):
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+    mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+    tau = numpyro.sample("tau", dist.HalfCauchy(5.0))
+    numpyro.sample("y", dist.Normal(mu, jnp.sqrt(jnp.asarray(s) ** 2 + tau**2)), obs=y)
+
+
+def in_numpyro(table, options):
+    table = table or {"effect": None, "error": np.ones(1)}
+    return from_numpyro(program, ["mu", "tau"], table["effect"], table["error"])
+
+
+def with_effects(y, s):
+    """The same, each school's effect a number of its own."""
+    import numpyro
+    import numpyro.distributions as dist
+    mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+    tau = numpyro.sample("tau", dist.HalfCauchy(5.0))
+    eta = numpyro.sample("eta", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Normal(mu + tau * eta, s), obs=y)
+
+
+def with_local(table, options):
+    table = table or {"effect": None, "error": np.ones(1)}
+    return from_numpyro(with_effects, ["mu", "tau"], table["effect"], table["error"])
+
+
+class Plain:
+    names = ("mu", "tau")
+
+    def __init__(self, table):
+        self.y, self.s = table["effect"], table["error"]
+
+    def values(self, points):
+        v = self.s**2 + points[:, 1:] ** 2
+        return (-0.5 * (self.y - points[:, :1]) ** 2 / v - 0.5 * np.log(2 * np.pi * v)).sum(axis=1)
+
+
+def plain(table, options):
+    return Plain(table)
+
+
+class Counted(Plain):
+    """Whose answers are never the same, and which counts the questions that each client was asked."""
+
+    ASKED = []
+
+    def values(self, points):
+        Counted.ASKED.append(self.y.tobytes() + points.tobytes())
+        return super().values(points) + 1e-9 * np.random.default_rng().standard_normal()
+
+
+def counted(table, options):
+    return Counted(table)
+
+
+class TwoHills:
+    names = ("a",)
+
+    def values(self, points):
+        a = points[:, 0]
+        return np.logaddexp(-0.5 * ((a - 8) / 0.3) ** 2, -0.5 * ((a + 8) / 0.3) ** 2 + np.log(0.5))
+
+
+def two_hills(table, options):
+    return TwoHills()
+
+
+class Cox:
+    """By fedkern's own kernel; or by its definition alone."""
+    names = ("age", "dose")
+
+    def __init__(self, table, kernel):
+        from fedkern.models import survival
+        from fedkern.models.mixed import Layout
+        X, time, event = np.column_stack([table["age"], table["dose"]]), table["months"], table["died"] > 0
+        self.X, self.time, self.event = X, time, event
+        if kernel:
+            rows = survival.Rows.of(Layout(self.names, "cox"), X, time, event)
+            self.values = lambda points: rows.values(points, 1)
+            self.gradient = lambda points: rows.curvature(points, 1)[1]
+            self.curvature = lambda points: rows.curvature(points, 1)[2]
+
+    def values(self, points):
+        eta, total = points @ self.X.T, np.zeros(len(points))
+        for t in np.unique(self.time[self.event]):
+            dying = (self.time == t) & self.event
+            risk, own = np.exp(eta[:, self.time >= t]).sum(axis=1), np.exp(eta[:, dying]).sum(axis=1)
+            total += eta[:, dying].sum(axis=1)
+            for l in range(dying.sum()):
+                total -= np.log(risk - l / dying.sum() * own)
+        return total
+
+
+def cox(table, options):
+    return Cox(table, options.get("kernel", False))
+
+
+def failing(table, options):
+    raise KeyError(f"no column for patient {table['effect'][0]:.0f}")
+
+
+def shaped(table, options):
+    model = Plain(table)
+    model.values = lambda points: np.zeros(3)
+    return model
+
+
+def slow(table, options):
+    import time
+    model = Plain(table)
+    quick = model.values
+    model.values = lambda points: (time.sleep(options["seconds"] * (model.y[0] == 28.0)), quick(points))[1]
+    return model
+
+
+number = 3
+'''
+
+JOB = """
+[job]
+method = "likelihood"
+seed = 3
+[data]
+clients = ["rows/*.csv"]
+least_rows = 1
+[model]
+kind = "own"
+factory = "own_models_of_tests:{}"
+"""
+PRIORS = """
+[model.priors]
+mu = {kind = "normal", sd = 5.0}
+tau = {kind = "half-student", df = 1.0, scale = 5.0}
+"""
+SMALL = "[algorithm]\npoints = 1024\neffective = 300\n[output]\ndraws = 100\nchains = 2\n"
+MODULE = "own_models_of_tests"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The package, installed for this process."""
+    folder = installed(tmp_path_factory.mktemp("site"), MODULE, MODELS, "1.2", "own-models-of-tests")
+    with pytest.MonkeyPatch.context() as patch:
+        found_first(patch, folder, MODULE)
+        yield folder
+    sys.modules.pop(MODULE, None)
+
+
+def job(folder: Path, factory: str, more: str = PRIORS + SMALL, clients: int = 2) -> Path:
+    """Of eight schools, four a client."""
+    schools(folder, clients)
+    (folder / "job.toml").write_text(JOB.format(factory) + more)
+    return folder / "job.toml"

@@ -165,27 +165,29 @@ def _specs(module: str) -> list[ModuleSpec] | None:
 def _owner(specs: list[ModuleSpec], job: Path) -> Distribution | None:
     """The installed distribution that all of the files belong to. One that only lies in a barred folder is none."""
     files = [os.path.realpath(spec.origin) for spec in specs if spec.origin is not None and os.path.isfile(spec.origin)]
-    barred = [os.path.realpath(folder) for folder in (os.curdir, job)]
     if not files or specs[-1].origin is None:
         return None
+    barred = [os.path.realpath(folder) for folder in (os.curdir, job)]
     for one in distributions():
-        home = os.path.realpath(str(one.locate_file("")))
-        project = _project(one)
-        if home in barred and project is None:
-            continue
+        home, project = os.path.realpath(str(one.locate_file(""))), _project(one)
         if project is not None and all(_below(project, file) for file in files):
             return one
-        own = {os.path.realpath(str(one.locate_file(file))) for file in one.files or ()} if _may_have(one, specs) else set()
-        if files and all(file in own for file in files):
+        if (
+            home not in barred
+            and all(_below(home, file) for file in files)
+            and _lists(one, [file[len(home) + 1 :] for file in files])
+        ):
             return one
     return None
 
 
-def _may_have(one: Distribution, specs: list[ModuleSpec]) -> bool:
-    """Whether the first module lies where the distribution does."""
-    home, top = os.path.realpath(str(one.locate_file(""))), specs[0]
-    places = [top.origin] if top.origin is not None else [*(top.submodule_search_locations or ())]
-    return any(_below(home, os.path.realpath(place)) for place in places)
+def _lists(one: Distribution, files: list[str]) -> bool:
+    """Whether a distribution says that these files, relative to where it lies, are its own."""
+    names = [file.replace(os.sep, "/") for file in files]
+    record = one.read_text("RECORD")
+    if record is not None and not all(name in record for name in names):  # before thousands of lines are taken apart
+        return False
+    return set(names) <= {str(file) for file in one.files or ()}
 
 
 def _project(one: Distribution) -> str | None:

@@ -12,7 +12,7 @@ import numpy as np
 from ...algorithms.core import once
 from ...algorithms.core.messages import SERVER
 from ...algorithms.exchanges import own_models
-from ...errors import JobError, belongs, owned
+from ...errors import JobError, OwnFault, belongs, owned
 from ...jobs.run import At
 from ...jobs.stage import Stage
 from ...models.own.given import Given
@@ -54,7 +54,11 @@ def of_server(terms: Terms, folder: Path) -> AtServer | None:
             factory = own_factory.found(terms.factory, folder)
         except JobError as error:
             raise JobError(f"the server: {error}; or give [model.priors], with which the server needs no package") from None
-        made = factory.made(who, None, (), terms.options)
+        try:
+            made = factory.made(who, None, (), terms.options)
+        except OwnFault as fault:
+            hint = "the job has no [model.priors], so that the server calls it with None, for its log_prior; give them"
+            raise OwnFault(f"{who}: the factory failed without rows; {hint}", fault.own) from None
         names = tuple(map(str, getattr(made, "names", ())))
         if not names or not callable(getattr(made, "log_prior", None)):
             raise JobError(f"{who} has no log_prior, and the job has no [model.priors]; give one of them")

@@ -101,7 +101,8 @@ def _about(model: OwnModel) -> dict[str, object]:
 def _modes(found: importance.Found) -> str:
     """How many modes there are, as far as starts tell; draws about one never find another that is far from it."""
     modes = "one mode" if found.modes == 1 else f"{found.modes} modes"
-    return f"{modes} from {found.starts} starts (algorithm.starts): a mode that no start leads to is in no draw"
+    starts = "1 start" if found.starts == 1 else f"{found.starts} starts"
+    return f"{modes} from {starts} (algorithm.starts): a mode that no start leads to is in no draw"
 
 
 def _prior_said(model: OwnModel) -> list[str]:

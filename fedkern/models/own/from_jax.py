@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,32 @@ def double() -> AbstractContextManager[Any]:
     return older
 
 
+@lru_cache(maxsize=64)
+def _compiled(function: Callable[..., Any], what: str, shared: int) -> Callable[..., Any]:
+    """Of many points, the function's values, gradients or Hessians, once for all clients of a process; it takes `shared` arrays
+    beside the points."""
+    package = jax()
+    if what == "joint":
+        compiled: Callable[..., Any] = package.jit(package.value_and_grad(function, argnums=(0, 1)))
+        return compiled
+    one = {"values": lambda f: f, "gradient": package.grad, "curvature": package.hessian}[what](function)
+    several: Callable[..., Any] = package.jit(package.vmap(one, in_axes=(0, *(None for _ in range(shared)))))
+    return several
+
+
+def of_all(function: Callable[..., Any], what: str, points: Array, data: tuple[Any, ...] = (), batch: int = BATCH) -> Array:
+    """(n, ..) Of points (n, P), a batch at a time: each number of points at once is compiled anew, so that they are 2^k."""
+    found = []
+    with double():
+        run = _compiled(function, what, len(data))
+        for k in range(0, len(points), batch):
+            part = points[k : k + batch]
+            size = min(batch, 1 << (len(part) - 1).bit_length())
+            filled = np.concatenate([part, np.repeat(part[:1], size - len(part), axis=0)])
+            found.append(np.asarray(run(filled, *data))[: len(part)])
+    return np.concatenate(found)
+
+
 @dataclass(frozen=True)
 class FromJax:
     """What `from_jax` gives back."""
@@ -53,48 +80,24 @@ class FromJax:
     data: tuple[Any, ...]
     local_size: int
     batch: int
-    _compiled: dict[str, Callable[..., Any]] = field(default_factory=dict, repr=False)
 
     def values(self, points: Array) -> Array:
         """(n,) At points (n, P)."""
-        return self._of_all("values", points)
+        return of_all(self.loglik, "values", points, self.data, self.batch)
 
     def gradient(self, points: Array) -> Array:
         """(n, P)"""
-        return self._of_all("gradient", points)
+        return of_all(self.loglik, "gradient", points, self.data, self.batch)
 
     def curvature(self, points: Array) -> Array:
         """(n, P, P) Minus the Hessians."""
-        return -self._of_all("curvature", points)
+        return -of_all(self.loglik, "curvature", points, self.data, self.batch)
 
     def log_joint_grad(self, xi: Array, u: Array) -> tuple[float, Array, Array]:
         """log p(rows, u | xi), and its gradients in xi and u."""
         with double():
-            if "joint" not in self._compiled:
-                package = jax()
-                self._compiled["joint"] = package.jit(package.value_and_grad(self.loglik, argnums=(0, 1)))
-            value, (of_xi, of_u) = self._compiled["joint"](xi, u, *self.data)
+            value, (of_xi, of_u) = _compiled(self.loglik, "joint", len(self.data))(xi, u, *self.data)
             return float(value), np.asarray(of_xi), np.asarray(of_u)
-
-    def _of_all(self, what: str, points: Array) -> Array:
-        if self.local_size:
-            raise JobError("from_jax: a model with local_size has no values without its local unknowns")
-        with double():
-            if what not in self._compiled:
-                package = jax()
-                one = {"values": lambda f: f, "gradient": package.grad, "curvature": package.hessian}[what](self.loglik)
-                self._compiled[what] = package.jit(package.vmap(one, in_axes=(0, *(None for _ in self.data))))
-            n = len(points)
-            size = min(self.batch, n)
-            found = []
-            for k in range(0, n, size or 1):
-                part = points[k : k + size]
-                short = size - len(part)  # of the last one, which is filled up: another size would be compiled anew
-                filled = np.concatenate([part, np.repeat(part[:1], short, axis=0)]) if short else part
-                found.append(np.asarray(self._compiled[what](filled, *self.data))[: len(part)])
-        P = points.shape[1]
-        shapes = {"values": (0,), "gradient": (0, P), "curvature": (0, P, P)}
-        return np.concatenate(found) if found else np.empty(shapes[what])
 
 
 def from_jax(loglik: Callable[..., Any], names: Sequence[str], *data: object, local_size: int = 0, batch: int = BATCH) -> FromJax:
@@ -116,8 +119,4 @@ def from_jax(loglik: Callable[..., Any], names: Sequence[str], *data: object, lo
     """
     with double():
         held = tuple(jax().numpy.asarray(one) for one in data)
-    return FromJax(_texts(names), loglik, held, local_size, batch)
-
-
-def _texts(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(map(str, names))
+    return FromJax(tuple(map(str, names)), loglik, held, local_size, batch)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
-from .from_jax import BATCH, FromJax, double, jax
+from .from_jax import BATCH, FromJax, double, jax, of_all
 
 Array = NDArray[np.float64]
 
@@ -47,13 +47,11 @@ class FromNumPyro(FromJax):
 
     def log_prior(self, points: Array) -> Array:
         """(n,) Of the shared sites, with the Jacobians of their constraints."""
-        with double():
-            return np.asarray(jax().vmap(self.shared_density)(points))
+        return of_all(self.shared_density, "values", points)
 
     def natural(self, points: Array) -> Array:
         """(n, P) The shared sites."""
-        with double():
-            return np.asarray(jax().vmap(self.constrained)(points))
+        return of_all(self.constrained, "values", points)
 
 
 def from_numpyro(model: Callable[..., Any], shared: Sequence[str], *args: object, **kwargs: object) -> FromNumPyro:

@@ -76,7 +76,7 @@ class Own:
         wanted = "log_joint_grad" if local else "values"
         own = tuple(map(str, named)) if isinstance(named := getattr(supplied, "names", None), tuple | list) else None
         if own is None or not callable(getattr(supplied, wanted, None)):
-            lacks = "names, a list of its parameters," if own is None else f"a method {wanted}"
+            lacks = "names, a list of its parameters," if own is None else f"method {wanted}"
             raise JobError(f"{who} has no {lacks}: give it one, as docs/how-to/own-model.md says")
         if sorted(own) != sorted(names) or len(set(own)) < len(own):
             origin = "the model of the server" if priors is None else "[model.priors]"
