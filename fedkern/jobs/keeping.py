@@ -128,7 +128,7 @@ class Keeper(Hooks):
                     outbox.close()
                 self._outboxes.clear()
                 for client in clients:
-                    self._outboxes[client] = self._outbox(client)
+                    self._outboxes[client] = self._outbox(client, protocol.save(clients[client]))
                 if place.is_server and self.private:
                     self._releases = Releases(self.folder, protocol.name, lambda: self.stamp(SERVER, sync=True))
         if resume is not None:
@@ -306,7 +306,7 @@ class Keeper(Hooks):
             self._logs[path] = self._ledgers[client] = Ledger(path, self.folder.ground(path))
         return self._ledgers[client]
 
-    def _outbox(self, client: int) -> Outbox:
+    def _outbox(self, client: int, saved: Saved) -> Outbox:
         assert self.folder
         folder = self.folder
         return Outbox(
@@ -316,6 +316,7 @@ class Keeper(Hooks):
             lambda: self.stamp(client, sync=False),
             lambda path, stamp: folder.check(path, client, stamp, self._layouts[client]),
             folder.ground(folder.home(client)),
+            saved,
         )
 
     def _log(self, path: Path, *, at: int | None = None) -> Lines:

@@ -160,7 +160,7 @@ class OwnModel(JobModel[OutputSection]):
     def walk(self, mode: importance.Server | None) -> tuple[hmc.Server, ServerEffects]:
         """The server's machine of the chains, with its first messages: they begin around the mode, or where there is none, near
         the middle of the prior."""
-        s, prior = self.walks, importance.GradientOf(self.prior, self.size)
+        s, prior = self.walks, self.prior
         if mode is None:
             return hmc.start(s, prior, self.names, self._scattered(s))
         found = importance.found(mode)
@@ -231,3 +231,7 @@ class Joint:
     def log_joint_grad(self, xi: Array, u: Array) -> tuple[float, Array, Array]:
         """log p(rows, u | xi), and its gradients."""
         return self.own.joint(xi, u)
+
+    def log_joint_grads(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
+        """For all chains at once."""
+        return self.own.joints(xi, u)

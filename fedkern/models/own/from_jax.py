@@ -51,7 +51,8 @@ def _compiled(function: Callable[..., Any], what: str, shared: int) -> Callable[
     beside the points."""
     package = jax()
     if what == "joint":
-        compiled: Callable[..., Any] = package.jit(package.value_and_grad(function, argnums=(0, 1)))
+        both = package.vmap(package.value_and_grad(function, argnums=(0, 1)), in_axes=(0, 0, *(None for _ in range(shared))))
+        compiled: Callable[..., Any] = package.jit(both)
         return compiled
     one = {"values": lambda f: f, "gradient": package.grad, "curvature": package.hessian}[what](function)
     several: Callable[..., Any] = package.jit(package.vmap(one, in_axes=(0, *(None for _ in range(shared)))))
@@ -95,9 +96,14 @@ class FromJax:
 
     def log_joint_grad(self, xi: Array, u: Array) -> tuple[float, Array, Array]:
         """log p(rows, u | xi), and its gradients in xi and u."""
+        value, of_xi, of_u = self.log_joint_grads(xi[np.newaxis], u[np.newaxis])
+        return float(value[0]), of_xi[0], of_u[0]
+
+    def log_joint_grads(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
+        """The same at (c, P) and (c, local_size)."""
         with double():
             value, (of_xi, of_u) = _compiled(self.loglik, "joint", len(self.data))(xi, u, *self.data)
-            return float(value), np.asarray(of_xi), np.asarray(of_u)
+            return np.asarray(value), np.asarray(of_xi), np.asarray(of_u)
 
 
 def from_jax(loglik: Callable[..., Any], names: Sequence[str], *data: object, local_size: int = 0, batch: int = BATCH) -> FromJax:

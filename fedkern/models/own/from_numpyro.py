@@ -49,6 +49,10 @@ class FromNumPyro(FromJax):
         """(n,) Of the shared sites, with the Jacobians of their constraints."""
         return of_all(self.shared_density, "values", points)
 
+    def log_prior_gradient(self, points: Array) -> Array:
+        """(n, P)"""
+        return of_all(self.shared_density, "gradient", points)
+
     def natural(self, points: Array) -> Array:
         """(n, P) The shared sites."""
         return of_all(self.constrained, "values", points)

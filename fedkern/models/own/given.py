@@ -13,6 +13,7 @@ from .supplied import Own
 
 Array = NDArray[np.float64]
 
+SLOPE = "log_prior_gradient"
 WIDE = 2.0  # starts beside the first are uniform up to this, as Stan's
 
 
@@ -49,8 +50,24 @@ class Given:
 
     def curvature(self, xi: Array) -> tuple[float, Array, Array]:
         """The log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
-        value, gradient, curved = differences.curvature(self.values, xi[np.newaxis])
+        point = xi[np.newaxis]
+        if self.own.has(SLOPE):
+            value, gradient, curved = differences.of_gradients(self.values, self._slopes, point)
+        else:
+            value, gradient, curved = differences.curvature(self.values, point)
         return float(value[0]), gradient[0], curved[0]
+
+    def log_prior_grad(self, xi: Array) -> tuple[float, Array]:
+        """The log-density at xi (P,), and its gradient (P,)."""
+        point = xi[np.newaxis]
+        if self.own.has(SLOPE):
+            return float(self.values(point)[0]), self._slopes(point)[0]
+        value, slope = differences.gradient(self.values, point)
+        return float(value[0]), slope[0]
+
+    def _slopes(self, points: Array) -> Array:
+        """(S, P) Gradients, of a model that has them."""
+        return self.own.answer(SLOPE, self.own.taken(points), points.shape)[:, np.argsort(self.own.order)]
 
     def drawn(self, u: Array) -> Array:
         """(S, P) Starts by uniform numbers (S, P): the model's own as far as it has some."""

@@ -207,6 +207,10 @@ class Priors:
         found = self._densities(xi[np.newaxis])
         return float(found.value.sum()), found.slope[0], np.diag(found.curved[0])
 
+    def log_prior_grad(self, xi: Array) -> tuple[float, Array]:
+        """The log-density at xi (P,), and its gradient (P,)."""
+        return self.curvature(xi)[:2]
+
     def drawn(self, u: Array) -> Array:
         """(S, P) Draws by uniform numbers (S, P)."""
         return np.concatenate([block.drawn(u[:, at]) for block, at in self._at], axis=1)

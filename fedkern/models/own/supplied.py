@@ -28,9 +28,10 @@ class Supplied(Protocol):
     """What a factory gives back. Only `names` and `values` must be there, or of a model with local unknowns `log_joint_grad`.
 
     Other attributes that are looked for: `gradient(points)` (n, P); `curvature(points)` (n, P, P), minus the Hessians;
-    `log_prior(points)` (n,), where the job has no [model.priors], `natural(points)` (n, P), what is published of them, and
-    `starts` (k, P), where the mode is looked for; `unconstrained`, whether points are coordinates where the job has priors;
-    `constrain(point)` (P,), which then must agree with the priors' own; `local_size`, the number of local unknowns.
+    `log_prior(points)` (n,), where the job has no [model.priors], its `log_prior_gradient(points)` (n, P), `natural(points)`
+    (n, P), what is published of them, and `starts` (k, P), where the mode is looked for; `unconstrained`, whether points are
+    coordinates where the job has priors, and `constrain(point)` (P,), which then must agree with the priors' own; `local_size`,
+    the number of local unknowns, and `log_joint_grads`, which is `log_joint_grad` of all chains at once.
 
     Attributes
     ----------
@@ -159,25 +160,37 @@ class Own:
         """log p(rows, u | xi) at one point, and its gradients in xi (P,) and u."""
         taken = self.taken(xi[np.newaxis])[0]
         answer = self._asked("log_joint_grad", lambda: self.supplied.log_joint_grad(taken, u))
+        value, slope, own = self._three("log_joint_grad", answer, ((), (self.size,), (self.local_size,)))
+        return float(value), self._back(xi[np.newaxis], slope[np.newaxis])[0], own
+
+    def joints(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
+        """The same of all chains: (c,) values at (c, P) and (c, local_size), and both gradients."""
+        if not self.has("log_joint_grads"):
+            each = [self.joint(*one) for one in zip(xi, u)]
+            return np.array([one[0] for one in each]), np.array([one[1] for one in each]), np.array([one[2] for one in each])
+        taken = self.taken(xi)
+        together = cast(Callable[[Array, Array], object], getattr(self.supplied, "log_joint_grads"))  # noqa: B009
+        answer = self._asked("log_joint_grads", lambda: together(taken, u))
+        value, slope, own = self._three("log_joint_grads", answer, ((len(xi),), xi.shape, u.shape))
+        return value, self._back(xi, slope), own
+
+    def _back(self, points: Array, slope: Array) -> Array:
+        """(c, P) Gradients as the model has them, in the coordinates."""
+        slope = slope[:, np.argsort(self.order)]
+        if self._in_coordinates:
+            return slope
+        assert self.priors is not None
+        return self.priors.in_coordinates(points, slope, None)[0]
+
+    def _three(self, what: str, answer: object, shapes: tuple[tuple[int, ...], ...]) -> tuple[Array, Array, Array]:
         if not isinstance(answer, tuple | list) or len(answer) != 3:
-            raise self._wrong("log_joint_grad", "three results: a value, and its gradients in xi and u", type(answer).__name__)
-        value, slope, own = (
-            self._checked("log_joint_grad", part, shape) for part, shape in zip(answer, ((), (self.size,), (self.local_size,)))
-        )
-        slope = slope[np.argsort(self.order)]
-        if not self._in_coordinates:
-            assert self.priors is not None
-            slope = self.priors.in_coordinates(xi[np.newaxis], slope[np.newaxis], None)[0][0]
-        return float(value), slope, own
+            raise self._wrong(what, "three results: values, and their gradients in xi and u", type(answer).__name__)
+        value, slope, own = (self._checked(what, part, shape) for part, shape in zip(answer, shapes))
+        return value, slope, own
 
     def _gradient(self, points: Array) -> Array:
         """(n, P) In the coordinates."""
-        found = self.answer("gradient", self.taken(points), points.shape)
-        found = found[:, np.argsort(self.order)]
-        if self._in_coordinates:
-            return found
-        assert self.priors is not None
-        return self.priors.in_coordinates(points, found, None)[0]
+        return self._back(points, self.answer("gradient", self.taken(points), points.shape))
 
     def taken(self, points: Array) -> Array:
         """(n, P) What the model takes, in the order of its names."""

@@ -4,8 +4,8 @@ again after a crash, and what a run over MPI says. What is refused is in `test_o
 from __future__ import annotations
 
 import re
-import sys
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -75,11 +75,14 @@ def test_all_ways_to_write_a_model_are_one_model(tmp_path: Path) -> None:
 CHAINS = '[algorithm]\nsampler = "hmc"\n'
 
 
-@pytest.mark.parametrize("factory", ["plain", *(pytest.param(f, marks=pytest.mark.nightly) for f in ("in_jax", "with_local"))])
+@pytest.mark.parametrize(
+    "factory", ["plain", *(pytest.param(f, marks=pytest.mark.nightly) for f in ("in_jax", "with_local", "by_hand"))]
+)
 def test_chains_are_as_by_quadrature(factory: str, tmp_path: Path) -> None:
     """From the mode; and with a number of each school's own, which is sampled with all else and stays at its client."""
-    local = factory == "with_local"
-    path = job(tmp_path, factory, f"{'local = true' if local else PRIORS}\n{CHAINS}", 8 if local else 2)
+    local = factory in ("with_local", "by_hand")
+    more = ("local = true\n" if local else "") + ("" if factory == "with_local" else PRIORS)
+    path = job(tmp_path, factory, f"{more}\n{CHAINS}", 2)
     rounds = 4000 if local else 400 if factory == "plain" else 1000
     result = fedkern.run(path, out=tmp_path / "out", job={"rounds": rounds})
     assert result.converged is True or factory == "plain", result.summary["verdict"]
@@ -187,7 +190,7 @@ def test_answers_are_sent_again_and_never_computed_anew(kept: bool, tmp_path: Pa
     """A run that ends after its seventh message, and goes on. (Without the outbox questions are asked twice: the control.)"""
     from fedkern.methods.likelihood.keys import Config
 
-    counted = sys.modules[MODULE].Counted
+    counted = import_module(MODULE).Counted
     counted.ASKED.clear()
     if not kept:
         monkeypatch.setattr(Config, "answers_once", False)
@@ -200,6 +203,24 @@ def test_answers_are_sent_again_and_never_computed_anew(kept: bool, tmp_path: Pa
     assert len(counted.ASKED) > before
     assert result.converged is True
     assert (len(set(counted.ASKED)) == len(counted.ASKED)) == kept
+
+
+@pytest.mark.parametrize("every", [60.0, 1e-3])
+def test_chains_that_go_on_are_the_same_chains(every: float, tmp_path: Path) -> None:
+    """Of answers that are sent again each has its draws since the one before, from the start or from a checkpoint on."""
+    path = job(tmp_path, "by_hand", f"local = true\n{PRIORS}\n{CHAINS}checkpoint_every = {every}\n[output]\nchains = 2\n")
+    path.write_text(path.read_text().replace("seed = 3", "seed = 3\nrounds = 30"))
+    whole = run(path, tmp_path / "whole")
+    counts = []
+    for k, crash in enumerate((60, 101)):
+        with pytest.raises(Crash):
+            run(path, tmp_path / f"out-{k}", crash=crash)
+        outbox = tmp_path / f"out-{k}" / "client-a" / "outbox"
+        counts.append(sum(file.stat().st_size for file in outbox.glob("hmc-*.log")))
+        assert run(path, tmp_path / f"out-{k}", resume=True).summary["digest"] == whole.summary["digest"]
+        own = [(tmp_path / out / "client-a" / "local.csv").read_text() for out in (f"out-{k}", "whole")]
+        assert own[0] == own[1]
+    assert every < 1 or counts[1] < 2.5 * counts[0]
 
 
 def test_a_resumed_run_has_the_same_package(tmp_path: Path, package: Path) -> None:  # noqa: F811
