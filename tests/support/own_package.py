@@ -105,7 +105,7 @@ def with_effects(y, s):
     import numpyro.distributions as dist
     mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
     tau = numpyro.sample("tau", dist.HalfCauchy(5.0))
-    eta = numpyro.sample("eta", dist.Normal(0.0, 1.0))
+    eta = numpyro.sample("eta", dist.Normal(0.0, 1.0).expand([len(s)]).to_event(1))
     numpyro.sample("y", dist.Normal(mu + tau * eta, s), obs=y)
 
 

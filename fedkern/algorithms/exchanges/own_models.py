@@ -1,7 +1,7 @@
 """Before a job whose log-likelihoods are computed by the holders' own packages: has everybody the same package?
 
 The server tells the names of the parameters, and in which order they travel; each client tells the distribution of its factory,
-and its version. Source: docs/methods/likelihood.md.
+and its version. Source: docs/how-to/own-model.md.
 """
 
 from __future__ import annotations

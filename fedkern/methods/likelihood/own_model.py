@@ -1,6 +1,6 @@
 """What all parties know of a job whose log-likelihoods are computed by the holders' own packages, and how it becomes machines.
 
-Source: docs/methods/likelihood.md, sections 1 and 10.
+Source: docs/methods/likelihood.md, section 1; docs/how-to/own-model.md.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def test_local_unknowns_go_on_for_a_while(tmp_path: Path) -> None:
     result = fedkern.run(path, out=tmp_path / "out", job={"rounds": 12})
     assert result.converged is False
     assert set(result.parameters) == {"mu", "tau"}
-    assert len(pd.read_csv(tmp_path / "out" / "client-b" / "local.csv")) == 1
+    assert len(pd.read_csv(tmp_path / "out" / "client-b" / "local.csv")) == 4
     assert "eta" not in (tmp_path / "out" / "summary.json").read_text()
 
 
