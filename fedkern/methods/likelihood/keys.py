@@ -68,7 +68,7 @@ class ModelSection(incomplete.ModelSection):
     factory: str | None = key(None, help='own: "package.module:function", of a package that is installed at every holder')
     options: dict[str, Any] = key({}, help="own: what the function gets beside the rows")
     priors: dict[str, PriorSection] = key({}, help="own: of the parameters; default: the model's own prior")
-    local: bool = key(False, help="own: the model has unknowns of each client, which are sampled with all else (hmc)")
+    local: bool | None = key(None, help="own: the model has unknowns of each client, which are sampled with all else (hmc)")
     family: families.OfLikelihood = key(
         "bernoulli", help="of the response, with its canonical link; cox: proportional hazards of times", meant=families.MEANT
     )

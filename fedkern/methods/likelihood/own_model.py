@@ -104,7 +104,7 @@ class OwnModel(JobModel[OutputSection]):
     @property
     def local(self) -> bool:
         """Whether each client has unknowns of its own, so that chains begin without a mode."""
-        return self.config.model.local
+        return bool(self.config.model.local)
 
     @property
     def settings(self) -> Settings:
