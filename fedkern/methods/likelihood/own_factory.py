@@ -13,7 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, distributions
@@ -41,6 +41,7 @@ class Factory:
     function : of a table (None at the server) and the job's options
     distribution, version : of the package
     editable : whether it is installed from a folder that may change, so that the version says nothing of its code
+    barred : entries of sys.path where nothing is looked for
     """
 
     name: str
@@ -48,6 +49,11 @@ class Factory:
     distribution: str
     version: str
     editable: bool
+    barred: tuple[str, ...] = ()
+
+    def apart(self) -> AbstractContextManager[None]:
+        """In which the package's code runs: what it imports then does not come from where factories are not looked for."""
+        return _without(self.barred)
 
     def made(self, who: str, table: Table | None, ignored: tuple[str, ...], options: Mapping[str, object]) -> object:
         """What the function gives back of a client's table, or of none.
@@ -59,7 +65,8 @@ class Factory:
         """
         columns = None if table is None else _columns(who, table, ignored)
         try:
-            return self.function(columns, json.loads(json.dumps(options)))
+            with self.apart():
+                return self.function(columns, json.loads(json.dumps(options)))
         except MemoryError:
             raise
         except Exception as error:
@@ -91,8 +98,9 @@ def found(text: str, job: Path) -> Factory:
     """
     module, _, function = text.partition(":")
     who = f'model.factory = "{text}"'
-    known = [*distributions()]
-    with _without(_barred(job, known)):
+    barred = _barred(job, [*distributions()])
+    with _without(barred):
+        importlib.invalidate_caches()
         specs = _specs(module)
         if specs is None:
             raise JobError(f"{who}: there is no module {module!r} here; {REMEDY}")
@@ -105,9 +113,9 @@ def found(text: str, job: Path) -> Factory:
         try:
             loaded = importlib.import_module(module)
         except Exception as error:
-            raise JobError(
-                f"{who}: importing it failed ({type(error).__name__}: {error}); mend the package, or install what it needs"
-            ) from error
+            lacks = f" without {error.name!r}" if isinstance(error, ModuleNotFoundError) else ""
+            text = f"{who}: importing it failed{lacks} ({type(error).__name__}); mend the package, or install what it needs"
+            raise OwnFault(text, f"{text}: {error}") from error
         if (
             (origin := getattr(loaded, "__file__", None)) is None
             or specs[-1].origin is None
@@ -118,29 +126,31 @@ def found(text: str, job: Path) -> Factory:
     if not callable(made):
         raise JobError(f"{who}: the module has no function {function!r}; correct model.factory")
     name = str(owner.metadata["Name"])
-    return Factory(text, made, name, owner.version, _project(owner) is not None)
+    return Factory(text, made, name, owner.version, _project(owner) is not None, barred)
 
 
-def _barred(job: Path, known: list[Distribution]) -> list[str]:
+def _barred(job: Path, known: list[Distribution]) -> tuple[str, ...]:
     """Entries of sys.path where no factory is looked for: the current folder and the job's, unless installed from there."""
     projects = [project for one in known if (project := _project(one)) is not None]
     barred = [os.path.realpath(folder) for folder in (os.curdir, job)]
-    return [
+    return tuple(
         entry
         for entry in sys.path
         if (real := os.path.realpath(entry or os.curdir)) in barred and not any(_below(project, real) for project in projects)
-    ]
+    )
 
 
 @contextmanager
-def _without(barred: list[str]) -> Iterator[None]:
+def _without(barred: tuple[str, ...]) -> Iterator[None]:
+    """Python finds no module at these entries of sys.path."""
     before = [*sys.path]
-    sys.path[:] = [entry for entry in before if entry not in barred]
-    importlib.invalidate_caches()
+    if barred:
+        sys.path[:] = [entry for entry in before if entry not in barred]
     try:
         yield
     finally:
-        sys.path[:] = before
+        if barred:
+            sys.path[:] = before
 
 
 def _specs(module: str) -> list[ModuleSpec] | None:

@@ -63,7 +63,7 @@ def of_server(terms: Terms, folder: Path) -> AtServer | None:
         if not names or not callable(getattr(made, "log_prior", None)):
             raise JobError(f"{who} has no log_prior, and the job has no [model.priors]; give one of them")
         model: Any = made
-        return AtServer(factory, Given(Own(model, who, np.arange(len(names), dtype=np.int64)), names))
+        return AtServer(factory, Given(Own(model, who, np.arange(len(names), dtype=np.int64), apart=factory.apart), names))
 
 
 def agreed(

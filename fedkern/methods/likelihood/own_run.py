@@ -50,7 +50,7 @@ def fit(run: Run[Config], terms: Terms) -> Fit | None:
         with owned(k):
             who, local = terms.who(f"client {run.names[k]!r}"), model.local
             made = factories[k].made(who, tables.pop(k), terms.ignored, terms.options)
-            owns[k] = Own.of(made, who, names, terms.priors, local=local)
+            owns[k] = Own.of(made, who, names, terms.priors, local=local, apart=factories[k].apart)
     with _named(terms):
         return _sampled(run, model, owns)
 

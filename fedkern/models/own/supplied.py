@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -20,6 +21,7 @@ from .priors import Priors
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Apart = Callable[[], AbstractContextManager[None]]
 
 LOST_PART, FEWEST = 0.01, 100  # of the points of a question of at least so many, that may have no number
 
@@ -58,15 +60,26 @@ class Own:
     who : how a sentence of it begins, "client 'a': the model of factory \"schools:model\""
     order : (P,) which parameter of the job each of its names is
     priors : of the job; None where the model has a prior of its own
+    apart : in which its code runs
     """
 
     supplied: Supplied
     who: str
     order: Indices
     priors: Priors | None = None
+    apart: Apart = nullcontext
 
     @classmethod
-    def of(cls, supplied: object, who: str, names: tuple[str, ...], priors: Priors | None, *, local: bool) -> Own:
+    def of(
+        cls,
+        supplied: object,
+        who: str,
+        names: tuple[str, ...],
+        priors: Priors | None,
+        *,
+        local: bool,
+        apart: Apart = nullcontext,
+    ) -> Own:
         """A model that has the parameters of the job, in whatever order.
 
         Raises
@@ -97,7 +110,7 @@ class Own:
             )
         if local and not size:
             raise JobError(f"{who} has no unknowns of its client (local_size), and model.local = true; remove that key")
-        found = cls(cast(Supplied, supplied), who, np.array([names.index(name) for name in own], np.int64), priors)
+        found = cls(cast(Supplied, supplied), who, np.array([names.index(name) for name in own], np.int64), priors, apart)
         found._constrains_alike()
         return found
 
@@ -217,7 +230,7 @@ class Own:
     def _asked(self, what: str, function: Callable[[], object]) -> object:
         """What the holder's code answers."""
         try:
-            with np.errstate(all="ignore"):
+            with self.apart(), np.errstate(all="ignore"):
                 return function()
         except MemoryError:
             raise

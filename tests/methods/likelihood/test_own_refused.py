@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fedkern
@@ -18,6 +19,7 @@ from fedkern.methods import parse
 from fedkern.methods.likelihood import own_check, own_factory, own_parties, own_run
 from fedkern.methods.likelihood.own_factory import Factory
 from fedkern.methods.likelihood.own_model import Terms
+from fedkern.models.own.supplied import Own
 from support.own_package import MODULE, PRIORS, SMALL, found_first, installed, job, package  # noqa: F401  # a fixture
 
 SOURCE = """
@@ -79,6 +81,35 @@ def test_a_module_that_was_loaded_from_elsewhere_is_not_taken_for_it(tmp_path: P
     monkeypatch.delitem(sys.modules, "own_twice")
 
 
+def test_what_a_package_imports_later_is_none_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in its factory nor in a question to its model."""
+    source = """
+def make(table, options):
+    class Model:
+        names = ("mu",)
+        def values(self, points):
+            import own_later
+            return points[:, 0]
+    if options:
+        import own_later
+    return Model()
+"""
+    found_first(monkeypatch, installed(tmp_path / "site", "own_lazy", source), "own_lazy")
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "own_later.py").write_text("")
+    monkeypatch.chdir(here)
+    monkeypatch.syspath_prepend("")
+    found = own_factory.found("own_lazy:make", tmp_path)
+    with pytest.raises(JobError, match=r"the factory failed \(ModuleNotFoundError\)"):
+        found.made("client 'a'", None, (), {"now": True})
+    own = Own.of(found.made("client 'a'", None, (), {}), "client 'a'", ("mu",), None, local=False, apart=found.apart)
+    with pytest.raises(JobError, match=r"values failed \(ModuleNotFoundError\)"):
+        own.values(np.zeros((2, 1)))
+    __import__("own_later")  # as it was
+    monkeypatch.delitem(sys.modules, "own_later")
+
+
 @pytest.mark.parametrize(
     ("factory", "why"),
     [
@@ -98,7 +129,7 @@ def test_a_factory_that_is_not_there_is_named_with_the_client(factory: str, why:
 
 def test_a_package_that_cannot_be_imported_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found_first(monkeypatch, installed(tmp_path, "own_broken", "import not_there_at_all\n"), "own_broken")
-    with pytest.raises(JobError, match="importing it failed \\(ModuleNotFoundError: No module named 'not_there_at_all'\\)"):
+    with pytest.raises(JobError, match=r"importing it failed without 'not_there_at_all' \(ModuleNotFoundError\); mend"):
         own_factory.found("own_broken:make", tmp_path / "job")
 
 
