@@ -222,6 +222,18 @@ def slow(table, options):
     return model
 
 
+def cut(values):
+    def make(table, options):
+        model = Plain(table)
+        before = model.values
+        model.values = lambda points: values(points, before(points))
+        return model
+    return make
+
+
+half = cut(lambda points, v: np.where(points[:, 0] > 6, -np.inf, v))
+lost = cut(lambda points, v: np.full(len(v), -np.inf))
+endless = cut(lambda points, v: points[:, 0])
 number = 3
 '''
 

@@ -17,7 +17,7 @@ from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance.messages import DECIMALS
-from ...algorithms.importance.settings import FINE_OF_CHAINS, OF_GRADIENTS, Settings, rounded
+from ...algorithms.importance.settings import FINE_OF_CHAINS, OF_GRADIENTS, Advice, Settings, rounded
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel
 from ...kernels import rng
@@ -113,7 +113,19 @@ class OwnModel(JobModel[OutputSection]):
         chains: dict[str, int] = {"points": LOOKED, "rounds": 1, "told": 0}
         more = chains if self.chains else {"told": TOLD if self.output.sites else 0}
         starts = config.algorithm.starts or own_keys.STARTS
-        return settings_of(Settings, config.job, config.algorithm, starts=starts, nodes=1, most_nodes=1, **more)
+        computed = {"starts": starts, "nodes": 1, "most_nodes": 1, **more}
+        return settings_of(Settings, config.job, config.algorithm, advice=self.advice, **computed)
+
+    @property
+    def advice(self) -> Advice:
+        """What errors say beside what is wrong."""
+        prior = "[model.priors]" if self.terms.priors is not None else "its log_prior"
+        return Advice(
+            f'values of model.factory = "{self.terms.factory}" are minus infinity there, or no numbers; write them as a function '
+            "that has a density at all parameters, and compute logarithms without overflow",
+            f"give it a proper prior ({prior})",
+            f"Where nothing in the rows says how large a parameter is, it has no end: give it a narrower prior ({prior})",
+        )
 
     @property
     def walks(self) -> hmc.Settings:

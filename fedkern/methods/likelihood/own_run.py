@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from ...algorithms.core.messages import SERVER, ServerEffects
 from ...algorithms.exchanges import site_modes
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
-from ...errors import NumericalError, owned
+from ...errors import owned
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...models.mixed import mode
@@ -51,8 +50,7 @@ def fit(run: Run[Config], terms: Terms) -> Fit | None:
             who, local = terms.who(f"client {run.names[k]!r}"), model.local
             made = factories[k].made(who, tables.pop(k), terms.ignored, terms.options)
             owns[k] = Own.of(made, who, names, terms.priors, local=local, apart=factories[k].apart)
-    with _named(terms):
-        return _sampled(run, model, owns)
+    return _sampled(run, model, owns)
 
 
 def _sampled(run: Run[Config], model: OwnModel, owns: Mapping[int, Own]) -> Fit | None:
@@ -74,21 +72,6 @@ def _sampled(run: Run[Config], model: OwnModel, owns: Mapping[int, Own]) -> Fit 
         with owned(k):
             _write(run, model, k, client)
     return None if server is None else own_publish.of_chains(model, at_mode, server, run.hooks.doubts)
-
-
-@contextmanager
-def _named(terms: Terms) -> Iterator[None]:
-    """Whose numbers are not finite, or have no mode, is said with where they come from."""
-    try:
-        yield
-    except NumericalError as error:
-        said = f'log-likelihoods are those of model.factory = "{terms.factory}"'
-        told = NumericalError(
-            f"{error} ({said}, and priors those of {'[model.priors]' if terms.priors is not None else 'its log_prior'})"
-        )
-        if (party := getattr(error, "party", None)) is not None:
-            told.__dict__["party"] = party
-        raise told from None
 
 
 def _bind(run: Run[Config], party: int, factory: Factory) -> None:

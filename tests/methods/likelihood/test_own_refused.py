@@ -213,6 +213,20 @@ def test_what_a_factory_does_wrong_is_told_without_cells(factory: str, told: str
     assert not (tmp_path / "out" / "client-b" / "fault.txt").exists()
 
 
+@pytest.mark.parametrize(
+    ("factory", "why"),
+    [
+        ("half", r"client 'a' is not finite at \d+ % of the draws \(at most 1 %\): values of model.factory = .*:half. are minus"),
+        ("lost", r"client 'a', 'b' is not finite where the search for the mode begins: values of model.factory"),
+        ("endless", r"no mode of the posterior was found .* 'mu' \(now .* give it a narrower prior \(\[model.priors\]\)"),
+    ],
+)
+def test_values_that_cannot_be_a_posterior_are_told_of_in_words_of_the_model(factory: str, why: str, tmp_path: Path) -> None:
+    wide = PRIORS.replace("sd = 5.0", "sd = 1e40") if factory == "endless" else PRIORS
+    with pytest.raises(FedkernError, match=why):
+        fedkern.run(job(tmp_path, factory, wide))
+
+
 def test_parameters_are_those_of_the_priors(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"it lacks 'nu' of the parameters of \[model\.priors\]; name the same ones in both"):
         fedkern.run(job(tmp_path, "plain", PRIORS + 'nu = {kind = "gamma", shape = 2.0, rate = 0.1}\n'))
