@@ -88,8 +88,9 @@ class Result:
         categorical = {column["name"] for column in self.summary["encoding"].get("columns", ()) if "levels" in column}
         declared = {name: columns[name]["reference"] for name in categorical & columns.keys() if columns[name].get("reference")}
         family = str(self.job.get("model", {}).get("family") or "")
-        graph = self.job.get("model", {}).get("kind") in ("mrf", "sem", "own")
-        asked = table.Asked(exp, "" if graph else family, {**declared, **(reference or {})})
+        kind = self.job.get("model", {}).get("kind")
+        family = {"mrf": "", "sem": "", table.OWN: table.OWN}.get(str(kind), family)
+        asked = table.Asked(exp, family, {**declared, **(reference or {})})
         return table.rows(self.summary, self.posterior, asked)
 
     def table(self, exp: bool = False, reference: Mapping[str, str] | None = None) -> Any:

@@ -222,6 +222,28 @@ def slow(table, options):
     return model
 
 
+class Correlated:
+    """Standard normal columns with correlations R; by names in another order than the job's."""
+
+    def __init__(self, table):
+        self.x = np.column_stack([table[name] for name in sorted(table)])
+        d = self.x.shape[1]
+        self.pairs = [(i, k) for i in range(d) for k in range(i)][::-1]
+        self.names = [f"R[{i + 1},{k + 1}]" for i, k in self.pairs]
+
+    def values(self, points):
+        d = self.x.shape[1]
+        R = np.tile(np.eye(d), (len(points), 1, 1))
+        for e, (i, k) in enumerate(self.pairs):
+            R[:, i, k] = R[:, k, i] = points[:, e]
+        quadratic = np.einsum("ni,sij,nj->s", self.x, np.linalg.inv(R), self.x)
+        return -0.5 * len(self.x) * np.linalg.slogdet(R)[1] - 0.5 * quadratic
+
+
+def correlated(table, options):
+    return Correlated(table)
+
+
 def cut(values):
     def make(table, options):
         model = Plain(table)

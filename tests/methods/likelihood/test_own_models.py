@@ -19,7 +19,7 @@ from fedkern.errors import JobError
 from fedkern.jobs import progress
 from support.command import mpirun
 from support.interrupted import Crash, run
-from support.own_package import MODULE, PRIORS, SCHOOLS, SMALL, job, package  # noqa: F401  # a fixture
+from support.own_package import JOB, MODULE, PRIORS, SCHOOLS, SMALL, job, package  # noqa: F401  # a fixture
 
 
 @cache
@@ -183,6 +183,38 @@ def test_two_modes_are_both_found_from_draws_of_the_prior(tmp_path: Path) -> Non
     one = fedkern.run(path, algorithm={"starts": 1}, job={"seed": 1})
     assert one.summary["modes"] == 1
     assert any("one mode from 1 start" in note for note in one.summary["notes"])
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_correlations_have_the_posterior_of_quadrature(d: int, tmp_path: Path) -> None:
+    """Of standard normal columns, with det(R)^(eta - 1) as the prior: on a grid of the correlations themselves."""
+    true = np.array([[1.0, 0.6, -0.2], [0.6, 1.0, 0.3], [-0.2, 0.3, 1.0]])[:d, :d]
+    x = np.random.default_rng(3).multivariate_normal(np.zeros(d), true, 60)
+    job(tmp_path, "correlated")
+    for file in (tmp_path / "rows").glob("*.csv"):
+        file.unlink()
+    for name, rows in (("a", x[:25]), ("b", x[25:])):
+        pd.DataFrame(rows, columns=[f"x{k}" for k in range(d)]).to_csv(tmp_path / "rows" / f"{name}.csv", index=False)
+    prior = f'[model.priors]\nR = {{kind = "lkj", eta = 2.0, size = {d}}}\n'
+    (tmp_path / "job.toml").write_text(JOB.format("correlated") + prior)
+    result = fedkern.run(tmp_path / "job.toml")
+    assert result.converged is True
+    pairs = [(i, k) for i in range(d) for k in range(i)]
+    grid = np.stack(np.meshgrid(*[np.linspace(-0.99, 0.99, 199 if d == 2 else 100)] * len(pairs), indexing="ij"), axis=-1)
+    grid = grid.reshape(-1, len(pairs))
+    R = np.tile(np.eye(d), (len(grid), 1, 1))
+    for e, (i, k) in enumerate(pairs):
+        R[:, i, k] = R[:, k, i] = grid[:, e]
+    good = np.linalg.eigvalsh(R)[:, 0] > 1e-6
+    grid, R = grid[good], R[good]
+    log = (2.0 - 1 - 0.5 * len(x)) * np.linalg.slogdet(R)[1] - 0.5 * np.einsum("sij,ji->s", np.linalg.inv(R), x.T @ x)
+    w = np.exp(log - log.max())
+    w /= w.sum()
+    for e, (i, k) in enumerate(pairs):
+        found, mean = result.parameters[f"R[{i + 1},{k + 1}]"], float(w @ grid[:, e])
+        sd = float(np.sqrt(w @ (grid[:, e] - mean) ** 2))
+        assert found["mean"] == pytest.approx(mean, abs=0.05 * sd)
+        assert found["sd"] == pytest.approx(sd, rel=0.03)
 
 
 @pytest.mark.parametrize("kept", [True, False])
