@@ -87,6 +87,10 @@ def lines(config: JobConfig, stages: Sequence[Stage], spec: Spec) -> Iterator[st
             bound = "keyed noise bounds nothing: what can be computed of a row is that of a job without [privacy]"
         yield f"computed  {bound}" + (f"; a server can compute {found}" if found else "")
         return
+    if config.factory is not None:
+        yield f'computed  {who} can compute of every client what the answers of "{config.factory}" tell of its rows: that was not'
+        yield f"          tried, of whatever number of rows, and may be all of them ({PAGE})"
+        return
     least = config.data.least_rows if isinstance(config.data, FewSection) else None
     fewest = "data.least_rows"
     d = max((dims.get("d", 0) for dims in kinds.values()), default=0)

@@ -182,7 +182,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     rows = incomplete.prepared(config, parties, rows)
     spec = parties.spec_of(rows.names)
     check_header(rows.names, spec, rows.source)
-    encoding = of_file(spec, rows)
+    encoding = of_file(spec, rows) if config.looks_at_values else spec.encoding(())  # else any cell may be what it is
     design = encode(rows, encoding, private=True, missing=spec.missing)
     faults = design.faults
     lines = [f"{path}: {rows.n_rows} rows, {faults.rows} with faults", *few.rotation(config, encoding.size, rows.n_rows)]
@@ -203,7 +203,8 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     lines += said.lines
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
-    notes = (*design.notes, *incomplete.own_notes(config, rows), *own_columns(spec, rows).lines())
+    notes = (*design.notes, *incomplete.own_notes(config, rows))
+    notes = (*notes, *(own_columns(spec, rows).lines() if config.looks_at_values else ()))
     notes = (*notes, *few.private_notes(config, rows.n_rows))
     if not spec.private:
         notes = (*notes, *far.notes(rows, encoding, design.y), *far.spelled(encoding))

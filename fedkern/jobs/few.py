@@ -105,6 +105,8 @@ def lines(config: JobConfig) -> list[str]:
     assert isinstance(config.data, FewSection)
     ends = "is left out, by its name" if config.data.small == "leave-out" else "ends the job, before anything of its rows leaves"
     said = [f"least    {asked} rows of each client; one that has fewer {ends}"]
+    if not config.looks_at_values:
+        return [*said, "alike    nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]
     if few := alike.asked(config, getattr(config.model, "family", "gaussian"), asked):
         said.append(f"alike    {few} rows of a client share a value that its others lack, or it counts as small")
     if config.tells_combinations:
@@ -127,6 +129,8 @@ def found(config: JobConfig, table: Table, spec: Spec, client: str, policies: It
     if asked is None or least is None:
         return None
     n = int(counted(table, spec) * config.batch + 1e-9)
+    if n >= least and not config.looks_at_values:
+        return None
     if n >= least:
         rows = weights(table, spec)
         told = config.tells_combinations and lowered(config) is None
@@ -304,6 +308,8 @@ def rotation(config: JobConfig, p: int, n_rows: int | None = None) -> list[str]:
     n_rows : of one's own file; None: of no client in particular, whose rows nobody else may know
     """
     least = holders.least(config)
+    if not config.looks_at_values:
+        return []
     lines_of_it = is_linear(getattr(config.model, "family", "gaussian"))
     if n_rows is not None and not lines_of_it and p + 1 < n_rows <= config.told_up_to(p):
         return [f"  note: {n_rows} rows and {p} coefficients: what is sent can tell all these rows"]

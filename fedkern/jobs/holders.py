@@ -66,7 +66,7 @@ def permit(config: JobConfig, parties: Parties, party: int) -> Binding:
     if party != SERVER:
         name = who(parties.names, party)
         binding = _allowed(name, parties.names[party], parties.holding(party), use, source)
-        if refusal := _lowered(config, binding) or _singled(config, binding) or _codes(config, binding, parties.site(party)):
+        if refusal := _asks_more(config, binding, parties.site(party)):
             raise refused(name, *refusal)
         return binding
     for data in parties.own:  # the rows of a server's file get no noise in any job
@@ -97,6 +97,12 @@ def least_groups(config: JobConfig, policies: Iterable[Policy] = ()) -> int | No
     return max([asked, *(policy.least_groups for policy in policies if policy.least_groups is not None)])
 
 
+def _asks_more(config: JobConfig, binding: Binding, site: Site) -> Refusal | None:
+    """Why a job of an allowed kind is refused."""
+    refusal = _lowered(config, binding) or _singled(config, binding) or _made(config, binding)
+    return refusal or _codes(config, binding, site)
+
+
 def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
     """Why a job that asks for fewer rows, or groups, than by default is refused."""
     rows, groups = least(config), least_groups(config)
@@ -112,6 +118,14 @@ def _singled(config: JobConfig, binding: Binding) -> Refusal | None:
     """Why a job whose result says what each client's rows say is refused."""
     for policy in binding.policies if config.singles_out else ():
         if refusal := policy.refuses_values():
+            return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
+    return None
+
+
+def _made(config: JobConfig, binding: Binding) -> Refusal | None:
+    """Why a job that has the holder run a function of its packages is refused."""
+    for policy in binding.policies if config.factory is not None else ():
+        if refusal := policy.refuses_factory(str(config.factory)):
             return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
     return None
 
@@ -367,6 +381,7 @@ def described(policy: Policy) -> str:
     few += "" if policy.lower else ", none that lowers its least rows or groups"
     strict = ", none with nearly the clients or rows of an earlier one, nor with its own words for empty cells"
     few += strict if policy.differencing == "refuse" else ""
+    few += f", own models of {', '.join(policy.factories)}" if policy.factories else ""
     return f"{policy.file}, [data.{policy.data}]: {cap}; noise {' or '.join(policy.noise_sources)}{noise}; {kinds}{few}"
 
 
@@ -416,7 +431,7 @@ def local(
         files = ", ".join(str(file.path) for _, file in binding.files)
         lines.append("  policy  none names this file" + (f" ({files})" if files else ""))
     own = parties.site(parties.names.index(client)) if client in parties.names else Site()
-    refusal = binding.refusal(use_of(config), source_of(config)) or _lowered(config, binding) or _codes(config, binding, own)
+    refusal = binding.refusal(use_of(config), source_of(config)) or _asks_more(config, binding, own)
     books, budget, broken = None, "", ""
     try:
         where = standing(binding, client)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -57,7 +57,8 @@ class RunHooks(Keeper):
     """
 
     def __init__(self, config: JobConfig, names: tuple[str, ...], folder: RunFolder | None) -> None:
-        super().__init__(names, folder, private=config.privacy is not None, every=config.algorithm.checkpoint_every)
+        private, once = config.privacy is not None, config.answers_once
+        super().__init__(names, folder, private=private, every=config.algorithm.checkpoint_every, remembers=once)
         self.config, self.names = config, names
         self.bindings: dict[int, Binding] = {}
         self.holders: dict[int, Holder] = {}
@@ -338,6 +339,10 @@ class RunHooks(Keeper):
     def observe(self, state: object, event: object) -> None:
         if self.watch is not None:
             self.watch(state)
+
+    def waiting(self, clients: Sequence[int]) -> None:
+        if self.watch is not None:
+            self.watch.progress.waiting([repr(self.names[k]) for k in clients])
 
     def _restart(self, *arguments: Any) -> Any:
         """As in `Keeper`; what was measured before is not measured again."""

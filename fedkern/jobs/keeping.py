@@ -67,17 +67,25 @@ class Keeper(Hooks):
     folder
         Where the run's files go.
     private
-        Answers are stored before they leave, and others learn of a fault only that there was one.
+        Others learn of a fault only that there was one, and what the server releases is stored before.
     every
         Seconds between checkpoints.
+    remembers
+        Answers are stored before they leave, and sent again in a resumed run.
     """
 
     def __init__(
-        self, names: tuple[str, ...], folder: RunFolder | None = None, *, private: bool = False, every: float = 60.0
+        self,
+        names: tuple[str, ...],
+        folder: RunFolder | None = None,
+        *,
+        private: bool = False,
+        every: float = 60.0,
+        remembers: bool = False,
     ) -> None:
         self.folder, self.private, self.every = folder, private, every
         self.wire = Wire(names)
-        self.keeps, self.remembers = folder is not None, folder is not None and private
+        self.keeps, self.remembers = folder is not None, folder is not None and (private or remembers)
         self.notes: list[str] = []  # on checkpoints that could not be read
         self.protocol = ""
         self._since = time.monotonic()
@@ -120,8 +128,8 @@ class Keeper(Hooks):
                     outbox.close()
                 self._outboxes.clear()
                 for client in clients:
-                    self._outboxes[client] = self._outbox(client)
-                if place.is_server:
+                    self._outboxes[client] = self._outbox(client, protocol.save(clients[client]))
+                if place.is_server and self.private:
                     self._releases = Releases(self.folder, protocol.name, lambda: self.stamp(SERVER, sync=True))
         if resume is not None:
             place.signals.hold()
@@ -298,7 +306,7 @@ class Keeper(Hooks):
             self._logs[path] = self._ledgers[client] = Ledger(path, self.folder.ground(path))
         return self._ledgers[client]
 
-    def _outbox(self, client: int) -> Outbox:
+    def _outbox(self, client: int, saved: Saved) -> Outbox:
         assert self.folder
         folder = self.folder
         return Outbox(
@@ -308,6 +316,7 @@ class Keeper(Hooks):
             lambda: self.stamp(client, sync=False),
             lambda path, stamp: folder.check(path, client, stamp, self._layouts[client]),
             folder.ground(folder.home(client)),
+            saved,
         )
 
     def _log(self, path: Path, *, at: int | None = None) -> Lines:

@@ -272,6 +272,22 @@ class JobConfig(Section):
         return 1 if self.private else 0
 
     @property
+    def factory(self) -> str | None:
+        """The function of the holders' own packages that a job has them run, which their policies must allow."""
+        return None
+
+    @property
+    def answers_once(self) -> bool:
+        """Whether a client's answers are kept before they leave, and sent again in a resumed run, for they may be others when
+        they are computed anew."""
+        return self.private
+
+    @property
+    def looks_at_values(self) -> bool:
+        """Whether an open job looks for rows that columns or a response single out: it must know which these are."""
+        return True
+
+    @property
     def open_ended(self) -> bool:
         """Whether the number of rounds decides nothing but the end, so that a resumed run may have another."""
         return False

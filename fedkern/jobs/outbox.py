@@ -1,7 +1,8 @@
-"""What a private client has said since its last checkpoint.
+"""What a client has said since its last checkpoint, in a private job or one that runs the holders' own packages.
 
-It may not draw noise twice for one release. So each answer is stored, with the client's state after it, before it leaves. After a
-crash the server asks again from its checkpoint on, and gets the stored answers, byte for byte, until they end.
+A private client may not draw noise twice for one release, and a holder's own code may answer otherwise when it is asked again. So
+each answer is stored, with the client's state after it, before it leaves. After a crash the server asks again from its checkpoint
+on, and gets the stored answers, byte for byte, until they end.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ import hashlib
 import os
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..algorithms.core.messages import Saved
+import numpy as np
+
+from ..algorithms.core.messages import Saved, Value
+from ..algorithms.core.trace import Grown
 from ..errors import JobError
 from ..ground import Ground
 from ..transports.codec import HEADER, Frame, pack, unpack
@@ -33,14 +38,17 @@ class Answer(NamedTuple):
 
     question: bytes  # digest
     frames: list[Frame]
-    saved: Saved
+    saved: Saved  # without draws
+    begin: int = 0  # draws that were there before
+    grown: Mapping[str, Value] = MappingProxyType({})  # those since then
 
 
 class Outbox:
     """The answers of one client in one protocol: a file for each checkpoint that it keeps, of what was said after it.
 
     Every record has the client's `stamp`, and is refused by `check` if that is another. `waiting` are answers from before a crash
-    that the server has not asked for again.
+    that the server has not asked for again. Of draws, which only grow, a record has those since the one before: all of them in
+    each would be n^2 bytes. `saved` is the state with which the client begins.
     """
 
     def __init__(
@@ -51,7 +59,9 @@ class Outbox:
         stamp: Callable[[], Stamp] = Stamp,
         check: Callable[[Path, Stamp], None] = lambda path, stamp: None,
         ground: Ground | None = None,
+        saved: Saved | None = None,
     ) -> None:
+        self._draws, self._epoch, self._rows = _split(saved or {})[1], -1, 0
         self.folder, self.protocol, self.number, self.stamp, self.check = folder, protocol, number, stamp, check
         self.ground = ground or Ground(folder)
         self.waiting = deque(_answer(body) for n in self._numbers() if n >= number for body in self._bodies(n))
@@ -61,14 +71,22 @@ class Outbox:
         """The answer that this question got before the crash. The first question that did not come then ends the past."""
         if self.waiting and self.waiting[0].question == _digest(question):
             answer = self.waiting.popleft()
-            return answer.frames, answer.saved
+            before = {name: self._draws[name][: answer.begin] for name in answer.grown if answer.begin}
+            self._draws = {n: np.concatenate([before[n], new]) if n in before else new for n, new in _arrays(answer.grown)}
+            self._epoch, self._rows = 0, max(map(len, self._draws.values()), default=0)  # of the state that is made of it
+            return answer.frames, {**answer.saved, **self._draws}
         self.waiting.clear()
         return None
 
     def remember(self, question: Frame, frames: list[Frame], saved: Saved) -> None:
         """Stores an answer: on the disk when this returns, unless it says nothing."""
+        rest, draws = _split(saved)
+        epoch, rows = next(((value.epoch, len(value)) for value in saved.values() if isinstance(value, Grown)), (-1, 0))
+        begin = self._rows if epoch == self._epoch and rows >= self._rows else 0
+        self._epoch, self._rows = epoch, rows
+        answer = Answer(_digest(question), frames, rest, begin, {name: value[begin:] for name, value in draws.items()})
         with writing(self._path(self.number)):
-            record = _record(self.stamp().at(self._path(self.number)), Answer(_digest(question), frames, saved))
+            record = _record(self.stamp().at(self._path(self.number)), answer)
             try:
                 self._handle.append(record)
             except FileNotFoundError:
@@ -114,8 +132,8 @@ class Outbox:
             if hashlib.blake2b(body, digest_size=DIGEST).digest() != digest:
                 if at + RECORD.size + length < len(data):
                     raise JobError(
-                        f"{self._path(number)} was altered, and noise would be drawn again for what has left the client; put it "
-                        "back as the run left it, or start anew (--out)"
+                        f"{self._path(number)} was altered, and noise would be drawn again, or an answer computed, for what has "
+                        "left the client; put it back as the run left it, or start anew (--out)"
                     )
                 return
             try:
@@ -167,12 +185,27 @@ def _digest(question: Frame) -> bytes:
     return hashlib.blake2b(question, digest_size=DIGEST).digest()
 
 
+def _split(saved: Saved) -> tuple[Saved, dict[str, np.ndarray]]:
+    """A state without its draws, and these."""
+    draws = {name: np.asarray(value) for name, value in saved.items() if isinstance(value, Grown)}
+    return {name: value for name, value in saved.items() if name not in draws}, draws
+
+
+def _arrays(saved: Mapping[str, Value]) -> list[tuple[str, np.ndarray]]:
+    return [(name, np.asarray(value)) for name, value in saved.items()]
+
+
 def _record(stamp: Stamp, answer: Answer) -> bytes:
-    content = pack({"question": answer.question, "frames": pack_frames(answer.frames), "state": pack(answer.saved)})
-    body = stamp.pack() + content
+    content: Saved = {"question": answer.question, "frames": pack_frames(answer.frames), "state": pack(answer.saved)}
+    if answer.grown:
+        content |= {"begin": answer.begin, "draws": pack(dict(answer.grown))}
+    body = stamp.pack() + pack(content)
     return RECORD.pack(len(body), hashlib.blake2b(body, digest_size=DIGEST).digest()) + body
 
 
 def _answer(body: bytes) -> Answer:
     content: dict[str, Any] = unpack(body)
-    return Answer(content["question"], unpack_frames(content["frames"]), unpack(content["state"]))
+    grown = unpack(content["draws"]) if "draws" in content else {}
+    return Answer(
+        content["question"], unpack_frames(content["frames"]), unpack(content["state"]), int(content.get("begin", 0)), grown
+    )

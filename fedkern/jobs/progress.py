@@ -1,13 +1,15 @@
-"""How far a run is: a bar with a terminal, at most one line in ten seconds without, nothing if quiet."""
+"""How far a run is, and who is waited for: a bar with a terminal, at most one line in ten seconds without, nothing if quiet."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, TextIO
 
 SECONDS = 10.0
+PATIENCE = 2.0  # seconds after which a bar says who is waited for
 
 
 class Progress:
@@ -19,11 +21,18 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
         self._last = time.monotonic()
+        self._waiting: tuple[str, ...] = ()
+        self._since = self._said = self._last
 
     def __enter__(self) -> Progress:
         if not self.quiet and self.stream.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+            from rich.text import Text
+
+            class Waiting(ProgressColumn):
+                def render(column, task: object) -> Text:
+                    return Text(self._slow(PATIENCE))
 
             columns = [
                 TextColumn(f"{self.unit}s"),
@@ -31,6 +40,7 @@ class Progress:
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
                 TextColumn("{task.description}"),
+                Waiting(),
             ]
             self._bar = Progress(*columns, console=Console(file=self.stream), transient=True)
             self._task = self._bar.add_task("", total=self.total)
@@ -40,6 +50,31 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+    def waiting(self, names: Sequence[str]) -> None:
+        """Nothing has come for a while from these clients, or one of them begins to answer; called often."""
+        now = time.monotonic()
+        if self._waiting and now - max(self._since, self._said) >= SECONDS:
+            self._say(now)
+        if tuple(names) != self._waiting:
+            self._waiting, self._since = tuple(names), now
+
+    def heard(self) -> None:
+        """An answer has come."""
+        now = time.monotonic()
+        if self._waiting and now - max(self._since, self._said) >= SECONDS:  # of one process, which could say nothing meanwhile
+            self._say(now)
+        self._waiting, self._since = (), now
+
+    def _slow(self, seconds: float) -> str:
+        """Who is waited for, if for so long."""
+        waited, names = time.monotonic() - self._since, self._waiting
+        return f"waits for {', '.join(names)} ({waited:.0f} s)" if names and waited >= seconds else ""
+
+    def _say(self, now: float) -> None:
+        self._said = now
+        if self._bar is None and not self.quiet:
+            print(f"fedkern: {self._slow(0)}", file=self.stream, flush=True)
 
     def show(self, rounds: int, what: str, since: int = 0) -> None:
         """So many rounds are done; `what` is a few words, such as the last metrics. `since`: the round after which they were

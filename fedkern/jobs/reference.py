@@ -71,5 +71,7 @@ def kind_of(annotation: Any) -> str:
     if origin is list:
         return f"list of {kind_of(arguments[0]).removesuffix('s')}s"
     if origin is dict:
+        if arguments[1] is Any:
+            return "table"
         return f"table of {kind_of(arguments[1]).removesuffix('s')}s"
     return WORDS.get(annotation, "table")

@@ -56,6 +56,7 @@ class Watch(Generic[State]):
     _began: float = field(default_factory=time.monotonic)
 
     def __call__(self, state: Any) -> None:
+        self.progress.heard()
         if state.round == self.round:
             return
         self.round = int(state.round)

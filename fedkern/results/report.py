@@ -131,7 +131,8 @@ def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
     said = run.said if run.own else summary
     ended = ending(summary.get("stop"))
     algorithm, model = run.job.get("algorithm", {}), run.job.get("model", {})
-    labels = [algorithm.get("variant"), *(model.get(key) for key in ("kind", "family", "covariance")), algorithm.get("schedule")]
+    kinds = ("kind", "covariance") if model.get("kind") == "own" else ("kind", "family", "covariance")
+    labels = [algorithm.get("variant"), *(model.get(key) for key in kinds), algorithm.get("schedule")]
     certificates = summary.get("privacy", {}).values()
     by_client = any(c.get("unit") == "client" for c in certificates)
     tiles = [*tiles]

@@ -89,8 +89,9 @@ class Result:
         declared = {name: columns[name]["reference"] for name in categorical & columns.keys() if columns[name].get("reference")}
         family = str(self.job.get("model", {}).get("family") or "")
         family += "-probit" if self.job.get("model", {}).get("link") == "probit" else ""
-        graph = self.job.get("model", {}).get("kind") in ("mrf", "sem")
-        asked = table.Asked(exp, "" if graph else family, {**declared, **(reference or {})})
+        kind = self.job.get("model", {}).get("kind")
+        family = {"mrf": "", "sem": "", table.OWN: table.OWN}.get(str(kind), family)
+        asked = table.Asked(exp, family, {**declared, **(reference or {})})
         return table.rows(self.summary, self.posterior, asked)
 
     def table(self, exp: bool = False, reference: Mapping[str, str] | None = None) -> Any:
@@ -182,7 +183,7 @@ class Result:
             evidence = one["log_evidence"]
             found.append((plain.real(evidence["value"]), plain.real(evidence["error"])))
         for what, (mine, theirs) in {
-            "response": [one["encoding"]["response"] for one in own],
+            "response": [one["encoding"].get("response") for one in own],
             "clients": [sorted(one["clients"]) for one in own],
             "rows": [one.get("predictive", {}).get("rows") for one in own],
         }.items():
@@ -255,7 +256,7 @@ def _other_times(*own: plain.Record) -> str:
 def _unlike(*own: plain.Record) -> str:
     """What shows that two results have other responses; "" where nothing does."""
     told = [one.get("predictive", {}).get("response") for one in own]
-    gaussian = own[0]["encoding"]["family"] == "gaussian", own[1]["encoding"]["family"] == "gaussian"
+    gaussian = own[0]["encoding"].get("family") == "gaussian", own[1]["encoding"].get("family") == "gaussian"
     if None in told or (any(gaussian) and own[0]["encoding"]["offset"] != own[1]["encoding"]["offset"]):
         return ""  # a gaussian response is less its offset
     (mine, theirs), name = told, own[0]["encoding"]["response"]

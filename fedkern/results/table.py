@@ -23,6 +23,7 @@ NUMBERS = ("mean", "sd", "q025", "q05", "q95", "q975")
 ENDS = {"q025": 0.025, "q05": 0.05, "q95": 0.95, "q975": 0.975}
 MORE = ("rhat", "ess", "pip")  # where they are known
 RATIOS = {"logit": "odds_ratio", "log": "rate_ratio", "hazard": "hazard_ratio"}  # link -> what exp(coefficient) is
+OWN = "own"  # in the place of a family: a model that a package of the holders computes
 INTERCEPT = "intercept"
 COEFFICIENTS = ("theta", "average", "average_by_rows")  # on the scale of the linear predictor
 
@@ -53,10 +54,8 @@ class Asked:
         """
         ratio = ratio_of(self.family)
         if not ratio:
-            raise JobError(
-                f"exp = True: coefficients of a {self.family or 'graph'} response are differences, not logarithms of ratios; "
-                "leave exp out"
-            )
+            of = f"a {self.family or 'graph'} response" if self.family != OWN else "an own model"
+            raise JobError(f"exp = True: coefficients of {of} are differences, not logarithms of ratios; leave exp out")
         return ratio
 
 

@@ -10,7 +10,7 @@ as if nothing had happened.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -91,8 +91,8 @@ class Hooks:
     """What machines and transports ask of their surroundings. This base answers everything and does nothing; override at will.
 
     On a rank with clients: `charge`, `recall`, `remember`, `sending`, `keep_client`. At the server: `charge` (client SERVER),
-    `release`, `observe`, `delivered`, `checkpoint_due`, `keep_server`, `lost`. On every rank: `control`, `should_stop`, `who`,
-    `public`.
+    `release`, `observe`, `waiting`, `delivered`, `checkpoint_due`, `keep_server`, `lost`. On every rank: `control`,
+    `should_stop`, `who`, `public`.
     """
 
     keeps = False  # whether there are checkpoints
@@ -125,6 +125,9 @@ class Hooks:
 
     def observe(self, state: object, event: Event) -> None:
         """The server's state after every event (a message, ClientLost, Charged or ChargeFailed)."""
+
+    def waiting(self, clients: Sequence[int]) -> None:
+        """These owe the server an answer, and for a while nothing came; in one process: one of them begins to make its answer."""
 
     def checkpoint_due(self) -> bool:
         """Asked after every event of the server."""

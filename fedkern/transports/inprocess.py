@@ -118,6 +118,7 @@ def run(
             _forward(flying, order)
         to_client, client, frame = flying.popleft()
         if to_client:
+            hooks.waiting((client,))
             flying += [(False, client, answer) for answer in side.receive(frame)[1]]
         else:
             server.arrive(frame, side.clients)

@@ -302,6 +302,8 @@ class Ranks:
         for rank in {self.home(client) for client in server.waiting}:
             self._is_dead(rank)
         self._drop(server)
+        if server.n_open:
+            server.hooks.waiting(server.waiting)
 
     def _drop(self, server: ServerSide[S, C]) -> None:
         for rank in self.link.gone:

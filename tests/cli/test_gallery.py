@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,8 @@ def shown(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_all_scripts_are_here() -> None:
-    assert SCRIPTS == [f"plot_{name}" for name in ("against_numpyro", "heart", "hospitals", "map", "private_budget", "wheeze")]
+    names = ("against_numpyro", "heart", "hospitals", "map", "own_model", "private_budget", "wheeze")
+    assert SCRIPTS == [f"plot_{name}" for name in names]
 
 
 def test_hospitals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,3 +84,18 @@ def test_wheeze(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["difference"] < 0.01
     assert names["together"].summary["converged"] is True
     assert names["together"].parameters["group_sd[intercept]"]["mean"] == pytest.approx(2.14, abs=0.05)
+
+
+def test_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model in JAX, over five hospitals of which none knows the answer: the pooled posterior, which holds the truth."""
+    pytest.importorskip("jax")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    names = shown("plot_own_model", monkeypatch)
+    sys.modules.pop("emax_model", None)
+    assert names["difference"] < 0.02
+    assert names["together"].summary["converged"] is True
+    for name, value in names["truth"].items():
+        row = names["together"].parameters[name]
+        assert row["q025"] < value < row["q975"], name
+    widths = {name: row["q975"] - row["q025"] for name, row in names["halves"].items()}
+    assert 2 * widths["federated"] < min(widths[name] for name in names["frames"])

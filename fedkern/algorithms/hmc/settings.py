@@ -34,7 +34,7 @@ class Settings:
     target : acceptance rate that the step is adapted to; None: 0.8, and 0.57 with one leapfrog step
     jitter : h of a trajectory is uniform on step (1 - jitter, 1 + jitter), against periodic orbits
     seed : of the keyed random streams
-    whole : whether clients have no local unknowns, so that what they send is of their log-likelihood
+    whole : whether what clients send is of the log-likelihood of rows, and not of areas with effects of their own
     """
 
     draws: int

@@ -283,8 +283,7 @@ def _defined(state: Server, values: Array) -> None:
     if lost.any(axis=0).all():
         who = named(np.asarray(lost.any(axis=1)), state.names)
         raise NumericalError(
-            f"the log-likelihood of client {who} is not finite where the search for the mode begins: its rows don't fit the "
-            "family of model, or a covariate is very large"
+            f"the log-likelihood of client {who} is not finite where the search for the mode begins: {state.settings.advice.lost}"
         )
 
 
@@ -295,15 +294,13 @@ def _no_mode(state: Server) -> None:
         i = int(np.argmax(climb.flat))
         direction = spelled(Metric.of(climb.hessian[i]).flattest, names)
         raise NumericalError(
-            f"the posterior is flat along {direction}: neither rows nor prior say anything of it; give it a proper prior "
-            "(model.prior_sd), or leave a column out"
+            f"the posterior is flat along {direction}: neither rows nor prior say anything of it; {state.settings.advice.flat}"
         )
     i = int(np.argmax(climb.value))
     where = state.coordinates.sent(climb.at[i : i + 1], state.units)[0]
     which = ", ".join(f"{names[k]!r} (now {where[k]:.4g})" for k in moving(climb, i)[:5]) or "none, at a saddle"
     raise NumericalError(
-        f"no mode of the posterior was found in {state.newton} rounds; still moving: {which}. Where a level or a covariate "
-        "separates the responses its coefficient has no end: give it a narrower prior (model.prior_sd)"
+        f"no mode of the posterior was found in {state.newton} rounds; still moving: {which}. {state.settings.advice.moving}"
     )
 
 
@@ -389,7 +386,7 @@ def _finite_enough(state: Server, lost: NDArray[np.bool_]) -> None:
         k = int(np.argmax(share))
         raise NumericalError(
             f"the log-likelihood of client {state.names[k]!r} is not finite at {100 * share[k]:.0f} % of the draws (at most "
-            f"{100 * NOT_FINITE:.0f} %): its rows don't fit the family of model, or a covariate is very large"
+            f"{100 * NOT_FINITE:.0f} %): {state.settings.advice.lost}"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,21 @@ ERROR, DRAWS = 0.03, 2000.0  # posterior sds by which a mean or an sd may be off
 NOT_FINITE = 0.01  # the part of the draws of a round at which a client's value may be no number
 
 
+class Advice(NamedTuple):
+    """What to do, in words of the model: where a client's values are no numbers, the posterior is flat, or no mode is found."""
+
+    lost: str
+    flat: str
+    moving: str
+
+
+OF_REGRESSIONS = Advice(
+    "its rows don't fit the family of model, or a covariate is very large",
+    "give it a proper prior (model.prior_sd), or leave a column out",
+    "Where a level or a covariate separates the responses its coefficient has no end: give it a narrower prior (model.prior_sd)",
+)
+
+
 @dataclass(frozen=True)
 class Settings:
     """Settings that every party of a job knows.
@@ -34,6 +50,7 @@ class Settings:
     nodes, most_nodes : quadrature nodes a dimension, at first and at most
     told : draws of the posterior that clients are told at the end; 0: none
     seed : of the points
+    advice : what errors say beside what is wrong
     """
 
     points: int
@@ -45,6 +62,7 @@ class Settings:
     told: int
     seed: int
     newton: int = 40
+    advice: Advice = OF_REGRESSIONS
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:

@@ -4,6 +4,7 @@
     open = false                    # true: jobs without [privacy], whose messages have no noise
     client_level = false            # true: jobs with unit = "client", which trust the server with sums without noise
     values = false                  # true: open jobs whose result says what one client's rows say (output.without, .sites)
+    factories = ["schools.model:make"]  # of own models: functions of packages that open jobs may have this holder run
     unit = "example"                # or a list; client_level = true adds "client"
     noise_source = "secure"         # or a list of secure and keyed
     least_noise_multiplier = 1.0
@@ -21,7 +22,7 @@
     epsilon = 1.0                   # over all jobs; with delta it may be left out where open = true
     delta = 1e-5
     fingerprint = "rows-..."        # of the data's rows: they are bound whatever they are called and wherever they lie
-    open = false                    # open, client_level and values may differ for a data set
+    open = false                    # open, client_level, values and factories may differ for a data set
 
 Where such files are looked for, and which of them bind a job, is in `binding`.
 """
@@ -81,6 +82,7 @@ class Policy:
     paths: tuple[Path, ...] = ()
     open: bool = False
     values: bool = False
+    factories: tuple[str, ...] = ()
     least_rows: int | None = None
     least_groups: int | None = None
     lower: bool = True
@@ -108,6 +110,16 @@ class Policy:
             "output.without and output.sites have the result say what it would be without this client, or what its rows alone "
             "say; ask the holder to allow that on these data (values = true), or remove the key",
             f"values is not true for [data.{self.data}]",
+        )
+
+    def refuses_factory(self, factory: str) -> Refusal | None:
+        """Why a job that has the holder run this function is not allowed; None if it is."""
+        if factory in self.factories:
+            return None
+        return Refusal(
+            f'model.factory = "{factory}" has the holder run a function of its own packages, and sends what it says of rows; '
+            "ask the holder to allow it on these data (factories)",
+            f"{factory} is not among the factories of [data.{self.data}]",
         )
 
     def refuses_use(self, use: Use, noise_source: str = "secure") -> Refusal | None:
@@ -217,6 +229,7 @@ def read_policies(path: Path) -> PolicyFile:
             paths=beside(table.paths),
             open=said.open if table.open is None else table.open,
             values=said.values if table.values is None else table.values,
+            factories=tuple(said.factories if table.factories is None else table.factories),
             file=path,
             **told,
         )

@@ -30,8 +30,9 @@ from ...kernels import families
 from ...kernels.families import FAMILIES
 from ...models.formula.expansion import Formula
 from ...privacy.disclosure import OF_WEIGHED, of_a_narrow_prior, of_a_vague_prior, told_by_values
-from . import level_keys
+from . import level_keys, own_keys
 from .level_keys import LEVELED, Levels
+from .own_keys import PriorSection
 
 MOST_TERMS = 3  # of a random effect: an intercept and two slopes
 MOST_ROUNDS = 8  # of draws
@@ -73,7 +74,13 @@ class RandomSection(Section):
 
 
 class ModelSection(incomplete.ModelSection):
-    kind: Literal["regression"] = key("regression", help="generalised linear (mixed) model")
+    kind: Literal["regression", "own"] = key(
+        "regression", help="generalised linear (mixed) model; own: what a function of the holders' own packages computes"
+    )
+    factory: str | None = key(None, help='own: "package.module:function", of a package that is installed at every holder')
+    options: dict[str, Any] = key({}, help="own: what the function gets beside the rows")
+    priors: dict[str, PriorSection] = key({}, help="own: of the parameters; default: the model's own prior")
+    local: bool | None = key(None, help="own: the model has unknowns of each client, which are sampled with all else (hmc)")
     family: families.OfLikelihood = key(
         "bernoulli",
         help="of the response, with its canonical link; of times: cox, or a baseline hazard that all share",
@@ -105,6 +112,7 @@ class AlgorithmSection(Section):
     effective: Positive = key(2000.0, help="importance: draws, by their weights, at which rounds of draws end")
     burn_in: int | None = key(None, ge=0, help="hmc: rounds in which steps adapt; default half of them")
     leapfrog_steps: Count = key(2, help="hmc: steps of a round, each of them one exchange")
+    starts: Count | None = key(None, help=f"own: points from which the mode is looked for; default {own_keys.STARTS}")
     checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
 
@@ -147,6 +155,23 @@ class Config(JobConfig):
     @property
     def read_alike(self) -> dict[str, Any]:
         return laid.expanded(self.formula)
+
+    @property
+    def own(self) -> bool:
+        """Whether log-likelihoods are computed by the holders' own packages."""
+        return self.model.kind == "own"
+
+    @property
+    def factory(self) -> str | None:
+        return self.model.factory
+
+    @property
+    def answers_once(self) -> bool:
+        return self.own  # whose code may answer otherwise when it is asked again
+
+    @property
+    def looks_at_values(self) -> bool:
+        return not self.own  # which columns say something, and of what, the factory knows alone
 
     @property
     def hazards(self) -> bool:
@@ -204,6 +229,8 @@ class Config(JobConfig):
     @property
     def tells_rows(self) -> str | None:
         model = self.model
+        if self.own:
+            return None
         held = [f"model.{name} = {value:g}" for name in ("prior_sd", "intercept_sd") if (value := getattr(model, name)) <= HELD]
         if self.row.linear:
             return None
@@ -226,20 +253,24 @@ class Config(JobConfig):
 
     @property
     def tells_combinations(self) -> bool:
-        return not self._plain_linear
+        return not self._plain_linear and not self.own
 
     @property
     def tells_products(self) -> bool:
         return self._plain_linear
 
     def weighing(self, coefficients: int) -> int:
+        if self.own:
+            return 0
         own = coefficients + (self.leveled and not self.nominal)  # a threshold is an intercept
         return OF_WEIGHED * own if self.row.link in ("logit", "probit") and not self.hazards else 0
 
     def told_of(self, coefficients: int) -> bool:
-        return True
+        return not self.own
 
     def told_up_to(self, coefficients: int) -> int:
+        if self.own:
+            return 0
         if self._plain_linear:
             return super().told_up_to(coefficients)
         linear = self.row.linear  # whose groups of one row or two are looked at
@@ -298,6 +329,13 @@ def conflicts(config: Config) -> Iterator[str]:
     data, model = config.data, config.model
     if config.job.device == "cuda":
         yield 'job.device = "cuda": jobs of method = "likelihood" run on the host; use "cpu"'
+    if config.own:
+        yield from own_keys.conflicts(data, model, config.algorithm, config.output)
+        yield from faults_of_names(data.names, "data.names")
+        yield from _chains(config)
+        yield from _points(config)
+        return
+    yield from own_keys.not_own(model, config.algorithm)
     if bool(data.clients) == bool(data.builtin):
         yield "data: wanted either data.clients (files) or data.builtin; give one of them"
     if data.clients and data.response is None and not config.hazards:
@@ -318,6 +356,11 @@ def conflicts(config: Config) -> Iterator[str]:
     roles = {data.response, data.offset, data.row_id, data.trials, config.random.group, *data.ignore}
     roles |= {data.time, data.event, data.entry, data.strata, data.weight, data.time_upper}
     yield from incomplete.conflicts(config, roles)
+    yield from _points(config)
+
+
+def _points(config: Config) -> Iterator[str]:
+    """Whether Sobol's points spread evenly."""
     points = config.algorithm.points
     if points & (points - 1):
         below = 2 ** int(math.log2(points))

@@ -99,7 +99,12 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
 
 
 def _refuse(job: Record) -> None:
-    """JobError where rows have survival times."""
+    """JobError where rows have survival times, or a likelihood of which fedkern knows no more than its values."""
+    if job["model"].get("kind") == "own":
+        raise JobError(
+            'model.kind = "own": the factory says how probable a client\'s rows are, and not what is expected of new ones; take '
+            "the draws (posterior.nc, or result.to_arviz()), and foresee rows by the package itself"
+        )
     if (family := str(job["model"]["family"])) in HAZARDS:
         raise JobError(
             f'model.family = "{family}": new rows have no times without a baseline hazard, and these stay with the clients, each '

@@ -100,7 +100,11 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
         stop=str(server.stop),
         rounds=server.round,
-        verdict=verdict(model, found, (*ended.doubts, *_no_event(model, found.began), *filter(None, [ended.checked.doubt]))),
+        verdict=verdict(
+            found,
+            (*ended.doubts, *_no_event(model, found.began), *filter(None, [ended.checked.doubt])),
+            model.settings.effective,
+        ),
         clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=model.output.chains,
         draws=model.output.draws,
@@ -204,10 +208,15 @@ def of_walks(model: Model, server: hmc.Server) -> WeightedDraws:
 
 def of_chains(model: Model, mode: importance.Server, server: hmc.Server) -> Verdict:
     """Whether R-hat, ESS, divergences and the quadrature say that chains are right."""
-    s = server.settings
-    judged = verdict_of.of_chains(of_walks(model, server).slowest(), s.chains)
+    unresolved = importance.unresolved(mode)
+    return walks_verdict(of_walks(model, server), server, [unresolved] if unresolved else [])
+
+
+def walks_verdict(posterior: WeightedDraws, server: hmc.Server, against: list[str]) -> Verdict:
+    """Whether R-hat, ESS and divergences say that chains are right, and nothing speaks `against` it."""
+    s, against = server.settings, [*against]
+    judged = verdict_of.of_chains(posterior.slowest(), s.chains)
     divergences, trajectories = int(server.divergences.sum()), s.chains * (s.rounds - s.warmup)
-    against = [unresolved] if (unresolved := importance.unresolved(mode)) else []
     if divergences > DIVERGENT * trajectories:
         against.append(
             f"{divergences} of {trajectories} trajectories diverged (at most {100 * DIVERGENT:g} %): the posterior is narrow "
@@ -218,13 +227,14 @@ def of_chains(model: Model, mode: importance.Server, server: hmc.Server) -> Verd
     return Verdict(False, "; ".join(against), judged.worst) if against else judged
 
 
-def verdict(model: Model, found: importance.Found, doubts: tuple[str, ...]) -> Verdict:
-    """Whether the weights say that the result is right, and the files and the responses that it can stand."""
+def verdict(found: importance.Found, doubts: tuple[str, ...], wanted: float) -> Verdict:
+    """Whether the weights say that the result is right, and the files and the responses that it can stand; `wanted`: effective
+    draws."""
     if doubts or not found.converged:
         return Verdict(False, "; ".join(filter(None, [*doubts, found.reason])))
     weights = found.posterior
     assert weights is not None
-    n, wanted = len(weights.draws), model.settings.effective
+    n = len(weights.draws)
     why = f"k-hat {weights.k_hat:.2f} (wanted at most {psis.UNRELIABLE:g}), {weights.effective:.0f} of {n} draws count"
     return Verdict(True, f"{why} (wanted {wanted:g})")
 

@@ -29,7 +29,8 @@ def tiles(run: RunFiles) -> list[Tile]:
 
 def _coefficients(run: RunFiles) -> str:
     parameters = run.summary.get("parameters", {})
-    slopes = {name: row for name, row in comparable(parameters).items() if name.startswith(("theta", "intercept"))}
+    own = "own" in run.summary  # whose parameters have the names that their package gives them
+    slopes = {name: row for name, row in comparable(parameters).items() if own or name.startswith(("theta", "intercept"))}
     if not slopes:
         return ""
     n = len(slopes)
@@ -38,7 +39,7 @@ def _coefficients(run: RunFiles) -> str:
     if not shown:  # without a posterior.nc
         rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
         shown = [details("All numbers", table(["name", "mean", "sd", "5 %", "95 %"], rows))]
-    return figure("Coefficients", plots.forest(slopes), f"{note}Grey intervals hold zero.", *shown)
+    return figure("Parameters" if own else "Coefficients", plots.forest(slopes), f"{note}Grey intervals hold zero.", *shown)
 
 
 def _marginal(run: RunFiles) -> str:

@@ -22,10 +22,10 @@ from ...jobs import column_notes, incomplete
 from ...jobs.formula import agreeing
 from ...jobs.publish import Fit
 from ...jobs.run import Run
-from ...jobs.watch import Line, Lines
-from . import checks, level_checks, lifetimes, own, publish, response, survival
+from . import checks, level_checks, lifetimes, lines, own, own_run, publish, response, survival
 from .keys import Config
 from .model import TOLD, Model
+from .own_model import terms
 from .rows import Held, check_file, check_slopes, held
 from .rows import notes as row_notes
 from .stages import sampled, told, walked
@@ -35,6 +35,8 @@ from .times import notes as time_notes
 
 def fit(run: Run[Config]) -> Fit | None:
     """The part of one place; what comes of it at the server's, None elsewhere."""
+    if (own_terms := terms(run.config)) is not None:
+        return own_run.fit(run, own_terms)
     tables = run.tables()
     for k, table in tables.items():  # before anything leaves: a file without groups, or times, is none of this job
         with owned(k):
@@ -73,7 +75,7 @@ def fit(run: Run[Config]) -> Fit | None:
         rows = {k: model.of_responses(own_rows, run.threads) for k, own_rows in holds.items()}
         hazards = {k: model.timed(own_rows, run.threads) for k, own_rows in timeds.items()}
     clients = {k: model.client(k, own_rows) for k, own_rows in (rows | hazards | lived).items()}
-    server, clients = run.saying(_lines()).exchange(sampled(model), model.start, clients)
+    server, clients = run.saying(lines.to_mode_and_draws()).exchange(sampled(model), model.start, clients)
     chains = None
     if model.chains:
         chains, clients = _walked(run, model, server, clients)
@@ -113,7 +115,9 @@ def _walked(
         assert mode is not None
         return model.walk(mode)
 
-    server, _ = run.saying(_steps()).exchange(walked(model), start, {k: model.walker(client) for k, client in clients.items()})
+    server, _ = run.saying(lines.of_chains()).exchange(
+        walked(model), start, {k: model.walker(client) for k, client in clients.items()}
+    )
 
     def tell() -> tuple[telling.Teller, ServerEffects]:
         assert server is not None
@@ -144,24 +148,3 @@ def _test_rows(run: Run[Config], model: Model) -> Design | None:
     table = run.parties.test()
     with owned(SERVER):
         return None if table is None else encode(table, model.encoding)
-
-
-def _lines() -> Lines[importance.Server]:
-    """What metrics.jsonl says of each round."""
-
-    def line(server: importance.Server, due: bool) -> Line:
-        content = {"rounds_to_mode": server.newton, "rounds_of_draws": server.drawn}
-        words = f"{server.drawn} rounds of draws" if server.drawn else f"on the way to the mode, {server.newton}"
-        return Line(content, words)
-
-    return line
-
-
-def _steps() -> Lines[hmc.Server]:
-    """The same of the chains."""
-
-    def line(server: hmc.Server, due: bool) -> Line:
-        at = float(server.acceptance.mean())
-        return Line({"acceptance": round(at, 4)}, f"acceptance {at:.2f}") if np.isfinite(at) else Line({}, "burn-in")
-
-    return line

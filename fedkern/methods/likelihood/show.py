@@ -65,7 +65,7 @@ def _hazards(content: Record) -> Iterator[str]:
 def _coefficients(content: Record) -> Iterator[str]:
     """On the data's scale; of a slope also its ratio, where the link has one."""
     contrasts = content.get("contrasts", {})
-    hot = [f"{c['name']}={level}" for c in content["encoding"]["columns"] for level in c.get("levels", ())]
+    hot = [f"{c['name']}={level}" for c in content["encoding"].get("columns", ()) for level in c.get("levels", ())]
     levels = {f"theta[{before}{one}]" for before in blocks(content) for one in hot} if contrasts else set[str]()
     every = {name: row for name, row in content["parameters"].items() if "_std" not in name.partition("[")[0]}
     every = {name: row for name, row in every.items() if name not in levels} | contrasts
@@ -73,8 +73,9 @@ def _coefficients(content: Record) -> Iterator[str]:
     intercepts = {f"theta[{before}{INTERCEPT}]" for before in blocks(content)}
     clearest = sorted(slopes, key=lambda name: -abs(every[name]["mean"]) / max(every[name]["sd"], 1e-300))[:SHOWN]
     named = [name for name in every if name in clearest or name not in slopes]
-    ratio = WORDS.get(ratio_of(content.get("hazards", content["encoding"]["family"])), "")
-    if content["encoding"]["family"] == "ordinal" and "nominal" not in content:
+    encoding = content["encoding"]
+    ratio = WORDS.get(ratio_of(content.get("hazards", encoding.get("family", ""))), "")
+    if encoding.get("family") == "ordinal" and "nominal" not in content:
         ratio = "odds ratio of a higher level"
     width = max(map(len, named), default=0)
     head = f"{'':<{width}}     mean       sd     2.5 %    97.5 %"

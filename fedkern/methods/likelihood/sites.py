@@ -5,7 +5,7 @@ Each client finds the mode of its own posterior, with the job's prior (docs/meth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +43,7 @@ def exchanged(
         asked = site_modes.AskSiteMode(0) if at_server else None
         server = answers(run, stage, site_modes.QUESTION, asked, owns, lambda own: told(model, own))
         if server is not None:
-            return _content(model, server, run.names)
+            return of_coefficients(model, server, run.names)
     return {}, []
 
 
@@ -65,20 +65,34 @@ def told(model: Model, own: Alone) -> site_modes.SiteMode:
     return site_modes.told(np.stack([theta[0], (theta if standard is None else standard)[0]]), np.stack(sds))
 
 
-def _content(
+def of_parameters(
+    parameters: Sequence[str], server: once.Server[site_modes.SiteMode], names: tuple[str, ...]
+) -> tuple[dict[str, object], list[str]]:
+    """Client -> name of a parameter -> where its posterior is largest, and the standard deviation there, on the first of the two
+    scales."""
+    return _content([(parameter, 0, j) for j, parameter in enumerate(parameters)], server, names)
+
+
+def of_coefficients(
     model: Model, server: once.Server[site_modes.SiteMode], names: tuple[str, ...]
 ) -> tuple[dict[str, object], list[str]]:
-    """Client -> name of a coefficient, as in `parameters` -> where its posterior is largest, and the standard deviation there."""
+    """The same of coefficients, on both scales."""
+    scales = enumerate(("", "_std"))
+    return _content(
+        [(label(n, scale), k, j) for k, scale in scales for j, n in enumerate(model.layout.coefficients)], server, names
+    )
+
+
+def _content(
+    shown: Sequence[tuple[str, int, int]], server: once.Server[site_modes.SiteMode], names: tuple[str, ...]
+) -> tuple[dict[str, object], list[str]]:
+    """Of what is shown: its name, its scale (0 or 1) and where it stands."""
     out = dict.fromkeys(server.lost, "it was lost") | dict(server.dropped)
     content: dict[str, object] = {}
     for k, one in sorted(server.replies.items()):
         if not one.sd.all():
             out[k] = "it found no mode of its own"
             continue
-        content[names[k]] = {
-            label(name, scale): {"mode": float(mode), "sd": float(sd)}
-            for scale, modes, sds in zip(("", "_std"), one.mode, one.sd)
-            for name, mode, sd in zip(model.layout.coefficients, modes, sds)
-        }
+        content[names[k]] = {name: {"mode": float(one.mode[i, j]), "sd": float(one.sd[i, j])} for name, i, j in shown}
     notes = [f"client {names[k]!r} is not among the sites, for {why}" for k, why in sorted(out.items())]
     return ({"sites": content} if content else {}), notes

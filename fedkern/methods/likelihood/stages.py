@@ -13,6 +13,7 @@ from ...algorithms.exchanges import (
     lifetime_sums,
     loo_sums,
     marginal_sums,
+    own_models,
     replicated,
     site_modes,
     survival_sums,
@@ -32,9 +33,11 @@ from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
 from ...models.levels import GAP_SD
 from ...privacy.plan import Plan
-from . import changes, durations, response
+from . import changes, durations, own_check, response
 from .keys import Config
 from .model import TOLD, Model
+from .own_model import OwnModel
+from .own_model import terms as own_terms
 from .rows import check_file
 
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
@@ -55,6 +58,7 @@ MAY_SEND = (
     *hazard_curves.PROTOCOL.to_server,
     *lifetime_sums.PROTOCOL.to_server,
     *level_sums.PROTOCOL.to_server,
+    *own_models.PROTOCOL.to_server,
 )
 
 
@@ -63,12 +67,14 @@ DOUBLED = 2  # rounds that are asked once more, with more nodes
 
 
 def opening(config: Config) -> list[Stage]:
-    """What the parties exchange before the model is known: their columns."""
-    return agreeing.opening(config.formula)
+    """What the parties exchange before the model is known: their columns, or whose package computes."""
+    return agreeing.opening(config.formula) if own_terms(config) is None else [Stage.of(own_models)]
 
 
-def stages(model: Model) -> list[Stage]:
+def stages(model: Model | OwnModel) -> list[Stage]:
     """What the parties exchange once the columns are agreed."""
+    if isinstance(model, OwnModel):
+        return [*([] if model.local else [sampled(model)]), *([walked(model)] if model.chains else []), *own_modes(model)]
     before = [*incomplete.stages(model.config), Stage.of(column_notes), *response.stages(model), *shares_of_levels(model)]
     return [*before, sampled(model), *_after(model)]
 
@@ -79,24 +85,29 @@ def shares_of_levels(model: Model) -> list[Stage]:
     return [Stage(level_sums.PROTOCOL, level_sums.dims(k), times={level_sums.AskLevels: 2})] if model.leveled else []
 
 
-def sampled(model: Model) -> Stage:
+def sampled(model: Model | OwnModel) -> Stage:
     """The way to the mode, and the rounds of draws."""
-    settings = model.settings
+    settings, (size, coefficients) = model.settings, _sizes(model)
     to_mode, of_draws = settings.newton + DOUBLED, settings.rounds + DOUBLED
     times = {importance.AskCurvature: to_mode, importance.Curvature: to_mode, importance.Posterior: 1}
     times |= {importance.AskValues: of_draws, importance.Values: of_draws}
-    dims = {**settings.sizes(model.layout.size), "d": model.encoding.size}  # coefficients, by which `check` counts rows
+    dims = {**settings.sizes(size), "d": coefficients}  # by which `check` counts rows
     rounds = to_mode + of_draws
     # The way to the mode is a dozen rounds: chains go on from their own checkpoint, and not from another's.
     return Stage(model.protocol, dims, rounds=rounds, resumable=not model.chains, times=times)
 
 
-def walked(model: Model) -> Stage:
-    """The chains, from the mode."""
-    s = model.walks
+def _sizes(model: Model | OwnModel) -> tuple[int, int]:
+    """How many unknowns all share, and how many of them are coefficients."""
+    return (model.size, model.size) if isinstance(model, OwnModel) else (model.layout.size, model.encoding.size)
+
+
+def walked(model: Model | OwnModel) -> Stage:
+    """The chains, from the mode where there is one."""
+    s, (size, coefficients) = model.walks, _sizes(model)
     steps = s.rounds * (s.leapfrog - 1)
     times: dict[type[Message], int] = {hmc.Place: 1, hmc.LikelihoodSlope: 1 + steps, hmc.Move: steps, hmc.Decided: 1}
-    dims = {**s.sizes(model.layout.size), "d": model.encoding.size}
+    dims = {**s.sizes(size), "d": coefficients}
     return Stage(hmc.protocol(s), dims, rounds=s.rounds, resumable=True, times=times)
 
 
@@ -149,13 +160,15 @@ def left_out_sums() -> Stage:
     return Stage.of(loo_sums)
 
 
-def own_modes(model: Model) -> list[Stage]:
+def own_modes(model: Model | OwnModel) -> list[Stage]:
     """What each client's rows say alone, where the job asks for it."""
-    return [Stage(site_modes.PROTOCOL, site_modes.dims(model.layout.p))] if model.output.sites else []
+    return [Stage(site_modes.PROTOCOL, site_modes.dims(_sizes(model)[1]))] if model.output.sites else []
 
 
 def checked(at: Check[Config]) -> Said | None:
     """What is said of the job, at the server's place; None elsewhere."""
+    if (own := own_terms(at.config)) is not None:
+        return own_check.checked(at, own)
     for k in at.mine:
         rows = at.parties.rows(k)
         with owned(k):
@@ -173,6 +186,8 @@ def checked(at: Check[Config]) -> Said | None:
 
 def look_through(file: OwnFile[Config]) -> list[str]:
     """What else is to be said of this file; JobError where it would end a run."""
+    if (own := own_terms(file.config)) is not None:
+        return own_check.look_through(file, own)
     check_file(file.config, file.table, file.spec)
     describe(file.table, file.spec)
     return durations.lines(file, file.config.job.deadline)

@@ -1,0 +1,86 @@
+"""Before a job whose log-likelihoods are computed by the holders' own packages: has everybody the same package?
+
+The server tells the names of the parameters, and in which order they travel; each client tells the distribution of its factory,
+and its version. Source: docs/how-to/own-model.md.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+from ..core import once
+from ..core.messages import NOTHING, Message, RemoteFault, Tells
+
+DIMS = {"names": 1 << 15, "package": 512}  # bytes of the texts
+
+
+@dataclass(frozen=True)
+class AskOwnModel(Message, kind=228):
+    """Server to client: the names of the parameters, in their order, as JSON."""
+
+    round: int
+    names: Annotated[bytes, "names"]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names.
+
+        Raises
+        ------
+        RemoteFault
+            They are none.
+        """
+        said = _read(self.names)
+        if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
+            raise RemoteFault("server: AskOwnModel.names are no list of texts")
+        return tuple(said)
+
+
+@dataclass(frozen=True)
+class OwnModel(Message, kind=229, tells=Tells(NOTHING)):
+    """Client to server: the distribution of its factory, and its version, as JSON; whether it is installed from a folder that may
+    change (1 or 0)."""
+
+    round: int
+    package: Annotated[bytes, "package"]
+    editable: int
+
+    @property
+    def said(self) -> tuple[str, str]:
+        """Distribution and version."""
+        said = _read(self.package)
+        assert isinstance(said, list)  # `_wrong` has looked
+        return str(said[0]), str(said[1])
+
+
+def asking(names: tuple[str, ...]) -> AskOwnModel:
+    """The question."""
+    return AskOwnModel(0, json.dumps(names, ensure_ascii=False).encode())
+
+
+def telling(distribution: str, version: str, *, editable: bool) -> OwnModel:
+    """The answer."""
+    return OwnModel(0, json.dumps([distribution, version]).encode(), int(editable))
+
+
+def _read(text: bytes) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _wrong(answer: OwnModel) -> str:
+    """Why this is no client's package; "" where it can be."""
+    said = _read(answer.package)
+    if not (isinstance(said, list) and len(said) == 2 and all(isinstance(part, str) for part in said)):
+        return "its OwnModel.package is no distribution and version"
+    return "" if answer.editable in (0, 1) else "its OwnModel.editable is neither 0 nor 1"
+
+
+QUESTION = once.Question(
+    "own-models", AskOwnModel, OwnModel, _wrong, needs="nothing is computed yet; start again when it is back"
+)
+PROTOCOL = QUESTION.protocol

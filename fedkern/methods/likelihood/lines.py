@@ -1,0 +1,30 @@
+"""What metrics.jsonl and the terminal say of the rounds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...algorithms.hmc import machine as hmc
+from ...algorithms.importance import machine as importance
+from ...jobs.watch import Line, Lines
+
+
+def to_mode_and_draws() -> Lines[importance.Server]:
+    """Of each round of a question to all."""
+
+    def line(server: importance.Server, due: bool) -> Line:
+        content = {"rounds_to_mode": server.newton, "rounds_of_draws": server.drawn}
+        words = f"{server.drawn} rounds of draws" if server.drawn else f"on the way to the mode, {server.newton}"
+        return Line(content, words)
+
+    return line
+
+
+def of_chains() -> Lines[hmc.Server]:
+    """Of the chains."""
+
+    def line(server: hmc.Server, due: bool) -> Line:
+        at = float(server.acceptance.mean())
+        return Line({"acceptance": round(at, 4)}, f"acceptance {at:.2f}") if np.isfinite(at) else Line({}, "burn-in")
+
+    return line

@@ -1,0 +1,222 @@
+"""A factory of models, "package.module:function", from the distributions that are installed where it is asked for.
+
+Nothing that was sent chooses code: the text is that of the holder's own copy of the job file, which all parties compare, and the
+code is what the holder has installed. A module that belongs to no installed distribution is refused, wherever Python would find
+it; the current folder and the job's are no places to look in, unless the holder has installed a project there by itself
+(`pip install --editable`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+
+from ...data.cells import Text
+from ...data.faults import HINT
+from ...data.table import Table
+from ...errors import JobError, OwnFault
+from ...models.own.supplied import raised
+
+REMEDY = "install it where this party runs: pip install PACKAGE"
+
+
+@dataclass(frozen=True)
+class Factory:
+    """A function of an installed package.
+
+    Attributes
+    ----------
+    name : as the job file has it
+    function : of a table (None at the server) and the job's options
+    distribution, version : of the package
+    editable : whether it is installed from a folder that may change, so that the version says nothing of its code
+    barred : entries of sys.path where nothing is looked for
+    """
+
+    name: str
+    function: Callable[[Mapping[str, np.ndarray] | None, Mapping[str, object]], object]
+    distribution: str
+    version: str
+    editable: bool
+    barred: tuple[str, ...] = ()
+
+    def apart(self) -> AbstractContextManager[None]:
+        """In which the package's code runs: what it imports then does not come from where factories are not looked for."""
+        return _without(self.barred)
+
+    def made(self, who: str, table: Table | None, ignored: tuple[str, ...], options: Mapping[str, object]) -> object:
+        """What the function gives back of a client's table, or of none.
+
+        Raises
+        ------
+        OwnFault
+            It fails; what it says is for the holder alone.
+        """
+        columns = None if table is None else _columns(who, table, ignored)
+        try:
+            with self.apart():
+                return self.function(columns, json.loads(json.dumps(options)))
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise raised(f"{who}: the factory", error) from None
+
+
+def _columns(who: str, table: Table, ignored: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Name -> (n,) numbers, of which empty cells are NaN, or texts."""
+    if table.broken:
+        row, why = next(iter(table.broken.items()))
+        text = f"{who}: rows of the file cannot be read"
+        own = f"{text}: {len(table.broken)}, first {table.place(row)}: {why}; correct them, or remove the rows"
+        raise OwnFault(f"{text}; correct them, or remove the rows; {HINT}", own)
+    found: dict[str, np.ndarray] = {}
+    for name in table.names:
+        column = table.columns[name]
+        if name not in ignored:
+            found[name] = np.array(table.cells(name), object) if isinstance(column, Text) else np.array(column, np.float64)
+    return found
+
+
+def found(text: str, job: Path) -> Factory:
+    """The factory, imported where this process runs; `job` is the folder of the job, where none is looked for.
+
+    Raises
+    ------
+    JobError
+        It is not installed, belongs to no distribution, cannot be imported, or is no function.
+    """
+    module, _, function = text.partition(":")
+    who = f'model.factory = "{text}"'
+    barred = _barred(job, [*distributions()])
+    with _without(barred):
+        importlib.invalidate_caches()
+        specs = _specs(module)
+        if specs is None:
+            raise JobError(f"{who}: there is no module {module!r} here; {REMEDY}")
+        owner = _owner(specs, job)
+        if owner is None:
+            raise JobError(
+                f"{who}: the module {module!r} belongs to no installed distribution, and what lies in a folder is not imported; "
+                f"{REMEDY} (or pip install --editable FOLDER)"
+            )
+        try:
+            loaded = importlib.import_module(module)
+        except Exception as error:
+            lacks = f" without {error.name!r}" if isinstance(error, ModuleNotFoundError) else ""
+            text = f"{who}: importing it failed{lacks} ({type(error).__name__}); mend the package, or install what it needs"
+            raise OwnFault(text, f"{text}: {error}") from error
+        if (
+            (origin := getattr(loaded, "__file__", None)) is None
+            or specs[-1].origin is None
+            or not _same(origin, specs[-1].origin)
+        ):
+            raise JobError(f"{who}: another module {module!r} is loaded in this process; start fedkern by its own command")
+    made = getattr(loaded, function, None)
+    if not callable(made):
+        raise JobError(f"{who}: the module has no function {function!r}; correct model.factory")
+    name = str(owner.metadata["Name"])
+    return Factory(text, made, name, owner.version, _project(owner) is not None, barred)
+
+
+def _barred(job: Path, known: list[Distribution]) -> tuple[str, ...]:
+    """Entries of sys.path where no factory is looked for: the current folder and the job's, unless installed from there."""
+    projects = [project for one in known if (project := _project(one)) is not None]
+    barred = [os.path.realpath(folder) for folder in (os.curdir, job)]
+    return tuple(
+        entry
+        for entry in sys.path
+        if (real := os.path.realpath(entry or os.curdir)) in barred and not any(_below(project, real) for project in projects)
+    )
+
+
+@contextmanager
+def _without(barred: tuple[str, ...]) -> Iterator[None]:
+    """Python finds no module at these entries of sys.path."""
+    before = [*sys.path]
+    if barred:
+        sys.path[:] = [entry for entry in before if entry not in barred]
+    try:
+        yield
+    finally:
+        if barred:
+            sys.path[:] = before
+
+
+def _specs(module: str) -> list[ModuleSpec] | None:
+    """Of the module and of the packages that it is in, without importing any; None where there is no such module."""
+    specs: list[ModuleSpec] = []
+    path, parts = None, module.split(".")
+    for k in range(1, len(parts) + 1):
+        name = ".".join(parts[:k])
+        spec = None
+        for finder in sys.meta_path:
+            if (look := getattr(finder, "find_spec", None)) is not None and (spec := look(name, path)) is not None:
+                break
+        if spec is None:
+            return None
+        specs.append(spec)
+        path = None if spec.submodule_search_locations is None else [*spec.submodule_search_locations]
+        if path is None and k < len(parts):
+            return None
+    return specs
+
+
+def _owner(specs: list[ModuleSpec], job: Path) -> Distribution | None:
+    """The installed distribution that all of the files belong to. One that only lies in a barred folder is none."""
+    files = [os.path.realpath(spec.origin) for spec in specs if spec.origin is not None and os.path.isfile(spec.origin)]
+    if not files or specs[-1].origin is None:
+        return None
+    barred = [os.path.realpath(folder) for folder in (os.curdir, job)]
+    for one in distributions():
+        home, project = os.path.realpath(str(one.locate_file(""))), _project(one)
+        if project is not None and all(_below(project, file) for file in files):
+            return one
+        if (
+            home not in barred
+            and all(_below(home, file) for file in files)
+            and _lists(one, [file[len(home) + 1 :] for file in files])
+        ):
+            return one
+    return None
+
+
+def _lists(one: Distribution, files: list[str]) -> bool:
+    """Whether a distribution says that these files, relative to where it lies, are its own."""
+    names = [file.replace(os.sep, "/") for file in files]
+    record = one.read_text("RECORD")
+    if record is not None and not all(name in record for name in names):  # before thousands of lines are taken apart
+        return False
+    return set(names) <= {str(file) for file in one.files or ()}
+
+
+def _project(one: Distribution) -> str | None:
+    """The folder from which a distribution is installed as it stands there; None of all others."""
+    text = one.read_text("direct_url.json")
+    if text is None:
+        return None
+    try:
+        said = json.loads(text)
+        if not said.get("dir_info", {}).get("editable"):
+            return None
+        return os.path.realpath(unquote(urlparse(said["url"]).path))
+    except (ValueError, KeyError, AttributeError):
+        return None
+
+
+def _below(folder: str, path: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)

@@ -1,0 +1,138 @@
+"""The keys of a job whose log-likelihoods are computed by the holders' own packages (kind = "own"), and what contradicts them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from ...jobs.keys import LARGEST, Positive, Section, key
+from ...models.own.priors import Block, Priors
+
+WANTED = {  # of each prior: keys that must be there, and those that may be
+    "normal": (("sd",), ("mean",)),
+    "student": (("df", "scale"), ("mean",)),
+    "half-normal": (("sd",), ()),
+    "half-student": (("df", "scale"), ()),
+    "gamma": (("shape", "rate"), ()),
+    "lkj": (("eta", "size"), ()),
+}
+SAID = ("mean", "sd", "df", "scale", "shape", "rate", "eta")
+MOST = 400  # parameters
+STARTS = 4
+FACTORY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+BARE = ("clients", "names", "ignore", "dialect", "least_rows", "small")  # keys of [data] that such a job reads
+OWN = ("kind", "factory", "options", "priors", "local")  # and of [model]
+
+
+class PriorSection(Section):
+    """The prior of a parameter, or of several: its name is that of the table."""
+
+    kind: Literal["normal", "student", "half-normal", "half-student", "gamma", "lkj"] = key(
+        help="lkj: of a correlation matrix, det(R)^(eta - 1)"
+    )
+    mean: float | None = key(None, ge=-LARGEST, le=LARGEST, help="normal, student; default 0")
+    sd: Positive | None = key(None, help="normal, half-normal")
+    df: Positive | None = key(None, help="student, half-student: degrees of freedom")
+    scale: Positive | None = key(None, help="student, half-student")
+    shape: Positive | None = key(None, help="gamma, whose mean is shape / rate")
+    rate: Positive | None = key(None, help="gamma")
+    eta: Positive | None = key(None, help="lkj: 1 is uniform, more is nearer to no correlation")
+    size: int | None = key(
+        None, ge=1, le=MOST, help="how many parameters NAME[1], NAME[2], .. have this prior; lkj: rows of the matrix"
+    )
+
+    @property
+    def block(self) -> dict[str, float]:
+        """What is given of it."""
+        return {name: value for name in SAID if (value := getattr(self, name)) is not None}
+
+
+def priors(tables: Mapping[str, PriorSection]) -> Priors:
+    """Of all parameters, in the job file's order."""
+    return Priors(tuple(Block(name, one.kind, one.size or 1, one.size is not None, **one.block) for name, one in tables.items()))
+
+
+def conflicts(data: Any, model: Any, algorithm: Any, output: Any) -> Iterator[str]:
+    """Every fault of such a job, from its tables."""
+    if not data.clients:
+        yield 'data.clients is missing: model.kind = "own" is of files, whose columns the factory reads'
+    if model.factory is None:
+        yield 'model.factory is missing: which function makes the model, as "package.module:function"'
+    elif not FACTORY.fullmatch(model.factory):
+        yield f'model.factory = "{model.factory}": wanted "package.module:function"'
+    for name, table, other in (("data", data, BARE), ("model", model, OWN)):
+        for field, said in type(table).model_fields.items():
+            if field not in other and getattr(table, field) != said.get_default():
+                yield (
+                    f'{name}.{field} is not for model.kind = "own", whose factory reads the columns itself, as they are, and '
+                    "foresees no rows; remove it, or say it in [model.options]"
+                )
+    yield from _options(model.options)
+    for name, one in model.priors.items():
+        yield from _prior(name, one)
+    yield from _counted(model.priors)
+    if model.local and algorithm.sampler != "hmc":
+        yield 'model.local = true: unknowns of each client are sampled with all else; set algorithm.sampler = "hmc"'
+    if model.local and algorithm.starts is not None:
+        yield "algorithm.starts is of the way to the mode, and with model.local = true there is none; remove it"
+    for name, why in (
+        ("loo", "the factory says what all rows of a client say together, and not one of them"),
+        ("marginal", "the factory names no response, and no mean of it"),
+    ):
+        if getattr(output, name):
+            yield f'output.{name} with model.kind = "own": {why}; remove it'
+    if output.sites and model.local:
+        yield "output.sites with model.local = true: a client's own mode is not known where its unknowns are sampled; remove it"
+    if output.sites and not model.priors:
+        yield "output.sites needs [model.priors]: a client that looks for its own mode must know the prior"
+
+
+def not_own(model: Any, algorithm: Any) -> Iterator[str]:
+    """What is said of keys that only such a job has."""
+    for name in ("factory", "options", "priors", "local"):
+        if getattr(model, name):
+            yield f'model.{name} is for model.kind = "own"; set it, or remove the key'
+    if algorithm.starts is not None:
+        yield 'algorithm.starts is for model.kind = "own": the mode of other models is looked for from one start; remove it'
+
+
+def _counted(tables: Mapping[str, PriorSection]) -> Iterator[str]:
+    """Names that are two parameters', or too many of them."""
+    names = [name for name, one in tables.items() if one.kind != "lkj" for name in _names(name, one)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        yield f"model.priors: {', '.join(map(repr, twice))} would be two parameters; rename one"
+    every = sum(
+        1 if one.size is None else one.size * (one.size - 1) // 2 if one.kind == "lkj" else one.size for one in tables.values()
+    )
+    if every > MOST:
+        yield f"model.priors: {every} parameters, and at most {MOST} can be shared; have fewer"
+
+
+def _names(name: str, one: PriorSection) -> list[str]:
+    return [name] if one.size is None else [f"{name}[{i + 1}]" for i in range(one.size)]
+
+
+def _prior(name: str, one: PriorSection) -> Iterator[str]:
+    """Keys that a prior lacks, or has no use for."""
+    needed, may = WANTED[one.kind]
+    for lacks in needed:
+        if getattr(one, lacks) is None:
+            yield f'model.priors.{name}.{lacks} is missing: kind = "{one.kind}" needs {" and ".join(needed)}'
+    for more in SAID:
+        if getattr(one, more) is not None and more not in (*needed, *may):
+            yield f'model.priors.{name}.{more}: kind = "{one.kind}" has none; it has {", ".join((*needed, *may))}'
+    if one.kind == "lkj" and one.size == 1:
+        yield f"model.priors.{name}.size = 1: a correlation matrix has at least 2 rows"
+
+
+def _options(value: object, where: str = "model.options") -> Iterator[str]:
+    """Values that are no numbers, texts, lists or tables."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _options(inner, f"{where}.{name}")
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _options(inner, where)
+    elif not isinstance(value, str | int | float | bool) or value != value or value in (float("inf"), -float("inf")):
+        yield f"{where} = {value}: wanted a finite number, a text, true or false, a list or a table"

@@ -1,0 +1,112 @@
+"""Who has which package, before anything is computed by it: the same at all holders, and at a server that needs its prior."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...algorithms.core import once
+from ...algorithms.core.messages import SERVER
+from ...algorithms.exchanges import own_models
+from ...errors import JobError, OwnFault, belongs, owned
+from ...jobs.run import At
+from ...jobs.stage import Stage
+from ...models.own.given import Given
+from ...models.own.supplied import Own
+from . import own_factory
+from .keys import Config
+from .own_factory import Factory
+from .own_model import Terms
+
+
+class AtServer(NamedTuple):
+    """What the server needs of the package, where the job has no priors."""
+
+    factory: Factory
+    prior: Given
+
+
+def of_client(terms: Terms, folder: Path, client: str) -> Factory:
+    """The factory of a client that lives here; JobError, which names it, where there is none."""
+    try:
+        return own_factory.found(terms.factory, folder)
+    except JobError as error:
+        raise JobError(f"client {client!r}: {error}") from None
+
+
+def of_server(terms: Terms, folder: Path) -> AtServer | None:
+    """The model without rows, for its prior; None where the job says all priors itself.
+
+    Raises
+    ------
+    JobError
+        It has no prior either.
+    """
+    if terms.priors is not None:
+        return None
+    with owned(SERVER):
+        who = terms.who("the server")
+        try:
+            factory = own_factory.found(terms.factory, folder)
+        except JobError as error:
+            raise JobError(f"the server: {error}; or give [model.priors], with which the server needs no package") from None
+        try:
+            made = factory.made(who, None, (), terms.options)
+        except OwnFault as fault:
+            hint = "the job has no [model.priors], so that the server calls it with None, for its log_prior; give them"
+            raise OwnFault(f"{who}: the factory failed without rows; {hint}", fault.own) from None
+        names = tuple(map(str, getattr(made, "names", ())))
+        if not names or not callable(getattr(made, "log_prior", None)):
+            raise JobError(f"{who} has no log_prior, and the job has no [model.priors]; give one of them")
+        model: Any = made
+        return AtServer(factory, Given(Own(model, who, np.arange(len(names), dtype=np.int64), apart=factory.apart), names))
+
+
+def agreed(
+    at: At[Config], terms: Terms, factories: Mapping[int, Factory], server: AtServer | None
+) -> tuple[tuple[str, ...], list[str]]:
+    """The parameters' names in the order in which they travel, the same at every place; and notes, at the server's.
+
+    Raises
+    ------
+    JobError
+        Holders have different packages, or other versions of one.
+    """
+    names = terms.priors.names if terms.priors is not None else () if server is None else server.prior.names
+    told = {k: own_models.telling(one.distribution, one.version, editable=one.editable) for k, one in factories.items()}
+    asked = own_models.asking(names) if at.place.is_server else None
+    clients = {k: once.telling(answer) for k, answer in told.items()}
+    found, after = at.ask(Stage.of(own_models), own_models.QUESTION, asked, clients)
+    if found is None:
+        return next(one.asked.parameters for one in after.values() if one.asked is not None), []
+    replies = sorted(found.replies.items())
+    packages = {} if server is None else {"": (server.factory.distribution, server.factory.version)}
+    packages |= {at.names[k]: one.said for k, one in replies}
+    if len(set(packages.values())) > 1:
+        error = JobError(_differ(terms.factory, packages))
+        belongs(error, SERVER)
+        raise error
+    editable = [repr(at.names[k]) for k, one in replies if one.editable]
+    if not editable:
+        return names, []
+    what = "is installed from a folder that may change (editable), and its version says nothing of its code"
+    return names, [f"client {', '.join(editable)}: the package of the model {what}"]
+
+
+def _differ(factory: str, packages: Mapping[str, tuple[str, str]]) -> str:
+    """Who has another package than most."""
+    (usual, _), *_ = Counter(packages.values()).most_common(1)
+    others = [f"{_who(name)} has {' '.join(one)}" for name, one in packages.items() if one != usual]
+    those = [_who(name) for name, one in packages.items() if one == usual]
+    return (
+        f'model.factory = "{factory}": {", ".join(others)}, and {", ".join(those)} {" ".join(usual)}: install the same version '
+        f"everywhere (pip install {usual[0]}=={usual[1]})"
+    )
+
+
+def _who(name: str) -> str:
+    return f"client {name!r}" if name else "the server"
