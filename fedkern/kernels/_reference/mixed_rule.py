@@ -11,7 +11,7 @@ import numpy as np
 FIRST = 8  # panels
 DEPTH, MOST = 50, 4096  # halvings; panels of one integral: with more it is NaN
 BELOW = 50.0
-BENT, TILTED, MISFIT, HIDDEN = 5.0, 20.0, 0.25, 0.5
+BENT, TILTED, MISFIT, HIDDEN = 3.0, 8.0, 0.03, 0.3
 
 
 class Integrands:
@@ -88,7 +88,8 @@ def panels(integrands, tops):
             np.column_stack([low[again], middle[again]]).ravel(),
             np.column_stack([middle[again], high[again]]).ravel(),
         )
-    return *(np.concatenate(one) for one in zip(*done)), bad.reshape(S, G)
+    none = np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(0)
+    return *(np.concatenate(one) for one in zip(none, *done)), bad.reshape(S, G)
 
 
 def nodes_of(integrands, tops, nodes):
