@@ -1,14 +1,15 @@
-"""What the answers of a client of an ordinal or multinomial job determine of its rows, by derivatives at the draws of real posteriors.
+"""What answers of a client of an ordinal or multinomial job determine of its rows, by derivatives at draws of real posteriors.
 
-    python levels_disclosure.py
+    python levels_disclosure.py            # results/levels_disclosure.txt
+    python levels_disclosure.py --rare     # of the rows of a level that has few; results/levels_disclosure_rare.txt
 
-Of each client: its log-likelihood at 4,096 draws, rounded to a thousandth of a nat; value, gradient and Hessian with nine digits at
-five points of the way to the mode; sums and sums of squares of its columns; of ordered levels the sums of columns over the rows of each
-level, with four digits. The derivatives of all of these in the cells of its columns, beside a standard normal prior of each cell, say
-how exactly the cells are determined to whoever solves the equations; the levels of the rows are given to him. A row counts as told
-where every one of its cells is known to .05 standard deviations. Whether a solver finds them is another question: this is the most
-that it can. Rows are counted by the numbers that the likelihood depends on: coefficients and thresholds, or all coefficients of all
-levels.
+Of each client: its log-likelihood at 4,096 draws, rounded to a thousandth of a nat; value, gradient and Hessian with nine
+digits at five points of the way to the mode; sums and sums of squares of its columns; of ordered levels the sums of columns
+over the rows of each level, with four digits. The derivatives of all of these in the cells of its columns, beside a standard
+normal prior of each cell, say how exactly the cells are determined to whoever solves the equations; the levels of the rows are
+given to him. A row counts as told where every one of its cells is known to .05 standard deviations. Whether a solver finds them
+is another question: this is the most that it can. Rows are counted by the numbers that the likelihood depends on: coefficients
+and thresholds, or all coefficients of all levels.
 """
 
 from __future__ import annotations
@@ -98,9 +99,14 @@ def mode(family: Any, clients: list[tuple[Any, Any]]) -> tuple[Any, Any, list[An
     return xi, H, path[:TO_MODE]
 
 
-def told(family: Any, rng: np.random.Generator, n: int, slope: float) -> float:
-    """The share of a client's rows that are determined, in a job of three such clients."""
+def told(family: Any, rng: np.random.Generator, n: int, slope: float, rare: int = 0) -> float:
+    """The share of a client's rows that are determined, in a job of three such clients; `rare`: of those of the highest level,
+    which only so many of them have."""
     clients = [family.draw(rng, n, slope) for _ in range(3)]
+    if rare:
+        for _, y in clients:
+            high = np.flatnonzero(y == family.k - 1)
+            y[high[rare:]] = family.k - 2
     xi, H, path = mode(family, clients)
     root = np.linalg.inv(np.linalg.cholesky(H)).T
     z = rng.standard_normal((POINTS, family.size)) / np.sqrt(rng.chisquare(FREEDOM, POINTS) / FREEDOM)[:, np.newaxis]
@@ -122,13 +128,30 @@ def told(family: Any, rng: np.random.Generator, n: int, slope: float) -> float:
     _, s, V = np.linalg.svd(np.concatenate(J), full_matrices=False)
     left = 1 - ((s**2 / (1 + s**2))[:, np.newaxis] * V**2).sum(axis=0)
     sd = np.sqrt(np.maximum(left, 0.0)).reshape(n, p)
-    return float((sd < TOLD).all(axis=1).mean())
+    return float((sd < TOLD).all(axis=1)[(y == family.k - 1) | (not rare)].mean())
+
+
+def rarely(jobs: int) -> None:
+    """Of the rows of the highest of three levels."""
+    print("shares of the rows of the highest of three levels that are determined, mean and most of jobs")
+    print("family, columns, slope, rows, rows of that level; mean, most")
+    for name, kind in (("ordinal", Ordinal), ("multinomial", Multinomial)):
+        for p, n in ((1, 61), (1, 200), (2, 91), (2, 180)):
+            for slope, few in ((s, f) for s in (0.5, 2.0) for f in (1, 2, 3, 5, 10)):
+                keys = [[9, p, job, n, few] for job in range(jobs)]
+                shares = [told(kind(p, 3), np.random.default_rng(key), n, slope, few) for key in keys]
+                print(f"{name:<11} {p}  {slope:g}  {n:4d}  {few:3d}   {np.mean(shares):.2f} {max(shares):.2f}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2, help="of each kind")
-    jobs = parser.parse_args().jobs
+    parser.add_argument("--rare", action="store_true", help="a level with few rows")
+    asked = parser.parse_args()
+    jobs = asked.jobs
+    if asked.rare:
+        rarely(jobs)
+        return
     print("shares of a client's rows that are determined, mean and most of jobs")
     print("family, columns, levels, slope, rows, rows a number of the likelihood; mean, most")
     for name, kind in (("ordinal", Ordinal), ("multinomial", Multinomial)):
@@ -141,7 +164,9 @@ def main() -> None:
                         continue
                     keys = [[8, p, k, job, n] for job in range(jobs)]
                     shares = [told(family, np.random.default_rng(key), n, slope) for key in keys]
-                    print(f"{name:<11} {p}  {k}  {slope:g}  {n:4d}  {each:3d}   {np.mean(shares):.2f} {max(shares):.2f}", flush=True)
+                    print(
+                        f"{name:<11} {p}  {k}  {slope:g}  {n:4d}  {each:3d}   {np.mean(shares):.2f} {max(shares):.2f}", flush=True
+                    )
 
 
 if __name__ == "__main__":
