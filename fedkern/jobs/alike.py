@@ -200,8 +200,10 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
 
 
 def of_a_level(config: JobConfig, wanted: int) -> int:
-    """The rows that must have a level of the response, if any has, where `wanted` must share a value of a covariate. A likelihood of
-    ordered levels has for each a function of its rows alone, whose thresholds say where it is: three rows were determined."""
+    """The rows that must have a level of the response, if any has, where `wanted` must share a value of a covariate.
+
+    A likelihood of ordered levels has a function of the rows of each alone, which thresholds single out: three were determined.
+    """
     return min(LEAST_OF_LEVEL, wanted) if getattr(config.model, "family", "") in NOMINAL else wanted
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import fedkern
+from fedkern.cli.__main__ import main
 from fedkern.errors import FedkernError, JobError
 from fedkern.methods import load
 from fedkern.methods.likelihood import show
@@ -193,9 +194,7 @@ FAULTS = {
         "levels": 'levels = ["none", "mild"]\noffset = "dose"',
         "model": 'family = "multinomial"',
     },
-    ("random", 'fit each level against the first with '): {
-        "model": 'family = "multinomial"\n[model.random]\nclient = true'
-    },
+    ("random", "fit each level against the first with "): {"model": 'family = "multinomial"\n[model.random]\nclient = true'},
     ("marginal", "a level has no mean"): {"model": 'family = "ordinal"\n[output]\nmarginal = true'},
 }
 
@@ -293,6 +292,18 @@ def test_chances_of_ordered_levels_are_averages_over_thresholds_and_effects(
     cuts = [means["threshold[none|mild]"], means["threshold[mild|severe]"]]
     below = np.stack([(weights / weights.sum() / (1 + np.exp(at - cut))).sum(axis=1) for cut in cuts], axis=1)
     np.testing.assert_allclose(np.cumsum(chances, axis=1)[:, :2], below, atol=0.03)
+    # a holder foresees rows of its wards by what their own rows say
+    frames["ada"].to_csv(out / "new.csv", index=False)
+    assert main(["predict", str(out / "client-ada"), str(out / "new.csv"), "--out", str(out / "known.csv")]) == 0
+    known_wards = pd.read_csv(out / "known.csv")
+    whole = result.predict(frames["ada"])
+    y = np.array([LEVELS.index(one) for one in frames["ada"].state])
+    scores = [
+        np.log(np.column_stack([one[f"probability[{level}]"] for level in LEVELS])[np.arange(len(y)), y]).mean()
+        for one in (known_wards, whole)
+    ]
+    assert scores[0] > scores[1] + 0.02
+    assert set(known_wards.group_effect) == {"known"}
     groups = pd.read_csv(out / "client-ada" / "groups.csv")
     known = frames["ada"].assign(code=[LEVELS.index(one) for one in frames["ada"].state]).groupby("ward").code.mean()
     assert np.corrcoef(groups.set_index("group").intercept.loc[known.index], known)[0, 1] > 0.9  # higher levels, higher effect
@@ -307,6 +318,18 @@ def test_odds_that_are_not_proportional_are_named(tmp_path: Path) -> None:
     assert "dose" not in note
     right = fedkern.run(written(tmp_path / "right", federation(300)))
     assert not [note for note in right.summary["notes"] if "not proportional" in note]
+
+
+def test_only_jobs_on_the_same_numbers_of_levels_are_compared(tmp_path: Path) -> None:
+    frames = federation()
+    one = fedkern.run(written(tmp_path / "one", frames))
+    other = fedkern.run(written(tmp_path / "other", frames, "multinomial"))
+    assert abs(one.compare(other)["log_bayes_factor"]) < 30
+    frames["ada"].loc[:, "state"] = frames["ada"].state[::-1].to_numpy()
+    fedkern.run(written(tmp_path / "turned", frames)).compare(one)
+    frames["ada"].loc[frames["ada"].index[frames["ada"].state == "mild"][0], "state"] = "severe"
+    with pytest.raises(JobError, match="'state' has other numbers of rows of its levels"):
+        fedkern.run(written(tmp_path / "changed", frames)).compare(one)
 
 
 def test_a_multinomial_job_by_mpi_is_that_of_one_process(tmp_path: Path) -> None:
