@@ -2,6 +2,7 @@
 
     python levels_disclosure.py            # results/levels_disclosure.txt
     python levels_disclosure.py --rare     # of the rows of a level that has few; results/levels_disclosure_rare.txt
+    python levels_disclosure.py --cells    # of a level together with a value of a column; results/levels_disclosure_cells.txt
 
 Of each client: its log-likelihood at 4,096 draws, rounded to a thousandth of a nat; value, gradient and Hessian with nine
 digits at five points of the way to the mode; sums and sums of squares of its columns; of ordered levels the sums of columns
@@ -99,11 +100,16 @@ def mode(family: Any, clients: list[tuple[Any, Any]]) -> tuple[Any, Any, list[An
     return xi, H, path[:TO_MODE]
 
 
-def told(family: Any, rng: np.random.Generator, n: int, slope: float, rare: int = 0) -> float:
+def told(family: Any, rng: np.random.Generator, n: int, slope: float, rare: int = 0, *, cells: bool = False) -> float:
     """The share of a client's rows that are determined, in a job of three such clients; `rare`: of those of the highest level,
-    which only so many of them have."""
+    which only so many of them have; `cells`: and that have 1 in the last column, whose values are known."""
     clients = [family.draw(rng, n, slope) for _ in range(3)]
-    if rare:
+    if cells:
+        for X, y in clients:
+            X[:, -1] = rng.random(n) < 0.3
+            both = np.flatnonzero((y == family.k - 1) & (X[:, -1] == 1))
+            X[both[rare:], -1] = 0.0
+    elif rare:
         for _, y in clients:
             high = np.flatnonzero(y == family.k - 1)
             y[high[rare:]] = family.k - 2
@@ -125,10 +131,16 @@ def told(family: Any, rng: np.random.Generator, n: int, slope: float, rare: int 
     J.append((np.array(at) / (DIGITS * size)).T)
     sums = np.repeat(np.eye(p), n, axis=0).reshape(p, n, p).transpose(1, 2, 0).reshape(n * p, p)
     J += [np.concatenate([sums, 2 * X.reshape(-1, 1) * sums], axis=1).T / DIGITS, family.sums(X, y)]
+    if cells:
+        J = [one.reshape(len(one), n, p)[:, :, :-1].reshape(len(one), n * (p - 1)) for one in J]
+        p -= 1
     _, s, V = np.linalg.svd(np.concatenate(J), full_matrices=False)
     left = 1 - ((s**2 / (1 + s**2))[:, np.newaxis] * V**2).sum(axis=0)
     sd = np.sqrt(np.maximum(left, 0.0)).reshape(n, p)
-    return float((sd < TOLD).all(axis=1)[(y == family.k - 1) | (not rare)].mean())
+    looked = (y == family.k - 1) | (not rare)
+    if cells:
+        looked &= X[:, -1] == 1
+    return float((sd < TOLD).all(axis=1)[looked].mean())
 
 
 def rarely(jobs: int) -> None:
@@ -143,12 +155,28 @@ def rarely(jobs: int) -> None:
                 print(f"{name:<11} {p}  {slope:g}  {n:4d}  {few:3d}   {np.mean(shares):.2f} {max(shares):.2f}", flush=True)
 
 
+def together(jobs: int) -> None:
+    """Of the rows of the highest of three levels that have 1 in a column of 0 and 1, a third of which are 1."""
+    print("shares of the rows of the highest of three levels and with 1 in a column that are determined, mean and most of jobs")
+    print("family, other columns, slope, rows, rows of both; mean, most")
+    for name, kind in (("ordinal", Ordinal), ("multinomial", Multinomial)):
+        for p, n in ((2, 91), (2, 180), (3, 130)):
+            for slope, few in ((s, f) for s in (0.5, 2.0) for f in (1, 2, 3, 5)):
+                keys = [[10, p, job, n, few] for job in range(jobs)]
+                shares = [told(kind(p, 3), np.random.default_rng(key), n, slope, few, cells=True) for key in keys]
+                print(f"{name:<11} {p - 1}  {slope:g}  {n:4d}  {few:3d}   {np.mean(shares):.2f} {max(shares):.2f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2, help="of each kind")
     parser.add_argument("--rare", action="store_true", help="a level with few rows")
+    parser.add_argument("--cells", action="store_true", help="a level with few rows of a value of a column")
     asked = parser.parse_args()
     jobs = asked.jobs
+    if asked.cells:
+        together(jobs)
+        return
     if asked.rare:
         rarely(jobs)
         return
