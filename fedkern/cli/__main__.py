@@ -140,7 +140,7 @@ def parser() -> argparse.ArgumentParser:
     schema.set_defaults(call=_in("init", "schema"))
 
     simulate = commands.add_parser("simulate", help="write a synthetic federation: client files, truth.json, job.toml")
-    kinds = "logistic, poisson, regression, survival, sparse, mrf, sem, vertical or sigma"
+    kinds = "logistic, poisson, regression, ordinal, survival, sparse, mrf, sem, vertical or sigma"
     simulate.add_argument("kind", metavar="KIND", help=kinds)
     simulate.add_argument("--out", required=True, metavar="DIR")
     for name, default in (("clients", 4), ("rows", 200), ("columns", 5), ("seed", 1)):

@@ -80,9 +80,9 @@ def found(
         every = rare(table, [*columns, response], weights, 1, fewest, filled)
     if not every and family.leveled:
         if wanted and spec.response in table.columns:
-            few = _fewest_of_levels(levels_of(table, spec), weights, len(spec.levels))
-            if 0 < few < fewest:
-                every = (Rare((str(spec.response),), few, wanted=fewest),)
+            few, least_of = _fewest_of_levels(levels_of(table, spec), weights, len(spec.levels)), of_a_level(config, wanted)
+            if 0 < few < least_of:
+                every = (Rare((str(spec.response),), few, wanted=least_of),)
             for own in [] if every else _level_weights(config, table, columns, spec, weights):
                 if (number := effective(own)) < max(wanted, weighing):
                     return _words_of_fit(number, max(wanted, weighing))
@@ -197,6 +197,14 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
         groups = [weights * y] + ([weights * np.maximum(1 - y, 0)] if both else [])
     numbers = [effective(np.where(weights > 0, own, 0.0)) for own in groups]
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
+
+
+def of_a_level(config: JobConfig, wanted: int) -> int:
+    """The rows that must have a level of the response, if any has, where `wanted` must share a value of a covariate.
+
+    A likelihood of ordered levels has a function of the rows of each alone, which thresholds single out: three were determined.
+    """
+    return min(LEAST_OF_LEVEL, wanted) if getattr(config.model, "family", "") in NOMINAL else wanted
 
 
 def levels_of(table: Table, spec: Spec) -> NDArray[np.int64]:

@@ -87,7 +87,7 @@ def log_chances(points: Vector, X: Vector, levels: int) -> Vector:
     blocks = points.reshape(len(points), levels - 1, X.shape[1])
     eta = np.concatenate([np.zeros((len(points), 1, len(X))), blocks @ X.T], axis=1)
     eta -= eta.max(axis=1, keepdims=True)
-    return np.asarray(eta - np.log(np.exp(eta).sum(axis=1, keepdims=True)))
+    return np.asarray(eta - np.log(np.exp(eta).sum(axis=1, keepdims=True)), np.float64)
 
 
 def block_names(levels: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ def block_names(levels: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
 
 def blockwise(A: Vector, levels: int) -> Vector:
     """A map of one level's coefficients, of those of all levels but the first."""
-    return np.kron(np.eye(levels - 1), A)
+    return np.asarray(np.kron(np.eye(levels - 1), A), np.float64)
 
 
 def shares_of(counts: Vector) -> Vector:
@@ -108,7 +108,8 @@ def shares_of(counts: Vector) -> Vector:
 
 def _distance(share: Vector, link: str) -> Vector:
     """F^-1."""
-    return np.asarray(ndtri(share) if link == "probit" else np.log(share) - np.log1p(-share), np.float64)
+    at: Vector = ndtri(share) if link == "probit" else np.log(share) - np.log1p(-share)
+    return at
 
 
 def level_of(shares: Vector, link: str) -> float:

@@ -13,7 +13,7 @@ from fedkern.data.design import Spec, encode
 from fedkern.data.simulate import federations as synthetic
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError
-from fedkern.kernels import survival
+from fedkern.kernels import mixed, survival
 from fedkern.methods import load as job_of
 from fedkern.methods.vertical.keys import Config
 from fedkern.models.encoding import Column
@@ -56,6 +56,26 @@ def test_the_truth_is_that_of_the_rows(tmp_path, kind):
     assert abs((fit.x - true) / np.sqrt(np.diag(fit.hess_inv) / len(y))).max() < 4.5
     wrong = NEGATIVE_LOGLIK[kind](X @ (theta * [1, 1.3, 1, 1]), y)
     assert NEGATIVE_LOGLIK[kind](X @ theta, y) < wrong - 5  # and another truth would be noticed
+
+
+def test_the_truth_of_ordered_levels_is_that_of_the_rows(tmp_path):
+    """By Newton's steps with the kernel: coefficients, and thresholds on the data's scale."""
+    path = simulate("ordinal", tmp_path, Settings(clients=3, rows=1000, columns=3, seed=4))
+    truth = json.loads((tmp_path / "truth.json").read_text())["parameters"]
+    files = sorted((tmp_path / "clients").glob("*.csv"))
+    whole = np.concatenate([np.loadtxt(one, delimiter=",", skiprows=1) for one in files])
+    X, y = np.ascontiguousarray(whole[:, :3]), whole[:, 3] - 1
+    assert "levels = [1, 2, 3, 4, 5]" in path.read_text()
+    cuts = np.array([truth[f"threshold[{k}|{k + 1}]"] for k in range(1, 5)])
+    xi = np.array([*(truth[f"theta[x{j}]"] for j in (1, 2, 3)), cuts[0], *np.log(np.diff(cuts))])
+    rows, true, at = (X, np.empty((3000, 0)), y, None, None, np.array([0, 3000])), xi.copy(), np.tril_indices(7)
+    for _ in range(6):
+        _, gradient, lower = mixed.curvature(xi[np.newaxis], *rows, family="ordinal", nodes=1)
+        H = np.zeros((7, 7))
+        H[at] = lower[0]
+        H += np.tril(H, -1).T
+        xi = xi + np.linalg.solve(H, gradient[0])
+    assert (xi - true) @ H @ (xi - true) < 24  # chi-square of 7: one in a thousand is above
 
 
 def test_the_truth_of_survival_times_is_that_of_the_rows(tmp_path):
@@ -199,9 +219,8 @@ def test_the_job_and_the_test_rows(tmp_path, kind):
 
 
 def test_faults(tmp_path):
-    with pytest.raises(
-        JobError, match="weather: no such kind; there are logistic, poisson, regression, survival, sparse, mrf, sem, vertical"
-    ):
+    known = "logistic, poisson, regression, ordinal, survival, sparse, mrf, sem, vertical"
+    with pytest.raises(JobError, match=f"weather: no such kind; there are {known}"):
         simulate("weather", tmp_path)
     for kind in GRAPHS:
         with pytest.raises(JobError, match=f"simulate {kind}: a graph needs --columns of at least 2, got 1"):

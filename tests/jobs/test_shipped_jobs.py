@@ -68,6 +68,7 @@ def test_what_is_simulated(kind: str, rows: int, tmp_path: Path) -> None:
     config, folder = load(federations.simulate(kind, tmp_path, federations.Settings(clients=3, rows=rows, columns=3)))
     assert counts(config, folder) >= 2
     few_a_coefficient = kind in ("logistic", "poisson") and rows <= told_up_to(4, diagonal=False)
+    few_a_coefficient |= kind == "ordinal" and rows <= told_by_values(7)  # four thresholds
     few_a_coefficient |= kind == "survival" and rows <= 2 * told_by_values(3)  # about half of them are events
     assert asks(config) == (1 if rows < LEAST_ROWS or few_a_coefficient else LEAST_ROWS)
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
-from ...kernels import rng
+from ...kernels import ordered, rng
 from ...kernels.families import BERNOULLI, FAMILIES, POISSON
 from ...privacy.disclosure import LEAST_ROWS, told_by_values, told_up_to
 
@@ -91,6 +91,27 @@ def poisson(settings: Settings) -> Simulated:
 def regression(settings: Settings) -> Simulated:
     """y = a + noise of standard deviation 1, a = intercept + x theta."""
     return _glm(settings, "gaussian", intercept=1.0, effect=1.0)
+
+
+def ordinal(settings: Settings) -> Simulated:
+    """A scale of pain from 1 to 5, whose levels are cut from a logistic number about x theta: the odds of a higher level are
+    proportional."""
+    p, cuts = settings.columns, np.array([-1.5, -0.5, 0.6, 1.8])
+    shared = Draws(settings.seed, 2**32 - 1)
+    theta, center, scale = 0.8 * shared.normal(p) / np.sqrt(max(p / 5, 1.0)), _center(p), _scale(p)
+
+    def rows_of(party: int, n: int) -> Array:
+        draws = Draws(settings.seed, party)
+        x = np.round(center + scale * (draws.normal(n, p) + 0.3 * draws.normal(p)), 4)
+        latent = ((x - center) / scale) @ theta + ordered.logistic(draws.uniform(n))
+        return np.column_stack([x, 1 + ordered.level_of(latent, np.diff(cuts, prepend=0.0))])
+
+    slopes = theta / scale
+    truth = {f"theta[x{j + 1}]": float(slopes[j]) for j in range(p)}
+    truth |= {f"threshold[{k + 1}|{k + 2}]": float(cut + slopes @ center) for k, cut in enumerate(cuts)}
+    clients = tuple(rows_of(k, settings.rows) for k in range(settings.clients))
+    names = (*(f"x{j + 1}" for j in range(p)), "pain")
+    return Simulated(names, clients, rows_of(2**32 - 2, max(settings.rows, 100)), truth, _ordinal_job(settings))
 
 
 def survival(settings: Settings) -> Simulated:
@@ -256,6 +277,7 @@ KINDS: dict[str, Callable[[Settings], Simulated]] = {
     "logistic": logistic,
     "poisson": poisson,
     "regression": regression,
+    "ordinal": ordinal,
     "survival": survival,
     "sparse": sparse,
     "mrf": mrf,
@@ -300,6 +322,8 @@ def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Pa
         json.dumps({"simulated": shown, "parameters": dict(federation.truth)}, indent=2) + "\n", "utf-8"
     )
     told = told_up_to(settings.columns + 1, diagonal=False) if kind in ("logistic", "poisson") else 0
+    if kind == "ordinal":
+        told = told_by_values(settings.columns + 4)
     if kind == "survival":  # events, of which there are about as many as censored times
         told = 2 * told_by_values(settings.columns)
     few = kind != "sigma" and (settings.rows < LEAST_ROWS or settings.rows <= told)
@@ -365,6 +389,13 @@ def _sparse_job(settings: Settings, kind: str, *data: str) -> str:
     lines = ["[job]", 'method = "sparse"', f"seed = {settings.seed}", "rounds = 2500", ""]
     lines += ["[data]", 'clients = ["clients/*.csv"]', *data, "", "[model]", f'kind = "{kind}"', ""]
     lines += ["[algorithm]", "chains = 4"]
+    return "\n".join(lines) + "\n"
+
+
+def _ordinal_job(settings: Settings) -> str:
+    lines = ["[job]", 'method = "likelihood"', f"seed = {settings.seed}", ""]
+    lines += ["[data]", 'clients = ["clients/*.csv"]', 'response = "pain"', "levels = [1, 2, 3, 4, 5]", 'test = "test.csv"', ""]
+    lines += ["[model]", 'family = "ordinal"']
     return "\n".join(lines) + "\n"
 
 

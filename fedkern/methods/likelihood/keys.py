@@ -342,7 +342,8 @@ def conflicts(config: Config) -> Iterator[str]:
         yield "data.response is missing: the column to be explained"
     if data.builtin and data.test is not None:
         yield "data.test is for data.clients; of built-in data the server keeps the share data.split.test"
-    if not model.intercept and model.intercept_centre is not None and not config.leveled:
+    ordered = config.leveled and not config.nominal  # whose first threshold is in its place
+    if not model.intercept and model.intercept_centre is not None and not ordered:
         yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
     yield from laid.conflicts(config, config.formula)
     yield from faults_of_names(data.names, "data.names")

@@ -54,8 +54,8 @@ def faults(data: Any, model: Any) -> Iterator[str]:
     if model.random is not None:
         yield (
             'model.random with model.family = "multinomial": an effect of a group would be one for each level but the first, '
-            'with their covariance; take "ordinal" where levels have an order, or fit each level against the first with "bernoulli", '
-            "on files of the rows of these two"
+            'with their covariance; take "ordinal" where levels have an order, or fit each level against the first with '
+            '"bernoulli", on files of the rows of these two'
         )
     if data.offset is not None:
         yield f'data.offset = "{data.offset}": a multinomial model has a predictor for each level but the first; remove it'

@@ -25,7 +25,7 @@ from ...algorithms.importance import machine as importance
 from ...algorithms.importance import telling
 from ...data.design import check_header, describe
 from ...errors import owned
-from ...jobs import few, incomplete
+from ...jobs import alike, few, incomplete
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.counting import LEAST_AT_RISK
 from ...jobs.formula import agreeing
@@ -265,7 +265,10 @@ def _levels(model: Model) -> Iterator[str]:
     listed = (", " if model.nominal else " < ").join(model.levels)
     against = f"; each but {model.levels[0]!r} has {model.encoding.size} coefficients" if model.nominal else ""
     yield f"levels   {listed}{against}"
-    yield "         each client tells how many of its rows have each; one with a level in one or two rows is none of this job"
+    config = model.config
+    least = alike.of_a_level(config, alike.asked(config, config.row.name, config.data.least_rows or 0))
+    few = f"; one that has a level in some rows, and in fewer than {least}, is none of this job" if least > 1 else ""
+    yield f"         each client tells how many of its rows have each{few}"
 
 
 def _priors(model: Model) -> str:
