@@ -82,6 +82,6 @@ def text(found: dict[str, Any]) -> str:
         lines.append("".join([f"{name:<{width}}", *(f"{exists[b]:<11}" for b in backends)]).rstrip())
     lines += [
         "",
-        "cuda: run on an H200; elsewhere compiled and emulated. host: a device would gain nothing. partly: without some families.",
+        "cuda: run on an H200; elsewhere compiled and emulated. host: a device would gain nothing. partly: not all families.",
     ]
     return "\n".join(lines)
