@@ -36,9 +36,9 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
     content: dict[str, Any] = {}
     notes: list[str] = []
     doubt = ""
-    logit = FAMILIES[model.family].link == "logit"
+    chances = model.row.chances
     asked = replicated.AskReplicated(0) if at_server else None
-    told = answers(run, drawn_anew(), replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=logit))
+    told = answers(run, drawn_anew(), replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=chances))
     if told is not None:
         notes += [
             f"client {run.names[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())
@@ -46,14 +46,14 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
         replies = in_order(told.replies)
         if sum(one.observed[0] for one in replies):
             whole = reduce(add, (predictive.Sums(one.observed, one.replicated, one.tenths, one.misfits) for one in replies))
-            content["predictive"] = _content(whole, model, logit=logit)
+            content["predictive"] = _content(whole, model, chances=chances)
             notes += _said(content["predictive"])
             doubt = _varied(whole, model)
     if model.output.loo:
         question = loo_sums.AskLoo(0) if at_server else None
         left = answers(run, left_out_sums(), loo_sums.QUESTION, question, owns, lambda own: loo_sums.told(_left_out(own)))
         if left is not None:
-            content["loo"] = loo.summary(in_order(left.replies))
+            content["loo"] = loo.summary(in_order(left.replies), model.units.scale)
             notes += loo.notes(content["loo"], left, run.names)
     effects, about = marginal.exchanged(run, model, owns, at_server=at_server)
     by_site = {k: sites.Alone(mode.alone(own.rows), own.told, own.nodes) for k, own in owns.items()}
@@ -69,7 +69,7 @@ def _left_out(own: Own) -> loo_sums.LooSums:
     return loo.sums_of(len(own.held), left_out.row_densities(own.rows, own.inner, own.nodes))
 
 
-def _content(whole: predictive.Sums, model: Model, *, logit: bool) -> Record:
+def _content(whole: predictive.Sums, model: Model, *, chances: bool) -> Record:
     """Of all clients: p-values, of which that of a mean or variance in a job of 0 and 1 is one, and tenths."""
     p = dict(zip(STATISTICS, whole.p_values.tolist()))
     if FAMILIES[model.family].binary:  # 0 and 1: all else follows from the mean
@@ -80,7 +80,7 @@ def _content(whole: predictive.Sums, model: Model, *, logit: bool) -> Record:
     count = int(whole.observed[0])
     n = max(float(rows.sum()), 1.0)
     about = _response(whole, model)
-    if not logit:  # where responses stand in their predictive distributions
+    if not chances:  # where responses stand in their predictive distributions
         return {"rows": count, **about, "p": p, "tenths": [{"share": float(one) / n} for one in rows]}
     tenths = [
         {"rows": float(one), "probability": float(two / one), "frequency": float(three / one)}

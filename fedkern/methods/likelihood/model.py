@@ -75,7 +75,7 @@ class Model(JobModel[OutputSection]):
     @property
     def measured(self) -> bool:
         """Whether the response has a unit of its own, in which the model is fitted."""
-        return self.family == "gaussian"
+        return self.row.measured
 
     @property
     def asks_level(self) -> bool:
@@ -94,6 +94,11 @@ class Model(JobModel[OutputSection]):
         return self.config.random.group
 
     @property
+    def nu(self) -> float | None:
+        """Degrees of freedom of errors, where the job gives them."""
+        return self.config.model.nu
+
+    @property
     def slopes(self) -> dict[str, int]:
         """Covariates whose coefficients differ between groups, and their columns of X."""
         return {name: self.encoding.names.index(name) for name in self.config.random.slopes}
@@ -104,7 +109,8 @@ class Model(JobModel[OutputSection]):
         random = self.config.random
         group = (INTERCEPT, *random.slopes) if random.group is not None else ()
         client = (INTERCEPT, *random.client_slopes) if random.client else ()
-        return Layout(self.encoding.names, self.family, group, client)
+        given = () if self.nu is None else (math.log(self.nu),)
+        return Layout(self.encoding.names, self.family, group, client, given=given)
 
     @property
     def terms(self) -> dict[str, tuple[str, ...]]:
@@ -120,7 +126,7 @@ class Model(JobModel[OutputSection]):
 
     @cached_property
     def prior(self) -> Prior:
-        """Of xi; a gaussian response has its own units in the model, in which its standard deviation is 1."""
+        """Of xi; a gaussian or student response has its own units in the model, in which its standard deviation is 1."""
         return self.prior_of(self.layout)
 
     def prior_of(self, layout: Layout) -> Prior:
@@ -218,7 +224,7 @@ class Model(JobModel[OutputSection]):
         return survival.Rows.of(self.layout, held.X, held.time, held.event, *given, n_threads=threads)
 
     def rows(self, held: Held, threads: int) -> Rows:
-        """Of rows with a response: of a gaussian one in the model's units."""
+        """Of rows with a response: of one that has a unit in the model's."""
         y, offset = held.y, held.offset
         if self.measured:
             y, offset = (y - offset - self.units.level) / self.units.scale, np.zeros_like(offset)
@@ -250,11 +256,10 @@ class Model(JobModel[OutputSection]):
             for i in range(len(terms)):
                 for k in range(i):
                     found[f"{level}_correlation[{terms[k]},{terms[i]}]"] = covariance[:, i, k] / (sd[:, i] * sd[:, k])
-        if self.family == "gaussian":
-            found["sigma"] = self.units.scale * layout.scale(points)
-        if self.family == "negative-binomial":
-            found["dispersion"] = points[:, -1] ** 2
-        return found
+        own = layout.published(points)
+        if "sigma" in own:
+            own["sigma"] = self.units.scale * own["sigma"]
+        return found | own
 
     def _terms_on_data_scale(self, terms: Sequence[str]) -> Array:
         """(d, d) from an effect on standardised columns to one on the data's: an intercept is where the columns are 0."""

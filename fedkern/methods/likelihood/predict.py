@@ -51,7 +51,7 @@ def predicted(result: Result, rows: Any) -> Prediction:
             "group": (INTERCEPT, *random.get("slopes", ())) if random.get("group") else (),
             "client": (INTERCEPT, *random.get("client_slopes", ())) if random.get("client") else (),
         }
-        predictive = Predictive.of(posterior, encoding, one_row(str(model["family"])), terms)
+        predictive = Predictive.of(posterior, encoding, one_row(str(model["family"])), terms, model.get("nu"))
 
         def foresee(X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float], which: Indices) -> Foreseen:
             return predictive.of_rows(X, offset, y, at)

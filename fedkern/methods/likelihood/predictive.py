@@ -6,6 +6,7 @@ one normal number of each row. A gaussian response has both integrals in closed 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from ...data.design import Design
 from ...kernels.families import FAMILIES
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.glm import Rows, on_average, reliability
+from ...models.mixed import Layout
 from ...results.released import Group
 
 Array = NDArray[np.float64]
@@ -45,7 +47,7 @@ class Predictive:
     encoding, family : of the columns, of one row's response
     theta : (m, p) coefficients of the encoding's columns
     covariances : of effects: their terms ("intercept", or numeric columns on the data's scale), and (m, d, d)
-    scale : (m,) of the family
+    scale : (m,) of the family; of several numbers (k, m)
     """
 
     encoding: Encoding
@@ -55,8 +57,11 @@ class Predictive:
     scale: Array
 
     @classmethod
-    def of(cls, posterior: Group, encoding: Encoding, family: str, terms: Mapping[str, Sequence[str]]) -> Predictive:
-        """Of a group "posterior" as a run releases it; `terms`: "group" or "client" -> the terms of its effect."""
+    def of(
+        cls, posterior: Group, encoding: Encoding, family: str, terms: Mapping[str, Sequence[str]], nu: float | None = None
+    ) -> Predictive:
+        """Of a group "posterior" as a run releases it; `terms`: "group" or "client" -> the terms of its effect; `nu`: degrees of
+        freedom where the job gives them."""
         flat = {name: np.asarray(values).reshape(-1, *values.shape[2:]) for name, (_, values) in posterior.variables.items()}
         m = len(next(iter(flat.values())))
         some = np.unique(np.linspace(0, m - 1, min(m, MOST_DRAWS)).astype(int))
@@ -77,11 +82,7 @@ class Predictive:
                 for k in range(i):
                     correlation[:, i, k] = correlation[:, k, i] = flat[f"{level}_correlation[{own[k]},{own[i]}]"]
             covariances.append((tuple(own), correlation * sd[:, :, np.newaxis] * sd[:, np.newaxis, :]))
-        scale = np.ones(len(some))
-        if family == "gaussian":
-            scale = flat["sigma"]
-        elif family == "negative-binomial":
-            scale = 1 / np.maximum(flat["dispersion"], 1e-12)
+        scale = Layout((), family, given=() if nu is None else (math.log(nu),)).scale_of(flat, len(some))
         return cls(encoding, family, np.column_stack(theta), covariances, scale)
 
     def of_rows(self, X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float]) -> Foreseen:
@@ -103,7 +104,7 @@ class Predictive:
         for terms, covariance in self.covariances:
             Z = np.column_stack([self._column(X, name) for name in terms])
             variance += np.einsum("ni,mij,nj->mn", Z, covariance, Z)
-        scale = self.scale[:, np.newaxis]
+        scale = self.scale[..., np.newaxis]
         linear_mean = eta.mean(axis=0)
         linear_sd = np.sqrt(eta.var(axis=0) + variance.mean(axis=0))
         if self.family == "gaussian":
@@ -112,7 +113,7 @@ class Predictive:
             points, weights = np.polynomial.hermite_e.hermegauss(nodes)
             weights = weights / weights.sum()
         shifted = eta + np.sqrt(variance) * points[:, np.newaxis, np.newaxis]  # (nodes, m, n)
-        means = np.tensordot(weights, np.asarray(record.mean(shifted)), 1)
+        means = record.expected(np.tensordot(weights, np.asarray(record.mean(shifted)), 1), scale)
         density = np.zeros(0)
         if y is not None:
             values = record.value(y, record.kept(shifted), scale, None)
@@ -137,7 +138,7 @@ class Predictive:
         metrics = {"log_likelihood": float(np.average(found.log_density, weights=counts))}
         rows = Rows(design.X, design.y, design.offset, design.weights, design.units)
         n = len(design.y) if counts is None else int(counts.sum())
-        test: dict[str, Any] = {"rows": n, "guess": on_average(rows, family, float(np.median(self.scale)))}
+        test: dict[str, Any] = {"rows": n, "guess": on_average(rows, family, np.median(self.scale, axis=-1))}
         if record.binary:
             right = (found.mean > 0.5) == (design.y > 0.5)
             metrics = {"accuracy": float(np.average(right, weights=counts))} | metrics

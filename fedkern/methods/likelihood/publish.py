@@ -115,7 +115,7 @@ def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tupl
     if test is None:
         return {}, {}
     drawn = posterior.groups(Drawing(model.seed))["posterior"]
-    predictive = Predictive.of(drawn, model.encoding, one_row(model.family), model.terms)
+    predictive = Predictive.of(drawn, model.encoding, one_row(model.family), model.terms, model.nu)
     metrics, about = predictive.scores(test)
     return metrics, {"test": about}
 

@@ -9,7 +9,8 @@ from ...results.plain import real
 from ...results.report import RunFiles, Tile, against_guessing, measured, numbers
 from . import changes
 
-EFFECTS = ("group_", "client_", "sigma", "dispersion")  # names of what is no coefficient begin so
+# Names of what is no coefficient begin so.
+EFFECTS = ("group_", "client_", "sigma", "nu", "dispersion", "shape", "precision", "structural_zeros")
 
 
 def sections(run: RunFiles) -> list[str]:
@@ -61,7 +62,7 @@ def _effects(run: RunFiles) -> str:
     ]
     if not rows:
         return ""
-    text = "How much groups and clients differ, and how much responses vary. The effects themselves stay with their holders."
+    text = "How much groups and clients differ, and how responses vary. The effects themselves stay with their holders."
     return section("Variation", paragraph(text, ""), table(["name", "mean", "sd", "2.5 %", "97.5 %"], rows))
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.families import FAMILIES
+from ...kernels.families import FAMILIES, HALF_LOG_TAU
+from . import wide
 from .quadrature import log_sum, rule
 from .rows import Rows
 
@@ -72,6 +73,8 @@ def _slopes(rows: Rows, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
         return slope, np.broadcast_to(scale**-2, slope.shape)
     if family == "poisson":
         return slope, mean
+    if family == "gamma":
+        return slope, slope + scale
     if family == "negative-binomial":
         return slope, mean / (1 + mean / scale) * ((1 + rows.y / scale) / (1 + mean / scale))
     return slope, record.spread(mean, scale, 1.0 if rows.trials is None else rows.trials)
@@ -157,6 +160,10 @@ class Located:
         """(S, G) log-likelihoods of the groups."""
         return log_sum(np.stack([log for log, _ in self.terms(nodes)], axis=-1))
 
+    def moved(self, share: Vector, of_rest: Vector) -> Vector:
+        """(S, n) how much of what is known of its group's effect each row has."""
+        return self.leverages
+
     @property
     def leverages(self) -> Vector:
         """(S, n) each row's share of what is known of its group's effect: in every group they add up to less than d."""
@@ -164,3 +171,51 @@ class Located:
         back = np.repeat(self.back, np.diff(self.rows.starts), axis=1)
         seen = np.einsum("snab,scb,nc->sna", back, self.T, self.rows.Z)
         return np.asarray(curved * (seen**2).sum(axis=2))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Groups at points (S, P) whose effects may have several modes (`Layout.concave`): wherever they can be.
+
+    Attributes
+    ----------
+    rows, points, fixed, T : see `Located`
+    u, log_w : (S, G, K) nodes, and the logarithms of their weights
+    """
+
+    rows: Rows
+    points: Vector
+    fixed: Vector
+    T: Vector
+    u: Vector
+    log_w: Vector
+
+    @classmethod
+    def of(cls, rows: Rows, points: Vector) -> Spread:
+        fixed, T = predictor(rows, points), rows.layout.factor(points, "group")
+
+        def joint(u: Vector) -> Vector:
+            return by_group(rows, density(rows, with_effects(rows, fixed, T, u[..., np.newaxis]), points)) - 0.5 * u**2
+
+        return cls(rows, points, fixed, T, *wide.rule(rows, fixed, T, joint))
+
+    def terms(self, nodes: int) -> Iterator[tuple[Vector, Vector]]:
+        """See `Located`; the rule has as many nodes as it needs."""
+        for k in range(self.u.shape[2]):
+            u = self.u[:, :, k]
+            of_rows = density(self.rows, with_effects(self.rows, self.fixed, self.T, u[..., np.newaxis]), self.points)
+            yield by_group(self.rows, of_rows) + self.log_w[:, :, k] - 0.5 * u**2 - HALF_LOG_TAU, of_rows
+
+    def integrals(self, nodes: int) -> Vector:
+        """See `Located`."""
+        return log_sum(np.stack([log for log, _ in self.terms(nodes)], axis=-1))
+
+    def moved(self, share: Vector, of_rest: Vector) -> Vector:
+        """(S, n) how much of the effect's distribution lies elsewhere without a row: of weights of nodes (S, n, K) with it and
+        without it."""
+        return np.asarray(1 - np.minimum(np.exp(share), np.exp(of_rest)).sum(axis=2))
+
+
+def located(rows: Rows, points: Vector) -> Located | Spread:
+    """As the family needs it."""
+    return Located.of(rows, points) if rows.layout.concave else Spread.of(rows, points)
