@@ -113,6 +113,12 @@ class Model(JobModel[OutputSection]):
         return Layout(self.encoding.names, self.family, group, client, given=given)
 
     @property
+    def one_intercept(self) -> bool:
+        """Whether groups or clients have an intercept and nothing else, or none has an effect: as every family takes it."""
+        random = self.config.random
+        return not (random.slopes or random.client_slopes or (random.client and random.group is not None))
+
+    @property
     def terms(self) -> dict[str, tuple[str, ...]]:
         """Of each level's effect; () where it has none."""
         return {level: self.layout.terms(level) for level in LEVELS}

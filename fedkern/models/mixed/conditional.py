@@ -160,12 +160,7 @@ class Located:
         """(S, G) log-likelihoods of the groups."""
         return log_sum(np.stack([log for log, _ in self.terms(nodes)], axis=-1))
 
-    def moved(self, share: Vector, of_rest: Vector) -> Vector:
-        """(S, n) how much of what is known of its group's effect each row has."""
-        return self.leverages
-
-    @property
-    def leverages(self) -> Vector:
+    def leverages(self, share: Vector, of_rows: Vector) -> Vector:
         """(S, n) each row's share of what is known of its group's effect: in every group they add up to less than d."""
         _, curved = _slopes(self.rows, with_effects(self.rows, self.fixed, self.T, self.mode), self.points)
         back = np.repeat(self.back, np.diff(self.rows.starts), axis=1)
@@ -210,10 +205,24 @@ class Spread:
         """See `Located`."""
         return log_sum(np.stack([log for log, _ in self.terms(nodes)], axis=-1))
 
-    def moved(self, share: Vector, of_rest: Vector) -> Vector:
-        """(S, n) how much of the effect's distribution lies elsewhere without a row: of weights of nodes (S, n, K) with it and
-        without it."""
-        return np.asarray(1 - np.minimum(np.exp(share), np.exp(of_rest)).sum(axis=2))
+    def leverages(self, share: Vector, of_rows: Vector) -> Vector:
+        """See `Located`: with l the sum of a row's or of all log-densities E l' l_i' is -E l_i''.
+
+        Parameters
+        ----------
+        share : (S, n, K) logarithms of the nodes' part of the integral of the row's group
+        of_rows : (S, n, K) log-densities of rows at the nodes
+        """
+        gaps = self.u[:, :, 2:] - self.u[:, :, :-2]
+        slope = (of_rows[:, :, 2:] - of_rows[:, :, :-2]) / np.repeat(gaps, np.diff(self.rows.starts), axis=1)
+        whole = np.repeat(by_group(self.rows, slope) - self.u[:, :, 1:-1], np.diff(self.rows.starts), axis=1)
+        weight = np.exp(share[:, :, 1:-1])
+        return np.asarray((weight * whole * slope).sum(axis=2) / np.maximum((weight * whole**2).sum(axis=2), 1e-300))
+
+
+def nodes_of(rows: Rows, nodes: int) -> int:
+    """Of the rule that `located` gives, where a rule around a mode has so many."""
+    return nodes ** len(rows.layout.group) if rows.layout.concave else wide.size()
 
 
 def located(rows: Rows, points: Vector) -> Located | Spread:

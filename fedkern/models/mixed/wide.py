@@ -23,7 +23,8 @@ KNOTS, STEP, WIDTH = 41, 0.21, 1.19  # of which the middle ones are a quarter ap
 OF_ROWS = 12  # knots where rows of a group are likeliest, at most
 TIMES, MORE = 4, 12  # how often knots are added, and how many
 # The part of the mass below each end of a panel, and the nodes of a panel.
-BELOW = np.array([0, 1e-4, 1e-3, 0.01, 0.04, *np.linspace(0.1, 0.9, 9), 0.96, 0.99, 0.999, 0.9999, 1])
+_ENDS = np.array([0, 1e-4, 1e-3, 0.005, 0.02, 0.05])
+BELOW = np.concatenate([_ENDS, np.linspace(0.08, 0.92, 13), 1 - _ENDS[::-1]])
 NODES = 4
 
 
