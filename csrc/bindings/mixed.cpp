@@ -8,7 +8,7 @@ namespace {
 class MixedCall {
   public:
     MixedCall(const py::array& points, const py::array& X, const py::array& Z, const py::array& y, const py::object& trials,
-              const py::object& offset, const py::array& starts, int family, int nodes)
+              const py::object& offset, const py::array& starts, const py::object& upper, const py::object& cuts, int family, int nodes)
         : points(matrix<const double>(points, "points")), starts_(starts, "starts", {starts.ndim() == 1 ? starts.shape(0) : 0}) {
         const auto x = matrix<const double>(X, "X");
         const auto z = matrix<const double>(Z, "Z");
@@ -18,6 +18,7 @@ class MixedCall {
         if (z.rows != x.rows || z.cols > mixed_effects) throw py::value_error("Z: needs a row for each of X, and at most 3 columns");
         if (family < 0 || family > int(MixedFamily::negative_binomial)) throw py::value_error("family: no likelihood has this number");
         if (nodes < 1 || nodes > mixed_nodes) throw py::value_error("nodes: must be in [1, 128]");
+        if (!upper.is_none() || !cuts.is_none()) throw py::value_error("upper, cuts: no family here has them");
         const Index g = starts_.size();
         const auto* at = starts_.view.data;
         bool rises = g > 0 && at[0] == 0 && at[g - 1] == x.rows;
@@ -38,17 +39,18 @@ class MixedCall {
 };
 
 void values(const py::array& points, const py::array& X, const py::array& Z, const py::array& y, const py::object& trials,
-            const py::object& offset, const py::array& starts, int family, int nodes, const py::array& value, int n_threads) {
-    const MixedCall call(points, X, Z, y, trials, offset, starts, family, nodes);
+            const py::object& offset, const py::array& starts, const py::object& upper, const py::object& cuts, int family, int nodes,
+            const py::array& value, int n_threads) {
+    const MixedCall call(points, X, Z, y, trials, offset, starts, upper, cuts, family, nodes);
     const auto out = vector<double>(value, "value", call.points.rows);
     const py::gil_scoped_release unlocked;
     kernels().mixed.values(call.points, call.rows, out, n_threads);
 }
 
 void curvature(const py::array& points, const py::array& X, const py::array& Z, const py::array& y, const py::object& trials,
-               const py::object& offset, const py::array& starts, int family, int nodes, const py::array& value,
-               const py::array& gradient, const py::array& minus_hessian, int n_threads) {
-    const MixedCall call(points, X, Z, y, trials, offset, starts, family, nodes);
+               const py::object& offset, const py::array& starts, const py::object& upper, const py::object& cuts, int family,
+               int nodes, const py::array& value, const py::array& gradient, const py::array& minus_hessian, int n_threads) {
+    const MixedCall call(points, X, Z, y, trials, offset, starts, upper, cuts, family, nodes);
     const Index S = call.points.rows, P = call.points.cols;
     const auto out = vector<double>(value, "value", S);
     const auto slope = matrix<double>(gradient, "gradient", S, P);
@@ -61,9 +63,9 @@ void curvature(const py::array& points, const py::array& X, const py::array& Z, 
 
 void bind_mixed(py::module_& m) {
     using namespace py::literals;
-    m.def("values", &values, "points"_a, "X"_a, "Z"_a, "y"_a, "trials"_a, "offset"_a, "starts"_a, "family"_a, "nodes"_a,
+    m.def("values", &values, "points"_a, "X"_a, "Z"_a, "y"_a, "trials"_a, "offset"_a, "starts"_a, "upper"_a, "cuts"_a, "family"_a, "nodes"_a,
           "value"_a.noconvert(), "n_threads"_a);
-    m.def("curvature", &curvature, "points"_a, "X"_a, "Z"_a, "y"_a, "trials"_a, "offset"_a, "starts"_a, "family"_a, "nodes"_a,
+    m.def("curvature", &curvature, "points"_a, "X"_a, "Z"_a, "y"_a, "trials"_a, "offset"_a, "starts"_a, "upper"_a, "cuts"_a, "family"_a, "nodes"_a,
           "value"_a.noconvert(), "gradient"_a.noconvert(), "minus_hessian"_a.noconvert(), "n_threads"_a);
 }
 

@@ -203,6 +203,7 @@ class Kernel:
     function : the public function, where it has not the kernel's own name
     blas : whether the C++ version calls BLAS or LAPACK; they are loaded when first needed, because SciPy takes its time
     host : why it has no cuda backend and shall have none
+    lacks : backend -> what of the scalar `family` it has not, and refuses
     words : what each argument and each result means, as the public function calls it; "result": an output called `out`
     results : what the public function returns, where that is not the outputs: "name", or "name : type" of what is no output
     """
@@ -222,6 +223,7 @@ class Kernel:
     function: str = ""
     blas: bool = False
     host: str = ""
+    lacks: Mapping[str, Collection[str]] = field(default_factory=dict, compare=False, repr=False)
     words: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     results: tuple[str, ...] = ()
     _loaded: dict[str, Function] = field(default_factory=dict, compare=False, repr=False)
@@ -378,6 +380,16 @@ class Kernel:
         values = dict(zip(every, (*arrays, *numbers, n_threads)))
         return function(*(values[name] for name in self.order))
 
+    def backend_of(self, family: str, wanted: str | None, arrays: Sequence[object]) -> str | None:
+        """What to ask for, of a kernel some of whose backends lack families; an error where it was asked for one that does."""
+        having = [b for b in self.backends if family not in self.lacks.get(b, ())]
+        there = self._backend(wanted, arrays)
+        if there is None:
+            return next(b for b in having if b != "cuda")
+        if there in self.backends and there not in having:
+            raise ValueError(f"{self.name}: backend {there!r} has no family {family!r}; {', '.join(having)} have it")
+        return there
+
     def _slowly(
         self,
         inputs: Sequence[object],
@@ -485,9 +497,12 @@ class Kernel:
 
 
 def table() -> dict[str, dict[str, str]]:
-    """Which (kernel, backend) pairs exist: kernel -> backend -> "yes", "missing", or "host" where a device would gain nothing."""
+    """Which (kernel, backend) pairs exist: kernel -> backend -> "yes", "in part" (its record's `lacks` are missing), "missing", or
+    "host" where a device would gain nothing."""
 
     def pair(kernel: Kernel, backend: str) -> str:
-        return "yes" if backend in kernel.backends else "host" if backend == "cuda" and kernel.host else "missing"
+        if backend in kernel.backends:
+            return "in part" if kernel.lacks.get(backend) else "yes"
+        return "host" if backend == "cuda" and kernel.host else "missing"
 
     return {name: {b: pair(kernel, b) for b in BACKENDS} for name, kernel in sorted(KERNELS.items())}

@@ -2,12 +2,33 @@
 
 Row i of group g has the predictor eta_i = offset_i + X_i beta + Z_i T u_g with u_g ~ N(0, I) of d numbers (d <= 3) and T lower
 triangular, so that the effects T u_g have the covariance T T'. A point holds, one after the other: beta; the rows of T,
-(0, 0), (1, 0), (1, 1), .., whose diagonal stands there as logarithms; of "gaussian" log sd, of "negative-binomial" phi, where the
-variance of y is mu + phi^2 mu^2 (phi = 0: Poisson; phi and -phi are the same).
+(0, 0), (1, 0), (1, 1), .., whose diagonal stands there as logarithms; the shape numbers of the family.
+
+| family | a row | shape numbers |
+| --- | --- | --- |
+| "bernoulli", "binomial" | y of `trials`, with the probability expit(eta) | |
+| "poisson" | with the mean exp(eta) | |
+| "gaussian" | around eta | log sd |
+| "negative-binomial" | of variance mu + phi^2 mu^2 (phi = 0: Poisson; phi and -phi are the same) | phi |
+| "student" | y = eta + sd t, t of nu degrees of freedom | log sd, log nu |
+| "gamma" | with the mean mu = exp(eta), the variance mu^2 / shape | log shape |
+| "beta" | of the shapes precision mu and precision (1 - mu), mu = expit(eta) | log precision |
+| "zero-inflated-poisson" | 0 with probability pi, else as "poisson" | logit pi |
+| "zero-inflated-negative-binomial" | the same of "negative-binomial" | phi, logit pi |
+| "ordinal", "ordinal-probit" | y in 0 .. K - 1, P(y < k) = F(c_k - eta): logistic or normal | c_1, log(c_k - c_(k-1)), .. |
+| "weibull" | a time of hazard k t^(k-1) exp(eta) | log k |
+| "exponential" | the same with k = 1 | |
+| "piecewise" | a time of hazard exp(eta + a_j) after cuts[j-1], up to and with cuts[j] | a_0 .. a_m, of m cuts |
+
+A time is two columns: y = `upper`: an event at y (> 0); `upper` inf: none until y; else: an event after y, and until `upper`.
 
 A group's integral is taken around its mode, by `nodes` nodes a dimension: log integral exp(l(u)) du = -log|C| + (d/2) log 2 pi +
 log sum_k w_k exp(l(mode + C^-T t_k) + t_k't_k / 2) with -l'' = C C' at the mode. Where a group's mode is not found or a number is
 not finite, what belongs to that point is NaN, and nothing else.
+
+The densities of `SEVERAL_MODES` have one mode in eta, each, but their product may have many. Their Z has one column, and there are
+`nodes` of Gauss and Legendre on each of a few panels: those that hold all but e^-50 of the integrand's top, halved until its
+logarithm is smooth.
 """
 
 from __future__ import annotations
@@ -24,8 +45,20 @@ from ._record import BACKENDS, F64, WITHOUT_CUDA, Array, Kernel, Out, Scalar, on
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-CODES = {"bernoulli": 0, "binomial": 0, "poisson": 1, "gaussian": 2, "negative-binomial": 3}
-DISPERSED = ("gaussian", "negative-binomial")
+CODES = {
+    "bernoulli": 0, "binomial": 0, "poisson": 1, "gaussian": 2, "negative-binomial": 3, "student": 4, "gamma": 5, "beta": 6,
+    "zero-inflated-poisson": 7, "zero-inflated-negative-binomial": 8, "ordinal": 9, "ordinal-probit": 10, "weibull": 11,
+    "exponential": 12, "piecewise": 13,
+}  # fmt: skip
+SHAPES = {  # how many numbers of its own a family has; "ordinal" at least so many, "piecewise" one more for each cut
+    "gaussian": 1, "negative-binomial": 1, "student": 2, "gamma": 1, "beta": 1, "zero-inflated-poisson": 1,
+    "zero-inflated-negative-binomial": 2, "ordinal": 1, "ordinal-probit": 1, "weibull": 1, "piecewise": 1,
+}  # fmt: skip
+SEVERAL_MODES = ("student", "beta", "zero-inflated-poisson", "zero-inflated-negative-binomial")
+ORDERED = ("ordinal", "ordinal-probit")
+TIMES = ("weibull", "exponential", "piecewise")
+LATER = tuple(CODES)[5:]
+LACKS = {"cpp": LATER, "numba": LATER, "cuda": LATER}
 MOST_EFFECTS, MOST_NODES = 3, 128
 
 _INPUTS = (
@@ -36,6 +69,8 @@ _INPUTS = (
     Array("trials", ("n",), F64, optional=True),
     Array("offset", ("n",), F64, optional=True),
     Array("starts", ("g",), (np.dtype("int64"),)),
+    Array("upper", ("n",), F64, optional=True),
+    Array("cuts", ("m",), F64, optional=True),
 )
 _SCALARS = (
     Scalar("family", choice_of(CODES, f"must be one of {', '.join(CODES)}")),
@@ -43,16 +78,20 @@ _SCALARS = (
 )
 _VALUE = Array("value", ("s",), F64)
 _WORDS = {
-    "points": "Points at which the log-likelihood is wanted: coefficients, T, dispersion.",
+    "points": "Points at which the log-likelihood is wanted: coefficients, T, shape numbers.",
     "X": "Rows, sorted by group.",
-    "Z": "What the group's effects are multiplied by: ones for an intercept, then slopes; at most 3 columns. Without columns "
-    "the value is the sum over rows.",
+    "Z": "What the group's effects are multiplied by: ones for an intercept, then slopes; at most 3 columns, and "
+    "1 where a product of densities may have several modes. Without columns the value is the sum over rows.",
     "y": "The response. A value that the family does not have makes all results NaN.",
     "trials": "Of a binomial response; 1 if it is not given.",
     "offset": "Added to the predictor.",
     "starts": "Where each group begins, from 0, and the number of rows at the end.",
+    "upper": "Of a time: y itself for an event, inf where it is censored on the right at y, and the end of an interval in which "
+    "it was. None: all are events.",
+    "cuts": "Where the hazard of a piecewise model changes: rising, above 0.",
     "family": "The likelihood of a row.",
-    "nodes": "Of the quadrature, a dimension. For gaussian rows 1 (the value) and 3 are exact, and taken.",
+    "nodes": "Of the quadrature, a dimension, or on each panel where there may be several modes. For gaussian rows 1 (the value) "
+    "and 3 are exact, and taken.",
     "value": "The log-likelihood, normalised in y.",
     "gradient": "Its gradient.",
     "minus_hessian": "Minus its matrix of second derivatives: the lower triangle, row by row.",
@@ -67,6 +106,7 @@ VALUES = Kernel(
     outputs=(_VALUE,),
     scalars=_SCALARS,
     backends=BACKENDS,
+    lacks=LACKS,
     words=_WORDS,
 )
 
@@ -79,6 +119,7 @@ CURVATURE = Kernel(
     outputs=(_VALUE, Array("gradient", ("s", "k"), F64), Array("minus_hessian", ("s", "k*(k+1)/2"), F64)),
     scalars=_SCALARS,
     backends=WITHOUT_CUDA,
+    lacks=LACKS,
     host="a point a round, which takes a CPU milliseconds",
     words=_WORDS,
 )
@@ -93,6 +134,8 @@ def values(
     trials: Floats | None,
     offset: Floats | None,
     starts: Indices,
+    upper: Floats | None = None,
+    cuts: Floats | None = None,
     *,
     family: str,
     nodes: int,
@@ -101,7 +144,7 @@ def values(
     backend: str | None = None,
 ) -> Floats:
     """Log-likelihood of a mixed model at many points, the effects of groups integrated out; NaN where a mode is not found."""
-    inputs = (points, X, Z, y, trials, offset, starts)
+    inputs = (points, X, Z, y, trials, offset, starts, upper, cuts)
     value: Floats
     (value,) = _call(VALUES, inputs, out, n_threads, backend, family, nodes)
     return value
@@ -116,6 +159,8 @@ def curvature(
     trials: Floats | None,
     offset: Floats | None,
     starts: Indices,
+    upper: Floats | None = None,
+    cuts: Floats | None = None,
     *,
     family: str,
     nodes: int,
@@ -124,7 +169,7 @@ def curvature(
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats]:
     """The same with its gradient and minus its Hessian: those of the integral (Louis 1982), by the nodes of the value."""
-    inputs = (points, X, Z, y, trials, offset, starts)
+    inputs = (points, X, Z, y, trials, offset, starts, upper, cuts)
     value, gradient, minus_hessian = _call(CURVATURE, inputs, out, n_threads, backend, family, nodes)
     return value, gradient, minus_hessian
 
@@ -135,19 +180,39 @@ def _call(
     arrays = kernel.prepare({a.name: value for a, value in zip(kernel.inputs, inputs)}, out, backend=backend)
     numbers = kernel.numbers(family=family, nodes=nodes)
     (n, p), d, k = arrays[1].shape, arrays[2].shape[1], arrays[0].shape[1]
-    if d > MOST_EFFECTS:
-        raise ValueError(f"{kernel.name}: Z must have at most {MOST_EFFECTS} columns, got {d}")
-    if k != (wanted := size(p, d, family)):
-        of = f"{p} coefficients, {d * (d + 1) // 2} of T and {wanted - p - d * (d + 1) // 2} of the dispersion"
-        raise ValueError(f"{kernel.name}: points must have {wanted} columns ({of}), got {k}")
+    most = 1 if family in SEVERAL_MODES else MOST_EFFECTS
+    if d > most:
+        of = f"{family} rows: Z must have at most 1 column" if most == 1 else f"Z must have at most {most} columns"
+        raise ValueError(f"{kernel.name}: {of}, got {d}")
+    cuts = _cuts(kernel, family, arrays[7], arrays[8])
+    m = k - size(p, d, family, 0)
+    own = SHAPES.get(family, 0) + len(cuts)
+    if m < own or (m > own and family not in ORDERED):
+        of = f"{p} coefficients, {d * (d + 1) // 2} of T and {own} of the {family} rows' own"
+        least = "at least " if family in ORDERED else ""
+        raise ValueError(f"{kernel.name}: points must have {least}{k - m + own} columns ({of}), got {k}")
     starts = on_host(arrays[6])
     if len(starts) == 0 or starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 0).any():
         raise ValueError(f"{kernel.name}: starts must rise from 0 to the number of rows, {n}, got {starts}")
-    kernel.call(backend, arrays, numbers, n_threads)
+    kernel.call(kernel.backend_of(family, backend, arrays), arrays, numbers, n_threads)
     return tuple(arrays[len(inputs) :])
 
 
-def size(p: int, d: int, family: str) -> int:
+def _cuts(kernel: Kernel, family: str, upper: object, cuts: object) -> Floats:
+    """Those of a piecewise hazard; an error for an array that the family does not take."""
+    if upper is not None and family not in TIMES:
+        raise ValueError(f"{kernel.name}: upper is of times ({', '.join(TIMES)}), and {family} rows have none")
+    if (cuts is None) != (family != "piecewise"):
+        raise ValueError(f"{kernel.name}: cuts must be given of piecewise rows, and of no others; got {cuts} of {family} rows")
+    if cuts is None:
+        return np.zeros(0)
+    edges: Floats = on_host(cuts)
+    if not (np.isfinite(edges).all() and (np.diff(edges, prepend=0.0) > 0).all()):
+        raise ValueError(f"{kernel.name}: cuts must rise from above 0, and be finite; got {edges}")
+    return edges
+
+
+def size(p: int, d: int, family: str, own: int | None = None) -> int:
     """How many numbers a point has.
 
     Parameters
@@ -157,10 +222,12 @@ def size(p: int, d: int, family: str) -> int:
     d : int
         Effects of a group.
     family : str
-        The likelihood, which may have a dispersion.
+        The likelihood.
+    own : int, optional
+        Its shape numbers, of which ordinal levels and pieces of a hazard make more than the least.
 
     Returns
     -------
     int
     """
-    return p + d * (d + 1) // 2 + (family in DISPERSED)
+    return p + d * (d + 1) // 2 + (SHAPES.get(family, 0) if own is None else own)

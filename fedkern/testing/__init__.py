@@ -189,6 +189,9 @@ def assert_conforms(kernel: str, backend: str, case: Case, once: bool = False) -
     ------
     AssertionError
     """
+    if (family := case.arguments.get("family")) in KERNELS[kernel].lacks.get(backend, ()):
+        _assert_refused(kernel, backend, case, f"has no family {family!r}")
+        return
     before = {name: np.array(value) for name, value in case.arguments.items() if isinstance(value, np.ndarray)}
     want = results_of(kernel, case, backend="reference")
     here = replace(case, arguments={name: at_home(backend, value) for name, value in case.arguments.items()})
@@ -211,6 +214,16 @@ def assert_conforms(kernel: str, backend: str, case: Case, once: bool = False) -
         _assert_same_bits(f"{kernel} on {backend} with {n_threads} threads", again, got)
     for name, value in before.items():
         np.testing.assert_array_equal(on_host(here.arguments[name]), value, err_msg=f"{kernel} on {backend} changed {name}")
+
+
+def _assert_refused(kernel: str, backend: str, case: Case, why: str) -> None:
+    here = {name: at_home(backend, value) for name, value in case.arguments.items()}
+    told = ""
+    try:
+        results_of(kernel, replace(case, arguments=here), backend=backend)
+    except ValueError as error:
+        told = str(error)
+    assert why in told, f"{kernel} on {backend}: its record says that it {why}, and it says: {told or 'nothing'}"
 
 
 def _assert_close(what: str, got: Any, want: Any, case: Case, magnitude: Any) -> None:

@@ -19,40 +19,65 @@ NODES = {0: (1, 4), 1: (1, 2, 5, 15), 2: (1, 3, 4), 3: (1, 2)}
 LARGEST_MEAN = 40.0  # of counts, so that a dispersion matters and a sum does not take long
 
 
+CUTS = ((), (0.7,), (0.3, 0.9, 2.5))
+
+
 def data(source: Source) -> Arguments:
     """Points and rows of some groups, some of which have none."""
     random, family = source.random, source.choose(list(mixed.CODES))
-    n, s, p, d = source.choose(ROWS), source.choose(POINTS), source.choose([1, 2, 4]), source.choose([0, 1, 1, 2, 3])
+    several = family in mixed.SEVERAL_MODES
+    n, s, p = source.choose(ROWS), source.choose(POINTS), source.choose([1, 2, 4])
+    d = source.choose([0, 1, 1, 1, 1] if several else [0, 1, 1, 2, 3])
     X, Z = 0.7 * random.standard_normal((n, p)), random.standard_normal((n, d))
     Z[:, :1] = source.choose([Z[:, :1], np.ones((n, 1))[:, : min(d, 1)]])
-    points = random.standard_normal((s, mixed.size(p, d, family))) * source.choose([0.3, 1.0])
+    cuts = np.array(source.choose(CUTS)) if family == "piecewise" else None
+    own = (
+        source.choose([1, 2, 4]) if family in mixed.ORDERED else mixed.SHAPES.get(family, 0) + (0 if cuts is None else len(cuts))
+    )
+    points = random.standard_normal((s, mixed.size(p, d, family, own))) * source.choose([0.3, 1.0])
     offset = source.choose([None, 0.5 * random.standard_normal(n)])
     trials = random.integers(1, 9, n).astype(float) if family == "binomial" and source.choose([True, False]) else None
     eta = np.clip(X @ points[0, :p] + random.standard_normal(n), -4, np.log(LARGEST_MEAN))
-    if family == "gaussian":
-        y = eta + random.standard_normal(n)
-    elif family in ("bernoulli", "binomial"):
-        y = random.binomial(1 if trials is None else trials.astype(int), 1 / (1 + np.exp(-eta))).astype(float)
-    else:
-        y = random.poisson(np.exp(eta)).astype(float)
-    if family == "negative-binomial" and source.choose([False, False, True]):
-        points[0, -1] = 0.0
+    y = response(source, family, eta, trials, own)
+    upper = None
+    if family in mixed.TIMES and source.choose([True, True, True, False]):
+        kind = random.integers(0, 4, n)  # event, censored on the right, in an interval, censored on the left
+        y, upper = np.where(kind == 3, 0.0, y), np.choose(kind, [y, np.full(n, np.inf), 1.5 * y, y])
+    if "negative-binomial" in family and source.choose([False, False, True]):
+        points[0, len(points[0]) - own] = 0.0
     if source.choose([False, False, False, True]):  # far points, and one that is none
         points[-1, 0] = source.choose([60.0, -300.0, np.nan])
     if n and source.choose([False] * 7 + [True]):
         y[0] = source.choose([-1.0, np.nan])
     starts = np.concatenate([[0], np.sort(random.integers(0, n + 1, source.choose([0, 1, 4, 9]))), [n]])
+    optional = {"trials": trials, "offset": offset, "upper": upper, "cuts": cuts}
     return {
         "points": source.array(points),
         "X": source.array(X),
         "Z": source.array(Z),
         "y": source.array(y),
-        "trials": None if trials is None else source.array(trials),
-        "offset": None if offset is None else source.array(offset),
         "starts": source.array(starts, np.int64),
+        **{name: None if value is None else source.array(value) for name, value in optional.items()},
         "family": family,
         "nodes": source.choose(NODES[d]),
     }
+
+
+def response(source: Source, family: str, eta: Any, trials: Any, own: int) -> Any:
+    """y of predictors; of times those of events."""
+    random, n = source.random, len(eta)
+    if family in ("gaussian", "student"):
+        return eta + (random.standard_normal(n) if family == "gaussian" else random.standard_t(2, n))
+    if family in ("bernoulli", "binomial"):
+        return random.binomial(1 if trials is None else trials.astype(int), 1 / (1 + np.exp(-eta))).astype(float)
+    if family in ("gamma", *mixed.TIMES):
+        return random.gamma(1.0, np.exp(0.5 * eta)) + 1e-6
+    if family == "beta":
+        return np.clip(1 / (1 + np.exp(-eta - 0.5 * random.standard_normal(n))), 1e-9, 1 - 1e-9)
+    if family in mixed.ORDERED:
+        return random.integers(0, own + 1, n).astype(float)
+    y = random.poisson(np.exp(eta)).astype(float)
+    return y * (random.random(n) < 0.6) if family.startswith("zero") else y
 
 
 def values(source: Source) -> Case:

@@ -7,26 +7,38 @@ from itertools import product
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
-from scipy.special import expit, gammaln
 
-BINOMIAL, POISSON, GAUSSIAN, NEGATIVE_BINOMIAL = range(4)
-MOST_ETA = 690.0  # of a logarithm of a mean: beyond it a value is as bad as it gets, and finite
-MOST_TERMS = 1e8  # of a negative binomial's count, whose curvature is a sum of so many
-MOST_CURVE = 1e8  # of a row in the search, beside y
+from .mixed_families import FAMILIES, HALF_LOG_2PI, Gaussian
+from .mixed_rule import Integrands, nodes_of
+
+MOST_CURVE = 1e8  # of a row in the search, beside its size
 STEP, STEPS, HALVINGS = 1e-9, 400, 60  # of the search for a mode
 PIECE = 200_000  # rows times points at a time
 
 
 class Rows:
-    def __init__(self, X, Z, y, trials, offset, starts, family):
-        self.X, self.Z, self.family = np.array(X), np.array(Z), family
+    def __init__(self, X, Z, y, trials, offset, starts, upper, cuts, family):
+        self.X, self.Z = np.array(X), np.array(Z)
         (self.n, self.p), self.d = X.shape, Z.shape[1]
-        self.y = np.array(y)
-        self.trials = np.ones(self.n) if trials is None else np.array(trials)
+        trials = np.ones(self.n) if trials is None else np.array(trials)
+        upper, cuts = (None if one is None else np.array(one) for one in (upper, cuts))
+        self.family = FAMILIES[family](np.array(y), trials, upper, cuts)
         self.offset = np.zeros(self.n) if offset is None else np.array(offset)
         sizes = np.diff(starts) if self.d else np.array([self.n])
         self.starts = (starts[:-1] if self.d else np.zeros(1, np.int64))[sizes > 0]  # the integral of an empty group is 1
         self.group = np.repeat(np.arange(len(self.starts)), sizes[sizes > 0])
+
+    @property
+    def shapes_at(self):
+        """Where the shape numbers of a point begin."""
+        return self.p + self.d * (self.d + 1) // 2
+
+    @property
+    def quadratic(self):
+        return isinstance(self.family, Gaussian)
+
+    def good(self, m):
+        return self.family.good(m).all()
 
     def sums(self, values):
         """(S, n, ..) -> sums over the rows of each group."""
@@ -38,67 +50,6 @@ class Rows:
         """u (S, G, d) -> the predictor (S, n)."""
         effects = np.einsum("sab,sgb->sga", T, u)
         return fixed + np.einsum("na,sna->sn", self.Z, effects[:, self.group])
-
-    def rows(self, eta, scale):
-        """l without normalisers, dl / deta and -d2l / deta2 of each row; scale (S, 1) is phi^2 or the precision."""
-        y = self.y
-        if self.family == BINOMIAL:
-            p = expit(eta)
-            return y * eta - self.trials * np.logaddexp(0, eta), y - self.trials * p, self.trials * p * expit(-eta)
-        if self.family == GAUSSIAN:
-            return -0.5 * scale * (y - eta) ** 2, scale * (y - eta), scale + 0 * eta
-        eta = np.minimum(eta, MOST_ETA)
-        mean = np.exp(eta)
-        if self.family == POISSON:
-            return y * eta - mean, y - mean, mean
-        x = scale * mean
-        value = y * eta - y * np.log1p(x) - mean * log1p_ratio(x)[0]
-        return value, (y - mean) / (1 + x), mean / (1 + x) * ((1 + scale * y) / (1 + x))
-
-    def constant(self, xi):
-        """What does not depend on u: the sum over all rows, for each point. NaN if a response is not of the family."""
-        y, trials = self.y, self.trials
-        if self.family == GAUSSIAN:
-            return -self.n * (xi[:, -1] + 0.5 * np.log(2 * np.pi)) + 0 * y.sum()
-        good = (y >= 0) & (y == np.floor(y)) & np.isfinite(y)
-        if self.family == BINOMIAL:
-            good &= (y <= trials) & (trials == np.floor(trials)) & np.isfinite(trials)
-        if not good.all():
-            return np.full(len(xi), np.nan)
-        if self.family == BINOMIAL:
-            return np.full(len(xi), (gammaln(trials + 1) - gammaln(y + 1) - gammaln(trials - y + 1)).sum())
-        constant = np.full(len(xi), -gammaln(y + 1).sum())
-        if self.family == NEGATIVE_BINOMIAL:
-            constant += [rising(y, phi**2)[0] for phi in xi[:, -1]]
-        return constant
-
-
-def log1p_ratio(x):
-    """log(1 + x) / x and its first two derivatives, x >= 0."""
-    small = np.minimum(x, 0.1)
-    series = [np.zeros_like(x) for _ in range(3)]
-    for j in reversed(range(18)):  # sum (-x)^j / (j + 1)
-        c = (-1) ** j / (j + 1)
-        series[0] = series[0] * small + c
-        if j >= 1:
-            series[1] = series[1] * small + j * c
-        if j >= 2:
-            series[2] = series[2] * small + j * (j - 1) * c
-    large = np.maximum(x, 0.1)
-    zeroth = np.log1p(large) / large
-    first = (1 / (1 + large) - zeroth) / large
-    second = (-1 / (1 + large) / (1 + large) - 2 * first) / large
-    return [np.where(x < 0.1, s, closed) for s, closed in zip(series, (zeroth, first, second))]
-
-
-def rising(y, a):
-    """sum over rows of sum_{k < y} log(1 + k a) = log Gamma(y + 1/a) - log Gamma(1/a) + y log a, and two derivatives in a."""
-    if y.max(initial=0) > MOST_TERMS:
-        return (gammaln(y + 1 / a) - gammaln(1 / a) + y * np.log(a)).sum(), np.nan, np.nan
-    k = np.arange(int(y.max(initial=0)))
-    count = len(y) - np.searchsorted(np.sort(y), k, side="right")  # rows with y > k
-    slope = k / (1 + k * a)
-    return (count * np.log1p(k * a)).sum(), (count * slope).sum(), -(count * slope**2).sum()
 
 
 def rule(nodes, d):
@@ -147,18 +98,20 @@ def solved(H, g, good):
     return np.einsum("sgba,sgbc,sgc->sga", back, back, np.where(good[..., None], g, 0.0))
 
 
-def modes(rows, fixed, T, scale):
+def modes(rows, fixed, T, w):
     """u (S, G, d) and -l'' there; NaN where it is not found. Newton steps, halved until l does not fall.
 
-    From 0, or for counts from weighted least squares of log(y + 1/2): a mean that is far too large is left by one in each step.
+    From 0, or for counts and times from weighted least squares: a mean that is far too large is left by one in each step.
     """
     S, G, d = len(fixed), len(rows.starts), rows.d
     ZZ = np.einsum("na,nb->nab", rows.Z, rows.Z)
+    parts, counted = rows.family.parts(w), rows.family.counted
+    weight, target, size = rows.family.start(w) if counted else (None, None, None)
 
     def at(u, second=True):
-        value, slope, curve = rows.rows(rows.eta(fixed, T, u), scale)
-        if rows.family in (POISSON, NEGATIVE_BINOMIAL):  # a step is the same, and the others' part is not lost in rounding
-            less = np.minimum(1, MOST_CURVE * (1 + rows.y) / curve)
+        value, slope, curve = rows.family.row(rows.eta(fixed, T, u), *parts)
+        if counted:  # a step is the same, and the others' part is not lost in rounding
+            less = np.minimum(1, MOST_CURVE * (1 + size) / curve)
             slope, curve = slope * less, curve * less
         level = rows.sums(value) - 0.5 * (u**2).sum(axis=2)
         if not second:
@@ -170,10 +123,8 @@ def modes(rows, fixed, T, scale):
     u = np.zeros((S, G, d))
     if d == 0:
         return u, np.zeros((S, G, 0, 0))
-    if rows.family in (POISSON, NEGATIVE_BINOMIAL):
-        count = rows.y + 0.5
-        weight = count / (1 + scale * count) if rows.family == NEGATIVE_BINOMIAL else count + 0 * scale
-        right = np.einsum("sab,sga->sgb", T, rows.sums((weight * (np.log(count) - fixed))[:, :, None] * rows.Z))
+    if counted:
+        right = np.einsum("sab,sga->sgb", T, rows.sums((weight * (target - fixed))[:, :, None] * rows.Z))
         H = np.einsum("sac,sgab,sbd->sgcd", T, rows.sums(weight[:, :, None, None] * ZZ), T) + np.eye(d)
         u = solved(H, right, np.isfinite(right).all(axis=2) & np.isfinite(H).all(axis=(2, 3)))
     found = np.zeros((S, G), bool)
@@ -195,26 +146,38 @@ def modes(rows, fixed, T, scale):
 
 
 def integrals(rows, xi, nodes):
-    """Of some points: the logarithms of the terms of each group (S, G, K), log|C|, and the modes, C^-T and nodes for them."""
+    """Of some points: logarithms (S, G, K) of terms that add up to each group's integral, and their effects u (S, G, K, d)."""
     fixed = xi[:, : rows.p] @ rows.X.T + rows.offset
-    T = factor_of(xi, rows.p, rows.d)
-    scale = np.ones((len(xi), 1))
-    if rows.family == GAUSSIAN:
-        scale = np.exp(-2 * xi[:, -1:])
-    if rows.family == NEGATIVE_BINOMIAL:
-        scale = xi[:, -1:] ** 2
-    u, H = modes(rows, fixed, T, scale)
+    T, w = factor_of(xi, rows.p, rows.d), xi[:, rows.shapes_at :]
+    if rows.d and not rows.family.concave:
+        return of_panels(rows, fixed, T, w, nodes)
+    u, H = modes(rows, fixed, T, w)
     bad = ~np.isfinite(H).all(axis=(2, 3)) | np.isnan(u).any(axis=2)
     C = cholesky(np.where(bad[..., None, None], np.eye(rows.d), H))
     back = np.swapaxes(inverse(C), 2, 3)
     log_det = np.where(bad, np.nan, np.log(np.diagonal(C, axis1=2, axis2=3)).sum(axis=2))
     t, log_w = rule(nodes, rows.d)
-    terms = np.empty((*u.shape[:2], len(t)))
+    terms, places, parts = np.empty((*u.shape[:2], len(t))), np.empty((*u.shape[:2], len(t), rows.d)), rows.family.parts(w)
     for k, t_k in enumerate(t):
-        u_k = u + back @ t_k
-        value = rows.rows(rows.eta(fixed, T, u_k), scale)[0]
-        terms[:, :, k] = log_w[k] + rows.sums(value) - 0.5 * (u_k**2).sum(axis=2) + 0.5 * t_k @ t_k
-    return terms, log_det, (fixed, T, scale, u, back, t)
+        places[:, :, k] = u_k = u + back @ t_k
+        value = rows.family.row(rows.eta(fixed, T, u_k), *parts)[0]
+        terms[:, :, k] = log_w[k] + rows.sums(value) - 0.5 * (u_k**2).sum(axis=2) + 0.5 * t_k @ t_k - log_det
+    return terms, places
+
+
+def of_panels(rows, fixed, T, w, nodes):
+    """The same where there is no mode to go by; a place that an integral does not need has weight 0."""
+    S, G, parts = len(fixed), len(rows.starts), rows.family.parts(w)
+    if not G or not S:
+        return np.zeros((S, G, 1)), np.zeros((S, G, 1, 1))
+    tops = rows.family.row(rows.family.mode(w), *parts)[0]
+    s, g, u, logs, bad = nodes_of(Integrands(rows, fixed, T[:, 0], parts), tops, nodes)
+    count = np.bincount(s * G + g, minlength=S * G)
+    at = np.arange(len(s)) - np.repeat(np.cumsum(count) - count, count)
+    terms, places = np.full((S, G, count.max(initial=1)), -np.inf), np.zeros((S, G, count.max(initial=1), 1))
+    terms[s, g, at], places[s, g, at, 0] = logs - HALF_LOG_2PI, u
+    terms[bad] = np.nan
+    return terms, places
 
 
 def log_sum(terms):
@@ -227,13 +190,16 @@ def pieces(points, n):
     return [slice(i, i + step) for i in range(0, len(points), step)]
 
 
-def values(points, X, Z, y, trials, offset, starts, family, nodes, value, n_threads):
-    rows = Rows(X, Z, y, trials, offset, starts, family)
+def values(points, X, Z, y, trials, offset, starts, upper, cuts, family, nodes, value, n_threads):
+    rows = Rows(X, Z, y, trials, offset, starts, upper, cuts, family)
     with np.errstate(all="ignore"):
+        if not rows.good(points.shape[1] - rows.shapes_at):
+            value[:] = np.nan
+            return
         for part in pieces(points, rows.n):
             xi = np.array(points[part])
-            terms, log_det, _ = integrals(rows, xi, 1 if family == GAUSSIAN else nodes)
-            value[part] = finite((log_sum(terms) - log_det).sum(axis=1) + rows.constant(xi), xi)
+            terms, _ = integrals(rows, xi, 1 if rows.quadratic else nodes)
+            value[part] = finite(log_sum(terms).sum(axis=1) + rows.family.constant(xi[:, rows.shapes_at :]), xi)
 
 
 def finite(value, xi):
@@ -241,26 +207,35 @@ def finite(value, xi):
     return np.where(np.isfinite(value) & np.isfinite(xi).all(axis=1), value, np.nan)
 
 
-def curvature(points, X, Z, y, trials, offset, starts, family, nodes, value, gradient, minus_hessian, n_threads):
-    rows = Rows(X, Z, y, trials, offset, starts, family)
+def curvature(points, X, Z, y, trials, offset, starts, upper, cuts, family, nodes, value, gradient, minus_hessian, n_threads):
+    rows = Rows(X, Z, y, trials, offset, starts, upper, cuts, family)
+    good = rows.good(points.shape[1] - rows.shapes_at)
     with np.errstate(all="ignore"):
         for i in range(len(points)):
-            of_point(rows, np.array(points[i : i + 1]), 3 if family == GAUSSIAN else nodes, i, value, gradient, minus_hessian)
+            xi, P = np.array(points[i : i + 1]), points.shape[1]
+            results = np.array([np.nan])
+            if good and np.isfinite(xi).all():
+                results = of_point(rows, xi, 3 if rows.quadratic else nodes)
+            if not np.isfinite(results).all():
+                results = np.full(1 + P + P * (P + 1) // 2, np.nan)
+            value[i], gradient[i], minus_hessian[i] = results[0], results[1 : 1 + P], results[1 + P :]
 
 
-def of_point(rows, xi, nodes, i, value, gradient, minus_hessian):
+def of_point(rows, xi, nodes):
     """Louis (1982): grad = E d, minus the Hessian = E[-d'] - cov(d), of each group and added up; d = d log p(y, u | xi) / dxi."""
-    p, d, P, G = rows.p, rows.d, xi.shape[1], len(rows.starts)
-    terms, log_det, (fixed, T, scale, u, back, t) = integrals(rows, xi, nodes)
+    p, d, P, G, own = rows.p, rows.d, xi.shape[1], len(rows.starts), slice(rows.shapes_at, None)
+    w = xi[:, own]
+    fixed, T, parts = xi[:, :p] @ rows.X.T + rows.offset, factor_of(xi, p, d), rows.family.parts(w)
+    terms, places = integrals(rows, xi, nodes)
     total = log_sum(terms)
     weight = np.exp(terms - total[:, :, None])[0]  # (G, K)
     F = np.hstack([rows.X, rows.Z])
     FF = np.einsum("na,nb->nab", F, F)
     first_of, mean, second = [], np.zeros((G, P)), np.zeros((G, P, P))
-    for k, t_k in enumerate(t):
-        u_k = u + back @ t_k
+    for k in range(terms.shape[2]):
+        u_k = places[:, :, k]
         eta = rows.eta(fixed, T, u_k)
-        _, slope, curve = rows.rows(eta, scale)
+        _, slope, curve = rows.family.row(eta, *parts)
         first = rows.sums(slope[:, :, None] * F)[0]
         inner = rows.sums(curve[:, :, None, None] * FF)[0]
         J = np.zeros((G, P, p + d))  # of the fixed and the group's part of eta
@@ -272,40 +247,19 @@ def of_point(rows, xi, nodes, i, value, gradient, minus_hessian):
         for j, (a, b) in enumerate(lower(d)):
             if a == b:
                 M[:, p + j, p + j] -= D[:, p + j]
-        if P > p + d * (d + 1) // 2:
-            own, cross, own_second = dispersion(rows, eta, xi[0, -1])
-            D[:, -1] = rows.sums(own)[0]
-            mixed = -np.einsum("gij,gj->gi", J, rows.sums(cross[:, :, None] * F)[0])[:, :-1]
-            M[:, -1, :-1], M[:, :-1, -1], M[:, -1, -1] = mixed, mixed, -rows.sums(own_second)[0]
+        one, cross, two = rows.family.own(eta[0], w[0])
+        D[:, own] = rows.sums(one.T[None])[0]
+        mixed = -np.einsum("gij,gjw->giw", J, rows.sums(np.einsum("wn,nj->njw", cross, F)[None])[0])
+        M[:, :, own] += mixed
+        M[:, own] += mixed.swapaxes(1, 2)
+        M[:, own, own] -= rows.sums(np.moveaxis(two, 2, 0)[None])[0]
         first_of.append(D)
         mean += weight[:, k, None] * D
         second += weight[:, k, None, None] * M
     off = [D - mean for D in first_of]
     information = second.sum(axis=0) - sum(np.einsum("g,gi,gj->ij", weight[:, k], D, D) for k, D in enumerate(off))
     slope = mean.sum(axis=0)
-    constant = rows.constant(xi)
-    if rows.family == NEGATIVE_BINOMIAL and np.isfinite(constant).all():  # what does not depend on u
-        phi = xi[0, -1]
-        _, one, two = rising(rows.y, phi**2)
-        slope[-1] += 2 * phi * one
-        information[-1, -1] -= 2 * one + 4 * phi**2 * two
-    results = [*finite((total - log_det).sum(axis=1) + constant, xi), *slope, *information[np.tril_indices(P)]]
-    if not np.isfinite(results).all():
-        results = np.full(len(results), np.nan)
-    value[i], gradient[i], minus_hessian[i] = results[0], results[1 : 1 + P], results[1 + P :]
-
-
-def dispersion(rows, eta, w):
-    """Of each row, in its last coordinate: dl / dw, d2l / dw deta, d2l / dw2, without what `rising` has."""
-    y = rows.y
-    if rows.family == GAUSSIAN:
-        r, tau = y - eta, np.exp(-2 * w)
-        return tau * r**2 - 1, -2 * tau * r, -2 * tau * r**2
-    a, mean = w**2, np.exp(np.minimum(eta, MOST_ETA))
-    x, m = a * mean, mean / (1 + a * mean)
-    _, one, two = log1p_ratio(x)  # of h = log(1 + a mean) / a
-    near = x < 0.1
-    h_a = np.where(near, mean**2 * one, (m - mean * log1p_ratio(x)[0]) / a)
-    h_aa = np.where(near, mean**3 * two, (-(m**2) - 2 * h_a) / a)
-    l_a, l_aa, l_ae = -y * m - h_a, y * m**2 - h_aa, -(y - mean) / (1 + x) * m
-    return 2 * w * l_a, 2 * w * l_ae, 2 * l_a + 4 * a * l_aa
+    one, two = rows.family.constant_slopes(w[0])  # of what does not depend on u
+    slope[own] += one
+    information[own, own] -= two
+    return np.concatenate([total.sum(axis=1) + rows.family.constant(w), slope, information[np.tril_indices(P)]])
