@@ -194,7 +194,7 @@ class Config(JobConfig):
     def shapes(self) -> int:
         """Numbers of the family that count as coefficients where rows are counted (section 6)."""
         family = self.model.family
-        return 0 if family in COUNTED else len(SHAPES.get(family, ())) - (self.model.nu is not None)
+        return 0 if family in COUNTED else len(SHAPES.get(family, ()))
 
 
 BASE: Tables = {"job": {"rounds": MOST_ROUNDS}}
