@@ -82,6 +82,23 @@ def test_effects_are_those_of_grids(mine, xi):
         assert abs(np.sort(share) - (0.5 + np.arange(len(share))) / len(share)).max() < 0.1  # of a rule's few nodes
 
 
+@pytest.mark.parametrize("family", ["poisson", "student", "zero-inflated-poisson"])
+def test_one_effect_of_each_draw_has_the_distribution_of_a_grid(family):
+    """Also of rows that are concave: a candidate is taken by its weight."""
+    mine = rows(family, ("intercept",), sizes=(6, 1, 3, 40))
+    xi = point(mine.layout)
+    xi[3] = 0.0
+    uniform = np.stack([rng.uniform(4, key=KEY, step=s) for s in range(2000)])
+    found = effects.drawn(mine, np.tile(xi, (2000, 1)), uniform)[:, :, 0]
+    joint, _ = on_grid(mine, xi)
+    for g in range(4):
+        weight = np.exp(joint[g] - logsumexp(joint[g]))
+        mean = weight @ U
+        sd = np.sqrt(weight @ (U - mean) ** 2)
+        assert found[:, g].mean() == pytest.approx(mean, abs=4 * sd / np.sqrt(2000))
+        assert found[:, g].std() == pytest.approx(sd, rel=0.07)
+
+
 def test_one_mode_would_be_wrong_of_two():
     mine, xi = two_modes()
     exact = integral(on_grid(mine, xi)[0])

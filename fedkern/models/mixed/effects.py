@@ -115,7 +115,7 @@ def drawn(rows: Rows, inner: Vector, uniform: Vector) -> Vector:
     T, out = rows.layout.factor(inner, "group"), np.empty((S, G, d))
     for part in group_pieces(rows, ROWS, MOST // (S * _candidates_of(rows) * d)):
         u, weight = _posterior(rows.take_groups(part), inner, T)
-        chosen = _chosen(weight, uniform[:, part])[:, np.newaxis, :, np.newaxis]
+        chosen = _chosen(np.cumsum(weight, axis=1), uniform[:, part])[:, np.newaxis, :, np.newaxis]
         out[:, part] = np.take_along_axis(u, chosen, axis=1)[:, 0]
     return out
 
