@@ -83,7 +83,8 @@ def with_far(found: Degenerate, X: np.ndarray, encoding: Encoding, y: Array | No
         centre, sd = robust(np.asarray(X[:BLOCK, at], np.float64))
         if not max(high[at] - centre, centre - low[at]) < FAR / 2 * sd and decide(_own(encoding, name, X[:, at])):
             far.append(name)
-    if y is not None and encoding.response is not None and FAMILIES[encoding.family].link == "identity":
+    family = FAMILIES[encoding.family]
+    if y is not None and encoding.response is not None and family.continuous and family.concave:  # else few cells decide nothing
         far += [encoding.response] * decide(np.asarray(y, np.float64))
     return replace(found, far=tuple(far))
 

@@ -110,7 +110,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
     _check_constants(names, kinds_found, spec, table.names, begin)
     values = _stacked(table, names, kinds_found, numeric)
     tiny = _tiny(values, [name for name, kind in zip(names, kinds_found) if kind == "numeric"])
-    if spec.response is not None and FAMILIES[spec.family].linear:
+    if spec.response is not None and FAMILIES[spec.family].measured:
         tiny += _tiny(y[:, np.newaxis], [spec.response])
     if tiny:
         what = f"too close together; {TOO_SMALL}"
@@ -402,7 +402,7 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
         marks.mark(~domain.has(y), name, f"is not {domain.words}", remedy)
         marks.mark(y > MOST_COUNTED, name, "is too large for a count", "correct the cell: beyond 2^53 whole numbers have gaps")
     else:
-        marks.mark(~domain.has(y), name, f"is not {domain.words}", "correct or remove the row")
+        marks.mark(~domain.has(y), name, f"is not {domain.words}", domain.remedy)
         marks.mark(too_large(y), name, "is too large", TOO_LARGE)
     return y
 

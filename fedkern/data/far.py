@@ -51,7 +51,7 @@ def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]
                 "the point stands for thousands, write plain numbers into the file"
             )
         lines += (_code(name, code, int((values == code).sum()), table) for code in found)
-    if response is None or encoding.response is None or FAMILIES[encoding.family].link != "identity":
+    if response is None or encoding.response is None or not FAMILIES[encoding.family].continuous:
         return lines
     return [*lines, *_of(encoding.response, response, table)]
 

@@ -78,6 +78,10 @@ def found(
         name = str(spec.response)
         response = Column(name, "categorical") if isinstance(table.columns[name], Text) else _number(name)
         every = rare(table, [*columns, response], weights, 1, fewest, filled)
+    heavy_tailed = family.measured and not family.linear  # whose slopes a far cell does not move, but its sum of squares is told
+    if not every and wanted > 1 and heavy_tailed and spec.response in table.columns:
+        own = np.nan_to_num(without_faults(floats(table.columns[str(spec.response)])))
+        every = (Rare((str(spec.response),), 1, far=True),) if heavy(own, weights) else ()
     if not every and family.leveled:
         if wanted and spec.response in table.columns:
             few, least_of = _fewest_of_levels(levels_of(table, spec), weights, len(spec.levels)), of_a_level(config, wanted)
@@ -89,12 +93,12 @@ def found(
                 if every := rare(table, columns, own, fewest, fewest, filled):
                     by = BY_FIT
                     break
-    elif not every and not family.linear and wanted and spec.response in table.columns:
+    elif not every and not family.measured and wanted and spec.response in table.columns:
         y, trials = events(table, spec)
         exposed = _exposed(table, spec, y, trials, weights, config.model)
         if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest:
             every = (Rare((str(spec.response),), few, wanted=fewest),)
-        elif wanted > 1 and family.counted and trials is None and heavy(y, weights):
+        elif wanted > 1 and not family.chances and trials is None and heavy(y, weights):
             every = (Rare((str(spec.response),), 1, far=True),)
         elif exposed is not None and (number := effective(exposed)) < wanted:
             return _words_of_offset(number, table, spec, wanted)
@@ -128,7 +132,7 @@ def _weighed(
     """(n,) what rows weigh in X'WX, and why: of those in intensive care one has been there for years, or had most visits."""
     if exposed is not None:
         yield exposed, f", as {spec.offset!r} lets them weigh,"
-    if spec.family == "negative-binomial":
+    if spec.family.endswith("negative-binomial"):
         yield weights * (_r(config) + y), ", as their counts let them weigh,"
     at_fit = _at_fit(config, table, columns, spec, y, trials, weights)
     if at_fit is not None:
@@ -144,8 +148,7 @@ def _r(config: JobConfig) -> float:
 def _multiplies_events(spec: Spec) -> bool:
     """Whether sums are told of products of a response, a covariate and another column: one weighs the rows, or the curvature
     depends on the response."""
-    ordered = FAMILIES[spec.family].leveled
-    return spec.weight is not None or spec.trials is not None or spec.family == "negative-binomial" or ordered
+    return spec.weight is not None or spec.trials is not None or spec.family not in ("bernoulli", "poisson")
 
 
 def _with_splines(splines: Mapping[str, Sequence[float]], table: Table, columns: list[Column]) -> tuple[Table, list[Column]]:
@@ -193,7 +196,7 @@ def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -
     if trials is not None:
         groups = [y, np.maximum(trials - y, 0)]
     else:
-        both = FAMILIES[spec.family].binary and (not spec.times or spec.exposed)  # of "cox" a row without event has no term
+        both = FAMILIES[spec.family].link == "logit" and (not spec.times or spec.exposed)  # of "cox" a row without has no term
         groups = [weights * y] + ([weights * np.maximum(1 - y, 0)] if both else [])
     numbers = [effective(np.where(weights > 0, own, 0.0)) for own in groups]
     return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
@@ -257,6 +260,8 @@ def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: 
     offset = _offset(table, spec)
     if offset is None:
         return None
+    if spec.family == "gamma":
+        return np.asarray(weights * y * np.exp(-offset))
     if FAMILIES[spec.family].link == "log":
         return np.asarray(weights * np.exp(offset))
     share = float(y @ np.ones(len(y)) / trials.sum()) if trials is not None else float(weights @ y / weights.sum())
@@ -286,6 +291,8 @@ def _at_fit(
     weighed[counted] = fitted.weights(
         design.X, y[counted], every[counted], offset[counted], weights[counted], precision, "log" if link == "log" else "logit"
     )
+    if spec.family == "gamma":  # by its part of the mean; of a log link means are those of a Poisson fit
+        weighed[counted] = weights[counted] ** 2 * y[counted] / np.maximum(weighed[counted], 1e-300)
     return weighed
 
 

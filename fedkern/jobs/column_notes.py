@@ -9,6 +9,7 @@ from typing import Any
 
 from ..algorithms.exchanges import column_notes
 from ..data.degenerate import Degenerate
+from ..kernels.families import FAMILIES
 from .run import At
 from .stage import Stage
 
@@ -30,8 +31,9 @@ def exchanged(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool 
     server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split), clients)
     if server is None:
         return Said()
-    response = at.parties.spec_of(tuple(server.far)).response
-    doubts = [FAR.format(name, where, RESPONSE if name == response else COLUMN) for name, where in server.far.items()]
+    spec = at.parties.spec_of(tuple(server.far))
+    right = POSITIVE if not FAMILIES[spec.family].measured else LIKELIHOOD if at.config.job.method == "likelihood" else RESPONSE
+    doubts = [FAR.format(name, where, right if name == spec.response else COLUMN) for name, where in server.far.items()]
     return Said(server.notes, doubts)
 
 
@@ -46,4 +48,6 @@ FAR = (
     "changes the result by itself: mend it, or leave its row out; where it is right, {}"
 )
 COLUMN = "give center and scale of the column in [data.columns], and nothing more is said"
+LIKELIHOOD = 'errors are not normal: model.family = "student" gives such a row next to no weight'
+POSITIVE = 'take logarithms of the response in all files, with model.family = "student"'
 RESPONSE = 'errors are not normal: job.method = "sparse" with model.errors = "student" gives such a row next to no weight'

@@ -158,7 +158,7 @@ def of_dealt(config: JobConfig, dealt: Federation, spec: Spec) -> Parties:
 def fits(family: str, data: Federation) -> None:
     """Whether a model of this family can explain what the built-in data have; JobError."""
     record, binary = FAMILIES[family], data.positive is not None
-    if data.response and not (record.binary if binary else record.linear):
+    if data.response and not (record.binary if binary else record.measured):
         what = "a binary" if binary else "a real"
         raise JobError(f'model.family = "{family}": data.builtin = "{data.name}" has {what} response')
 

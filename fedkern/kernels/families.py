@@ -10,6 +10,10 @@ family              y                  E[y | eta]
 "negative-binomial" 0, 1, 2, ..        exp(eta), with variance exp(eta) + exp(2 eta) / `scale`
 "bernoulli"         0 or 1             1 / (1 + exp(-eta))
 "gaussian"          real               eta, with standard deviation `scale`
+"student"           real               eta, where it exists; `scale`: (sd, degrees of freedom)
+"gamma"             above 0            exp(eta), with variance exp(2 eta) / `scale`
+"beta"              between 0 and 1    1 / (1 + exp(-eta)), with precision `scale`
+"zero-inflated-.."  0, 1, 2, ..        (1 - pi) exp(eta); `scale`: pi, or (r, pi)
 "ordinal"           0 .. K - 1         of the latent number, eta (`ordered`)
 =================== ================== ============================================================
 
@@ -25,27 +29,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import _responses as of
 from . import ordered
+from ._special import special as _special
 
 Vector = NDArray[np.float64]
-Scale = float | Vector  # a number, or (m, 1) where eta is (m, n)
+Scale = float | Vector  # a number, or (m, 1) where eta is (m, n); of several numbers one a row, (k, ..)
 Trials = Vector | None
 MOST = 30.0  # of a logarithm of a rate
 HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
-
-
-@cache
-def _special(name: str) -> Callable[..., Any]:
-    """A function of SciPy, which who only calls kernels need not load."""
-    function: Callable[..., Any] = getattr(import_module("scipy.special"), name)
-    return function
 
 
 def expit(x: object) -> Any:
@@ -74,10 +71,12 @@ class Domain:
     ----------
     words : what they are
     has : whether each is one
+    remedy : of a cell that is none
     """
 
     words: str
     has: Callable[[Vector], NDArray[np.bool_]]
+    remedy: str = "correct or remove the row"
 
 
 class Source(Protocol):
@@ -91,6 +90,16 @@ class Source(Protocol):
 BINARY = Domain("0 or 1", lambda y: (y == 0) | (y == 1))
 COUNTS = Domain("a count (0, 1, 2, ...)", lambda y: (y >= 0) & (y == np.floor(y)) & np.isfinite(y))
 REAL = Domain("a finite number", lambda y: np.isfinite(y))
+POSITIVE = Domain(
+    "a number above 0",
+    lambda y: (y > 0) & np.isfinite(y),
+    'correct or remove the row: a gamma response has no zeros (of counts with zeros take "poisson" or "negative-binomial")',
+)
+SHARES = Domain(
+    "a number above 0 and below 1",
+    lambda y: (y > 0) & (y < 1),
+    'correct or remove the row: a beta response is never all or nothing (of successes of trials: "binomial" with data.trials)',
+)
 LEVELS = Domain("the number of a level", lambda y: (y >= 0) & (y == np.floor(y)) & np.isfinite(y))
 
 
@@ -145,7 +154,7 @@ class Family:
     methods : that take it
     level : what E[y | eta] is called in tables (of a binomial y: for one trial)
     value, slope : (y, eta, scale, trials) -> l and l'; of an eta that may be far off they are asked for its `kept`
-    mean : eta -> E[y | eta], of a binomial y for one trial
+    mean : eta -> E[y | eta], of a binomial y for one trial; of a zero-inflated count without structural zeros
     draw : (source, mean, scale, trials) -> y of every row
     cdf : (y, mean, scale, trials) -> P(Y <= y)
     spread : (mean, scale, trials) -> Var Y
@@ -158,7 +167,9 @@ class Family:
     predictive : (y, mean, variance, scale) -> log-density of held-out rows, given the predictive mean and, when called, the
         predictor's variance
     noise : (mean, scale) -> the variance of (y - mean)^2 / Var Y; None: of a y that is 0 or 1 its mean says all
-    dispersion : None: it has no `scale`
+    dispersion : None: how y varies follows from its mean, and from its structural zeros
+    share : scale -> E[y] over `mean`, where these are not one
+    concave : whether l is concave in eta, for every y: if not, a group's effect may have several modes
     trials : whether rows have a number of trials
     exact : (y, base, scale) -> ends of the exact 95 % interval of a level that was seen once: y of so much exposure, or of so
         many trials; None: there is none without an error's standard deviation
@@ -184,9 +195,11 @@ class Family:
     variance_words: str = ""
     least_variance: float = 0.0
     slope_words: str = ""
-    predictive: Callable[[Vector, Vector, Callable[[], Vector], float], Vector] | None = None
+    predictive: Callable[[Vector, Vector, Callable[[], Vector], Scale], Vector] | None = None
     noise: Callable[[Vector, float], Vector] | None = None
     dispersion: Dispersion | None = None
+    share: Callable[[Scale], Any] | None = None
+    concave: bool = True
     trials: bool = False
     exact: Callable[[Vector, Vector, Scale], tuple[Vector, Vector]] | None = None
     also: tuple[str, ...] = ()
@@ -216,9 +229,33 @@ class Family:
         """Whether y is a count."""
         return self.domain is COUNTS
 
+    @property
+    def measured(self) -> bool:
+        """Whether y has a unit, which is that of eta."""
+        return self.link == "identity"
+
+    @property
+    def continuous(self) -> bool:
+        """Whether y is a measurement, which may be any number, or any above 0."""
+        return self.domain in (REAL, POSITIVE)
+
+    @property
+    def chances(self) -> bool:
+        """Whether the mean is the probability of what happens or does not: to a row, or in each of its trials."""
+        return self.binary or self.trials
+
+    @property
+    def whole(self) -> bool:
+        """Whether y is a count with a rate."""
+        return self.counted and not self.trials
+
     def kept(self, eta: Vector) -> Vector:
         """eta, as a logarithm of a rate at most `MOST`."""
-        return np.minimum(eta, MOST) if self.link == "log" else eta
+        return np.minimum(eta, MOST) if self.whole else eta
+
+    def expected(self, mean: Vector, scale: Scale) -> Vector:
+        """E[y] where the record's `mean` is this."""
+        return mean if self.share is None else np.asarray(self.share(scale) * mean)
 
     @property
     def bounded(self) -> bool:
@@ -432,7 +469,7 @@ NEGATIVE_BINOMIAL = Family(
 # Bernoulli --------------------
 
 
-def _bernoulli_predictive(y: Vector, mean: Vector, variance: Callable[[], Vector], scale: float) -> Vector:
+def _bernoulli_predictive(y: Vector, mean: Vector, variance: Callable[[], Vector], scale: Scale) -> Vector:
     return np.asarray(np.log(np.where(y > 0.5, mean, 1 - mean) + 1e-10))
 
 
@@ -467,7 +504,7 @@ def _gaussian_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vec
     return np.asarray(-0.5 * ((y - eta) / scale) ** 2 - np.log(scale) - HALF_LOG_TAU)
 
 
-def _gaussian_predictive(y: Vector, mean: Vector, variance: Callable[[], Vector], scale: float) -> Vector:
+def _gaussian_predictive(y: Vector, mean: Vector, variance: Callable[[], Vector], scale: Scale) -> Vector:
     total = variance() + scale**2
     return np.asarray(-0.5 * np.log(2 * np.pi * total) - (y - mean) ** 2 / (2 * total))
 
@@ -503,6 +540,134 @@ GAUSSIAN = Family(
         ),
         ("pvi", "sparse", "vertical", "sigma", "likelihood"),
     ),
+)
+
+# Student, gamma, beta --------------------
+
+STUDENT = Family(
+    name="student",
+    also=("robust", "t", "student-t", "studentt", "robust-linear", "rlm", "cauchy"),
+    code=None,
+    link="identity",
+    domain=REAL,
+    methods=("likelihood",),
+    level="location",
+    value=of.student_value,
+    slope=of.student_slope,
+    mean=lambda eta: eta,
+    information=of.student_information,
+    draw=of.student_draw,
+    cdf=of.student_cdf,
+    spread=of.student_spread,
+    predictive=lambda y, mean, variance, scale: of.student_value(y, mean, scale, None),
+    dispersion=Dispersion("standard deviation and degrees of freedom", None, ("likelihood",)),
+    concave=False,
+)
+
+GAMMA = Family(
+    name="gamma",
+    also=("positive", "gamma-log"),
+    code=None,
+    link="log",
+    domain=POSITIVE,
+    methods=("likelihood",),
+    level="mean",
+    value=of.gamma_value,
+    slope=of.gamma_slope,
+    mean=lambda eta: np.asarray(np.exp(np.minimum(eta, of.MOST_ETA))),
+    information=lambda y, eta, scale, trials: np.broadcast_to(scale, np.shape(y)),
+    draw=of.gamma_draw,
+    cdf=of.gamma_cdf,
+    spread=lambda mean, scale, trials: np.asarray(mean**2 / scale),
+    predictive=lambda y, mean, variance, scale: of.gamma_value(y, np.log(mean), scale, None),
+    dispersion=Dispersion("the shape", None, ("likelihood",)),
+)
+
+BETA = Family(
+    name="beta",
+    also=("betareg", "proportion", "proportions", "beta-regression"),
+    code=None,
+    link="logit",
+    domain=SHARES,
+    methods=("likelihood",),
+    level="mean",
+    value=of.beta_value,
+    slope=of.beta_slope,
+    mean=lambda eta: np.asarray(expit(eta)),
+    information=of.beta_information,
+    draw=of.beta_draw,
+    cdf=of.beta_cdf,
+    spread=lambda mean, scale, trials: np.asarray(mean * (1 - mean) / (1 + scale)),
+    predictive=lambda y, mean, variance, scale: of.beta_value(y, np.log(mean) - np.log1p(-mean), scale, None),
+    dispersion=Dispersion("the precision", None, ("likelihood",)),
+    concave=False,
+)
+
+# Counts with structural zeros --------------------
+
+
+def _zip_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
+    return of.inflated_value(y, POISSON.value(y, eta, 1.0, None), scale)
+
+
+ZERO_INFLATED_POISSON = Family(
+    name="zero-inflated-poisson",
+    also=("zip", "zeroinfl", "zero-inflated"),
+    code=None,
+    link="log",
+    domain=COUNTS,
+    methods=("likelihood",),
+    level="rate",
+    value=_zip_value,
+    slope=lambda y, eta, scale, trials: of.inflated_slope(
+        y, POISSON.value(y, eta, 1.0, None), POISSON.slope(y, eta, 1.0, None), scale
+    ),
+    mean=_rate,
+    information=POISSON.information,
+    draw=lambda source, mean, scale, trials: of.inflated_draw(
+        source, scale, lambda other: _poisson_draw(other, mean, 1.0, None), len(mean)
+    ),
+    cdf=lambda y, mean, scale, trials: of.inflated_cdf(y, _poisson_cdf(y, mean, 1.0, None), scale),
+    spread=lambda mean, scale, trials: of.inflated_spread(mean, mean, scale),
+    predictive=lambda y, mean, variance, scale: _zip_value(y, np.log(mean / (1 - scale)), scale, None),
+    share=lambda scale: 1 - scale,
+    concave=False,
+)
+
+
+def _two(scale: Scale) -> tuple[Any, Any]:
+    """Of a family with two numbers."""
+    first, second = np.asarray(scale)
+    return first, second
+
+
+def _zinb_value(y: Vector, eta: Vector, scale: Any, trials: Trials) -> Vector:
+    return of.inflated_value(y, _negative_value(y, eta, _two(scale)[0], None), _two(scale)[1])
+
+
+ZERO_INFLATED_NEGATIVE_BINOMIAL = Family(
+    name="zero-inflated-negative-binomial",
+    also=("zinb", "zero-inflated-nb", "zinbinom"),
+    code=None,
+    link="log",
+    domain=COUNTS,
+    methods=("likelihood",),
+    level="rate",
+    value=_zinb_value,
+    slope=lambda y, eta, scale, trials: of.inflated_slope(
+        y, _negative_value(y, eta, _two(scale)[0], None), NEGATIVE_BINOMIAL.slope(y, eta, _two(scale)[0], None), _two(scale)[1]
+    ),
+    mean=_rate,
+    information=lambda y, eta, scale, trials: NEGATIVE_BINOMIAL.information(y, eta, _two(scale)[0], None),
+    draw=lambda source, mean, scale, trials: of.inflated_draw(
+        source, _two(scale)[1], lambda other: _negative_draw(other, mean, _two(scale)[0], None), len(mean)
+    ),
+    cdf=lambda y, mean, scale, trials: of.inflated_cdf(y, _negative_cdf(y, mean, _two(scale)[0], None), _two(scale)[1]),
+    spread=lambda mean, scale, trials: of.inflated_spread(mean, mean + mean**2 / _two(scale)[0], _two(scale)[1]),
+    predictive=lambda y, mean, variance, scale: _zinb_value(y, np.log(mean / (1 - _two(scale)[1])), scale, None),
+    dispersion=Dispersion("r and the probability of a structural zero", None, ("likelihood",)),
+    share=lambda scale: 1 - _two(scale)[1],
+    concave=False,
 )
 
 # Ordered levels: `mean` is that of the latent number --------------------
@@ -542,7 +707,20 @@ ORDINAL_PROBIT = Family(  # where a job has model.link = "probit"
 
 # All of them --------------------
 
-RECORDS = (POISSON, BINOMIAL, NEGATIVE_BINOMIAL, BERNOULLI, GAUSSIAN, ORDINAL, ORDINAL_PROBIT)
+RECORDS = (
+    POISSON,
+    BINOMIAL,
+    NEGATIVE_BINOMIAL,
+    BERNOULLI,
+    GAUSSIAN,
+    STUDENT,
+    GAMMA,
+    BETA,
+    ZERO_INFLATED_POISSON,
+    ZERO_INFLATED_NEGATIVE_BINOMIAL,
+    ORDINAL,
+    ORDINAL_PROBIT,
+)
 FAMILIES = {record.name: record for record in RECORDS}
 MEANT = {other: record.name for record in RECORDS for other in record.also}
 # What stands in a family's place where rows have times. "cox" is a likelihood of who is at risk, and no density of a row; the

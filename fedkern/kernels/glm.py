@@ -259,7 +259,7 @@ PREDICT_FULL = Kernel(
 def _check_scale(kernel: Kernel, family: str, scale: float) -> None:
     """A scale other than 1 needs a family that has one."""
     if scale != 1 and family in families.CODES and families.FAMILIES[family].dispersion is None:
-        has = [(f.dispersion.words, f.name) for f in families.RECORDS if f.dispersion is not None]
+        has = [(f.dispersion.words, f.name) for f in families.RECORDS if f.dispersion is not None and f.code is not None]
         what = " or ".join(f"{words} of the {name} family" for words, name in has)
         raise ValueError(f"{kernel.public}: scale is {what}; {family} has none, got {scale}")
 

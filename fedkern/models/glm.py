@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from ..kernels import glm as kernels
 from ..kernels import homes
-from ..kernels.families import FAMILIES
+from ..kernels.families import FAMILIES, Scale
 from ..kernels.homes import Home, on_host
 from .expfam import Gaussian
 
 Vector = NDArray[np.float64]
 BLOCK = 1 << 14
+NORMAL = 1.482602218505602  # standard deviation of a normal variable over its median absolute deviation
 FEW = 1 << 10  # rows, where each has a number for each draw
 
 
@@ -180,16 +181,21 @@ def _of_trials(rows: Rows, theta: Vector) -> tuple[int, float, float, float, flo
     return len(n), 1.0, float(min(s.sum(), (n - s).sum())), float(misfit.sum()), float(noise.sum()), 0.0
 
 
-def on_average(rows: Rows, family: str, scale: float = 1.0) -> float:
+def on_average(rows: Rows, family: str, scale: Scale = 1.0) -> float:
     """Mean log-likelihood of rows that are all foreseen by what they are on average: their rate (of counts, by exposure), or
-    their mean and variance. What predicts worse than that is worse than guessing."""
+    their mean and variance, of a heavy-tailed response median and spread. What predicts worse is worse than guessing."""
     record, y = FAMILIES[family], rows.y
     assert record.predictive is not None
     exposure = np.ones(len(y)) if record.link != "log" or rows.offset is None else np.exp(rows.offset)
     mean = exposure * y.sum() / exposure.sum() if rows.counts is None else np.full(len(y), np.average(y, weights=rows.counts))
     if record.link == "log":
         mean = np.maximum(mean, 1e-10)
-    spread = np.full(len(y), max(float(y.var()) - scale**2, 1e-12))
+    if record.name == "student":  # which has no variance where tails are heavy
+        offset = np.zeros(len(y)) if rows.offset is None else rows.offset
+        centre = float(np.median(y - offset))
+        sd, nu = np.asarray(scale).tolist()
+        mean, scale = offset + centre, np.array([max(sd, NORMAL * float(np.median(np.abs(y - offset - centre)))), nu])
+    spread = np.full(len(y), max(float(y.var()) - float(scale) ** 2, 1e-12) if record.linear else 0.0)
     return float(np.average(record.predictive(y, mean, lambda: spread, scale), weights=rows.counts))
 
 

@@ -6,6 +6,7 @@ Gabry (2017), Practical Bayesian model evaluation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -54,9 +55,10 @@ def sums_of(n_rows: int, blocks: Iterable[Array]) -> LooSums:
     return LooSums(0, n_rows, density, squares, effective, bins)
 
 
-def summary(told: Sequence[LooSums]) -> dict[str, Any]:
+def summary(told: Sequence[LooSums], unit: float = 1.0) -> dict[str, Any]:
     """For summary.json, of clients' sums in their order: `elpd`, its standard error over rows, `p_loo`, `rows`, and `k_hat`, how
-    many rows have one of at most 0.5, 0.7, 1, and more; empty without rows."""
+    many rows have one of at most 0.5, 0.7, 1, and more; empty without rows. `unit` : of the model's response in the data's, by
+    which densities are smaller there."""
     n = sum(one.rows for one in told)
     if not n:
         return {}
@@ -64,6 +66,7 @@ def summary(told: Sequence[LooSums]) -> dict[str, Any]:
     spread = max(squares - density**2 / n, 0.0)  # n times the variance over rows, as ArviZ has it
     bins = [int(count) for count in np.sum([one.bins for one in told], axis=0)]
     labels = [*(f"<= {edge:g}" for edge in EDGES), f"> {EDGES[-1]:g}"]
+    density -= n * math.log(unit)
     return {"elpd": density, "se": spread**0.5, "p_loo": effective, "rows": n, "k_hat": dict(zip(labels, bins))}
 
 

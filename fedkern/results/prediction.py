@@ -97,7 +97,7 @@ def within(found: Prediction, family: str, more: NDArray[np.bool_] | None = None
     ----------
     more : (n,) rows of which other rates are
     """
-    if FAMILIES[family].link != "log":
+    if not FAMILIES[family].whole:
         return found
     with np.errstate(invalid="ignore"):
         cut = found.linear_mean + SDS * found.linear_sd > MOST

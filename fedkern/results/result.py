@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import JobError
+from ..kernels.families import FAMILIES
 from ..printing import printable
 from . import page, plain, table
 from .plain import Record
@@ -256,9 +257,11 @@ def _other_times(*own: plain.Record) -> str:
 def _unlike(*own: plain.Record) -> str:
     """What shows that two results have other responses; "" where nothing does."""
     told = [one.get("predictive", {}).get("response") for one in own]
-    gaussian = own[0]["encoding"].get("family") == "gaussian", own[1]["encoding"].get("family") == "gaussian"
-    if None in told or (any(gaussian) and own[0]["encoding"]["offset"] != own[1]["encoding"]["offset"]):
-        return ""  # a gaussian response is less its offset
+    records = [FAMILIES.get(str(one["encoding"].get("family"))) for one in own]
+    measured = [record is not None and record.measured for record in records]
+    offsets = [one["encoding"]["offset"] if less else None for one, less in zip(own, measured)]
+    if None in told or offsets[0] != offsets[1]:
+        return ""  # a gaussian or student response is less its offset
     (mine, theirs), name = told, own[0]["encoding"]["response"]
     if "levels" in mine or "levels" in theirs:
         return "" if mine == theirs else f"{name!r} has other numbers of rows of its levels in one than in the other"
@@ -267,7 +270,7 @@ def _unlike(*own: plain.Record) -> str:
         values = [plain.real(one[key]) for one in told]
         if abs(values[0] - values[1]) > near:
             return f"{name!r} has a {words} of {values[0]:.9g} in one and of {values[1]:.9g} in the other"
-    if mine.get("zeros") != theirs.get("zeros") and not any(gaussian):
+    if mine.get("zeros") != theirs.get("zeros") and not any(measured):
         return f"{name!r} has {mine['zeros']:,} zeros in one and {theirs['zeros']:,} in the other"
     return ""
 

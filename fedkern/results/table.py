@@ -22,7 +22,8 @@ Row = dict[str, Any]
 NUMBERS = ("mean", "sd", "q025", "q05", "q95", "q975")
 ENDS = {"q025": 0.025, "q05": 0.05, "q95": 0.95, "q975": 0.975}
 MORE = ("rhat", "ess", "pip")  # where they are known
-RATIOS = {"logit": "odds_ratio", "log": "rate_ratio", "hazard": "hazard_ratio"}  # link -> what exp(coefficient) is
+# link -> what exp(coefficient) is
+RATIOS = {"logit": "odds_ratio", "log": "rate_ratio", "hazard": "hazard_ratio", "mean": "mean_ratio"}
 OWN = "own"  # in the place of a family: a model that a package of the holders computes
 INTERCEPT = "intercept"
 COEFFICIENTS = ("theta", "average", "average_by_rows")  # on the scale of the linear predictor
@@ -65,7 +66,10 @@ def ratio_of(family: str) -> str:
         return RATIOS["hazard"]
     if family in NOMINAL:  # of a level against the first
         return RATIOS["logit"]
-    return RATIOS.get(FAMILIES[family].link, "") if family in FAMILIES else ""
+    if family not in FAMILIES:
+        return ""
+    record = FAMILIES[family]
+    return RATIOS["mean"] if record.link == "log" and not record.counted else RATIOS.get(record.link, "")
 
 
 def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
@@ -80,8 +84,8 @@ def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
     Returns
     -------
     rows with `parameter`, `site` (of a client's own coefficient, else ""), the numbers, and `rhat`, `ess`, `pip` where any has
-    one. With `exp`: coefficients and contrasts alone, `odds_ratio`, `rate_ratio` or `hazard_ratio` (posterior median) instead
-    of `mean` and `sd`
+    one. With `exp`: coefficients and contrasts alone, `odds_ratio`, `rate_ratio`, `mean_ratio` or `hazard_ratio` (posterior
+    median) instead of `mean` and `sd`
 
     Raises
     ------

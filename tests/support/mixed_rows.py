@@ -20,6 +20,13 @@ def rows(family, group=(), client=(), sizes=(4, 1, 3, 5), seed=0):
         "binomial": lambda: rng.binomial(6, p),
         "poisson": lambda: rng.poisson(np.exp(eta)),
         "negative-binomial": lambda: rng.negative_binomial(2.0, 2 / (2 + np.exp(eta))),
+        "student": lambda: eta + 0.7 * rng.standard_t(2.5, n),
+        "gamma": lambda: rng.gamma(1.7, np.exp(eta) / 1.7),
+        "beta": lambda: np.clip(rng.beta(3 * p, 3 * (1 - p)), 1e-3, 1 - 1e-3),
+        "zero-inflated-poisson": lambda: rng.binomial(1, 0.6, n) * rng.poisson(np.exp(eta + 1)),
+        "zero-inflated-negative-binomial": lambda: (
+            rng.binomial(1, 0.6, n) * rng.negative_binomial(2.0, 2 / (2 + np.exp(eta + 1)))
+        ),
     }[family]()
     layout = Layout(("intercept", "a", "b"), family, tuple(group), tuple(client))
     trials = np.full(n, 6.0) if family == "binomial" else None
@@ -42,6 +49,18 @@ def differences(f, xi, step=1e-3):
 def log_density(mine, eta, xi):
     """(.., n) by SciPy."""
     y, last = mine.y, xi[-1]
+    if mine.layout.family == "student":
+        return stats.t.logpdf(y, np.exp(last), eta, np.exp(xi[-2]))
+    if mine.layout.family == "gamma":
+        return stats.gamma.logpdf(y, np.exp(last), scale=np.exp(eta - last))
+    if mine.layout.family == "beta":
+        return stats.beta.logpdf(y, np.exp(last) * expit(eta), np.exp(last) * expit(-eta))
+    if mine.layout.family.startswith("zero-inflated"):
+        count = stats.poisson.logpmf(y, np.exp(eta))
+        if mine.layout.family.endswith("binomial"):
+            r = xi[-2] ** -2
+            count = stats.nbinom.logpmf(y, r, r / (r + np.exp(eta)))
+        return np.where(y == 0, np.log(expit(last) + expit(-last) * np.exp(count)), count + np.log(expit(-last)))
     if mine.layout.family == "gaussian":
         return stats.norm.logpdf(y, eta, np.exp(last))
     if mine.layout.family == "poisson":

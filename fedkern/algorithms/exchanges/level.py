@@ -7,9 +7,9 @@ level and the scale.
 | spread (Gaussian) | sum and sum of squares about the pooled mean | level and scale |
 | again (counts in intervals) | the two sums, with the mean of each such count at the last level | level, until it stands still |
 
-Of a Gaussian response the server notes a client whose standard deviation or mean is not that of the others (`spreads`,
-`centres`): another unit, or a wrong cell. What comes is added in client order. With this the result does not depend on the unit
-of exposures, or of a Gaussian response.
+Of a response that has a unit the server notes a client whose standard deviation or mean is not that of the others (`spreads`,
+`centres`): another unit, or a wrong cell, which a heavy-tailed response may have. What comes is added in client order. With this
+the result does not depend on the unit of exposures, or of a Gaussian response.
 """
 
 from __future__ import annotations
@@ -216,7 +216,9 @@ def _apart(state: Server, about: Array) -> Server:
         degrees = np.maximum(n - 1, 0)
         found = spreads.compared(own * degrees, degrees)
         sure = spreads.certain(found, mean / np.sqrt(own))
-    moved = centres.compared(mean, own, degrees, ~found.odd)
+    heavy = not FAMILIES[state.settings.family].linear  # tails, or a wrong cell, in which nothing else is wrong
+    sure &= not heavy
+    moved = centres.compared(mean, own, degrees, ~found.odd | heavy)
     notes = (*spreads.notes(found, what, state.clients), *centres.notes(moved, what, state.clients))
     doubts = (spreads.doubt(found, sure, what, state.clients, LARGER), centres.doubt(moved, what, state.clients))
     return replace(state, note="; ".join(filter(None, (state.note, *notes))), doubt="; ".join(filter(None, doubts)))

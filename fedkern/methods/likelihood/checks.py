@@ -19,7 +19,7 @@ from ...models import levels
 from ...models.mixed import Rows, left_out, mode, predictive
 from ...results import loo
 from ...results.plain import Record
-from . import level_checks, marginal, sites
+from . import excess, level_checks, marginal, sites
 from .keys import Config
 from .model import Model
 from .own import Own, anew, answers
@@ -29,6 +29,7 @@ from .stages import drawn_anew, left_out_sums
 EXTREME = 0.005  # a posterior predictive p nearer to 0 or 1 than this is said
 OFF, SURE = 0.15, 4.0  # how responses vary about their means is off by so much, and by so many sds of what the model makes
 WILD = 30.0  # times: beyond, no factor of intervals says anything
+ZEROS = {"poisson": "zero-inflated-poisson", "negative-binomial": "zero-inflated-negative-binomial"}  # with structural ones
 STATISTICS = ("mean", "variance", "zeros")
 
 
@@ -37,13 +38,13 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
     content: dict[str, Any] = {}
     notes: list[str] = []
     doubt = ""
-    logit = model.row.link == "logit"
+    chances = model.row.chances
     asked = replicated.AskReplicated(0) if at_server else None
     if model.leveled:
         content, notes = level_checks.exchanged(run, model, owns, at_server=at_server)
         told = None
     else:
-        told = answers(run, drawn_anew(), replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=logit))
+        told = answers(run, drawn_anew(), replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=chances))
     if told is not None:
         notes += [
             f"client {run.names[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())
@@ -51,14 +52,14 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
         replies = in_order(told.replies)
         if sum(one.observed[0] for one in replies):
             whole = reduce(add, (predictive.Sums(one.observed, one.replicated, one.tenths, one.misfits) for one in replies))
-            content["predictive"] = _content(whole, model, logit=logit)
-            notes += _said(content["predictive"])
+            content["predictive"] = _content(whole, model, chances=chances)
             doubt = _varied(whole, model)
+            notes += _said(content["predictive"], "" if doubt else ZEROS.get(model.family, "") if model.one_intercept else "")
     if model.output.loo:
         question = loo_sums.AskLoo(0) if at_server else None
         left = answers(run, left_out_sums(), loo_sums.QUESTION, question, owns, lambda own: loo_sums.told(_left_out(own)))
         if left is not None:
-            content["loo"] = loo.summary(in_order(left.replies))
+            content["loo"] = loo.summary(in_order(left.replies), model.units.scale)
             notes += loo.notes(content["loo"], left, run.names)
     effects, about = marginal.exchanged(run, model, owns, at_server=at_server)
     by_site = {k: sites.Alone(_alone(own.rows), own.told, own.nodes) for k, own in owns.items()}
@@ -83,7 +84,7 @@ def _alone(rows: Rows | levels.Rows) -> Rows | levels.Rows:
     return rows if isinstance(rows, levels.Rows) else mode.alone(rows)
 
 
-def _content(whole: predictive.Sums, model: Model, *, logit: bool) -> Record:
+def _content(whole: predictive.Sums, model: Model, *, chances: bool) -> Record:
     """Of all clients: p-values, of which that of a mean or variance in a job of 0 and 1 is one, and tenths."""
     p = dict(zip(STATISTICS, whole.p_values.tolist()))
     if FAMILIES[model.family].binary:  # 0 and 1: all else follows from the mean
@@ -94,7 +95,7 @@ def _content(whole: predictive.Sums, model: Model, *, logit: bool) -> Record:
     count = int(whole.observed[0])
     n = max(float(rows.sum()), 1.0)
     about = _response(whole, model)
-    if not logit:  # where responses stand in their predictive distributions
+    if not chances:  # where responses stand in their predictive distributions
         return {"rows": count, **about, "p": p, "tenths": [{"share": float(one) / n} for one in rows]}
     tenths = [
         {"rows": float(one), "probability": float(two / one), "frequency": float(three / one)}
@@ -114,14 +115,18 @@ def _response(whole: predictive.Sums, model: Model) -> Record:
     return {"response": {"mean": mean, "sd": sd, "zeros": int(zeros)}}
 
 
-def _said(found: Record) -> list[str]:
+def _said(found: Record, with_zeros: str) -> list[str]:
+    """`with_zeros` : the family that has more zeros, where that may be taken."""
     far = {name: value for name, value in found["p"].items() if min(value, 1 - value) < EXTREME}
     words = [f"the {name} of the responses (p = {value:.3g})" for name, value in far.items()]
     if not words:
         return []
+    better = "another family, or random effects, may do better"
+    if with_zeros and far.get("zeros", 1.0) < EXTREME:
+        better = f'there are more zeros than it makes: set model.family = "{with_zeros}"'
     return [
         f"responses that the model makes are unlike those that were seen, in {' and '.join(words)}: p is how often one that is "
-        "drawn from the model is larger; another family, or random effects, may do better"
+        f"drawn from the model is larger; {better}"
     ]
 
 
@@ -140,6 +145,8 @@ def _varied(whole: predictive.Sums, model: Model) -> str:
         return f"{words}: intervals are about {1 / by:.2g} times too wide; no family here varies less"
     narrow = f"{words}: intervals are about {by:.2g} times too narrow"
     if family.link == "log":
-        return f'{narrow}; set model.family = "negative-binomial"'
+        structural = family.share is not None or (model.one_intercept and excess.structural(whole, ratio))
+        other = ZEROS["negative-binomial" if family.share is not None else "poisson"] if structural else "negative-binomial"
+        return f'{narrow}; set model.family = "{other}"'
     group = "" if model.group else "give what such rows share (a ward, a day) a group in [model.random]; where it is nothing, "
     return f"{narrow}; trials of a row are alike, and no family here has that: {group}widen intervals by this factor"

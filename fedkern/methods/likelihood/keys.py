@@ -29,11 +29,13 @@ from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES
 from ...models.formula.expansion import Formula
+from ...models.mixed.shapes import SHAPES
 from ...privacy.disclosure import OF_WEIGHED, of_a_narrow_prior, of_a_vague_prior, told_by_values
 from . import level_keys, own_keys
 from .level_keys import LEVELED, Levels
 from .own_keys import PriorSection
 
+COUNTED = ("gaussian", "negative-binomial", *families.HAZARDS)  # families of which rows a coefficient were found to be enough
 MOST_TERMS = 3  # of a random effect: an intercept and two slopes
 MOST_ROUNDS = 8  # of draws
 TRAJECTORIES = 1000  # of each chain, where the sampler is Hamiltonian Monte Carlo
@@ -95,11 +97,14 @@ class ModelSection(incomplete.ModelSection):
         ge=1e-5,
         le=1e5,
         help="standard deviation of each coefficient's normal prior, of a column in its standard deviations and, of a gaussian "
-        "response, in that of the response",
+        "or student response, in that of the response",
     )
     intercept_sd: float = key(5.0, ge=1e-5, le=1e5, help="of the intercept's prior, with the same units")
     intercept_centre: float | None = key(
         None, ge=-1e100, le=1e100, help="of the intercept's prior, in the data's units; default: the response's pooled level"
+    )
+    nu: float | None = key(
+        None, ge=0.1, le=1e6, help="student: degrees of freedom of the errors; default: learnt, with prior Gamma(2, rate 0.1)"
     )
     random: RandomSection | None = key(None, help="effects of groups of rows, or of clients")
 
@@ -234,7 +239,7 @@ class Config(JobConfig):
         held = [f"model.{name} = {value:g}" for name in ("prior_sd", "intercept_sd") if (value := getattr(model, name)) <= HELD]
         if self.row.linear:
             return None
-        if not held and self.row.link in ("logit", "probit") and model.prior_sd > VAGUE:
+        if not held and (self.row.chances or self.leveled) and model.prior_sd > VAGUE:
             return of_a_vague_prior(f"model.prior_sd = {model.prior_sd:g}")
         return of_a_narrow_prior(" and ".join(held), "the posterior") if held else None
 
@@ -262,8 +267,9 @@ class Config(JobConfig):
     def weighing(self, coefficients: int) -> int:
         if self.own:
             return 0
+        weighed = self.row.link in ("logit", "probit") or self.model.family == "gamma"  # by the response over its mean
         own = coefficients + (self.leveled and not self.nominal)  # a threshold is an intercept
-        return OF_WEIGHED * own if self.row.link in ("logit", "probit") and not self.hazards else 0
+        return OF_WEIGHED * own if weighed and not self.hazards else 0
 
     def told_of(self, coefficients: int) -> bool:
         return not self.own
@@ -274,7 +280,13 @@ class Config(JobConfig):
         if self._plain_linear:
             return super().told_up_to(coefficients)
         linear = self.row.linear  # whose groups of one row or two are looked at
-        return told_by_values(self.unknowns(coefficients), 0 if linear else len(self.random.slopes))
+        return told_by_values(self.unknowns(coefficients) + self.shapes, 0 if linear else len(self.random.slopes))
+
+    @property
+    def shapes(self) -> int:
+        """Numbers of the family that count as coefficients where rows are counted (section 6)."""
+        family = self.model.family
+        return 0 if family in COUNTED else len(SHAPES.get(family, ()))
 
 
 BASE: Tables = {"job": {"rounds": MOST_ROUNDS}}
@@ -304,7 +316,7 @@ def refused(raw: Raw) -> Iterator[str]:
         sd = f"{given**-0.5:.4g}" if isinstance(given, int | float) and not isinstance(given, bool) and given > 0 else ".."
         yield f'model.prior_precision is for method = "pvi": give model.prior_sd = {sd}, which is 1 / sqrt(prior_precision)'
     if "scale" in model:
-        learnt = 'errors\' standard deviation and r of "negative-binomial" are learnt'
+        learnt = "numbers of each family beside its coefficients (sigma, r, a shape, ..) are learnt"
         yield f'model.scale is for method = "pvi": here the {learnt}, with all else; remove it'
     if "site_intercepts" in model:
         yield 'model.site_intercepts is for method = "pvi": here [model.random] client = true gives each client an intercept'
@@ -347,6 +359,8 @@ def conflicts(config: Config) -> Iterator[str]:
         yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
     yield from laid.conflicts(config, config.formula)
     yield from faults_of_names(data.names, "data.names")
+    if model.nu is not None and model.family != "student":
+        yield f'model.nu is of model.family = "student", whose errors have degrees of freedom, not of "{model.family}"; remove it'
     yield from _trials(config)
     yield from _times(config)
     yield from level_keys.faults(data, model)
@@ -495,6 +509,7 @@ def _random(config: Config) -> Iterator[str]:
         return
     if random.group is None and not random.client:
         yield 'model.random has neither a group nor client = true: give group = "COLUMN", or client = true, or remove the section'
+    yield from _one_intercept(config)
     if random.group is None and random.slopes:
         yield 'model.random.slopes are slopes of groups: give model.random.group = "COLUMN", or take client_slopes'
     if not random.client and random.client_slopes:
@@ -522,3 +537,18 @@ def _random(config: Config) -> Iterator[str]:
                     f'model.random.{name}: "{slope}" is categorical, and slopes are of numeric covariates; give it as 0 and 1, '
                     "or leave it out"
                 )
+
+
+def _one_intercept(config: Config) -> Iterator[str]:
+    """Faults of effects of rows whose likelihood is not concave in the predictor: integrals are of one number, wherever its
+    density has modes."""
+    random, family = config.random, config.model.family
+    if config.hazards or config.row.concave:
+        return
+    why = f'model.family = "{family}" takes one effect, an intercept of groups or of clients, for it may have several modes'
+    for name in ("slopes", "client_slopes"):
+        if getattr(random, name):
+            yield f"model.random.{name}: {why}; remove them"
+    if random.group is not None and random.client:
+        other = ', or give each client a level of a column ("site"), which is a covariate'
+        yield f"model.random has both group and client = true: {why}; remove one of them{other}"

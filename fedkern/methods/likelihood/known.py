@@ -83,12 +83,8 @@ class Known:
         """Rows X (n, p) of the encoding, those of the client's groups with the posterior of their effects."""
         n = len(X)
         m, several = self.drawn.shape[:2]
-        inner = replace(
-            self.new,
-            theta=np.repeat(self.new.theta, several, axis=0),
-            covariances=(),
-            scale=np.repeat(self.new.scale, several, axis=0),
-        )
+        theta, scale = np.repeat(self.new.theta, several, axis=0), np.repeat(self.new.scale, several, axis=-1)
+        inner = replace(self.new, theta=theta, covariances=(), scale=scale)
         parts, order = [], []
         for of_known in (False, True):
             chosen = np.flatnonzero((groups != NEW) == of_known)
@@ -152,7 +148,7 @@ def write(folder: RunFolder, model: Model, client: int, own: Ended) -> None:
         others |= model.thresholds(own.inner[at])
     draws = WeightedDraws(model.layout.coefficients, theta, standard, others, equal, chosen, None)
     family, terms = one_row(model.family), {"group": model.layout.group}
-    new = kind(family).of(draws.groups(Drawing(model.seed))["posterior"], model.encoding, family, terms)
+    new = kind(family).of(draws.groups(Drawing(model.seed))["posterior"], model.encoding, family, terms, model.nu)
     drawn = np.zeros((n, 1, 0, 0), np.float32)
     if own.groups is not None and own.groups.drawn is not None:
         drawn = (model.units.scale * own.groups.drawn).astype(np.float32)

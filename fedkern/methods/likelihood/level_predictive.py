@@ -26,12 +26,12 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Ordered(Predictive):
-    """Of ordered levels: `scale` is (m, K - 1), the thresholds on the scale of the encoding's columns. Means are (K, n)."""
+    """Of ordered levels: `scale` is (K - 1, m), the thresholds on the scale of the encoding's columns. Means are (K, n)."""
 
     @classmethod
-    def scale_of(cls, family: str, flat: Mapping[str, Array], theta: Array, encoding: Encoding) -> Array:
-        published = np.column_stack([flat[name] for name in levels.threshold_names(encoding.labels)])
-        return np.asarray(published - (theta @ levels.centres(encoding))[:, np.newaxis])
+    def scale_of(cls, family: str, flat: Mapping[str, Array], theta: Array, encoding: Encoding, nu: float | None) -> Array:
+        published = np.stack([flat[name] for name in levels.threshold_names(encoding.labels)])
+        return np.asarray(published - theta @ levels.centres(encoding))
 
     @property
     def width(self) -> int:
@@ -39,12 +39,12 @@ class Ordered(Predictive):
 
     @property
     def natural(self) -> Array:
-        return np.diff(self.scale, axis=1, prepend=0.0).T[..., np.newaxis]
+        return np.diff(self.scale, axis=0, prepend=0.0)[..., np.newaxis]
 
     def means(self, shifted: Array, weights: Array) -> Array:
         """(K, m, n) chances."""
         F = ndtr if FAMILIES[self.family].link == "probit" else expit
-        below = [np.tensordot(weights, np.asarray(F(cut[:, np.newaxis] - shifted)), 1) for cut in self.scale.T]
+        below = [np.tensordot(weights, np.asarray(F(cut[:, np.newaxis] - shifted)), 1) for cut in self.scale]
         none = np.zeros_like(below[0])
         return np.diff(np.stack([none, *below, none + 1]), axis=0)
 
@@ -61,7 +61,9 @@ class Nominal(Predictive):
         return len(self.encoding.labels)
 
     @classmethod
-    def of(cls, posterior: Group, encoding: Encoding, family: str, terms: Mapping[str, Sequence[str]]) -> Nominal:
+    def of(
+        cls, posterior: Group, encoding: Encoding, family: str, terms: Mapping[str, Sequence[str]], nu: float | None = None
+    ) -> Nominal:
         flat = cls.thinned(posterior)
         own = flat["theta_std" if "theta_std" in flat else "theta"]
         slopes = [str(name) for name in posterior.coordinates["slope"]]

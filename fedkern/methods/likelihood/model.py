@@ -117,7 +117,7 @@ class Model(JobModel[OutputSection]):
     @property
     def measured(self) -> bool:
         """Whether the response has a unit of its own, in which the model is fitted."""
-        return self.family == "gaussian"
+        return self.row.measured
 
     @property
     def asks_level(self) -> bool:
@@ -134,6 +134,11 @@ class Model(JobModel[OutputSection]):
     def group(self) -> str | None:
         """The column of groups."""
         return self.config.random.group
+
+    @property
+    def nu(self) -> float | None:
+        """Degrees of freedom of errors, where the job gives them."""
+        return self.config.model.nu
 
     @property
     def slopes(self) -> dict[str, int]:
@@ -154,12 +159,19 @@ class Model(JobModel[OutputSection]):
         elif self.leveled:
             centre = (self.centre, self.config.model.intercept_sd)
             own = of_levels.prior_of_thresholds(self.levels, self.pooled_shares, self.link, *centre)
-        return Layout(self.encoding.names, self.family, group, client, own)
+        given = () if self.nu is None else (math.log(self.nu),)
+        return Layout(self.encoding.names, self.family, group, client, own, given)
 
     @property
     def link(self) -> str:
         """Of ordered levels' cumulative probabilities."""
         return self.config.model.link or "logit"
+
+    @property
+    def one_intercept(self) -> bool:
+        """Whether groups or clients have an intercept and nothing else, or none has an effect: as every family takes it."""
+        random = self.config.random
+        return not (random.slopes or random.client_slopes or (random.client and random.group is not None))
 
     @property
     def terms(self) -> dict[str, tuple[str, ...]]:
@@ -178,7 +190,7 @@ class Model(JobModel[OutputSection]):
 
     @cached_property
     def prior(self) -> Prior | survival_parametric.Walk:
-        """Of xi; a gaussian response has its own units in the model, in which its standard deviation is 1."""
+        """Of xi; a gaussian or student response has its own units in the model, in which its standard deviation is 1."""
         return self.prior_of(self.layout)
 
     def prior_of(self, layout: Layout) -> Prior | survival_parametric.Walk:
@@ -314,7 +326,7 @@ class Model(JobModel[OutputSection]):
         return survival.Rows.of(self.layout, held.X, held.time, held.event, *given, n_threads=threads)
 
     def rows(self, held: Held, threads: int) -> Rows:
-        """Of rows with a response: of a gaussian one in the model's units."""
+        """Of rows with a response: of one that has a unit in the model's."""
         y, offset = held.y, held.offset
         if self.measured:
             y, offset = (y - offset - self.units.level) / self.units.scale, np.zeros_like(offset)
@@ -363,12 +375,13 @@ class Model(JobModel[OutputSection]):
                 for k in range(i):
                     found[f"{level}_correlation[{terms[k]},{terms[i]}]"] = covariance[:, i, k] / (sd[:, i] * sd[:, k])
         if self.layout.ordered:
-            found |= self.thresholds(points)
-        if self.family == "gaussian":
-            found["sigma"] = self.units.scale * layout.scale(points)
-        if self.family == "negative-binomial":
-            found["dispersion"] = points[:, -1] ** 2
-        return found | (self._hazards(points) if self.lifetimes else {})
+            return found | self.thresholds(points)
+        if self.lifetimes:
+            return found | self._hazards(points)
+        own = layout.published(points)
+        if "sigma" in own:
+            own["sigma"] = self.units.scale * own["sigma"]
+        return found | own
 
     def _hazards(self, points: Array) -> dict[str, Array]:
         """Name -> (N,) the numbers of a hazard beside its coefficients; of "piecewise" logarithms of each later piece's hazard,

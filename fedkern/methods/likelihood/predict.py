@@ -53,7 +53,7 @@ def predicted(result: Result, rows: Any) -> Prediction:
             "client": (INTERCEPT, *random.get("client_slopes", ())) if random.get("client") else (),
         }
         family = family_of(model)
-        predictive = kind(family).of(posterior, encoding, family, terms)
+        predictive = kind(family).of(posterior, encoding, family, terms, model.get("nu"))
 
         def foresee(X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float], which: Indices) -> Foreseen:
             return predictive.of_rows(X, offset, y, at)

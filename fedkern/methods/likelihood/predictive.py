@@ -6,6 +6,7 @@ one normal number of each row. A gaussian response has both integrals in closed 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from ...data.design import Design
 from ...kernels.families import FAMILIES
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.glm import Rows, on_average, reliability
+from ...models.mixed import Layout
 from ...results.released import Group
 
 Array = NDArray[np.float64]
@@ -46,7 +48,7 @@ class Predictive:
     encoding, family : of the columns, of one row's response
     theta : (m, p) coefficients of the encoding's columns
     covariances : of effects: their terms ("intercept", or numeric columns on the data's scale), and (m, d, d)
-    scale : (m,) of the family
+    scale : (m,) of the family; of several numbers (k, m)
     """
 
     encoding: Encoding
@@ -56,8 +58,11 @@ class Predictive:
     scale: Array
 
     @classmethod
-    def of(cls, posterior: Group, encoding: Encoding, family: str, terms: Mapping[str, Sequence[str]]) -> Predictive:
-        """Of a group "posterior" as a run releases it; `terms`: "group" or "client" -> the terms of its effect."""
+    def of(
+        cls, posterior: Group, encoding: Encoding, family: str, terms: Mapping[str, Sequence[str]], nu: float | None = None
+    ) -> Predictive:
+        """Of a group "posterior" as a run releases it; `terms`: "group" or "client" -> the terms of its effect; `nu`: degrees of
+        freedom where the job gives them."""
         flat = cls.thinned(posterior)
         m = len(next(iter(flat.values())))
         suffix = "_std" if "theta_std" in flat or f"{INTERCEPT}_std" in flat else ""
@@ -77,7 +82,7 @@ class Predictive:
                     correlation[:, i, k] = correlation[:, k, i] = flat[f"{level}_correlation[{own[k]},{own[i]}]"]
             covariances.append((tuple(own), correlation * sd[:, :, np.newaxis] * sd[:, np.newaxis, :]))
         coefficients = np.column_stack(theta) if theta else np.zeros((m, 0))
-        return cls(encoding, family, coefficients, covariances, cls.scale_of(family, flat, coefficients, encoding))
+        return cls(encoding, family, coefficients, covariances, cls.scale_of(family, flat, coefficients, encoding, nu))
 
     @staticmethod
     def thinned(posterior: Group) -> dict[str, Array]:
@@ -88,11 +93,9 @@ class Predictive:
         return {name: values[some] for name, values in flat.items()}
 
     @classmethod
-    def scale_of(cls, family: str, flat: Mapping[str, Array], theta: Array, encoding: Encoding) -> Array:
-        """(m,) the family's second number."""
-        if family == "gaussian":
-            return flat["sigma"]
-        return 1 / np.maximum(flat["dispersion"], 1e-12) if family == "negative-binomial" else np.ones(len(theta))
+    def scale_of(cls, family: str, flat: Mapping[str, Array], theta: Array, encoding: Encoding, nu: float | None) -> Array:
+        """(m,) the family's second number, or (k, m) of several."""
+        return Layout((), family, given=() if nu is None else (math.log(nu),)).scale_of(flat, len(theta))
 
     @property
     def width(self) -> int:
@@ -102,11 +105,12 @@ class Predictive:
     @property
     def natural(self) -> Array:
         """`scale` as the family's record takes it, beside predictors (m, n)."""
-        return self.scale[:, np.newaxis]
+        return self.scale[..., np.newaxis]
 
     def means(self, shifted: Array, weights: Array) -> Array:
         """(m, n) averages of the mean over nodes of the predictor (nodes, m, n)."""
-        return np.tensordot(weights, np.asarray(FAMILIES[self.family].mean(shifted)), 1)
+        record = FAMILIES[self.family]
+        return record.expected(np.tensordot(weights, np.asarray(record.mean(shifted)), 1), self.natural)
 
     def of_rows(self, X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float]) -> Foreseen:
         """Rows X (n, p) of the encoding; offset (n,), or (m, n) at each draw; `at`: names of quantiles -> their probabilities."""
@@ -161,7 +165,7 @@ class Predictive:
         metrics = {"log_likelihood": float(np.average(found.log_density, weights=counts))}
         rows = Rows(design.X, design.y, design.offset, design.weights, design.units)
         n = len(design.y) if counts is None else int(counts.sum())
-        test: dict[str, Any] = {"rows": n, "guess": on_average(rows, family, float(np.median(self.scale)))}
+        test: dict[str, Any] = {"rows": n, "guess": on_average(rows, family, np.median(self.scale, axis=-1))}
         if record.binary:
             right = (found.mean > 0.5) == (design.y > 0.5)
             metrics = {"accuracy": float(np.average(right, weights=counts))} | metrics

@@ -27,6 +27,7 @@ from .predictive import one_row
 Array = NDArray[np.float64]
 
 INFERENCE = "importance sampling"
+SAID = 0.01  # probability from which on it is said
 DIVERGENT = 0.01  # the part of the trajectories after the burn-in that may diverge
 NO_WEIGHTS = "chains have no log evidence and no sensitivity to the prior: these need weights of draws"
 
@@ -110,10 +111,28 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         draws=model.output.draws,
         encoding=model.encoding.to_dict(),
         metrics=metrics,
-        notes=[*differing, *notes(sensitive, alone), *ended.checked.notes],
+        notes=[*differing, *notes(sensitive, alone), *_tails(model, posterior), *ended.checked.notes],
         more=more,
         inference=INFERENCE,
     )
+
+
+def _tails(model: Model, posterior: WeightedDraws) -> list[str]:
+    """What is to be said of a student response whose mean, or variance, may not exist."""
+    if model.family != "student":
+        return []
+    nu = np.full(len(posterior.weights), model.nu) if model.nu is not None else posterior.values["nu"]
+    without_mean, without_variance = (float(posterior.weights @ (nu <= most)) for most in (1.0, 2.0))
+    if without_mean >= SAID:
+        return [
+            f"nu is at most 1 with probability {without_mean:.2g}: such errors have no mean, and coefficients, marginal effects "
+            "and predictions are of the response's median"
+        ]
+    if without_variance >= SAID:
+        return [
+            f"nu is at most 2 with probability {without_variance:.2g}: such errors have no variance, and sigma is their scale"
+        ]
+    return []
 
 
 def _hazards(model: Model) -> dict[str, object]:
@@ -151,7 +170,7 @@ def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tupl
         return {}, {}
     drawn = posterior.groups(Drawing(model.seed))["posterior"]
     family = one_row(model.family)
-    predictive = kind(family).of(drawn, model.encoding, family, model.terms)
+    predictive = kind(family).of(drawn, model.encoding, family, model.terms, model.nu)
     metrics, about = predictive.scores(test)
     return metrics, {"test": about}
 
@@ -191,7 +210,7 @@ def _walked(model: Model, ended: Ended, server: hmc.Server, test: Design | None)
         draws=s.draws,
         encoding=model.encoding.to_dict(),
         metrics=metrics,
-        notes=[NO_WEIGHTS, *ended.checked.notes],
+        notes=[NO_WEIGHTS, *_tails(model, posterior), *ended.checked.notes],
         more=more,
     )
 

@@ -9,7 +9,8 @@ from ...results.plain import Record, real
 from ...results.report import RunFiles, Tile, against_guessing, measured, numbers
 from . import changes
 
-EFFECTS = ("group_", "client_", "sigma", "dispersion", "threshold[")  # names of what is no coefficient begin so
+# Names of what is no coefficient begin so.
+EFFECTS = ("group_", "client_", "sigma", "nu", "dispersion", "shape", "precision", "structural_zeros", "threshold[")
 
 
 def sections(run: RunFiles) -> list[str]:
@@ -62,7 +63,7 @@ def _effects(run: RunFiles) -> str:
     ]
     if not rows:
         return ""
-    text = "How much groups and clients differ, and how much responses vary. The effects themselves stay with their holders."
+    text = "How much groups and clients differ, and how responses vary. The effects themselves stay with their holders."
     if any(row[0].startswith("threshold[") for row in rows):
         text = f"Between which levels each threshold stands, on the scale of the linear predictor. {text}"
     return section("Variation", paragraph(text, ""), table(["name", "mean", "sd", "2.5 %", "97.5 %"], rows))

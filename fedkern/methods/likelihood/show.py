@@ -14,7 +14,7 @@ from ...results.table import blocks, ratio_of
 from . import changes
 
 SHOWN = 12  # coefficients; all of them are in summary.json
-WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio", "hazard_ratio": "hazard ratio"}
+WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio", "hazard_ratio": "hazard ratio", "mean_ratio": "ratio of means"}
 
 
 def lines(content: Record, why: str) -> Iterator[str]:

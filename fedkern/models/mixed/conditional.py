@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.families import FAMILIES, HAZARDS
+from ...kernels.families import FAMILIES, HALF_LOG_TAU, HAZARDS
+from . import wide
 from .quadrature import log_sum, rule
 from .rows import Rows
 
@@ -76,6 +77,8 @@ def _slopes(rows: Rows, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
         return slope, np.broadcast_to(scale**-2, slope.shape)
     if family == "poisson":
         return slope, mean
+    if family == "gamma":
+        return slope, slope + scale
     if family == "negative-binomial":
         return slope, mean / (1 + mean / scale) * ((1 + rows.y / scale) / (1 + mean / scale))
     if record.leveled:
@@ -163,10 +166,71 @@ class Located:
         """(S, G) log-likelihoods of the groups."""
         return log_sum(np.stack([log for log, _ in self.terms(nodes)], axis=-1))
 
-    @property
-    def leverages(self) -> Vector:
+    def leverages(self, share: Vector, of_rows: Vector) -> Vector:
         """(S, n) each row's share of what is known of its group's effect: in every group they add up to less than d."""
         _, curved = _slopes(self.rows, with_effects(self.rows, self.fixed, self.T, self.mode), self.points)
         back = np.repeat(self.back, np.diff(self.rows.starts), axis=1)
         seen = np.einsum("snab,scb,nc->sna", back, self.T, self.rows.Z)
         return np.asarray(curved * (seen**2).sum(axis=2))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Groups at points (S, P) whose effects may have several modes (`Layout.concave`): wherever they can be.
+
+    Attributes
+    ----------
+    rows, points, fixed, T : see `Located`
+    u, log_w : (S, G, K) nodes, and the logarithms of their weights
+    """
+
+    rows: Rows
+    points: Vector
+    fixed: Vector
+    T: Vector
+    u: Vector
+    log_w: Vector
+
+    @classmethod
+    def of(cls, rows: Rows, points: Vector) -> Spread:
+        fixed, T = predictor(rows, points), rows.layout.factor(points, "group")
+
+        def joint(u: Vector) -> Vector:
+            return by_group(rows, density(rows, with_effects(rows, fixed, T, u[..., np.newaxis]), points)) - 0.5 * u**2
+
+        return cls(rows, points, fixed, T, *wide.rule(rows, fixed, T, joint))
+
+    def terms(self, nodes: int) -> Iterator[tuple[Vector, Vector]]:
+        """See `Located`; the rule has as many nodes as it needs."""
+        for k in range(self.u.shape[2]):
+            u = self.u[:, :, k]
+            of_rows = density(self.rows, with_effects(self.rows, self.fixed, self.T, u[..., np.newaxis]), self.points)
+            yield by_group(self.rows, of_rows) + self.log_w[:, :, k] - 0.5 * u**2 - HALF_LOG_TAU, of_rows
+
+    def integrals(self, nodes: int) -> Vector:
+        """See `Located`."""
+        return log_sum(np.stack([log for log, _ in self.terms(nodes)], axis=-1))
+
+    def leverages(self, share: Vector, of_rows: Vector) -> Vector:
+        """See `Located`: with l the sum of a row's or of all log-densities E l' l_i' is -E l_i''.
+
+        Parameters
+        ----------
+        share : (S, n, K) logarithms of the nodes' part of the integral of the row's group
+        of_rows : (S, n, K) log-densities of rows at the nodes
+        """
+        gaps = self.u[:, :, 2:] - self.u[:, :, :-2]
+        slope = (of_rows[:, :, 2:] - of_rows[:, :, :-2]) / np.repeat(gaps, np.diff(self.rows.starts), axis=1)
+        whole = np.repeat(by_group(self.rows, slope) - self.u[:, :, 1:-1], np.diff(self.rows.starts), axis=1)
+        weight = np.exp(share[:, :, 1:-1])
+        return np.asarray((weight * whole * slope).sum(axis=2) / np.maximum((weight * whole**2).sum(axis=2), 1e-300))
+
+
+def nodes_of(rows: Rows, nodes: int) -> int:
+    """Of the rule that `located` gives, where a rule around a mode has so many."""
+    return nodes ** len(rows.layout.group) if rows.layout.concave else wide.size()
+
+
+def located(rows: Rows, points: Vector) -> Located | Spread:
+    """As the family needs it."""
+    return Located.of(rows, points) if rows.layout.concave else Spread.of(rows, points)

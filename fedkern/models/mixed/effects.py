@@ -1,7 +1,8 @@
 """What a client sees of its own effect and of those of its groups, given draws of the posterior of xi: it stays in its folder.
 
 Of each draw an effect's density, given the rows, is met by weighted candidates: around its mode, from t distributions with as
-many dimensions, evenly spread (Kronecker sequences). Effects are b = T u, on the scale of the predictor.
+many dimensions, evenly spread (Kronecker sequences); where it may have several modes, by the nodes of a rule (`wide`). Effects
+are b = T u, on the scale of the predictor.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from ...kernels import rng
-from .conditional import MOST, by_group, density, group_pieces, modes, pieces, placed, predictor, with_effects
+from . import wide
+from .conditional import MOST, Spread, by_group, density, group_pieces, modes, pieces, placed, predictor, with_effects
 from .rows import Rows
 
 Vector = NDArray[np.float64]
@@ -54,6 +56,8 @@ def completed(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vector, 
     layout = rows.layout
     if not layout.client:
         return np.ascontiguousarray(draws[:, layout.kernel_at]), None
+    if not rows.nested:
+        return _as_group(rows, draws, key)
     mode, root = rows.client_mode(draws, nodes)
     back = root.swapaxes(1, 2)[:, np.newaxis]
     u, log_q = _candidates(mode[:, np.newaxis], back, np.arange(len(draws)), OF_CLIENT)
@@ -66,6 +70,16 @@ def completed(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vector, 
     return np.ascontiguousarray(inner[np.arange(len(draws)), chosen]), Effects(*_summary(effect, weight), np.ones(1))
 
 
+def _as_group(rows: Rows, draws: Vector, key: int) -> tuple[Vector, Effects]:
+    """`completed` where the client is one group."""
+    u, weight = _posterior(rows.as_group, draws, rows.layout.factor(draws, "client"))
+    effect = rows.layout.factor(draws, "client")[:, np.newaxis] * u
+    chosen = _chosen(np.cumsum(weight, axis=1), rng.uniform(len(draws), key=key, step=len(draws))[:, np.newaxis])[:, 0]
+    inner = np.ascontiguousarray(draws[:, rows.layout.kernel_at])
+    inner[:, rows.layout.client_columns[0]] += effect[np.arange(len(draws)), chosen, 0, 0]
+    return inner, Effects(*_summary(effect, weight), np.ones(1))
+
+
 def of_groups(rows: Rows, inner: Vector, key: int) -> Effects:
     """Of all groups, at draws (S, P_inner) that `completed` has made."""
     d, S, G = len(rows.layout.group), len(inner), rows.n_groups
@@ -75,7 +89,7 @@ def of_groups(rows: Rows, inner: Vector, key: int) -> Effects:
     step = max(1, -(-S * G * d // MOST_DRAWN))
     kept = slice(None, None, step)
     drawn = np.empty((len(range(S)[kept]), int(np.clip(MOST_DRAWN // max(S * G * d, 1), 1, DRAWN)), G, d), np.float32)
-    for part in group_pieces(rows, ROWS, MOST // (S * OF_GROUP * d)):
+    for part in group_pieces(rows, ROWS, MOST // (S * _candidates_of(rows) * d)):
         some = rows.take_groups(part)
         u, weight = _posterior(some, inner, T)
         effect = np.einsum("sik,scgk->scgi", T, u)
@@ -99,18 +113,23 @@ def drawn(rows: Rows, inner: Vector, uniform: Vector) -> Vector:
     """(S, G, d) of each draw one u of every group, given its rows; `uniform` (S, G): which of the candidates."""
     d, S, G = len(rows.layout.group), len(inner), rows.n_groups
     T, out = rows.layout.factor(inner, "group"), np.empty((S, G, d))
-    for part in group_pieces(rows, ROWS, MOST // (S * OF_GROUP * d)):
+    for part in group_pieces(rows, ROWS, MOST // (S * _candidates_of(rows) * d)):
         u, weight = _posterior(rows.take_groups(part), inner, T)
-        chosen = _chosen(weight, uniform[:, part])[:, np.newaxis, :, np.newaxis]
+        chosen = _chosen(np.cumsum(weight, axis=1), uniform[:, part])[:, np.newaxis, :, np.newaxis]
         out[:, part] = np.take_along_axis(u, chosen, axis=1)[:, 0]
     return out
 
 
 def _posterior(rows: Rows, inner: Vector, T: Vector) -> tuple[Vector, Vector]:
     """(S, c, G, d) candidates u of some groups, and their weights (S, c, G), which add up to 1 over c."""
-    S, G, d = len(inner), rows.n_groups, len(rows.layout.group)
-    u, weight = np.empty((S, OF_GROUP, G, d)), np.empty((S, OF_GROUP, G))
+    S, G, d, c = len(inner), rows.n_groups, len(rows.layout.group), _candidates_of(rows)
+    u, weight = np.empty((S, c, G, d)), np.empty((S, c, G))
     for part in pieces(S, MOST // max(len(rows), 1)):
+        if not rows.layout.concave:
+            at = Spread.of(rows, inner[part])
+            u[part] = at.u.swapaxes(1, 2)[..., np.newaxis]
+            weight[part] = _normalised(np.stack([log for log, _ in at.terms(0)], axis=1))
+            continue
         fixed = predictor(rows, inner[part])
         found, log_q = _candidates(*modes(rows, inner[part], fixed), np.arange(part.start, part.stop), OF_GROUP)
         log = np.empty(log_q.shape)
@@ -119,6 +138,11 @@ def _posterior(rows: Rows, inner: Vector, T: Vector) -> tuple[Vector, Vector]:
             log[:, c] = by_group(rows, of_rows) - 0.5 * (found[:, c] ** 2).sum(axis=2)
         u[part], weight[part] = found, _normalised(log - log_q)
     return u, weight
+
+
+def _candidates_of(rows: Rows) -> int:
+    """Of each group and draw: the nodes of a rule where there may be several modes."""
+    return OF_GROUP if rows.layout.concave else wide.size()
 
 
 def _candidates(mode: Vector, back: Vector, draws: Indices, count: int) -> tuple[Vector, Vector]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -9,7 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.families import HAZARDS, NOMINAL
+from ...kernels.families import FAMILIES as RECORDS
+from ...kernels.families import HAZARDS, NOMINAL, taken_by
 from ..encoding import INTERCEPT
 from .shapes import SHAPES, Shape
 
@@ -20,7 +22,7 @@ NODES = (1, 15, 9, 5)  # a dimension, by the number of an effect's terms: where 
 MOST_NODES = (1, 60, 30, 15)  # and where it ends
 MOST_TERMS = 3
 ORDERED = ("ordinal", "ordinal-probit")  # whose first threshold is minus an intercept
-FAMILIES = ("gaussian", "bernoulli", "binomial", "poisson", "negative-binomial", *ORDERED, *NOMINAL, *HAZARDS)
+FAMILIES = (*taken_by("likelihood"), "ordinal-probit", *NOMINAL, *HAZARDS)
 
 
 def _triangle(d: int) -> int:
@@ -38,6 +40,7 @@ class Layout:
     group : terms of a group's effect, "intercept" or the name of a coefficient; () where groups have none
     client : terms of a client's effect likewise
     own : the family's numbers where the job says which these are, as of ordered levels; None: those of `SHAPES`
+    given : the last ones of `SHAPES`, as coordinates, where the job gives them: they are no unknowns
     """
 
     coefficients: tuple[str, ...]
@@ -45,13 +48,18 @@ class Layout:
     group: tuple[str, ...] = ()
     client: tuple[str, ...] = ()
     own: tuple[Shape, ...] | None = None
+    given: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             raise ValueError(f"mixed: family must be one of {', '.join(FAMILIES)}, got {self.family!r}")
         for level, terms in (("group", self.group), ("client", self.client)):
+            if not self.concave and terms not in ((), (INTERCEPT,)):
+                raise ValueError(f"mixed: effects of a {self.family} response are intercepts, got the {level}'s {terms}")
             if len(terms) > MOST_TERMS or len(set(terms)) < len(terms):
                 raise ValueError(f"mixed: {level} needs at most {MOST_TERMS} different terms, got {terms}")
+        if not self.concave and self.group and self.client:
+            raise ValueError(f"mixed: a {self.family} response has effects of groups or of clients, not of both")
         for name in {*self.group, *self.client} - {*self.coefficients, INTERCEPT}:
             raise ValueError(f"mixed: random term {name!r} is no coefficient; there are {', '.join(self.coefficients)}")
         for name in set(self.client) - {*self.coefficients, *([INTERCEPT] * self.ordered)}:
@@ -70,7 +78,20 @@ class Layout:
     @property
     def shapes(self) -> tuple[Shape, ...]:
         """The family's numbers beside the coefficients, with which xi ends."""
-        return SHAPES.get(self.family, ()) if self.own is None else self.own
+        if self.own is not None:
+            return self.own
+        every = SHAPES.get(self.family, ())
+        return every[: len(every) - len(self.given)]
+
+    @property
+    def concave(self) -> bool:
+        """Whether the log-density of each row is concave in the predictor, so that an effect has one mode."""
+        return self.family not in RECORDS or RECORDS[self.family].concave
+
+    @property
+    def measured(self) -> bool:
+        """Whether the response has a unit of its own, in which the model is fitted."""
+        return self.family in RECORDS and RECORDS[self.family].measured
 
     @property
     def of_rows(self) -> Layout:
@@ -201,11 +222,21 @@ class Layout:
     def scale(self, points: Vector) -> Vector:
         """(S,) the family's `scale` at the points, as its record takes it: of a negative binomial r, else what people read; of no
         number 1, of several a row each (k, S)."""
-        own = points[:, points.shape[1] - len(self.shapes) :].T  # also of points without T_c
-        found = [np.maximum(x**2, 1e-12) ** -1 if shape.folded else shape.natural(x) for shape, x in zip(self.shapes, own)]
+        return self.scale_of(self.published(points), len(points))
+
+    def scale_of(self, published: Mapping[str, Vector], n: int) -> Vector:
+        """`scale` of n points, from what is published of them, in the model's units."""
+        found = [shape.scale(published[shape.label]) for shape in self.shapes]
+        known = SHAPES.get(self.family, ())[len(self.shapes) :]
+        found += [np.full(n, shape.scale(shape.published(np.array(x)))) for shape, x in zip(known, self.given)]
         if not found:
-            return np.ones(len(points))
+            return np.ones(n)
         return np.asarray(found[0] if len(found) == 1 and not self.ordered else np.stack(found))
+
+    def published(self, points: Vector) -> dict[str, Vector]:
+        """Name -> (S,) the family's numbers as they are published, in the model's units."""
+        own = points[:, points.shape[1] - len(self.shapes) :].T
+        return {shape.label: shape.published(x) for shape, x in zip(self.shapes, own, strict=True)}
 
     def folded(self, points: Vector) -> Vector:
         """The points, each as that of its mirror images whose last coordinate in `fold` is positive."""

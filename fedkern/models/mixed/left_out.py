@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from .conditional import MOST, Located, density, group_pieces, pieces, predictor
+from .conditional import MOST, density, group_pieces, located, nodes_of, pieces, predictor
 from .quadrature import log_sum
 from .rows import Rows
 
@@ -36,21 +36,21 @@ def row_densities(rows: Rows, inner: Vector, nodes: int) -> Iterator[Vector]:
     for part in group_pieces(rows, ROWS, ROWS):
         some = rows.take_groups(part)
         found = np.empty((len(inner), len(some)))
-        for draws in pieces(len(inner), MOST // (len(some) * nodes)):
+        for draws in pieces(len(inner), MOST // (len(some) * nodes_of(some, nodes))):
             found[draws] = _given_others(some, inner[draws], nodes)
         yield found
 
 
 def _given_others(rows: Rows, inner: Vector, nodes: int) -> Vector:
-    located = Located.of(rows, inner)
-    log, of_rows = (np.stack(one, axis=-1) for one in zip(*located.terms(nodes), strict=True))
+    at = located(rows, inner)
+    log, of_rows = (np.stack(one, axis=-1) for one in zip(*at.terms(nodes), strict=True))
     total = log_sum(log)
     sizes = np.diff(rows.starts)
     share = np.repeat(log - total[..., np.newaxis], sizes, axis=1)
     found = -log_sum(share - of_rows)
-    for i in np.flatnonzero(located.leverages.max(axis=0) > LARGE):
+    for i in np.flatnonzero(at.leverages(share, of_rows).max(axis=0) > LARGE):
         g = int(np.searchsorted(rows.starts, i, side="right")) - 1
         rest = np.setdiff1d(np.arange(rows.starts[g], rows.starts[g + 1]), [i])
         others = rows.take(rest, np.array([0, len(rest)]))
-        found[:, i] = total[:, g] - (Located.of(others, inner).integrals(nodes)[:, 0] if len(rest) else 0.0)
+        found[:, i] = total[:, g] - (located(others, inner).integrals(nodes)[:, 0] if len(rest) else 0.0)
     return found

@@ -90,7 +90,13 @@ def _predictor(rows: Rows, draws: Vector) -> tuple[Vector, Vector]:
 def _mean(rows: Rows, draws: Vector) -> Vector:
     """(S, n) E[y | xi] over random effects; of a binomial response of one trial."""
     eta, variance = _predictor(rows, draws)
-    return averaged(rows.layout, eta, variance, 0)
+    return _shared(rows, draws, averaged(rows.layout, eta, variance, 0))
+
+
+def _shared(rows: Rows, draws: Vector, mean: Vector) -> Vector:
+    """(S, n) E[y], or its derivative, from that of the family's mean."""
+    record = FAMILIES[rows.layout.family]
+    return record.expected(mean, rows.layout.scale(draws)[..., np.newaxis])
 
 
 def _slope(rows: Rows, draws: Vector, effect: Slope) -> Vector:
@@ -105,14 +111,14 @@ def _slope(rows: Rows, draws: Vector, effect: Slope) -> Vector:
             change += np.einsum("sk,sik,ni->sn", T[:, terms.index(name)], T, rows.columns(terms))
     if change.any():
         found = found + change * averaged(layout, eta, variance, 2)
-    return np.asarray(found * effect.units)
+    return _shared(rows, draws, np.asarray(found * effect.units))
 
 
 def averaged(layout: Layout, eta: Vector, variance: Vector, order: int) -> Vector:
     """E of the mean of the family, or of its first or second derivative in eta, over eta ~ N(eta, variance)."""
-    if layout.family == "gaussian":
-        return eta if order == 0 else np.full_like(eta, 2.0 - order)
     record = FAMILIES[layout.family]
+    if record.measured:
+        return eta if order == 0 else np.full_like(eta, 2.0 - order)
     if record.link == "log":
         return record.mean(eta + 0.5 * variance)  # all derivatives are this too
     t, log_w = rule(NODES, 1)

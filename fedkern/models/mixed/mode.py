@@ -19,8 +19,7 @@ NEAR = 1e-4  # of a step, in standard deviations: half its square is by how much
 
 def alone(rows: Rows) -> Rows:
     """The same rows without an effect of the client: what it differs by is then in its coefficients."""
-    layout = replace(rows.layout, client=())
-    return Rows(layout, rows.X, rows.y, rows.starts, rows.trials, rows.offset, rows.n_threads)
+    return replace(rows, layout=replace(rows.layout, client=()))
 
 
 class Likelihood(Protocol):

@@ -127,7 +127,8 @@ def _misfits(rows: Rows, inner: Vector, key: int) -> Vector:
     record, found = FAMILIES[rows.layout.family], np.zeros((MISFITS, 2))
     if not record.counted or record.dispersion is not None:
         return found
-    some = inner[np.linspace(0, len(inner) - 1, MISFITS).round().astype(int)]
+    which = np.linspace(0, len(inner) - 1, MISFITS).round().astype(int)
+    some, scale = inner[which], rows.layout.scale(inner[which])
     sources = [_Keyed(key, len(inner) + s) for s in range(MISFITS)]  # other numbers than those of `replicated`
     eta = predictor(rows, some)
     if rows.layout.group:
@@ -136,9 +137,9 @@ def _misfits(rows: Rows, inner: Vector, key: int) -> Vector:
     trials = 1.0 if rows.trials is None else rows.trials
     for s, source in enumerate(sources):
         mean = record.mean(record.kept(eta[s]))
-        variance = np.maximum(record.spread(mean, 1.0, trials), LEAST_VARIANCE)
-        again = record.draw(source, mean, 1.0, rows.trials)
-        found[s] = [((one - trials * mean) ** 2 / variance).sum() for one in (rows.y, again)]
+        variance = np.maximum(record.spread(mean, scale[s], trials), LEAST_VARIANCE)
+        again, expected = record.draw(source, mean, scale[s], rows.trials), record.expected(mean, scale[s])
+        found[s] = [((one - trials * expected) ** 2 / variance).sum() for one in (rows.y, again)]
     return found
 
 
@@ -151,7 +152,7 @@ def _tenths(rows: Rows, inner: Vector) -> Vector:
         some = rows.take(np.arange(part.start, part.stop), np.array([0, part.stop - part.start]))
         eta = predictor(some, inner)
         variance = effect_variance(some.Z, some.layout.factor(inner, "group"))
-        if FAMILIES[rows.layout.family].link == "logit":
+        if FAMILIES[rows.layout.family].chances:
             p = averaged(rows.layout, eta, variance, 0).mean(axis=0)
             trials = np.ones(len(p)) if some.trials is None else some.trials
             which = np.minimum((p * TENTHS).astype(np.int64), TENTHS - 1)
@@ -189,12 +190,14 @@ def _jump(rows: Rows, inner: Vector, eta: Vector, variance: Vector) -> tuple[Vec
         low = record.cdf(y, eta, np.sqrt(variance + scale**2), None).mean(axis=0)
         return _above(low, low)
     low, high = np.zeros(len(y)), np.zeros(len(y))
+    jumps = record.counted  # else the distribution function is continuous
     t, log_w = rule(NODES, 1) if variance.any() else rule(1, 1)
     for t_k, w_k in zip(t[:, 0], np.exp(log_w), strict=True):
         mean = record.mean(eta + np.sqrt(variance) * t_k)
         high += w_k * record.cdf(y, mean, scale, None).mean(axis=0)
-        low += w_k * np.where(y > 0, record.cdf(np.maximum(y - 1, 0), mean, scale, None), 0.0).mean(axis=0)
-    return _above(low, high)
+        if jumps:
+            low += w_k * np.where(y > 0, record.cdf(np.maximum(y - 1, 0), mean, scale, None), 0.0).mean(axis=0)
+    return _above(low if jumps else high, high)
 
 
 def _above(low: Vector, high: Vector) -> tuple[Vector, Vector]:

@@ -50,7 +50,7 @@ class Prior:
     ) -> Prior:
         """One standard deviation for all coefficients but the intercept's; of a gaussian response all of them times its pooled
         standard deviation."""
-        unit = pooled_sd if layout.family == "gaussian" else 1.0
+        unit = pooled_sd if layout.measured else 1.0
         own = np.array([name == INTERCEPT for name in layout.coefficients])
         sd = unit * np.where(own, intercept_sd, prior_sd)
         return cls(layout, np.where(own, intercept_centre, 0.0), sd, tau_sd * unit, unit)

@@ -121,12 +121,24 @@ class Rows:
         """(S, n) the derivative of `density` in eta, and minus the second one."""
         raise NotImplementedError(self.layout.family)
 
+    @property
+    def as_group(self) -> Rows:
+        """Where the client's effect is an intercept and groups have none: the same rows and points, all of them one group."""
+        layout = replace(self.layout, group=self.layout.client, client=())
+        return replace(self, layout=layout, starts=np.array([0, len(self)]))
+
+    @property
+    def nested(self) -> bool:
+        """Whether the client's effect needs an outer rule, which looks for a mode; of rows that are not concave it is that of one
+        group."""
+        return bool(self.layout.client) and self.layout.concave
+
     # What a client is asked --------------------
 
     def values(self, points: Vector, nodes: int) -> Vector:
         """(S,) log-likelihoods of the points (S, P), normalised in y; NaN where one is not finite."""
-        if not self.layout.client:
-            return self.inner_values(points, nodes)
+        if not self.nested:
+            return (self.as_group if self.layout.client else self).inner_values(points, nodes)
         outer = rule(self.client_nodes(nodes), len(self.layout.client))
         size = max(1, BLOCK // len(outer[1]))
         parts = [points[at : at + size] for at in range(0, len(points), size)]
@@ -134,8 +146,8 @@ class Rows:
 
     def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
         """(c,) log-likelihoods of points (c, P), gradients (c, P) and minus Hessians (c, P, P), all by the same nodes."""
-        if not self.layout.client:
-            return self.inner_curvature(points, nodes)
+        if not self.nested:
+            return (self.as_group if self.layout.client else self).inner_curvature(points, nodes)
         c, P = points.shape
         value, gradient, curved = np.empty(c), np.empty((c, P)), np.empty((c, P, P))
         for i in range(c):
@@ -158,19 +170,29 @@ class Rows:
     def inner_values(self, points: Vector, nodes: int) -> Vector:
         """`values` of points without T_c."""
         rows = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
-        family = self.layout.family
+        family, points = self.layout.family, self._with_given(points)
         return kernels.values(points, *rows, family=family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
 
     def inner_curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
         rows = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
         value, gradient, lower = kernels.curvature(
-            points, *rows, family=self.layout.family, nodes=self._group_nodes(nodes), n_threads=self.n_threads
+            self._with_given(points),
+            *rows,
+            family=self.layout.family,
+            nodes=self._group_nodes(nodes),
+            n_threads=self.n_threads,
         )
         size = points.shape[1]
         curved = np.empty((len(points), size, size))
         i, k = np.tril_indices(size)
-        curved[:, i, k] = curved[:, k, i] = lower
-        return value, gradient, curved
+        curved[:, i, k] = curved[:, k, i] = lower[:, : len(i)]  # without those that the job gives, which come last
+        return value, gradient[:, :size], curved
+
+    def _with_given(self, points: Vector) -> Vector:
+        """The points as kernels take them."""
+        if not self.layout.given:
+            return points
+        return np.hstack([points, np.tile(self.layout.given, (len(points), 1))])
 
     def _group_nodes(self, nodes: int) -> int:
         return nodes if self.layout.group else 1

@@ -20,6 +20,7 @@ from ...kernels.families import HALF_LOG_TAU
 
 Vector = NDArray[np.float64]
 
+LEAST = 1e-12  # of phi^2: beyond it a count is Poisson
 LOG_HALF_NORMAL = 0.5 * math.log(2 / math.pi)  # the density of |N(0, 1)| at 0
 
 
@@ -154,6 +155,7 @@ class Shape:
     start : where the way to the mode begins
     folded : whether the coordinate and its negative say the same
     of_prior : whether it is a number of other coordinates' prior, of which rows know nothing
+    called : what a result calls it, where that is not as `read`
     """
 
     name: str
@@ -163,14 +165,28 @@ class Shape:
     start: float = 0.0
     folded: bool = False
     of_prior: bool = False
+    called: str = ""
+
+    @property
+    def label(self) -> str:
+        """In a result."""
+        return self.called or self.read
+
+    def published(self, x: Vector) -> Vector:
+        """(S,) coordinates -> what a result says: of phi its square, with which the variance grows."""
+        return x**2 if self.folded else self.natural(x)
+
+    def scale(self, published: Vector) -> Vector:
+        """(S,) what a result says -> as the family's record takes it: of a negative binomial r."""
+        return np.asarray(np.maximum(published, LEAST) ** -1) if self.folded else published
 
 
-SD = Shape("log sd", "sd", np.exp, LogHalfNormal())
-PHI = Shape("phi", "1 / sqrt r", np.abs, HalfNormal(), start=1.0, folded=True)
+SD = Shape("log sd", "sd", np.exp, LogHalfNormal(), called="sigma")
+PHI = Shape("phi", "1 / sqrt r", np.abs, HalfNormal(), start=1.0, folded=True, called="dispersion")
 NU = Shape("log nu", "nu", np.exp, LogGamma(2.0, 0.1), start=math.log(10.0))
 SHAPE = Shape("log shape", "shape", np.exp, Normal())
 PRECISION = Shape("log precision", "precision", np.exp, Normal(2.0, 1.5), start=2.0)
-ZEROS = Shape("logit zeros", "structural zeros", _logistic, Normal(0.0, 1.5), start=-1.0)
+ZEROS = Shape("logit zeros", "structural zeros", _logistic, Normal(0.0, 1.5), start=-1.0, called="structural_zeros")
 
 SHAPES: dict[str, tuple[Shape, ...]] = {
     "gaussian": (SD,),
