@@ -183,6 +183,7 @@ class Result:
         for what, (mine, theirs) in {
             "response": [one["encoding"]["response"] for one in own],
             "clients": [sorted(one["clients"]) for one in own],
+            "kind of response (a time, the order of times, or a number)": [_kind(one) for one in own],
             "rows": [one.get("predictive", {}).get("rows") for one in own],
         }.items():
             if mine != theirs:
@@ -230,6 +231,12 @@ class Result:
         if rows:
             text += page.table(list(rows[0]), [[page.number(value) for value in row.values()] for row in rows[:SHOWN]])
         return text + (page.paragraph(f"{SHOWN} of {len(rows)} rows; .table() has all", "") if len(rows) > SHOWN else "")
+
+
+def _kind(summary: plain.Record) -> str:
+    """What the likelihood of a result is of."""
+    hazards = summary.get("hazards", "")
+    return "times" if hazards and hazards != "cox" else str(hazards)
 
 
 def _unlike(*own: plain.Record) -> str:

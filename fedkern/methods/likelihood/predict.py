@@ -18,14 +18,14 @@ from ...data.faults import NO_VALUE
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs import new_rows
-from ...kernels.families import HAZARDS
+from ...kernels.families import HAZARDS, LIFETIMES
 from ...models.encoding import INTERCEPT, Encoding
 from ...results.plain import Record
 from ...results.prediction import Prediction, within
 from ...results.released import Drawing
 from ...results.result import Result
 from ...results.table import ENDS
-from . import known
+from . import foreseen, known
 from .predictive import Foreseen, Predictive, one_row
 
 Array = NDArray[np.float64]
@@ -42,7 +42,8 @@ def predicted(result: Result, rows: Any) -> Prediction:
     JobError
         The run left no posterior to predict with, or a fault of the rows.
     """
-    _refuse(result.job)
+    if str(result.job["model"]["family"]) not in LIFETIMES:
+        _refuse(result.job)
     with _own_rows():
         posterior = result.posterior.groups(Drawing(result.seed, result.chains, result.n_draws))["posterior"]
         encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
@@ -51,6 +52,8 @@ def predicted(result: Result, rows: Any) -> Prediction:
             "group": (INTERCEPT, *random.get("slopes", ())) if random.get("group") else (),
             "client": (INTERCEPT, *random.get("client_slopes", ())) if random.get("client") else (),
         }
+        if str(model["family"]) in LIFETIMES:
+            return foreseen.predicted(result.job, posterior, encoding, terms, rows)
         predictive = Predictive.of(posterior, encoding, one_row(str(model["family"])), terms)
 
         def foresee(X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float], which: Indices) -> Foreseen:
@@ -98,6 +101,11 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
 
 def _refuse(job: Record) -> None:
     """JobError where rows have survival times."""
+    if (family := str(job["model"]["family"])) in LIFETIMES:
+        raise JobError(
+            f'model.family = "{family}": what is in a client\'s own folder foresees no times; groups.csv has the effects of its '
+            "groups, and the run's folder (fedkern predict DIR ROWS) foresees rows of new groups"
+        )
     if (family := str(job["model"]["family"])) in HAZARDS:
         raise JobError(
             f'model.family = "{family}": new rows have no times without a baseline hazard, and these stay with the clients, each '

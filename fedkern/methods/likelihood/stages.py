@@ -98,7 +98,7 @@ def _after(model: Model) -> list[Stage]:
     chains = [walked(model), told(model)] if model.chains else []
     loo = [left_out_sums()] if model.output.loo else []
     if model.lifetimes:
-        return [*chains, lifetime_sums_of(), *own_modes(model)]
+        return [*chains, lifetime_sums_of(model), *own_modes(model)]
     if model.hazards:  # a row has no density of its own, and responses cannot be drawn without baseline hazards
         return [*chains, timed_sums(model), *curves(model), *own_modes(model)]
     return [*chains, drawn_anew(), *loo, *changes.stages(model), *own_modes(model)]
@@ -114,9 +114,9 @@ def timed_sums(model: Model) -> Stage:
     return Stage(survival_sums.PROTOCOL, survival_sums.dims(model.layout.p))
 
 
-def lifetime_sums_of() -> Stage:
+def lifetime_sums_of(model: Model) -> Stage:
     """Of survival times whose hazard all share: where they are in their predictive distributions, and concordance."""
-    return Stage(lifetime_sums.PROTOCOL, lifetime_sums.dims())
+    return Stage(lifetime_sums.PROTOCOL, lifetime_sums.dims(1 + len(model.cuts)))
 
 
 def curves(model: Model) -> list[Stage]:
