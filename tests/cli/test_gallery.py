@@ -34,7 +34,7 @@ def shown(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_all_scripts_are_here() -> None:
-    assert SCRIPTS == [f"plot_{name}" for name in ("against_numpyro", "heart", "hospitals", "map", "private_budget", "wheeze")]
+    assert SCRIPTS == [f"plot_{name}" for name in ("against_numpyro", "heart", "hospitals", "map", "private_budget", "survival", "wheeze")]
 
 
 def test_hospitals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,3 +82,14 @@ def test_wheeze(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["difference"] < 0.01
     assert names["together"].summary["converged"] is True
     assert names["together"].parameters["group_sd[intercept]"]["mean"] == pytest.approx(2.14, abs=0.05)
+
+
+def test_survival(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constant hazard is seen to be none; the truth is in the intervals of the two other curves."""
+    names = shown("plot_survival", monkeypatch)
+    assert names["constant"].summary["converged"] is False
+    for result in (names["weibull"], names["pieces"]):
+        assert result.summary["converged"] is True
+        inside = [row["q025"] < np.exp(-((row["time"] / 12) ** 1.8)) < row["q975"] for row in result.summary["survival"][1:]]
+        assert np.mean(inside) > 0.8
+    assert names["weibull"].parameters["shape"]["mean"] == pytest.approx(1.8, abs=0.2)

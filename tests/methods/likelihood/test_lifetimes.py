@@ -168,6 +168,8 @@ def test_new_rows_are_foreseen_at_the_times_of_the_job(files: Path, whole: fedke
         assert found[name][1] < found[name][0]
     assert found["mean"][0] == pytest.approx(whole.summary["restricted_mean"]["mean"], rel=1e-6)
     assert found["mean"][1] < found["mean"][0]
+    seen = whole.prediction(files.parent / "rows" / "ada.csv").columns  # with times, which say nothing
+    assert len(seen["mean"]) == 110
 
 
 def test_days_and_months_are_one_result(files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
@@ -367,3 +369,32 @@ def test_sites_of_a_walk_are_given_its_sd(tmp_path: Path) -> None:
     modes = [one["theta_std[age]"] for one in result.summary["sites"].values()]
     pooled = sum(one["mode"] / one["sd"] ** 2 for one in modes) / sum(one["sd"] ** -2 for one in modes)
     assert pooled == pytest.approx(result.parameters["theta_std[age]"]["mean"], abs=0.05)
+
+
+def test_sites_of_a_weibull_model_know_their_intercepts_as_runs_of_their_own_do(tmp_path: Path) -> None:
+    """On the data's scale of time an intercept is also of the shape, whose uncertainty it has."""
+    asked = SMALL.replace("[output]", "[output]\nsites = true")
+    frames = {name: frame.drop(columns="until") for name, frame in federation("weibull", 1).items()}
+    frames = {name: frame.assign(months=np.maximum(frame.months, 0.01)) for name, frame in frames.items()}
+    job = text("weibull", asked, model="intercept_centre = -3.5", data='ignore = ["ward"]')
+    site = fedkern.run(written(tmp_path, frames, job)).summary["sites"]["bo"]
+    alone = fedkern.run(written(tmp_path / "alone", {"bo": frames["bo"]}, job.replace("sites = true", ""))).parameters
+    assert site["intercept_std"]["sd"] > 1.5 * site["theta_std[age]"]["sd"]
+    for name in ("intercept", "theta[age]"):
+        assert site[name]["mode"] == pytest.approx(alone[name]["mean"], abs=0.35 * alone[name]["sd"])
+        assert site[name]["sd"] == pytest.approx(alone[name]["sd"], rel=0.08)
+
+
+def test_an_event_before_the_first_visit_is_one_in_an_interval_from_0(tmp_path: Path) -> None:
+    """Also where a column says that its row was seen from 0 on; its event counts among those that a client must have."""
+    frames = {name: frame.assign(since=0.0) for name, frame in federation("weibull", 1).items()}
+    assert any(((f.months == 0) & (f.until > 0)).any() for f in frames.values())
+    late = fedkern.run(written(tmp_path / "late", frames, text("weibull", SMALL, data='time_upper = "until"\nentry = "since"')))
+    plain = fedkern.run(written(tmp_path / "plain", federation("weibull", 1), text("weibull", SMALL)))
+    assert late.parameters["shape"]["mean"] == pytest.approx(plain.parameters["shape"]["mean"], rel=1e-6)
+    few = {name: frame.copy() for name, frame in frames.items()}
+    gone = few["bo"].index[few["bo"].died == 1][6:]
+    few["bo"].loc[gone, "died"], few["bo"].loc[gone, "until"] = 0, np.nan
+    few["bo"].loc[gone, "months"] = np.maximum(few["bo"].months[gone], 0.01)
+    with pytest.raises(FedkernError, match="client 'bo' has too few events"):
+        fedkern.run(written(tmp_path / "few", few, text("weibull", SMALL, data='time_upper = "until"\nentry = "since"')))
