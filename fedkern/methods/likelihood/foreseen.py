@@ -37,7 +37,7 @@ def predicted(job: Record, posterior: Group, encoding: Encoding, terms: Mapping[
     JobError
         The job names no time.
     """
-    at, tau = [float(t) for t in job["output"].get("survival_at", ())], job["output"].get("restricted_mean")
+    at, tau = [float(t) for t in job["output"].get("survival_at") or ()], job["output"].get("restricted_mean")
     if not at and tau is None:
         raise JobError(
             "predict: of survival times a prediction is for the times that the job names, and it names none: run it with "
@@ -49,7 +49,7 @@ def predicted(job: Record, posterior: Group, encoding: Encoding, terms: Mapping[
     X, offset = np.asarray(design.X, np.float64), design.offset
     family = str(job["model"]["family"])
     drawn = Predictive.of(posterior, encoding, family, terms)
-    base = _baseline(posterior, family, [float(cut) for cut in job["model"].get("cuts", ())], len(drawn.theta))
+    base = _baseline(posterior, family, [float(cut) for cut in job["model"].get("cuts") or ()], len(drawn.theta))
     n, m = len(X), len(drawn.theta)
     found = np.full((1 + len(ENDS), len(at) + 1, n), np.nan)
     linear = np.empty((2, n))

@@ -72,7 +72,12 @@ class Model(JobModel[OutputSection]):
     @property
     def cuts(self) -> tuple[float, ...]:
         """Between which a piecewise hazard is constant."""
-        return tuple(self.config.model.cuts)
+        return tuple(self.config.model.cuts or ())
+
+    @property
+    def survival_at(self) -> tuple[float, ...]:
+        """Times at which the probability to be without event is asked for."""
+        return tuple(self.output.survival_at or ())
 
     @property
     def log_unit(self) -> float:

@@ -121,7 +121,7 @@ def lifetime_sums_of(model: Model) -> Stage:
 
 def curves(model: Model) -> list[Stage]:
     """Cumulative hazards of a Cox model at the times that the job asks for."""
-    at = len(model.output.survival_at)
+    at = len(model.survival_at)
     return [Stage(hazard_curves.PROTOCOL, hazard_curves.dims(TOLD, at))] if at and not model.lifetimes else []
 
 

@@ -59,31 +59,6 @@ def written(folder: Path, frames: Mapping[str, pd.DataFrame], job: str) -> Path:
     return folder / "job.toml"
 
 
-def standard(result: fedkern.Result, kind: str, unit: float) -> dict[str, np.ndarray]:
-    """Draws by the reference's names: of standardised columns, and in the model's unit of time."""
-    flat = {k: np.asarray(v[1]).ravel() if v[1].ndim == 2 else v[1] for k, v in _posterior(result).items()}
-    found = {f"beta[{k}]": flat["theta_std"].reshape(-1, 2)[:, k] for k in range(2)}
-    if kind == "cox":
-        return found
-    shape = flat.get("shape", np.ones(1))
-    found["intercept"] = flat["intercept_std"] + shape * np.log(unit)
-    if kind == "weibull":
-        found["log_shape"] = np.log(shape)
-    if "group_sd[intercept]" in flat:
-        found["group_sd"] = flat["group_sd[intercept]"]
-    if kind == "piecewise":
-        hazards = [values for name, values in flat.items() if name.startswith("log_hazard")]
-        found |= {f"log_hazard[{k}]": one - flat["intercept"] for k, one in enumerate(hazards, start=1)}
-        found["log_walk_sd"] = np.log(flat["walk_sd"])
-    return found
-
-
-def _posterior(result: fedkern.Result) -> dict[str, Any]:
-    from fedkern.results.released import Drawing
-
-    return dict(result.posterior.groups(Drawing(result.seed, result.chains, result.n_draws))["posterior"].variables)
-
-
 ALL = [pytest.param(kind, seed, marks=[] if seed == 1 else pytest.mark.nightly) for kind in KEYS for seed in MADE["SEEDS"]]
 
 
@@ -94,7 +69,7 @@ def test_the_posterior_is_that_of_long_chains_over_the_pooled_rows(kind: str, se
     more = "[output]\ndraws = 8000\nchains = 2\n"
     result = fedkern.run(written(tmp_path, frames, text(kind, more)))
     assert result.converged is True, result.summary["verdict"]
-    wanted, found = json.loads(REFERENCE.read_text())[f"{kind} {seed}"], standard(result, kind, MADE["pooled"](frames)["unit"])
+    wanted, found = json.loads(REFERENCE.read_text())[f"{kind} {seed}"], MADE["standard"](result, kind, frames)
     assert set(found) == set(wanted)
     for name, row in wanted.items():
         mean, sd = found[name].mean(), found[name].std()
