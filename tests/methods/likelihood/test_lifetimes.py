@@ -316,6 +316,7 @@ def test_check_says_what_is_shared_and_what_leaves(files: Path, capsys: pytest.C
     assert "hazards  one baseline for all clients" in said
     assert "each client tells its events, and how long it saw rows" in said
     assert "LifetimeSums" in said
+    assert "log shape ~ N(0, 1)" in said
     assert "CumulativeHazards" not in said
 
 
@@ -373,3 +374,11 @@ def test_an_event_before_the_first_visit_is_one_in_an_interval_from_0(tmp_path: 
     few["bo"].loc[gone, "months"] = np.maximum(few["bo"].months[gone], 0.01)
     with pytest.raises(FedkernError, match="client 'bo' has too few events"):
         fedkern.run(written(tmp_path / "few", few, text("weibull", SMALL, data='time_upper = "until"\nentry = "since"')))
+
+
+def test_check_says_that_cumulative_hazards_leave_where_they_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = SMALL.replace("[output]", "[output]\nsurvival_at = [15, 40]")
+    assert main(["check", str(written(tmp_path, federation("cox", 1), text("cox", asked)))]) == 0
+    said = capsys.readouterr().out
+    assert "of which it tells the cumulative hazard at 15, 40" in said
+    assert "CumulativeHazards" in said
