@@ -111,6 +111,12 @@ def kernel_pages() -> str:
     return "\n".join(parts)
 
 
+def lacking(kernel: Kernel) -> list[str]:
+    """Which backends lack families."""
+    of = {what: [b for b in kernel.backends if kernel.lacks.get(b) == what] for what in dict.fromkeys(kernel.lacks.values())}
+    return [f"Not in {' and '.join(backends)}: {', '.join(what)}." for what, backends in of.items() if backends]
+
+
 def entry(kernel: Kernel, module: object) -> str:
     """A kernel: purpose, call, arrays, scalars."""
     family, _, own = kernel.name.partition(".")
@@ -123,7 +129,7 @@ def entry(kernel: Kernel, module: object) -> str:
         kind = parameter.kind
         arguments.append(name if parameter.default is parameter.empty else f"{name}={parameter.default!r}")
     source = f"Specified in {linked(kernel.source)}." if kernel.source else ""
-    about = [cell(kernel.purpose), source, f"Backends: {', '.join(kernel.backends)}."]
+    about = [cell(kernel.purpose), source, f"Backends: {', '.join(kernel.backends)}.", *lacking(kernel)]
     if kernel.streams:
         about.append(f"Draws from the streams {', '.join(f'`{stream}`' for stream in kernel.streams)}.")
     rows = [row(array, "in", kernel.words) for array in kernel.inputs]

@@ -4,6 +4,21 @@
 namespace fedkern {
 namespace {
 
+/// How many shape numbers points need; -1: at least one.
+Index shape_numbers(MixedFamily family, Index cuts) {
+    switch (family) {
+    case MixedFamily::binomial:
+    case MixedFamily::poisson:
+    case MixedFamily::exponential: return 0;
+    case MixedFamily::student:
+    case MixedFamily::zero_inflated_negative_binomial: return 2;
+    case MixedFamily::ordinal:
+    case MixedFamily::ordinal_probit: return -1;
+    case MixedFamily::piecewise: return cuts + 1;
+    default: return 1;
+    }
+}
+
 /// The rows of a call; their `starts` are a copy that was checked.
 class MixedCall {
   public:
@@ -15,10 +30,10 @@ class MixedCall {
         const auto column = [&](const py::object& values, const char* name) -> Vector<const double> {
             return values.is_none() ? Vector<const double>{nullptr, 0} : vector<const double>(py::cast<py::array>(values), name, x.rows);
         };
-        if (z.rows != x.rows || z.cols > mixed_effects) throw py::value_error("Z: needs a row for each of X, and at most 3 columns");
-        if (family < 0 || family > int(MixedFamily::negative_binomial)) throw py::value_error("family: no likelihood has this number");
+        if (family < 0 || family > int(MixedFamily::piecewise)) throw py::value_error("family: no likelihood has this number");
+        const Index most = has_several_modes(MixedFamily(family)) ? 1 : mixed_effects;
+        if (z.rows != x.rows || z.cols > most) throw py::value_error("Z: needs a row for each of X, and at most 3 columns, or 1");
         if (nodes < 1 || nodes > mixed_nodes) throw py::value_error("nodes: must be in [1, 128]");
-        if (!upper.is_none() || !cuts.is_none()) throw py::value_error("upper, cuts: no family here has them");
         const Index g = starts_.size();
         const auto* at = starts_.view.data;
         bool rises = g > 0 && at[0] == 0 && at[g - 1] == x.rows;
@@ -26,13 +41,21 @@ class MixedCall {
         if (!rises) throw py::value_error("starts: must rise from 0 to the number of rows");
         rows = {x, z, vector<const double>(y, "y", x.rows), column(trials, "trials"), column(offset, "offset"), {at, g},
                 MixedFamily(family), nodes};
-        const bool dispersed = rows.family == MixedFamily::gaussian || rows.family == MixedFamily::negative_binomial;
-        if (this->points.cols != x.cols + z.cols * (z.cols + 1) / 2 + dispersed)
-            throw py::value_error("points: needs a column for each coefficient, number of T, and dispersion");
+        times = {column(upper, "upper"), {nullptr, 0}};
+        if (!cuts.is_none()) {
+            const auto edges = py::cast<py::array>(cuts);
+            times.cuts = vector<const double>(edges, "cuts", edges.ndim() == 1 ? edges.shape(0) : 0);
+        }
+        const Index wanted = shape_numbers(rows.family, times.cuts.size), own = this->points.cols - x.cols - z.cols * (z.cols + 1) / 2;
+        if (wanted < 0 ? own < 1 : own != wanted)
+            throw py::value_error("points: needs a column for each coefficient, number of T, and shape number");
     }
+
+    bool is_general() const { return rows.family > MixedFamily::negative_binomial; }
 
     Matrix<const double> points;
     MixedRows rows;
+    MixedTimes times;
 
   private:
     Indices<1> starts_;
@@ -44,7 +67,10 @@ void values(const py::array& points, const py::array& X, const py::array& Z, con
     const MixedCall call(points, X, Z, y, trials, offset, starts, upper, cuts, family, nodes);
     const auto out = vector<double>(value, "value", call.points.rows);
     const py::gil_scoped_release unlocked;
-    kernels().mixed.values(call.points, call.rows, out, n_threads);
+    if (call.is_general())
+        kernels().mixed_general.values(call.points, call.rows, call.times, out, n_threads);
+    else
+        kernels().mixed.values(call.points, call.rows, out, n_threads);
 }
 
 void curvature(const py::array& points, const py::array& X, const py::array& Z, const py::array& y, const py::object& trials,
@@ -56,7 +82,10 @@ void curvature(const py::array& points, const py::array& X, const py::array& Z, 
     const auto slope = matrix<double>(gradient, "gradient", S, P);
     const auto information = matrix<double>(minus_hessian, "minus_hessian", S, P * (P + 1) / 2);
     const py::gil_scoped_release unlocked;
-    kernels().mixed.curvature(call.points, call.rows, out, slope, information, n_threads);
+    if (call.is_general())
+        kernels().mixed_general.curvature(call.points, call.rows, call.times, out, slope, information, n_threads);
+    else
+        kernels().mixed.curvature(call.points, call.rows, out, slope, information, n_threads);
 }
 
 } // namespace

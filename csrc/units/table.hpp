@@ -5,6 +5,7 @@
 #include "tables/frames.hpp"
 #include "tables/glm.hpp"
 #include "tables/mixed.hpp"
+#include "tables/mixed_general.hpp"
 #include "tables/mlp.hpp"
 #include "tables/mlp_vae.hpp"
 #include "tables/optim.hpp"
@@ -27,6 +28,7 @@ namespace fedkern {
     FEDKERN_FAMILY(SemTable, sem)                           \
     FEDKERN_FAMILY(AugmentedTable, augmented)               \
     FEDKERN_FAMILY(MixedTable, mixed)                       \
+    FEDKERN_FAMILY(MixedGeneralTable, mixed_general)        \
     FEDKERN_FAMILY(MlpTable, mlp)                           \
     FEDKERN_FAMILY(OptimTable, optim)                       \
     FEDKERN_FAMILY(ShrinkageRowsTable, shrinkage_rows)      \

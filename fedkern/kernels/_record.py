@@ -223,7 +223,7 @@ class Kernel:
     function: str = ""
     blas: bool = False
     host: str = ""
-    lacks: Mapping[str, Collection[str]] = field(default_factory=dict, compare=False, repr=False)
+    lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
     words: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     results: tuple[str, ...] = ()
     _loaded: dict[str, Function] = field(default_factory=dict, compare=False, repr=False)
@@ -497,7 +497,7 @@ class Kernel:
 
 
 def table() -> dict[str, dict[str, str]]:
-    """Which (kernel, backend) pairs exist: kernel -> backend -> "yes", "in part" (its record's `lacks` are missing), "missing", or
+    """Which (kernel, backend) pairs exist: kernel -> backend -> "yes", "in part" (its record says what it `lacks`), "missing", or
     "host" where a device would gain nothing."""
 
     def pair(kernel: Kernel, backend: str) -> str:

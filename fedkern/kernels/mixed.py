@@ -15,7 +15,7 @@ triangular, so that the effects T u_g have the covariance T T'. A point holds, o
 | "beta" | of the shapes precision mu and precision (1 - mu), mu = expit(eta) | log precision |
 | "zero-inflated-poisson" | 0 with probability pi, else as "poisson" | logit pi |
 | "zero-inflated-negative-binomial" | the same of "negative-binomial" | phi, logit pi |
-| "ordinal", "ordinal-probit" | y in 0 .. K - 1, P(y < k) = F(c_k - eta): logistic or normal | c_1, log(c_k - c_(k-1)), .. |
+| "ordinal", "ordinal-probit" | y in 0 .. K - 1, P(y < k) = F(c_k - eta), F logistic or normal | c_1, log(c_2 - c_1), .. |
 | "weibull" | a time of hazard k t^(k-1) exp(eta) | log k |
 | "exponential" | the same with k = 1 | |
 | "piecewise" | a time of hazard exp(eta + a_j) after cuts[j-1], up to and with cuts[j] | a_0 .. a_m, of m cuts |
@@ -26,8 +26,8 @@ A group's integral is taken around its mode, by `nodes` nodes a dimension: log i
 log sum_k w_k exp(l(mode + C^-T t_k) + t_k't_k / 2) with -l'' = C C' at the mode. Where a group's mode is not found or a number is
 not finite, what belongs to that point is NaN, and nothing else.
 
-The densities of `SEVERAL_MODES` have one mode in eta, each, but their product may have many. Their Z has one column, and there are
-`nodes` of Gauss and Legendre on each of a few panels: those that hold all but e^-50 of the integrand's top, halved until its
+The densities of `SEVERAL_MODES` have one mode in eta, each, but their product may have many. Their Z has one column, and there
+are `nodes` of Gauss and Legendre on each of a few panels: those that hold all but e^-50 of the integrand's top, halved until its
 logarithm is smooth.
 """
 
@@ -58,7 +58,7 @@ SEVERAL_MODES = ("student", "beta", "zero-inflated-poisson", "zero-inflated-nega
 ORDERED = ("ordinal", "ordinal-probit")
 TIMES = ("weibull", "exponential", "piecewise")
 LATER = tuple(CODES)[5:]
-LACKS = {"cpp": LATER, "numba": LATER, "cuda": LATER}
+LACKS = {"numba": LATER, "cuda": LATER}
 MOST_EFFECTS, MOST_NODES = 3, 128
 
 _INPUTS = (

@@ -13,6 +13,7 @@ from . import Arguments, Case, Source
 
 reference: Any = _reference
 
+FAMILIES = tuple(mixed.CODES)
 ROWS = (0, 1, 2, 9, 33)
 POINTS = (1, 2, 7, 8, 9, 17)
 NODES = {0: (1, 4), 1: (1, 2, 5, 15), 2: (1, 3, 4), 3: (1, 2)}
@@ -24,7 +25,7 @@ CUTS = ((), (0.7,), (0.3, 0.9, 2.5))
 
 def data(source: Source) -> Arguments:
     """Points and rows of some groups, some of which have none."""
-    random, family = source.random, source.choose(list(mixed.CODES))
+    random, family = source.random, source.choose(FAMILIES)
     several = family in mixed.SEVERAL_MODES
     n, s, p = source.choose(ROWS), source.choose(POINTS), source.choose([1, 2, 4])
     d = source.choose([0, 1, 1, 1, 1] if several else [0, 1, 1, 2, 3])
@@ -88,13 +89,13 @@ def values(source: Source) -> Case:
 
 
 def curvature(source: Source) -> Case:
+    """Covariances of slopes are differences of their squares."""
     arguments = data(source)
-    results = mixed.curvature(**arguments, backend="reference")
-    value, *others = results
-    magnitude = [_large(value, arguments)]
-    for result in others:
-        most = np.abs(result).max(axis=1, initial=0.0, keepdims=True)
-        magnitude.append(100 * (1 + np.abs(value[:, None]) + most + np.zeros_like(result)))
+    value, gradient, minus_hessian = mixed.curvature(**arguments, backend="reference")
+    slope, curve = (np.abs(result).max(axis=1, initial=0.0, keepdims=True) for result in (gradient, minus_hessian))
+    rest = 100 * (1 + np.abs(value[:, None]))
+    of_slopes, of_curves = rest + 100 * slope, rest + 100 * curve + slope**2
+    magnitude = [_large(value, arguments), of_slopes + np.zeros_like(gradient), of_curves + np.zeros_like(minus_hessian)]
     return Case(arguments, magnitude=magnitude)
 
 

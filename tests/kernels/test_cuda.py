@@ -30,6 +30,7 @@ from fedkern.kernels._cuda.spatial import gp
 from fedkern.kernels._layers import VARIANTS
 from fedkern.kernels._record import KERNELS
 from fedkern.kernels.mlp import Architecture
+from fedkern.testing import mixed as of_mixed
 from fedkern.testing import sem as of_sem
 from fedkern.testing.mlp import vae as of_vae
 from support import emulated, faults_of_cuda
@@ -54,6 +55,11 @@ def cases(name: str) -> tuple[testing.Case, ...]:
 
 
 def _cases(name: str) -> Iterator[testing.Case]:
+    with patch.object(of_mixed, "FAMILIES", [f for f in of_mixed.FAMILIES if f not in KERNELS["mixed.values"].lacks["cuda"]]):
+        yield from _of_all_families(name)
+
+
+def _of_all_families(name: str) -> Iterator[testing.Case]:
     for seed in range(SEEDS.get(name, 4)):
         yield testing.case(name, seed)
     for sizes in WIDE.get(name, ()):

@@ -88,7 +88,8 @@ def panels(integrands, tops):
             np.column_stack([low[again], middle[again]]).ravel(),
             np.column_stack([middle[again], high[again]]).ravel(),
         )
-    return *(np.concatenate(one) for one in zip(*done)), bad.reshape(S, G)
+    none = np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(0)
+    return *(np.concatenate(one) for one in zip(none, *done)), bad.reshape(S, G)
 
 
 def nodes_of(integrands, tops, nodes):

@@ -1,6 +1,7 @@
 // Log-likelihood of a mixed model with its gradient and minus its Hessian, by the nodes of the value: Louis (1982). With d the
 // derivative of log p(y, u | xi) at fixed u, the gradient is E d and minus the Hessian E[-d'] - cov(d), in each group.
 #pragma once
+#include "louis.hpp"
 #include "values.hpp"
 
 namespace fedkern {
@@ -108,26 +109,8 @@ template <MixedFamily family> class Information {
                     for (int b = 0; b <= a; ++b) at(P_ - 1, p_ + pair(a, b)) += m[1 + b] * z[a] * unit(points, a, b, lane);
             }
         }
-        for (int a = 0; a < d_; ++a)
-            for (int b = 0; b <= a; ++b) {
-                const double by = unit(points, a, b, lane);
-                for (int k = 0; k < K_; ++k) D[Index(p_ + pair(a, b)) * K_ + k] = by * linear_[Index(a) * K_ + k] * places_[Index(b) * K_ + k];
-            }
-        for (int i = 0; i < P_; ++i) {
-            double* row = D + Index(i) * K_;
-            double mean = 0;
-            for (int k = 0; k < K_; ++k) mean += w[k] * row[k];
-            gradient[i] += mean, mean_[i] = mean;
-            if (K_ == 1) continue;
-            for (int k = 0; k < K_; ++k) row[k] -= mean, weighted_[k] = w[k] * row[k];
-            for (int j = 0; j <= i; ++j) {
-                const double* other = D + Index(j) * K_;
-                double covariance = 0;
-                for (int k = 0; k < K_; ++k) covariance += weighted_[k] * other[k];
-                at(i, j) -= covariance;
-            }
-        }
-        for (int a = 0; a < d_; ++a) at(p_ + pair(a, a), p_ + pair(a, a)) -= mean_[p_ + pair(a, a)];
+        const auto units = [&](int a, int b) { return unit(points, a, b, lane); };
+        finish(D, linear_.data(), places_.data(), w, K_, P_, p_, d_, units, at, gradient, weighted_.data(), mean_.data());
     }
 
   private:
@@ -147,16 +130,7 @@ template <MixedFamily family> class Information {
             for (int c = 0; c <= b; ++c)
                 for (int k = 0; k < K_; ++k) m2[pair(b, c)] += weighted_[k] * places_[Index(c) * K_ + k];
         }
-        for (int i = 0; i < p_; ++i)
-            for (int j = 0; j <= i; ++j) at(i, j) += m0 * x[i] * x[j];
-        for (int a = 0; a < d_; ++a)
-            for (int b = 0; b <= a; ++b) {
-                const double by = z[a] * unit(points, a, b, lane);
-                for (int j = 0; j < p_; ++j) at(p_ + pair(a, b), j) += by * m1[b] * x[j];
-                for (int c = 0; c <= a; ++c)
-                    for (int e = 0; e <= c && pair(c, e) <= pair(a, b); ++e)
-                        at(p_ + pair(a, b), p_ + pair(c, e)) += by * z[c] * unit(points, c, e, lane) * m2[b > e ? pair(b, e) : pair(e, b)];
-            }
+        spread(x, z, p_, d_, m0, m1, m2, [&](int a, int b) { return unit(points, a, b, lane); }, at);
     }
 
     const Rows& rows_;

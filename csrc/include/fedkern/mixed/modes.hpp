@@ -1,5 +1,7 @@
 // The mode of a group's effects, for many points at once: lanes are points, of which each group's rows see all.
 #pragma once
+#include <type_traits>
+
 #include "fedkern/pieces.hpp"
 #include "rows.hpp"
 
@@ -183,14 +185,21 @@ template <int d> void least_squares(const Rows& rows, const Points& points, Inde
 }
 
 /// Newton steps, each lane's halved until its l does not fall. Leaves l at the mode in `level`, C in its curve; false: not found.
-template <MixedFamily family, int d>
-void find_modes(const Rows& rows, const Points& points, Index begin, Index end, Lane* u, Level<d>& level, bool* found) {
+/// `rows` are Rows, or what says by itself where to begin, what l is, and how short the last step is.
+template <MixedFamily family, int d, class Some>
+void find_modes(const Some& rows, const Points& points, Index begin, Index end, Lane* u, Level<d>& level, bool* found) {
+    constexpr bool own = std::is_same_v<Some, Rows>;
     const int lanes = points.lanes;
-    if (family == MixedFamily::poisson || family == MixedFamily::negative_binomial)
+    if constexpr (!own)
+        rows.template start<d>(u);
+    else if (family == MixedFamily::poisson || family == MixedFamily::negative_binomial)
         least_squares<d>(rows, points, begin, end, u);
     else
         for (int a = 0; a < d; ++a) u[a].fill(0, lanes);
-    level.template at<family>(rows, points, begin, end, u);
+    if constexpr (own)
+        level.template at<family>(rows, points, begin, end, u);
+    else
+        rows.template level_at<d>(u, level);
     Lane step[d], tried[d];
     Level<d> next;
     bool searching[width];
@@ -222,7 +231,10 @@ void find_modes(const Rows& rows, const Points& points, Index begin, Index end, 
     for (int count = 0; any && count < steps; ++count) {
         for (int a = 0; a < d; ++a)
             for (int l = 0; l < lanes; ++l) tried[a][l] = u[a][l] + step[a][l];
-        next.template at<family>(rows, points, begin, end, tried);
+        if constexpr (own)
+            next.template at<family>(rows, points, begin, end, tried);
+        else
+            rows.template level_at<d>(tried, next);
         any = false;
         for (int l = 0; l < lanes; ++l) {
             if (!searching[l]) continue;
@@ -234,7 +246,7 @@ void find_modes(const Rows& rows, const Points& points, Index begin, Index end, 
                     most = std::max(most, math::magnitude(step[a][l]));
                     for (int b = 0; b <= a; ++b) level.curve[pair(a, b)][l] = next.curve[pair(a, b)][l];
                 }
-                if (most < near) {
+                if (most < Some::near_enough) {
                     found[l] = true, searching[l] = false;
                     for (int a = 0; a < d; ++a) step[a][l] = 0;
                     continue;

@@ -68,6 +68,7 @@ struct Rule {
 
 /// The rows in one piece of memory, without groups that have none: the integral of an empty group is 1.
 struct Rows {
+    static constexpr double near_enough = near; // the last step of a search
     MixedFamily family;
     Index n, p, groups;
     int d, nodes;
@@ -154,8 +155,8 @@ struct Rows {
         case MixedFamily::poisson: return mixed::row_constant<MixedFamily::poisson>(y, trials);
         case MixedFamily::gaussian: return mixed::row_constant<MixedFamily::gaussian>(y, trials);
         case MixedFamily::negative_binomial: return mixed::row_constant<MixedFamily::negative_binomial>(y, trials);
+        default: return 0; // its families.hpp has it
         }
-        return math::not_a_number<double>();
     }
 
     static double antiderivative(double x, double a) { return rising_before(x, a, std::log1p(a * x)); }

@@ -4,7 +4,10 @@
 
 namespace fedkern {
 
-enum class MixedFamily { binomial, poisson, gaussian, negative_binomial };
+enum class MixedFamily {
+    binomial, poisson, gaussian, negative_binomial, student, gamma, beta, zero_inflated_poisson, zero_inflated_negative_binomial,
+    ordinal, ordinal_probit, weibull, exponential, piecewise
+}; // up to negative_binomial in values.hpp and curvature.hpp, the others in families.hpp
 
 /// Rows sorted by group; Z has at most `mixed_effects` columns. No data: trials 1, offset 0. `starts` rises from 0 to the number of rows.
 struct MixedRows {
@@ -15,6 +18,17 @@ struct MixedRows {
     int nodes; // of the quadrature, a dimension
 };
 
+/// What families of times have beside; no data: all times are events, there are no cuts.
+struct MixedTimes {
+    Vector<const double> upper, cuts;
+};
+
 inline constexpr int mixed_effects = 3, mixed_nodes = 128;
+
+/// Whether a product of such rows may have several modes: at most one effect.
+constexpr bool has_several_modes(MixedFamily family) {
+    return family == MixedFamily::student || family == MixedFamily::beta || family == MixedFamily::zero_inflated_poisson ||
+           family == MixedFamily::zero_inflated_negative_binomial;
+}
 
 } // namespace fedkern
