@@ -379,6 +379,11 @@ def _shared(config: Config) -> Iterator[str]:
             f'data.strata = "{data.strata}": all rows of "{family}" have one baseline hazard; take the column as a covariate, as '
             '[model.random] group, or model.family = "cox"'
         )
+    if data.entry is not None and config.random.client:
+        yield (
+            f'model.random.client = true with data.entry = "{data.entry}": all of a client\'s rows would have had to be without '
+            "event until their entries for it to be there, and rows then hardly tell its effect from the level; remove one"
+        )
     if family == "piecewise" and not model.cuts:
         yield 'model.cuts is missing: family = "piecewise" has a hazard for each piece of time; give them, such as [1, 2, 5]'
     if not _rising(model.cuts or []):

@@ -86,7 +86,11 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **({} if differ is None else {"heterogeneity": differ.content}),
         **ended.checked.content,
     }
-    differing = [] if differ is None or not found.converged else differ.notes(INTERCEPTS, ALONE if model.hazards and not model.lifetimes else SLOPES)
+    differing = (
+        []
+        if differ is None or not found.converged
+        else differ.notes(INTERCEPTS, ALONE if model.hazards and not model.lifetimes else SLOPES)
+    )
     metrics, scored = _scores(model, posterior, test)
     more |= scored | _hazards(model) | curves.of_draws(model, weights.draws[posterior.chosen.ravel()])
     return Fit(

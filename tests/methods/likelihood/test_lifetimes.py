@@ -243,6 +243,10 @@ CONFLICTS = {
         '[job]\nmethod = "likelihood"\n[data]\nclients = ["rows/*.csv"]\nresponse = "y"\n[output]\nsurvival_at = [1]\n',
         "output.survival_at: for survival times",
     ),
+    "entry and client": (
+        text("weibull", data='entry = "since"', model="[model.random]\nclient = true"),
+        "hardly tell its effect",
+    ),
     "chains": (text("piecewise", '[algorithm]\nsampler = "hmc"\n'), "chains do not enter"),
     "loo": (text("weibull", "[output]\nloo = true\n"), "output.loo"),
     "marginal": (text("weibull", "[output]\nmarginal = true\n"), "output.survival_at or output.restricted_mean"),
@@ -382,3 +386,44 @@ def test_check_says_that_cumulative_hazards_leave_where_they_do(tmp_path: Path, 
     said = capsys.readouterr().out
     assert "of which it tells the cumulative hazard at 15, 40" in said
     assert "CumulativeHazards" in said
+
+
+def families(seed: int) -> dict[str, pd.DataFrame]:
+    """Families of three, who are in the study if all of them are without event until they are seen."""
+    rng, found = np.random.default_rng([9, seed]), {}
+    for name in ("ada", "bo", "cy"):
+        rows: list[dict[str, object]] = []
+        for family in range(10_000):
+            if len(rows) == 300:
+                break
+            x, entry = rng.standard_normal((3, 2)), rng.uniform(0, 25, 3)
+            eta = x @ MADE["EFFECTS"] + 0.7 * rng.standard_normal() - 1.5 * np.log(30)
+            life, seen = (rng.exponential(size=3) * np.exp(-eta)) ** (1 / 1.5), entry + rng.exponential(60, 3)
+            if (life > entry).all():
+                each = zip(60 + 10 * x[:, 0], x[:, 1], np.minimum(life, seen), life <= seen, entry)
+                names = ("age", "dose", "months", "died", "since")
+                rows += [{**dict(zip(names, one)), "died": int(one[3]), "ward": f"family {family}"} for one in each]
+        found[name] = pd.DataFrame(rows)
+    return found
+
+
+@pytest.mark.nightly
+def test_late_entry_of_families_that_were_chosen_by_it(tmp_path: Path) -> None:
+    """Over ten federations errors are as large as posteriors say; without the entries the shape is far off."""
+    job = text("weibull", SMALL, data='entry = "since"', model='[model.random]\ngroup = "ward"')
+    truth = {
+        "shape": 1.5,
+        "group_sd[intercept]": 0.7,
+        "theta[age]": 0.05,
+        "theta[dose]": -0.4,
+        "intercept": -1.5 * np.log(30) - 3,
+    }
+    z = []
+    for seed in range(10):
+        found = fedkern.run(written(tmp_path / str(seed), families(seed), job)).parameters
+        z.append([(found[name]["mean"] - value) / found[name]["sd"] for name, value in truth.items()])
+    assert (np.abs(np.mean(z, axis=0)) < 1.2).all(), np.mean(z, axis=0)  # 4 of its standard errors
+    assert (np.std(z, axis=0) < 1.8).all()
+    without = text("weibull", SMALL, data='ignore = ["since"]', model='[model.random]\ngroup = "ward"')
+    shape = fedkern.run(written(tmp_path / "without", families(0), without)).parameters["shape"]
+    assert shape["mean"] > 1.5 + 4 * shape["sd"]
