@@ -376,6 +376,8 @@ def test_an_event_before_the_first_visit_is_one_in_an_interval_from_0(tmp_path: 
     gone = few["bo"].index[few["bo"].died == 1][6:]
     few["bo"].loc[gone, "died"], few["bo"].loc[gone, "until"] = 0, np.nan
     few["bo"].loc[gone, "months"] = np.maximum(few["bo"].months[gone], 0.01)
+    first = few["bo"].index[few["bo"].died == 1][0]
+    few["bo"].loc[first, "months"], few["bo"].loc[first, "until"] = 0.0, 6.0
     with pytest.raises(FedkernError, match="client 'bo' has too few events"):
         fedkern.run(written(tmp_path / "few", few, text("weibull", SMALL, data='time_upper = "until"\nentry = "since"')))
 
