@@ -34,7 +34,8 @@ def shown(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_all_scripts_are_here() -> None:
-    assert SCRIPTS == [f"plot_{name}" for name in ("against_numpyro", "heart", "hospitals", "map", "private_budget", "survival", "wheeze")]
+    names = ("against_numpyro", "heart", "hospitals", "map", "private_budget", "survival", "wheeze")
+    assert SCRIPTS == [f"plot_{name}" for name in names]
 
 
 def test_hospitals(monkeypatch: pytest.MonkeyPatch) -> None:
