@@ -80,5 +80,8 @@ def text(found: dict[str, Any]) -> str:
     lines.append("".join([f"{'kernel':<{width}}", *(f"{b:<11}" for b in backends)]).rstrip())
     for name, exists in table.items():
         lines.append("".join([f"{name:<{width}}", *(f"{exists[b]:<11}" for b in backends)]).rstrip())
-    lines += ["", "cuda: run on an H200; elsewhere compiled and emulated. host: a device would gain nothing."]
+    lines += [
+        "",
+        "cuda: run on an H200; elsewhere compiled and emulated. host: a device would gain nothing. partly: not all families.",
+    ]
     return "\n".join(lines)

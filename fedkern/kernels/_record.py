@@ -497,12 +497,12 @@ class Kernel:
 
 
 def table() -> dict[str, dict[str, str]]:
-    """Which (kernel, backend) pairs exist: kernel -> backend -> "yes", "in part" (its record says what it `lacks`), "missing", or
+    """Which (kernel, backend) pairs exist: kernel -> backend -> "yes", "partly" (its record says what it `lacks`), "missing", or
     "host" where a device would gain nothing."""
 
     def pair(kernel: Kernel, backend: str) -> str:
         if backend in kernel.backends:
-            return "in part" if kernel.lacks.get(backend) else "yes"
+            return "partly" if kernel.lacks.get(backend) else "yes"
         return "host" if backend == "cuda" and kernel.host else "missing"
 
     return {name: {b: pair(kernel, b) for b in BACKENDS} for name, kernel in sorted(KERNELS.items())}

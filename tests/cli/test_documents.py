@@ -52,7 +52,7 @@ def test_what_is_generated_is_what_the_program_says(name: str) -> None:
 
 def test_the_readme_counts_kernels_as_the_records_do() -> None:
     everything = kernels.list().values()
-    on_device = sum(row["cuda"] == "yes" for row in everything)
+    on_device = sum(row["cuda"] in ("yes", "partly") for row in everything)
     assert f"{on_device} of the {len(everything)} kernels take CuPy arrays" in TEXTS["README.md"]
 
 

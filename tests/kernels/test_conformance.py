@@ -316,5 +316,5 @@ def test_every_kernel_has_a_row_in_the_table():
     assert set(table) == set(KERNELS)
     assert all(row["reference"] == "yes" for row in table.values())
     for name, row in table.items():
-        there = "in part" if KERNELS[name].lacks.get("cuda") else "yes"
+        there = "partly" if KERNELS[name].lacks.get("cuda") else "yes"
         assert row["cuda"] == (there if "cuda" in KERNELS[name].backends else "host" if KERNELS[name].host else "missing")

@@ -286,6 +286,7 @@ MODES = {
     "little effect": ("student", [5.0, 5.1, 4.9] * 30, [0.0, np.log(0.05), np.log(0.1), 1.5]),
     "of shares": ("beta", [0.001, 0.999, 0.98], [0.0, np.log(10.0), 5.0]),
     "of many shares": ("beta", np.linspace(0.01, 0.99, 200), [0.4, np.log(3.0), 2.0]),
+    "one zero": ("zero-inflated-poisson", [0.0], [-2.04, 1.6, -0.05]),
     "zeros": ("zero-inflated-poisson", [0.0] * 12, [5.0, np.log(4.0), -1.0]),
     "zeros and counts": ("zero-inflated-poisson", [0.0] * 9 + [40.0], [1.0, np.log(6.0), -3.0]),
     "many counts": ("zero-inflated-negative-binomial", [0.0, 90.0, 3.0, 0.0] * 50, [2.0, np.log(2.0), 0.3, -2.0]),

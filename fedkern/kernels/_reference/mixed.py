@@ -8,8 +8,26 @@ from itertools import product
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 
-from .mixed_families import FAMILIES, HALF_LOG_2PI, Gaussian
+from .mixed_families import (
+    HALF_LOG_2PI,
+    Beta,
+    Binomial,
+    Gamma,
+    Gaussian,
+    NegativeBinomial,
+    Poisson,
+    Student,
+    ZeroInflatedNegativeBinomial,
+    ZeroInflatedPoisson,
+)
+from .mixed_levels import Ordinal, OrdinalProbit
 from .mixed_rule import Integrands, nodes_of
+from .mixed_times import Exponential, Piecewise, Weibull
+
+FAMILIES = (
+    Binomial, Poisson, Gaussian, NegativeBinomial, Student, Gamma, Beta, ZeroInflatedPoisson, ZeroInflatedNegativeBinomial,
+    Ordinal, OrdinalProbit, Weibull, Exponential, Piecewise,
+)  # fmt: skip
 
 MOST_CURVE = 1e8  # of a row in the search, beside its size
 STEP, STEPS, HALVINGS = 1e-9, 400, 60  # of the search for a mode

@@ -11,7 +11,7 @@ import numpy as np
 FIRST = 8  # panels
 DEPTH, MOST = 50, 4096  # halvings; panels of one integral: with more it is NaN
 BELOW = 50.0
-BENT, TILTED, MISFIT, HIDDEN = 5.0, 20.0, 0.25, 0.5
+BENT, TILTED, MISFIT, HIDDEN = 3.0, 8.0, 0.03, 0.3
 
 
 class Integrands:

@@ -12,7 +12,7 @@ inline namespace FEDKERN_ISA {
 namespace mixed {
 
 inline constexpr int first_panels = 8, most_halvings = 50, most_panels = 4096;
-inline constexpr double far_below = 50, most_bent = 5, most_tilted = 20, most_misfit = 0.25, most_hidden = 0.5;
+inline constexpr double far_below = 50, most_bent = 3, most_tilted = 8, most_misfit = 0.03, most_hidden = 0.3;
 
 /// Nodes in [-1, 1] and logarithms of weights that add up to 2.
 struct Legendre {
