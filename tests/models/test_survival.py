@@ -136,8 +136,8 @@ def test_what_all_rows_have_in_common_takes_no_digits() -> None:
 
 
 def test_who_enters_at_the_time_of_an_event_is_not_at_risk_there() -> None:
-    """A row is at risk in (entry, time], as in R's survival. PHReg of statsmodels 0.15 counts [entry, time]: with entries at times
-    of events its estimates are others, here (.3136, -.2762): ours with entries that are a little earlier."""
+    """A row is at risk in (entry, time], as in R's survival. PHReg of statsmodels 0.15 counts [entry, time]: with entries at
+    times of events its estimates are others, here (.3136, -.2762): ours with entries that are a little earlier."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 2))
     time = np.ceil(rng.exponential(size=200) * np.exp(-X @ [0.6, -0.4]) * 8)
