@@ -145,6 +145,7 @@ def parser() -> argparse.ArgumentParser:
     simulate.add_argument("--out", required=True, metavar="DIR")
     for name, default in (("clients", 4), ("rows", 200), ("columns", 5), ("seed", 1)):
         simulate.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"default {default}")
+    simulate.add_argument("--family", default="cox", metavar="NAME", help="survival: that of the job, cox (default) or weibull")
     simulate.set_defaults(call=_simulate)
 
     sigma = commands.add_parser("sigma", help="priors that do not factorise over clients: build or train one")
@@ -323,7 +324,7 @@ def _simulate(options: argparse.Namespace) -> int:
     from ..jobs.files import writing
     from . import init
 
-    settings = synthetic.Settings(options.clients, options.rows, options.columns, options.seed)
+    settings = synthetic.Settings(options.clients, options.rows, options.columns, options.seed, options.family)
     with machine.refusals(options.out), writing(Path(options.out)):
         job = synthetic.simulate(options.kind, options.out, settings)
         init.with_schema(job)

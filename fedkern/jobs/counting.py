@@ -71,6 +71,9 @@ def covered_events(table: Table, spec: Spec, rows: Floats, event: Floats) -> Eve
     event : (n,) 1 where a row ends with its event
     """
     time, *entry = (floats(table.columns[name]) for name in spec.times)
+    if spec.upper is not None and spec.upper in table.columns:  # of an event in an interval its end
+        upper = floats(table.columns[spec.upper])
+        time = np.where(np.isfinite(upper), np.maximum(time, upper), time)
     strata = None if spec.group is None or spec.group not in table.columns else np.array(table.cells(spec.group))
     there = rows > 0
     dying = there & (event == 1)

@@ -120,8 +120,8 @@ class Spec:
     a private job everything that the encoding needs must be public: nothing computed from rows leaves a client. With `trials` the
     response is a number of successes, of as many trials as this column says. `group`: a column whose labels stay at home.
     `times`: columns of a survival time, and of when a row enters; the response is then whether it ends with the event. `upper`:
-    the end of the interval in which the event is. `exposed`: whether rows without event have terms of their own. `levels`: what the
-    levels are called that the response is one of, in their order. `formula`: covariates are the columns that it reads, and
+    the end of the interval in which the event is. `exposed`: whether rows without event have terms of their own. `levels`: what
+    the levels are called that the response is one of, in their order. `formula`: covariates are the columns that it reads, and
     `columns` may say constants of what it makes of them. `coefficients`: how many the model has, where that is not told by its
     covariates.
     """

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import mixed as kernels
+from ..kernels.families import HALF_LOG_TAU
 from .mixed import Prior, Rows
 from .mixed.layout import Layout
-from .mixed.shapes import HALF_LOG_TAU, SHAPE, Elsewhere, LogHalfNormal, Shape
+from .mixed.shapes import SHAPE, Elsewhere, LogHalfNormal, Shape
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -186,6 +186,7 @@ class Result:
         for what, (mine, theirs) in {
             "response": [one["encoding"].get("response") for one in own],
             "clients": [sorted(one["clients"]) for one in own],
+            "kind of response (a time, the order of times, or a number)": [_kind(one) for one in own],
             "rows": [one.get("predictive", {}).get("rows") for one in own],
         }.items():
             if mine != theirs:
@@ -252,6 +253,12 @@ def _other_times(*own: plain.Record) -> str:
             "same rows; change nothing but covariates and priors between two cox jobs, and give both the rows with all covariates"
         )
     return ""
+
+
+def _kind(summary: plain.Record) -> str:
+    """What the likelihood of a result is of."""
+    hazards = summary.get("hazards", "")
+    return "times" if hazards and hazards != "cox" else str(hazards)
 
 
 def _unlike(*own: plain.Record) -> str:

@@ -35,7 +35,7 @@ def shown(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_all_scripts_are_here() -> None:
-    names = ("against_numpyro", "heart", "hospitals", "map", "own_model", "private_budget", "wheeze")
+    names = ("against_numpyro", "heart", "hospitals", "map", "own_model", "private_budget", "survival", "wheeze")
     assert SCRIPTS == [f"plot_{name}" for name in names]
 
 
@@ -99,3 +99,14 @@ def test_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
         assert row["q025"] < value < row["q975"], name
     widths = {name: row["q975"] - row["q025"] for name, row in names["halves"].items()}
     assert 2 * widths["federated"] < min(widths[name] for name in names["frames"])
+
+
+def test_survival(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constant hazard is seen to be none; the truth is in the intervals of the two other curves."""
+    names = shown("plot_survival", monkeypatch)
+    assert names["constant"].summary["converged"] is False
+    for result in (names["weibull"], names["pieces"]):
+        assert result.summary["converged"] is True
+        inside = [row["q025"] < np.exp(-((row["time"] / 12) ** 1.8)) < row["q975"] for row in result.summary["survival"][1:]]
+        assert np.mean(inside) > 0.8
+    assert names["weibull"].parameters["shape"]["mean"] == pytest.approx(1.8, abs=0.2)

@@ -101,6 +101,29 @@ def test_the_truth_of_survival_times_is_that_of_the_rows(tmp_path):
     assert job_of(path)[0].model.family == "cox"
 
 
+def test_weibull_times_have_their_shape(tmp_path):
+    """The mode of the job's own likelihood; a shape that is not there is refused by name."""
+    path = simulate("survival", tmp_path, Settings(clients=2, rows=1000, columns=2, seed=4, family="weibull"))
+    truth, (job, _) = truth_of(tmp_path), job_of(path)
+    assert (job.model.family, job.random.client, truth["shape"]) == ("weibull", True, 1.5)
+    rows = table.load(next(iter(table.find(["clients/*.csv"], tmp_path).values())))
+    months, died = (np.asarray(rows.columns[name], np.float64) for name in ("months", "died"))
+    X = np.column_stack([np.ones(1000), *(rows.columns[name] for name in ("age", "sex"))])
+    X[:, 1] -= 63
+
+    def negative(xi):
+        k, eta = np.exp(xi[3]), X @ xi[:3]
+        return -(died * (xi[3] + (k - 1) * np.log(months) + eta) - months**k * np.exp(eta)).sum()
+
+    fit = minimize(negative, [-3.0, 0.0, 0.0, 0.2], method="BFGS")
+    sd = np.sqrt(np.diag(fit.hess_inv))
+    wanted = np.array([truth["theta[age]"], truth["theta[sex]"], np.log(1.5)])
+    assert abs((fit.x[1:] - wanted) / sd[1:]).max() < 4
+    assert abs(fit.x[3]) > 5 * sd[3]
+    with pytest.raises(JobError, match="--family: needs one of cox, weibull, got 'gamma'"):
+        Settings(family="gamma")
+
+
 @pytest.mark.parametrize("kind", [kind for kind in synthetic.KINDS if kind != "sigma"])  # one field over the map of all clients
 def test_a_client_s_rows_do_not_depend_on_the_others(tmp_path, kind):
     for name, clients, seed in (("few", 2, 1), ("many", 5, 1), ("other", 2, 2)):

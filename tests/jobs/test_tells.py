@@ -173,7 +173,7 @@ class TestTheLine:
     def test_of_a_map(self, tmp_path: Path) -> None:
         told = computed(federation(tmp_path, "sigma"))
         known = 'of a client whose map and offsets are known (kind = "within"): '
-        assert known + 'the response of every area, and all of an area, or row, that a column singles out (GlobalGradient' in told
+        assert known + "the response of every area, and all of an area, or row, that a column singles out (GlobalGradient" in told
         assert "of a client with one or two areas or rows: its response (LevelSums)" in told
         assert "fewest" not in told, "it counts no rows"
 

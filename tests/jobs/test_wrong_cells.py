@@ -162,7 +162,7 @@ def test_check_says_it_before_the_run_and_a_private_job_never(tmp_path: Path) ->
         one[["age", "bp", "died"]].to_csv(tmp_path / f"{name}.csv", index=False)
     job = '[job]\nmethod = "pvi"\n[data]\nclients = ["*.csv"]\nresponse = "died"\n'
     private = "[privacy]\nepsilon = 2.0\ndelta = 1e-3\nclip = 2.0\nnoise_multiplier = 4.0\nsampling_rate = 0.2\n"
-    private += "[data.columns]\nage = {center = 60, scale = 12}\nbp = {kind = \"numeric\"}\n"
+    private += '[data.columns]\nage = {center = 60, scale = 12}\nbp = {kind = "numeric"}\n'
     said = {}
     for name, text in {"open": f"{job}least_rows = 1\n", "private": f'{job}standardise = "none"\n{private}'}.items():
         (tmp_path / f"{name}.toml").write_text(text)

@@ -116,7 +116,6 @@ class TestOneRowAmongMany:
         seen = last.gradient + unpack(last.curvature, 4)[0]  # type: ignore[attr-defined]
         np.testing.assert_allclose(seen / seen[0], row, atol=1e-6)
 
-
     def test_by_two_doses_that_differ_in_one_row_of_a_small_client(self) -> None:
         random, data = np.random.default_rng(0), {}
         for name, n in (("a", 35), ("b", 300)):

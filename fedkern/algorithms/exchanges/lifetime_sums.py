@@ -27,7 +27,7 @@ TENTHS, SCORES = 10, 5
 class LifetimeSums(Message, kind=233, tells=Tells(SUM)):
     """Client to server: number of rows and of events; pairs of a row that has its event and one that is at risk after it, and in
     how many of them the first has the higher risk; in which tenth of their predictive distributions times are; score and
-    information of a level and of a shape in which the hazard is wrong."""
+    information of a level and of a shape in which the hazard is wrong; events in each piece of the hazard."""
 
     round: int
     rows: int
@@ -36,20 +36,21 @@ class LifetimeSums(Message, kind=233, tells=Tells(SUM)):
     right: float
     tenths: Annotated[Array, "tenths"]
     scores: Annotated[Array, "scores"]
+    pieces: Annotated[Array, "pieces"]
 
 
-def dims() -> dict[str, int]:
+def dims(pieces: int) -> dict[str, int]:
     """Sizes of the messages' arrays."""
-    return {"tenths": TENTHS, "scores": SCORES}
+    return {"tenths": TENTHS, "scores": SCORES, "pieces": pieces}
 
 
-def told(rows: int, events: int, pairs: float, right: float, tenths: Array, scores: Array) -> LifetimeSums:
+def told(rows: int, events: int, pairs: float, right: float, tenths: Array, scores: Array, pieces: Array) -> LifetimeSums:
     """The sums, or zeros where they would be of too few rows."""
     if rows < LEAST:
-        return LifetimeSums(0, 0, 0, 0.0, 0.0, np.zeros(TENTHS), np.zeros(SCORES))
+        return LifetimeSums(0, 0, 0, 0.0, 0.0, np.zeros(TENTHS), np.zeros(SCORES), np.zeros(len(pieces)))
     pairs, right = shortened(pairs, right)
-    several = (np.array([float(f"{value:.3g}") for value in one.tolist()]) for one in (tenths, scores))
-    return LifetimeSums(0, rows, events, pairs, right, *several)
+    tenths, scores = (np.array([float(f"{value:.3g}") for value in one.tolist()]) for one in (tenths, scores))
+    return LifetimeSums(0, rows, events, pairs, right, tenths, scores, pieces)
 
 
 def _wrong(answer: LifetimeSums) -> str:
@@ -58,12 +59,11 @@ def _wrong(answer: LifetimeSums) -> str:
         return f"its LifetimeSums are of {answer.rows} rows and {answer.events} events"
     if not 0 <= answer.right <= answer.pairs <= MOST_ROWS**2:
         return "its LifetimeSums count pairs that are not there"
-    if (
-        not bounded(answer.scores, LARGEST)
-        or (answer.tenths < 0).any()
-        or abs(answer.tenths.sum() - answer.rows) > 0.1 * answer.rows
-    ):
+    tenths, pieces = answer.tenths, answer.pieces
+    if not bounded(answer.scores, LARGEST) or (tenths < 0).any() or abs(tenths.sum() - answer.rows) > 0.1 * answer.rows:
         return "its LifetimeSums are too large to be any, or their tenths are no parts of its rows"
+    if (pieces < 0).any() or pieces.sum() != answer.events:
+        return "its LifetimeSums count other events in pieces than in all"
     return ""
 
 

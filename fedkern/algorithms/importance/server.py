@@ -115,7 +115,7 @@ class Server:
         return len(self.names)
 
     @property
-    def sources(self) -> tuple[Proposal, ...] | tuple[Scaled, ...]:
+    def sources(self) -> tuple[Proposal | Scaled, ...]:
         """Where draws come from, of each round whose values count."""
         return self.proposals if self.coordinates.learnt is None else self.scaled
 

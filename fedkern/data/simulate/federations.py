@@ -24,16 +24,23 @@ from ...privacy.disclosure import LEAST_ROWS, told_by_values, told_up_to
 Array = NDArray[np.float64]
 
 
+SHAPES = {"cox": 1.0, "weibull": 1.5}  # of the hazards of survival times: a power of the time, plus 1
+
+
 @dataclass(frozen=True)
 class Settings:
-    """`fedkern simulate KIND --clients M --rows N --columns P --seed S`: N rows at each of M clients, P covariates."""
+    """`fedkern simulate KIND --clients M --rows N --columns P --seed S`: N rows at each of M clients, P covariates; of "survival"
+    also `--family`, that of the job."""
 
     clients: int = 4
     rows: int = 200
     columns: int = 5
     seed: int = 1
+    family: str = "cox"
 
     def __post_init__(self) -> None:
+        if self.family not in SHAPES:
+            raise JobError(f"--family: needs one of {', '.join(SHAPES)}, got {self.family!r}")
         for name, least, value in (("clients", 1, self.clients), ("rows", 1, self.rows), ("columns", 1, self.columns)):
             if value < least:
                 raise JobError(f"--{name}: needs at least {least}, got {value}")
@@ -116,8 +123,9 @@ def ordinal(settings: Settings) -> Simulated:
 
 def survival(settings: Settings) -> Simulated:
     """Months to death or to the end of the study, tied, of hazards that are proportional: as in a study of lung cancer, the
-    median is about a year, and another one at each client; x1 is an age, x2 a sex, all others numbers."""
-    p = settings.columns
+    median is about a year, and another one at each client; x1 is an age, x2 a sex, all others numbers. Of "weibull" hazards rise
+    with the root of the time."""
+    p, shape = settings.columns, SHAPES[settings.family]
     shared = Draws(settings.seed, 2**32 - 1)
     theta = 0.5 * shared.normal(p)
 
@@ -132,7 +140,8 @@ def survival(settings: Settings) -> Simulated:
         at[:, 2:] = (x[:, 2:] - _center(p)[2:]) / _scale(p)[2:]
         rate = 0.06 * np.exp(0.4 * draws.normal(1)[0])
         life, seen = (-np.log(draws.uniform(n)) for _ in range(2))
-        life, seen = life / (rate * np.exp(at @ theta)), 24 * seen + 6
+        life = life / (rate * np.exp(at @ theta))
+        life, seen = life if shape == 1 else 12 * (life / 12) ** (1 / shape), 24 * seen + 6
         months = np.ceil(4 * np.minimum(life, seen)) / 4
         return np.column_stack([x, months, life <= seen])
 
@@ -140,6 +149,7 @@ def survival(settings: Settings) -> Simulated:
     scale = np.concatenate([[9.0, 1.0], _scale(p)[2:]])[:p]
     truth = {f"theta[{name}]": float(slope) for name, slope in zip(names, theta / scale)}
     clients = tuple(rows_of(k, settings.rows) for k in range(settings.clients))
+    truth |= {} if shape == 1 else {"shape": shape}
     return Simulated(names, clients, None, truth, _survival_job(settings))
 
 
@@ -401,7 +411,18 @@ def _ordinal_job(settings: Settings) -> str:
 
 def _survival_job(settings: Settings) -> str:
     lines = ["[job]", 'method = "likelihood"', f"seed = {settings.seed}", ""]
-    lines += ["[data]", 'clients = ["clients/*.csv"]', 'time = "months"', 'event = "died"', "", "[model]", 'family = "cox"']
+    lines += [
+        "[data]",
+        'clients = ["clients/*.csv"]',
+        'time = "months"',
+        'event = "died"',
+        "",
+        "[model]",
+        f'family = "{settings.family}"',
+    ]
+    if settings.family != "cox":
+        several = ["", "[model.random]", "client = true"] if settings.clients > 1 else []
+        lines += [*several, "", "[output]", "survival_at = [6, 12, 24]", "restricted_mean = 24"]
     return "\n".join(lines) + "\n"
 
 

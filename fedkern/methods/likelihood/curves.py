@@ -25,7 +25,7 @@ def of_draws(model: Model, points: Array) -> dict[str, Any]:
     """`survival` and `restricted_mean` of summary.json, where the job asks for them, from draws (N, P) of equal weight: of a row
     whose numeric covariates are 0 on the scale of the encoding (their means, where columns are standardised) and all others at
     their reference, of a new group and a new client."""
-    at, tau = model.output.survival_at, model.output.restricted_mean
+    at, tau = model.survival_at, model.output.restricted_mean
     if not (at or tau) or not model.lifetimes:
         return {}
     unit, layout = float(np.exp(model.log_unit)), model.layout
@@ -55,4 +55,4 @@ def of_clients(model: Model, told: Sequence[CumulativeHazards]) -> dict[str, Any
     share = rows / rows.sum()
     values = np.einsum("j,jst->st", share, [np.exp(-one.hazards) for one in told])
     equal = np.full(len(values), 1 / len(values))
-    return {"survival": [{"time": t, **summarised(one, equal)} for t, one in zip(model.output.survival_at, values.T)]}
+    return {"survival": [{"time": t, **summarised(one, equal)} for t, one in zip(model.survival_at, values.T)]}

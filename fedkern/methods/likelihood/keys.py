@@ -89,7 +89,9 @@ class ModelSection(incomplete.ModelSection):
         meant=families.MEANT,
     )
     formula: str | None = key(None, help=laid.HELP)
-    cuts: list[float] = key([], help="piecewise: times between which the baseline hazard is constant, rising and above 0")
+    cuts: list[float] | None = key(
+        None, help="piecewise: times between which the baseline hazard is constant, rising and above 0"
+    )
     link: Literal["logit", "probit"] | None = key(None, help="ordinal: of its cumulative probabilities; default logit")
     intercept: bool = key(True, help="add a column of ones")
     prior_sd: float = key(
@@ -128,8 +130,8 @@ class OutputSection(CommonOutputSection):
     loo: bool = key(False, help="clients with at least 5 rows also send sums of how well rows are foreseen: PSIS-LOO")
     marginal: bool = key(False, help="average marginal effects: clients with at least 5 rows also send their sums over the rows")
     sites: bool = key(False, help="each client also sends what its rows say alone: a holder's policy must allow it")
-    survival_at: list[float] = key(
-        [], help="survival: times at which the probability to survive is wanted; cox: clients send cumulative hazards at them"
+    survival_at: list[float] | None = key(
+        None, help="survival: times at which the probability to survive is wanted; cox: clients send cumulative hazards at them"
     )
     restricted_mean: Positive | None = key(
         None, help="survival: the mean of the time until the event or this time; cox: each client's own, in its folder"
@@ -450,7 +452,7 @@ def _times(config: Config) -> Iterator[str]:
     for column in (data.time, data.entry, data.strata, data.time_upper):
         if column is not None and column in data.columns:
             yield f"data.columns.{column}: this column is no covariate; remove the table"
-    if not _rising(output.survival_at):
+    if not _rising(output.survival_at or []):
         yield f"output.survival_at = {output.survival_at}: wanted times above 0, each later than the one before"
     if data.test is not None:
         why = "a Cox model foresees no time without a baseline hazard, which stays with each client"
@@ -484,12 +486,17 @@ def _shared(config: Config) -> Iterator[str]:
             f'data.strata = "{data.strata}": all rows of "{family}" have one baseline hazard; take the column as a covariate, as '
             '[model.random] group, or model.family = "cox"'
         )
+    if data.entry is not None and config.random.client:
+        yield (
+            f'model.random.client = true with data.entry = "{data.entry}": all of a client\'s rows would have had to be without '
+            "event until their entries for it to be there, and rows then hardly tell its effect from the level; remove one"
+        )
     if family == "piecewise" and not model.cuts:
         yield 'model.cuts is missing: family = "piecewise" has a hazard for each piece of time; give them, such as [1, 2, 5]'
-    if not _rising(model.cuts):
+    if not _rising(model.cuts or []):
         yield f"model.cuts = {model.cuts}: wanted times above 0, each later than the one before"
-    if len(model.cuts) > MOST_CUTS:
-        yield f"model.cuts has {len(model.cuts)} times: at most {MOST_CUTS} are taken; leave some out"
+    if len(model.cuts or []) > MOST_CUTS:
+        yield f"model.cuts has {len(model.cuts or [])} times: at most {MOST_CUTS} are taken; leave some out"
     if family == "piecewise" and config.chains:
         yield (
             'algorithm.sampler = "hmc" with model.family = "piecewise": chains do not enter where the hazards are nearly equal; '

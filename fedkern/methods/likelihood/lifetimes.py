@@ -68,7 +68,7 @@ def exchanged(run: Run[Config], model: Model, ended: Mapping[int, Ended], *, at_
     notes: list[str] = []
     doubt = ""
     asked = AskSurvival(0) if at_server else None
-    server = answers(run, lifetime_sums_of(), lifetime_sums.QUESTION, asked, ended, lambda one: sums(model, one))
+    server = answers(run, lifetime_sums_of(model), lifetime_sums.QUESTION, asked, ended, lambda one: sums(model, one))
     if server is not None:
         notes += [
             f"client {run.names[k]!r} is not in the checks of times, for {why}" for k, why in sorted(server.dropped.items())
@@ -111,7 +111,9 @@ def sums(model: Model, ended: Ended) -> lifetime_sums.LifetimeSums:
         Layout(rows.layout.coefficients, "cox"), rows.X, ended.middle, ended.event, ended.entry, None, None, rows.offset
     )
     pairs, right = survival.concordance(cox, own.told[:, : rows.layout.p].mean(axis=0))
-    return lifetime_sums.told(n, events, pairs, right, tenths, _scores(ended.event, e, e0))
+    of_piece = np.searchsorted(np.array(model.cuts), ended.middle[ended.event])
+    pieces = np.bincount(of_piece, minlength=1 + len(model.cuts)).astype(np.float64)
+    return lifetime_sums.told(n, events, pairs, right, tenths, _scores(ended.event, e, e0), pieces)
 
 
 def _scores(event: NDArray[np.bool_], e: Array, e0: Array) -> Array:
@@ -152,6 +154,12 @@ def _content(model: Model, replies: Sequence[lifetime_sums.LifetimeSums]) -> tup
         found["shape_of_hazard"] = {"log_shape": log_shape, "z": z}
         if model.family == "exponential" and abs(z) > SURE and abs(log_shape) > OFF:
             doubt = _not_constant(z)
+    seen, begins = np.sum([one.pieces for one in replies], axis=0), [0.0, *model.cuts]
+    if model.cuts and (empty := [_piece(begins, k) for k in np.flatnonzero(seen == 0).tolist()]):
+        notes.append(
+            f"no event of any client is {' or '.join(empty)} (model.cuts): of the hazard there only its prior is known, a walk "
+            "from the piece before"
+        )
     chi2 = 10 * float(((shares - 0.1) ** 2).sum()) * events
     p = float(chdtrc(9, chi2))
     if not doubt and p < UNLIKELY:
@@ -171,3 +179,8 @@ def _not_constant(z: float) -> str:
         f"the hazard {'rises' if z > 0 else 'falls'} with time (z = {z:.1f}), and an exponential model has a constant one: its "
         'ratios and intervals cannot be used; set model.family = "weibull" or "piecewise"'
     )
+
+
+def _piece(begins: Sequence[float], k: int) -> str:
+    """In words."""
+    return f"from {begins[k]:g} on" if k == len(begins) - 1 else f"from {begins[k]:g} to {begins[k + 1]:g}"

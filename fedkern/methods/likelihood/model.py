@@ -95,7 +95,12 @@ class Model(JobModel[OutputSection]):
     @property
     def cuts(self) -> tuple[float, ...]:
         """Between which a piecewise hazard is constant."""
-        return tuple(self.config.model.cuts)
+        return tuple(self.config.model.cuts or ())
+
+    @property
+    def survival_at(self) -> tuple[float, ...]:
+        """Times at which the probability to be without event is asked for."""
+        return tuple(self.output.survival_at or ())
 
     @property
     def log_unit(self) -> float:
@@ -207,6 +212,7 @@ class Model(JobModel[OutputSection]):
         """(P,) where the way to the mode begins: coefficients 0, the intercept at the level, logarithms of scales 0."""
         xi = self.layout.start
         if self.nominal:
+            assert isinstance(self.prior, Prior)
             xi[:] = self.prior.mean
         elif self.encoding.intercept:
             level = self.asks_level and not self.lifetimes

@@ -18,14 +18,14 @@ from ...data.faults import NO_VALUE
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs import new_rows
-from ...kernels.families import HAZARDS, NOMINAL
+from ...kernels.families import HAZARDS, LIFETIMES, NOMINAL
 from ...models.encoding import INTERCEPT, Encoding
 from ...results.plain import Record
 from ...results.prediction import OfLevels, Prediction, within
 from ...results.released import Drawing
 from ...results.result import Result
 from ...results.table import ENDS
-from . import known
+from . import foreseen, known
 from .level_predictive import family_of, kind
 from .predictive import Foreseen, Predictive
 
@@ -43,7 +43,8 @@ def predicted(result: Result, rows: Any) -> Prediction:
     JobError
         The run left no posterior to predict with, or a fault of the rows.
     """
-    _refuse(result.job)
+    if str(result.job["model"]["family"]) not in LIFETIMES:
+        _refuse(result.job)
     with _own_rows():
         posterior = result.posterior.groups(Drawing(result.seed, result.chains, result.n_draws))["posterior"]
         encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
@@ -52,6 +53,8 @@ def predicted(result: Result, rows: Any) -> Prediction:
             "group": (INTERCEPT, *random.get("slopes", ())) if random.get("group") else (),
             "client": (INTERCEPT, *random.get("client_slopes", ())) if random.get("client") else (),
         }
+        if str(model["family"]) in LIFETIMES:
+            return foreseen.predicted(result.job, posterior, encoding, terms, rows)
         family = family_of(model)
         predictive = kind(family).of(posterior, encoding, family, terms, model.get("nu"))
 
@@ -104,6 +107,11 @@ def _refuse(job: Record) -> None:
         raise JobError(
             'model.kind = "own": the factory says how probable a client\'s rows are, and not what is expected of new ones; take '
             "the draws (posterior.nc, or result.to_arviz()), and foresee rows by the package itself"
+        )
+    if (family := str(job["model"]["family"])) in LIFETIMES:
+        raise JobError(
+            f'model.family = "{family}": what is in a client\'s own folder foresees no times; groups.csv has the effects of its '
+            "groups, and the run's folder (fedkern predict DIR ROWS) foresees rows of new groups"
         )
     if (family := str(job["model"]["family"])) in HAZARDS:
         raise JobError(

@@ -123,14 +123,19 @@ class Predictive:
         mean, spread, linear_mean, linear_sd, density = (np.concatenate(column, axis=-1) for column in zip(*parts))
         return Foreseen(mean, dict(zip(at, spread)), linear_mean, linear_sd, None if y is None else density)
 
-    def _block(self, X: Array, offset: Array | None, y: Array | None, at: tuple[float, ...], nodes: int) -> tuple[Array, ...]:
-        record = FAMILIES[self.family]
-        eta = self.theta @ X.T  # (m, n)
+    def linear(self, X: Array, offset: Array | None) -> tuple[Array, Array]:
+        """(m, n) predictors without effects, and variances of the effects of a new group and a new client."""
+        eta = self.theta @ X.T
         eta = eta if offset is None else eta + offset
         variance = np.zeros_like(eta)
         for terms, covariance in self.covariances:
             Z = np.column_stack([self._column(X, name) for name in terms])
             variance += np.einsum("ni,mij,nj->mn", Z, covariance, Z)
+        return eta, variance
+
+    def _block(self, X: Array, offset: Array | None, y: Array | None, at: tuple[float, ...], nodes: int) -> tuple[Array, ...]:
+        record = FAMILIES[self.family]
+        eta, variance = self.linear(X, offset)
         scale = self.natural
         linear_mean = eta.mean(axis=0)
         linear_sd = np.sqrt(eta.var(axis=0) + variance.mean(axis=0))

@@ -92,7 +92,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **({} if differ is None else {"heterogeneity": differ.content}),
         **ended.checked.content,
     }
-    slopes = ALONE if model.hazards or model.nominal else SLOPES
+    slopes = ALONE if model.nominal or (model.hazards and not model.lifetimes) else SLOPES
     differing = [] if differ is None or not found.converged else differ.notes(INTERCEPTS, slopes)
     metrics, scored = _scores(model, posterior, test)
     more |= scored | _hazards(model) | _null(model, found.began) | curves.of_draws(model, weights.draws[posterior.chosen.ravel()])

@@ -10,7 +10,19 @@ from ...results.report import RunFiles, Tile, against_guessing, measured, number
 from . import changes
 
 # Names of what is no coefficient begin so.
-EFFECTS = ("group_", "client_", "sigma", "nu", "dispersion", "shape", "precision", "structural_zeros", "threshold[")
+EFFECTS = (
+    "group_",
+    "client_",
+    "sigma",
+    "nu",
+    "dispersion",
+    "shape",
+    "precision",
+    "structural_zeros",
+    "threshold[",
+    "log_hazard",
+    "walk_sd",
+)
 
 
 def sections(run: RunFiles) -> list[str]:
@@ -121,22 +133,48 @@ def _without(run: RunFiles) -> str:
 def _hazards(run: RunFiles) -> str:
     """Of survival times: whether ratios of hazards change with time, and whether a higher risk is an earlier event."""
     slopes = run.summary.get("proportional_hazards", {})
-    if not slopes:
+    if "events" not in run.summary:
         return ""
+    if not slopes:
+        text = paragraph(f"{number(run.summary['events'])} events.", "")
+        return section("Survival", text, *_curves(run), *_concordance(run))
     text = (
         f"{number(run.summary['events'])} events. Whether ratios of hazards are the same at all times: z of each coefficient's "
         "slope in the rank of the time, within clients, and how often one so far from 0 is seen where they are. Times are not "
         "drawn from the model, for that needs baseline hazards, which stay with the clients."
     )
     rows = [[name, number(real(row["z"])), number(real(row["p"]))] for name, row in slopes.items()]
-    pieces = [paragraph(text, ""), table(["name", "z", "p"], rows)]
-    if "concordance" in run.summary:
-        about = (
-            f"Concordance {number(real(run.summary['concordance']))}: of two rows of one client, how often the one at higher "
-            "risk has the event earlier (0.5: risks say nothing), in the rows that the model was fitted to."
+    found = section("Proportional hazards", paragraph(text, ""), table(["name", "z", "p"], rows), *_concordance(run))
+    curves = _curves(run)
+    return found + (section("Survival", *curves) if curves else "")
+
+
+def _concordance(run: RunFiles) -> list[str]:
+    if "concordance" not in run.summary:
+        return []
+    about = (
+        f"Concordance {number(real(run.summary['concordance']))}: of two rows of one client, how often the one at higher "
+        "risk has the event earlier (0.5: risks say nothing), in the rows that the model was fitted to."
+    )
+    return [paragraph(about, "")]
+
+
+def _curves(run: RunFiles) -> list[str]:
+    """The probability to be without event, and the restricted mean, where the job asks for them."""
+    summary, found = run.summary, list[str]()
+    ends = ("mean", "sd", "q025", "q975")
+    about = "of a row whose numeric covariates are 0 on the model's scale (their means, where columns are standardised)"
+    if rows := summary.get("survival"):
+        cells = [[number(real(row[key])) for key in ("time", *ends)] for row in rows]
+        text = (
+            f"The probability to be without event, {about} and all others at their reference, on average over clients or groups."
         )
-        pieces.append(paragraph(about, ""))
-    return section("Proportional hazards", *pieces)
+        found += [paragraph(text, ""), table(["time", "mean", "sd", "2.5 %", "97.5 %"], cells)]
+    if row := summary.get("restricted_mean"):
+        mean, _, low, high = (number(real(row[key])) for key in ends)
+        until = number(real(row["until"]))
+        found.append(paragraph(f"The mean time without event until {until} of such a row: {mean} ({low} to {high}).", ""))
+    return found
 
 
 def _model(run: RunFiles) -> str:
@@ -146,6 +184,13 @@ def _model(run: RunFiles) -> str:
         return ""
     if "shares" in found:
         return _levels(found)
+    if "p" not in found:  # of survival times
+        rows = [[f"{k / 10:.1f} to {(k + 1) / 10:.1f}", number(real(one["share"]))] for k, one in enumerate(found["tenths"])]
+        text = (
+            "Where times stand in their predictive distributions: each tenth should have a share of 0.1. A row without event is "
+            "spread over what comes after it, as the model says."
+        )
+        return section("Does the model fit?", paragraph(text, ""), table(["quantile", "share"], rows))
     p = ", ".join(f"{name} {number(real(value))}" for name, value in found["p"].items())
     text = f"How often responses that are drawn from the model have a larger one than was seen (near 0 or 1 it is not): {p}."
     tenths = found["tenths"]

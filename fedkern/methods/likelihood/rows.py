@@ -93,7 +93,7 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
         event = alike.events(table, spec)[0]
         found = read(columns, table, event, client)
         if not config.lifetimes:
-            check_between(config.output.survival_at, found, event, who(client, table.source))
+            check_between(config.output.survival_at or (), found, event, who(client, table.source))
 
 
 @dataclass(frozen=True)

@@ -49,17 +49,22 @@ def lines(content: Record, why: str) -> Iterator[str]:
 
 
 def _hazards(content: Record) -> Iterator[str]:
-    """Of survival times: events, concordance, and the least p of proportional hazards."""
-    slopes = content.get("proportional_hazards", {})
-    if not slopes:
+    """Of survival times: events, concordance, the least p of proportional hazards, and curves."""
+    if "events" not in content:
         return
-    least = min(slopes, key=lambda name: real(slopes[name]["p"]))
+    slopes, proportional = content.get("proportional_hazards", {}), ""
     concordance = f", concordance {real(content['concordance']):.3f}" if "concordance" in content else ""
+    if slopes:
+        least = min(slopes, key=lambda name: real(slopes[name]["p"]))
+        proportional = f"; proportional hazards: the least p of {len(slopes)} is {real(slopes[least]['p']):.2g} ({least})"
     yield ""
-    yield (
-        f"{content['events']} events{concordance}; proportional hazards: the least p of {len(slopes)} is "
-        f"{real(slopes[least]['p']):.2g} ({least})"
-    )
+    yield f"{content['events']} events{concordance}{proportional}"
+    for row in content.get("survival", ()):
+        low, high = (real(row[key]) for key in ("q025", "q975"))
+        yield f"without event at {real(row['time']):g}: {real(row['mean']):.3f} ({low:.3f}, {high:.3f})"
+    if (row := content.get("restricted_mean")) is not None:
+        mean, low, high = (real(row[key]) for key in ("mean", "q025", "q975"))
+        yield f"mean time without event until {real(row['until']):g}: {mean:.4g} ({low:.4g}, {high:.4g})"
 
 
 def _coefficients(content: Record) -> Iterator[str]:

@@ -61,6 +61,10 @@ def told(model: Model, own: Alone) -> site_modes.SiteMode:
     theta, standard = model.coefficients(xi[np.newaxis])
     A = model.units.scale * (model.affine if standard is not None else np.eye(p))
     inner = covariance[:p, :p]
+    if model.family == "weibull":  # on the data's scale of time the intercept is also of the shape
+        J = np.eye(p, len(xi))
+        J[0, -1] = -model.log_unit * np.exp(xi[-1])
+        inner = J @ covariance @ J.T
     sds = [np.sqrt(np.diagonal(A @ inner @ A.T)), model.units.scale * np.sqrt(np.diagonal(inner))]
     return site_modes.told(np.stack([theta[0], (theta if standard is None else standard)[0]]), np.stack(sds))
 

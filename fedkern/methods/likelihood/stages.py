@@ -121,7 +121,7 @@ def _after(model: Model) -> list[Stage]:
     chains = [walked(model), told(model)] if model.chains else []
     loo = [left_out_sums()] if model.output.loo else []
     if model.lifetimes:
-        return [*chains, lifetime_sums_of(), *own_modes(model)]
+        return [*chains, lifetime_sums_of(model), *own_modes(model)]
     if model.hazards:  # a row has no density of its own, and responses cannot be drawn without baseline hazards
         return [*chains, timed_sums(model), *curves(model), *own_modes(model)]
     again = levels_anew(model) if model.leveled else drawn_anew()
@@ -144,14 +144,14 @@ def timed_sums(model: Model) -> Stage:
     return Stage(survival_sums.PROTOCOL, survival_sums.dims(model.layout.p))
 
 
-def lifetime_sums_of() -> Stage:
+def lifetime_sums_of(model: Model) -> Stage:
     """Of survival times whose hazard all share: where they are in their predictive distributions, and concordance."""
-    return Stage(lifetime_sums.PROTOCOL, lifetime_sums.dims())
+    return Stage(lifetime_sums.PROTOCOL, lifetime_sums.dims(1 + len(model.cuts)))
 
 
 def curves(model: Model) -> list[Stage]:
     """Cumulative hazards of a Cox model at the times that the job asks for."""
-    at = len(model.output.survival_at)
+    at = len(model.survival_at)
     return [Stage(hazard_curves.PROTOCOL, hazard_curves.dims(TOLD, at))] if at and not model.lifetimes else []
 
 
@@ -241,7 +241,9 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
 def _events(model: Model) -> Iterator[str]:
     """Of a job of survival times: whose baseline hazards there are, and what events tell."""
     data, wanted = model.config.data, model.config.told_up_to(model.encoding.size)
-    yield f"hazards  each client's own baseline{f', by {data.strata!r}' if data.strata else ''}, which stays with it"
+    at = ", ".join(f"{t:g}" for t in model.survival_at)
+    what = f"of which it tells the cumulative hazard at {at}" if at else "which stays with it"
+    yield f"hazards  each client's own baseline{f', by {data.strata!r}' if data.strata else ''}, {what}"
     yield "curvature what a client sends tells, at each time of an event, means and squares of the columns of who is at risk:"
     yield f"         one with at most {wanted} events, while {LEAST_AT_RISK} rows are at risk, is none of this job; one without"
     yield "         any may be, and tells that it has none"
@@ -251,8 +253,9 @@ def _exposed(model: Model) -> Iterator[str]:
     """Of a job whose baseline hazard all share."""
     wanted = model.config.told_up_to(model.encoding.size)
     given = model.config.model.intercept_centre is not None
-    pieces = f", pieces between {', '.join(f'{cut:g}' for cut in model.cuts)}" if model.cuts else ""
-    yield f"hazards  one baseline for all clients{pieces}"
+    pieces = f", constant between {', '.join(f'{cut:g}' for cut in model.cuts)}: logarithms walk, sd ~ HalfNormal(1)"
+    of_family = {"weibull": ", log shape ~ N(0, 1)", "exponential": ", constant", "piecewise": pieces}[model.family]
+    yield f"hazards  one baseline for all clients{of_family}"
     if not given:
         yield "unit     of time: how long rows were seen for one event; each client tells its events, and how long it saw rows"
     yield "curvature what a client sends tells X'WX of its rows, and whose events they are: one with at most"

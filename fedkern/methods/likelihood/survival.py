@@ -106,7 +106,7 @@ def _sums(own: Ended) -> survival_sums.SurvivalSums:
 def _drawn(model: Model) -> Callable[[Ended], hazard_curves.CumulativeHazards]:
     """A client's cumulative hazards at the job's times, of a row whose columns are 0; by random numbers of its own, for those of
     the seed would make equations of them."""
-    at = np.array(model.output.survival_at)
+    at = np.array(model.survival_at)
 
     def told(own: Ended) -> hazard_curves.CumulativeHazards:
         k, beta = len(own.rows.sets.ends), own.told[:, : model.layout.p]

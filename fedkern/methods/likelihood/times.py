@@ -91,7 +91,8 @@ def read(columns: Columns, table: Table, event: Array, client: str = "") -> Time
     if columns.entry is not None:
         entry = read_numbers(table, columns.entry, marks, instead=NO_TIME)
         late = f"a row is seen from {columns.entry!r} to {columns.time!r}: correct one of the cells, or remove the row"
-        marks.mark(entry >= time, columns.entry, f"is not before {columns.time!r}", late)
+        at = (entry == time) & ~((upper > time) & np.isfinite(upper))  # whose event comes later may be seen from its begin on
+        marks.mark((entry > time) | at, columns.entry, f"is not before {columns.time!r}", late)
     strata, labels = None, tuple[str, ...]()
     if columns.strata is not None:
         cells = [cell.strip() for cell in table.cells(columns.strata)]

@@ -16,7 +16,9 @@ import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import FedkernError, JobError
 from fedkern.methods import load
+from fedkern.methods.likelihood import predict, show
 from support.command import mpirun
+from support.interrupted import Crash, run
 
 ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "benchmarks" / "results" / "survival_reference.json"
@@ -57,32 +59,7 @@ def written(folder: Path, frames: Mapping[str, pd.DataFrame], job: str) -> Path:
     return folder / "job.toml"
 
 
-def standard(result: fedkern.Result, kind: str, unit: float) -> dict[str, np.ndarray]:
-    """Draws by the reference's names: of standardised columns, and in the model's unit of time."""
-    flat = {k: np.asarray(v[1]).ravel() if v[1].ndim == 2 else v[1] for k, v in _posterior(result).items()}
-    found = {f"beta[{k}]": flat["theta_std"].reshape(-1, 2)[:, k] for k in range(2)}
-    if kind == "cox":
-        return found
-    shape = flat.get("shape", np.ones(1))
-    found["intercept"] = flat["intercept_std"] + shape * np.log(unit)
-    if kind == "weibull":
-        found["log_shape"] = np.log(shape)
-    if "group_sd[intercept]" in flat:
-        found["log_group_sd"] = np.log(flat["group_sd[intercept]"])
-    if kind == "piecewise":
-        hazards = [values for name, values in flat.items() if name.startswith("log_hazard")]
-        found |= {f"log_hazard[{k}]": one - flat["intercept"] for k, one in enumerate(hazards, start=1)}
-        found["log_walk_sd"] = np.log(flat["walk_sd"])
-    return found
-
-
-def _posterior(result: fedkern.Result) -> dict[str, Any]:
-    from fedkern.results.released import Drawing
-
-    return dict(result.posterior.groups(Drawing(result.seed, result.chains, result.n_draws))["posterior"].variables)
-
-
-ALL = [pytest.param(kind, seed, marks=[] if seed == 1 else pytest.mark.nightly) for kind in KEYS for seed in (1, 2)]
+ALL = [pytest.param(kind, seed, marks=[] if seed == 1 else pytest.mark.nightly) for kind in KEYS for seed in MADE["SEEDS"]]
 
 
 @pytest.mark.parametrize(("kind", "seed"), ALL)
@@ -91,11 +68,364 @@ def test_the_posterior_is_that_of_long_chains_over_the_pooled_rows(kind: str, se
     frames = federation(kind, seed)
     more = "[output]\ndraws = 8000\nchains = 2\n"
     result = fedkern.run(written(tmp_path, frames, text(kind, more)))
-    assert result.converged is True, result.summary["why"]
-    wanted, found = json.loads(REFERENCE.read_text())[f"{kind} {seed}"], standard(result, kind, MADE["pooled"](frames)["unit"])
+    assert result.converged is True, result.summary["verdict"]
+    wanted, found = json.loads(REFERENCE.read_text())[f"{kind} {seed}"], MADE["standard"](result, kind, frames)
     assert set(found) == set(wanted)
     for name, row in wanted.items():
         mean, sd = found[name].mean(), found[name].std()
         error = (1 / row["ess"] + 1 / result.summary["ess"]) ** 0.5
         assert abs(mean - row["mean"]) < (0.03 + 3 * error) * row["sd"], (name, (mean - row["mean"]) / row["sd"])
         assert abs(sd / row["sd"] - 1) < 0.03 + 3 * error, (name, sd / row["sd"])
+
+
+# What is published --------------------
+
+ASKED = SMALL + "survival_at = [12, 36]\nrestricted_mean = 48\n"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("weibull"), federation("weibull", 1), text("weibull", ASKED))
+
+
+@pytest.fixture(scope="module")
+def whole(files: Path) -> fedkern.Result:
+    return fedkern.run(files, out=files.parent / "out")
+
+
+def test_what_is_published_and_what_a_client_keeps(
+    files: Path, whole: fedkern.Result, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary, out = whole.summary, files.parent / "out"
+    frames = federation("weibull", 1)
+    assert summary["events"] == sum(frame.died.sum() for frame in frames.values())
+    assert 0.55 < summary["concordance"] < 0.8
+    assert [row["time"] for row in summary["survival"]] == [12, 36]
+    first, second = summary["survival"]
+    assert 1 > first["q975"] > first["mean"] > first["q025"] > second["mean"] > 0
+    assert 12 * first["mean"] < summary["restricted_mean"]["mean"] < 48
+    tenths = [one["share"] for one in summary["predictive"]["tenths"]]
+    assert sum(tenths) == pytest.approx(1)
+    assert max(tenths) < 0.15
+    ratios = {row["parameter"]: row for row in whole.rows(exp=True)}
+    assert ratios["theta[dose]"]["hazard_ratio"] == pytest.approx(np.exp(whole.parameters["theta[dose]"]["q50"]))
+    said = "\n".join(show.lines(summary, "done"))
+    assert "hazard ratio" in said
+    assert "without event at 12:" in said
+    assert "mean time without event until 48:" in said
+    assert main(["report", str(out)]) == 0
+    page = (out / "report.html").read_text()
+    assert "Concordance" in page
+    assert "The probability to be without event" in page
+    groups = pd.read_csv(out / "client-ada" / "groups.csv")
+    assert sorted(groups.group) == [f"w{k}" for k in range(8)]
+    assert not (out / "client-ada" / "effects.bin").exists()
+    with pytest.raises(JobError, match="own folder foresees no times"):
+        raise_at_holder(out)
+    capsys.readouterr()
+
+
+def raise_at_holder(out: Path) -> None:
+    own = out / "client-ada"
+    predict.at_holder(own, json.loads((own / "job.json").read_text()), own.parents[1] / "rows" / "ada.csv")
+
+
+def test_new_rows_are_foreseen_at_the_times_of_the_job(files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
+    """At the means of the covariates that is the curve of the result; a higher hazard is an earlier time."""
+    frames = pd.concat([*federation("weibull", 1).values()])
+    rows = pd.DataFrame({"age": [frames.age.mean(), frames.age.mean() + 20], "dose": [frames.dose.mean()] * 2})
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    found = whole.prediction(tmp_path / "new.csv").columns
+    for row in whole.summary["survival"]:
+        name = f"survival[{row['time']:g}]"
+        assert found[name][0] == pytest.approx(row["mean"], abs=1e-6)
+        assert found[f"{name}_q025"][0] == pytest.approx(row["q025"], abs=0.01)
+        assert found[name][1] < found[name][0]
+    assert found["mean"][0] == pytest.approx(whole.summary["restricted_mean"]["mean"], rel=1e-6)
+    assert found["mean"][1] < found["mean"][0]
+    seen = whole.prediction(files.parent / "rows" / "ada.csv").columns  # with times, which say nothing
+    assert len(seen["mean"]) == 110
+
+
+def test_days_and_months_are_one_result(files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
+    """Ratios and shapes are the same numbers; the evidence is of densities, a day's a thirtieth of a month's."""
+    frames = {name: f.assign(months=30.4375 * f.months, until=30.4375 * f.until) for name, f in federation("weibull", 1).items()}
+    days = fedkern.run(written(tmp_path, frames, text("weibull", SMALL)))
+    for name in ("theta[age]", "theta[dose]", "group_sd[intercept]", "shape"):
+        assert days.parameters[name]["mean"] == pytest.approx(whole.parameters[name]["mean"], rel=1e-4)
+        assert days.parameters[name]["sd"] == pytest.approx(whole.parameters[name]["sd"], rel=1e-3)
+    shape = whole.parameters["shape"]["mean"]
+    moved = days.parameters["intercept_std"]["mean"] - whole.parameters["intercept_std"]["mean"]
+    assert moved == pytest.approx(-shape * np.log(30.4375), rel=1e-4)
+    exact = sum(int((f.until == f.months).sum()) for f in federation("weibull", 1).values())
+    evidence = days.summary["log_evidence"]["value"] - whole.summary["log_evidence"]["value"]
+    assert evidence == pytest.approx(-exact * np.log(30.4375), abs=0.01)
+
+
+def test_a_constant_hazard_of_times_that_have_none_is_no_result(tmp_path: Path) -> None:
+    """Shape 2, as of wear: whoever takes an exponential model reads so in the first line, and a Weibull one stands."""
+    rng, frames = np.random.default_rng(3), {}
+    for name in ("ada", "bo", "cy"):
+        x = rng.standard_normal((130, 2))
+        months = 20 * (rng.exponential(size=130) * np.exp(-x @ np.array([0.5, -0.4]))) ** 0.5
+        seen = rng.exponential(60, 130)
+        died = (months <= seen).astype(int)
+        frames[name] = pd.DataFrame({"age": x[:, 0], "dose": x[:, 1], "months": np.minimum(months, seen), "died": died})
+    wrong = fedkern.run(written(tmp_path / "wrong", frames, text("exponential", SMALL, model="")))
+    assert wrong.converged is False
+    assert "the hazard rises with time" in wrong.summary["verdict"]
+    assert wrong.summary["shape_of_hazard"]["log_shape"] > 0.3
+    right = fedkern.run(written(tmp_path / "right", frames, text("weibull", SMALL, model="", data="")))
+    assert right.converged is True
+    assert right.parameters["shape"]["mean"] == pytest.approx(2.0, abs=0.25)
+    assert right.compare(wrong)["log_bayes_factor"] > 20
+
+
+def test_the_order_of_times_is_not_compared_with_times(files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
+    frames = {name: frame.drop(columns="until") for name, frame in federation("weibull", 1).items()}
+    for frame in frames.values():
+        frame["months"] = np.maximum(frame.months, 0.01)
+    job = text("cox", SMALL, data='ignore = ["ward"]')
+    cox = fedkern.run(written(tmp_path, frames, job))
+    with pytest.raises(JobError, match="other kind of response"):
+        whole.compare(cox)
+
+
+def test_a_common_curve_of_a_cox_model(tmp_path: Path) -> None:
+    """The average over hospitals, with each one's baseline; at the pooled means, near what the rows say without a model."""
+    frames = federation("cox", 1)
+    asked = SMALL.replace("[output]", "[output]\nsurvival_at = [15, 40]\nrestricted_mean = 48")
+    result = fedkern.run(written(tmp_path, frames, text("cox", asked)), out=tmp_path / "out")
+    whole = MADE["pooled"](frames)
+    time, event, eta = whole["time"] * whole["unit"], whole["event"], np.zeros(330)
+    beta = [result.parameters[f"theta_std[{name}]"]["mean"] for name in ("age", "dose")]
+    eta = whole["X"] @ np.array(beta)
+    for row in result.summary["survival"]:
+        curves = []
+        for k in range(3):
+            own = whole["client"] == k
+            died = [i for i in np.flatnonzero(own & event) if time[i] <= row["time"]]
+            curves.append(np.exp(-sum(1 / np.exp(eta[own & (time >= time[i])]).sum() for i in died)))
+        assert row["mean"] == pytest.approx(np.mean(curves), abs=0.01)
+        assert 0.01 < row["sd"] < 0.06
+    own = pd.read_csv(tmp_path / "out" / "client-bo" / "restricted_mean.csv")
+    assert own.until.tolist() == [48]
+    assert 12 < own.restricted_mean_q025[0] < own.restricted_mean[0] < own.restricted_mean_q975[0] < 40
+    curve = pd.read_csv(tmp_path / "out" / "client-bo" / "baseline.csv")
+    early = curve[curve.time < 48]
+    steps = np.diff([0.0, *early.time, 48.0])
+    assert own.restricted_mean[0] == pytest.approx((steps * np.array([1.0, *early.survival])).sum(), rel=1e-9)
+
+
+def test_few_events_between_two_times_are_refused_before_anything_leaves(tmp_path: Path) -> None:
+    asked = SMALL.replace("[output]", "[output]\nsurvival_at = [15, 16]")
+    with pytest.raises(FedkernError, match=r"too few events between two times of output\.survival_at"):
+        fedkern.run(written(tmp_path, federation("cox", 1), text("cox", asked)), out=tmp_path / "out")
+    assert not [*(tmp_path / "out").glob("ledger/*")]
+    faults = [*(tmp_path / "out").glob("client-*/fault.txt")]
+    assert any("between 15 and 16, and 10 are asked for" in one.read_text() for one in faults)
+
+
+# Bad input --------------------
+
+CONFLICTS = {
+    "cuts missing": (text("piecewise", model=""), "model.cuts is missing"),
+    "cuts fall": (text("piecewise", model="cuts = [6, 5]"), "each later than the one before"),
+    "cut at 0": (text("piecewise", model="cuts = [0, 5]"), "wanted times above 0"),
+    "cuts of another": (text("weibull", model="cuts = [6]"), 'model.cuts are for model.family = "piecewise"'),
+    "strata": (text("weibull", data='strata = "ward"'), "have one baseline hazard"),
+    "weight": (text("weibull", data='weight = "times"'), 'and for family = "cox"'),
+    "no intercept": (text("weibull", model="intercept = false"), "logarithm of the hazard"),
+    "upper of cox": (text("cox", data='time_upper = "until"'), "knows no order"),
+    "upper of none": (text("cox", data='time_upper = "until"').replace('"cox"', '"poisson"'), "for survival times"),
+    "times fall": (text("cox", "[output]\nsurvival_at = [5, 2]\n"), r"output.survival_at = \[5.0, 2.0\]: wanted"),
+    "times of none": (
+        '[job]\nmethod = "likelihood"\n[data]\nclients = ["rows/*.csv"]\nresponse = "y"\n[output]\nsurvival_at = [1]\n',
+        "output.survival_at: for survival times",
+    ),
+    "entry and client": (
+        text("weibull", data='entry = "since"', model="[model.random]\nclient = true"),
+        "hardly tell its effect",
+    ),
+    "chains": (text("piecewise", '[algorithm]\nsampler = "hmc"\n'), "chains do not enter"),
+    "loo": (text("weibull", "[output]\nloo = true\n"), "output.loo"),
+    "marginal": (text("weibull", "[output]\nmarginal = true\n"), "output.survival_at or output.restricted_mean"),
+    "test": (text("weibull", data='test = "rows/ada.csv"'), "no scores here"),
+}
+
+
+@pytest.mark.parametrize("what", list(CONFLICTS))
+def test_keys_that_do_not_go_together(what: str, tmp_path: Path) -> None:
+    job, said = CONFLICTS[what]
+    (tmp_path / "job.toml").write_text(job)
+    with pytest.raises(JobError, match=said):
+        load(tmp_path / "job.toml")
+
+
+BAD: dict[str, tuple[str, Any, str]] = {
+    "time 0": ("months", 0.0, "column 'months' is not above 0"),
+    "event 2": ("died", 2, "column 'died' is not 0 or 1"),
+    "entry late": ("since", 1e6, "column 'since' is not before 'months'"),
+    "interval backwards": ("until", 0.001, "column 'until' is before 'months'"),
+    "event without end": ("until", "", "column 'until' is empty in a row that has its event"),
+    "end without event": ("died", 0, "column 'until' is given in a row without event"),
+    "no number": ("until", "?", "column 'until' is not a number"),
+}
+
+
+@pytest.mark.parametrize("what", list(BAD))
+def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(what: str, tmp_path: Path) -> None:
+    column, value, told = BAD[what]
+    frames = {name: frame.assign(since=-1.0) for name, frame in federation("weibull", 1).items()}
+    bo = frames["bo"].astype({column: object})
+    at = int(np.flatnonzero((bo.died == 1) & (bo.until == bo.months))[0])
+    bo.loc[at, column] = value
+    if what == "time 0":
+        bo.loc[at, "until"] = 0.0
+    frames["bo"] = bo
+    job = text("weibull", SMALL, data='time_upper = "until"\nentry = "since"')
+    with pytest.raises(FedkernError) as caught:
+        fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
+    assert told in str(caught.value)
+    assert "line" not in str(caught.value).replace("likelihood", "")
+    assert not [*(tmp_path / "out").glob("ledger/bo*")]
+    assert f"line {at + 2}" in (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+
+
+def test_a_client_without_events_adds_its_exposure_and_is_named(tmp_path: Path) -> None:
+    frames = federation("exponential", 1)
+    frames["bo"] = frames["bo"].assign(died=0)
+    job = text("exponential", SMALL, model="", data='ignore = ["ward"]')
+    result = fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
+    assert any("nobody had the event at 'bo'" in note for note in result.summary["notes"])
+    said = json.loads((tmp_path / "out" / "client-bo" / "rows.json").read_text())
+    assert any("adds how long its rows were seen" in note for note in said["notes"])
+    both = fedkern.run(written(tmp_path / "two", {k: frames[k] for k in ("ada", "cy")}, job))
+    assert result.parameters["intercept_std"]["mean"] < both.parameters["intercept_std"]["mean"] - 0.1
+
+
+def test_a_piece_without_events_is_said_and_carried_by_the_walk(tmp_path: Path) -> None:
+    frames = federation("piecewise", 1)
+    result = fedkern.run(written(tmp_path, frames, text("piecewise", SMALL, model="cuts = [6, 24, 79.5, 200]")))
+    (note,) = [note for note in result.summary["notes"] if "no event" in note]
+    assert "from 200 on" in note
+    own, before = (result.parameters[f"log_hazard[{one}]"] for one in ("200 on", "79.5 to 200"))
+    assert own["sd"] > before["sd"]
+    assert result.converged is True
+
+
+def test_check_says_what_is_shared_and_what_leaves(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(files)]) == 0
+    said = capsys.readouterr().out
+    assert "hazards  one baseline for all clients" in said
+    assert "each client tells its events, and how long it saw rows" in said
+    assert "LifetimeSums" in said
+    assert "log shape ~ N(0, 1)" in said
+    assert "CumulativeHazards" not in said
+
+
+@pytest.mark.parametrize("after", [4, pytest.param(9, marks=pytest.mark.nightly)])
+def test_a_job_that_was_stopped_goes_on_to_the_same_bits(after: int, tmp_path: Path) -> None:
+    job = written(tmp_path, federation("piecewise", 1), text("piecewise", SMALL))
+    whole = fedkern.run(job, out=tmp_path / "whole")
+    with pytest.raises((FedkernError, Crash)):
+        run(job, tmp_path / "out", crash=after)
+    resumed = run(job, tmp_path / "out", resume=True)
+    assert resumed is not None
+    assert resumed.digest == whole.digest
+
+
+@pytest.mark.nightly
+def test_ranks_have_the_bits_of_one_process(files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
+    ended = mpirun(2, "run", files, "--out", tmp_path / "out", "--quiet")
+    assert ended.code == 0, ended.err
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["digest"] == whole.digest
+
+
+def test_sites_of_a_walk_are_given_its_sd(tmp_path: Path) -> None:
+    asked = SMALL.replace("[output]", "[output]\nsites = true")
+    result = fedkern.run(written(tmp_path, federation("piecewise", 1), text("piecewise", asked)))
+    assert set(result.summary["sites"]) == {"ada", "bo", "cy"}
+    modes = [one["theta_std[age]"] for one in result.summary["sites"].values()]
+    pooled = sum(one["mode"] / one["sd"] ** 2 for one in modes) / sum(one["sd"] ** -2 for one in modes)
+    assert pooled == pytest.approx(result.parameters["theta_std[age]"]["mean"], abs=0.05)
+
+
+def test_sites_of_a_weibull_model_know_their_intercepts_as_runs_of_their_own_do(tmp_path: Path) -> None:
+    """On the data's scale of time an intercept is also of the shape, whose uncertainty it has."""
+    asked = SMALL.replace("[output]", "[output]\nsites = true")
+    frames = {name: frame.drop(columns="until") for name, frame in federation("weibull", 1).items()}
+    frames = {name: frame.assign(months=np.maximum(frame.months, 0.01)) for name, frame in frames.items()}
+    job = text("weibull", asked, model="intercept_centre = -3.5", data='ignore = ["ward"]')
+    site = fedkern.run(written(tmp_path, frames, job)).summary["sites"]["bo"]
+    alone = fedkern.run(written(tmp_path / "alone", {"bo": frames["bo"]}, job.replace("sites = true", ""))).parameters
+    assert site["intercept_std"]["sd"] > 1.5 * site["theta_std[age]"]["sd"]
+    for name in ("intercept", "theta[age]"):
+        assert site[name]["mode"] == pytest.approx(alone[name]["mean"], abs=0.35 * alone[name]["sd"])
+        assert site[name]["sd"] == pytest.approx(alone[name]["sd"], rel=0.08)
+
+
+def test_an_event_before_the_first_visit_is_one_in_an_interval_from_0(tmp_path: Path) -> None:
+    """Also where a column says that its row was seen from 0 on; its event counts among those that a client must have."""
+    frames = {name: frame.assign(since=0.0) for name, frame in federation("weibull", 1).items()}
+    assert any(((f.months == 0) & (f.until > 0)).any() for f in frames.values())
+    late = fedkern.run(written(tmp_path / "late", frames, text("weibull", SMALL, data='time_upper = "until"\nentry = "since"')))
+    plain = fedkern.run(written(tmp_path / "plain", federation("weibull", 1), text("weibull", SMALL)))
+    assert late.parameters["shape"]["mean"] == pytest.approx(plain.parameters["shape"]["mean"], rel=1e-6)
+    few = {name: frame.copy() for name, frame in frames.items()}
+    gone = few["bo"].index[few["bo"].died == 1][6:]
+    few["bo"].loc[gone, "died"], few["bo"].loc[gone, "until"] = 0, np.nan
+    few["bo"].loc[gone, "months"] = np.maximum(few["bo"].months[gone], 0.01)
+    first = few["bo"].index[few["bo"].died == 1][0]
+    few["bo"].loc[first, "months"], few["bo"].loc[first, "until"] = 0.0, 6.0
+    with pytest.raises(FedkernError, match="client 'bo' has too few events"):
+        fedkern.run(written(tmp_path / "few", few, text("weibull", SMALL, data='time_upper = "until"\nentry = "since"')))
+
+
+def test_check_says_that_cumulative_hazards_leave_where_they_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = SMALL.replace("[output]", "[output]\nsurvival_at = [15, 40]")
+    assert main(["check", str(written(tmp_path, federation("cox", 1), text("cox", asked)))]) == 0
+    said = capsys.readouterr().out
+    assert "of which it tells the cumulative hazard at 15, 40" in said
+    assert "CumulativeHazards" in said
+
+
+def families(seed: int) -> dict[str, pd.DataFrame]:
+    """Families of three, who are in the study if all of them are without event until they are seen."""
+    rng, found = np.random.default_rng([9, seed]), {}
+    for name in ("ada", "bo", "cy"):
+        rows: list[dict[str, object]] = []
+        for family in range(10_000):
+            if len(rows) == 300:
+                break
+            x, entry = rng.standard_normal((3, 2)), rng.uniform(0, 25, 3)
+            eta = x @ MADE["EFFECTS"] + 0.7 * rng.standard_normal() - 1.5 * np.log(30)
+            life, seen = (rng.exponential(size=3) * np.exp(-eta)) ** (1 / 1.5), entry + rng.exponential(60, 3)
+            if (life > entry).all():
+                each = zip(60 + 10 * x[:, 0], x[:, 1], np.minimum(life, seen), life <= seen, entry)
+                names = ("age", "dose", "months", "died", "since")
+                rows += [{**dict(zip(names, one)), "died": int(one[3]), "ward": f"family {family}"} for one in each]
+        found[name] = pd.DataFrame(rows)
+    return found
+
+
+@pytest.mark.nightly
+def test_late_entry_of_families_that_were_chosen_by_it(tmp_path: Path) -> None:
+    """Over ten federations errors are as large as posteriors say; without the entries the shape is far off."""
+    job = text("weibull", SMALL, data='entry = "since"', model='[model.random]\ngroup = "ward"')
+    truth = {
+        "shape": 1.5,
+        "group_sd[intercept]": 0.7,
+        "theta[age]": 0.05,
+        "theta[dose]": -0.4,
+        "intercept": -1.5 * np.log(30) - 3,
+    }
+    z = []
+    for seed in range(10):
+        found = fedkern.run(written(tmp_path / str(seed), families(seed), job)).parameters
+        z.append([(found[name]["mean"] - value) / found[name]["sd"] for name, value in truth.items()])
+    assert (np.abs(np.mean(z, axis=0)) < 1.2).all(), np.mean(z, axis=0)  # 4 of its standard errors
+    assert (np.std(z, axis=0) < 1.8).all()
+    without = text("weibull", SMALL, data='ignore = ["since"]', model='[model.random]\ngroup = "ward"')
+    shape = fedkern.run(written(tmp_path / "without", families(0), without)).parameters["shape"]
+    assert shape["mean"] > 1.5 + 4 * shape["sd"]

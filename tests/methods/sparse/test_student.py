@@ -86,9 +86,7 @@ def test_wrong_cells_at_most_sites_decide_nothing_either(tmp_path: Path) -> None
     for site, cell in ((0, 1e5), (1, 10_000.0), (3, -4_000.0)):
         spoilt[site][7, 2] = cell
     short: dict[str, Any] = {"job": {"rounds": 250}, "algorithm": {"burn_in": 50, "chains": 2}, "model": {"errors": "student"}}
-    clean, found = (
-        fedkern.run(job(tmp_path / which, data, **short)) for which, data in (("clean", parts), ("spoilt", spoilt))
-    )
+    clean, found = (fedkern.run(job(tmp_path / which, data, **short)) for which, data in (("clean", parts), ("spoilt", spoilt)))
     assert found.summary["encoding"]["scales"]["y"] == pytest.approx(clean.summary["encoding"]["scales"]["y"], rel=0.05)
     for name in ("average[a]", "average[b]"):
         one, other = clean.parameters[name], found.parameters[name]
