@@ -456,7 +456,8 @@ def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:
         client = next(name for name, reply in zip(state.clients, replies) if rarest in reply["labels"])
         raise JobError(
             f"client {client!r}: {spec.response!r} has a label too many: all clients together have {len(counts)} labels, "
-            f"and positive = {spec.positive!r}; a response has two labels, one of them positive: correct the cells, or [data] positive"
+            f"and positive = {spec.positive!r}; a response has two labels, one of them positive: correct the cells, or "
+            "[data] positive"
         )
     return tuple(sorted(counts)) if spec.positive in counts else ()
 

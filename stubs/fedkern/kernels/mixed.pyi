@@ -3,12 +3,33 @@
 
 Row i of group g has the predictor eta_i = offset_i + X_i beta + Z_i T u_g with u_g ~ N(0, I) of d numbers (d <= 3) and T lower
 triangular, so that the effects T u_g have the covariance T T'. A point holds, one after the other: beta; the rows of T,
-(0, 0), (1, 0), (1, 1), .., whose diagonal stands there as logarithms; of "gaussian" log sd, of "negative-binomial" phi, where the
-variance of y is mu + phi^2 mu^2 (phi = 0: Poisson; phi and -phi are the same).
+(0, 0), (1, 0), (1, 1), .., whose diagonal stands there as logarithms; the shape numbers of the family.
+
+| family | a row | shape numbers |
+| --- | --- | --- |
+| "bernoulli", "binomial" | y of `trials`, with the probability expit(eta) | |
+| "poisson" | with the mean exp(eta) | |
+| "gaussian" | around eta | log sd |
+| "negative-binomial" | of variance mu + phi^2 mu^2 (phi = 0: Poisson; phi and -phi are the same) | phi |
+| "student" | y = eta + sd t, t of nu degrees of freedom | log sd, log nu |
+| "gamma" | with the mean mu = exp(eta), the variance mu^2 / shape | log shape |
+| "beta" | of the shapes precision mu and precision (1 - mu), mu = expit(eta) | log precision |
+| "zero-inflated-poisson" | 0 with probability pi, else as "poisson" | logit pi |
+| "zero-inflated-negative-binomial" | the same of "negative-binomial" | phi, logit pi |
+| "ordinal", "ordinal-probit" | y in 0 .. K - 1, P(y < k) = F(c_k - eta), F logistic or normal | c_1, log(c_2 - c_1), .. |
+| "weibull" | a time of hazard k t^(k-1) exp(eta) | log k |
+| "exponential" | the same with k = 1 | |
+| "piecewise" | a time of hazard exp(eta + a_j) after cuts[j-1], up to and with cuts[j] | a_0 .. a_m, of m cuts |
+
+A time is two columns: y = `upper`: an event at y (> 0); `upper` inf: none until y; else: an event after y, and until `upper`.
 
 A group's integral is taken around its mode, by `nodes` nodes a dimension: log integral exp(l(u)) du = -log|C| + (d/2) log 2 pi +
 log sum_k w_k exp(l(mode + C^-T t_k) + t_k't_k / 2) with -l'' = C C' at the mode. Where a group's mode is not found or a number is
 not finite, what belongs to that point is NaN, and nothing else.
+
+The densities of `SEVERAL_MODES` have one mode in eta, each, but their product may have many. Their Z has one column, and there
+are `nodes` of Gauss and Legendre on each of a few panels: those that hold all but e^-50 of the integrand's top, halved until its
+logarithm is smooth.
 """
 from typing import Any
 from typing import Any
@@ -19,23 +40,28 @@ from ._record import BACKENDS, F64, WITHOUT_CUDA, Array, Kernel, Out, Scalar, on
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 CODES: dict[str, Any]
-DISPERSED: tuple[Any, ...]
+SHAPES: dict[str, Any]
+SEVERAL_MODES: tuple[Any, ...]
+ORDERED: tuple[Any, ...]
+TIMES: tuple[Any, ...]
+LATER: tuple[Any, ...]
+LACKS: dict[str, Any]
 MOST_EFFECTS: int
 MOST_NODES: int
 VALUES: Kernel
 CURVATURE: Kernel
-def values(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | None, offset: Floats | None, starts: Indices, *, family: str, nodes: int, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
+def values(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | None, offset: Floats | None, starts: Indices, upper: Floats | None=None, cuts: Floats | None=None, *, family: str, nodes: int, out: Floats | None=None, n_threads: int=1, backend: str | None=None) -> Floats:
     """Log-likelihood of a mixed model at many points, the effects of groups integrated out; NaN where a mode is not found.
 
     Parameters
     ----------
     points : (s, k) float64 array
-        Points at which the log-likelihood is wanted: coefficients, T, dispersion.
+        Points at which the log-likelihood is wanted: coefficients, T, shape numbers.
     X : (n, p) float64 array
         Rows, sorted by group.
     Z : (n, d) float64 array
-        What the group's effects are multiplied by: ones for an intercept, then slopes; at most 3 columns. Without columns the
-        value is the sum over rows.
+        What the group's effects are multiplied by: ones for an intercept, then slopes; at most 3 columns, and 1 where a
+        product of densities may have several modes. Without columns the value is the sum over rows.
     y : (n,) float64 array
         The response. A value that the family does not have makes all results NaN.
     trials : (n,) float64 array, optional
@@ -44,10 +70,16 @@ def values(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | Non
         Added to the predictor.
     starts : (g,) int64 array
         Where each group begins, from 0, and the number of rows at the end.
-    family : str, one of bernoulli, binomial, poisson, gaussian, negative-binomial
+    upper : (n,) float64 array, optional
+        Of a time: y itself for an event, inf where it is censored on the right at y, and the end of an interval in which it
+        was. None: all are events.
+    cuts : (m,) float64 array, optional
+        Where the hazard of a piecewise model changes: rising, above 0.
+    family : str, one of bernoulli, binomial, poisson, gaussian, negative-binomial, student, gamma, beta, zero-inflated-poisson, zero-inflated-negative-binomial, ordinal, ordinal-probit, weibull, exponential, piecewise
         The likelihood of a row.
     nodes : int, in [1, 128]
-        Of the quadrature, a dimension. For gaussian rows 1 (the value) and 3 are exact, and taken.
+        Of the quadrature, a dimension, or on each panel where there may be several modes. For gaussian rows 1 (the value) and
+        3 are exact, and taken.
     out : (s,) float64 array, optional
         Filled and returned; never converted.
     n_threads : int
@@ -67,18 +99,18 @@ def values(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | Non
 
     Source: Pinheiro and Bates (1995), section 2.4."""
     ...
-def curvature(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | None, offset: Floats | None, starts: Indices, *, family: str, nodes: int, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats]:
+def curvature(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | None, offset: Floats | None, starts: Indices, upper: Floats | None=None, cuts: Floats | None=None, *, family: str, nodes: int, out: Out=None, n_threads: int=1, backend: str | None=None) -> tuple[Floats, Floats, Floats]:
     """The same with its gradient and minus its Hessian: those of the integral (Louis 1982), by the nodes of the value.
 
     Parameters
     ----------
     points : (s, k) float64 array
-        Points at which the log-likelihood is wanted: coefficients, T, dispersion.
+        Points at which the log-likelihood is wanted: coefficients, T, shape numbers.
     X : (n, p) float64 array
         Rows, sorted by group.
     Z : (n, d) float64 array
-        What the group's effects are multiplied by: ones for an intercept, then slopes; at most 3 columns. Without columns the
-        value is the sum over rows.
+        What the group's effects are multiplied by: ones for an intercept, then slopes; at most 3 columns, and 1 where a
+        product of densities may have several modes. Without columns the value is the sum over rows.
     y : (n,) float64 array
         The response. A value that the family does not have makes all results NaN.
     trials : (n,) float64 array, optional
@@ -87,10 +119,16 @@ def curvature(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | 
         Added to the predictor.
     starts : (g,) int64 array
         Where each group begins, from 0, and the number of rows at the end.
-    family : str, one of bernoulli, binomial, poisson, gaussian, negative-binomial
+    upper : (n,) float64 array, optional
+        Of a time: y itself for an event, inf where it is censored on the right at y, and the end of an interval in which it
+        was. None: all are events.
+    cuts : (m,) float64 array, optional
+        Where the hazard of a piecewise model changes: rising, above 0.
+    family : str, one of bernoulli, binomial, poisson, gaussian, negative-binomial, student, gamma, beta, zero-inflated-poisson, zero-inflated-negative-binomial, ordinal, ordinal-probit, weibull, exponential, piecewise
         The likelihood of a row.
     nodes : int, in [1, 128]
-        Of the quadrature, a dimension. For gaussian rows 1 (the value) and 3 are exact, and taken.
+        Of the quadrature, a dimension, or on each panel where there may be several modes. For gaussian rows 1 (the value) and
+        3 are exact, and taken.
     out : tuple of 3 arrays
         Filled and returned; never converted.
     n_threads : int
@@ -114,7 +152,7 @@ def curvature(points: Floats, X: Floats, Z: Floats, y: Floats, trials: Floats | 
 
     Source: Pinheiro and Bates (1995), section 2.4; Louis (1982)."""
     ...
-def size(p: int, d: int, family: str) -> int:
+def size(p: int, d: int, family: str, own: int | None=None) -> int:
     """How many numbers a point has.
 
     Parameters
@@ -124,7 +162,9 @@ def size(p: int, d: int, family: str) -> int:
     d : int
         Effects of a group.
     family : str
-        The likelihood, which may have a dispersion.
+        The likelihood.
+    own : int, optional
+        Its shape numbers, of which ordinal levels and pieces of a hazard make more than the least.
 
     Returns
     -------
