@@ -126,6 +126,11 @@ def likelihood(folder: Path) -> None:
     rows = patients(generator, 9, 20)
     table(folder / "test.csv", names, [[*row[:4], "w0", *row[5:]] for row in rows])
     (folder / "bernoulli.toml").write_text(LIKELIHOOD)
+    formula = LIKELIHOOD.replace('response = "sick"\npositive = "yes"\n', "").replace(
+        'ignore = ["visits", "pressure", "ward"]\n', ""
+    )
+    terms = '[model]\nfamily = "gaussian"\nformula = "pressure ~ x * s + cs(z, df = 3) + (1 | ward)"\n[algorithm]'
+    (folder / "formula.toml").write_text(formula.replace("[algorithm]", terms))
     for family, response in RESPONSES.items():
         others = ", ".join(f'"{name}"' for name in ("ward", *RESPONSES.values()) if name != response)
         text = LIKELIHOOD.replace('"sick"\npositive = "yes"', f'"{response}"').replace(
@@ -133,6 +138,49 @@ def likelihood(folder: Path) -> None:
         )
         if family != "bernoulli":
             (folder / f"{family}.toml").write_text(text.replace("[algorithm]", f'[model]\nfamily = "{family}"\n[algorithm]'))
+
+
+SURVIVAL = LIKELIHOOD.replace('response = "sick"\npositive = "yes"', 'time = "months"\nevent = "died"').replace(
+    'row_id = "id"\nignore = ["visits", "pressure", "ward"]\ntest = "test.csv"', 'ignore = ["until", "ward", "since"]'
+)
+
+
+def survival(folder: Path) -> None:
+    """Patients who were seen for some months, from a day on, with an event that was seen or was between two visits."""
+    generator = np.random.default_rng(8)
+    names = ("x", "s", "ward", "months", "until", "died", "since")
+    for k, name in enumerate(CLIENTS):
+        rows: list[list[object]] = []
+        for i in range(130 + 5 * k):
+            x, life, seen = float(generator.normal()), float(generator.exponential()), float(generator.exponential())
+            life, seen = round(0.1 + 20 * life / np.exp(0.5 * x), 1), round(0.1 + 40 * seen, 1)
+            died, months = int(life <= seen), min(life, seen)
+            until = "" if not died else months if i % 3 else round(months + 2, 1)
+            rows.append([round(x, 4), "fm"[i % 2], f"w{i % 8}", months, until, died, round(0.3 * months, 1)])
+        table(folder / "rows" / f"{name}.csv", names, rows)
+    (folder / "cox.toml").write_text(SURVIVAL.replace("[algorithm]", '[model]\nfamily = "cox"\n[algorithm]'))
+    weibull = SURVIVAL.replace('["until", "ward", "since"]', '["since"]\ntime_upper = "until"')
+    random = '[model]\nfamily = "weibull"\nrandom = {group = "ward"}\n[algorithm]'
+    (folder / "weibull.toml").write_text(weibull.replace("[algorithm]", random) + "survival_at = [5, 20]\n")
+    piecewise = '[model]\nfamily = "piecewise"\ncuts = [5, 15]\n[algorithm]'
+    (folder / "piecewise.toml").write_text(SURVIVAL.replace("[algorithm]", piecewise) + "restricted_mean = 20\n")
+
+
+def levels(folder: Path) -> None:
+    """Grades of pain, in order and without one."""
+    generator = np.random.default_rng(9)
+    for k, name in enumerate(CLIENTS):
+        rows: list[list[object]] = []
+        for i in range(200 + 4 * k):
+            x, e = (float(value) for value in generator.normal(size=2))
+            rows.append([round(x, 4), f"w{i % 8}", ("none", "mild", "severe")[int(np.searchsorted([-0.5, 0.8], x + 1.2 * e))]])
+        table(folder / "rows" / f"{name}.csv", ("x", "ward", "pain"), rows)
+    text = LIKELIHOOD.replace('response = "sick"\npositive = "yes"', 'response = "pain"\nlevels = ["none", "mild", "severe"]')
+    text = text.replace('row_id = "id"\nignore = ["visits", "pressure", "ward"]\ntest = "test.csv"\n', "")
+    ordinal = '[model]\nfamily = "ordinal"\nlink = "probit"\nrandom = {group = "ward", client = true}\n[algorithm]'
+    (folder / "ordinal.toml").write_text(text.replace("[algorithm]", ordinal))
+    multinomial = text.replace("[algorithm]", '[model]\nfamily = "multinomial"\n[algorithm]') + "loo = true\nsites = true\n"
+    (folder / "multinomial.toml").write_text(multinomial.replace("[data]", '[data]\nignore = ["ward"]'))
 
 
 SPARSE = """
@@ -315,6 +363,8 @@ def sigma(folder: Path) -> None:
 FOLDERS: dict[str, Callable[[Path], None]] = {
     "pvi": pvi,
     "likelihood": likelihood,
+    "survival": survival,
+    "levels": levels,
     "sparse": sparse,
     "vertical": vertical,
     "sigma": sigma,
@@ -330,6 +380,18 @@ JOBS: dict[str, tuple[str, ...]] = {
         'data.ignore=["sick", "pressure"]',
         'model.random={group = "ward", client = true}',
     ),
+    "likelihood-student": (
+        "likelihood/gaussian",
+        "model.family=student",
+        'data.ignore=["sick", "visits"]',
+        'model.random={group = "ward"}',
+    ),
+    "likelihood-formula": ("likelihood/formula",),
+    "likelihood-cox": ("survival/cox", 'data.strata="s"', "output.survival_at=[10]"),
+    "likelihood-weibull": ("survival/weibull",),
+    "likelihood-piecewise": ("survival/piecewise",),
+    "likelihood-ordinal": ("levels/ordinal",),
+    "likelihood-multinomial": ("levels/multinomial",),
     # pvi, open
     "pvi-sequential": ("pvi/bernoulli",),
     "pvi-random-full": (

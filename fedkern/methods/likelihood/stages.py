@@ -98,7 +98,7 @@ def sampled(model: Model | OwnModel) -> Stage:
 
 
 def _sizes(model: Model | OwnModel) -> tuple[int, int]:
-    """How many unknowns all share, and how many of them are coefficients."""
+    """How many unknowns all share, and how many columns have coefficients."""
     return (model.size, model.size) if isinstance(model, OwnModel) else (model.layout.size, model.encoding.size)
 
 
@@ -162,7 +162,8 @@ def left_out_sums() -> Stage:
 
 def own_modes(model: Model | OwnModel) -> list[Stage]:
     """What each client's rows say alone, where the job asks for it."""
-    return [Stage(site_modes.PROTOCOL, site_modes.dims(_sizes(model)[1]))] if model.output.sites else []
+    size = model.size if isinstance(model, OwnModel) else model.layout.p
+    return [Stage(site_modes.PROTOCOL, site_modes.dims(size))] if model.output.sites else []
 
 
 def checked(at: Check[Config]) -> Said | None:

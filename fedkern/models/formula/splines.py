@@ -9,8 +9,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import BSpline, CubicSpline
-from scipy.special import ndtri
 
 Array = NDArray[np.float64]
 
@@ -20,6 +18,8 @@ FAR = 3.0  # of a bound from the agreed centre, in agreed standard deviations
 def quantiles(many: int, center: float, scale: float, ends: tuple[float, float] | None) -> tuple[float, ...]:
     """Inner knots: of a normal distribution with this centre and scale, or evenly spaced between ends that are given."""
     at = np.arange(1, many + 1) / (many + 1)
+    from scipy.special import ndtri  # a job without splines loads none of SciPy for them
+
     found = center + scale * ndtri(at) if ends is None else ends[0] + (ends[1] - ends[0]) * at
     return tuple(found.tolist())
 
@@ -27,6 +27,8 @@ def quantiles(many: int, center: float, scale: float, ends: tuple[float, float] 
 def b_spline(x: Array, knots: tuple[float, ...], ends: tuple[float, float], degree: int, *, whole: bool) -> Array:
     """(n, k) a B-spline basis; beyond the ends the outer polynomials go on. Not `whole`: without the first column, since all add
     up to 1."""
+    from scipy.interpolate import BSpline
+
     low, high = ends
     t = np.array([low] * (degree + 1) + [*knots] + [high] * (degree + 1))
     basis = BSpline(t, np.eye(len(t) - degree - 1), degree, extrapolate=True)
@@ -37,6 +39,8 @@ def b_spline(x: Array, knots: tuple[float, ...], ends: tuple[float, float], degr
 def natural(x: Array, knots: tuple[float, ...], ends: tuple[float, float]) -> Array:
     """(n, k) a natural cubic spline, linear beyond its ends, whose values at the knots and ends add up to 0: one column fewer
     than these are."""
+    from scipy.interpolate import CubicSpline
+
     at = np.array([ends[0], *knots, ends[1]])
     cardinal = CubicSpline(at, np.eye(len(at)), bc_type="natural")
     inside = np.clip(x, *ends)

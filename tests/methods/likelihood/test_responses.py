@@ -326,7 +326,7 @@ def test_a_gamma_response_has_effects_of_three_terms() -> None:
 
 @pytest.mark.parametrize("model", [{}, {"nu": 5}])
 def test_numbers_of_a_family_count_as_coefficients(model: dict[str, Any]) -> None:
-    """Fifteen rows more are asked for each, learnt or not (section 6)."""
+    """Fifteen rows more are asked for each, learnt or not (likelihood.md, section 6)."""
     tables = job("student", 0, model=model, data={"least_rows": 20}, algorithm=FAST)
     random = np.random.default_rng(3)
     held = {name: frame.assign(a=frame.a + random.normal(0, 1e-3, len(frame))) for name, frame in frames("student", 0).items()}

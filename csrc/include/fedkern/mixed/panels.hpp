@@ -2,7 +2,7 @@
 //
 // l(u) = sum_i l_i(eta_i(u)) - u^2 / 2, where each l_i rises to one mode and falls beyond it. So on a panel l is at most the sum of: of
 // each row its mode's value if that is inside, else the larger of the ends'; less the least u^2 / 2. Beyond the reach l is 50 below
-// l(0). Panels are halved until l is smooth there and no row's mode stands out that is not seen at the ends or in the middle; those
+// l(0). Panels are halved until l is smooth there and a row's mode stands out nowhere unseen at the ends or in the middle; those
 // whose bound is 50 below the largest value seen are left out: less than e^-50 of the integrand's top is there.
 #pragma once
 #include "families.hpp"
