@@ -74,7 +74,9 @@ def covered_events(table: Table, spec: Spec, rows: Floats, event: Floats) -> Eve
     if spec.upper is not None and spec.upper in table.columns:  # of an event in an interval its end
         upper = floats(table.columns[spec.upper])
         time = np.where(np.isfinite(upper), np.maximum(time, upper), time)
-    strata = None if spec.group is None or spec.group not in table.columns else np.array(table.cells(spec.group))
+    # Of a hazard that all share a group is a frailty, and no stratum.
+    stratified = not spec.exposed and spec.group is not None and spec.group in table.columns
+    strata = np.array(table.cells(str(spec.group))) if stratified else None
     there = rows > 0
     dying = there & (event == 1)
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -283,6 +283,13 @@ class Encoding:
         if self.labels and self.positive is not None and self.positive not in self.labels:
             labels = f"the {len(self.labels)} labels of {self.response!r}"
             raise JobError(f"[data] positive = {self.positive!r} is none of {labels}; name one of them")
+
+    @property
+    def uncentred(self) -> Encoding:
+        """With columns that are scaled alone: a model without an intercept is one of the columns as they are, and of centred ones
+        another."""
+        columns = tuple(one if one.center is None else replace(one, center=0.0) for one in self.columns)
+        return replace(self, columns=columns)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -72,6 +72,36 @@ def test_a_federated_job_is_the_pooled_one(frames: dict[str, pd.DataFrame]) -> N
         assert found["parameters"][name]["sd"] == pytest.approx(row["sd"], rel=1e-10), name
 
 
+@pytest.mark.parametrize("method", ["likelihood", "pvi"])
+def test_without_an_intercept_columns_are_not_centred(method: str, frames: dict[str, pd.DataFrame]) -> None:
+    """The line goes through 0, and levels are those at covariates of 0, as in R: least squares of the pooled columns."""
+    whole = pooled(frames)["all"]
+    y = whole.dose + 0.1 * whole.age
+    frames = {name: frame.assign(dose=frame.dose + 0.1 * frame.age) for name, frame in frames.items()}
+    scale = {"scale": float(y.std())} if method == "pvi" else {}
+    for formula, X in (
+        ("dose ~ 0 + age", whole[["age"]].to_numpy()),
+        ("dose ~ age + sex - 1", np.column_stack([whole.sex == "f", whole.sex == "m", whole.age]).astype(float)),
+    ):
+        found = (
+            run(frames, formula, method, model={"family": "gaussian", "prior_sd": 1e3, **scale}).parameters
+            if not scale
+            else (run(frames, formula, method, model={"family": "gaussian", "prior_precision": 1e-6, **scale}).parameters)
+        )
+        best = np.linalg.lstsq(X, y, rcond=None)[0]
+        names = ["theta[age]"] if X.shape[1] == 1 else ["theta[sex[f]]", "theta[sex[m]]", "theta[age]"]
+        for name, value in zip(names, best):
+            assert found[name]["mean"] == pytest.approx(value, abs=0.1 * found[name]["sd"]), (formula, name)
+
+
+def test_a_check_takes_knots_that_only_rows_could_judge(frames: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    for name, frame in frames.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    text = '[job]\nmethod = "likelihood"\n[data]\nclients = ["*.csv"]\n[model]\nformula = "died ~ bs(age, knots = [45, 55])"\n'
+    (tmp_path / "job.toml").write_text(text)
+    assert main(["check", str(tmp_path / "job.toml")]) == 0
+
+
 def test_groups_and_a_posterior_by_weights(frames: dict[str, pd.DataFrame]) -> None:
     found, wanted = (run(rows, f"died ~ {FIXED} + (1 | ward)").summary for rows in (frames, pooled(frames)))
     assert "group_sd[intercept]" in found["parameters"]

@@ -26,6 +26,7 @@ from ..stage import Stage
 
 AGAIN = "agreement-of-terms"  # the second exchange, in ledgers
 GUESSED = ("1", "2")  # labels of a column, where only rows could say which there are
+WIDE = 1e12  # a scale that only rows could say: within three of it lie all knots
 CURVES = "give knots, lower_bound and upper_bound of the spline, with ten rows beyond the outer knots, or fewer df"
 
 
@@ -91,8 +92,8 @@ def by_names(spec: Spec, first: Encoding) -> Encoding:
             levels = column.levels or tuple(sorted({*formula.compared(name), *GUESSED}))
             found[name] = Column(name, "categorical", levels)
         elif column.center is None:
-            found[name] = Column(name, "numeric", None, 0.0, 1.0)
-    more = {text: Column(text, "numeric", None, 0.0, 1.0) for text in formula.arguments if text not in found}
+            found[name] = Column(name, "numeric", None, 0.0, WIDE)
+    more = {text: Column(text, "numeric", None, 0.0, WIDE) for text in formula.arguments if text not in found}
     formula = rows.agreed(spec, formula, {**found, **more})
     columns = {one.name: Column(one.name, "numeric", None, 0.0, 1.0) for one in formula.made}
     return _encoding(spec, formula, columns, first.labels)
@@ -100,7 +101,8 @@ def by_names(spec: Spec, first: Encoding) -> Encoding:
 
 def _encoding(spec: Spec, formula: Formula, columns: Mapping[str, Column | None], labels: tuple[str, ...]) -> Encoding:
     every = tuple(column for one in formula.made if (column := columns[one.name]) is not None)
-    return replace(spec.encoding(every), labels=labels, formula=formula)
+    found = replace(spec.encoding(every), labels=labels, formula=formula)
+    return found if formula.intercept else found.uncentred
 
 
 def _given(spec: Spec, text: str) -> bool:

@@ -45,6 +45,11 @@ def faults(raw: Raw, *, random: bool) -> Iterator[str]:
     none = model.get("family") in WITHOUT_INTERCEPT
     if none and not said.formula.intercept:
         yield f'model.formula: "{model.get("family")}" has no intercept that could be left out; remove 0 or - 1'
+    elif "privacy" in raw and not said.formula.intercept:
+        yield (
+            "model.formula: columns of a private job are centred, and without an intercept that makes another model of them; "
+            "remove 0 or - 1"
+        )
     elif not none and "intercept" in model and model["intercept"] is not said.formula.intercept:
         has = "has an intercept (0 + .. has none)" if said.formula.intercept else "has no intercept"
         yield f"model.formula {has}, and model.intercept = {str(model['intercept']).lower()}; remove one of them"

@@ -34,7 +34,7 @@ def of_draws(model: Model, points: Array) -> dict[str, Any]:
     for level in LEVELS:
         if layout.terms(level):
             variance += layout.factor(points, level)[:, 0, 0] ** 2
-    eta, variance = points[:, :1], variance[:, np.newaxis]
+    eta, variance = (points[:, : layout.p] @ model.reference_row)[:, np.newaxis], variance[:, np.newaxis]
     found: dict[str, Any] = {}
     equal = np.full(len(points), 1 / len(points))
     if at:
@@ -48,7 +48,7 @@ def of_draws(model: Model, points: Array) -> dict[str, Any]:
 
 def of_clients(model: Model, told: Sequence[CumulativeHazards]) -> dict[str, Any]:
     """`survival` of summary.json, of a Cox model: the average over the clients' rows, each with its own client's baseline hazard
-    and, as above, covariates of 0."""
+    and covariates as above."""
     rows = np.array([one.rows for one in told], np.float64)
     if not rows.sum():
         return {}

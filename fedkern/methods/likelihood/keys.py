@@ -186,6 +186,12 @@ class Config(JobConfig):
         return self.model.family in families.HAZARDS
 
     @property
+    def without_intercept(self) -> bool:
+        """Whether the predictor of a row with covariates of 0 is 0, and not whatever an intercept, thresholds or a baseline make
+        it. (Levels of built-in data's columns do.)"""
+        return not self.model.intercept and self.model.family not in families.WITHOUT_INTERCEPT and self.data.builtin is None
+
+    @property
     def lifetimes(self) -> bool:
         """Whether rows have times of a hazard that all clients share."""
         return self.model.family in families.LIFETIMES

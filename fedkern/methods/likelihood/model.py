@@ -208,6 +208,19 @@ class Model(JobModel[OutputSection]):
         return survival_parametric.Walk(usual) if self.family == "piecewise" else usual
 
     @property
+    def reference_row(self) -> Array:
+        """(p,) of X: numeric columns at 0 on their scale (their means, if standardised), texts at the reference level, whose own
+        column is 1."""
+        row = np.zeros(self.encoding.size)
+        if self.encoding.intercept:
+            row[0] = 1.0
+        for column in self.encoding.columns:
+            if column.levels is not None and self.encoding.formula is None:  # a formula's columns are 0 there
+                base = self.references.get(column.name) or column.levels[0]
+                row[self.encoding.names.index(f"{column.name}={base}")] = 1.0
+        return row
+
+    @property
     def start_at(self) -> Array:
         """(P,) where the way to the mode begins: coefficients 0, the intercept at the level, logarithms of scales 0."""
         xi = self.layout.start

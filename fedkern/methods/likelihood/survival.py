@@ -104,8 +104,8 @@ def _sums(own: Ended) -> survival_sums.SurvivalSums:
 
 
 def _drawn(model: Model) -> Callable[[Ended], hazard_curves.CumulativeHazards]:
-    """A client's cumulative hazards at the job's times, of a row whose columns are 0; by random numbers of its own, for those of
-    the seed would make equations of them."""
+    """A client's cumulative hazards at the job's times, of a patient at columns' means and reference levels; by random numbers of
+    its own, for those of the seed would make equations of them."""
     at = np.array(model.survival_at)
 
     def told(own: Ended) -> hazard_curves.CumulativeHazards:
@@ -113,7 +113,8 @@ def _drawn(model: Model) -> Callable[[Ended], hazard_curves.CumulativeHazards]:
         if not k:
             return hazard_curves.told(0, np.zeros((len(beta), len(at))))
         uniform = rng.uniform(len(beta) * k, key=anew()).reshape(len(beta), k)
-        return hazard_curves.told(len(own.rows), survival.cumulative(own.rows, beta, uniform, at))
+        times = np.exp(beta @ model.reference_row)[:, np.newaxis]
+        return hazard_curves.told(len(own.rows), times * survival.cumulative(own.rows, beta, uniform, at))
 
     return told
 

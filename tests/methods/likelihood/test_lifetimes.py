@@ -217,6 +217,44 @@ def test_a_common_curve_of_a_cox_model(tmp_path: Path) -> None:
     assert own.restricted_mean[0] == pytest.approx((steps * np.array([1.0, *early.survival])).sum(), rel=1e-9)
 
 
+@pytest.mark.parametrize("family", ["weibull", "cox"])
+def test_curves_are_of_a_patient_at_the_reference_level(family: str, tmp_path: Path) -> None:
+    """Of a column of text: not of a patient of no level, whose curve is the prior's."""
+    rng = np.random.default_rng(3)
+    frames = {}
+    for name, frame in federation("cox", 1).items():
+        arm = rng.choice(["drug", "none"], len(frame))
+        months = np.maximum(np.where(arm == "drug", frame.months * 2.5, frame.months), 0.01)
+        frames[name] = frame.assign(arm=arm, months=months)
+    asked = SMALL.replace("[output]", '[data.columns.arm]\nreference = "none"\n[output]\nsurvival_at = [15, 40]')
+    asked += "restricted_mean = 40\n" if family == "weibull" else ""
+    job = text(family, asked) if family == "cox" else text("cox", asked).replace('"cox"', '"weibull"')
+    result = fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
+    assert result.converged is True, result.summary["verdict"]
+    found = result.summary["survival"]
+    assert all(row["sd"] < 0.06 for row in found)
+    whole = pd.concat(frames.values())
+    if family == "weibull":
+        middle = whole[["age", "dose"]].mean().to_frame().T
+        new = result.predict(pd.concat([middle.assign(arm=arm) for arm in ("none", "drug")], ignore_index=True))
+        for row, name in zip(found, ("survival[15]", "survival[40]")):
+            assert row["mean"] == pytest.approx(float(new[name][0]), abs=0.003)
+            assert row["mean"] < float(new[name][1]) - 0.1
+        assert result.summary["restricted_mean"]["mean"] == pytest.approx(float(new["mean"][0]), rel=0.01)
+        return
+    Z = (whole[["age", "dose"]] - whole[["age", "dose"]].mean()) / whole[["age", "dose"]].std(ddof=0)
+    beta = [result.parameters[f"theta_std[{name}]"]["mean"] for name in ("age", "dose")]
+    eta = Z.to_numpy() @ beta + result.summary["contrasts"]["arm[drug vs none]"]["mean"] * (whole.arm == "drug").to_numpy()
+    time, event = whole.months.to_numpy(), whole.died.to_numpy() > 0
+    client = np.repeat(np.arange(3), [len(frame) for frame in frames.values()])
+    for row in found:
+        curves = []
+        for k in range(3):
+            died = [i for i in np.flatnonzero((client == k) & event) if time[i] <= row["time"]]
+            curves.append(np.exp(-sum(1 / np.exp(eta[(client == k) & (time >= time[i])]).sum() for i in died)))
+        assert row["mean"] == pytest.approx(np.mean(curves), abs=0.015)
+
+
 def test_few_events_between_two_times_are_refused_before_anything_leaves(tmp_path: Path) -> None:
     asked = SMALL.replace("[output]", "[output]\nsurvival_at = [15, 16]")
     with pytest.raises(FedkernError, match=r"too few events between two times of output\.survival_at"):
