@@ -74,14 +74,16 @@ def found(
     filled = [column.name for column in columns if marked(column.name) in table.columns]
     every, by = rare(table, columns, weights, wanted, together, filled) if covariates else (), ""
     every = every or (_of_weights(table, spec, wanted) if wanted > 1 else ())
-    if not every and covariates and not family.linear and _multiplies_events(spec) and spec.response in table.columns:
-        name = str(spec.response)
-        response = Column(name, "categorical") if isinstance(table.columns[name], Text) else _number(name)
-        every = rare(table, [*columns, response], weights, 1, fewest, filled)
     heavy_tailed = family.measured and not family.linear  # whose slopes a far cell does not move, but its sum of squares is told
     if not every and wanted > 1 and heavy_tailed and spec.response in table.columns:
         own = np.nan_to_num(without_faults(floats(table.columns[str(spec.response)])))
         every = (Rare((str(spec.response),), 1, far=True),) if heavy(own, weights) else ()
+    if not every and covariates and not family.linear and _multiplies_events(spec) and spec.response in table.columns:
+        name = str(spec.response)
+        # A number is read as a text where one of its cells is empty.
+        labels = isinstance(table.columns[name], Text) and (family.chances or family.leveled)
+        response = Column(name, "categorical") if labels else _number(name)
+        every = rare(table, [*columns, response], weights, 1, fewest, filled)
     if not every and family.leveled:
         if wanted and spec.response in table.columns:
             few, least_of = _fewest_of_levels(levels_of(table, spec), weights, len(spec.levels)), of_a_level(config, wanted)

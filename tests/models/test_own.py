@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -219,6 +220,59 @@ def test_what_goes_wrong_is_named_and_cells_are_for_the_holder(kind: str) -> Non
     assert "4711" not in str(fault.value)
     assert "shape (7,)" not in str(fault.value)
     assert own.replace("\\", "") in fault.value.own
+
+
+class Forgetful(Smooth):
+    def values(self, points: Array) -> Array:
+        return super().values(points) + len(self.asked)
+
+
+class Uphill(WithGradient):
+    def gradient(self, points: Array) -> Array:
+        return -super().gradient(points)
+
+
+class Hessian(WithAll):
+    def curvature(self, points: Array) -> Array:
+        return -super().curvature(points)
+
+
+class Leaving(Smooth):
+    def values(self, points: Array) -> Array:
+        raise SystemExit(0)
+
+
+class Talking(Smooth):
+    def values(self, points: Array) -> Array:
+        print("a cell", points)
+        print("a cell", file=sys.stderr)
+        return super().values(points)
+
+
+def test_what_a_package_prints_goes_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+    """A launcher shows what a rank prints to whoever started the job."""
+    wrapped(Talking()).curvature(np.full((1, 6), 0.2))
+    print("a line of its own")
+    assert capsys.readouterr() == ("a line of its own\n", "")
+
+
+INCONSISTENT: dict[str, tuple[type[Smooth], str]] = {
+    "a memory": (Forgetful, "values are not the same when they are asked twice"),
+    "a gradient of the wrong sign": (Uphill, "gradient is not that of values"),
+    "a Hessian in the place of minus the Hessian": (Hessian, "curvature is not that of gradient"),
+    "an exit": (Leaving, r"values failed \(SystemExit\)"),
+}
+
+
+@pytest.mark.parametrize("kind", INCONSISTENT)
+def test_answers_are_held_against_each_other_at_the_first_question(kind: str) -> None:
+    """For a search ends at no mode with them, and its words would lead nowhere."""
+    supplied, told = INCONSISTENT[kind]
+    point = np.array([[0.3, 0.2, -0.1, 0.4, 0.2, 0.1]])
+    with pytest.raises(OwnFault, match=told):
+        wrapped(supplied()).curvature(point)
+    for right in (Smooth, WithGradient, WithAll):
+        wrapped(right()).curvature(point)
 
 
 def test_minus_infinity_and_few_that_are_no_number_are_weights_of_nothing() -> None:

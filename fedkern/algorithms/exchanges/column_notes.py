@@ -69,8 +69,9 @@ class Degenerate:
         return [*found, *(f"column {name!r} {_COARSE}" for name in self.coarse)]
 
 
-_FOLLOWS = "follows from {}: their separate effects are the prior's; put one of them into data.ignore"
-_SAME = "unless they have different ones its effect is the prior's; put it into data.ignore"
+_OUT = "out (by data.ignore, or as a term of model.formula)"
+_FOLLOWS = "follows from {}: their separate effects are the prior's; leave one of them " + _OUT
+_SAME = f"unless they have different ones its effect is the prior's; leave it {_OUT}"
 _COARSE = "has values that differ in their last digits only, and most of them are lost: subtract a constant from it in the file"
 
 

@@ -71,6 +71,11 @@ class RandomSection(Section):
 
     group: str | None = key(None, help="the column that says to which group a row belongs, such as a ward; its labels stay home")
     slopes: list[str] = key([], help="numeric covariates whose coefficients differ between groups, at most two")
+    entered_together: bool = key(
+        False,
+        help="with data.entry and group: each group is there because all of its rows were without event until their entries, as "
+        "families or pairs are, and as wards whose patients come one by one are not",
+    )
     client: bool = key(False, help="an intercept of each client, which is normal over all clients: the site effect")
     client_slopes: list[str] = key([], help="numeric covariates whose coefficients differ between clients, at most two")
 
@@ -433,6 +438,7 @@ def _times(config: Config) -> Iterator[str]:
     data, model, output = config.data, config.model, config.output
     given = [f"data.{name}" for name in TIMES if getattr(data, name) is not None]
     given += [f"output.{name}" for name in ("survival_at", "restricted_mean") if getattr(output, name)]
+    given += ["model.random.entered_together"] * (config.random.entered_together and not config.lifetimes)
     if given and not config.hazards:
         those = "it" if len(given) == 1 else "them"
         yield f'{", ".join(given)}: for survival times; set model.family = "cox" (or "weibull", ..), or remove {those}'
@@ -497,6 +503,15 @@ def _shared(config: Config) -> Iterator[str]:
             f'model.random.client = true with data.entry = "{data.entry}": all of a client\'s rows would have had to be without '
             "event until their entries for it to be there, and rows then hardly tell its effect from the level; remove one"
         )
+    if data.entry is not None and config.random.group is not None and not config.random.entered_together:
+        yield (
+            f'model.random.group = "{config.random.group}" with data.entry = "{data.entry}": what late entries say of a group '
+            "depends on how it came into the study. If all of its rows had to be without event until their entries for it to be "
+            "there, as of a family or a pair, set model.random.entered_together = true; if they came one by one, as patients of "
+            "a ward, that model is wrong: remove the group, make it a covariate, or remove data.entry where entries are near 0"
+        )
+    if config.random.entered_together and (data.entry is None or config.random.group is None):
+        yield "model.random.entered_together is of groups whose rows have data.entry; remove it"
     if family == "piecewise" and not model.cuts:
         yield 'model.cuts is missing: family = "piecewise" has a hazard for each piece of time; give them, such as [1, 2, 5]'
     if not _rising(model.cuts or []):

@@ -26,7 +26,7 @@ from ...data.cells import Text
 from ...data.faults import HINT
 from ...data.table import Table
 from ...errors import JobError, OwnFault
-from ...models.own.supplied import raised
+from ...models.own.supplied import raised, silent
 
 REMEDY = "install it where this party runs: pip install PACKAGE"
 
@@ -65,11 +65,11 @@ class Factory:
         """
         columns = None if table is None else _columns(who, table, ignored)
         try:
-            with self.apart():
+            with self.apart(), silent():
                 return self.function(columns, json.loads(json.dumps(options)))
         except MemoryError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise raised(f"{who}: the factory", error) from None
 
 
@@ -112,7 +112,7 @@ def found(text: str, job: Path) -> Factory:
             )
         try:
             loaded = importlib.import_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             lacks = f" without {error.name!r}" if isinstance(error, ModuleNotFoundError) else ""
             text = f"{who}: importing it failed{lacks} ({type(error).__name__}); mend the package, or install what it needs"
             raise OwnFault(text, f"{text}: {error}") from error

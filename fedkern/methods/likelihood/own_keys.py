@@ -79,6 +79,8 @@ def conflicts(data: Any, model: Any, algorithm: Any, output: Any) -> Iterator[st
     for name, why in (
         ("loo", "the factory says what all rows of a client say together, and not one of them"),
         ("marginal", "the factory names no response, and no mean of it"),
+        ("survival_at", "the factory names no times"),
+        ("restricted_mean", "the factory names no times"),
     ):
         if getattr(output, name):
             yield f'output.{name} with model.kind = "own": {why}; remove it'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -160,7 +161,10 @@ def _contrasts(found: Mapping[str, Array], weights: Array) -> dict[str, object]:
 
 
 def _null(model: Model, began: float) -> dict[str, float]:
-    """The partial log-likelihood of a Cox model where coefficients are 0: of who is at risk at whose event, and nothing else."""
+    """By what two jobs' data are told apart: the partial log-likelihood of a Cox model where coefficients are 0, which is of who
+    is at risk at whose event and nothing else; of a hazard that all share how long rows were seen for one event."""
+    if model.lifetimes and model.asks_level:
+        return {"time_per_event": float(f"{math.exp(model.log_unit):.6g}")}
     return {"null_log_likelihood": round(began, 1)} if model.family == "cox" else {}
 
 

@@ -7,9 +7,9 @@ it says may quote a cell, and is for the holder alone. Source: docs/how-to/own-m
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 import numpy as np
@@ -23,7 +23,35 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Apart = Callable[[], AbstractContextManager[None]]
 
+# Of values that are asked twice; of derivatives beside differences; of values, by which differences may be off
+SAME, ALIKE, ROUNDED = 1e-9, 0.05, 1e-5
 LOST_PART, FEWEST = 0.01, 100  # of the points of a question of at least so many, that may have no number
+
+
+class _Nowhere:
+    """In the place of a stream."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+    def isatty(self) -> bool:
+        return False
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """What a package prints goes nowhere: it could be rows, and a launcher shows what ranks print to whoever started the job."""
+    with redirect_stdout(_Nowhere()), redirect_stderr(_Nowhere()):
+        yield
+
+
+def _apart(found: Array, near: Array, size: float) -> bool:
+    """Whether derivatives are others than differences say, of values of this size."""
+    largest = max(float(np.abs(found).max(initial=0)), float(np.abs(near).max(initial=0)))
+    return bool(np.isfinite([found, near]).all() and np.abs(found - near).max(initial=0) > ALIKE * largest + ROUNDED * size)
 
 
 class Supplied(Protocol):
@@ -61,6 +89,7 @@ class Own:
     order : (P,) which parameter of the job each of its names is
     priors : of the job; None where the model has a prior of its own
     apart : in which its code runs
+    looked_at : whether its answers were held against each other, which the first question does
     """
 
     supplied: Supplied
@@ -68,6 +97,7 @@ class Own:
     order: Indices
     priors: Priors | None = None
     apart: Apart = nullcontext
+    looked_at: list[bool] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -150,6 +180,42 @@ class Own:
 
     def curvature(self, points: Array, nodes: int = 1) -> tuple[Array, Array, Array]:
         """(c,) Values, gradients (c, P), and minus Hessians (c, P, P): the model's own, or by differences."""
+        found = self._curvature(points)
+        if not self.looked_at:
+            self.looked_at.append(True)
+            self._agrees(points[:1], *(one[:1] for one in found))
+        return found
+
+    def _agrees(self, point: Array, value: Array, gradient: Array, curved: Array) -> None:
+        """Whether values are the same when they are asked twice, and derivatives are those of the values.
+
+        Raises
+        ------
+        OwnFault
+            They are not: no search would find a mode, and no word of it would say why.
+        """
+        again = self.values(point)
+        if not np.isfinite([*value, *again]).all():
+            return
+        size = 1 + abs(float(value[0]))
+        if abs(float(value[0] - again[0])) > SAME * size:
+            raise self._inconsistent(
+                "values are not the same when they are asked twice", "make it a function of the points alone"
+            )
+        if self.has("gradient"):
+            near = differences.gradient(self.values, point)[1]
+            if _apart(gradient, near, size):
+                raise self._inconsistent("gradient is not that of values", "return the derivatives of values(points)")
+        if self.has("gradient") and self.has("curvature"):
+            near = differences.of_gradients(self.values, self._gradient, point)[2]
+            if _apart(curved, near, size):
+                raise self._inconsistent("curvature is not that of gradient", "return minus the second derivatives")
+
+    def _inconsistent(self, what: str, remedy: str) -> OwnFault:
+        text = f"{self.who}: {what}: {remedy}, and install the same version at every holder"
+        return OwnFault(text, text)
+
+    def _curvature(self, points: Array) -> tuple[Array, Array, Array]:
         P = self.size
         if not self.has("gradient"):
             return differences.curvature(self.values, points)
@@ -230,17 +296,17 @@ class Own:
     def _asked(self, what: str, function: Callable[[], object]) -> object:
         """What the holder's code answers."""
         try:
-            with self.apart(), np.errstate(all="ignore"):
+            with self.apart(), silent(), np.errstate(all="ignore"):
                 return function()
         except MemoryError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise raised(f"{self.who}: {what}", error) from None
 
     def _checked(self, what: str, answer: object, shape: tuple[int, ...]) -> Array:
         try:
             found = np.asarray(answer)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise raised(f"{self.who}: what {what} returns", error) from None
         if found.dtype != np.float64 or found.shape != shape:
             raise self._wrong(what, f"float64 numbers of the shape {shape}", f"{found.dtype} of the shape {found.shape}")

@@ -47,6 +47,9 @@ KEYS = {
 }
 
 
+TOGETHER = '[model.random]\ngroup = "ward"\nentered_together = true'
+
+
 def text(family: str, more: str = "", **keys: str) -> str:
     return JOB.format(family=family, **({"data": "", "model": ""} | KEYS[family] | keys)) + more
 
@@ -160,6 +163,11 @@ def test_days_and_months_are_one_result(files: Path, whole: fedkern.Result, tmp_
     exact = sum(int((f.until == f.months).sum()) for f in federation("weibull", 1).values())
     evidence = days.summary["log_evidence"]["value"] - whole.summary["log_evidence"]["value"]
     assert evidence == pytest.approx(-exact * np.log(30.4375), abs=0.01)
+    with pytest.raises(
+        JobError, match=r"other times: rows were seen for .* events; give both the same rows, data.time in one unit"
+    ):
+        days.compare(whole)
+    assert abs(whole.compare(whole)["log_bayes_factor"]) == 0
 
 
 def test_a_constant_hazard_of_times_that_have_none_is_no_result(tmp_path: Path) -> None:
@@ -276,6 +284,14 @@ CONFLICTS = {
     "no intercept": (text("weibull", model="intercept = false"), "logarithm of the hazard"),
     "upper of cox": (text("cox", data='time_upper = "until"'), "knows no order"),
     "upper of none": (text("cox", data='time_upper = "until"').replace('"cox"', '"poisson"'), "for survival times"),
+    "wards enter late": (
+        text("weibull", data='entry = "since"', model='[model.random]\ngroup = "ward"'),
+        "came one by one, as patients of a ward, that model is wrong",
+    ),
+    "nobody enters late": (
+        text("weibull", data="", model='[model.random]\ngroup = "ward"\nentered_together = true'),
+        "entered_together is of groups whose rows have data.entry",
+    ),
     "times fall": (text("cox", "[output]\nsurvival_at = [5, 2]\n"), r"output.survival_at = \[5.0, 2.0\]: wanted"),
     "times of none": (
         '[job]\nmethod = "likelihood"\n[data]\nclients = ["rows/*.csv"]\nresponse = "y"\n[output]\nsurvival_at = [1]\n',
@@ -321,7 +337,7 @@ def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(what: str, tm
     if what == "time 0":
         bo.loc[at, "until"] = 0.0
     frames["bo"] = bo
-    job = text("weibull", SMALL, data='time_upper = "until"\nentry = "since"')
+    job = text("weibull", SMALL, data='time_upper = "until"\nentry = "since"', model=TOGETHER)
     with pytest.raises(FedkernError) as caught:
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert told in str(caught.value)
@@ -407,7 +423,9 @@ def test_an_event_before_the_first_visit_is_one_in_an_interval_from_0(tmp_path: 
     """Also where a column says that its row was seen from 0 on; its event counts among those that a client must have."""
     frames = {name: frame.assign(since=0.0) for name, frame in federation("weibull", 1).items()}
     assert any(((f.months == 0) & (f.until > 0)).any() for f in frames.values())
-    late = fedkern.run(written(tmp_path / "late", frames, text("weibull", SMALL, data='time_upper = "until"\nentry = "since"')))
+    late = fedkern.run(
+        written(tmp_path / "late", frames, text("weibull", SMALL, data='time_upper = "until"\nentry = "since"', model=TOGETHER))
+    )
     plain = fedkern.run(written(tmp_path / "plain", federation("weibull", 1), text("weibull", SMALL)))
     assert late.parameters["shape"]["mean"] == pytest.approx(plain.parameters["shape"]["mean"], rel=1e-6)
     few = {name: frame.copy() for name, frame in frames.items()}
@@ -417,7 +435,9 @@ def test_an_event_before_the_first_visit_is_one_in_an_interval_from_0(tmp_path: 
     first = few["bo"].index[few["bo"].died == 1][0]
     few["bo"].loc[first, "months"], few["bo"].loc[first, "until"] = 0.0, 6.0
     with pytest.raises(FedkernError, match="client 'bo' has too few events"):
-        fedkern.run(written(tmp_path / "few", few, text("weibull", SMALL, data='time_upper = "until"\nentry = "since"')))
+        fedkern.run(
+            written(tmp_path / "few", few, text("weibull", SMALL, data='time_upper = "until"\nentry = "since"', model=TOGETHER))
+        )
 
 
 def test_check_says_that_cumulative_hazards_leave_where_they_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -450,7 +470,7 @@ def families(seed: int) -> dict[str, pd.DataFrame]:
 @pytest.mark.nightly
 def test_late_entry_of_families_that_were_chosen_by_it(tmp_path: Path) -> None:
     """Over ten federations errors are as large as posteriors say; without the entries the shape is far off."""
-    job = text("weibull", SMALL, data='entry = "since"', model='[model.random]\ngroup = "ward"')
+    job = text("weibull", SMALL, data='entry = "since"', model='[model.random]\ngroup = "ward"\nentered_together = true')
     truth = {
         "shape": 1.5,
         "group_sd[intercept]": 0.7,

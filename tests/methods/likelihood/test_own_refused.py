@@ -277,6 +277,7 @@ TABLES = {
         ("data", {"builtin": "adult"}, "data.builtin is not for"),
         ("output", {"loo": True}, 'output.loo with model.kind = "own": the factory says what all rows of a client say together'),
         ("output", {"marginal": True}, "output.marginal with"),
+        ("output", {"survival_at": [1.0]}, "the factory names no times"),
         ("model", {"local": True}, 'set algorithm.sampler = "hmc"'),
         ("model", {"priors": {"a": {"kind": "normal"}}}, 'model.priors.a.sd is missing: kind = "normal" needs sd'),
         ("model", {"priors": {"a": {"kind": "gamma", "shape": 1.0, "rate": 1.0, "sd": 1.0}}}, "model.priors.a.sd: kind"),

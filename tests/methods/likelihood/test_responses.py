@@ -324,6 +324,23 @@ def test_a_gamma_response_has_effects_of_three_terms() -> None:
     assert {"group_sd[a]", "group_sd[b]", "group_correlation[a,b]", "shape"} <= set(found)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_response_that_one_row_lacks_is_dropped_with_it(family: str, tmp_path: Path) -> None:
+    """Beside a column of text: the cell makes the file's column one of texts, of which each would be a rare level."""
+    held, rng = frames(family, 0), np.random.default_rng(4)
+    tables = job(family, 0, model={"missing": "drop"}, algorithm=FAST)
+    response = tables["data"]["response"]
+    held = {name: frame.assign(arm=rng.choice(["u", "v"], len(frame))) for name, frame in held.items()}
+    first = next(iter(held))
+    held[first] = held[first].assign(**{response: held[first][response].where(held[first].index != 7)})
+    for name, frame in held.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    tables["data"]["clients"] = [str(tmp_path / "*.csv")]
+    result = fedkern.run(tables)
+    assert result.converged, result.summary["verdict"]
+    assert list(result.summary["contrasts"]) == ["arm[v vs u]"]
+
+
 @pytest.mark.parametrize("model", [{}, {"nu": 5}])
 def test_numbers_of_a_family_count_as_coefficients(model: dict[str, Any]) -> None:
     """Fifteen rows more are asked for each, learnt or not (likelihood.md, section 6)."""
