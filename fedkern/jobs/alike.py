@@ -78,6 +78,9 @@ def found(
     if not every and wanted > 1 and heavy_tailed and spec.response in table.columns:
         own = np.nan_to_num(without_faults(floats(table.columns[str(spec.response)])))
         every = (Rare((str(spec.response),), 1, far=True),) if heavy(own, weights) else ()
+    if not every and wanted > 1 and spec.exposed and spec.times[0] in table.columns:  # how long rows were seen is told in sum
+        own = np.nan_to_num(without_faults(floats(table.columns[spec.times[0]])))
+        every = (Rare((spec.times[0],), 1, far=True),) if heavy(own, weights) else ()
     if not every and covariates and not family.linear and _multiplies_events(spec) and spec.response in table.columns:
         name = str(spec.response)
         # A number is read as a text where one of its cells is empty.

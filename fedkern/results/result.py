@@ -242,12 +242,13 @@ def _other_times(*own: plain.Record) -> str:
     """Why results of survival times have evidence of other things; "" where they have not."""
     hazards = [one.get("hazards") for one in own]
     if None not in hazards and "cox" not in hazards:
-        told = [(one.get("events"), one.get("time_per_event")) for one in own]
-        if None not in told[0] + told[1] and told[0] != told[1]:
+        events, times = ([one.get(name) for one in own] for name in ("events", "time_per_event"))
+        if None not in times and (events[0], times[0]) != (events[1], times[1]):
+            seen = " and ".join(f"{plain.real(time):g} for each of {count} events" for time, count in zip(times, events))
             return (
-                "the two results are of other times: rows were seen for {0[1]:g} and {1[1]:g} for each of {0[0]} and {1[0]} "
-                "events; give both the same rows, data.time in one unit, data.event, data.entry and data.time_upper"
-            ).format(*told)
+                f"the two results are of other times: rows were seen for {seen}; give both the same rows, data.time in one unit, "
+                "data.event, data.entry and data.time_upper"
+            )
     if "cox" not in hazards:
         return ""
     if hazards[0] != hazards[1]:

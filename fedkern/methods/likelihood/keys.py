@@ -299,7 +299,7 @@ class Config(JobConfig):
     def shapes(self) -> int:
         """Numbers of the family that count as coefficients where rows are counted (section 6)."""
         family = self.model.family
-        return 0 if family in COUNTED else len(SHAPES.get(family, ()))
+        return len(self.model.cuts or ()) if family in COUNTED else len(SHAPES.get(family, ()))
 
 
 BASE: Tables = {"job": {"rounds": MOST_ROUNDS}}

@@ -26,7 +26,7 @@ from ...jobs.parties import Parties
 from ...models.encoding import Spec
 from ...privacy.disclosure import LEAST_OF_LEVEL, OF_A_LINEAR, OF_SLOPED_GROUPS
 from .keys import Config
-from .times import Columns, check_between, read
+from .times import Columns, check_between, check_pieces, read
 
 Array = NDArray[np.float64]
 
@@ -92,8 +92,11 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
     if (columns := times_of(config)) is not None:
         event = alike.events(table, spec)[0]
         found = read(columns, table, event, client)
+        begin = who(client, table.source)
         if not config.lifetimes:
-            check_between(config.output.survival_at or (), found, event, who(client, table.source))
+            check_between(config.output.survival_at or (), found, event, begin)
+        elif few.lowered(config) is None:
+            check_pieces(config.model.cuts or (), found, begin)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -143,6 +144,30 @@ def check_between(times: Sequence[float], found: Times, event: Array, begin: str
         told = f"{begin}: too few events between two times of output.survival_at: {remedy}"
         own = f"{begin}: {counts[k]} events between {ends[k]:g} and {ends[k + 1]:g}, and {BETWEEN} are asked for: {remedy}"
         raise OwnFault(told, own)
+
+
+def check_pieces(cuts: Sequence[float], found: Times, begin: str) -> None:
+    """Whether enough of a client's rows end in each piece of a hazard, or none do.
+
+    What a client sends tells how long its rows were seen in each piece, with the sums of their columns: the difference of two
+    neighbouring pieces is about the rows that end between, and one that ends there alone is read off it.
+
+    Raises
+    ------
+    OwnFault
+        A piece has few; numbers are for the holder.
+    """
+    if not cuts:
+        return
+    end = np.where(np.isfinite(found.upper), np.maximum(found.upper, found.time), found.time)
+    counts = np.bincount(np.searchsorted(np.array(cuts), end, side="left"), minlength=len(cuts) + 1)
+    few = np.flatnonzero((counts > 0) & (counts < BETWEEN))
+    if len(few):
+        ends = [0.0, *cuts, math.inf]
+        remedy = "take fewer model.cuts, or others, between which none or many rows end; or pool its rows with another site's"
+        said = ", ".join(f"{counts[k]} from {ends[k]:g} to {ends[k + 1]:g}" for k in few[:3].tolist())
+        told = f"{begin}: few rows end, with their event or without, between two neighbours of model.cuts: {remedy}"
+        raise OwnFault(told, f"{begin}: {said} rows end, and none or {BETWEEN} are asked for in each piece: {remedy}")
 
 
 def exposure(rows: Timed) -> Array:

@@ -341,7 +341,7 @@ class Own:
                 )
 
 
-def raised(what: str, error: Exception) -> OwnFault:
+def raised(what: str, error: Exception | SystemExit) -> OwnFault:
     """What an exception of the holder's code becomes."""
     text = f"{what} failed ({type(error).__name__})"
     remedy = "mend the package, and install the same version at every holder"

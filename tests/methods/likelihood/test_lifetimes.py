@@ -164,7 +164,7 @@ def test_days_and_months_are_one_result(files: Path, whole: fedkern.Result, tmp_
     evidence = days.summary["log_evidence"]["value"] - whole.summary["log_evidence"]["value"]
     assert evidence == pytest.approx(-exact * np.log(30.4375), abs=0.01)
     with pytest.raises(
-        JobError, match=r"other times: rows were seen for .* events; give both the same rows, data.time in one unit"
+        JobError, match=r"other times: rows were seen for .* events; give both the same rows, data\.time in one unit"
     ):
         days.compare(whole)
     assert abs(whole.compare(whole)["log_bayes_factor"]) == 0
@@ -344,6 +344,47 @@ def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(what: str, tm
     assert "line" not in str(caught.value).replace("likelihood", "")
     assert not [*(tmp_path / "out").glob("ledger/bo*")]
     assert f"line {at + 2}" in (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+
+
+def many(kind: str) -> dict[str, pd.DataFrame]:
+    """Three federations' rows together, of which each client has 330."""
+    parts = [federation(kind, seed) for seed in (1, 2, 3)]
+    return {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
+
+
+def test_few_rows_that_end_in_a_piece_are_refused_before_anything_leaves(tmp_path: Path) -> None:
+    """The difference of two neighbouring pieces' exposures is about them, and one alone is read off it."""
+    frames = many("piecewise")
+    first = sorted(frames["bo"].months)
+    cut = (first[2] + first[3]) / 2
+    job = text("piecewise", SMALL, model=f"cuts = [{cut}, 12, 24]").replace("least_rows = 10\n", "")
+    with pytest.raises(FedkernError, match=r"client 'bo'.*few rows end, with their event or without, between two neighbours"):
+        fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
+    assert not [*(tmp_path / "out").glob("ledger/*")]
+    assert f"3 from 0 to {cut:g} rows end, and none or 10" in (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+
+
+def test_pieces_count_as_coefficients(tmp_path: Path) -> None:
+    frames = {name: frame.assign(died=0) for name, frame in many("piecewise").items()}
+    for frame in frames.values():  # 65 events: more than fifteen for each of four coefficients, and for no more
+        frame.loc[frame.sample(65, random_state=1).index, "died"] = 1
+    for cuts, taken in (("[20]", True), ("[10, 20]", False)):
+        job = text("piecewise", SMALL, model=f"cuts = {cuts}").replace("least_rows = 10\n", "")
+        path = written(tmp_path, frames, job)
+        if taken:
+            fedkern.run(path)
+        else:
+            with pytest.raises(FedkernError, match="too few events"):
+                fedkern.run(path)
+
+
+def test_a_time_that_is_most_of_all_times_is_refused(tmp_path: Path) -> None:
+    """How long rows were seen is told in sum, which then is that time."""
+    frames = many("exponential")
+    frames["bo"].loc[3, ["months", "died"]] = 1e6, 0
+    job = text("exponential", SMALL, data='ignore = ["ward"]', model="").replace("least_rows = 10\n", "")
+    with pytest.raises(FedkernError, match="'months' has a cell so far from all others"):
+        fedkern.run(written(tmp_path, frames, job))
 
 
 def test_a_client_without_events_adds_its_exposure_and_is_named(tmp_path: Path) -> None:
