@@ -439,13 +439,14 @@ def _against(state: Server, posterior: Weighted | None) -> str:
     s, said = state.settings, []
     if posterior is None:
         return unresolved(state)
+    # Chains do not enter where a learnt scale is near 0.
+    chains = 'chains (algorithm.sampler = "hmc"), ' if state.coordinates.learnt is None else ""
     n = len(posterior.draws)
     if not (posterior.reliable and posterior.effective >= s.effective):
         said.append(
             f"after {state.drawn} rounds {n} draws are worth {posterior.effective:.0f} of equal weight (wanted "
             f"{s.effective:g}), with k-hat {posterior.k_hat:.2f} (wanted at most 0.7): no t distribution is near this "
-            'posterior: take chains (algorithm.sampler = "hmc"), more draws (algorithm.points, job.rounds), or narrower '
-            "priors"
+            f"posterior: take {chains}more draws (algorithm.points, job.rounds), or narrower priors"
         )
     elif max(errors(state, posterior)) > SURE * s.error:  # rounds go on for better, but a standard error is enough
         of_means, of_sds = np.array(errors(state, posterior)) / SURE

@@ -208,6 +208,12 @@ class Model(JobModel[OutputSection]):
         return survival_parametric.Walk(usual) if self.family == "piecewise" else usual
 
     @property
+    def takes_client(self) -> bool:
+        """Whether the job could have an effect of clients beside what it has."""
+        late = self.lifetimes and self.config.data.entry is not None
+        return not (late or self.nominal or (self.config.random.group is not None and not self.layout.concave))
+
+    @property
     def reference_row(self) -> Array:
         """(p,) of X: numeric columns at 0 on their scale (their means, if standardised), texts at the reference level, whose own
         column is 1."""

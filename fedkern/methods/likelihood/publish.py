@@ -20,7 +20,7 @@ from ...results.released import Drawing
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws, summarised
 from . import contrasts, curves
-from .differently import ALONE, INTERCEPTS, SLOPES, compared, notes, sensitivity, without
+from .differently import ALONE, INTERCEPTS, OF_A_COLUMN, SLOPES, compared, notes, sensitivity, without
 from .level_predictive import kind
 from .model import Model
 from .predictive import one_row
@@ -94,7 +94,8 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **ended.checked.content,
     }
     slopes = ALONE if model.nominal or (model.hazards and not model.lifetimes) else SLOPES
-    differing = [] if differ is None or not found.converged else differ.notes(INTERCEPTS, slopes)
+    intercepts = INTERCEPTS if model.takes_client else OF_A_COLUMN
+    differing = [] if differ is None or not found.converged else differ.notes(intercepts, slopes)
     metrics, scored = _scores(model, posterior, test)
     more |= scored | _hazards(model) | _null(model, found.began) | curves.of_draws(model, weights.draws[posterior.chosen.ravel()])
     return Fit(

@@ -355,13 +355,13 @@ def many(kind: str) -> dict[str, pd.DataFrame]:
 def test_few_rows_that_end_in_a_piece_are_refused_before_anything_leaves(tmp_path: Path) -> None:
     """The difference of two neighbouring pieces' exposures is about them, and one alone is read off it."""
     frames = many("piecewise")
-    first = sorted(frames["bo"].months)
+    first = sorted(frames["ada"].months)
     cut = (first[2] + first[3]) / 2
     job = text("piecewise", SMALL, model=f"cuts = [{cut}, 12, 24]").replace("least_rows = 10\n", "")
-    with pytest.raises(FedkernError, match=r"client 'bo'.*few rows end, with their event or without, between two neighbours"):
+    with pytest.raises(FedkernError, match=r"client 'ada'.*few rows end, with their event or without, between two neighbours"):
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert not [*(tmp_path / "out").glob("ledger/*")]
-    assert f"3 from 0 to {cut:g} rows end, and none or 10" in (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+    assert f"3 from 0 to {cut:g} rows end, and none or 10" in (tmp_path / "out" / "client-ada" / "fault.txt").read_text()
 
 
 def test_pieces_count_as_coefficients(tmp_path: Path) -> None:
