@@ -279,7 +279,9 @@ def _unlike(*own: plain.Record) -> str:
         return ""  # a gaussian or student response is less its offset
     (mine, theirs), name = told, own[0]["encoding"]["response"]
     if "levels" in mine or "levels" in theirs:
-        return "" if mine == theirs else f"{name!r} has other numbers of rows of its levels in one than in the other"
+        numbers = [[count for count in one.get("levels", {}).values() if count] for one in told]  # by whatever names
+        same = numbers[0] == numbers[1]
+        return "" if same else f"{name!r} has other numbers of rows of its levels in one than in the other"
     near = SAME * (max(plain.real(one["sd"]) for one in told) + max(abs(plain.real(one["mean"])) for one in told))
     for key, words in {"mean": "mean", "sd": "standard deviation"}.items():
         values = [plain.real(one[key]) for one in told]

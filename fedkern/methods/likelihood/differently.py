@@ -25,7 +25,7 @@ Row = dict[str, object]  # of a table
 CONFLICT = "prior and rows say different things"
 STRONG = "the prior says much, or the rows little"
 INTERCEPTS = "set [model.random] client = true, by which each client has an intercept of its own"
-OF_A_COLUMN = "give the rows of each site a level of a column (site = ..) as a covariate, by which each has an intercept of its own"
+OF_A_COLUMN = "give each site's rows a level of a column (site = ..) as a covariate, by which each has an intercept of its own"
 ALONE = "fit the sites that differ in jobs of their own"
 SLOPES = "name numeric ones in [model.random] client_slopes with client = true, or fit the sites that differ in jobs of their own"
 UNKNOWN = f"without it k-hat is above {weighted.WITHOUT_K:g}, or fewer than {weighted.WITHOUT_ESS:g} draws count"
