@@ -51,9 +51,9 @@ def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]
                 "the point stands for thousands, write plain numbers into the file"
             )
         lines += (_code(name, code, int((values == code).sum()), table) for code in found)
-    if response is None or encoding.response is None or not FAMILIES[encoding.family].continuous:
+    if response is None or encoding.response is None or not (FAMILIES[encoding.family].continuous or encoding.family == "beta"):
         return lines
-    return [*lines, *_of(encoding.response, response, table)]
+    return [*lines, *_of(encoding.response, response, table, FAMILIES[encoding.family].link)]
 
 
 def _twice(table: Table) -> list[str]:
@@ -88,8 +88,11 @@ def any_thousandths(values: Array) -> bool:
     return bool((written & (split >= 1)).all() and short.mean() < 0.5 and np.median(there[whole]) > split.min())
 
 
-def _of(name: str, values: Array, table: Table) -> Iterator[str]:
-    away = distances(values)
+def _of(name: str, values: Array, table: Table, link: str = "identity") -> Iterator[str]:
+    """Cells that are far from all others, on the scale of the link: a positive response is looked at by its logarithm."""
+    with np.errstate(all="ignore"):
+        scaled = np.log(values) if link == "log" else np.log(values) - np.log1p(-values) if link == "logit" else values
+    away = distances(np.where(np.isfinite(scaled), scaled, np.nan))
     rows = np.flatnonzero(away > FAR)
     for row in rows[:LISTED]:
         yield (

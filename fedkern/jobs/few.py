@@ -215,7 +215,10 @@ def _for_events(config: JobConfig, table: Table, spec: Spec, client: str, least:
     """
     if not spec.times or not {spec.response, *spec.times} <= set(table.columns):
         return None
-    found = covered_events(table, spec, rows, alike.events(table, spec)[0])
+    event = alike.events(table, spec)[0]
+    if not np.isin(event, (0, 1)).all():
+        return None
+    found = covered_events(table, spec, rows, event)
     p = coefficients(table, spec)
     wanted = least if lowered(config) else max(least, config.told_up_to(p) + 1)
     if found is None or not found.events or (found.events if lowered(config) else found.covered) >= wanted:

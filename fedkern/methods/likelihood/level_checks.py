@@ -157,8 +157,10 @@ def _said(model: Model, found: Mapping[str, Any]) -> list[str]:
             which = "larger" if own[level] > 0 else "smaller"
             against.append(f"{name} (rows of {level!r} have it {which}, z = {own[level]:.1f})")
     if against and k > 2:
+        plain = not (model.offset or model.layout.group or model.layout.client)  # as multinomial responses are
+        way = 'take model.family = "multinomial", or ' if plain else ""
         notes.append(
             f"odds are not proportional in {', '.join(against)}: one coefficient is not right for all thresholds, and is an "
-            'average over them; take model.family = "multinomial", or join levels, or fit each threshold with "bernoulli"'
+            f'average over them; {way}join levels, or fit each threshold with "bernoulli"'
         )
     return notes

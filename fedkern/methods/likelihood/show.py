@@ -19,8 +19,9 @@ WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio", "hazard_ratio":
 
 def lines(content: Record, why: str) -> Iterator[str]:
     """Stop reason, evidence, metrics, coefficients, effects, and what was sent."""
-    mode, draws = content["rounds_to_mode"], content.get("rounds_of_draws", content["rounds"])
-    yield f"{why}: {mode} rounds to the mode and {draws} of draws, {len(content['clients'])} clients"
+    mode, draws = content.get("rounds_to_mode"), content.get("rounds_of_draws", content["rounds"])
+    to_mode = "" if mode is None else f"{mode} rounds to the mode and "  # of unknowns of clients no mode is looked for
+    yield f"{why}: {to_mode}{draws} of draws, {len(content['clients'])} clients"
     evidence = content.get("log_evidence")
     if evidence is not None and not math.isnan(real(evidence["value"])):
         yield (

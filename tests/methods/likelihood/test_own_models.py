@@ -17,6 +17,7 @@ import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.jobs import progress
+from fedkern.methods.likelihood import show
 from support.command import mpirun
 from support.interrupted import Crash, run
 from support.own_package import JOB, MODULE, PRIORS, SCHOOLS, SMALL, job, package  # noqa: F401  # a fixture
@@ -103,6 +104,9 @@ def test_local_unknowns_go_on_for_a_while(tmp_path: Path) -> None:
     assert set(result.parameters) == {"mu", "tau"}
     assert len(pd.read_csv(tmp_path / "out" / "client-b" / "local.csv")) == 4
     assert "eta" not in (tmp_path / "out" / "summary.json").read_text()
+    said = "\n".join(show.lines(result.summary, "over"))
+    assert "tau" in said
+    assert "rounds to the mode" not in said  # there is none
 
 
 COX = """

@@ -324,6 +324,19 @@ def test_a_gamma_response_has_effects_of_three_terms() -> None:
     assert {"group_sd[a]", "group_sd[b]", "group_correlation[a,b]", "shape"} <= set(found)
 
 
+@pytest.mark.parametrize(("family", "cell"), [("gamma", 1e-300), ("beta", 1e-12)])
+def test_cells_are_far_on_the_scale_of_the_link(family: str, cell: float, tmp_path: Path) -> None:
+    """A cell near 0 decides a positive response's shape; large ones of a skewed response are right."""
+    held = frames(family, 0)
+    tables = job(family, 0, algorithm=FAST)
+    response, first = tables["data"]["response"], next(iter(held))
+    held[first].loc[5, response] = cell
+    fedkern.run(tables, data=held, out=tmp_path / "out")
+    notes = "\n".join(json.loads((tmp_path / "out" / f"client-{first}" / "rows.json").read_text())["notes"])
+    assert f"column {response!r}: {cell:g} is" in notes
+    assert notes.count("robust standard deviations") == 1
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_response_that_one_row_lacks_is_dropped_with_it(family: str, tmp_path: Path) -> None:
     """Beside a column of text: the cell makes the file's column one of texts, of which each would be a rare level."""

@@ -347,6 +347,12 @@ def test_evidence_compares_models_of_the_same_events_among_the_same_rows(tmp_pat
             whole.compare(made(name, data, rows))
 
 
+def test_events_that_are_coded_1_and_2_are_named_before_they_are_counted(tmp_path: Path) -> None:
+    frames = {name: frame.assign(died=1 + frame.died) for name, frame in federation().items()}
+    with pytest.raises(FedkernError, match="column 'died' is not 0 or 1"):
+        fedkern.run(written(tmp_path, frames), out=tmp_path / "out")
+
+
 def test_a_study_without_events_is_no_answer(tmp_path: Path) -> None:
     frames = {name: frame.assign(died=0) for name, frame in federation().items()}
     result = fedkern.run(written(tmp_path, frames), out=tmp_path / "out")
