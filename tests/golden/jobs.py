@@ -151,7 +151,7 @@ def survival(folder: Path) -> None:
     names = ("x", "s", "ward", "months", "until", "died", "since")
     for k, name in enumerate(CLIENTS):
         rows: list[list[object]] = []
-        for i in range(130 + 5 * k):
+        for i in range(210 + 5 * k):
             x, life, seen = float(generator.normal()), float(generator.exponential()), float(generator.exponential())
             life, seen = round(0.1 + 20 * life / np.exp(0.5 * x), 1), round(0.1 + 40 * seen, 1)
             died, months = int(life <= seen), min(life, seen)

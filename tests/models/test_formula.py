@@ -236,6 +236,8 @@ def test_the_canonical_text_of_terms(text: str, canonical: str) -> None:
 
 
 REFUSED = (
+    "y ~ `1` + a",
+    "y ~ a - `0`",
     *(
         "",
         "y",

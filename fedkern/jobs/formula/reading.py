@@ -50,6 +50,8 @@ def read(text: str) -> Said:
         It is none, or formulaic is not installed.
     """
     _check(text)
+    if re.search(r"`\s*[01]\s*`", text):
+        raise _no(text, "a column whose name is 0 or 1 would be the intercept: give it another name in the files")
     text = _powers(text)
     sides = [*_split(text, "~")]
     if len(sides) != 2 or not all(side.strip() for _, side in sides):

@@ -57,6 +57,11 @@ class Model(JobModel[OutputSection]):
     def __post_init__(self) -> None:
         self.encoding.check_references(self.references)
 
+    @classmethod
+    def of(cls, config: Config, names: tuple[str, ...], agreed: Encoding) -> Model:
+        """With the columns that the parties have agreed on, which are not centred where there is no intercept."""
+        return cls(config, names, agreed.uncentred if config.without_intercept else agreed)
+
     @property
     def family(self) -> str:
         """Of the response, as kernels call it."""

@@ -41,8 +41,7 @@ def fit(run: Run[Config]) -> Fit | None:
     for k, table in tables.items():  # before anything leaves: a file without groups, or times, is none of this job
         with owned(k):
             check_file(run.config, table, run.parties.spec, run.names[k])
-    encoding = agreeing.agreed(run, tables)
-    model = Model(run.config, run.names, encoding.uncentred if run.config.without_intercept else encoding)
+    model = Model.of(run.config, run.names, agreeing.agreed(run, tables))
     run = run.knowing(model)
     counted = incomplete.exchanged(run, tables)
     run.hooks.notes += incomplete.notes(run.config, counted)
