@@ -70,7 +70,7 @@ lint: install
 	@$(MAKE) --no-print-directory -k -j2 -Otarget $(LINTS)
 
 lint-mypy:
-	$(BIN)/mypy
+	$(BIN)/mypy --show-traceback
 
 lint-stubs:
 	$(BIN)/python -P -m mypy.stubtest --mypy-config-file pyproject.toml fedkern._core
