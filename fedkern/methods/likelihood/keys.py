@@ -35,7 +35,7 @@ from . import level_keys, own_keys
 from .level_keys import LEVELED, Levels
 from .own_keys import PriorSection
 
-COUNTED = ("gaussian", "negative-binomial", *families.HAZARDS)  # families of which rows a coefficient were found to be enough
+COUNTED = ("gaussian", *families.HAZARDS)  # families of which rows a coefficient were found to be enough
 MOST_TERMS = 3  # of a random effect: an intercept and two slopes
 MOST_ROUNDS = 8  # of draws
 TRAJECTORIES = 1000  # of each chain, where the sampler is Hamiltonian Monte Carlo

@@ -360,7 +360,7 @@ def test_a_model_that_does_not_fit_is_said(files: Path) -> None:
     wide = {}
     for k, name in enumerate(CLIENTS):
         rng = np.random.default_rng(k)
-        time = rng.normal(size=40).round(4)
+        time = rng.normal(size=60).round(4)
         wide[name] = pd.DataFrame({"time": time, "y": rng.negative_binomial(0.5, 0.5 / (0.5 + np.exp(1 + 0.2 * time)))})
     job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "algorithm": {"points": 256, "effective": 100.0}}
     poor = fedkern.run(job, data=wide, model={"family": "poisson"})
