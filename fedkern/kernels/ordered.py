@@ -7,22 +7,15 @@ normal: probit), is cut at the thresholds. `scale` is (K - 1, ..): the first thr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from importlib import import_module
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ._special import special as _special
+
 Vector = NDArray[np.float64]
 
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
-
-
-def _special(name: str) -> Callable[..., Any]:
-    """A function of SciPy, which who only calls kernels need not load."""
-    found: Callable[..., Any] = getattr(import_module("scipy.special"), name)
-    return found
 
 
 def thresholds(scale: object, eta: Vector) -> Vector:

@@ -1,4 +1,4 @@
-"""Cholesky factors and their solutions by SciPy's LAPACK, without checks that take longer than a small matrix."""
+"""Cholesky factors and their solutions by SciPy's LAPACK, without checks that take longer than a small matrix; triangles."""
 
 from __future__ import annotations
 
@@ -49,3 +49,18 @@ def scale_of(P: Matrix) -> Matrix:
         return np.array(P)
     reverse, _ = dtrtri(np.tril(factor(P[::-1, ::-1])), lower=1)  # of P = U U', U upper triangular
     return np.ascontiguousarray(reverse.T[::-1, ::-1])
+
+
+def packed(hessian: Matrix) -> Matrix:
+    """(c, P(P+1)/2) Lower triangles, row by row."""
+    rows, columns = np.tril_indices(hessian.shape[-1])
+    return np.ascontiguousarray(hessian[:, rows, columns])
+
+
+def unpacked(triangle: Matrix, size: int) -> Matrix:
+    """Inverse of `packed`."""
+    rows, columns = np.tril_indices(size)
+    out = np.empty((len(triangle), size, size))
+    out[:, rows, columns] = triangle
+    out[:, columns, rows] = triangle
+    return out

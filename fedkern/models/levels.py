@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ..kernels import multinomial as kernels
+from .dense import unpacked
 from .encoding import INTERCEPT, Encoding
 from .mixed.layout import Layout
 from .mixed.prior import Prior
@@ -62,10 +63,7 @@ class Rows:
     def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
         """(c,) the same, gradients (c, P) and minus Hessians (c, P, P)."""
         value, gradient, lower = kernels.curvature(points, self.X, self.y, levels=self.levels, n_threads=self.n_threads)
-        curved = np.empty((len(points), self.size, self.size))
-        i, k = np.tril_indices(self.size)
-        curved[:, i, k] = curved[:, k, i] = lower
-        return value, gradient, curved
+        return value, gradient, unpacked(lower, self.size)
 
     def rule(self, points: Vector, nodes: int) -> Vector:
         """(S,) zeros: there is no quadrature."""

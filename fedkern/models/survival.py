@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from ..kernels import survival as kernels
+from .dense import unpacked
 from .mixed.layout import Layout
 
 Vector = NDArray[np.float64]
@@ -104,11 +105,7 @@ class Rows:
     def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
         """(c,) the same, gradients (c, P) and minus Hessians (c, P, P)."""
         value, gradient, lower = kernels.cox_curvature(points, *self._rows, n_threads=self.n_threads)
-        p = self.size
-        curved = np.empty((len(points), p, p))
-        i, k = np.tril_indices(p)
-        curved[:, i, k] = curved[:, k, i] = lower
-        return value, gradient, curved
+        return value, gradient, unpacked(lower, self.size)
 
     def rule(self, points: Vector, nodes: int) -> Vector:
         """(S,) zeros: there is no quadrature."""

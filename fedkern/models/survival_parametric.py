@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ..kernels import mixed as kernels
 from ..kernels.families import HALF_LOG_TAU
+from .dense import unpacked
 from .mixed import Prior, Rows
 from .mixed.layout import Layout
 from .mixed.shapes import SHAPE, Elsewhere, LogHalfNormal, Shape
@@ -107,10 +108,7 @@ class Timed(Rows):
         value, gradient, lower = kernels.curvature(
             *arrays, family=self.layout.family, nodes=self._group_nodes(nodes), n_threads=self.n_threads
         )
-        size = sent.shape[1]
-        curved = np.empty((len(points), size, size))
-        i, k = np.tril_indices(size)
-        curved[:, i, k] = curved[:, k, i] = lower
+        curved = unpacked(lower, sent.shape[1])
         return value, gradient[:, at], curved[:, at[:, np.newaxis], at]
 
     @property

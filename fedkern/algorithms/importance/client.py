@@ -12,9 +12,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.dense import packed
 from ..core.kept import GIVEN
 from ..core.messages import ClientEffects, Event, RemoteFault, evolve
-from .coordinates import packed
 from .messages import DECIMALS, LOST, AskCurvature, AskValues, Curvature, Posterior, Values
 from .settings import CHECKED, Settings, rounded
 

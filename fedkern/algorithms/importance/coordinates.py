@@ -127,21 +127,6 @@ class Coordinates:
         return Derivatives(value, gradient, hessian)
 
 
-def packed(hessian: Array) -> Array:
-    """(c, P(P+1)/2) Lower triangles, row by row."""
-    rows, columns = np.tril_indices(hessian.shape[-1])
-    return np.ascontiguousarray(hessian[:, rows, columns])
-
-
-def unpacked(triangle: Array, size: int) -> Array:
-    """Inverse of `packed`."""
-    rows, columns = np.tril_indices(size)
-    out = np.empty((len(triangle), size, size))
-    out[:, rows, columns] = triangle
-    out[:, columns, rows] = triangle
-    return out
-
-
 def named(flags: NDArray[np.bool_], names: Sequence[str]) -> str:
     """The names of those that are true."""
     return ", ".join(repr(name) for name, flag in zip(names, flags, strict=True) if flag)

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...kernels import rng
+from ...models.dense import unpacked
 from ...models.weighted import Weighted
 from ..core.kept import GIVEN
 from ..core.messages import SERVER, Event, RemoteFault, ServerEffects, evolve
 from ..core.nets import NETS, SURE, largest
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import all_of, ask_all, summed, tell_all, with_answer
-from .coordinates import Coordinates, Derivatives, named, unpacked
+from .coordinates import Coordinates, Derivatives, named
 from .learnt_scale import Scaled, held
 from .messages import LOST, WIDTH, AskCurvature, AskValues, Curvature, Posterior, Values, drawn, shortened
 from .newton import Climb, Metric, modes, moving, spelled

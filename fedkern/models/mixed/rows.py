@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import mixed as kernels
+from ..dense import unpacked
 from ..encoding import INTERCEPT
 from .layout import NODES, Layout, entries
 from .quadrature import log_sum, rule
@@ -183,10 +184,8 @@ class Rows:
             n_threads=self.n_threads,
         )
         size = points.shape[1]
-        curved = np.empty((len(points), size, size))
-        i, k = np.tril_indices(size)
-        curved[:, i, k] = curved[:, k, i] = lower[:, : len(i)]  # without those that the job gives, which come last
-        return value, gradient[:, :size], curved
+        # Without the numbers that the job gives, which come last.
+        return value, gradient[:, :size], unpacked(lower[:, : size * (size + 1) // 2], size)
 
     def _with_given(self, points: Vector) -> Vector:
         """The points as kernels take them."""
