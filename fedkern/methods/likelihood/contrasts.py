@@ -26,7 +26,7 @@ def of_levels(model: Model, values: Mapping[str, Array]) -> tuple[dict[str, Arra
     for column in model.encoding.columns:
         if column.levels is None:
             continue
-        base = model.references.get(column.name) or column.levels[0]
+        base = model.reference(column.name, column.levels)
         for before in blocks:
             names = {level: f"theta[{before}{column.name}={level}]" for level in column.levels}
             if not set(names.values()) <= values.keys():

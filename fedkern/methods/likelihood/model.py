@@ -218,6 +218,10 @@ class Model(JobModel[OutputSection]):
         late = self.lifetimes and self.config.data.entry is not None
         return not (late or self.nominal or (self.config.random.group is not None and not self.layout.concave))
 
+    def reference(self, column: str, levels: Sequence[str]) -> str:
+        """The level that a column's others are compared with."""
+        return self.references.get(column) or levels[0]
+
     @property
     def reference_row(self) -> Array:
         """(p,) of X: numeric columns at 0 on their scale (their means, if standardised), texts at the reference level, whose own
@@ -227,8 +231,7 @@ class Model(JobModel[OutputSection]):
             row[0] = 1.0
         for column in self.encoding.columns:
             if column.levels is not None and self.encoding.formula is None:  # a formula's columns are 0 there
-                base = self.references.get(column.name) or column.levels[0]
-                row[self.encoding.names.index(f"{column.name}={base}")] = 1.0
+                row[self.encoding.names.index(f"{column.name}={self.reference(column.name, column.levels)}")] = 1.0
         return row
 
     @property
