@@ -11,7 +11,11 @@ project = "fedkern"
 version = release = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 copyright = "the authors of fedkern"
 
-extensions = ["myst_parser", "mathml", "sphinx_gallery.gen_gallery"]
+extensions = ["myst_parser", "mathml", "described", "sphinx_gallery.gen_gallery", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+autodoc_typehints = "none"  # a docstring says in words which values a parameter takes
+autoclass_content = "class"
+napoleon_google_docstring = False
+napoleon_use_param = napoleon_use_rtype = napoleon_use_ivar = False
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "examples",  # made by the build
@@ -28,6 +32,7 @@ exclude_patterns = ["_*", "gallery/*"]
 html_math_renderer = "mathml"
 highlight_language = "none"
 nitpicky = True
+nitpick_ignore_regex = [("py:class", ".*")]  # docstrings name no classes
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"fedkern {release}"
