@@ -11,7 +11,7 @@ project = "fedkern"
 version = release = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 copyright = "the authors of fedkern"
 
-extensions = ["myst_parser", "mathml", "described", "sphinx_gallery.gen_gallery", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "mathml", "described", "sphinx_gallery.gen_gallery", "sphinx.ext.napoleon"]
 autodoc_typehints = "none"  # a docstring says in words which values a parameter takes
 autoclass_content = "class"
 napoleon_google_docstring = False

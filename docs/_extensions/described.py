@@ -23,5 +23,6 @@ def describe(app: Sphinx, what: str, name: str, obj: object, options: Any, lines
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Is called by Sphinx; comes before napoleon, whose priority is 500."""
+    app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-docstring", describe, priority=400)
     return {"parallel_read_safe": True}
