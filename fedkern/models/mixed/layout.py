@@ -177,7 +177,10 @@ class Layout:
         shifted = {self.coefficients.index(term) for term in (*self.group, *self.client) if term in self.coefficients}
         shifted |= {self.shapes_at.start} if self.ordered and (self.group or self.client) else set()
         found = shifted | set(range(self.group_at.start, self.client_at.stop))
-        return tuple(sorted(found | {at for together in self.fold for at in together}))
+        found |= {at for together in self.fold for at in together}
+        if found:  # else all coordinates may have them
+            found |= {self.shapes_at.start + k for k, shape in enumerate(self.shapes) if shape.loose}
+        return tuple(sorted(found))
 
     @property
     def nodes(self) -> int:

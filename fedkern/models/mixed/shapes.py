@@ -155,7 +155,8 @@ class Shape:
     start : where the way to the mode begins
     folded : whether the coordinate and its negative say the same
     of_prior : whether it is a number of other coordinates' prior, of which rows know nothing
-    called : what a result calls it, where that is not as `read`
+    called : the name in a result, where that is not as `read`
+    loose : whether its posterior may have heavy tails beside other coordinates that have them
     """
 
     name: str
@@ -166,6 +167,7 @@ class Shape:
     folded: bool = False
     of_prior: bool = False
     called: str = ""
+    loose: bool = False
 
     @property
     def label(self) -> str:
@@ -186,7 +188,7 @@ PHI = Shape("phi", "1 / sqrt r", np.abs, HalfNormal(), start=1.0, folded=True, c
 NU = Shape("log nu", "nu", np.exp, LogGamma(2.0, 0.1), start=math.log(10.0))
 SHAPE = Shape("log shape", "shape", np.exp, Normal())
 PRECISION = Shape("log precision", "precision", np.exp, Normal(2.0, 1.5), start=2.0)
-ZEROS = Shape("logit zeros", "structural zeros", _logistic, Normal(0.0, 1.5), start=-1.0, called="structural_zeros")
+ZEROS = Shape("logit zeros", "structural zeros", _logistic, Normal(0.0, 1.5), start=-1.0, called="structural_zeros", loose=True)
 
 SHAPES: dict[str, tuple[Shape, ...]] = {
     "gaussian": (SD,),

@@ -45,7 +45,7 @@ def of(name: str) -> tuple[str, int]:
 
 
 # A federation of each family at each push, one with effects of groups
-PUSHED = [*(f"{family} 0" for family in FAMILIES[:4]), f"{FAMILIES[4]} 0"]
+PUSHED = [*(f"{family} 0" for family in FAMILIES[:4]), f"{FAMILIES[4]} 4"]
 
 
 @pytest.mark.parametrize(
