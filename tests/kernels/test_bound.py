@@ -92,6 +92,10 @@ def of_another_type(R):
     R.dtype = np.int64
 
 
+in_place = pytest.mark.filterwarnings("ignore:Setting the:DeprecationWarning")  # NumPy 2.5 will take it away, and has not yet
+
+
+@in_place
 @pytest.mark.parametrize("change", [moved, shrunk, of_another_type])
 def test_a_bound_array_that_has_changed_is_noticed(change):
     R, q, rss, state = problem()
@@ -196,6 +200,7 @@ def test_other_backends_are_bound_too():
         np.testing.assert_array_equal(a, b)
 
 
+@in_place
 def test_the_server_s_sweeps():
     rng = np.random.default_rng(1)
     shape = (3, 2, 1, 4)

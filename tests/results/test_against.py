@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from fedkern.results import against
 from fedkern.results.gaussian import Posterior
 from fedkern.results.marginals import Drawn, Normal
 from fedkern.results.released import Drawing, Group
+from support.arviz_groups import inference_data
 from support.command import OPEN
 
 SHIFT, NARROW = 0.3, 0.8
@@ -40,11 +40,7 @@ def reference(run: dict[str, tuple[float, float]], seed: int, **names: str) -> d
 
 def netcdf(path: str, posterior: dict[str, Any]) -> None:
     """As ArviZ writes it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        import arviz
-
-    arviz.from_dict(posterior=posterior).to_netcdf(path)
+    inference_data({"posterior": posterior}).to_netcdf(path)
 
 
 def test_a_planted_shift_is_the_first_line_and_a_narrow_one_the_second(

@@ -54,6 +54,6 @@ def test_arviz_summarises_and_plots_it(run: Path) -> None:
         for plots, of in ((arviz, draws), (arviz_plots, stored)):
             plots.plot_forest(of, var_names=names[:3])
         arviz_plots.plot_dist(stored, var_names=names[:3])
-        arviz.plot_dist(posterior[names[0]].values if hasattr(arviz, "InferenceData") else draws)
+        arviz.plot_dist(posterior[names[0]].values if arviz.__version__.startswith("0.") else draws)
     plt.close("all")
     assert "log_likelihood" not in draws  # no row's own number reaches the server, so that `loo` is the job's, not ArviZ's

@@ -145,8 +145,7 @@ def _figure(one: Map, rows: Sequence[Mapping[str, str]], shapes: Sequence[Sequen
     elif one.scale == "about 0":
         far = float(np.abs(there).max()) if len(there) else 1.0
         colours, norm = mpl.colormaps["RdBu_r"], Normalize(-far, far)
-    colours.set_bad(NOTHING)
-    points.set_cmap(colours)
+    points.set_cmap(colours.with_extremes(bad=NOTHING))
     points.set_norm(norm)
     axes.set_axis_off()
     # of the figure and not of the axes: a map that is tall and narrow would have it cut off

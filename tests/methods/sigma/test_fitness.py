@@ -74,25 +74,29 @@ def test_an_area_s_rows_are_foreseen_by_quadrature(family: str) -> None:
 
 
 def test_weights_are_arvizs() -> None:
+    """To rounding those of ArviZ 0.x; 1.x takes one draw more or less for the tail."""
     arviz = pytest.importorskip("arviz")
     rng = np.random.default_rng(3)
     for shape in (0.5, 2.0, 6.0):
         log_ratios = shape * rng.standard_exponential(1000)
-        want, k_hat = arviz.psislw(log_ratios.copy())
+        if older := hasattr(arviz, "psislw"):
+            want, k_hat = arviz.psislw(log_ratios.copy())
+        else:
+            want, k_hat = pytest.importorskip("arviz_stats").base.array_stats.psislw(-log_ratios)
         found = psis.smoothed(log_ratios)
-        np.testing.assert_allclose(found[0], np.asarray(want), rtol=1e-9, atol=1e-9)
-        assert found[1] == pytest.approx(float(k_hat), rel=1e-9)
+        np.testing.assert_allclose(found[0], np.asarray(want), rtol=1e-9, atol=1e-9 if older else 0.1)
+        assert found[1] == pytest.approx(float(k_hat), rel=1e-9 if older else 0.03)
     flat = psis.smoothed(np.zeros(100))
     np.testing.assert_allclose(flat[0], -np.log(100))
     assert flat[1] == np.inf
 
 
-def test_waic_is_arvizs() -> None:
-    az = pytest.importorskip("arviz")
+def test_waic_is_that_of_its_definition() -> None:
+    """Watanabe (2010): the density of an area by the mean over draws, less the variance of its logarithm."""
     log_density = np.random.default_rng(3).normal(-2, 0.4, (4000, 6))
-    want = az.waic(az.from_dict(posterior={"x": np.zeros((4, 1000))}, log_likelihood={"y": log_density.reshape(4, 1000, 6)}))
-    found = fitness._waic(log_density).sum(axis=0)
-    assert found == pytest.approx([want.elpd_waic, want.p_waic], rel=1e-3)
+    p_waic = log_density.var(axis=0, ddof=1).sum()
+    elpd_waic = np.log(np.exp(log_density).mean(axis=0)).sum() - p_waic
+    assert fitness._waic(log_density).sum(axis=0) == pytest.approx([elpd_waic, p_waic], rel=1e-3)
 
 
 def test_areas_left_out_have_their_exact_density() -> None:
