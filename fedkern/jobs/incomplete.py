@@ -143,7 +143,7 @@ def exchanged(at: At[Any], tables: Mapping[int, Table], complete: Mapping[int, i
         lacking = table.incomplete or 0
         there = table.n_rows if complete is None else complete[k]
         told = exchange.Incomplete(0, there + (lacking if of(at.config) == "drop" else 0), lacking)
-        clients[k] = once.telling(told)
+        clients[k] = once.ready_client(told)
     server, _ = at.ask(Stage.of(exchange), exchange.QUESTION, exchange.AskIncomplete(0), clients)
     if server is None:
         return {}

@@ -60,7 +60,7 @@ class Server(Generic[A]):
         return self.asks and len(self.replies) == self.n_clients
 
 
-def telling(answer: A) -> Client[Any, A]:
+def ready_client(answer: A) -> Client[Any, A]:
     """Returns a client whose answer is made before the question comes."""
     return Client(lambda asked: answer)
 

@@ -109,7 +109,7 @@ def bit(sender: int, answer: Moving) -> bool:
     return answer.settled == 1
 
 
-def told(settings: Settings, length: Length, round: int) -> Settings:
+def with_length(settings: Settings, length: Length, round: int) -> Settings:
     """Returns a client's settings after the server has sent a length; raises RemoteFault if this length cannot follow."""
     if not judged(settings, round) or length.round != round:
         raise RemoteFault(f"server: Length of round {length.round} was not expected after {round} rounds")

@@ -48,7 +48,7 @@ class Step:
         return found
 
     @property
-    def there(self) -> bool:
+    def is_close(self) -> bool:
         """Whether there is nothing to be gained."""
         return bool(self.away.max() <= AWAY and self.width.min() >= WIDTH and self.width.max() <= 1 / WIDTH)
 

@@ -50,7 +50,7 @@ class Centres:
     torn: bool = False
 
 
-def compared(means: Array, variances: Array, degrees: Array, among: Sites) -> Centres:
+def compare_centres(means: Array, variances: Array, degrees: Array, among: Sites) -> Centres:
     """Of sites (m,) with these means, variances and degrees of freedom; `among`: those that may be compared."""
     there = np.flatnonzero(among & (variances > 0) & (degrees >= LEAST))
     nobody, nothing = np.zeros(len(means), bool), np.full(len(means), np.nan)

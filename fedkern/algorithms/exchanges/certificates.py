@@ -36,14 +36,14 @@ class Certificate(Message, kind=5, tells=Tells("", private="what it has spent, f
     text: Annotated[bytes, "certificate"]
 
 
-def told(certificate: Mapping[str, object]) -> Certificate:
+def make_reply(certificate: Mapping[str, object]) -> Certificate:
     """A certificate as it travels."""
     plain = {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in certificate.items()}
     return Certificate(0, json.dumps(plain, allow_nan=False).encode())
 
 
 def content(reply: Certificate) -> Record:
-    """Inverse of `told`; ValueError where it is no JSON."""
+    """Inverse of `make_reply`; ValueError where it is no JSON."""
     try:
         found: Mapping[str, object] = json.loads(reply.text)
     except RecursionError as fault:

@@ -38,14 +38,14 @@ class ColumnMeans(Message, kind=136, tells=Tells("means of columns, to a quarter
     steps: Annotated[NDArray[np.float64], "u"]
 
 
-def compared(values: Array, degrees: Array) -> NDArray[np.bool_]:
+def is_compared(values: Array, degrees: Array) -> NDArray[np.bool_]:
     """Which columns are: of three different values or more, and of rows enough."""
     return np.asarray((values >= MORE) & (degrees >= centres.LEAST))
 
 
-def told(means: Array, degrees: Array, squares: Array, values: Array) -> ColumnMeans:
+def make_reply(means: Array, degrees: Array, squares: Array, values: Array) -> ColumnMeans:
     """Of one client's columns (u,) with these means, and with the moments and numbers of different values that it has told."""
-    there = compared(values, degrees) & (squares > 0)
+    there = is_compared(values, degrees) & (squares > 0)
     step = STEP * np.sqrt(np.where(there, squares, 1.0) / np.where(there, degrees, 1.0))
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.rint(np.where(there, means, 0.0) / step)

@@ -62,7 +62,7 @@ class Degenerate:
     judged: tuple[bool, bool] = (True, True)
     far: tuple[str, ...] = ()
 
-    def lines(self) -> list[str]:
+    def describe_columns(self) -> list[str]:
         """For the client's own eyes."""
         found = [f"column {name!r} has one value here: this client tells nothing of its effect" for name in self.constant]
         found += [f"column {name!r} {_FOLLOWS.format(_named(others))}" for name, others in self.collinear.items()]

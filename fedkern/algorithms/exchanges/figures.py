@@ -36,7 +36,7 @@ def dims(unknowns: int) -> dict[str, int]:
     return {**verdicts.DIMS, "f": max(unknowns, 1), "q": len(NAMES)}
 
 
-def telling(verdict: TellVerdict, figures: Array) -> TellFigures:
+def make_question(verdict: TellVerdict, figures: Array) -> TellFigures:
     """The message; `figures` (f, q) of the unknowns in the order that all know."""
     known = len(figures) > 0 and bool(np.isfinite(figures).all())
     told = figures if known else np.zeros((max(len(figures), 1), len(NAMES)))
@@ -53,9 +53,9 @@ def figures(told: TellFigures) -> Array | None:
     return np.array(told.figures) if told.known else None
 
 
-def heard(told: TellFigures) -> VerdictHeard:
+def make_reply(told: TellFigures) -> VerdictHeard:
     """A client's answer; RemoteFault where no verdict has this number."""
-    return verdicts.heard(verdict(told))
+    return verdicts.make_reply(verdict(told))
 
 
 QUESTION = once.Question("verdict", TellFigures, VerdictHeard)

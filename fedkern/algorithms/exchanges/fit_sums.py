@@ -45,7 +45,7 @@ NOBODY = FitSums(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
 SUMS = ("density", "squares", "effective", "waic", "waic_effective")
 
 
-def told(sums: FitSums) -> FitSums:
+def make_reply(sums: FitSums) -> FitSums:
     """The sums, or zeros where they would be of too few areas."""
     return sums if sums.areas >= LEAST else NOBODY
 

@@ -30,7 +30,7 @@ class SiteFit(Message, kind=46, tells=Tells(LIKELIHOOD)):
     error: Columns
 
 
-def told(estimate: NDArray[np.float64], error: NDArray[np.float64]) -> SiteFit:
+def make_reply(estimate: NDArray[np.float64], error: NDArray[np.float64]) -> SiteFit:
     """Of estimates that are NaN where there is none."""
     there = np.isfinite(estimate) & np.isfinite(error)
     return SiteFit(0, np.where(there, estimate, 0.0), np.where(there, error, 0.0))

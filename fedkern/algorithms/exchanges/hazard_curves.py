@@ -36,7 +36,7 @@ def dims(draws: int, times: int) -> dict[str, int]:
     return {"t": draws, "times": times}
 
 
-def told(rows: int, hazards: Array) -> CumulativeHazards:
+def make_reply(rows: int, hazards: Array) -> CumulativeHazards:
     """`hazards` (draws, times)."""
     short = [[float(f"{value:.3g}") for value in row] for row in hazards.tolist()]
     return CumulativeHazards(0, rows, np.array(short).reshape(hazards.shape))

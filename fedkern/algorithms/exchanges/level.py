@@ -214,11 +214,11 @@ def _apart(state: Server, about: Array) -> Server:
         mean = state.centre + shift
         own = spreads.variances(mean, shift, about[:, 1] / n)
         degrees = np.maximum(n - 1, 0)
-        found = spreads.compared(own * degrees, degrees)
+        found = spreads.compare_spreads(own * degrees, degrees)
         sure = spreads.certain(found, mean / np.sqrt(own))
     heavy = not FAMILIES[state.settings.family].linear  # tails, or a wrong cell, in which nothing else is wrong
     sure &= not heavy
-    moved = centres.compared(mean, own, degrees, ~found.odd | heavy)
+    moved = centres.compare_centres(mean, own, degrees, ~found.odd | heavy)
     notes = (*spreads.notes(found, what, state.clients), *centres.notes(moved, what, state.clients))
     doubts = (spreads.doubt(found, sure, what, state.clients, LARGER), centres.doubt(moved, what, state.clients))
     return replace(state, note="; ".join(filter(None, (state.note, *notes))), doubt="; ".join(filter(None, doubts)))

@@ -119,7 +119,7 @@ PROTOCOL = once.protocol("levels", (AskLevels,), (LevelNumbers,), server_receive
 # After them --------------------
 
 
-def told(seen: Array, again: Array) -> LevelNumbers:
+def make_reply(seen: Array, again: Array) -> LevelNumbers:
     """The sums, or zeros where they would be of too few rows."""
     if seen[:, 0].sum() < LEAST:
         return LevelNumbers(0, np.zeros_like(seen), np.zeros_like(again))

@@ -44,7 +44,7 @@ def dims(pieces: int) -> dict[str, int]:
     return {"tenths": TENTHS, "scores": SCORES, "pieces": pieces}
 
 
-def told(rows: int, events: int, pairs: float, right: float, tenths: Array, scores: Array, pieces: Array) -> LifetimeSums:
+def make_reply(rows: int, events: int, pairs: float, right: float, tenths: Array, scores: Array, pieces: Array) -> LifetimeSums:
     """The sums, or zeros where they would be of too few rows."""
     if rows < LEAST:
         return LifetimeSums(0, 0, 0, 0.0, 0.0, np.zeros(TENTHS), np.zeros(SCORES), np.zeros(len(pieces)))

@@ -42,7 +42,7 @@ class LooSums(Message, kind=148, tells=Tells(SUM)):
     bins: Annotated[NDArray[np.float64], "bins"]
 
 
-def told(sums: LooSums | None) -> LooSums:
+def make_reply(sums: LooSums | None) -> LooSums:
     """The sums, or zeros where there are none, or they would be of too few rows."""
     if sums is None or sums.rows < LEAST:
         return LooSums(0, 0, 0.0, 0.0, 0.0, np.zeros(BINS))

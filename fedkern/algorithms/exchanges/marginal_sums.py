@@ -49,7 +49,7 @@ def dims(draws: int, numeric: int, effects: int) -> dict[str, int]:
     return {"draws": draws, "numeric": numeric, "effects": effects}
 
 
-def told(rows: int, binary: Array, sums: Array) -> MarginalSums:
+def make_reply(rows: int, binary: Array, sums: Array) -> MarginalSums:
     """The sums, or zeros where they would be of too few rows."""
     if rows < LEAST:
         return MarginalSums(0, 0, np.zeros_like(binary), np.zeros_like(sums))

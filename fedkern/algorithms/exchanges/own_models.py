@@ -55,12 +55,12 @@ class OwnModel(Message, kind=229, tells=Tells(NOTHING)):
         return str(said[0]), str(said[1])
 
 
-def asking(names: tuple[str, ...]) -> AskOwnModel:
+def make_question(names: tuple[str, ...]) -> AskOwnModel:
     """The question."""
     return AskOwnModel(0, json.dumps(names, ensure_ascii=False).encode())
 
 
-def telling(distribution: str, version: str, *, editable: bool) -> OwnModel:
+def make_reply(distribution: str, version: str, *, editable: bool) -> OwnModel:
     """The answer."""
     return OwnModel(0, json.dumps([distribution, version]).encode(), int(editable))
 

@@ -49,7 +49,7 @@ class PearsonSums(Message, kind=195, tells=Tells(SUM)):
 NOBODY = PearsonSums(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def told(sums: PearsonSums) -> PearsonSums:
+def make_reply(sums: PearsonSums) -> PearsonSums:
     """The sums, or zeros where they would be of too few rows."""
     if sums.rows < LEAST:
         return NOBODY

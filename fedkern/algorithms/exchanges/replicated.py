@@ -50,7 +50,7 @@ def dims(draws: int) -> dict[str, int]:
     return {"four": 4, "draws": draws, "three": 3, "ten": 10, "fits": 50, "two": 2}
 
 
-def told(observed: Array, replicated: Array, tenths: Array, misfits: Array, *, of_rows: bool) -> Replicated:
+def make_reply(observed: Array, replicated: Array, tenths: Array, misfits: Array, *, of_rows: bool) -> Replicated:
     """The sums, or zeros where they would be of too few rows.
 
     Parameters

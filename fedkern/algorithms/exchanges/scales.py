@@ -364,7 +364,7 @@ def common_variance(squares: Array, degrees: Array) -> float:
     they are more than 25-fold apart. Sites that are not as the others (`spreads`) are left out, however many rows they have.
     """
     varies = (squares > 0) & (degrees > 0)
-    if varies.sum() > 2 and (found := spreads.compared(squares, degrees)).odd.any():
+    if varies.sum() > 2 and (found := spreads.compare_spreads(squares, degrees)).odd.any():
         return common_variance(squares[found.agree], degrees[found.agree])
     own, weight = squares[varies] / degrees[varies], degrees[varies]
     if len(own) <= 2:

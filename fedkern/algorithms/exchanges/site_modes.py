@@ -43,7 +43,7 @@ def dims(coefficients: int) -> dict[str, int]:
     return {"two": 2, "d": coefficients}
 
 
-def told(mode: Array, sd: Array) -> SiteMode:
+def make_reply(mode: Array, sd: Array) -> SiteMode:
     """Of numbers that are NaN where there is no mode: standard deviations to three digits, and modes to the place of the last."""
     there = bool(np.isfinite(mode).all() and np.isfinite(sd).all() and (sd > 0).all())
     if not there:

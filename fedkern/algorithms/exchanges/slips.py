@@ -181,11 +181,11 @@ def _apart(told: Sums) -> Said:
         what = f"column {column.name!r}"
         right = f"where it is right so, give center and scale of it in [data.columns.{column.name}], and nothing more is said"
         remedy = f"; {_as_code(column.name)}{right}" if _are_whole(told.sizes, mean, own) else f"; {right}"
-        found = spreads.compared(own * degrees, degrees)
+        found = spreads.compare_spreads(own * degrees, degrees)
         lines += spreads.notes(found, what, told.clients, remedy)
         with np.errstate(divide="ignore", invalid="ignore"):
             sure = spreads.certain(found, mean / np.sqrt(own))
-        moved = centres.compared(mean, own, degrees, ~found.odd)
+        moved = centres.compare_centres(mean, own, degrees, ~found.odd)
         lines += centres.notes(moved, what, told.clients, remedy)
         doubts += filter(None, (spreads.doubt(found, sure, what, told.clients), centres.doubt(moved, what, told.clients)))
     return tuple(lines), tuple(doubts)

@@ -47,7 +47,7 @@ def variances(means: Array, shifts: Array, squares: Array) -> Array:
     return np.where((own > (1e-14 * means) ** 2) & (own > 1e-10 * squares), own, 0.0)
 
 
-def compared(squares: Array, degrees: Array, apart: float = APART, sure: float = SURE) -> Spreads:
+def compare_spreads(squares: Array, degrees: Array, apart: float = APART, sure: float = SURE) -> Spreads:
     """Of sites with these centred sums of squares and degrees of freedom (m,); `apart` and `sure` as above."""
     varies = (squares > 0) & (degrees > 0)
     variance = np.where(varies, squares, np.nan) / np.where(varies, degrees, 1.0)

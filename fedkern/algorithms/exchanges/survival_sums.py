@@ -47,7 +47,7 @@ def dims(coefficients: int) -> dict[str, int]:
     return {"d": coefficients}
 
 
-def told(events: int, pairs: float, right: float, score: Array, information: Array) -> SurvivalSums:
+def make_reply(events: int, pairs: float, right: float, score: Array, information: Array) -> SurvivalSums:
     """The sums, or zeros where they would be of too few events."""
     if events < LEAST:
         return SurvivalSums(0, 0, 0.0, 0.0, np.zeros_like(score), np.zeros_like(score))

@@ -90,12 +90,12 @@ class LogTermsOf(Message, kind=150, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
     values: Terms
 
 
-def told(asked: AskTerms, values: Array) -> LogTerms:
+def make_reply(asked: AskTerms, values: Array) -> LogTerms:
     """In thousandths of a nat."""
     return LogTerms(asked.round, rounded(values))
 
 
-def told_of(asked: AskTermsOf, values: Array) -> LogTermsOf:
+def make_reply_of_q(asked: AskTermsOf, values: Array) -> LogTermsOf:
     """In thousandths of a nat."""
     return LogTermsOf(asked.round, rounded(values))
 

@@ -63,7 +63,7 @@ class Server:
     replies: PersistentMap[int, ColumnValues] = field(default_factory=PersistentMap)
 
 
-def counted(values: Array) -> Array:
+def count_values(values: Array) -> Array:
     """(w,) 0, 1, 2 or `MORE` different values of each column of (n, w); NaN is none. Rounding of a constant column is one."""
     out = np.zeros(values.shape[1])
     _, squares = column_moments(values)

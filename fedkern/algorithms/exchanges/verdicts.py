@@ -29,13 +29,13 @@ class VerdictHeard(Message, kind=218, tells=Tells(NOTHING, private=NOTHING)):
     round: int
 
 
-def telling(converged: bool | str, text: str, worst: str) -> TellVerdict:
+def make_question(converged: bool | str, text: str, worst: str) -> TellVerdict:
     """The message; words that are longer than it is are cut."""
     cut = (part.encode(errors="replace")[: DIMS[most]] for part, most in ((text, "verdict"), (worst, "name")))
     return TellVerdict(0, WORDS.index(converged), *cut)
 
 
-def said(told: TellVerdict) -> dict[str, bool | str]:
+def read_verdict(told: TellVerdict) -> dict[str, bool | str]:
     """What summary.json has of it."""
     return {
         "converged": WORDS[told.word],
@@ -44,7 +44,7 @@ def said(told: TellVerdict) -> dict[str, bool | str]:
     }
 
 
-def heard(told: TellVerdict) -> VerdictHeard:
+def make_reply(told: TellVerdict) -> VerdictHeard:
     """A client's answer.
 
     Raises

@@ -163,7 +163,7 @@ def looking(question: AskSlope, s: Settings, learnt: Learnt) -> AskSlope:
     return AskSlopeAt(question.round, question.h, question.P, learnt.r) if s.learns_r else question
 
 
-def heard(learnt: Learnt, sender: int, event: SiteDelta, s: Settings) -> Learnt:
+def add_counts(learnt: Learnt, sender: int, event: SiteDelta, s: Settings) -> Learnt:
     """With what a client has said of r."""
     if isinstance(event, CountsSiteDelta) != s.learns_r:
         raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer in this job")
@@ -176,5 +176,5 @@ def heard(learnt: Learnt, sender: int, event: SiteDelta, s: Settings) -> Learnt:
     return replace(learnt, told=learnt.told.plus(sender, Told(learnt.at[sender], event.slope, event.curvature)))
 
 
-PROTOCOL: Protocol[scale.Told, scale.Told] = scale.telling("dispersion", LearntDispersion)
+PROTOCOL: Protocol[scale.Told, scale.Told] = scale.telling_protocol("dispersion", LearntDispersion)
 DIMS: dict[str, int] = {}

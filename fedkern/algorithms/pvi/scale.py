@@ -84,7 +84,9 @@ def residual_sums(rows: Rows, q: Gaussian, variance: float) -> tuple[float, floa
     return misfit, spread / variance, weight
 
 
-def heard(residuals: PersistentMap[int, Residuals], sender: int, event: SiteDelta, s: Settings) -> PersistentMap[int, Residuals]:
+def add_residuals(
+    residuals: PersistentMap[int, Residuals], sender: int, event: SiteDelta, s: Settings
+) -> PersistentMap[int, Residuals]:
     """With what a client has said of its residuals."""
     if isinstance(event, ScaledSiteDelta) != s.learns_variance:
         raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer in this job")
@@ -150,9 +152,9 @@ def finished(state: Told) -> bool:
     return state.value is not None
 
 
-def telling(name: str, kind: type[Learnt]) -> Protocol[Told, Told]:
+def telling_protocol(name: str, kind: type[Learnt]) -> Protocol[Told, Told]:
     """The exchange after the rounds."""
     return once.protocol(name, (kind,), (), server_receive, client_receive, finished)
 
 
-PROTOCOL = telling("variance", LearntVariance)
+PROTOCOL = telling_protocol("variance", LearntVariance)

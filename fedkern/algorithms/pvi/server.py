@@ -254,7 +254,10 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if isinstance(event, SiteDelta):
         _check(state, sender, event)
         s = state.settings
-        residuals, counts = scale.heard(state.residuals, sender, event, s), dispersion.heard(state.counts, sender, event, s)
+        residuals, counts = (
+            scale.add_residuals(state.residuals, sender, event, s),
+            dispersion.add_counts(state.counts, sender, event, s),
+        )
         state = evolve(state, residuals=residuals, counts=counts)
         state, effects = _take(state, sender, event)
     state = evolve(state, waiting=state.waiting.minus(sender))
@@ -282,7 +285,7 @@ def _heard(state: Server, sender: int) -> tuple[Server, ServerEffects]:
         return state, []
     told = {k: _at_variance(slope, state.sites.variance) for k, slope in state.slopes.items()}
     step = newton(state.prior, released(state), told) if len(told) == state.n_clients else None
-    there = step is not None and step.there and scale.still(state.rescaled, state.settings)
+    there = step is not None and step.is_close and scale.still(state.rescaled, state.settings)
     return _ask(evolve(state, slopes=PersistentMap(), arrived=there), [sender])
 
 

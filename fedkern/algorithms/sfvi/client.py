@@ -125,7 +125,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 def _told(state: Client, event: until.Length) -> Client:
     """With the length of the job; where it is a new one, the stretches are too."""
-    settings = until.told(state.settings, event, state.round)
+    settings = until.with_length(state.settings, event, state.round)
     if settings.rounds > state.settings.rounds:
         state = evolve(state, windows=settings.windows(state.family.n_normals), reference=None)
     return evolve(state, settings=settings)

@@ -332,7 +332,7 @@ def columns(read: Reading, train: Index) -> Columns:
         _refuse_constants(read, encoding, X[train])
     group, levels = _grouped(table, read.config)
     nothing = degenerate(X[train], encoding)
-    notes = (*(design.notes if response else ()), *incomplete.own_notes(read.config, table), *nothing.lines())
+    notes = (*(design.notes if response else ()), *incomplete.own_notes(read.config, table), *nothing.describe_columns())
     if not private:
         notes = (*notes, *far.notes(table, encoding, design.y if response else None), *far.spelled(encoding))
         nothing = with_far(nothing, X[train], encoding, design.y[train] if response else None)
