@@ -94,8 +94,8 @@ def notes(centres: Centres, what: str, sites: Sequence[str], remedy: str = "") -
     if centres.torn:
         yield (
             f"the mean of {what} at {spreads.some(sites, centres.odd)} is {np.nanmin(centres.distance[centres.odd]):.2g} "
-            f"standard deviations or more from that at {spreads.some(sites, centres.agree)}, and nothing says which is right: is it "
-            f"in another unit on one side, or are patients so different? {FIRST}{remedy}"
+            f"standard deviations or more from that at {spreads.some(sites, centres.agree)}, and nothing says which is "
+            f"right: is it in another unit on one side, or are patients so different? {FIRST}{remedy}"
         )
         return
     for k in np.flatnonzero(centres.odd).tolist():
