@@ -1,6 +1,6 @@
-"""Rows that lack a cell: left out of an open job's table, or filled and marked by a column of their own.
+"""Leaves out rows that lack a cell, or fills them and marks them by a column of their own.
 
-A row whose line cannot be read at all is neither: it stays a fault (`faults`).
+A row whose line cannot be read at all is neither left out nor filled: it stays a fault (`faults`).
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ MARK = "[missing]"
 
 
 def marked(name: str) -> str:
-    """The 0/1 column that says where another one has no value."""
+    """Returns the name of the 0/1 column that says where another one has no value."""
     return f"{name}{MARK}"
 
 
 def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] = ()) -> Table:
-    """The table as if its rows that lack a cell which the job uses had never stood in the file; it knows how many they were.
+    """Returns the table without its rows that lack a cell which the job uses; it knows how many they were.
 
     Parameters
     ----------
-    spec : which columns the job uses, and what they are
+    spec : which columns the job uses, and their kinds
     client : whose table it is, for an error
-    roles : further columns that the job uses, where the table has them
+    roles : further columns that the job uses, if the table has them
 
     Raises
     ------
     JobError
-        No row has all of its cells: the emptiest column is named. Of a `client` that is not said, for it counts rows: an open job
-        refuses a client without any as one that has too few.
+        No row has all of its cells: the emptiest column is named. With a `client` the column is not named, for that counts rows:
+        an open job refuses a client without any row as one that has too few.
     """
     own = (spec.response, spec.offset, spec.weight, spec.trials, spec.group, *spec.times)
     used = {*spec.covariates(table.names), *own, *roles} & {*table.names}
@@ -62,12 +62,13 @@ def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] =
 
 
 def filled(table: Table, centers: Mapping[str, float]) -> Table:
-    """The table with every empty cell of some columns filled, and a 0/1 column for each that says where; it knows in how many
-    rows.
+    """Returns the table with every empty cell of some columns filled, and a 0/1 column for each that says where.
+
+    The table knows in how many rows.
 
     Parameters
     ----------
-    centers : name of a numeric column -> what fills it; those that the table lacks are passed over
+    centers : name of a numeric column -> the number that fills it; columns that the table lacks are passed over
 
     Raises
     ------
@@ -88,7 +89,7 @@ def filled(table: Table, centers: Mapping[str, float]) -> Table:
 
 
 def named(names: tuple[str, ...], centers: Mapping[str, float]) -> tuple[str, ...]:
-    """The header of a table that `filled` has made."""
+    """Returns the header of a table that `filled` has made."""
     there = frozenset(names)
     more = tuple(marked(name) for name in centers if name in there)
     for name in more:
@@ -98,7 +99,7 @@ def named(names: tuple[str, ...], centers: Mapping[str, float]) -> tuple[str, ..
 
 
 def _numeric(cells: Cells, name: str, spec: Spec) -> bool:
-    """Whether words such as "NA" are empty cells of this column, and no levels of it."""
+    """Tells whether words such as "NA" are empty cells of this column, and no levels of it."""
     if name == spec.response:
         return not spec.labelled
     if name in (spec.offset, spec.weight, spec.trials) or not isinstance(cells, Text):
@@ -108,7 +109,7 @@ def _numeric(cells: Cells, name: str, spec: Spec) -> bool:
 
 
 def _empty(cells: Cells, numeric: bool) -> Mask:
-    """(n,) which cells are empty."""
+    """Returns which cells (n,) are empty."""
     if not isinstance(cells, Text):
         return np.isnan(np.asarray(cells, np.float64))
     empty = [level == "" or (numeric and level.lower() in MISSING) for level in cells.levels]
@@ -116,6 +117,7 @@ def _empty(cells: Cells, numeric: bool) -> Mask:
 
 
 def _filled(cells: Cells, empty: Mask, value: float) -> Cells:
+    """Returns cells with the empty ones filled."""
     if not isinstance(cells, Text):
         return np.where(empty, value, np.asarray(cells, np.float64))
     written = repr(float(value)).replace(".", cells.decimal)
@@ -123,7 +125,7 @@ def _filled(cells: Cells, empty: Mask, value: float) -> Cells:
 
 
 def _compact(cells: Cells) -> Cells:
-    """Only levels that a row still has, by first appearance, as a file without the other rows has them."""
+    """Returns cells with only the levels that a row still has, by first appearance, as a file without the other rows has them."""
     if not isinstance(cells, Text):
         return cells
     used, first, codes = np.unique(cells.codes, return_index=True, return_inverse=True)
