@@ -22,7 +22,7 @@ from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula
 from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
 from .cells import LEAST, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, number, plain, too_far, too_large
-from .faults import HINT, LABEL, NO_VALUE, Fault, Faults, Marks, told, who
+from .faults import HINT, LABEL, NO_VALUE, Fault, Faults, Marks, name_column, who
 from .header import check_header
 from .reading import INFINITE, Reader, categories, hot, read_numbers, some
 from .table import Table
@@ -114,7 +114,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
         tiny += _tiny(y[:, np.newaxis], [spec.response])
     if tiny:
         what = f"too close together; {TOO_SMALL}"
-        called = ", ".join(told(name, table.names, known) for name in tiny)
+        called = ", ".join(name_column(name, table.names, known) for name in tiny)
         raise OwnFault(f"{begin}: values of {called} are {what}", f"{begin}: values of {', '.join(map(repr, tiny))} are {what}")
     counts = weights if spec.trials is not None or weights is None else _counting(weights)
     return Summary(names, tuple(kinds_found), levels, labels, values if spec.standardise == "exchange" else None, counts)
@@ -147,7 +147,7 @@ def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection
         return []
     fault = f"has a level in fewer than {LEAST_OF_LEVEL} rows" if rare else f"has more than {MOST_LEVELS} levels"
     own = f"has {n} levels, {rare} of them in fewer than {LEAST_OF_LEVEL} rows"
-    return [(f"{told(name, header, known)} {fault}", f"column {name!r} {own}")]
+    return [(f"{name_column(name, header, known)} {fault}", f"column {name!r} {own}")]
 
 
 def _of_identifiers(columns: list[tuple[str, str]], begin: str) -> OwnFault:
@@ -182,7 +182,7 @@ def _check_constants(names: tuple[str, ...], kinds: list[Any], spec: Spec, heade
             'levels = [...] if it is categorical, or set [data] standardise = "none"'
         )
         known = spec.known
-        columns = ", ".join(told(name, header, known) for name in lacking)
+        columns = ", ".join(name_column(name, header, known) for name in lacking)
         raise OwnFault(f"{begin}: {columns}: {remedy}", f"{begin}: {', '.join(map(repr, lacking))}: {remedy}")
 
 

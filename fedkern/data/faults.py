@@ -57,7 +57,7 @@ def who(client: str, source: str = "") -> str:
     return ", ".join([*([f"client {client!r}"] if client else []), *([Path(source).name] if source else [])])
 
 
-def told(name: str, names: Sequence[str], known: Collection[str]) -> str:
+def name_column(name: str, names: Sequence[str], known: Collection[str]) -> str:
     """Names a column as every party may read it: by its name if the job file has it, else by its place in the header."""
     return f"column {name!r}" if name in known else f"column no. {names.index(name) + 1}"
 
@@ -115,8 +115,8 @@ class Marks:
             return
         said = set[str]()
         for column, reason, _ in self._told:
-            where = "the row" if column is None else told(column, self.table.names, known)
-            said.add(f"{where} {plain_text.told(reason) if column is None else reason}")
+            where = "the row" if column is None else name_column(column, self.table.names, known)
+            said.add(f"{where} {plain_text.public_reason(reason) if column is None else reason}")
         listed = ", ".join(sorted(said))
         ways = [way for way in (NO_VALUE, COMMA, LABEL) if any(way in remedy for *_, remedy in self._told)]
         way = f" ({'; '.join(ways)})" if ways else ""

@@ -124,10 +124,10 @@ def read_edges(path: str | Path, names: Sequence[str]) -> Graph:
     JobError
         An unknown area, a self-loop, or pairs of which some stand in both directions and others in one.
     """
-    return checked(names, neighbours.read(path, names), str(path))
+    return check_pairs(names, neighbours.read(path, names), str(path))
 
 
-def checked(names: Sequence[str], pairs: Index, source: str) -> Graph:
+def check_pairs(names: Sequence[str], pairs: Index, source: str) -> Graph:
     """Returns a graph from pairs (m, 2) of numbers of areas, after checks of self-loops and directions; `source` begins the
     error.
     """

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..errors import JobError
 from ..models.encoding import Spec
 from .cells import MISSING, Cells, Text
-from .faults import told, who
+from .faults import name_column, who
 from .table import Table
 
 Mask = NDArray[np.bool_]
@@ -50,7 +50,7 @@ def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] =
     lacking[[*table.broken]] = False
     if table.n_rows and lacking.all() and not client:
         emptiest = max(empty, key=lambda name: int(empty[name].sum()))
-        column, many = told(emptiest, table.names, spec.columns), int(empty[emptiest].sum())
+        column, many = name_column(emptiest, table.names, spec.columns), int(empty[emptiest].sum())
         raise JobError(
             f'{who("", table.source)}: model.missing = "drop" leaves none of its {table.n_rows} rows; {column} is empty in '
             f"{many} of them: ignore it in [data], or remove the client from [data] clients"
@@ -61,7 +61,7 @@ def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] =
     return replace(kept, columns={k: _compact(v) for k, v in kept.columns.items()}, incomplete=int(lacking.sum()))
 
 
-def filled(table: Table, centers: Mapping[str, float]) -> Table:
+def fill_cells(table: Table, centers: Mapping[str, float]) -> Table:
     """Returns the table with every empty cell of some columns filled, and a 0/1 column for each that says where.
 
     The table knows in how many rows.
@@ -84,12 +84,12 @@ def filled(table: Table, centers: Mapping[str, float]) -> Table:
         columns[name] = _filled(table.columns[name], empty, centers[name])
         columns[marked(name)] = empty.astype(np.float64)
         lacking |= empty
-    names = named(table.names, centers)
+    names = with_marks(table.names, centers)
     return replace(table, names=names, columns=columns, matrix=None, matrix_names=(), incomplete=int(lacking.sum()))
 
 
-def named(names: tuple[str, ...], centers: Mapping[str, float]) -> tuple[str, ...]:
-    """Returns the header of a table that `filled` has made."""
+def with_marks(names: tuple[str, ...], centers: Mapping[str, float]) -> tuple[str, ...]:
+    """Returns the header of a table that `fill_cells` has made."""
     there = frozenset(names)
     more = tuple(marked(name) for name in centers if name in there)
     for name in more:

@@ -10,7 +10,7 @@ from ..models.encoding import Encoding
 from .table import Table
 
 
-def filled(table: Table, agreed: Encoding) -> tuple[Table, list[str]]:
+def fill_lacking(table: Table, agreed: Encoding) -> tuple[Table, list[str]]:
     """Returns the table with every numeric column that was agreed, and the names of those that it lacked."""
     lacking = [column.name for column in agreed.columns if column.levels is None and column.name not in table.columns]
     if not lacking:

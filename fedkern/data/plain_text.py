@@ -101,7 +101,7 @@ def fault(line: str) -> str | None:
     return NOT_UTF8 if not line.isascii() and _ESCAPED.search(line) else None
 
 
-def told(reason: str) -> str:
+def public_reason(reason: str) -> str:
     """Returns why a line of an open job's file cannot be read, as every party may hear it: a library's words may quote the
     line.
     """

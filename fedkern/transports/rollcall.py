@@ -116,7 +116,7 @@ class RollCall:
         if len(who) >= self.ranks:  # all have the same reason, and one has said it
             return Fault(code, "")
         why = next((f": {self.why[rank]}" for rank in who if rank in self.why), "")
-        return Fault(code, f"{named(who)} ended before the job had begun{why}")
+        return Fault(code, f"{name_ranks(who)} ended before the job had begun{why}")
 
     def died(self) -> Fault | None:
         """Returns a fault that names the ranks that died, or None."""
@@ -127,7 +127,7 @@ class RollCall:
         words = len(self.dead) >= self.ranks or not self.joined.issuperset(
             who
         )  # survivors of a death in MPI complain of what follows
-        return Fault(LOST, f"{named(who)} died while the job was starting; start it again", words)
+        return Fault(LOST, f"{name_ranks(who)} died while the job was starting; start it again", words)
 
     def fault(self, now: float, crowd: float) -> Fault | None:
         """Returns the fault that keeps the job from beginning, or None.
@@ -146,7 +146,7 @@ class RollCall:
         # Some have not even a process: they get longer the more ranks share a core.
         if self.told and len(known) < self.ranks and quiet > min(FIRST + EACH * self.ranks * crowd, ALONE):
             lacking = (
-                named(sorted(set(range(self.ranks)) - known))
+                name_ranks(sorted(set(range(self.ranks)) - known))
                 if self.whole
                 else f"{self.ranks - len(known)} of {self.ranks} ranks"
             )
@@ -154,12 +154,14 @@ class RollCall:
         # All have come, but some have not reached MPI, where the others wait for them.
         behind = sorted(known - self.joined)
         if self.joined and behind and quiet > min(max(BEHIND, SLOWER * (self._news - self._first)), ALONE):
-            return Fault(LOST, f"{named(behind)} did not come as far as MPI within {quiet:.0f} s of the others; start it again")
+            return Fault(
+                LOST, f"{name_ranks(behind)} did not come as far as MPI within {quiet:.0f} s of the others; start it again"
+            )
         if quiet > ALONE:
             return Fault(LOST, f"the ranks did not find each other within {quiet:.0f} s; start it again")
         return None
 
 
-def named(ranks: Collection[int]) -> str:
+def name_ranks(ranks: Collection[int]) -> str:
     """Ranks, in words."""
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"

@@ -143,7 +143,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
         with owned(k):
             table, absent = tables.pop(k), list[str]()
             if model.imputes:
-                table, absent = lacking.filled(table, model.encoding)
+                table, absent = lacking.fill_lacking(table, model.encoding)
             design = encode(table, model.encoding, missing=model.imputes, client=run.names[k])
             columns[k] = model.columns(design, run.names[k])
             X, y = design.X[~np.isnan(design.y)], design.y[~np.isnan(design.y)]
