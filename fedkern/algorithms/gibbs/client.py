@@ -15,7 +15,7 @@ from ..core.trace import Trace
 from .messages import MOVES, Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, Sums
 from .settings import Settings
 from .sites import Counter, Movable, Moving, Site, State, moved
-from .sweeps import counted, first
+from .sweeps import add_events, first
 
 Array = NDArray[np.float64]
 QUESTIONS = (Globals, GlobalsMoved, GlobalsTempered)
@@ -89,7 +89,7 @@ def swept(state: Client, before: State, theta: Array, tau_sq: Array, event: Glob
     settings, since = state.settings, event.since
     counter: Counter = {"seed": state.seed, "client": state.index, "step": state.step}
     local, taken = state.site.sweeps(settings, before, theta, tau_sq, **counter)
-    events = counted(state.events, taken)
+    events = add_events(state.events, taken)
     if since != state.since:
         state.trace.clear()
     if settings.keeps(event.round + 1 - since):

@@ -129,7 +129,7 @@ def drawn(of: Gaussian, H: tuple[Array, Array, Array], g: Array, normal: Array) 
     return np.stack([first, second], axis=-1), np.stack([d1, d2], axis=-1)
 
 
-def exchanged(settings: Settings, held: Held, pairs: Sequence[tuple[int, int]], state: State, round: int) -> State:
+def exchange_pairs(settings: Settings, held: Held, pairs: Sequence[tuple[int, int]], state: State, round: int) -> State:
     """Tries the pairs of a round, one after the other, in all chains and regressions at once."""
     able, names = settings.layout.exchangeable, ("theta", "tau_sq", "gamma", "eta")
     values = state.values._replace(**{name: getattr(state.values, name).copy() for name in names})

@@ -115,7 +115,7 @@ def advanced(
         assert isinstance(question, gibbs.Globals | gibbs.GlobalsMoved)  # sampling charges nothing
         clients[k] = client.updated(clients[k], question)
     if pairs:
-        server = _exchanged(server, clients, held, pairs)
+        server = _exchange_pairs(server, clients, held, pairs)
     if server.settings.moves:
         here, round = [clients[k] for k in server.active], server.round
         server = replace(server, at_hand=lambda regression: _terms(here, round, regression))
@@ -145,7 +145,7 @@ def _terms(here: Sequence[gibbs.Client], round: int, regression: int) -> tuple[A
     return gradient, precision
 
 
-def _exchanged(
+def _exchange_pairs(
     server: gibbs.Server, clients: dict[int, gibbs.Client], held: exchange.Held, pairs: Sequence[tuple[int, int]]
 ) -> gibbs.Server:
     """Returns the server after a round's exchanges, and changes `clients` in place."""
@@ -154,7 +154,7 @@ def _exchanged(
         np.stack([clients[k].state[name] for k in here]) for name in ("deviation", "lambda_sq", "sigma_sq")
     )
     before = exchange.State(server.values, deviation, lambda_sq, sigma_sq)
-    after = exchange.exchanged(settings, held, pairs, before, server.round)
+    after = exchange.exchange_pairs(settings, held, pairs, before, server.round)
     values = after.values
     for k, d, scales in zip(here, after.deviation, after.lambda_sq):
         own = {**clients[k].state, "deviation": d, "lambda_sq": scales}

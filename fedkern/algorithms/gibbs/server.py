@@ -24,7 +24,7 @@ from . import sweeps as update
 from . import tempering
 from .messages import MOVES, Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, MoveTerms, SecondMoveTerms, Sums, expected
 from .settings import Settings
-from .sweeps import Terms, Values, counted
+from .sweeps import Terms, Values, add_events
 
 Array = NDArray[np.float64]
 Judge = Callable[[Any], bool]
@@ -213,9 +213,9 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
     if settings.aggregate == "sums":
         sums = {k: layout.full(_of(answer, Sums).sums, 0.0) for k, answer in state.answers.items()}
         for told in () if layout.whole else sums.values():
-            told[0][..., ~layout.there] = 1.0
+            told[0][..., ~layout.has_coefficient] = 1.0
         values, events = update.swept_sums(settings, state.values, sums, state.step)
-        return evolve(state, values=values, step=state.step + 1, events=counted(state.events, events)), None
+        return evolve(state, values=values, step=state.step + 1, events=add_events(state.events, events)), None
     deviation, lambda_sq = _collected(state)
     _check(state, deviation, lambda_sq)
     values, before_sweep, steps = state.values, None, state.ladder
@@ -223,7 +223,7 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
         loglik = np.sum([_of(answer, Loglik).loglik for answer in in_order(state.answers)], axis=0)
         adapt = state.round - state.since < settings.burn_in
         # Chains exchange temperatures before the sweeps: the ladder's next question already has the new ones.
-        steps = tempering.exchanged(steps, loglik, seed=settings.seed, round=state.round, adapt=adapt)
+        steps = tempering.exchange_temperatures(steps, loglik, seed=settings.seed, round=state.round, adapt=adapt)
     if settings.moves:
         terms = _terms(state) if state.at_hand is None else state.at_hand
         tau = np.sqrt(values.tau_sq)
@@ -239,7 +239,7 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
         values, deviation[here], lambda_sq[here], events = update.swept(
             settings, values, deviation[here], lambda_sq[here], state.step, state.bound
         )
-    step, events = state.step + settings.server_sweeps, counted(state.events, events)
+    step, events = state.step + settings.server_sweeps, add_events(state.events, events)
     state = evolve(state, values=values, deviation=deviation, lambda_sq=lambda_sq, step=step, events=events, ladder=steps)
     return state, before_sweep
 

@@ -57,36 +57,36 @@ class Layout:
         return g, p
 
     @cached_property
-    def there(self) -> NDArray[np.bool_]:
+    def has_coefficient(self) -> NDArray[np.bool_]:
         """(g, p) Whether a place has a coefficient."""
-        there: NDArray[np.bool_] = self.indicators != NONE
-        return there
+        has: NDArray[np.bool_] = self.indicators != NONE
+        return has
 
     @cached_property
     def size(self) -> int:
         """The number of coefficients."""
-        return int(self.there.sum())
+        return int(self.has_coefficient.sum())
 
     @cached_property
     def each(self) -> int:
         """The number of coefficients of a regression: the same for all, unless a job has none or one that is no regression."""
-        return int(self.there[0].sum())
+        return int(self.has_coefficient[0].sum())
 
     def places(self, coordinates: NDArray[np.int64], regression: int) -> NDArray[np.int64]:
         """Returns coordinates among one regression's coefficients (theta, then t) as those among all columns, in [0, 2p)."""
-        columns = np.flatnonzero(self.there[regression])
+        columns = np.flatnonzero(self.has_coefficient[regression])
         return np.concatenate([columns, self.shape[1] + columns])[coordinates]
 
     @cached_property
     def whole(self) -> bool:
         """Whether every place has a coefficient: then both forms are the same numbers."""
-        return bool(self.there.all())
+        return bool(self.has_coefficient.all())
 
     @cached_property
     def off_diagonal(self) -> bool:
         """Whether a coefficient is everywhere but on the diagonal of a square: a graph."""
         g, p = self.shape
-        return g == p > 1 and np.array_equal(self.there, ~np.eye(p, dtype=bool))
+        return g == p > 1 and np.array_equal(self.has_coefficient, ~np.eye(p, dtype=bool))
 
     @cached_property
     def exchangeable(self) -> NDArray[np.bool_]:
@@ -101,7 +101,7 @@ class Layout:
             return full.reshape((*full.shape[:-2], self.size))
         if self.off_diagonal:
             return np.ascontiguousarray(_after_diagonal(np.ascontiguousarray(full))).reshape(*full.shape[:-2], self.size)
-        return np.ascontiguousarray(full[..., self.there])
+        return np.ascontiguousarray(full[..., self.has_coefficient])
 
     def full(self, flat: NDArray[np.float64], inert: float) -> NDArray[np.float64]:
         """Returns (..., size) -> (..., g, p), with `inert` in places without a coefficient."""
@@ -112,7 +112,7 @@ class Layout:
             after = _after_diagonal(out)
             after[...] = flat.reshape(after.shape)
         else:
-            out[..., self.there] = flat
+            out[..., self.has_coefficient] = flat
         return out
 
     def of_site(self, draws: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:

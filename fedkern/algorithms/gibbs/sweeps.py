@@ -43,7 +43,7 @@ def first(settings: Settings) -> Values:
     chain.
     """
     shape = (settings.chains, *settings.layout.shape)
-    gamma = np.broadcast_to(np.where(settings.layout.there, 1.0, 0.0), shape).copy()
+    gamma = np.broadcast_to(np.where(settings.layout.has_coefficient, 1.0, 0.0), shape).copy()
     if settings.starts == "both":
         gamma[1::2] = np.where(settings.layout.indicators == ALWAYS, 1.0, 0.0)
     eta = np.full(shape, settings.prior.rate_eta / (settings.prior.shape_eta + 1))
@@ -123,7 +123,7 @@ def swept_sums(settings: Settings, values: Values, sums: Mapping[int, Array], st
     return Values(*drawn), events
 
 
-def counted(before: NDArray[np.int64], events: NDArray[np.int64]) -> NDArray[np.int64]:
+def add_events(before: NDArray[np.int64], events: NDArray[np.int64]) -> NDArray[np.int64]:
     """Returns counts of clipped scales, QR fall-backs and data-space draws, with those of these sweeps."""
     if shrinkage.nothing_happened(events):
         return before

@@ -59,7 +59,7 @@ def ladder(chains: int, size: int) -> Ladder:
     return Ladder(np.full(size - 1, np.log(0.3)), np.tile(np.arange(size), chains // size), counts, counts)
 
 
-def exchanged(state: Ladder, loglik: Array, *, seed: int, round: int, adapt: bool) -> Ladder:
+def exchange_temperatures(state: Ladder, loglik: Array, *, seed: int, round: int, adapt: bool) -> Ladder:
     """Runs one round of exchanges.
 
     Parameters
