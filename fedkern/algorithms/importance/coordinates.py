@@ -127,6 +127,6 @@ class Coordinates:
         return Derivatives(value, gradient, hessian)
 
 
-def named(flags: NDArray[np.bool_], names: Sequence[str]) -> str:
+def name_flagged(flags: NDArray[np.bool_], names: Sequence[str]) -> str:
     """Returns the names of those that are true."""
     return ", ".join(repr(name) for name, flag in zip(names, flags, strict=True) if flag)

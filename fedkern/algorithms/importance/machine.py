@@ -12,10 +12,10 @@ Each client compares its quadrature with one of more nodes, at the mode and at d
 large, the number of nodes is doubled for all. A value that is no number has weight 0.
 
 Another sampler may go on from the mode: with `Settings.rounds` = 0 and `Coordinates` without scales the job ends there (with one
-round the quadrature is also looked at away from the mode), and `found(state)` has the mode and the precision of xi. Hamiltonian
-Monte Carlo (`algorithms.hmc`) then takes `hmc.Metric.of(mode, precision)`, coordinates in which the posterior is nearly standard
-normal; a client's model there is `WithoutLocal(model, nodes)`, which has no local unknowns, and the prior `GradientOf(prior)`;
-`telling` tells the clients its draws. Source: docs/methods/likelihood.md.
+round the quadrature is also looked at away from the mode), and `read_result(state)` has the mode and the precision of xi.
+Hamiltonian Monte Carlo (`algorithms.hmc`) then takes `hmc.Metric.of(mode, precision)`, coordinates in which the posterior is
+nearly standard normal; a client's model there is `WithoutLocal(model, nodes)`, which has no local unknowns, and the prior
+`GradientOf(prior)`; `telling` tells the clients its draws. Source: docs/methods/likelihood.md.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .client import Client, Model, client, client_receive
 from .coordinates import Coordinates
 from .local import GradientOf, WithoutLocal
 from .messages import WIDTH, AskCurvature, AskValues, Curvature, Posterior, Values
-from .server import Found, Prior, Server, finished, found, offset, server_receive, start, unresolved
+from .server import Found, Prior, Server, finished, offset, read_result, server_receive, start, unresolved
 from .settings import Settings
 
 __all__ = [
     "WIDTH", "AskCurvature", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf", "Model", "Posterior",
-    "Prior", "Server", "Settings", "Values", "WithoutLocal", "client", "client_receive", "finished", "found", "load", "offset",
-    "protocol", "save", "server_receive", "start", "unresolved",
+    "Prior", "Server", "Settings", "Values", "WithoutLocal", "client", "client_receive", "finished", "load", "offset",
+    "protocol", "read_result", "save", "server_receive", "start", "unresolved",
 ]  # fmt: skip
 
 

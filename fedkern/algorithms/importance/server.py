@@ -21,7 +21,7 @@ from ..core.messages import SERVER, Event, RemoteFault, ServerEffects, evolve
 from ..core.nets import NETS, SURE, largest
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import all_of, ask_all, summed, tell_all, with_answer
-from .coordinates import Coordinates, Derivatives, named
+from .coordinates import Coordinates, Derivatives, name_flagged
 from .learnt_scale import Scaled, held
 from .messages import LOST, WIDTH, AskCurvature, AskValues, Curvature, Posterior, Values, drawn, shortened
 from .newton import Climb, Metric, modes, moving, spelled
@@ -283,7 +283,7 @@ def _defined(state: Server, values: Array) -> None:
     """Refuses starts at which nothing is known; `values` (J, c)."""
     lost = values <= LOST
     if lost.any(axis=0).all():
-        who = named(np.asarray(lost.any(axis=1)), state.names)
+        who = name_flagged(np.asarray(lost.any(axis=1)), state.names)
         raise NumericalError(
             f"the log-likelihood of client {who} is not finite where the search for the mode begins: {state.settings.advice.lost}"
         )
@@ -474,7 +474,7 @@ def unresolved(state: Server) -> str:
     )
 
 
-def found(state: Server) -> Found:
+def read_result(state: Server) -> Found:
     """Returns the result of an ended state."""
     if state.stop is None:
         raise ValueError("importance: the job has not ended")

@@ -25,11 +25,12 @@ from .client import Client, Model, client, client_receive
 from .messages import AskCurvatures, AskMarginals, Curvatures, Marginals, Mixture
 from .server import Prior, Server, finished, offset, server_receive, start, weighted
 from .settings import Settings
-from .verdicts import Found, found
+from .verdicts import Found, read_result
 
 __all__ = [
     "PROTOCOL", "AskCurvatures", "AskMarginals", "Client", "Curvatures", "Found", "Marginals", "Mixture", "Model", "Prior",
-    "Server", "Settings", "client", "client_receive", "finished", "found", "load", "offset", "save", "server_receive", "start",
+    "Server", "Settings", "client", "client_receive", "finished", "load", "offset", "read_result", "save",
+    "server_receive", "start",
     "weighted",
 ]  # fmt: skip
 

@@ -43,7 +43,7 @@ class Found:
     reason: str
 
 
-def found(state: Server) -> Found:
+def read_result(state: Server) -> Found:
     """What an ended state has found."""
     if state.stop is None:
         raise ValueError("nested: the job has not ended")

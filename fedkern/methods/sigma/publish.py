@@ -228,7 +228,7 @@ def _verdict(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
     if isinstance(server, hmc.Server):
         return verdict.of_chains(released.slowest(), len(server.acceptance))
     if isinstance(server, nested.Server):
-        return _of_weights(model, nested.found(server))
+        return _of_weights(model, nested.read_result(server))
     judged = settled(model, server, ended.settled)
     return _collapsed(model, sfvi.posterior(server)[0]) or verdict.with_weights(judged, ended.weights)
 
@@ -311,7 +311,7 @@ def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, objec
     """How well the chains have mixed, or the ELBO of the last fifth of the rounds with its standard error; what weights say."""
     server = ended.server
     if isinstance(server, nested.Server):
-        return {"nested": _about_weights(model, nested.found(server))}
+        return {"nested": _about_weights(model, nested.read_result(server))}
     if isinstance(server, sfvi.Server):
         bound = server.last_fifth.moments
         about = {} if ended.weights is None else {"weights": ended.weights.content}
