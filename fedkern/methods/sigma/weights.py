@@ -68,7 +68,7 @@ def exchanged(
 def _weighed(model: SigmaModel, server: sfvi.Server, piece: int, values: Array) -> tuple[Array, Array, Array]:
     """The draws of a question (S, P), log p less the log density that they are drawn from, and log q less that."""
     made, prior = _draws(model, server.parameters, piece), model.prior
-    xi = model.shear(server.told).out(made.inner)
+    xi = model.shear(server.ridge_numbers).out(made.inner)
     ratios = values + np.array([prior.log_prior_grad(x)[0] for x in xi]) - (made.log_q - made.beside)
     return xi, ratios, made.beside
 

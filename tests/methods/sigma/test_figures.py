@@ -62,13 +62,13 @@ def test_a_scale_that_has_collapsed_heads_the_page(tmp_path: Path, monkeypatch: 
         "algorithm": {"inference": "sfvi"},
     }
     assert "collapsed" not in fedkern.run(job).summary["verdict"]
-    found = publish.sfvi.posterior
+    found = publish.sfvi.posterior_moments
 
     def collapsed(server: Any) -> Any:
         mean, *rest = found(server)
         return np.append(mean[:-1], -20.0), *rest  # the logarithm of sigma_theta is the last
 
-    monkeypatch.setattr(publish.sfvi, "posterior", collapsed)
+    monkeypatch.setattr(publish.sfvi, "posterior_moments", collapsed)
     summary = fedkern.run(job, out=tmp_path / "run").summary
     assert summary["worst"] == "sigma_theta"
     words = "not converged: sigma_theta has collapsed to 2e-09, and with it the sds of what it scales: areas are written as if"
