@@ -191,7 +191,7 @@ def fitted(cell: Cell, seed: int) -> Fitted:
     told = [(client.sums, noise) for client in clients.values() if client.sums is not None]
     q = pvi.released(server)
     return Fitted(
-        q, noise_aware.posterior(design, cell.prior, told), float(np.mean([_cut(cell, part, q.mean) for part in parts]))
+        q, noise_aware.solve_posterior(design, cell.prior, told), float(np.mean([_cut(cell, part, q.mean) for part in parts]))
     )
 
 

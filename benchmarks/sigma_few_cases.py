@@ -100,7 +100,7 @@ def whole(side: int, exposure: float, times: int = 20) -> None:
             found[t] = (client.told[:, level : level + 1] + scale * theta > 0).mean(axis=0)
         many.append(found)
     found = np.concatenate(many, axis=1)
-    said = nested.found(server)
+    said = nested.read_result(server)
     off, once = np.abs(found.mean(axis=0) - right.above), np.abs(found - right.above).max(axis=1).mean()
     print(f"{side} x {side}, {n} areas, xi unknown, expected {exposure:g} each; exact by draws of which ", end="")
     print(f"{right.least:.0%} count or more; nested converged {said.converged}, {said.posterior.effective:.0f} draws count")

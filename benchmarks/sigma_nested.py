@@ -155,7 +155,7 @@ def shown(
     begin = time.process_time()
     server, _ = cases.fitted(case)
     took = time.process_time() - begin
-    found = nested.found(server)
+    found = nested.read_result(server)
     weights = found.posterior
     print(
         f"{name}: {len(case.y)} areas, {len(case.tied.clients)} clients, {case.tied.clients[0].n_latents} latents: "
@@ -216,7 +216,7 @@ def inner() -> None:
         fits = {}
         for draws in (16, 32, 64, 512):
             begin = time.process_time()
-            found = nested.found(cases.fitted(case, inner=draws)[0])
+            found = nested.read_result(cases.fitted(case, inner=draws)[0])
             fits[draws] = cases.moments(case, found), found.spread, time.process_time() - begin
         most = fits[512][0]
         for draws, (moments, spread, took) in fits.items():

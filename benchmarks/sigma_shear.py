@@ -89,7 +89,7 @@ class Map:
         ridge = LevelRidge(self.layout, self.condition, of_within(self.tied.clients)) if settings.sheared else None
         started, codec = (
             sfvi.start(settings, self.server_prior, names, ridge=ridge),
-            Codec(settings.sizes(self.layout.size, 0 if ridge is None else len(ridge.told)), len(names)),
+            Codec(settings.sizes(self.layout.size, 0 if ridge is None else len(ridge.numbers)), len(names)),
         )
         server, _ = inprocess.run(sfvi.protocol(settings), started, clients, codec)
         assert server is not None

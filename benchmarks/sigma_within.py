@@ -138,7 +138,7 @@ def fit(phis: Sequence[float], latents: int = 40, rounds: int = 2_000) -> None:
                 server, effects = sfvi.server_receive(server, k, answer)
                 waiting.extend(effects)
         took = time.perf_counter() - begin
-        mean, covariance = sfvi.posterior(server)
+        mean, covariance = sfvi.posterior_moments(server)
         xi = rng.multivariate_normal(mean, covariance, 50)
         normals = [np.zeros((len(xi), site.n_areas)) for site in sites]
         theta = np.concatenate([s.theta_given(xi, np.zeros((len(xi), 0)), e).mean(axis=0) for s, e in zip(sites, normals)])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedkern.data.graph import Islands, Map, checked, make_map
+from fedkern.data.graph import Islands, Map, check_pairs, make_map
 from fedkern.data.sets.published import cells_of, folder_of, numbers, text_of
 from fedkern.errors import JobError
 
@@ -48,5 +48,5 @@ def _read(folder: Path, islands: Islands) -> Map:
     latitude, longitude = (numbers([row[name] for row in rows]) for name in ("cent_lat", "cent_long"))
     # degrees of longitude are shorter: on the middle latitude of the country
     centroids = np.column_stack([longitude * np.cos(np.radians(latitude.mean())), latitude])
-    graph = checked(names, pairs, str(folder / "edges.csv"))
+    graph = check_pairs(names, pairs, str(folder / "edges.csv"))
     return make_map(graph, [row["state_name_2011"] for row in rows], centroids, islands=islands)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkern.data.columns import Columns
-from fedkern.data.graph import Islands, Map, checked, make_map
+from fedkern.data.graph import Islands, Map, check_pairs, make_map
 from fedkern.data.sets.published import cells_of, folder_of, numbers, text_of
 from fedkern.errors import JobError
 
@@ -59,7 +59,7 @@ def read_map(folder: str | Path | None = None, *, islands: Islands = "link") -> 
     names, states = cell["FIPS"], cell["STATE_NAME"]
     text = text_of(source, "edges.csv", SOURCE).partition("\n")[2]
     pairs = [(int(i), int(j)) for i, j, *_ in cells_of(text, source / "edges.csv", N_PAIRS, 4)]
-    graph = checked(names, np.array(pairs, dtype=np.int64), str(source / "edges.csv"))
+    graph = check_pairs(names, np.array(pairs, dtype=np.int64), str(source / "edges.csv"))
     regions = make_map(graph, states, islands=islands)
     place = {name: row for row, name in enumerate(names)}
     return regions, np.array([place[name] for name in regions.graph.names], dtype=np.int64)

@@ -1,1 +1,1 @@
-"""From files, built-in sets and simulations to the arrays that kernels read."""
+"""Turns files, built-in sets and simulations into the arrays that kernels read."""

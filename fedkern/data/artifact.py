@@ -1,13 +1,14 @@
-"""A prior artifact: what `fedkern sigma build` or `train` leaves, as one file for the server and one for each client.
+"""Writes and reads prior artifacts, the results of `fedkern sigma build` or `train`: one file for the server and one for each
+client.
 
 A folder of it holds
 
-    manifest.json         what each file is, with its digest; the format's number; the units
+    manifest.json         the purpose of each file, with its digest; the format's number; the units
     server.npz            who takes part, the prior of the hyperparameter, and how the map's mean level follows from the global
                           latents: no network
     clients/<name>.npz    this client's own part: of a prior that was trained its decoder and encoder, scales and tau^2; of one
-                          that was built its own map and what ties it to the others. Nothing of another client's
-    training/             what only the trainer needs (checkpoint, cached eigenvectors): for nobody else
+                          that was built its own map and its ties to the others. Nothing of another client's
+    training/             files for the trainer alone (checkpoint, cached eigenvectors)
 
 Each client gets its own file, the server its own; the manifest may go to all. Arrays are npz members without pickle, everything
 else is one JSON text. The global encoder is in no file: nobody needs it (docs/methods/sigma.md, section 6).
@@ -59,7 +60,7 @@ MADE = "the folder of `fedkern sigma build` or `train`"
 
 @dataclass(frozen=True)
 class Common:
-    """What every file of an artifact says.
+    """Holds the facts that every file of an artifact has.
 
     Attributes
     ----------
@@ -91,11 +92,11 @@ class Common:
 
 @dataclass(frozen=True, eq=False)
 class ClientFile:
-    """What one client gets of a prior that was trained.
+    """Holds one client's part of a prior that was trained.
 
     Attributes
     ----------
-    common : what all files say
+    common : the facts in all files
     name, index : of the client, and its place among the clients
     n_local : number of its local latents p_L
     scale : (d,) theta = scale * theta of the networks
@@ -146,12 +147,12 @@ class ClientFile:
 
     @property
     def d(self) -> int:
-        """Number of the client's areas or locations."""
+        """The number of the client's areas or locations."""
         return len(self.scale)
 
     @property
     def architecture(self) -> Architecture:
-        """Of the networks of this client alone: `parts` are those of it, but for the global encoder."""
+        """The architecture of this client's networks alone. `parts` are its parameters, but for the global encoder."""
         c = self.common
         if c.variant == "within":
             raise ValueError(f"client {self.name}: a prior that is exact inside each client has no networks")
@@ -161,11 +162,11 @@ class ClientFile:
 
 @dataclass(frozen=True, eq=False)
 class WithinFile:
-    """What one client gets of a prior that is exact inside it (`models.spatial.within`).
+    """Holds one client's part of a prior that is exact inside it (`models.spatial.within`).
 
     Attributes
     ----------
-    common : what all files say
+    common : the facts in all files
     name, index : of the client, and its place among the clients
     within : its own map, and what ties it to the others
     true_variance : (d,) of theta under the prior, phi averaged
@@ -197,12 +198,12 @@ class WithinFile:
 
     @property
     def d(self) -> int:
-        """Number of the client's areas or locations."""
+        """The number of the client's areas or locations."""
         return self.within.size
 
     @property
     def n_local(self) -> int:
-        """Number of its local latents: none."""
+        """The number of its local latents: none."""
         return 0
 
 
@@ -210,6 +211,7 @@ OwnFile = ClientFile | WithinFile
 
 
 def _check_areas(file: OwnFile) -> None:
+    """Raises ValueError if names, locations and pairs of areas do not fit together."""
     places = file.d if file.locations is None else len(file.locations)
     if places != file.d or len(file.areas) not in (0, file.d) or (file.locations is None and not file.areas):
         raise ValueError(f"client {file.name}: wanted names or locations of {file.d} areas")
@@ -221,11 +223,11 @@ def _check_areas(file: OwnFile) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ServerFile:
-    """What the server gets.
+    """Holds the server's part of an artifact.
 
     Attributes
     ----------
-    common : what all files say
+    common : the facts in all files
     clients : their names, in order
     sizes : of each client, how many areas or locations it has
     n_local : of each client, how many local latents
@@ -269,12 +271,12 @@ def write(
     Parameters
     ----------
     folder : made if it is not there
-    common : what all files say
+    common : the facts in all files
     clients : in the order of their numbers
-    errors : of a prior that was built: values of phi, and what is missed there
+    errors : of a prior that was built: values of phi, and the error there
     mean_loadings : of all areas, for the server
-    versions : what it was made with, for people to read
-    put : what writes a file at once or not at all; by default `put` of this module
+    versions : of the software that made it, for people to read
+    put : writes a file at once or not at all; by default `put` of this module
 
     Returns
     -------
@@ -318,7 +320,7 @@ def write(
 
 
 def read_server(folder: str | Path) -> ServerFile:
-    """The server's file of an artifact.
+    """Reads the server's file of an artifact.
 
     Parameters
     ----------
@@ -345,7 +347,7 @@ def read_server(folder: str | Path) -> ServerFile:
 
 
 def read_client(folder: str | Path, name: str, *, id: str | None = None) -> ClientFile:
-    """A client's own file of a prior that was trained: as `read_own`, but a prior that was built is refused as well."""
+    """Reads a client's own file of a prior that was trained. As `read_own`, but a prior that was built is refused as well."""
     file = read_own(folder, name, id=id)
     if isinstance(file, WithinFile):
         raise JobError(f"{folder}: this prior was built, and has no networks; train one with `fedkern sigma train`")
@@ -353,7 +355,7 @@ def read_client(folder: str | Path, name: str, *, id: str | None = None) -> Clie
 
 
 def read_own(folder: str | Path, name: str, *, id: str | None = None) -> OwnFile:
-    """A client's own file of an artifact.
+    """Reads a client's own file of an artifact.
 
     Parameters
     ----------
@@ -393,7 +395,7 @@ def read_own(folder: str | Path, name: str, *, id: str | None = None) -> OwnFile
 
 
 def _within_file(meta: Record, arrays: Mapping[str, Array], digest: str) -> WithinFile:
-    """As it was written."""
+    """Returns a client's file as it was written."""
     own = {key.removeprefix("within/"): array for key, array in arrays.items() if key.startswith("within/")}
     common, d = _common(meta), len(own["diagonal"])
     data, row, column = (own.pop(f"T_{what}") for what in ("data", "row", "column"))
@@ -406,14 +408,14 @@ def _within_file(meta: Record, arrays: Mapping[str, Array], digest: str) -> With
 
 
 def safe_names(names: Sequence[str]) -> list[str]:
-    """Names of files for clients: letters, digits and . - _; a number after those that would be equal."""
+    """Returns names of files for clients: letters, digits and . - _, with a number after those that would be equal."""
     safe = [re.sub(r"[^\w.-]", "_", name).lstrip(".") or "_" for name in names]
     count = Counter(safe)
     return [name if count[name] == 1 else f"{name}-{k}" for k, name in enumerate(safe)]
 
 
 def _packed(role: str, file: OwnFile | ServerFile, common: Common) -> bytes:
-    """A file's bytes: the same for the same content."""
+    """Returns a file's bytes: the same for the same content."""
     arrays: dict[str, Array] = {}
     meta: dict[str, object] = {"format": FORMAT, "role": role, "units": UNITS, "common": asdict(common)}
     for one in fields(file):
@@ -439,14 +441,14 @@ def _packed(role: str, file: OwnFile | ServerFile, common: Common) -> bytes:
 
 
 def _arrays_of(within: Within) -> dict[str, Array]:
-    """Everything but the condition, which all files have."""
+    """Returns the arrays of a client's map, all but the condition, which every file has."""
     T = scipy.sparse.coo_array(within.T)
     arrays = {name: getattr(within, name) for name in ("nodes", "border", "diagonal", "spectrum", "U", "K", "W")}
     return arrays | {"T_data": T.data, "T_row": T.coords[0], "T_column": T.coords[1]}
 
 
 def _unpacked(path: Path, role: str, digest: str | None) -> tuple[dict[str, Any], dict[str, Array], str]:
-    """The JSON text, the arrays and the digest of a file whose bytes are those of the manifest."""
+    """Returns the JSON text, the arrays and the digest of a file, after a check of its bytes against the manifest."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -472,7 +474,7 @@ def _unpacked(path: Path, role: str, digest: str | None) -> tuple[dict[str, Any]
 
 
 def _made(path: Path, make: Callable[[], Made]) -> Made:
-    """A dataclass from a file, whose content may still not fit together."""
+    """Makes a dataclass of a file's content; raises JobError if the content does not fit together."""
     try:
         return make()
     except (ValueError, TypeError, KeyError) as error:
@@ -487,7 +489,7 @@ def _common(meta: Record) -> Common:
 
 
 def _find(folder: Path, name: str) -> tuple[Path, str | None]:
-    """The path of a file and the digest that the manifest gives it; a path of a file has no manifest."""
+    """Returns the path of a file and its digest in the manifest; a path of a single file has no manifest."""
     if folder.is_file():
         return folder, None
     return folder / name, str(_manifest(folder)["digests"].get(name, "absent"))
@@ -521,7 +523,7 @@ def _digest(content: bytes) -> str:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """The file is the old one or the new one, whatever happens in between."""
+    """Writes a file so that it is the old one or the new one, whatever happens in between."""
     try:
         with Ground(path.parent) as folder:
             folder.put(path, content, sync=False)

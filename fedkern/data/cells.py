@@ -1,4 +1,4 @@
-"""Cells of a column that are not all numbers."""
+"""Reads cells of columns that are not all numbers."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ MOST_COUNTED = 2.0**53  # of a count: beyond, not every whole number has a float
 
 @dataclass(frozen=True)
 class Text:
-    """A column of cells as they were written: `levels[codes[i]]`, levels by first appearance, as `canonical` has them; `decimal`:
-    "." or ",", as the file's numbers have it."""
+    """Holds a column of cells as they were written: cell i is `levels[codes[i]]`.
+
+    Levels stand by first appearance, as `canonical` writes them; `decimal` is "." or ",", as the file's numbers have it.
+    """
 
     codes: NDArray[np.int64]  # (n,)
     levels: tuple[str, ...]
@@ -37,22 +39,25 @@ class Text:
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """What each level is as a number; NaN where it is none."""
+        """Each level as a number; NaN if it is none."""
         return np.array([number(level, self.decimal) for level in self.levels], dtype=np.float64)
 
     def numbers(self) -> NDArray[np.float64]:
-        """Values (n,); NaN where a cell is no number."""
+        """Returns the values (n,); NaN for a cell that is no number."""
         return self.values[self.codes]
 
     def shown(self, row: int) -> str:
-        """A cell, for its holder, with why it is no number where that cannot be seen."""
+        """Returns a cell for its holder, with the reason why it is no number if that cannot be seen."""
         level = self.levels[self.codes[row]]
         pointed = self.decimal == "," and "." in level and (_THOUSANDS.fullmatch(level) or not math.isnan(number(level)))
         return f"{level} (a point, where decimals have commas)" if pointed else level
 
     def kind(self) -> Literal["numeric", "categorical"]:
-        """Numeric if at least half of the cells that are not missing are numbers, be it with a decimal comma: the others are then
-        mistakes, not levels."""
+        """Tells whether the column is numeric: at least half of the cells that are not missing are numbers, be it with a decimal
+        comma.
+
+        The other cells of such a column are mistakes, not levels.
+        """
         present = np.array([level.lower() not in MISSING for level in self.levels], dtype=bool)
         numeric = ~np.isnan(self.values) | np.array([*map(has_decimal_comma, self.levels)], dtype=bool)
         counts = np.bincount(self.codes, minlength=len(self.levels))
@@ -63,12 +68,12 @@ Cells = np.ndarray | Text
 
 
 def floats(cells: Cells) -> NDArray[np.float64]:
-    """A column's numbers (n,); NaN where a cell is none."""
+    """Returns a column's numbers (n,); NaN for a cell that is none."""
     return cells.numbers() if isinstance(cells, Text) else np.asarray(cells, np.float64)
 
 
 def number(cell: str, decimal: str = ".") -> float:
-    """The number that a cell holds, NaN if none ("1_000" is none)."""
+    """Returns the number that a cell holds, NaN if none ("1_000" is none)."""
     try:
         return math.nan if "_" in cell else read(cell, decimal)
     except ValueError:
@@ -76,19 +81,19 @@ def number(cell: str, decimal: str = ".") -> float:
 
 
 def too_large(values: np.ndarray) -> NDArray[np.bool_]:
-    """Which finite numbers cannot be squared and summed."""
+    """Returns which finite numbers cannot be squared and summed."""
     if values.dtype.itemsize < 8:  # no number of these types is so large
         return np.zeros(values.shape, dtype=bool)
     return np.asarray(np.isfinite(values) & (np.abs(values) > MOST), np.bool_)
 
 
 def too_far(offset: NDArray[np.float64], link: str) -> NDArray[np.bool_]:
-    """Which finite offsets cannot be meant: with an identity link any may be."""
+    """Returns which finite offsets cannot be meant. With an identity link any may be."""
     return np.asarray(np.isfinite(offset) & (np.abs(offset) > MOST_OFF) & (link != "identity"), np.bool_)
 
 
 def plain(value: object) -> str:
-    """A typed value as a person would write it as a category: 3 rather than 3.0; missing is empty."""
+    """Returns a typed value as a person would write it as a category: 3 rather than 3.0; missing is empty."""
     if value is None or value != value:
         return ""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

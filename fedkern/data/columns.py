@@ -1,4 +1,4 @@
-"""Rows that all parties share, split by column (docs/methods/vertical.md, section 1)."""
+"""Holds rows that all parties share, split by column (docs/methods/vertical.md, section 1)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Columns:
-    """One matrix a client, all with the same rows in the same order, and what the server or everybody holds.
+    """Holds one matrix a client, all with the same rows in the same order, and the columns of the server or of everybody.
 
-    `offset`: the known part of the linear predictor. `group`: of each row, 0 to len(groups) - 1. `truth`: of simulated data,
-    name -> value.
+    `offset`: the known part of the linear predictor. `group`: of each row, 0 to len(groups) - 1. `truth`: of simulated data, name
+    -> value.
     """
 
     X: tuple[Array, ...]
@@ -30,14 +30,15 @@ class Columns:
 
     @property
     def n_rows(self) -> int:
+        """The number of rows."""
         return len(self.y)
 
     def pooled(self) -> Array:
-        """(n, p) all clients' columns side by side, which no party of a federation holds."""
+        """Returns all clients' columns (n, p) side by side, which no party of a federation holds."""
         return np.column_stack(self.X)
 
     def rows(self, index: NDArray[np.int64]) -> Columns:
-        """These rows only, in this order."""
+        """Returns these rows only, in this order."""
         X = tuple(x[index] for x in self.X)
         offset = None if self.offset is None else self.offset[index]
         group = None if self.group is None else self.group[index]
@@ -45,6 +46,6 @@ class Columns:
 
 
 def write(path: Path, header: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
-    """A csv file from columns of cells without commas."""
+    """Writes a csv file from columns of cells without commas."""
     lines = [",".join(header), *(",".join(row) for row in zip(*cells))]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

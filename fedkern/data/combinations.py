@@ -1,6 +1,6 @@
-"""How many combinations of values a file's covariates can have, for who has not seen it, and how rare those are that occur.
+"""Counts how many combinations of values a file's covariates can have, for a stranger to it, and how rare those are that occur.
 
-Whoever knows what a row can be needs to find only how often each possible row occurs: see docs/concepts/disclosure.md, "From
+Whoever knows which rows are possible needs only the number of times that each occurs: see docs/concepts/disclosure.md, "From
 columns of few values".
 """
 
@@ -32,15 +32,18 @@ REPEATED = 5  # rows whose combination another has, at least, in all of which a 
 
 
 class Combinations(NamedTuple):
-    """How many there can be, and the effective number of rows of each that occurs."""
+    """Holds the number of possible combinations, and the effective number of rows of each that occurs."""
 
     possible: int
     rows: Array
 
 
 def combinations(table: Table, spec: Spec, weights: Array) -> Combinations | None:
-    """Of the values of a file's covariates and offset, in rows of these weights; None where there can be more than `COARSE`."""
-    if len(weights) > 2 * HEAD:  # what the first rows have is seldom less than what all have, and a file may be large
+    """Counts the combinations of a file's covariates and offset in rows of these weights; None if more than `COARSE` are
+    possible.
+    """
+    # The first rows seldom have fewer combinations than all have, and a file may be large.
+    if len(weights) > 2 * HEAD:
         head = weights.copy()
         head[HEAD:] = 0.0
         if head.any() and _combinations(table, spec, head) is None:
@@ -68,7 +71,7 @@ def _combinations(table: Table, spec: Spec, weights: Array) -> Combinations | No
 
 
 def _columns(table: Table, spec: Spec) -> Iterator[tuple[NDArray[np.float64] | NDArray[np.int64], int | None]]:
-    """Values, and for categories how many there are."""
+    """Yields the values of each column, and the number of its categories if it has some."""
     for name in spec.covariates(table.names):
         column, cells = column_of(spec, table, name), table.columns[name]
         if column.kind == "categorical" and isinstance(cells, Text):
@@ -80,24 +83,28 @@ def _columns(table: Table, spec: Spec) -> Iterator[tuple[NDArray[np.float64] | N
 
 
 def _possible(values: Array) -> float:
-    """How many values a column of numbers can have: the steps from its least to its greatest, where nearly all of its values are
-    such, as they are or as a logarithm or a root of them; or the different ones that it has, where each is in `LEAST_OF_LEVEL`
-    rows on average."""
+    """Returns how many values a column of numbers can have.
+
+    They are the steps from its least to its greatest value, if nearly all of its values are steps, as they are or as a logarithm
+    or a root of them; or its different values, if each is in `LEAST_OF_LEVEL` rows on average.
+    """
     missing = 1 if np.isnan(values).any() else 0
     different = np.unique(values[np.isfinite(values)])
     if len(different) < 2:
         return len(different) + missing or 1
     has = float(len(different)) if LEAST_OF_LEVEL * len(different) <= len(values) else np.inf
-    found = [has, _decimal(different), _spaced(different)]
+    counts = [has, _decimal(different), _spaced(different)]
     if np.abs(different).max() < SMALL:
-        found += [_spaced(np.unique(of)) for of in (np.exp(different), 10**different, different**2)]
+        counts += [_spaced(np.unique(of)) for of in (np.exp(different), 10**different, different**2)]
     if different[0] >= 0:
-        found.append(_spaced(np.sqrt(different)))
-    return min(found) + missing
+        counts.append(_spaced(np.sqrt(different)))
+    return min(counts) + missing
 
 
 def _decimal(different: Array) -> float:
-    """How many whole numbers, or numbers of one to three decimals, from the least to the greatest; inf where it has others."""
+    """Returns how many whole numbers, or numbers of one to three decimals, lie from the least to the greatest; inf if it has
+    others.
+    """
     for step in STEPS:
         whole = np.rint(different / step)
         if np.abs(whole).max() > LARGEST:
@@ -110,8 +117,11 @@ def _decimal(different: Array) -> float:
 
 
 def _spaced(different: Array) -> float:
-    """How many equally spaced values, in whatever unit, from the least to the greatest: ages as z-scores, months over 12. inf
-    where they are not."""
+    """Returns how many equally spaced values, in whatever unit, lie from the least to the greatest: ages as z-scores, months over
+    12.
+
+    It is inf if the values are not equally spaced.
+    """
     if len(different) < 2:
         return np.inf
     gaps = np.diff(different)

@@ -1,7 +1,7 @@
-"""Columns that nothing, or little, can be learnt from: with one value, following from others, or with lost digits; and those in
-which few cells decide.
+"""Finds columns from which little can be learnt, and columns in which few cells decide.
 
-Found by one pass over a party's rows, and, for what follows from others, by a QR factorisation of at most so many of them.
+Such columns have one value, follow from others, or have lost digits. They are found by one pass over a party's rows and, for
+columns that follow from others, by a QR factorisation of a limited number of rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUNDING = 1e-9  # of a column's constants: what is left of a zero that was stan
 
 
 def degenerate(X: np.ndarray, encoding: Encoding, *, intercept: bool = True) -> Degenerate:
-    """What is degenerate among a party's encoded columns.
+    """Returns the degenerate ones among a party's encoded columns.
 
     Parameters
     ----------
@@ -68,14 +68,14 @@ def degenerate(X: np.ndarray, encoding: Encoding, *, intercept: bool = True) -> 
     return Degenerate(tuple(constant), tuple(coarse), follows, (several, several and collinear is not None))
 
 
-def with_far(found: Degenerate, X: np.ndarray, encoding: Encoding, y: Array | None = None) -> Degenerate:
-    """And in which of these columns, or of a response that is a measurement, few cells are far from all others.
+def with_far(known: Degenerate, X: np.ndarray, encoding: Encoding, y: Array | None = None) -> Degenerate:
+    """Adds the columns, or the response if it is a measurement, in which few cells are far from all others.
 
     Parameters
     ----------
-    found : of the same columns
+    known : the degenerate columns so far, of the same encoding
     X : (n, d) as above
-    y : (n,) the response; NaN where there is none
+    y : (n,) the response; NaN where a row has none
     """
     low, high, _ = _ends(X)
     far = list[str]()
@@ -86,11 +86,11 @@ def with_far(found: Degenerate, X: np.ndarray, encoding: Encoding, y: Array | No
     family = FAMILIES[encoding.family]
     if y is not None and encoding.response is not None and family.continuous and family.concave:  # else few cells decide nothing
         far += [encoding.response] * decide(np.asarray(y, np.float64))
-    return replace(found, far=tuple(far))
+    return replace(known, far=tuple(far))
 
 
 def _own(encoding: Encoding, name: str, x: np.ndarray) -> Array:
-    """The cells of a numeric column in its own unit; zeros as such."""
+    """Returns the cells of a numeric column in its own unit; zeros as such."""
     centre, scale = next(column.constants for column in encoding.columns if column.name == name)
     with np.errstate(over="ignore", invalid="ignore"):
         values = centre + scale * np.asarray(x, np.float64)
@@ -98,12 +98,12 @@ def _own(encoding: Encoding, name: str, x: np.ndarray) -> Array:
 
 
 def numeric_places(encoding: Encoding) -> list[tuple[str, int]]:
-    """Each numeric column with the place of its coefficient."""
+    """Returns each numeric column with the place of its coefficient."""
     return [(column.name, int(at[0])) for column, at in _columns(encoding) if column.levels is None]
 
 
 def _columns(encoding: Encoding) -> Iterator[tuple[Column, NDArray[np.int64]]]:
-    """Each column with the places of its coefficients."""
+    """Yields each column with the places of its coefficients."""
     at = int(encoding.intercept)
     for column in encoding.columns:
         width = 1 if column.levels is None else len(column.levels)
@@ -112,7 +112,7 @@ def _columns(encoding: Encoding) -> Iterator[tuple[Column, NDArray[np.int64]]]:
 
 
 def _ends(X: np.ndarray) -> tuple[Array, Array, NDArray[np.int64]]:
-    """(d,) smallest and largest value, and number of values, block by block: X may be larger than memory."""
+    """Returns smallest and largest value (d,), and number of values, block by block: X may be larger than memory."""
     d = X.shape[1]
     low, high, count = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d, np.int64)
     for begin in range(0, len(X), BLOCK):
@@ -125,7 +125,7 @@ def _ends(X: np.ndarray) -> tuple[Array, Array, NDArray[np.int64]]:
 
 
 def _is_coarse(column: Column, low: float, high: float) -> bool:
-    """Whether the column's cells, before standardising, are large beside their range."""
+    """Tells whether the column's cells, before standardising, are large beside their range."""
     centre, scale = column.constants
     with np.errstate(over="ignore"):
         size = max(abs(centre + scale * low), abs(centre + scale * high))
@@ -133,7 +133,7 @@ def _is_coarse(column: Column, low: float, high: float) -> bool:
 
 
 def _collinear(X: np.ndarray, places: list[int], intercept: bool) -> dict[int, list[int]] | None:
-    """Column -> earlier ones that it follows from; None where there are too few complete rows to say so."""
+    """Returns column -> earlier ones that it follows from, or None if too few rows are complete to say so."""
     q = len(places)
     if q < 2:
         return {}

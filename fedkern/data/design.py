@@ -1,4 +1,4 @@
-"""From a table to the arrays that kernels read, and what happens to a row that can't be used.
+"""Turns a table into the arrays that kernels read, and decides the fate of rows that cannot be used.
 
 In a job that is not private a bad row ends the job: its holder is told which, other parties how many (`faults`). In a private job
 a stop that depends on a row would itself be a leak: the row becomes NaN, which every kernel skips, and only the client's own side
@@ -22,7 +22,7 @@ from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula
 from ..privacy.disclosure import LEAST_OF_LEVEL, MOST_LEVELS
 from .cells import LEAST, MOST_COUNTED, TOO_FAR, TOO_LARGE, TOO_SMALL, Text, floats, number, plain, too_far, too_large
-from .faults import HINT, LABEL, NO_VALUE, Fault, Faults, Marks, told, who
+from .faults import HINT, LABEL, NO_VALUE, Fault, Faults, Marks, name_column, who
 from .header import check_header
 from .reading import INFINITE, Reader, categories, hot, read_numbers, some
 from .table import Table
@@ -34,12 +34,12 @@ _Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Design:
-    """What one party's kernels read.
+    """Holds the arrays of one party's rows that kernels read.
 
     X (n, d) float64 (or the memory map itself, float64 or float32), y (n,), offset and weights (n,) or None, row_ids (n,) or
-    None: 64-bit hashes of the row ids' texts. `notes` and `faults` stay with the client. `units`: where rows are successes of
-    trials, (n,) of which row of the file each is: such a row is up to two, its successes and its failures, with their numbers as
-    weights.
+    None: 64-bit hashes of the row ids' texts. `notes` and `faults` stay with the client. `units`: if rows are successes of
+    trials, (n,) the row of the file that each comes from: such a row is up to two, its successes and its failures, with their
+    numbers as weights.
     """
 
     X: np.ndarray
@@ -53,9 +53,9 @@ class Design:
 
 
 def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = True) -> Summary:
-    """What a client's part in the agreement works from: names, kinds, levels, and its numeric columns as one array.
+    """Returns the facts that a client's part in the agreement needs: names, kinds, levels, and its numeric columns as one array.
 
-    In a private job that is the names alone: kinds come from the job file. No row is looked at, not even the type in which a
+    In a private job these are the names alone: kinds come from the job file. No row is looked at, not even the type in which a
     column is stored, for one cell may decide it.
 
     Parameters
@@ -114,20 +114,20 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
         tiny += _tiny(y[:, np.newaxis], [spec.response])
     if tiny:
         what = f"too close together; {TOO_SMALL}"
-        called = ", ".join(told(name, table.names, known) for name in tiny)
+        called = ", ".join(name_column(name, table.names, known) for name in tiny)
         raise OwnFault(f"{begin}: values of {called} are {what}", f"{begin}: values of {', '.join(map(repr, tiny))} are {what}")
     counts = weights if spec.trials is not None or weights is None else _counting(weights)
     return Summary(names, tuple(kinds_found), levels, labels, values if spec.standardise == "exchange" else None, counts)
 
 
 def _counting(weights: _Values) -> NDArray[np.float64] | None:
-    """1 of rows that weigh something and 0 of others, of which nothing may be told; None where all do, or none."""
+    """Returns 1 for rows that weigh something and 0 for others, of which nothing may be told; None if all do, or none."""
     there = weights > 0
     return None if there.all() or not there.any() else there.astype(np.float64)
 
 
 def column_of(spec: Spec, table: Table, name: str) -> Column:
-    """A column as far as it is public, and else as this file has it."""
+    """Returns a column as far as it is public, and else as this file has it."""
     cells = table.columns[name]
     declared = spec.columns.get(name) or Column(name, cells.kind() if isinstance(cells, Text) and not spec.private else "numeric")
     if declared.kind == "categorical":
@@ -138,27 +138,30 @@ def column_of(spec: Spec, table: Table, name: str) -> Column:
 
 
 def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection[str]) -> list[tuple[str, str]]:
-    """What to say, to all and to the holder, of a text column whose levels would tell who its rows are; nothing of others."""
+    """Returns a text for all and one for the holder about a text column whose levels would tell who its rows are; else
+    nothing.
+    """
     counts = np.bincount(cells.codes, minlength=len(cells.levels))
     n, rare = int((counts > 0).sum()), int(((counts > 0) & (counts < LEAST_OF_LEVEL)).sum())
     if n <= MOST_LEVELS and not rare:
         return []
     fault = f"has a level in fewer than {LEAST_OF_LEVEL} rows" if rare else f"has more than {MOST_LEVELS} levels"
     own = f"has {n} levels, {rare} of them in fewer than {LEAST_OF_LEVEL} rows"
-    return [(f"{told(name, header, known)} {fault}", f"column {name!r} {own}")]
+    return [(f"{name_column(name, header, known)} {fault}", f"column {name!r} {own}")]
 
 
-def _of_identifiers(found: list[tuple[str, str]], begin: str) -> OwnFault:
+def _of_identifiers(columns: list[tuple[str, str]], begin: str) -> OwnFault:
+    """Returns the error for columns whose levels would tell who the rows are."""
     remedy = (
         "such levels may say who the rows are: join them in the file, ignore the column in [data], or declare it in "
         '[data.columns.NAME] with kind = "categorical" if others may know them'
     )
-    texts = ("; ".join(texts) for texts in zip(*found))
+    texts = ("; ".join(texts) for texts in zip(*columns))
     return OwnFault(*(f"{begin}: {text}; {remedy}" for text in texts))
 
 
 def _check_labels(labels: tuple[str, ...], spec: Spec, begin: str) -> None:
-    """Whether the response can have two labels, one of them positive; before they leave."""
+    """Refuses, before labels leave, a response without two labels of which one is positive."""
     if len(labels) > 2 or (len(labels) == 2 and spec.positive not in labels):
         what = f"{begin}: column {spec.response!r}"
         remedy = (
@@ -170,7 +173,7 @@ def _check_labels(labels: tuple[str, ...], spec: Spec, begin: str) -> None:
 
 
 def _check_constants(names: tuple[str, ...], kinds: list[Any], spec: Spec, header: tuple[str, ...], begin: str) -> None:
-    """Whether every numeric column has its constants where the job file must give them."""
+    """Refuses numeric columns without constants if the job file must give them."""
     numeric = [name for name, kind in zip(names, kinds) if kind == "numeric"]
     lacking = [name for name in numeric if not spec.complete(name)] if spec.standardise == "public" else []
     if lacking:
@@ -179,12 +182,12 @@ def _check_constants(names: tuple[str, ...], kinds: list[Any], spec: Spec, heade
             'levels = [...] if it is categorical, or set [data] standardise = "none"'
         )
         known = spec.known
-        columns = ", ".join(told(name, header, known) for name in lacking)
+        columns = ", ".join(name_column(name, header, known) for name in lacking)
         raise OwnFault(f"{begin}: {columns}: {remedy}", f"{begin}: {', '.join(map(repr, lacking))}: {remedy}")
 
 
 def _stacked(table: Table, names: tuple[str, ...], kinds: list[Any], numeric: list[NDArray[np.float64]]) -> np.ndarray:
-    """Numeric columns as one (n, p): the file's own array where it holds just these."""
+    """Returns the numeric columns as one (n, p): the file's own array if it holds just these."""
     wanted = tuple(name for name, kind in zip(names, kinds) if kind == "numeric")
     if table.matrix is not None and wanted == table.matrix_names:
         return table.matrix
@@ -196,7 +199,7 @@ def _stacked(table: Table, names: tuple[str, ...], kinds: list[Any], numeric: li
 
 
 def _tiny(values: np.ndarray, names: Sequence[str], block: int = 16384) -> list[str]:
-    """Columns of (n, p) whose values differ, and by so little that they would be taken for one."""
+    """Returns the columns of (n, p) whose values differ by so little that they would be taken for one."""
     if values.dtype.itemsize < 8 or not values.size:
         return []
     low, high = np.full(values.shape[1], np.inf), np.full(values.shape[1], -np.inf)
@@ -207,20 +210,20 @@ def _tiny(values: np.ndarray, names: Sequence[str], block: int = 16384) -> list[
 
 
 def _mark_offset(offset: _Values | None, spec: Spec | Encoding, marks: Marks) -> None:
-    """Offsets that no rate or probability can have, in jobs that are not private."""
+    """Marks offsets that no rate or probability can have, in jobs that are not private."""
     if offset is not None and spec.offset is not None:
         marks.mark(too_far(offset, FAMILIES[spec.family].link), spec.offset, "is too far from 0", TOO_FAR)
 
 
 def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: bool = False, client: str = "") -> Design:
-    """The arrays of one party's rows.
+    """Returns the arrays of one party's rows.
 
     Parameters
     ----------
     table
         As loaded with `text=encoding.texts`.
     encoding
-        What all parties agreed on.
+        The encoding on which all parties agreed.
     private
         Whether a bad row becomes NaN (and nothing else changes) instead of ending the job.
     missing
@@ -270,7 +273,10 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
 
 
 def _of_trials(design: Design) -> Design:
-    """Successes and failures of each row as rows of their own, y = 1 and y = 0, weighted by how many they are; none of none."""
+    """Returns successes and failures of each row as rows of their own, y = 1 and y = 0, weighted by their numbers.
+
+    A row without successes, or without failures, has no such row of them.
+    """
     successes, trials = design.y, design.weights
     assert trials is not None
     counts = np.column_stack([successes, trials - successes]).ravel()  # a row's two stand together
@@ -290,7 +296,7 @@ def _of_trials(design: Design) -> Design:
 def _roles(
     table: Table, encoding: Encoding, marks: Marks, missing: bool = False
 ) -> tuple[_Values, _Values | None, _Values | None]:
-    """y, offset and weights (n,), each an array of its own; where y is a number of successes the weights are the trials."""
+    """Returns y, offset and weights (n,), each an array of its own. If y is a number of successes the weights are the trials."""
     y = _response(table, encoding, marks, missing).copy()
     offset = None if encoding.offset is None else read_numbers(table, encoding.offset, marks).copy()
     weights = None
@@ -308,7 +314,7 @@ def _roles(
 
 
 def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = False) -> np.ndarray:
-    """X; bad cells are marked, and what stands in their place does not matter."""
+    """Returns X; bad cells are marked, and the values in their place do not matter."""
     if encoding.formula is not None:
         return _of_formula(table, encoding, encoding.formula, marks, missing)
     names = tuple(column.name for column in encoding.columns)
@@ -350,7 +356,7 @@ def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fals
 
 
 def _of_formula(table: Table, encoding: Encoding, formula: Formula, marks: Marks, missing: bool) -> np.ndarray:
-    """X of a formula's columns."""
+    """Returns X of a formula's columns."""
     at = int(encoding.intercept)
     X = np.ones((table.n_rows, encoding.size))
     center, scale = np.array([column.constants for column in encoding.columns]).reshape(-1, 2).T
@@ -359,19 +365,19 @@ def _of_formula(table: Table, encoding: Encoding, formula: Formula, marks: Marks
 
 
 def _mark_matrix(table: Table, marks: Marks, block: int = 16384) -> None:
-    """Rows of the whole array that are not finite, found block by block: the array may be larger than memory."""
+    """Marks rows of the whole array that are not finite, block by block: the array may be larger than memory."""
     matrix = table.matrix
     assert matrix is not None
     for begin in range(0, len(matrix), block):
         part = np.asarray(matrix[begin : begin + block])
-        for found, reason, remedy in (
+        for wrong, reason, remedy in (
             (np.isnan(part), "is not finite", f"correct or remove the row ({NO_VALUE})"),
             (np.isinf(part), "is not finite", INFINITE),
             (too_large(part), "is too large", TOO_LARGE),
         ):
-            for j in np.flatnonzero(found.any(axis=0)):
+            for j in np.flatnonzero(wrong.any(axis=0)):
                 bad = np.zeros(len(matrix), dtype=bool)
-                bad[begin : begin + block] = found[:, j]
+                bad[begin : begin + block] = wrong[:, j]
                 marks.mark(bad, table.matrix_names[j], reason, remedy)
 
 
@@ -408,14 +414,17 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
 
 
 def level_numbers(cells: Text, levels: Sequence[str]) -> NDArray[np.int64]:
-    """(n,) which of the levels each cell is, as it is written or as a number ("2.0" is "2"), -1 of one that is none."""
+    """Returns which of the levels each cell (n,) is, as it is written or as a number ("2.0" is "2"), -1 for a cell that is
+    none.
+    """
     texts = {level: k for k, level in enumerate(levels)}
     numbers = {value: k for k, level in enumerate(levels) if not np.isnan(value := number(level))}
-    found = [texts.get(cell, numbers.get(value, -1)) for cell, value in zip(cells.levels, cells.values.tolist())]
-    return np.array(found, dtype=np.int64)[cells.codes]
+    which = [texts.get(cell, numbers.get(value, -1)) for cell, value in zip(cells.levels, cells.values.tolist())]
+    return np.array(which, dtype=np.int64)[cells.codes]
 
 
 def _row_ids(table: Table, encoding: Encoding) -> NDArray[np.uint64] | None:
+    """Returns 64-bit hashes of the row ids' texts."""
     if encoding.row_id is None:
         return None
     column = table.columns[encoding.row_id]
@@ -425,7 +434,7 @@ def _row_ids(table: Table, encoding: Encoding) -> NDArray[np.uint64] | None:
 
 
 def _notes(y: NDArray[np.float64], encoding: Encoding) -> list[str]:
-    """What is legitimate but worth knowing, for the client's own side."""
+    """Returns notes for the client's own side on legitimate facts that are worth knowing."""
     present = y[np.isfinite(y)]
     notes = []
     if not present.size:
@@ -442,7 +451,7 @@ def _notes(y: NDArray[np.float64], encoding: Encoding) -> list[str]:
 
 
 def _useless(table: Table, encoding: Encoding) -> list[str]:
-    """Where no row is usable: the columns none of whose cells is what the job file says that it is."""
+    """Returns notes, if no row is usable, on columns none of whose cells is as the job file says."""
     notes = []
     for column in encoding.columns if encoding.formula is None else ():
         cells = table.columns[column.name]

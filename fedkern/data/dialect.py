@@ -1,7 +1,9 @@
-"""How a program writes tables as text: what stands between cells and inside numbers, the letters, what a missing cell is.
+"""Describes how a program writes tables as text: the separators of cells and numbers, the letters, and the marks of a missing
+cell.
 
-What a file needs is never guessed: a semicolon that is read as a comma, or a comma as a point, would be another table. What a
-file seems to be is only said, with the key to set. Whatever depends on a row spoils that row alone (`plain_text.fault`).
+A file's dialect is never guessed: a semicolon that is read as a comma, or a comma as a point, would be another table. A text only
+says which dialect a file seems to have, with the key to set. A fault that depends on a row spoils that row alone
+(`plain_text.fault`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Dialect:
-    """Of one party's text files.
+    """Describes one party's text files.
 
     Attributes
     ----------
@@ -44,11 +46,11 @@ class Dialect:
         return self.decimal == "." and not self.missing
 
     def between(self, path: Path) -> str:
-        """What separates the cells of a file."""
+        """Returns the separator of a file's cells."""
         return self.delimiter or SEPARATORS[suffix(path).removesuffix(".gz")]
 
     def bytes_of(self, path: Path) -> bytes:
-        """A whole file, in UTF-8."""
+        """Returns a whole file, in UTF-8."""
         with _open(path) as file:
             content: bytes = file.read()
         if self.encoding is None:
@@ -56,17 +58,19 @@ class Dialect:
         return content.decode(self.encoding, errors="replace").encode("utf-8", errors="replace")
 
     def reader(self, path: Path) -> IO[Any]:
-        """A file, read in UTF-8 piece by piece; a context manager."""
+        """Opens a file to read it in UTF-8 piece by piece; a context manager."""
         file = _open(path)
         return file if self.encoding is None else codecs.EncodedFile(file, "utf-8", self.encoding, "replace")
 
     def cells(self, cells: Sequence[str]) -> Sequence[str]:
-        """A column's cells as a file with empty cells would have them."""
+        """Returns a column's cells as a file with empty cells would have them."""
         missing = {self._word(word) for word in self.missing}
         return ["" if self._word(cell) in missing else cell for cell in cells] if missing else cells
 
     def _word(self, cell: str) -> str:
-        """As words for what is missing are compared: -9.0, as a column with an empty cell is often written, is -9."""
+        """Returns a cell as words for missing values are compared: -9.0, as a column with an empty cell is often written,
+        is -9.
+        """
         word = canonical(cell)
         whole, point, decimals = word.partition(self.decimal)
         return whole if point and not decimals.strip("0") and _WHOLE.fullmatch(whole) else word
@@ -78,7 +82,10 @@ def _open(path: Path) -> IO[Any]:
 
 
 def read(cell: str, decimal: str = ".") -> float:
-    """The number that a cell holds; ValueError where it holds none, or a point among decimal commas, perhaps of thousands."""
+    """Returns the number that a cell holds.
+
+    Raises ValueError if it holds none, or a point among decimal commas, perhaps of thousands.
+    """
     if decimal == ".":
         return float(cell)
     if "." in cell:
@@ -87,16 +94,16 @@ def read(cell: str, decimal: str = ".") -> float:
 
 
 def has_decimal_comma(cell: str) -> bool:
-    """Whether a cell looks like a number with a decimal comma."""
+    """Tells whether a cell looks like a number with a decimal comma."""
     return "," in cell and _DECIMAL_COMMA.fullmatch(cell.strip()) is not None
 
 
 def suffix(path: Path) -> str:
-    """What a file's name says that it is: ".csv", or ".csv.gz"."""
+    """Returns the type that a file's name gives: ".csv", or ".csv.gz"."""
     name = path.name.lower()
     return Path(name.removesuffix(".gz")).suffix + ".gz" if name.endswith(".gz") else Path(name).suffix
 
 
 def stem(path: Path) -> str:
-    """What a client is called whose file this is."""
+    """Returns the name of a client whose file this is."""
     return (Path(path.name[:-3]) if path.name.lower().endswith(".gz") else path).stem.removesuffix(".X")

@@ -1,9 +1,9 @@
-"""Cells that are far away from all others of their column: for the holder of the rows alone.
+"""Finds cells that are far away from all others of their column, for the holder of the rows alone.
 
 Far is more than 20 standard deviations from the median. The standard deviation is that of the median absolute deviation, which no
-few cells can move; where more than half of the cells are one value it is that of the other cells in the same way.
+few cells can move; if more than half of the cells are one value it is that of the other cells in the same way.
 
-Nearer ones are looked at where they are a code that many programs write for a missing value, as -9 or 999.
+Nearer ones are looked at if they are a code that many programs write for a missing value, as -9 or 999.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ MOST_ROWS, PATTERNS = 200_000, 12  # of a file that is looked through for rows t
 
 
 def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]:
-    """Lines for rows.json: each cell that is far away, with its place, and what looks like a code for a missing value.
+    """Returns lines for rows.json: each cell that is far away, with its place, and values that look like a code for a missing
+    one.
 
     Parameters
     ----------
@@ -43,21 +44,21 @@ def notes(table: Table, encoding: Encoding, response: Array | None) -> list[str]
     there = numeric_places(encoding) if encoding.formula is None else [(n, 0) for n in encoding.formula.numbers]
     for name, _ in there:
         values = numbers(table, name)
-        found = coded(values)
-        lines += _of(name, np.where(np.isin(values, found), np.nan, values) if found else values, table)
+        codes = coded(values)
+        lines += _of(name, np.where(np.isin(values, codes), np.nan, values) if codes else values, table)
         if any_thousandths(values):
             lines.append(
                 f"column {name!r}: all numbers above 999 are missing, and others have three digits after a point, as 1.234: if "
                 "the point stands for thousands, write plain numbers into the file"
             )
-        lines += (_code(name, code, int((values == code).sum()), table) for code in found)
+        lines += (_code(name, code, int((values == code).sum()), table) for code in codes)
     if response is None or encoding.response is None or not (FAMILIES[encoding.family].continuous or encoding.family == "beta"):
         return lines
     return [*lines, *_of(encoding.response, response, table, FAMILIES[encoding.family].link)]
 
 
 def _twice(table: Table) -> list[str]:
-    """A line where every row stands twice, in all of its columns, as of a file that was pasted into itself."""
+    """Returns a line if every row stands twice, in all of its columns, as in a file that was pasted into itself."""
     if not 0 < table.n_rows <= MOST_ROWS:
         return []
     cells = [column.codes if isinstance(column, Text) else column for column in table.columns.values()]
@@ -68,7 +69,7 @@ def _twice(table: Table) -> list[str]:
 
 
 def spelled(encoding: Encoding) -> Iterator[str]:
-    """Levels that may be one: where the encoding is of one table alone."""
+    """Yields notes on levels that may be one, for an encoding of one table alone."""
     for column in encoding.columns:
         for same in spellings(column.levels or ()):
             said = ", ".join(map(repr, same))
@@ -76,7 +77,9 @@ def spelled(encoding: Encoding) -> Iterator[str]:
 
 
 def any_thousandths(values: Array) -> bool:
-    """Whether a column looks as if 1,234 were written 1.234: whole numbers up to some hundreds, and a few with three digits."""
+    """Tells whether a column looks as if 1,234 were written 1.234: whole numbers up to some hundreds, and a few with three
+    digits.
+    """
     there = np.unique(values[np.isfinite(values)])
     whole = there == np.rint(there)
     split = there[~whole]
@@ -89,7 +92,7 @@ def any_thousandths(values: Array) -> bool:
 
 
 def _of(name: str, values: Array, table: Table, link: str = "identity") -> Iterator[str]:
-    """Cells that are far from all others, on the scale of the link: a positive response is looked at by its logarithm."""
+    """Yields notes on cells far from all others, on the scale of the link: a positive response is looked at by its logarithm."""
     with np.errstate(all="ignore"):
         scaled = np.log(values) if link == "log" else np.log(values) - np.log1p(-values) if link == "logit" else values
     away = distances(np.where(np.isfinite(scaled), scaled, np.nan))
@@ -113,5 +116,5 @@ def _code(name: str, code: float, n: int, table: Table) -> str:
 
 
 def numbers(table: Table, name: str) -> Array:
-    """(n,) values of a column; nan where a cell is no number."""
+    """Returns the values (n,) of a column; nan for a cell that is no number."""
     return floats(table.columns[name])

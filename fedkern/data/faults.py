@@ -1,4 +1,4 @@
-"""What is wrong with rows: all of it for the party that holds them, and what other parties may read of it.
+"""Collects the faults of rows: all of them for the party that holds the rows, and the part that other parties may read.
 
 Cells, counts of rows, and names that the job file lacks, are the holder's own (`OwnFault.own`). The text for everybody names the
 columns that the job file names, and points to the others by their place.
@@ -27,7 +27,7 @@ HINT = "`fedkern check --local` shows the holder of the file where"
 
 @dataclass(frozen=True)
 class Fault:
-    """A cell, or a whole row (`column` is None), that can't be used."""
+    """Describes a cell, or a whole row (`column` is None), that can't be used."""
 
     place: str  # "line 17" of a csv file, "row 16" of an array
     column: str | None
@@ -43,7 +43,9 @@ class Fault:
 
 @dataclass(frozen=True)
 class Faults:
-    """For the client's own side: how many rows count as nothing, how many for each "column: reason", and the first ones."""
+    """Counts faults for the client's own side: rows that count as nothing, their number for each "column: reason", and the first
+    ones.
+    """
 
     rows: int = 0
     counts: tuple[tuple[str, int], ...] = ()
@@ -51,26 +53,26 @@ class Faults:
 
 
 def who(client: str, source: str = "") -> str:
-    """How a sentence on a party's file begins: the name of the file, not where it lies."""
+    """Returns the beginning of a sentence on a party's file: the name of the file, not its folder."""
     return ", ".join([*([f"client {client!r}"] if client else []), *([Path(source).name] if source else [])])
 
 
-def told(name: str, names: Sequence[str], known: Collection[str]) -> str:
-    """A column as every party may read it: by its name if the job file has it, else by its place in the header."""
+def name_column(name: str, names: Sequence[str], known: Collection[str]) -> str:
+    """Names a column as every party may read it: by its name if the job file has it, else by its place in the header."""
     return f"column {name!r}" if name in known else f"column no. {names.index(name) + 1}"
 
 
 class Marks:
-    """Bad rows of one table, by reason.
+    """Collects the bad rows of one table, by reason.
 
     The holder reads each row once, by its first fault. Others read of each column whether it has one, whatever the row's other
-    columns have: else the job, which says what a fault is, would ask what the one row has in another column.
+    columns have: else the job, which says which cells are faults, would ask for the content of the one row's other columns.
     """
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self.bad = np.zeros(table.n_rows, dtype=bool)
-        self.found: list[tuple[NDArray[np.int64], str | None, str, str]] = []
+        self.by_reason: list[tuple[NDArray[np.int64], str | None, str, str]] = []
         self._told: list[tuple[str | None, str, str]] = []
         for reason in dict.fromkeys(table.broken.values()):
             rows = np.array([row for row, why in table.broken.items() if why == reason], dtype=np.int64)
@@ -79,7 +81,7 @@ class Marks:
         self._broken, self._of_column = self.bad.copy(), dict[str, NDArray[np.bool_]]()
 
     def mark(self, bad: NDArray[np.bool_], column: str, reason: str, remedy: str) -> None:
-        """Rows are bad for one reason, which every party may read; the remedy may hold levels."""
+        """Marks rows as bad for one reason, which every party may read; the remedy may hold levels."""
         before = self._of_column.get(column, self._broken)
         if (bad & ~before).any():
             self._of_column[column] = before | bad
@@ -90,13 +92,16 @@ class Marks:
 
     def _add(self, rows: NDArray[np.int64], column: str | None, reason: str, remedy: str) -> None:
         self.bad[rows] = True
-        self.found.append((rows, column, reason, remedy))
+        self.by_reason.append((rows, column, reason, remedy))
 
     def faults(self) -> Faults:
+        """Returns the faults so far, for the holder."""
         counts = Counter[str]()
-        for rows, column, reason, _ in self.found:
+        for rows, column, reason, _ in self.by_reason:
             counts[f"{column or 'row'}: {reason}"] += len(rows)
-        first = sorted((int(row), column, reason, remedy) for rows, column, reason, remedy in self.found for row in rows[:LISTED])
+        first = sorted(
+            (int(row), column, reason, remedy) for rows, column, reason, remedy in self.by_reason for row in rows[:LISTED]
+        )
         listed = tuple(
             Fault(self.table.place(row), column, "" if column is None else self.table.text(column, row), reason, remedy)
             for row, column, reason, remedy in first[:LISTED]
@@ -104,14 +109,14 @@ class Marks:
         return Faults(int(self.bad.sum()), tuple(sorted(counts.items())), listed)
 
     def refuse(self, client: str, known: Collection[str]) -> None:
-        """Ends a job that is not private if there is a bad row. `known`: names of columns that every party may read."""
+        """Ends a job that is not private if a row is bad. `known`: names of columns that every party may read."""
         faults = self.faults()
         if not faults.rows:
             return
         said = set[str]()
         for column, reason, _ in self._told:
-            where = "the row" if column is None else told(column, self.table.names, known)
-            said.add(f"{where} {plain_text.told(reason) if column is None else reason}")
+            where = "the row" if column is None else name_column(column, self.table.names, known)
+            said.add(f"{where} {plain_text.public_reason(reason) if column is None else reason}")
         listed = ", ".join(sorted(said))
         ways = [way for way in (NO_VALUE, COMMA, LABEL) if any(way in remedy for *_, remedy in self._told)]
         way = f" ({'; '.join(ways)})" if ways else ""

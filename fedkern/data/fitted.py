@@ -1,6 +1,7 @@
-"""What a client's rows weigh in X'WX where a generalised linear model fits them, however they come to it.
+"""Computes the weight of a client's rows in X'WX at the fit of a generalised linear model.
 
-By an exposure among the covariates as by an offset, or by a level in which nearly nobody has an event.
+A row's weight may come from an exposure among the covariates as from an offset, or from a level in which nearly nobody has an
+event.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ FARTHEST = 30.0  # of a predictor
 
 
 def weights(X: Array, y: Array, trials: Array, offset: Array, weight: Array, precision: Array, link: str) -> Array:
-    """(n,) each row's part in the curvature, at the posterior mode of a logistic (`link` "logit") or Poisson ("log") model.
+    """Returns each row's part (n,) in the curvature, at the posterior mode of a logistic (`link` "logit") or Poisson ("log")
+    model.
 
     Parameters
     ----------

@@ -1,5 +1,7 @@
-"""A party's rows as a formula sees them before all is agreed: what it tells for that, and in what is looked for rows that columns
-single out.
+"""Reads a party's rows as a formula sees them before all is agreed.
+
+These are the numbers that the party tells for the agreement, and the columns in which rows are looked for that columns single
+out.
 """
 
 from __future__ import annotations
@@ -24,19 +26,20 @@ Array = NDArray[np.float64]
 
 
 def arguments(table: Table, formula: Formula, marks: Marks | None = None) -> dict[str, Array]:
-    """Expression that needs a centre and a scale -> its values; columns as they stand are left out."""
+    """Returns expression -> its values for each expression that needs a centre and a scale; plain columns are left out."""
     reader = Reader(table, marks or Marks(table), missing=True)
     bare = replace(formula, known=_open(formula))
-    found = {text: node for text, node in formula.arguments.items() if node.what != "name"}
-    return {text: bare.argument(node, reader, table.n_rows) for text, node in found.items()}
+    nodes = {text: node for text, node in formula.arguments.items() if node.what != "name"}
+    return {text: bare.argument(node, reader, table.n_rows) for text, node in nodes.items()}
 
 
 def _open(formula: Formula) -> dict[str, Known]:
+    """Returns constants that change nothing, for every argument."""
     return dict.fromkeys(formula.arguments, Known(None, 0.0, 1.0))
 
 
 def with_arguments(table: Table, spec: Spec, formula: Formula, client: str) -> Table:
-    """The table with these as columns of their own; OwnFault where a row has no number of one."""
+    """Returns the table with these as columns of their own; raises OwnFault if a row has no number of one."""
     marks = Marks(table)
     more = arguments(table, formula, marks)
     marks.refuse(client, spec.known)
@@ -44,15 +47,15 @@ def with_arguments(table: Table, spec: Spec, formula: Formula, client: str) -> T
     return replace(table, names=names, columns={**table.columns, **more}, matrix=None, matrix_names=())
 
 
-def agreed(spec: Spec, formula: Formula, found: Mapping[str, Column]) -> Formula:
-    """The formula with all that is known, by the job file and by columns that were agreed (or are this file's own).
+def agreed(spec: Spec, formula: Formula, columns: Mapping[str, Column]) -> Formula:
+    """Returns the formula with all that is known, by the job file and by columns that were agreed (or are this file's own).
 
-    Constants of the job file go before others. Of an expression of which nothing is exchanged they are the middle and half the
-    width of where it lies, as the job file says of its columns.
+    Constants of the job file go before others. If nothing of an expression is exchanged they are the middle and half the width of
+    its range, by the job file's words on its columns.
     """
     known: dict[str, Known] = {}
     for name in formula.variables:
-        column = found[name]
+        column = columns[name]
         own = spec.columns.get(name, column)
         center, scale = (own.center, own.scale) if own.center is not None else (column.center, column.scale)
         known[name] = Known(column.levels, center, scale, formula.bounds.get(name))
@@ -60,7 +63,7 @@ def agreed(spec: Spec, formula: Formula, found: Mapping[str, Column]) -> Formula
     for text, node in formula.arguments.items():
         if node.what == "name":
             continue
-        said, told = spec.columns.get(text), found.get(text)
+        said, told = spec.columns.get(text), columns.get(text)
         if said is not None and said.center is not None:
             known[text] = Known(None, said.center, said.scale, formula.bounds.get(text))
         elif told is not None and told.center is not None:
@@ -72,6 +75,7 @@ def agreed(spec: Spec, formula: Formula, found: Mapping[str, Column]) -> Formula
 
 
 def _between(formula: Formula, node: Node) -> Known:
+    """Returns the constants of an expression from the range of its values."""
     both = ends(node, formula.ends_of, formula.constants)
     if both is None or not both[0] < both[1]:
         return Known()
@@ -79,7 +83,7 @@ def _between(formula: Formula, node: Node) -> Known:
 
 
 def of_file(spec: Spec, table: Table) -> Encoding:
-    """The encoding that this file's own columns make, numbers as they are."""
+    """Returns the encoding that this file's own columns make, numbers as they are."""
     if spec.formula is None:
         return spec.encoding(tuple(column_of(spec, table, name) for name in spec.covariates(table.names)))
     formula = own(spec, spec.formula, table)
@@ -87,32 +91,35 @@ def of_file(spec: Spec, table: Table) -> Encoding:
 
 
 def own(spec: Spec, formula: Formula, table: Table) -> Formula:
-    """The formula as this file's own rows would have it; as it is agreed, once that is known."""
+    """Returns the formula as this file's own rows would have it, or the agreed one once it is known."""
     if formula.known:
         return formula
-    more, found = arguments(table, formula), dict[str, Column]()
+    more, columns = arguments(table, formula), dict[str, Column]()
     for name in formula.variables:
         column = column_of(spec, table, name)
         if column.levels is None and column.kind == "categorical":
             values = np.unique(np.asarray(table.columns[name])) if not isinstance(table.columns[name], Text) else np.empty(0)
             column = replace(column, levels=tuple(sorted(map(plain, values.tolist()))))
-        if column.levels is not None:  # a client may lack the label that others are compared with
+        if column.levels is not None:
+            # A client may lack the label that others are compared with.
             column = replace(column, levels=tuple(sorted({*column.levels, *formula.compared(name)})))
         if name in formula.arguments and (name not in spec.columns or spec.columns[name].center is None):
             column = _moments(name, Reader(table, Marks(table), missing=True).numbers(name))
-        found[name] = column
-    return agreed(spec, formula, found | {text: _moments(text, values) for text, values in more.items()})
+        columns[name] = column
+    return agreed(spec, formula, columns | {text: _moments(text, values) for text, values in more.items()})
 
 
 def _moments(name: str, values: Array) -> Column:
+    """Returns a numeric column with the mean and standard deviation of these values."""
     there = values[np.isfinite(values)]
     scale = float(there.std()) if len(there) else 1.0
     return Column(name, "numeric", None, float(there.mean()) if len(there) else 0.0, scale if scale > 0 else 1.0)
 
 
 def looked_at(table: Table, spec: Spec, client: str = "") -> tuple[Table, Spec]:
-    """What is looked at for rows that columns single out: labels as they stand in the file, and the columns that a formula makes;
-    as they are without a formula.
+    """Returns the table and columns in which rows are looked for that columns single out.
+
+    Labels are as they stand in the file, and a formula's columns are made; without a formula both are returned unchanged.
 
     Raises
     ------
@@ -144,8 +151,10 @@ def looked_at(table: Table, spec: Spec, client: str = "") -> tuple[Table, Spec]:
 
 
 def check(table: Table, spec: Spec, client: str = "") -> None:
-    """OwnFault where the formula makes no number of a cell, or a spline has it outside of its bounds; empty cells are no faults
-    here."""
+    """Raises OwnFault if the formula makes no number of a cell, or a cell lies outside of a spline's bounds.
+
+    Empty cells are no faults here.
+    """
     if spec.formula is not None and set(spec.formula.variables) <= set(table.columns):
         marks = Marks(table)
         own(spec, spec.formula, table).matrix(Reader(table, marks, missing=True), table.n_rows)
@@ -153,6 +162,7 @@ def check(table: Table, spec: Spec, client: str = "") -> None:
 
 
 def _check(table: Table, formula: Formula, client: str) -> None:
+    """Refuses columns of texts with which a formula calculates."""
     for name in sorted(formula.numeric):
         cells = table.columns[name]
         if isinstance(cells, Text) and cells.kind() == "categorical":

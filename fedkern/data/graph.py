@@ -1,4 +1,4 @@
-"""Maps: areas with their clients, and which areas are neighbours.
+"""Reads maps: areas with their clients, and which areas are neighbours.
 
 Rules (sigma.md, section 3): no self-loops, both directions or one for all pairs, no unknown areas, every area at exactly one
 client. An area without neighbours is an island, for which a CAR prior is not proper: it is linked, dropped or independent.
@@ -26,7 +26,7 @@ Islands = Literal["link", "drop", "independent"]
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Symmetric adjacency in CSR form, without a diagonal.
+    """Holds a symmetric adjacency in CSR form, without a diagonal.
 
     Attributes
     ----------
@@ -40,35 +40,35 @@ class Graph:
 
     @property
     def n(self) -> int:
-        """Number of areas."""
+        """The number of areas."""
         return len(self.names)
 
     @property
     def degrees(self) -> Index:
-        """(n,) numbers of neighbours."""
+        """(n,) The numbers of neighbours."""
         return np.diff(self.indptr)
 
     @property
     def islands(self) -> Index:
-        """Areas without neighbours."""
+        """The areas without neighbours."""
         return np.flatnonzero(self.degrees == 0)
 
     @property
     def rows(self) -> Index:
-        """(nnz,) the area whose neighbour stands in `indices`."""
+        """(nnz,) The area whose neighbour stands in `indices`."""
         return np.repeat(np.arange(self.n), self.degrees)
 
     def components(self) -> Index:
-        """(n,) number of the connected component of each area, from 0 in order of first appearance."""
+        """Returns the number (n,) of the connected component of each area, from 0 in order of first appearance."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
 
         ones = np.ones(len(self.indices))
-        found = connected_components(csr_array((ones, self.indices, self.indptr), shape=(self.n, self.n)), directed=False)[1]
-        return np.asarray(np.unique(found, return_index=True)[1].argsort().argsort()[found], dtype=np.int64)
+        labels = connected_components(csr_array((ones, self.indices, self.indptr), shape=(self.n, self.n)), directed=False)[1]
+        return np.asarray(np.unique(labels, return_index=True)[1].argsort().argsort()[labels], dtype=np.int64)
 
     def subset(self, keep: Index) -> Graph:
-        """The graph of these areas only, in this order."""
+        """Returns the graph of these areas only, in this order."""
         place = np.full(self.n, -1)
         place[keep] = np.arange(len(keep))
         i, j = place[self.rows], place[self.indices]
@@ -78,7 +78,7 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """Areas in the order of their clients: client 0's first, each client's in the order of the file.
+    """Holds areas in the order of their clients: client 0's first, each client's in the order of the file.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Map:
     clients : their names, sorted
     client : (n,) number of each area's client, ascending
     centroids : (n, 2), where they are known
-    notes : what was done with islands, and how many components there are, for people
+    notes : on the treatment of islands, and the number of components, for people
     dropped : areas without neighbours that were left out, and of each the client
     """
 
@@ -99,16 +99,16 @@ class Map:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of each client, how many areas it has."""
+        """The number of areas of each client."""
         return tuple(np.bincount(self.client, minlength=len(self.clients)).tolist())
 
     def areas_of(self, client: int) -> tuple[str, ...]:
-        """Names of one client's areas."""
+        """Returns the names of one client's areas."""
         return tuple(self.graph.names[k] for k in np.flatnonzero(self.client == client))
 
 
 def from_pairs(names: Sequence[str], pairs: Index) -> Graph:
-    """A graph from pairs (m, 2) of numbers of areas, in any order and direction."""
+    """Returns a graph from pairs (m, 2) of numbers of areas, in any order and direction."""
     n = len(names)
     both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
     code = np.unique(both[:, 0] * n + both[:, 1])
@@ -117,18 +117,20 @@ def from_pairs(names: Sequence[str], pairs: Index) -> Graph:
 
 
 def read_edges(path: str | Path, names: Sequence[str]) -> Graph:
-    """The graph of a list of neighbours (`neighbours.read`): each pair once, or each in both directions.
+    """Reads the graph of a list of neighbours (`neighbours.read`): each pair once, or each in both directions.
 
     Raises
     ------
     JobError
         An unknown area, a self-loop, or pairs of which some stand in both directions and others in one.
     """
-    return checked(names, neighbours.read(path, names), str(path))
+    return check_pairs(names, neighbours.read(path, names), str(path))
 
 
-def checked(names: Sequence[str], pairs: Index, source: str) -> Graph:
-    """A graph from pairs (m, 2) of numbers of areas, with the rules on self-loops and directions; `source` begins the error."""
+def check_pairs(names: Sequence[str], pairs: Index, source: str) -> Graph:
+    """Returns a graph from pairs (m, 2) of numbers of areas, after checks of self-loops and directions; `source` begins the
+    error.
+    """
     loops = pairs[pairs[:, 0] == pairs[:, 1], 0]
     if len(loops):
         raise JobError(f"{source}: {listed([names[k] for k in loops])}: neighbour of itself; remove these lines")
@@ -158,7 +160,7 @@ def read_map(
     contiguity: touching.Contiguity = "vertex",
     snap: float | None = None,
 ) -> Map:
-    """Areas, their clients and their neighbours.
+    """Reads areas, their clients and their neighbours.
 
     Parameters
     ----------
@@ -168,7 +170,7 @@ def read_map(
     x, y : the columns of its centroid; needed to link islands, unless there are borders
     islands : "link" to the nearest centroid, "drop", or "independent" of all others
     borders : GeoJSON (`polygons.read`) whose property `area` names them
-    contiguity, snap : what touching is (`touching.of`)
+    contiguity, snap : the meaning of touching (`touching.of`)
 
     Raises
     ------
@@ -207,10 +209,10 @@ def read_map(
     shapes = drawn.of(names, str(borders))
     notes = list[str]()
     if edges is None:
-        found = touching.of(shapes.parts, contiguity, snap)
-        graph = from_pairs(names, found.pairs)
-        notes = [f"{len(found.pairs):,} pairs of neighbours, which {touching.WORDS[contiguity]} (to {found.snap:.3g} m)"]
-        notes += found.notes
+        touch = touching.of(shapes.parts, contiguity, snap)
+        graph = from_pairs(names, touch.pairs)
+        notes = [f"{len(touch.pairs):,} pairs of neighbours, which {touching.WORDS[contiguity]} (to {touch.snap:.3g} m)"]
+        notes += touch.notes
     else:
         graph = read_edges(edges, names)
     made = make_map(graph, owners, shapes.centroids() if centroids is None else centroids, islands=islands, sphere=sphere)
@@ -221,7 +223,7 @@ def read_map(
 
 
 def _degrees(x: str, y: str, centroids: Array) -> bool:
-    """Whether two columns are longitude and latitude, by their names."""
+    """Tells whether two columns are longitude and latitude, by their names."""
     named = x.casefold().startswith("lon") and y.casefold().startswith("lat")
     return named and bool((np.abs(centroids) <= polygons.MOST).all())
 
@@ -229,14 +231,14 @@ def _degrees(x: str, y: str, centroids: Array) -> bool:
 def make_map(
     graph: Graph, owners: Sequence[str], centroids: Array | None = None, *, islands: Islands = "link", sphere: bool = False
 ) -> Map:
-    """A map with its islands taken care of, its areas sorted by client.
+    """Returns a map whose islands are taken care of, with its areas sorted by client.
 
     Parameters
     ----------
     graph : of all areas
     owners : (n,) the client of each area
     centroids : (n, 2); needed to link islands
-    islands : what to do with areas that have no neighbours
+    islands : the treatment of areas without neighbours
     sphere : whether centroids are degrees of longitude and latitude
     """
     notes: list[str] = []
@@ -280,21 +282,21 @@ def make_map(
 
 
 def _nearest(alone: Index, centroids: Array, *, sphere: bool) -> Index:
-    """Of each of these areas the other one whose centre is nearest."""
+    """Returns, for each of these areas, the other one whose centre is nearest."""
     places = centroids
     if sphere:  # chords are as long as arcs are
         lon, lat = np.radians(centroids).T
         places = np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
-    found = np.zeros(len(alone), np.int64)
+    nearest = np.zeros(len(alone), np.int64)
     for at, k in enumerate(alone):
         distance = np.sum((places - places[k]) ** 2, axis=1)
         distance[k] = np.inf
-        found[at] = np.nanargmin(distance)
-    return found
+        nearest[at] = np.nanargmin(distance)
+    return nearest
 
 
 def grid(rows: int, columns: int) -> Graph:
-    """A rectangular map whose cells share sides; cell (r, c) is number r columns + c, named "r-c" from 1."""
+    """Returns a rectangular map whose cells share sides; cell (r, c) is number r columns + c, named "r-c" from 1."""
     number = np.arange(rows * columns).reshape(rows, columns)
     right = np.column_stack([number[:, :-1].ravel(), number[:, 1:].ravel()])
     down = np.column_stack([number[:-1].ravel(), number[1:].ravel()])

@@ -1,7 +1,8 @@
-"""Is a file's header what the job file describes? No row is looked at here, but a file without a header has one in its place.
+"""Compares a file's header with the columns that the job file describes.
 
-So what other parties read names the columns that the job file names. In an open job the others are counted; in a private one
-nothing is said of them, for where line ends are not recognised even the count tells something of the rows.
+No row is looked at here, but a file without a header has one in its place. So other parties read only the names of columns that
+the job file names. In an open job the others are counted; in a private one nothing is said of them, for if line ends are not
+recognised even the count tells something of the rows.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ TEXT_FILES = (".csv", ".tsv")  # whose first line may be a row
 
 
 def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, client: str = "") -> None:
-    """Whether a file has the columns that the job names: a fault of the file, not of a row.
+    """Refuses a file without the columns that the job names: a fault of the file, not of a row.
 
     Raises
     ------
@@ -53,12 +54,12 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
 
 
 def not_there(ignored: Sequence[str], names: Sequence[str]) -> list[str]:
-    """For the holder of a file that is to have all columns: names that are to be ignored, perhaps mistyped."""
+    """Returns notes, for the holder of a file with all columns, on names that are to be ignored and may be mistyped."""
     return [f"data.ignore names {name!r}, and this file has no such column" for name in ignored if name not in names]
 
 
 def naming_rows(names: Iterable[str]) -> list[str]:
-    """For the reader of a result: covariates that by their names are none."""
+    """Returns notes, for the reader of a result, on covariates whose names say that they name rows."""
     return [
         f"column {name!r} is taken for a covariate, and is called as what names rows: if it does, put it into data.ignore; if "
         f"not, say what it is in [data.columns.{name}]"
@@ -68,12 +69,13 @@ def naming_rows(names: Iterable[str]) -> list[str]:
 
 
 def unfit(spec: Spec) -> str:
-    """What other parties read of any fault of a private job's file as a whole: the job file's own words."""
+    """Returns the text that other parties read of any fault of a private job's file as a whole: the job file's own words."""
     columns = f"whose header names {', '.join(map(repr, spec.needed))}" if spec.needed else "with a header"
     return f"the file is not what [data] describes, a table {columns}; {HINT} it is not"
 
 
 def _check_declared(names: Sequence[str], spec: Spec, begin: str, own: str) -> None:
+    """Refuses covariates that the job file does not declare."""
     lacking = [name for name in spec.covariates(tuple(names)) if not spec.complete(name)]
     if lacking:
         given = 'kind = "numeric"' + ("" if spec.standardise == "none" else ", center = .., scale = ..")

@@ -1,6 +1,6 @@
-"""Rows that lack a cell: left out of an open job's table, or filled and marked by a column of their own.
+"""Leaves out rows that lack a cell, or fills them and marks them by a column of their own.
 
-A row whose line cannot be read at all is neither: it stays a fault (`faults`).
+A row whose line cannot be read at all is neither left out nor filled: it stays a fault (`faults`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..errors import JobError
 from ..models.encoding import Spec
 from .cells import MISSING, Cells, Text
-from .faults import told, who
+from .faults import name_column, who
 from .table import Table
 
 Mask = NDArray[np.bool_]
@@ -24,24 +24,24 @@ MARK = "[missing]"
 
 
 def marked(name: str) -> str:
-    """The 0/1 column that says where another one has no value."""
+    """Returns the name of the 0/1 column that says where another one has no value."""
     return f"{name}{MARK}"
 
 
 def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] = ()) -> Table:
-    """The table as if its rows that lack a cell which the job uses had never stood in the file; it knows how many they were.
+    """Returns the table without its rows that lack a cell which the job uses; it knows how many they were.
 
     Parameters
     ----------
-    spec : which columns the job uses, and what they are
+    spec : which columns the job uses, and their kinds
     client : whose table it is, for an error
-    roles : further columns that the job uses, where the table has them
+    roles : further columns that the job uses, if the table has them
 
     Raises
     ------
     JobError
-        No row has all of its cells: the emptiest column is named. Of a `client` that is not said, for it counts rows: an open job
-        refuses a client without any as one that has too few.
+        No row has all of its cells: the emptiest column is named. With a `client` the column is not named, for that counts rows:
+        an open job refuses a client without any row as one that has too few.
     """
     own = (spec.response, spec.offset, spec.weight, spec.trials, spec.group, *spec.times)
     used = {*spec.covariates(table.names), *own, *roles} & {*table.names}
@@ -50,7 +50,7 @@ def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] =
     lacking[[*table.broken]] = False
     if table.n_rows and lacking.all() and not client:
         emptiest = max(empty, key=lambda name: int(empty[name].sum()))
-        column, many = told(emptiest, table.names, spec.columns), int(empty[emptiest].sum())
+        column, many = name_column(emptiest, table.names, spec.columns), int(empty[emptiest].sum())
         raise JobError(
             f'{who("", table.source)}: model.missing = "drop" leaves none of its {table.n_rows} rows; {column} is empty in '
             f"{many} of them: ignore it in [data], or remove the client from [data] clients"
@@ -61,13 +61,14 @@ def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] =
     return replace(kept, columns={k: _compact(v) for k, v in kept.columns.items()}, incomplete=int(lacking.sum()))
 
 
-def filled(table: Table, centers: Mapping[str, float]) -> Table:
-    """The table with every empty cell of some columns filled, and a 0/1 column for each that says where; it knows in how many
-    rows.
+def fill_cells(table: Table, centers: Mapping[str, float]) -> Table:
+    """Returns the table with every empty cell of some columns filled, and a 0/1 column for each that says where.
+
+    The table knows in how many rows.
 
     Parameters
     ----------
-    centers : name of a numeric column -> what fills it; those that the table lacks are passed over
+    centers : name of a numeric column -> the number that fills it; columns that the table lacks are passed over
 
     Raises
     ------
@@ -83,12 +84,12 @@ def filled(table: Table, centers: Mapping[str, float]) -> Table:
         columns[name] = _filled(table.columns[name], empty, centers[name])
         columns[marked(name)] = empty.astype(np.float64)
         lacking |= empty
-    names = named(table.names, centers)
+    names = with_marks(table.names, centers)
     return replace(table, names=names, columns=columns, matrix=None, matrix_names=(), incomplete=int(lacking.sum()))
 
 
-def named(names: tuple[str, ...], centers: Mapping[str, float]) -> tuple[str, ...]:
-    """The header of a table that `filled` has made."""
+def with_marks(names: tuple[str, ...], centers: Mapping[str, float]) -> tuple[str, ...]:
+    """Returns the header of a table that `fill_cells` has made."""
     there = frozenset(names)
     more = tuple(marked(name) for name in centers if name in there)
     for name in more:
@@ -98,7 +99,7 @@ def named(names: tuple[str, ...], centers: Mapping[str, float]) -> tuple[str, ..
 
 
 def _numeric(cells: Cells, name: str, spec: Spec) -> bool:
-    """Whether words such as "NA" are empty cells of this column, and no levels of it."""
+    """Tells whether words such as "NA" are empty cells of this column, and no levels of it."""
     if name == spec.response:
         return not spec.labelled
     if name in (spec.offset, spec.weight, spec.trials) or not isinstance(cells, Text):
@@ -108,7 +109,7 @@ def _numeric(cells: Cells, name: str, spec: Spec) -> bool:
 
 
 def _empty(cells: Cells, numeric: bool) -> Mask:
-    """(n,) which cells are empty."""
+    """Returns which cells (n,) are empty."""
     if not isinstance(cells, Text):
         return np.isnan(np.asarray(cells, np.float64))
     empty = [level == "" or (numeric and level.lower() in MISSING) for level in cells.levels]
@@ -116,6 +117,7 @@ def _empty(cells: Cells, numeric: bool) -> Mask:
 
 
 def _filled(cells: Cells, empty: Mask, value: float) -> Cells:
+    """Returns cells with the empty ones filled."""
     if not isinstance(cells, Text):
         return np.where(empty, value, np.asarray(cells, np.float64))
     written = repr(float(value)).replace(".", cells.decimal)
@@ -123,7 +125,7 @@ def _filled(cells: Cells, empty: Mask, value: float) -> Cells:
 
 
 def _compact(cells: Cells) -> Cells:
-    """Only levels that a row still has, by first appearance, as a file without the other rows has them."""
+    """Returns cells with only the levels that a row still has, by first appearance, as a file without the other rows has them."""
     if not isinstance(cells, Text):
         return cells
     used, first, codes = np.unique(cells.codes, return_index=True, return_inverse=True)

@@ -1,16 +1,16 @@
-"""Cells that stand alone: so far from all others of their column that a slip is likelier than a heavy tail.
+"""Finds cells that stand alone: so far from all others of their column that a slip is likelier than a heavy tail.
 
-Of skewed measurements (costs, lengths of stay, enzymes) some cells are 20 robust standard deviations from the median, and right.
-A lost decimal point is more: nothing lies between it and the others. So few cells are isolated where each of them
+In skewed measurements (costs, lengths of stay, enzymes) some cells are 20 robust standard deviations from the median, and right.
+A lost decimal point is more: nothing lies between it and the others. So few cells are isolated if each of them
 
 - is more than 20 robust standard deviations from the median,
 - and four times as far as the next cell that is not among them,
-- and, where no cell of the column is negative, more than 5 robust standard deviations away among the logarithms of its cells
+- and, if no cell of the column is negative, more than 5 robust standard deviations away among the logarithms of its cells
   above zero, and 2 farther than the next.
 
-They matter where their squares are large beside the root of the number of rows: with an effect f of the column (in standard
+They matter if their squares are large beside the root of the number of rows: with an effect f of the column (in standard
 deviations of the response for one of the column), wrong cells at distances D move a slope by about f sum(D^2) / sqrt(n) of its
-own standard deviations.
+standard deviations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NORMAL = 1.482602218505602  # standard deviation of a normal variable over its m
 
 
 def decide(values: Array) -> bool:
-    """Whether few cells of a column are isolated, and matter.
+    """Tells whether few cells of a column are isolated, and matter.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def decide(values: Array) -> bool:
 
 
 def _far_of_logs(values: Array, n: int) -> bool:
-    """Whether the first n are far among the logarithms as well; true where a column has none."""
+    """Tells whether the first n are far among the logarithms as well; true if a column has no logarithms."""
     if (values < 0).any():
         return True
     with np.errstate(divide="ignore"):
@@ -73,7 +73,7 @@ def _far_of_logs(values: Array, n: int) -> bool:
 
 
 def distances(values: Array) -> Array:
-    """(n,) robust standard deviations from the median; 0 where the column has none, and of a cell that is no number."""
+    """Returns robust standard deviations (n,) from the median; 0 if the column has none, and for a cell that is no number."""
     centre, sd = robust(values[np.isfinite(values)])
     if not sd > 0:
         return np.zeros(len(values))
@@ -82,7 +82,7 @@ def distances(values: Array) -> Array:
 
 
 def coded(values: Array) -> list[float]:
-    """Codes that a few cells of a column have, far from all others."""
+    """Returns codes that a few cells of a column have, far from all others."""
     there = values[np.isfinite(values)]
     known = np.isin(there, CODES)
     others = there[~known]
@@ -95,7 +95,7 @@ def coded(values: Array) -> list[float]:
 
 
 def robust(values: Array) -> tuple[float, float]:
-    """Median, and a standard deviation that a few values cannot move; 0 where there are no more than two different ones."""
+    """Returns the median, and a standard deviation that a few values cannot move; 0 if no more than two values are different."""
     if not len(values):
         return 0.0, 0.0
     centre = float(np.median(values))

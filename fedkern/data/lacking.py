@@ -1,4 +1,4 @@
-"""A client's table with the covariates that it lacks: columns without a value."""
+"""Adds the covariates that a client's table lacks, as columns without a value."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..models.encoding import Encoding
 from .table import Table
 
 
-def filled(table: Table, agreed: Encoding) -> tuple[Table, list[str]]:
-    """The table with every numeric column that was agreed, and the names of those that it lacked."""
+def fill_lacking(table: Table, agreed: Encoding) -> tuple[Table, list[str]]:
+    """Returns the table with every numeric column that was agreed, and the names of those that it lacked."""
     lacking = [column.name for column in agreed.columns if column.levels is None and column.name not in table.columns]
     if not lacking:
         return table, []

@@ -1,4 +1,4 @@
-"""A table's fingerprint: of its cells, whatever holds them.
+"""Computes a table's fingerprint from its cells, whatever holds them.
 
 A data frame, arrays and a file with the same cells have the same one, in whatever order their columns come. It shows that two
 tables are the same, and no more: one cell that was changed, or two rows that were exchanged, make another.
@@ -20,7 +20,7 @@ BLOCK = 1 << 20  # cells that are hashed at a time
 
 
 def of_rows(table: Table) -> str:
-    """BLAKE2b-128 of a table's names and cells."""
+    """Returns the BLAKE2b-128 digest of a table's names and cells."""
     state = blake2b(digest_size=16, person=b"fedkern rows")
     state.update(json.dumps([sorted(table.names), table.n_rows]).encode())
     for name in sorted(table.names):
@@ -34,7 +34,9 @@ def of_rows(table: Table) -> str:
 
 
 def _values(column: Cells) -> tuple[list[str], np.ndarray]:
-    """Levels in their order, and codes; of numbers, also where they are written as texts, no levels, and themselves."""
+    """Returns levels in their order, and codes; for numbers, also if they are written as texts, no levels, and the numbers
+    themselves.
+    """
     if not isinstance(column, Text):
         return [], np.asarray(column)
     none = np.isnan(column.values)

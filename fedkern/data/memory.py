@@ -1,7 +1,7 @@
-"""Rows that lie in memory, as the table that a file with the same cells would be.
+"""Reads rows that lie in memory, as the table that a file with the same cells would be.
 
-Data frames (pandas, polars, pyarrow) come through narwhals. Arrays are a matrix X with one response for each row, or X alone: of
-NumPy, or of whatever offers `__dlpack__` on the CPU. No text of an error shows a cell.
+Data frames (pandas, polars, pyarrow) come through narwhals. Arrays are a matrix X with one response for each row, or X alone,
+from NumPy or any library that offers `__dlpack__` on the CPU. No text of an error shows a cell.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ CPU = 1  # kDLCPU
 
 
 def table(held: object, source: str, *, text: frozenset[str] = frozenset(), response: str = "y") -> Table:
-    """Rows in memory as a table.
+    """Returns rows in memory as a table.
 
     Parameters
     ----------
     held : a data frame; (X, y), arrays of (n, p) and (n,) whose columns are x1, x2, ... and `response`; or X alone
-    source : what errors call it
+    source : its name in errors
     text : columns that are kept as texts even where all look like numbers
     response : the name that y gets
 
@@ -56,7 +56,7 @@ def table(held: object, source: str, *, text: frozenset[str] = frozenset(), resp
 
 
 def header(held: object, source: str, *, response: str = "y") -> tuple[str, ...]:
-    """Names of the columns; JobError as `table`."""
+    """Returns the names of the columns; raises JobError as `table` does."""
     if (frame := _frame(held, source)) is not None:
         return tuple(_names(frame, source))
     X, y = _arrays(held, source)
@@ -64,7 +64,7 @@ def header(held: object, source: str, *, response: str = "y") -> tuple[str, ...]
 
 
 def mark(held: object) -> str | None:
-    """The fingerprint of rows in memory (`mark.of_rows`), whatever a job says of them; None where they are no table."""
+    """Returns the fingerprint of rows in memory (`mark.of_rows`), whatever a job says of them; None if they are no table."""
     try:
         if (frame := _frame(held, "")) is None:
             return marks.of_rows(table(held, "", response=marks.RESPONSE))
@@ -76,12 +76,12 @@ def mark(held: object) -> str | None:
 
 
 def files(held: object) -> tuple[Path, ...]:
-    """The files of which rows in memory are maps, be they parts of one or in a frame; none of rows that were copied."""
+    """Returns the files of which rows in memory are maps, be they parts of one or in a frame; none for rows that were copied."""
     return tuple(dict.fromkeys(path for array in _parts(held) if (path := _mapped(array)) is not None))
 
 
 def _parts(held: object) -> Iterator[Any]:
-    """The arrays of which rows in memory are made, as far as they can be had without a copy."""
+    """Yields the arrays of which rows in memory are made, as far as they can be had without a copy."""
     if isinstance(held, tuple | np.ndarray) or _is_plain(held):
         yield from held if isinstance(held, tuple) else (held,)
         return
@@ -94,7 +94,7 @@ def _parts(held: object) -> Iterator[Any]:
 
 
 def _mapped(array: object) -> Path | None:
-    """The file of a memory map, through all that was made of it without a copy."""
+    """Returns the file of a memory map, through all arrays that were made of it without a copy."""
     while array is not None:
         if isinstance(array, np.memmap) and array.filename is not None:
             return Path(array.filename)
@@ -103,7 +103,7 @@ def _mapped(array: object) -> Path | None:
 
 
 def kind(held: object) -> str:
-    """An object by its type alone."""
+    """Describes an object by its type alone."""
     one = type(held)
     return f"a value of type {one.__qualname__ if one.__module__ == 'builtins' else f'{one.__module__}.{one.__qualname__}'}"
 
@@ -112,7 +112,7 @@ def kind(held: object) -> str:
 
 
 def _frame(held: object, source: str) -> Any:
-    """As narwhals has it; None of what is no data frame."""
+    """Returns an object as narwhals has it, or None if it is no data frame."""
     if isinstance(held, tuple | np.ndarray) or _is_plain(held):
         return None
     import narwhals as nw
@@ -135,7 +135,9 @@ def _is_plain(held: object) -> bool:
 
 
 def _names(frame: Any, source: str) -> dict[str, int]:
-    """Name in the one way in which names are written -> its place, since a number that is a name would be taken for a row's."""
+    """Returns name -> place, with names in the one way in which they are written: a number as a name would be taken for a
+    row's.
+    """
     names: dict[str, int] = {}
     for at, given in enumerate(frame.columns):
         if isinstance(given, bool) or not isinstance(given, str | int):
@@ -151,12 +153,12 @@ def _names(frame: Any, source: str) -> dict[str, int]:
 
 
 def _numbers(series: Any) -> bool:
-    """Whether a column's type is of numbers or truth values."""
+    """Tells whether a column's type is of numbers or truth values."""
     return bool(series.dtype.is_numeric()) or str(series.dtype) == "Boolean"
 
 
 def _column(series: Any, name: str, source: str, keep: bool, known: bool) -> Cells:
-    """`keep`: as texts; `known`: the job says what the column is."""
+    """Returns a column of a data frame. `keep`: as texts; `known`: the job says which kind the column is."""
     dtype = str(series.dtype)
     if dtype.startswith(("Categorical", "Enum")) and not known and _like_numbers(series.to_list()):
         raise JobError(
@@ -178,13 +180,13 @@ def _column(series: Any, name: str, source: str, keep: bool, known: bool) -> Cel
 
 
 def _like_numbers(cells: list[object]) -> bool:
-    """Whether a file with these cells would have a column of numbers."""
+    """Tells whether a file with these cells would have a column of numbers."""
     there = {plain(cell) for cell in cells if cell is not None and cell == cell}
     return bool(there) and all(not np.isnan(number(cell)) for cell in there)
 
 
 def _lost(columns: Mapping[str, Cells]) -> dict[int, str]:
-    """Rows with a character that stands for lost letters: as in a file, where two levels might differ in them alone."""
+    """Returns rows with a character that stands for lost letters: as in a file, two levels might differ in them alone."""
     rows: set[int] = set()
     for column in columns.values():
         if isinstance(column, Text) and any("\ufffd" in level for level in column.levels):
@@ -194,17 +196,17 @@ def _lost(columns: Mapping[str, Cells]) -> dict[int, str]:
 
 
 def _objects(cells: list[Any], name: str, source: str, keep: bool) -> Cells:
-    """A column of Python objects: all numbers or all texts, and what is missing."""
+    """Returns a column of Python objects: all numbers or all texts, and missing ones."""
     there = {type(cell) for cell in cells if cell is not None and cell == cell}
     if all(issubclass(one, int | float | Decimal | np.number | np.bool_) for one in there):
         if not keep:
             return np.array([np.nan if cell is None or cell != cell else float(cell) for cell in cells], dtype=np.float64)
     elif not all(issubclass(one, str) for one in there):
-        found = " and ".join(sorted(one.__name__ for one in there))
-        text = f"{source}: column {name!r} holds objects ({found}); make it a column of numbers, or of texts"
+        types = " and ".join(sorted(one.__name__ for one in there))
+        text = f"{source}: column {name!r} holds objects ({types}); make it a column of numbers, or of texts"
         rarest = min(there, key=lambda one: sum(type(cell) is one for cell in cells))
         row = next(i for i, cell in enumerate(cells) if type(cell) is rarest)
-        raise OwnFault(text, f"{source}, row {row + 1}, column {name!r}: {cells[row]!r} among {found}; {text.partition('; ')[2]}")
+        raise OwnFault(text, f"{source}, row {row + 1}, column {name!r}: {cells[row]!r} among {types}; {text.partition('; ')[2]}")
     return as_text([*map(plain, cells)])
 
 
@@ -216,7 +218,7 @@ def _numbered(X: np.ndarray) -> tuple[str, ...]:
 
 
 def _arrays(held: object, source: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """X (n, p) and y (n,), or None."""
+    """Returns X (n, p) and y (n,), or None."""
     parts = held if isinstance(held, tuple) else (held, None)
     if len(parts) != 2:
         raise JobError(f"{source}: a tuple of {len(parts)} is no table; {WANTED}")
@@ -248,7 +250,7 @@ def _array(one: object, who: str) -> np.ndarray:
 
 
 def _from_dlpack(one: Any, who: str) -> np.ndarray:
-    """The array, without a copy."""
+    """Returns the array, without a copy."""
     try:
         device = one.__dlpack_device__()[0]
         if device == CPU:

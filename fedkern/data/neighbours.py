@@ -1,4 +1,4 @@
-"""Lists of neighbours: a table whose first two columns name them, GeoDa's .gal, and the graph files of R-INLA.
+"""Reads lists of neighbours: a table whose first two columns name them, GeoDa's .gal, and the graph files of R-INLA.
 
 A table's first line is its header, unless both of its names are areas: then it is a pair like the others.
 """
@@ -21,7 +21,7 @@ GAL, GRAPH = (".gal",), (".graph", ".inla")
 
 
 def read(path: str | Path, names: Sequence[str]) -> Index:
-    """(m, 2) numbers of areas, in the order and the directions of the file.
+    """Returns pairs (m, 2) of numbers of areas, in the order and the directions of the file.
 
     Parameters
     ----------
@@ -34,13 +34,13 @@ def read(path: str | Path, names: Sequence[str]) -> Index:
         An area that is not among them, or a file that is no such list.
     """
     kind = Path(path).suffix.lower()
-    found = _of_gal(path) if kind in GAL else _of_graph(path, names) if kind in GRAPH else _of_table(path, names)
+    pairs = _of_gal(path) if kind in GAL else _of_graph(path, names) if kind in GRAPH else _of_table(path, names)
     place = {name: k for k, name in enumerate(names)}
-    unknown = list(dict.fromkeys(name for pair in found for name in pair if name not in place))
+    unknown = list(dict.fromkeys(name for pair in pairs for name in pair if name not in place))
     if unknown:
         why = f"no such area in the table of areas{zeros(unknown, names)}"
         raise JobError(f"{path}: {listed(unknown)}: {why}; add it there or remove its pairs")
-    return np.array([[place[a], place[b]] for a, b in found], dtype=np.int64).reshape(-1, 2)
+    return np.array([[place[a], place[b]] for a, b in pairs], dtype=np.int64).reshape(-1, 2)
 
 
 def _of_table(path: str | Path, names: Sequence[str]) -> list[tuple[str, str]]:
@@ -55,7 +55,7 @@ def _of_table(path: str | Path, names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
-    """Words of every line, with its number."""
+    """Yields the words of every line, with its number."""
     try:
         text = Path(path).read_text("utf-8-sig")
     except OSError as error:
@@ -73,7 +73,9 @@ def _count(path: str | Path, number: int, word: str) -> int:
 
 
 def _of_gal(path: str | Path) -> list[tuple[str, str]]:
-    """After a first line, of each area its name and the number of its neighbours, and a line of their names."""
+    """Reads a .gal file: a first line, then for each area its name and the number of its neighbours, and a line of their
+    names.
+    """
     lines = list(_lines(path))
     pairs, at = [], 1
     while at < len(lines):
@@ -93,7 +95,7 @@ def _of_gal(path: str | Path) -> list[tuple[str, str]]:
 
 
 def _of_graph(path: str | Path, names: Sequence[str]) -> list[tuple[str, str]]:
-    """The number of areas, and of each its number, that of its neighbours, and theirs; lines may break anywhere."""
+    """Reads the number of areas, and for each its number, that of its neighbours, and theirs; lines may break anywhere."""
     words = [(number, word) for number, line in _lines(path) for word in line]
     if not words or _count(path, *words[0]) != len(names):
         has = words[0][1][:40] if words else "no"

@@ -1,4 +1,4 @@
-"""What tables of areas, of their neighbours and of points have in common."""
+"""Checks tables of areas, of their neighbours and of points."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SHOWN = 5  # names in a message
 
 
 def whole(table: Table) -> None:
-    """JobError if a line cannot be read."""
+    """Raises JobError if a line cannot be read."""
     for row, reason in table.broken.items():
         raise JobError(f"{table.source}, {table.place(row)}: {reason}; mend it")
 
 
 def numbers_of(table: Table, name: str) -> Array:
-    """A column of coordinates; JobError if a cell is no finite number."""
+    """Returns a column of coordinates; raises JobError if a cell is no finite number."""
     column = table.columns[name]
     values = floats(column)
     for row in np.flatnonzero(~np.isfinite(values)):
@@ -32,13 +32,13 @@ def numbers_of(table: Table, name: str) -> Array:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first few names, and how many more."""
+    """Returns the first few names, and how many more."""
     names = list(dict.fromkeys(names))
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def zeros(unknown: Sequence[str], known: Collection[str]) -> str:
-    """A clause where names are others' but for zeros in front of them, as a spreadsheet leaves codes; "" elsewhere."""
+    """Returns a clause if names are others' but for zeros in front of them, as a spreadsheet leaves codes; "" else."""
     short: dict[str, list[str]] = {}
     for name in known:
         short.setdefault(name.lstrip("0"), []).append(name)

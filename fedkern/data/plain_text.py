@@ -1,8 +1,8 @@
-"""What a file is before it is a table: there at all, a file that ends, of UTF-8 text, with the separator that its type has.
+"""Checks a file before it is read as a table: that it exists and ends, is UTF-8 text, and has the separator of its type.
 
 Programs of many countries write csv files with semicolons, in Latin-1 or in UTF-16. Read as something else they would not fail:
-letters that UTF-8 lacks would all become one, and levels that differ in them alone would be one level. What is wrong with a whole
-file is an error whose public text has nothing that stands in the file; what is wrong with one line spoils that line alone.
+letters that UTF-8 lacks would all become one, and levels that differ in them alone would be one level. A fault of a whole file is
+an error whose public text has nothing that stands in the file; a fault of one line spoils that line alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INVISIBLE = "\ufeff\u200b\u2060"  # byte-order marks of files that were joined,
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is a file or a folder.
+    """Tells whether a file or a folder exists.
 
     Raises
     ------
@@ -54,12 +54,12 @@ def is_there(path: Path) -> bool:
 
 
 def check_header(path: Path, line: bytes, separator: str) -> None:
-    """Whether the first line of a text file is UTF-8, and its cells are separated as the file's name says.
+    """Refuses a text file whose first line is not UTF-8, or whose cells are not separated as the file's name says.
 
     Raises
     ------
     JobError
-        It is not; the text says what to do.
+        It is not; the text names the remedy.
     """
     if line.startswith(UTF16) or b"\0" in line:
         remedy = 'save it as UTF-8 (in a spreadsheet: CSV UTF-8), or set [data.dialect] encoding = "utf-16"'
@@ -88,12 +88,12 @@ def _of_header(path: Path, what: str, line: bytes) -> OwnFault:
 
 
 def decoded(body: bytes) -> str:
-    """The lines after the header. Bytes that are not UTF-8 are kept apart, so that `fault` finds their lines."""
+    """Returns the lines after the header. Bytes that are not UTF-8 are kept apart, so that `fault` finds their lines."""
     return body.decode("utf-8", errors="surrogateescape")
 
 
 def fault(line: str) -> str | None:
-    """What is wrong with the characters of one line."""
+    """Returns the fault of the characters of one line, or None."""
     if "\0" in line:
         return ZERO
     if "\ufffd" in line:
@@ -101,16 +101,19 @@ def fault(line: str) -> str | None:
     return NOT_UTF8 if not line.isascii() and _ESCAPED.search(line) else None
 
 
-def told(reason: str) -> str:
-    """Why a line of an open job's file cannot be read, as every party may hear it: a library's words may quote the line."""
+def public_reason(reason: str) -> str:
+    """Returns why a line of an open job's file cannot be read, as every party may hear it: a library's words may quote the
+    line.
+    """
     return next((what for what in (NOT_UTF8, ZERO, LOST) if what in reason), "cannot be read")
 
 
 def canonical(text: str) -> str:
-    """A cell or a name in the one way in which it is compared.
+    """Returns a cell or a name in the one way in which it is compared.
 
     Blanks at its ends are gone; letters that Unicode can write in two ways (an umlaut as one character, or as a letter and two
-    dots) are written in one (NFC); what no text can hold (half of a surrogate pair) is written out, so that no two become one.
+    dots) are written in one (NFC); characters that no text can hold (half of a surrogate pair) are written out, so that no two
+    become one.
     """
     if text.isascii():
         return text.strip()

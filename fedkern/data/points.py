@@ -1,4 +1,4 @@
-"""Points of a Gaussian process and who holds them."""
+"""Reads the points of a Gaussian process, with their holders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Points in the order of their clients.
+    """Holds points in the order of their clients.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Points:
 
 
 def line(n: int, lo: float, hi: float, cuts: Sequence[float], names: Sequence[str]) -> Points:
-    """n equidistant points of [lo, hi]; client j has those from cuts[j - 1] on and below cuts[j].
+    """Returns n equidistant points of [lo, hi]; client j has those from cuts[j - 1] on and below cuts[j].
 
     Raises
     ------
@@ -52,7 +52,7 @@ def line(n: int, lo: float, hi: float, cuts: Sequence[float], names: Sequence[st
 
 
 def read_points(path: str | Path, *, client: str, columns: Sequence[str], name: str | None = None) -> Points:
-    """Points from a table.
+    """Reads points from a table.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Borders of areas: where their centres are, and the same borders with results. Which of them touch: `touching`.
+"""Reads borders of areas, finds their centres, and writes the same borders with results. `touching` finds those that touch.
 
 Coordinates are degrees of longitude and latitude (CRS84, which is EPSG:4326 in this order). GeoJSON (RFC 7946) that names another
 system, or whose numbers are no degrees, is refused, since borders of two systems do not lie on each other; GeoPackages and
@@ -30,7 +30,7 @@ MOST = (360.0, 90.0)  # degrees; maps across the 180th meridian go on beyond it
 
 @dataclass(frozen=True, eq=False)
 class Polygons:
-    """Borders of areas.
+    """Holds the borders of areas.
 
     Attributes
     ----------
@@ -40,18 +40,18 @@ class Polygons:
     parts: Mapping[str, tuple[Part, ...]]
 
     def of(self, names: Sequence[str], source: str) -> Polygons:
-        """Those of these areas, in this order; JobError names the first five that have none."""
+        """Returns those of these areas, in this order; raises JobError that names the first five without one."""
         lacking = [name for name in names if name not in self.parts]
         if lacking:
             raise JobError(f"{source}: {absent(lacking, names)}")
         return Polygons({name: self.parts[name] for name in names})
 
     def centroids(self) -> Array:
-        """(n, 2) centres of gravity, of the plane of degrees; parts beyond the 180th meridian are one area's."""
+        """Returns centres of gravity (n, 2), in the plane of degrees; parts beyond the 180th meridian are one area's."""
         return np.array([_centroid(parts) for parts in self.parts.values()]).reshape(-1, 2)
 
     def collection(self, properties: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-        """GeoJSON of the areas with these properties."""
+        """Returns GeoJSON of the areas with these properties."""
         features = []
         for name, parts in self.parts.items():
             lines = [[ring.tolist() for ring in part] for part in parts]
@@ -61,7 +61,7 @@ class Polygons:
 
 
 def absent(lacking: Sequence[str], names: Sequence[str]) -> str:
-    """A sentence on areas without a polygon, the first five by name."""
+    """Returns a sentence on areas without a polygon, the first five by name."""
     return (
         f"no polygon for {len(lacking)} of {len(names)} areas: {listed(list(map(repr, lacking)))}; give each feature the area's "
         "name, as the tables have it"
@@ -69,12 +69,12 @@ def absent(lacking: Sequence[str], names: Sequence[str]) -> str:
 
 
 def read(path: str | Path, name: str) -> Polygons:
-    """The polygons of a file.
+    """Reads the polygons of a file.
 
     Parameters
     ----------
-    path : GeoJSON with a FeatureCollection of Polygons and MultiPolygons, or what geopandas reads (.gpkg, .shp, .fgb, a zipped
-        shapefile); features of one name are parts of one area
+    path : GeoJSON with a FeatureCollection of Polygons and MultiPolygons, or any file that geopandas reads (.gpkg, .shp, .fgb,
+        a zipped shapefile); features of one name are parts of one area
     name : the property with the area's name; a feature without it is known by its `id`
 
     Raises
@@ -92,7 +92,7 @@ def read(path: str | Path, name: str) -> Polygons:
     if not isinstance(content, dict) or content.get("type") != "FeatureCollection" or not isinstance(features, list):
         raise JobError(f"{path}: is no GeoJSON FeatureCollection; wanted one with a polygon for each area")
     _check_system(path, content.get("crs"))
-    found: dict[str, tuple[Part, ...]] = {}
+    parts_of: dict[str, tuple[Part, ...]] = {}
     for number, feature in enumerate(features, 1):
         where = f"{path}, feature {number}"
         if not isinstance(feature, dict):
@@ -101,28 +101,28 @@ def read(path: str | Path, name: str) -> Polygons:
         if known is None:
             raise JobError(f"{where}: has neither a property {name!r} nor an id; give it the area's name")
         parts = tuple(_parts(feature.get("geometry"), f"{where} ({known})"))
-        found[known] = (*found.get(known, ()), *parts)
-    return Polygons({known: parts for known, parts in found.items() if parts})
+        parts_of[known] = (*parts_of.get(known, ()), *parts)
+    return Polygons({known: parts for known, parts in parts_of.items() if parts})
 
 
 def geopandas(what: str) -> Any:
-    """The library; JobError where it is not installed, for `what` needs it."""
+    """Imports geopandas; raises JobError if it is not installed, which says that `what` needs it."""
     try:
-        import geopandas as found
+        import geopandas as library
     except ImportError as error:
         raise JobError(f"{what}: needs geopandas ({error}): pip install 'fedkern[spatial]'; or take GeoJSON") from None
-    return found
+    return library
 
 
 def geopackage(collection: Mapping[str, Any]) -> bytes:
-    """A GeoPackage with one layer, "areas", of what `Polygons.collection` gives."""
+    """Returns a GeoPackage with one layer, "areas", of the result of `Polygons.collection`."""
     library, made = geopandas("areas.gpkg (output.polygons)"), io.BytesIO()
     library.GeoDataFrame.from_features(collection, crs=4326).to_file(made, driver="GPKG", layer="areas", engine="pyogrio")
     return made.getvalue()
 
 
 def _converted(path: str | Path) -> object:
-    """A file of another form as GeoJSON of degrees."""
+    """Returns a file of another form as GeoJSON of degrees."""
     library = geopandas(str(path))
     try:
         frame = library.read_file(path)
@@ -134,7 +134,7 @@ def _converted(path: str | Path) -> object:
 
 
 def _check_system(path: str | Path, crs: object) -> None:
-    """JobError if the file says that its coordinates are of another system."""
+    """Raises JobError if the file says that its coordinates are of another system."""
     if crs is None:
         return
     named = crs.get("properties") if isinstance(crs, dict) else None
@@ -149,7 +149,7 @@ def _check_system(path: str | Path, crs: object) -> None:
 
 
 def _name(feature: Mapping[str, object], name: str) -> str | None:
-    """As the tables have it: a whole number without a point."""
+    """Returns a feature's name as the tables have it: a whole number without a point."""
     properties = feature.get("properties")
     value = (properties or {}).get(name) if isinstance(properties, dict | None) else None
     value = feature.get("id") if value is None else value
@@ -159,7 +159,7 @@ def _name(feature: Mapping[str, object], name: str) -> str | None:
 
 
 def _parts(geometry: Any, where: str) -> Iterator[Part]:
-    """Of one feature; a feature without geometry has none."""
+    """Yields the parts of one feature; a feature without geometry has none."""
     if geometry is None:
         return
     kind = geometry.get("type") if isinstance(geometry, dict) else None
@@ -176,7 +176,7 @@ def _parts(geometry: Any, where: str) -> Iterator[Part]:
 
 
 def _ring(given: Any, where: str) -> Array:
-    """(k, 2) corners of a closed line, the first once more at the end."""
+    """Returns the corners (k, 2) of a closed line, with the first once more at the end."""
     try:
         ring = np.array([[float(x), float(y)] for x, y, *_ in given])
     except (TypeError, ValueError):
@@ -197,7 +197,10 @@ def _ring(given: Any, where: str) -> Array:
 
 
 def _centroid(parts: Sequence[Part]) -> Array:
-    """By the corners' triangles with one of them; the first line of a part is its border, the others are holes."""
+    """Returns the centre of gravity, by the triangles of the corners with one of them.
+
+    The first line of a part is its border, the others are holes.
+    """
     origin, total, moment = parts[0][0][0], 0.0, np.zeros(2)
     for part in parts:
         turns = np.array([TURN * np.round((origin[0] - part[0][:, 0].mean()) / TURN), 0.0])

@@ -1,9 +1,9 @@
-"""Rows of a file that its columns single out: sums over all of its rows are then sums over these few.
+"""Finds rows that a file's columns single out: sums over all of its rows are then sums over these few.
 
 A sum of w x z over rows, with x a column that is 0 but in a few rows, is a sum over these few; and whoever has sums may add
-columns and take a constant from them. So what matters is whether any sum of columns is (nearly) the same in all rows but a few,
-and whether two columns differ from a value of theirs together in a few. Rows count by their effective number,
-(sum w)^2 / sum w^2.
+columns and take a constant from them. So the question is whether any sum of columns is (nearly) the same in all rows but a few,
+and whether two columns differ from a value of theirs together in a few. Rows count by their effective number, (sum w)^2 / sum
+w^2.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ NAMED = 0.05  # of the largest part of a sum of columns, in standard deviations
 
 
 class Rare(NamedTuple):
-    """Rows that a column, or several together, single out: of which columns, how many they are, and how many are `wanted`; `far`:
-    one row, by a cell that is far from all others."""
+    """Describes rows that a column, or several together, single out: the columns, the number of rows, and the number `wanted`.
+
+    `far`: it is one row, by a cell that is far from all others.
+    """
 
     columns: tuple[str, ...]
     n_rows: int
@@ -53,10 +55,12 @@ class Rare(NamedTuple):
 def rare(
     table: Table, columns: Sequence[Column], weights: Array, least: int, together: int, filled: Collection[str] = ()
 ) -> tuple[Rare, ...]:
-    """Rows, fewer than `least`, that a column singles out, or fewer than `together` that have a value of each of two columns, or
-    of one, and of another not the number that all others of these have; where there are none, those that a sum of columns does;
-    and where there are none, a row that has nearly all of the squares of a column. Those of one column come first, then the
-    fewest.
+    """Returns the rows that columns single out; those of one column come first, then the fewest.
+
+    They are fewer than `least` rows that a column singles out, or fewer than `together` rows that have a value of each of two
+    columns; or fewer than `together` that have a value of one column, and of another column not the number that all others with
+    this value have. If no such rows exist, those that a sum of columns singles out are sought; and if none of these, a row that
+    has nearly all of the squares of a column.
 
     Parameters
     ----------
@@ -66,7 +70,7 @@ def rare(
     """
     if least <= 0 or not (weights > 0).any():
         return ()
-    found, pairs, n = list[Rare](), list[tuple[str, NDArray[np.bool_]]](), np.count_nonzero(weights)
+    singled_out, pairs, n = list[Rare](), list[tuple[str, NDArray[np.bool_]]](), np.count_nonzero(weights)
     numbers = list[tuple[str, np.ndarray]]()
     every = [_values(table.columns[column.name], column) for column in columns]
     for column, values in zip(columns, every):
@@ -76,37 +80,43 @@ def rare(
             there = np.where(table.columns[marked(column.name)] == 1, np.nan, values) if column.name in filled else values
             few, two = _of_numbers(values, weights, least), _two_valued(there, weights)
         if few:
-            found.append(Rare((column.name,), few))
+            singled_out.append(Rare((column.name,), few))
             continue
         before = len(pairs)
         pairs += [(column.name, one) for one in two if (len(pairs) + 1) * n < MOST_PAIRED]
         if column.kind == "numeric" and len(pairs) == before:
             numbers.append((column.name, values))
-    found = [one._replace(wanted=least) for one in found]
+    singled_out = [one._replace(wanted=least) for one in singled_out]
+    # Two columns: the cheap looks come first, and the search for sums only if they have shown nothing.
     one_column = list(_factors(pairs, numbers, weights, np.flatnonzero(weights > 0))) if together > 0 else []
     both = [*_of_pairs(pairs, weights[weights > 0], least, together), *_of_products(one_column, numbers, weights, together)]
-    found += (one._replace(wanted=together if one.n_rows < together else max(least, together)) for one in both)
-    if not found and (summed := _of_sums(columns, every, weights, least)) is not None:
-        found.append(summed._replace(wanted=least))
-    parts = [] if found else _different(_parts(columns, every, relations.MOST_IN_PAIRS), 2)
+    singled_out += (one._replace(wanted=together if one.n_rows < together else max(least, together)) for one in both)
+    # A sum of all columns, and where rows are few, or columns many, of two or three of them.
+    if not singled_out and (summed := _of_sums(columns, every, weights, least)) is not None:
+        singled_out.append(summed._replace(wanted=least))
+    parts = [] if singled_out else _different(_parts(columns, every, relations.MOST_IN_PAIRS), 2)
     told = together <= 1 and np.count_nonzero(weights > 0) <= 1 + len(parts)  # X'X is all rows, up to a rotation: that is said
-    if not found and not told:
-        found += (one._replace(wanted=least) for one in _of_few_columns((), parts, weights, np.flatnonzero(weights > 0), least))
-    if not found and together > 1:
-        found += (one._replace(wanted=together) for one in _of_patterns(columns, every, weights, together))
-        found += (one._replace(wanted=together) for one in _of_two_numbers(columns, every, weights, together))
-    if not found and together > 1:
+    if not singled_out and not told:
+        singled_out += (
+            one._replace(wanted=least) for one in _of_few_columns((), parts, weights, np.flatnonzero(weights > 0), least)
+        )
+    if not singled_out and together > 1:
+        singled_out += (one._replace(wanted=together) for one in _of_patterns(columns, every, weights, together))
+        singled_out += (one._replace(wanted=together) for one in _of_two_numbers(columns, every, weights, together))
+    if not singled_out and together > 1:
         factors = [*(((name,), mask) for name, mask in one_column), *_of_nested(pairs), *_of_relations(columns, every, weights)]
-        found += (one._replace(wanted=together) for one in _of_sums_among(columns, every, factors, weights, together))
-    if not found and least > 1:
+        singled_out += (one._replace(wanted=together) for one in _of_sums_among(columns, every, factors, weights, together))
+    if not singled_out and least > 1:
         far = (c.name for c, values in zip(columns, every) if c.kind != "categorical" and heavy(values, weights))
-        found += (Rare((name,), 1, far=True) for name in far)
-    return tuple(sorted(found, key=lambda one: (len(one.columns), one.n_rows)))
+        singled_out += (Rare((name,), 1, far=True) for name in far)
+    return tuple(sorted(singled_out, key=lambda one: (len(one.columns), one.n_rows)))
 
 
 class Standardised(NamedTuple):
-    """(n, 1 + d) 1 and the columns, one a level, of the rows that weigh something, a missing cell at the mean; of each, (d,) the
-    column's name, and what it was divided by."""
+    """Holds the columns that are looked at: (n, 1 + d) 1 and one column a level, of the rows that weigh something.
+
+    A missing cell is at the mean; `names` and `scale` (d,) have each column's name and divisor.
+    """
 
     X: Array
     names: tuple[str, ...]
@@ -114,7 +124,7 @@ class Standardised(NamedTuple):
 
 
 def standardised(table: Table, columns: Sequence[Column], weights: Array, most: float) -> Standardised | None:
-    """None where the cross-products of these would take more than `most` multiplications."""
+    """Returns the standardised columns; None if their cross-products would take more than `most` multiplications."""
     every = [_values(table.columns[column.name], column) for column in columns]
     design, counted = _design(columns, every, weights), weights > 0
     d = 1 + len(design.parts)
@@ -125,7 +135,7 @@ def standardised(table: Table, columns: Sequence[Column], weights: Array, most: 
 
 
 def effective(weights: Array) -> float:
-    """(sum w)^2 / sum w^2, the number of rows that weigh as much as these; 0 of none."""
+    """Returns (sum w)^2 / sum w^2, the number of rows that weigh as much as these; 0 for none."""
     most = float(weights.max(initial=0.0))
     if not most > 0:
         return 0.0
@@ -134,7 +144,9 @@ def effective(weights: Array) -> float:
 
 
 def _values(cells: Cells, column: Column) -> np.ndarray:
-    """(n,) numbers; of levels which one each cell is, -1 of an empty one, or of none of those that are declared, a fault."""
+    """Returns a column's numbers (n,), or the number of each cell's level: -1 for an empty cell, or a level that is not
+    declared.
+    """
     if column.kind != "categorical":
         values = cells.numbers() if isinstance(cells, Text) else np.asarray(cells)
         return values if values.dtype.kind != "f" or values.dtype.itemsize < 8 or not _faults(values) else without_faults(values)
@@ -145,18 +157,18 @@ def _values(cells: Cells, column: Column) -> np.ndarray:
 
 
 def without_faults(values: np.ndarray) -> Array:
-    """Numbers that a job can read; others are faults, and here no values."""
+    """Returns the numbers that a job can read; others are faults, and here no values."""
     own = np.asarray(values, np.float64)
     return np.where(np.abs(own) <= MOST, own, np.nan)
 
 
 def _faults(values: np.ndarray) -> bool:
-    """Whether some cell is too large, block by block: a file may be larger than memory."""
+    """Tells whether some cell is too large, block by block: a file may be larger than memory."""
     return any(not (np.abs(values[begin : begin + BLOCK]) <= MOST).all() for begin in range(0, len(values), BLOCK))
 
 
 def _few(sums: Array, squares: Array, least: int) -> int:
-    """The smallest effective number below `least`, rounded up; 0 where there is none."""
+    """Returns the smallest effective number below `least`, rounded up; 0 if none is below."""
     there = squares > 0
     numbers = sums[there] ** 2 / squares[there]
     few = numbers[numbers < least - 1e-9]
@@ -164,12 +176,13 @@ def _few(sums: Array, squares: Array, least: int) -> int:
 
 
 def _of_levels(codes: NDArray[np.int64], weights: Array, least: int) -> int:
+    """Returns the smallest effective number of rows of a level, or 0 if none is below `least`."""
     sums, squares = (np.asarray(np.bincount(codes + 1, w)[1:], np.float64) for w in (weights, weights**2))
     return _few(sums, squares, least)
 
 
 def _of_numbers(values: np.ndarray, weights: Array, least: int) -> int:
-    """In how many rows a number is not what it is in all others; 0 if these are `least` or more."""
+    """Returns in how many rows a number differs from the one in all others; 0 if these are `least` or more."""
     equal = bool(((weights == 0) | (weights == weights.max())).all())
     usual, sums, squares = _usual(values, weights), 0.0, 0.0
     for begin in range(0, len(values), BLOCK):
@@ -182,7 +195,7 @@ def _of_numbers(values: np.ndarray, weights: Array, least: int) -> int:
 
 
 def _usual(values: np.ndarray, weights: Array) -> float:
-    """What most of a few dozen rows have: if all but a few rows share a value, it is this."""
+    """Returns the most frequent value of a few dozen rows: if all but a few rows share a value, it is this."""
     rows = np.flatnonzero(weights[:BLOCK] > 0) if (weights[:BLOCK] > 0).any() else np.flatnonzero(weights > 0)
     head = np.asarray(values[rows[:100]], np.float64)
     different, times = np.unique(head[~np.isnan(head)], return_counts=True)
@@ -190,13 +203,13 @@ def _usual(values: np.ndarray, weights: Array) -> float:
 
 
 def _levels(codes: NDArray[np.int64], weights: Array) -> Iterator[NDArray[np.bool_]]:
-    """Whether each row that counts has this level, for each that occurs."""
+    """Yields, for each level that occurs, whether each row that counts has it."""
     own = codes[weights > 0]
     yield from (own == code for code in np.unique(own[own >= 0]))
 
 
 def _two_valued(values: np.ndarray, weights: Array) -> Iterator[NDArray[np.bool_]]:
-    """A column of two numbers as whether it is the larger one, of the rows that count; nothing of others."""
+    """Yields, for a column of two numbers, whether it is the larger one in each row that counts; nothing for others."""
     for begin in range(0, len(values), BLOCK):
         part = np.asarray(values[begin : begin + BLOCK], np.float64)
         if len(np.unique(part[~np.isnan(part)])) > 2:
@@ -213,8 +226,11 @@ def _two_valued(values: np.ndarray, weights: Array) -> Iterator[NDArray[np.bool_
 
 
 def _of_pairs(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array, least: int, together: int) -> Iterator[Rare]:
-    """Pairs of columns of which three combinations occur, one of them in fewer than `least` rows, or one in fewer than
-    `together`: the cross-product of the two is a sum over these."""
+    """Yields pairs of columns of which three combinations occur, one of them in few rows.
+
+    Few are fewer than `least` rows, or with any number of combinations fewer than `together`: the cross-product of the two is a
+    sum over these.
+    """
     if len(columns) < 2:
         return
     first = _combined(columns, weights)
@@ -231,8 +247,11 @@ def _of_pairs(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array, 
 def _of_products(
     factors: Sequence[tuple[str, NDArray[np.bool_]]], numbers: Sequence[tuple[str, np.ndarray]], weights: Array, together: int
 ) -> Iterator[Rare]:
-    """A value of one column and a number, the same in all rows with this value but fewer than `together`; or two numbers: the
-    product of both, less what most rows have, is a sum over these."""
+    """Yields a value of one column with a number that is the same in all rows with this value but fewer than `together`; or two
+    numbers.
+
+    The product of both, less the value that most rows have, is a sum over these rows.
+    """
     if together <= 0 or not numbers:
         return
     counted = np.flatnonzero(weights > 0)
@@ -250,8 +269,10 @@ def _factors(
     weights: Array,
     counted: np.ndarray,
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Whether, in each row that is counted, a column less a constant is not 0: with each of two values, and without the number
-    that most have."""
+    """Yields whether, in each row that is counted, a column less a constant is not 0.
+
+    The constant is each of two values, or the number that most rows have.
+    """
     for name, one in pairs:
         yield from ((name, one), (name, ~one))
     for name, values in numbers:
@@ -262,7 +283,7 @@ def _factors(
 
 
 def _among(values: np.ndarray, rows: np.ndarray, weights: Array, least: int, equal: bool) -> int:
-    """In how many of these rows a number is not what it is in all others of them; 0 if these are `least` or more."""
+    """Returns in how many of these rows a number differs from the one in all others of them; 0 if these are `least` or more."""
     head = np.asarray(values[rows[:100]], np.float64)
     usual = _usual(head, np.ones(len(head)))
     if equal and np.count_nonzero((head != usual) & ~np.isnan(head)) >= least:
@@ -271,7 +292,7 @@ def _among(values: np.ndarray, rows: np.ndarray, weights: Array, least: int, equ
 
 
 def _combined(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array) -> Array:
-    """(4, k, k) the weights of the rows that have both, the one, the other and none of two columns."""
+    """Returns the weights (4, k, k) of the rows that have both, the one, the other and none of two columns."""
     both = np.zeros((len(columns), len(columns)))
     for begin in range(0, len(weights), BLOCK):
         part = np.column_stack([column[begin : begin + BLOCK] for _, column in columns]).astype(np.float64)
@@ -282,7 +303,7 @@ def _combined(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array) 
 
 
 def heavy(values: np.ndarray, weights: Array) -> bool:
-    """Whether one row has nearly all of the sum of squares of a column about its mean."""
+    """Tells whether one row has nearly all of the sum of squares of a column about its mean."""
     centre, moments, ends = _middle(_numbers(values[:BLOCK], None)), np.zeros(3), [0.0, 0.0, 0.0]
     for begin in range(0, len(weights), BLOCK):
         own, w = _numbers(values[begin : begin + BLOCK], None) - centre, weights[begin : begin + BLOCK]
@@ -301,7 +322,7 @@ def heavy(values: np.ndarray, weights: Array) -> bool:
 
 
 class _Design(NamedTuple):
-    """Columns as they are multiplied: one each, or one a level, less its mean and over its standard deviation."""
+    """Holds columns as they are multiplied: one each, or one a level, less its mean and over its standard deviation."""
 
     parts: tuple[_Part, ...]
     weights: Array
@@ -309,7 +330,7 @@ class _Design(NamedTuple):
     scale: Array
 
     def blocks(self) -> Iterator[Array]:
-        """Rows (b, 1 + d), times the roots of their weights; a missing cell is at the mean."""
+        """Yields rows (b, 1 + d), times the roots of their weights; a missing cell is at the mean."""
         for begin in range(0, len(self.weights), BLOCK):
             w = self.weights[begin : begin + BLOCK]
             rows = np.flatnonzero(w > 0)
@@ -325,7 +346,7 @@ def _numbers(part: np.ndarray, level: int | None) -> Array:
 
 
 def _of_sums(columns: Sequence[Column], every: Sequence[np.ndarray], weights: Array, least: int) -> Rare | None:
-    """The sum of columns that is nearly the same in all rows but the fewest, if these are fewer than `least`."""
+    """Returns the sum of columns that is nearly the same in all rows but the fewest, if these are fewer than `least`."""
     design = _design(columns, every, weights)
     d = 1 + len(design.parts)
     if d == 1 or d > MOST_SUMMED:
@@ -341,13 +362,14 @@ def _of_sums(columns: Sequence[Column], every: Sequence[np.ndarray], weights: Ar
     if rows < 2 * rank or least < 2:
         return None
     turned = _turned(design, root)
+    # Rows that are alone in a sum have a high leverage, so the search begins at such rows.
     starts = _high_leverage(turned, least)
     best: tuple[int, Array] | None = None
     step = max(1, HELD_AT_ONCE // max(min(len(weights), BLOCK), least * rank))
     for begin in range(0, len(starts), step):
-        for found, direction in zip(*_alone(turned, np.array(starts[begin : begin + step]), least)):
-            if found < least and (best is None or found < best[0]):
-                best = int(found), root @ direction
+        for n_alone, direction in zip(*_alone(turned, np.array(starts[begin : begin + step]), least)):
+            if n_alone < least and (best is None or n_alone < best[0]):
+                best = int(n_alone), root @ direction
     if best is None:
         return _far_apart(design, gram)
     parts = np.abs(best[1][1:])
@@ -362,9 +384,12 @@ def _of_sums_among(
     weights: Array,
     together: int,
 ) -> Iterator[Rare]:
-    """A value of one column, or of a sum of two or three, and a sum of others that is the same in all rows with this value but
-    fewer than `together`: insulin only where there is diabetes, and of those who were transferred one with diabetes and without;
-    a dose that was not given as planned to one of them."""
+    """Yields a value of one column, or of a sum of two or three, with a sum of others that is the same in nearly all rows with
+    it.
+
+    The other rows are fewer than `together`: insulin only where there is diabetes, and among those who were transferred one with
+    diabetes and without; a dose that was not given as planned to one of them.
+    """
     work, counted, parts = 0.0, np.flatnonzero(weights > 0), _different(_parts(columns, every), MOST_DIFFERENT)
     for names, mask in sorted(factors, key=lambda factor: np.count_nonzero(factor[1])):
         rows = counted[mask]
@@ -395,8 +420,11 @@ def _of_few_columns(
     rows: np.ndarray,
     least: int,
 ) -> Iterator[Rare]:
-    """A sum of two columns or three that is the same in all of these rows, which have something `names` in common, but fewer than
-    `least`: looked for where rows are too few for sums of all columns, or columns too many."""
+    """Yields a sum of two columns or three that is the same in all of these rows but fewer than `least`.
+
+    The rows have something `names` in common. Such sums are sought if rows are too few for sums of all columns, or columns too
+    many.
+    """
     if OF_FEW * (1 + len(parts)) <= len(rows) and len(parts) < MOST_SUMMED:
         return
 
@@ -411,8 +439,10 @@ def _of_few_columns(
 
 
 def _of_nested(columns: Sequence[tuple[str, NDArray[np.bool_]]]) -> Iterator[_Factor]:
-    """Two columns of two values with three combinations: a sum of them is not 0 in one of these, in intensive care and not on
-    ventilation."""
+    """Yields two columns of two values with three combinations.
+
+    A sum of them is not 0 in one of these only: in intensive care and not on ventilation.
+    """
     if len(columns) < 2:
         return
     n, seen = len(columns[0][1]), set[bytes]()
@@ -426,26 +456,27 @@ def _of_nested(columns: Sequence[tuple[str, NDArray[np.bool_]]]) -> Iterator[_Fa
 
 
 def _of_relations(columns: Sequence[Column], every: Sequence[np.ndarray], weights: Array) -> list[_Factor]:
-    """Sums of two columns or three with a value that most rows have, and in which rows that count they have another."""
+    """Returns sums of two columns or three with a value that most rows have, and the rows that count where they have another."""
     at, parts = np.flatnonzero(weights > 0), _different(_parts(columns, every), MOST_DIFFERENT)
 
     def column(j: int, rows: NDArray[np.int64]) -> Array:
         return _numbers(parts[j][0][1][at[rows]], parts[j][0][2])
 
-    found = relations.in_most(len(at), column, [many for _, many in parts])
-    return [(tuple(dict.fromkeys(parts[j][0][0] for j in one.columns)), one.off) for one in found]
+    sums = relations.in_most(len(at), column, [many for _, many in parts])
+    return [(tuple(dict.fromkeys(parts[j][0][0] for j in one.columns)), one.off) for one in sums]
 
 
 def _different(parts: Sequence[_Part], most: int) -> list[tuple[_Part, bool]]:
-    """Each with whether it has more than so many different values."""
+    """Returns each part with whether it has more than `most` different values."""
     return [(part, part[2] is None and not _is_few(part[1], most)) for part in parts]
 
 
 def _of_patterns(columns: Sequence[Column], every: Sequence[np.ndarray], weights: Array, together: int) -> Iterator[Rare]:
-    """Of columns of few different values: a pattern of them, in fewer than `together` rows, that some sum of their products has
-    to itself. X'WX tells each such sum: two references of dummy-coded columns, the third of three values.
+    """Yields patterns of columns of few different values, in fewer than `together` rows, that some sum of their products has to
+    itself.
 
-    A pattern has a sum to itself if its leverage among all that occur is 1.
+    X'WX tells each such sum: two references of dummy-coded columns, the third of three values. A pattern has a sum to itself if
+    its leverage among all that occur is 1.
     """
     few = [at for at, (column, values) in enumerate(zip(columns, every)) if column.kind == "categorical" or _is_few(values)]
     own, there = weights[weights > 0], [np.nan_to_num(np.asarray(every[at][weights > 0], np.float64), nan=np.pi) for at in few]
@@ -474,8 +505,10 @@ def _of_patterns(columns: Sequence[Column], every: Sequence[np.ndarray], weights
 
 
 def _of_two_numbers(columns: Sequence[Column], every: Sequence[np.ndarray], weights: Array, together: int) -> Iterator[Rare]:
-    """Two columns of numbers that go together, of which a sum of squares and products is 0 in all rows but a few: a dose that was
-    given whole, or three quarters of it, and once half."""
+    """Yields two columns of numbers that go together, of which a sum of squares and products is 0 in all rows but a few.
+
+    An example is a dose that was given whole, or three quarters of it, and once half.
+    """
     at = np.flatnonzero(weights > 0)
     numbers = [k for k, column in enumerate(columns) if column.kind != "categorical"]
     if len(at) > MOST_TOGETHER * 1_000 or len(numbers) > MOST_TOGETHER:
@@ -501,8 +534,10 @@ def _of_two_numbers(columns: Sequence[Column], every: Sequence[np.ndarray], weig
 
 
 def _may_be_alone(squares: Array) -> NDArray[np.bool_]:
-    """(q,) whether a row's leverage among columns (q, n, 6) of length 1 may be nearly 1: by their cross-products, at a tenth of
-    the work, where these have digits enough to say that none is."""
+    """Tells (q,) whether a row's leverage among columns (q, n, 6) of length 1 may be nearly 1.
+
+    It is judged by their cross-products, at a tenth of the work, if these have digits enough to say that none is.
+    """
     values, vectors = np.linalg.eigh(squares.transpose(0, 2, 1) @ squares)
     leverage = ((squares @ vectors) ** 2 / np.maximum(values, ENOUGH_DIGITS)[:, None, :]).sum(axis=2)
     may: NDArray[np.bool_] = (values[:, 0] <= ENOUGH_DIGITS) | ~(leverage.max(axis=1) < 1 - 1e-3)
@@ -510,20 +545,22 @@ def _may_be_alone(squares: Array) -> NDArray[np.bool_]:
 
 
 def _leverage(columns: Array) -> Array:
-    """(n,) of each row; 1 of one that a sum of the columns (n, d) has to itself."""
+    """Returns the leverage (n,) of each row; 1 for one that a sum of the columns (n, d) has to itself."""
     left, sizes, _ = np.linalg.svd(columns, full_matrices=False)
-    found: Array = (left[:, sizes > 1e-9 * sizes[0]] ** 2).sum(axis=1)
-    return found
+    leverage: Array = (left[:, sizes > 1e-9 * sizes[0]] ** 2).sum(axis=1)
+    return leverage
 
 
 def _is_few(values: np.ndarray, most: int = MOST_DIFFERENT) -> bool:
-    """Whether a column of numbers has few different values."""
-    found = np.unique(np.asarray(values[:BLOCK], np.float64))
-    return len(found) <= most and len(np.unique(np.asarray(values, np.float64))) <= most
+    """Tells whether a column of numbers has few different values."""
+    different = np.unique(np.asarray(values[:BLOCK], np.float64))
+    return len(different) <= most and len(np.unique(np.asarray(values, np.float64))) <= most
 
 
 def _far_apart(design: _Design, gram: Array) -> Rare | None:
-    """Two columns that go together, and of which one row has nearly all of the sum of squares of some sum: before and after."""
+    """Returns two columns that go together, and of which one row has nearly all of the sum of squares of some sum: before and
+    after.
+    """
     numbers = [j for j, (_, _, level) in enumerate(design.parts, 1) if level is None]
     lengths = np.sqrt(np.diag(gram))
     pairs = [
@@ -569,7 +606,7 @@ def _parts(columns: Sequence[Column], every: Sequence[np.ndarray], most: int = M
 
 
 def _middle(values: Array) -> float:
-    """A number among those of a column, about which no digits are lost."""
+    """Returns a number among those of a column, about which no digits are lost."""
     known = values[~np.isnan(values)]
     if not (half := len(known) // 2):
         return float(known[0]) if len(known) else 0.0
@@ -578,7 +615,10 @@ def _middle(values: Array) -> float:
 
 
 def _turned(design: _Design, root: Array) -> Callable[[], Iterable[Array]]:
-    """The rows as directions, block by block: thousands of looks at them are made. They are kept where they are few."""
+    """Returns the rows as directions, block by block, since thousands of looks at them are made.
+
+    They are kept in memory if they are few.
+    """
     if len(design.weights) * root.shape[1] > HELD:
         return lambda: (Z @ root for Z in design.blocks())
     held = [Z @ root for Z in design.blocks()]
@@ -586,19 +626,21 @@ def _turned(design: _Design, root: Array) -> Callable[[], Iterable[Array]]:
 
 
 def _high_leverage(turned: Callable[[], Iterable[Array]], least: int) -> list[Array]:
-    """The rows, as directions, of which one at least is in any group of fewer than `least` that are alone in a sum."""
-    found, sizes = list[Array](), list[float]()
+    """Returns the rows, as directions, of which one at least is in any group of fewer than `least` that are alone in a sum."""
+    directions, sizes = list[Array](), list[float]()
     for rows in turned():
         leverage = (rows**2).sum(axis=1)
         for i in np.flatnonzero(leverage > 0.9 / least):
-            found.append(rows[i])
+            directions.append(rows[i])
             sizes.append(float(leverage[i]))
-    return [found[i] for i in np.argsort(-np.array(sizes), kind="stable")[:STARTS]]
+    return [directions[i] for i in np.argsort(-np.array(sizes), kind="stable")[:STARTS]]
 
 
 def _alone(turned: Callable[[], Iterable[Array]], starts: Array, least: int) -> tuple[NDArray[np.int64], Array]:
-    """From each of some rows (k, d): a sum of columns in whose squares `least` - 1 rows have the largest share, by turns of which
-    rows and which sum; (k,) how many rows are alone in it, and (k, d) its direction."""
+    """Finds, from each of some rows (k, d), a sum of columns in whose squares `least` - 1 rows have the largest share.
+
+    Rows and sum are chosen by turns. Returns how many rows (k,) are alone in it, and its direction (k, d).
+    """
     u, before = np.array([start / np.linalg.norm(start) for start in starts]), np.zeros(len(starts))
     going = np.arange(len(starts))
     for _ in range(STEPS):
@@ -615,7 +657,7 @@ def _alone(turned: Callable[[], Iterable[Array]], starts: Array, least: int) -> 
 
 
 def _largest(turned: Callable[[], Iterable[Array]], u: Array, many: int) -> tuple[Array, Array]:
-    """The largest squares (k, many) in each of some sums of columns (k, d), falling, and their rows as directions."""
+    """Returns the largest squares (k, many) in each of some sums of columns (k, d), falling, and their rows as directions."""
     squares, rows = np.zeros((len(u), 0)), np.zeros((len(u), 0, u.shape[1]))
     for part in turned():
         own = (part @ u[:, :, None])[..., 0] ** 2

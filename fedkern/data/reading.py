@@ -1,4 +1,4 @@
-"""How a column's cells are read, and what is wrong with them: as numbers, as labels, and as a formula's rows."""
+"""Reads a column's cells as numbers, as labels, or as a formula's rows, and marks faulty ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ INFINITE = "correct or remove the row; an infinite number is no missing cell"
 
 
 def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False, instead: str | None = None) -> NDArray[np.float64]:
-    """Values (n,) of a numeric column. Where values may be missing, an empty cell is NaN; anything else that is no number stays a
-    fault. `instead`: what to do with a cell that has no number, of a column that is no covariate.
+    """Returns the values (n,) of a numeric column.
+
+    If values may be missing, an empty cell is NaN; any other cell that is no number stays a fault. `instead`: the remedy for a
+    cell without a number, in a column that is no covariate.
     """
     no_value = f"correct or remove the row ({NO_VALUE})" if instead is None else instead
     column = table.columns[name]
@@ -48,7 +50,7 @@ def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False, i
 
 
 def categories(table: Table, name: str, marks: Marks) -> Text:
-    """Cells of a categorical column; an empty one is a fault, since a missing value needs a name to be a level."""
+    """Returns the cells of a categorical column; an empty one is a fault, since a missing value needs a name to be a level."""
     column = table.columns[name]
     if not isinstance(column, Text):
         values, codes = np.unique(np.asarray(column), return_inverse=True)
@@ -59,7 +61,7 @@ def categories(table: Table, name: str, marks: Marks) -> Text:
 
 
 def hot(cells: Text, column: Column, marks: Marks) -> NDArray[np.int64]:
-    """(n,) which of a column's levels each cell is, -1 of a bad one."""
+    """Returns which of a column's levels each cell (n,) is, -1 for a bad one."""
     assert column.levels is not None
     position = {level: j for j, level in enumerate(column.levels)}
     which = np.array([position.get(level, -1) for level in cells.levels], dtype=np.int64)[cells.codes]
@@ -69,12 +71,13 @@ def hot(cells: Text, column: Column, marks: Marks) -> NDArray[np.int64]:
 
 
 def some(texts: tuple[str, ...], most: int = 8) -> str:
+    """Names the first few texts, and how many they are in all."""
     return ", ".join(texts[:most]) + (f", ... ({len(texts)} in all)" if len(texts) > most else "")
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Rows of a table as a formula reads them; what is wrong with them is marked. `missing`: whether an empty cell is a fault."""
+    """Reads rows of a table for a formula, and marks faulty ones. `missing`: whether an empty cell is NaN, and no fault."""
 
     table: Table
     marks: Marks
@@ -82,13 +85,13 @@ class Reader:
     kept: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """(n,) of a column; NaN of a cell that holds none."""
+        """Returns the numbers (n,) of a column; NaN for a cell that holds none."""
         if name not in self.kept:
             self.kept[name] = read_numbers(self.table, name, self.marks, self.missing)
         return self.kept[name]
 
     def codes(self, name: str, levels: tuple[str, ...]) -> NDArray[np.int64]:
-        """(n,) which of these levels each cell is; -1 of another one."""
+        """Returns which of these levels each cell (n,) is; -1 for another one."""
         return hot(categories(self.table, name, self.marks), Column(name, "categorical", levels), self.marks)
 
     def fault(self, bad: NDArray[np.bool_], column: str, reason: str, remedy: str) -> None:

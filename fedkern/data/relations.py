@@ -1,7 +1,7 @@
-"""Sums of two or three columns that are the same in many rows: doses that were given as planned, an age less two spans of years.
+"""Finds sums of two or three columns that are the same in many rows: doses given as planned, an age less two spans of years.
 
-So many columns depend on each other if their differences between drawn rows, one more than columns, do. Where half of all rows
-share a value of the sum, a few draws find it; where all do but two, so does one of three draws that share no row.
+Two or three columns depend on each other if their differences between drawn rows, one more than columns, do. If half of all rows
+share a value of the sum, a few draws find it; if all do but two, so does one of three draws that share no row.
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ MOST_HELD = 2_000  # sums that half of a sample share, how many are looked at in
 
 
 class Relation(NamedTuple):
-    """Columns, and whether a sum of them is in each row another than in all others."""
+    """Names columns, and tells whether a sum of them is in each row another than in all others."""
 
     columns: tuple[int, ...]
     off: Mask
 
 
 class _Planes(NamedTuple):
-    """Where a sum has one value: its columns (q, s) and their parts in it (q, s), a bound of these before digits cancelled, and a
-    row with this value."""
+    """Describes where a sum has one value.
+
+    `columns` (q, s) and their parts `normal` (q, s), a `bound` of these before digits cancelled, and a row with this value,
+    `origin`.
+    """
 
     columns: Ints
     normal: Array
@@ -45,17 +48,18 @@ class _Planes(NamedTuple):
     origin: Array
 
     def those(self, which: Mask | Ints) -> _Planes:
+        """Returns some of the planes."""
         return _Planes(self.columns[which], self.normal[which], self.bound[which], self.origin[which])
 
     def on(self, rows: Array) -> Mask:
-        """(n, q) whether rows (n, d) are on each; not if they lack a cell."""
+        """Tells (n, q) whether rows (n, d) are on each plane; not if they lack a cell."""
         away = rows[:, self.columns] - self.origin
-        found: Mask = np.abs((self.normal * away).sum(axis=2)) <= SAME * (self.bound * np.abs(away)).sum(axis=2)
-        return found
+        is_on: Mask = np.abs((self.normal * away).sum(axis=2)) <= SAME * (self.bound * np.abs(away)).sum(axis=2)
+        return is_on
 
 
 def in_most(n: int, column: Callable[[int, Ints], Array], many: Sequence[bool]) -> list[Relation]:
-    """Of two columns or three, with one value in half of the rows or more.
+    """Returns relations of two columns or three, with one value in half of the rows or more.
 
     Parameters
     ----------
@@ -68,7 +72,7 @@ def in_most(n: int, column: Callable[[int, Ints], Array], many: Sequence[bool]) 
     random, all_rows = np.random.default_rng(0), np.arange(n)
     rows = random.permutation(n)[:SAMPLE]
     X = np.column_stack([column(j, rows) for j in range(len(many))])
-    usual, found = np.array([_usual(x) for x in X.T]), dict[tuple[tuple[int, ...], bytes], Relation]()
+    usual, relations = np.array([_usual(x) for x in X.T]), dict[tuple[tuple[int, ...], bytes], Relation]()
     for size in (2, 3):
         if len(many) < size or sum(many) < size - 1:
             break  # nor are there any of more columns
@@ -80,19 +84,21 @@ def in_most(n: int, column: Callable[[int, Ints], Array], many: Sequence[bool]) 
             at = tuple(planes.columns[k].tolist())
             off = _off(np.column_stack([column(j, all_rows) for j in at]), planes, k)
             if off.any() and 2 * np.count_nonzero(off) <= n + 2:
-                found.setdefault((at, off.tobytes()), Relation(at, off))
+                relations.setdefault((at, off.tobytes()), Relation(at, off))
     for at, parts in _added_up(X, many):
         value = np.column_stack([column(j, all_rows) for j in at])
         bound, value = np.abs(value) @ np.abs(parts), value @ parts
         for one in _two_usual(value):
             off = ~(np.abs(value - one) <= SAME * bound)
-            found.setdefault((at, off.tobytes()), Relation(at, off))
-    return [relation for relation in found.values() if relation.off.any()]
+            relations.setdefault((at, off.tobytes()), Relation(at, off))
+    return [relation for relation in relations.values() if relation.off.any()]
 
 
 def _added_up(X: Array, many: Sequence[bool]) -> Iterator[tuple[tuple[int, ...], Array]]:
-    """Four columns or more of which one is the sum of the others, each times a whole number, but for rounding: by regression of
-    each on all others."""
+    """Yields four columns or more of which one is the sum of the others, each times a whole number, but for rounding.
+
+    They are found by regression of each column on all others.
+    """
     at = np.flatnonzero((X.std(axis=0) > 0) & ~np.isnan(X).any(axis=0))
     if not 4 <= len(at) <= min(MOST_IN_THREES, len(X) // 3):
         return
@@ -108,7 +114,7 @@ def _added_up(X: Array, many: Sequence[bool]) -> Iterator[tuple[tuple[int, ...],
 
 
 def _two_usual(value: Array) -> list[float]:
-    """The two values that most rows have, of which half have the first; else none."""
+    """Returns the two values that most rows have, of which half have the first; else none."""
     different, at, times = np.unique(np.round(value, 6), return_index=True, return_counts=True)
     first = np.argsort(-times * ~np.isnan(different), kind="stable")[:2]
     if 2 * times[first[0]] < len(value) - 2 or np.isnan(different[first]).any():
@@ -117,7 +123,9 @@ def _two_usual(value: Array) -> list[float]:
 
 
 def in_all_but(weights: Array, column: Callable[[int, Ints], Array], many: Sequence[bool], few: int) -> Iterator[Relation]:
-    """Of two columns or three, those of two first, with one value in all rows but fewer than `few`, of those that weigh most.
+    """Yields relations of two columns or three, those of two first, with one value in all rows but fewer than `few`.
+
+    The rows are those that weigh most.
 
     Parameters
     ----------
@@ -145,12 +153,14 @@ def in_all_but(weights: Array, column: Callable[[int, Ints], Array], many: Seque
 
 
 def _drawn(X: Array, many: Sequence[bool], wanted: int, draws: Ints) -> _Planes:
-    """Sums of so many columns as a draw (t, s + 1) has differences of rows, each with the same value in all rows of a draw, and
-    `wanted` columns of many different values: those of the first draw first."""
+    """Returns sums, each with the same value in all rows of a draw (t, s + 1), those of the first draw first.
+
+    A sum has as many columns as a draw has differences of rows, `wanted` of them with many different values.
+    """
     size = draws.shape[1] - 1
     most = MOST_IN_PAIRS if size == 2 else MOST_IN_THREES
     order = np.sort(np.argsort(~np.asarray(many, dtype=bool), kind="stable")[:most])
-    is_many, found = np.asarray(many, dtype=np.int64)[order], list[_Planes]()
+    is_many, planes = np.asarray(many, dtype=np.int64)[order], list[_Planes]()
     if len(order) < size or is_many.sum() < wanted:
         return _Planes(np.empty((0, size), np.int64), *(np.empty((0, size)) for _ in range(3)))
     for some in _blocks(len(draws), size * len(order) * (len(order) - 1) // 2):
@@ -160,19 +170,21 @@ def _drawn(X: Array, many: Sequence[bool], wanted: int, draws: Ints) -> _Planes:
         normal, bound = _normal(away.transpose(0, 2, 1)[draw[:, None], which])
         has_all = np.flatnonzero((np.abs(normal) > SAME * bound).all(axis=1))
         origin = usable[rows[draw, :1], which]
-        found.append(_Planes(order[which], normal, bound, origin).those(has_all))
-    return _Planes(*(np.concatenate(part) for part in zip(*found)))
+        planes.append(_Planes(order[which], normal, bound, origin).those(has_all))
+    return _Planes(*(np.concatenate(part) for part in zip(*planes)))
 
 
 def _blocks(n: int, each: int) -> Iterator[slice]:
-    """Of n, so many that arrays of `each` numbers for every one of them stay in a processor's cache."""
+    """Returns slices of n, so small that arrays of `each` numbers for every item stay in a processor's cache."""
     step = max(1, BLOCK // max(each, 1))
     return (slice(start, start + step) for start in range(0, n, step))
 
 
 def _dependent(away: Array, is_many: Ints, wanted: int) -> tuple[Ints, Ints]:
-    """(q,) the draw, in order, and (q, s) the columns of (t, s, d) whose determinant, with s - 1 before them, is 0: none that is
-    0 itself, and `wanted` of many different values."""
+    """Returns the draw (q,), in order, and the columns (q, s) of (t, s, d) whose determinant, with s - 1 before them, is 0.
+
+    None is 0 itself, and `wanted` have many different values.
+    """
     usable = (away != 0).any(axis=1) & ~np.isnan(away).any(axis=1)
     one, other = np.nonzero(np.tri(away.shape[2], k=-1, dtype=bool))  # pairs, by the later one
     both, many = usable[:, other] & usable[:, one], is_many[other] + is_many[one]
@@ -197,8 +209,10 @@ def _dependent(away: Array, is_many: Ints, wanted: int) -> tuple[Ints, Ints]:
 
 
 def _normal(away: Array) -> tuple[Array, Array]:
-    """(q, s) The parts of columns (q, s, s) in a sum that does not change, and a bound of these, from those s - 1 of the rows in
-    which they are farthest from 0."""
+    """Returns the parts (q, s) of columns (q, s, s) in a sum that does not change, and a bound of these.
+
+    Both come from those s - 1 of the rows in which they are farthest from 0.
+    """
     if away.shape[1] == 2:
         every = np.stack([np.stack([away[:, 1, r], -away[:, 0, r]], axis=1) for r in (0, 1)])
         bounds = np.abs(every)
@@ -212,7 +226,7 @@ def _normal(away: Array) -> tuple[Array, Array]:
 
 
 def _screened(planes: _Planes, rows: Array, wanted: int) -> _Planes:
-    """Those on which so many of these rows are."""
+    """Returns the planes on which at least `wanted` of these rows are."""
     hits, left = np.zeros(len(planes.normal), dtype=np.int64), len(rows)
     for some in _blocks(len(rows), planes.normal.size):
         hits, left = hits + planes.on(rows[some]).sum(axis=0), left - len(rows[some])
@@ -222,8 +236,10 @@ def _screened(planes: _Planes, rows: Array, wanted: int) -> _Planes:
 
 
 def _often(planes: _Planes, rows: Array, usual: Array, wanted: int) -> Mask:
-    """(q,) whether many of the rows are on each, and many of those that do not have each column's usual value: a line through
-    (0, 0) is no relation of two columns that are mostly 0."""
+    """Tells (q,) whether many of the rows are on each plane, and many of those without each column's usual value.
+
+    A line through (0, 0) is no relation of two columns that are mostly 0.
+    """
     every, others, on_others = (np.zeros(len(planes.normal), dtype=np.int64) for _ in range(3))
     for some in _blocks(len(rows), planes.normal.size):
         on, other = planes.on(rows[some]), (rows[some] != usual)[:, planes.columns].any(axis=2)
@@ -233,12 +249,13 @@ def _often(planes: _Planes, rows: Array, usual: Array, wanted: int) -> Mask:
 
 
 def _off(X: Array, planes: _Planes, k: int) -> Mask:
-    """(n,) whether each row of the columns of one is not on it."""
+    """Tells (n,) whether each row is not on the plane of number k; the rows have its columns."""
     away = X - planes.origin[k]
-    found: Mask = ~(np.abs(away @ planes.normal[k]) <= SAME * (np.abs(away) @ planes.bound[k]))
-    return found
+    is_off: Mask = ~(np.abs(away @ planes.normal[k]) <= SAME * (np.abs(away) @ planes.bound[k]))
+    return is_off
 
 
 def _usual(x: Array) -> float:
+    """Returns the most frequent value."""
     different, times = np.unique(x[~np.isnan(x)], return_counts=True)
     return float(different[times.argmax()]) if len(different) else np.nan

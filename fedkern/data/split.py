@@ -1,4 +1,4 @@
-"""How rows that are all in one place (built-in data, experiments) are dealt to clients: one array of indices for each.
+"""Deals rows that are all in one place (built-in data, experiments) to clients: one array of indices for each.
 
 All depend on their arguments alone, so that each rank can build its own client's part and nothing else.
 """
@@ -17,7 +17,10 @@ Parts = list[NDArray[np.int64]]
 
 
 def train_test(n: int, test: float, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """One legacy permutation of n rows: the first ceil((1 - test) n) train, the others test (docs/methods/pvi.md, section 13)."""
+    """Returns train and test rows by one legacy permutation of n rows: the first ceil((1 - test) n) train, the others test.
+
+    See docs/methods/pvi.md, section 13.
+    """
     order = np.random.RandomState(seed).permutation(n).astype(np.int64)  # the published experiments' generator
     at = math.ceil((1 - test) * n)
     return order[:at], order[at:]
@@ -26,11 +29,11 @@ def train_test(n: int, test: float, seed: int = 0) -> tuple[NDArray[np.int64], N
 def imbalanced(
     positive: ArrayLike, n_clients: int, *, rho: float = 0.0, kappa: float = 0.0, seed: int = 0, deal_rest: bool = False
 ) -> Parts:
-    """Half of the clients small, half large, with different shares of the two classes (docs/methods/pvi.md, section 13).
+    """Deals half of the clients few rows, half many, with different shares of the two classes (docs/methods/pvi.md, section 13).
 
     Small clients have floor((1 - rho) n / M) rows, of which floor(size (c + (1 - c) kappa)) are negative, c being the share of
-    negatives in all rows; they take theirs in order from the list of each class. What is left is pooled, shuffled, and dealt
-    to the large clients, floor((1 + rho) n / M) rows each.
+    negatives in all rows; they take theirs in order from the list of each class. The rest is pooled, shuffled, and dealt to the
+    large clients, floor((1 + rho) n / M) rows each.
 
     Parameters
     ----------
@@ -85,27 +88,27 @@ def imbalanced(
 
 
 def equal(n: int, n_clients: int, seed: int = 0) -> Parts:
-    """A random deal of all rows, sizes differing by at most one."""
+    """Deals all rows at random, in sizes that differ by at most one."""
     _enough(n, n_clients)
     order = np.random.default_rng(seed).permutation(n)
     return [part.astype(np.int64) for part in np.array_split(order, n_clients)]
 
 
 def folds(n: int, k: int, seed: int = 0) -> Parts:
-    """Test rows of a k-fold cross-validation: each row once, sizes differing by at most one, sorted within a fold."""
+    """Returns the test rows of a k-fold cross-validation: each row once, sizes differing by at most one, sorted within a fold."""
     return [np.sort(part) for part in equal(n, k, seed)]
 
 
 def by_column(values: Sequence[object] | NDArray[np.generic]) -> dict[str, NDArray[np.int64]]:
-    """One client for each value of a column (a hospital, a state): name -> rows, sorted by name."""
-    found: dict[str, list[int]] = {}
+    """Returns one client for each value of a column (a hospital, a state): name -> rows, sorted by name."""
+    rows: dict[str, list[int]] = {}
     for row, value in enumerate(values):
-        found.setdefault(str(value), []).append(row)
-    return {name: np.array(found[name], dtype=np.int64) for name in sorted(found)}
+        rows.setdefault(str(value), []).append(row)
+    return {name: np.array(rows[name], dtype=np.int64) for name in sorted(rows)}
 
 
 def dirichlet(labels: ArrayLike, n_clients: int, concentration: float, seed: int = 0) -> Parts:
-    """All rows, each class dealt by its own Dirichlet(concentration) shares: small values make clients that hold few classes.
+    """Deals all rows, each class by Dirichlet(concentration) shares of its own: small values make clients with few classes.
 
     A client may get no rows at all, as in the experiments that use this scheme.
     """

@@ -1,8 +1,8 @@
 """Reads a data holder's file into named columns: csv (or csv.gz), parquet, npz, or a pair of npy files (memory-mapped).
 
-What is wrong with the file as a whole (no such file, no header, a column twice) is a `JobError`; where it was found in the file,
-an `OwnFault`, for the first line of a file that lacks its header is a row. What is wrong with a row is only noted here: whether
-it ends the job depends on the job (`data.design`).
+A fault of the file as a whole (no such file, no header, a column twice) is a `JobError`; the text with its place in the file is
+an `OwnFault`, for the first line of a file that lacks its header is a row. A fault of a row is only noted here: whether it ends
+the job depends on the job (`data.design`).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ ENCODED = "see whether it is what its name says, and in the encoding that [data.
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns of equal length.
+    """Holds named columns of equal length.
 
-    `columns`: name -> values (n,), or `Text`. `matrix`: where all covariates are one array (npy, npz), that array, whose columns
-    `matrix_names` names; `columns` then holds views of it. `broken`: row -> what was wrong with the whole row. `texts`: columns
-    whose type in the file is not a number (csv files have no types). `incomplete`: rows that lack a cell, where that was asked.
+    `columns`: name -> values (n,), or `Text`. `matrix`: if all covariates are one array (npy, npz), that array, whose columns
+    `matrix_names` names; `columns` then holds views of it. `broken`: row -> the fault of the whole row. `texts`: columns whose
+    type in the file is not a number (csv files have no types). `incomplete`: rows that lack a cell, if that was asked.
     """
 
     source: str
@@ -57,23 +57,23 @@ class Table:
     incomplete: int | None = None
 
     def place(self, row: int) -> str:
-        """Where a person finds this row."""
+        """Returns where a person finds this row."""
         return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
 
     def text(self, name: str, row: int) -> str:
-        """The cell as a person would write it, for whoever holds it."""
+        """Returns the cell as a person would write it, for the holder."""
         column = self.columns[name]
         return column.shown(row) if isinstance(column, Text) else plain(column[row].item()) or "nan"
 
     def cells(self, name: str) -> list[str]:
-        """A column as texts, row by row; a missing number is empty."""
+        """Returns a column as texts, row by row; a missing number is empty."""
         column = self.columns[name]
         if isinstance(column, Text):
             return [column.levels[code] for code in column.codes]
         return [plain(value) for value in np.asarray(column).tolist()]
 
     def select(self, rows: NDArray[np.int64], source: str | None = None) -> Table:
-        """These rows only, in this order (a copy)."""
+        """Returns these rows only, in this order (a copy)."""
         rows = np.asarray(rows, dtype=np.int64)
         columns: dict[str, Cells] = {}
         for name, column in self.columns.items():
@@ -113,7 +113,9 @@ def load(path: str | Path, *, text: Collection[str] = (), response: str = "y", d
 
 
 def as_written(table: Table) -> list[bytes] | None:
-    """The line of each row, as it stands in the file however a job reads it; None of a table that was read from no text."""
+    """Returns the line of each row, as it stands in the file however a job reads it; None for a table that was read from no
+    text.
+    """
     path = Path(table.source)
     if table.lines is None or not path.is_file():
         return None
@@ -123,21 +125,23 @@ def as_written(table: Table) -> list[bytes] | None:
 
 
 def header(path: str | Path, *, response: str = "y", dialect: Dialect = PLAIN) -> tuple[str, ...]:
-    """Names of the columns, read without reading a row."""
+    """Returns the names of the columns without reading a row."""
     path = Path(path)
     names: Callable[[Path, str, Dialect], tuple[str, ...]] = _READERS[_type(path)][0]
     return names(path, response, dialect)
 
 
 def find(patterns: Sequence[str], folder: str | Path = ".") -> dict[str, Path]:
-    """Client name -> file, sorted by name: the files that match the patterns, named by what stands before the first type suffix.
+    """Returns client name -> file, sorted by name, for the files that match the patterns.
+
+    A client's name is the part of its file's name before the first type suffix.
 
     Raises
     ------
     JobError
         A pattern matches nothing, or two files have one name.
     """
-    folder, found = Path(folder), dict[str, Path]()
+    folder, file_of = Path(folder), dict[str, Path]()
     for pattern in patterns:
         plain = Path(pattern)
         root, relative = (Path(plain.anchor), plain.relative_to(plain.anchor)) if plain.is_absolute() else (folder, plain)
@@ -150,20 +154,21 @@ def find(patterns: Sequence[str], folder: str | Path = ".") -> dict[str, Path]:
             raise JobError(f"[data] clients: no file matches {pattern!r} in {folder.resolve()}; check the pattern")
         for path in paths:
             name = path.name.removesuffix(".X.npy") if path.name.endswith(".X.npy") else stem(path)
-            if name in found and found[name] != path:
-                raise JobError(f"[data] clients: {found[name]} and {path} would both be client {name!r}; rename one")
-            found[name] = path
-    return dict(sorted(found.items()))
+            if name in file_of and file_of[name] != path:
+                raise JobError(f"[data] clients: {file_of[name]} and {path} would both be client {name!r}; rename one")
+            file_of[name] = path
+    return dict(sorted(file_of.items()))
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """What is read with a data file: itself, and the other arrays of an npy pair or a folder."""
+    """Returns all files that are read with a data file: itself, and the other arrays of an npy pair or a folder."""
     if os.path.isdir(path) or path.name == "X.npy" or path.name.endswith(".X.npy"):
         return tuple(dict.fromkeys((path, *_npy_paths(path)[:2])))
     return (path,)
 
 
 def _type(path: Path) -> str:
+    """Returns the type of a file; raises JobError if it does not exist or its type is unknown."""
     if not plain_text.is_there(path):
         raise JobError(f"{path}: no such file on this machine; every client's rank needs its own client's file")
     kind = "folder" if path.is_dir() else suffix(path)
@@ -173,13 +178,13 @@ def _type(path: Path) -> str:
 
 
 def _fault(path: Path, what: str, own: str, remedy: str) -> OwnFault:
-    """What is wrong with a file: in words for all parties, and with what stands in it for its owner."""
+    """Returns the error for a faulty file: in words for all parties, and with its content for its owner."""
     return OwnFault(f"{path.name}: {what}; {remedy}", f"{path}: {own}; {remedy}")
 
 
 @contextmanager
 def _reading(path: Path, what: str, remedy: str) -> Iterator[None]:
-    """Whatever a library says of a file that it can't read may quote it."""
+    """Turns any error of a library that reads a file into an OwnFault, since its text may quote the file."""
     try:
         yield
     except JobError:
@@ -211,7 +216,7 @@ def _checked_names(path: Path, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _lines_of(content: bytes) -> bytes:
-    """The content with LF for every line end."""
+    """Returns the content with LF for every line end."""
     at = content.find(b"\r")
     if at < 0 or 0 <= content.find(b"\n") <= at + 1:  # CR LF, or a CR inside of lines that end with LF
         return content
@@ -219,7 +224,7 @@ def _lines_of(content: bytes) -> bytes:
 
 
 def _first_line(path: Path, dialect: Dialect, block: int = 1 << 14) -> bytes:
-    """Up to the first line end; a file of one enormous line is not read to its end."""
+    """Returns the file up to the first line end; a file of one enormous line is not read to its end."""
     content = b""
     with dialect.reader(path) as file:
         while (more := file.read(block)) and len(content) < LONGEST_HEADER:
@@ -290,14 +295,14 @@ def _csv(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> T
 
 
 def _outer(cells: list[str], width: int) -> list[str]:
-    """Too many cells, or too few, from both ends."""
+    """Returns the cells of a line with too many of them, or too few, taken from both ends."""
     kept = min(len(cells), width)
     left = (kept + 1) // 2
     return [*cells[:left], *[""] * (width - kept), *cells[len(cells) - kept + left :]]
 
 
 def _ends(line: str, delimiter: str, width: int) -> list[str]:
-    """The first and the last cell of a line with odd quotes or letters, where these are sound; all others are empty."""
+    """Returns the first and the last cell of a line with odd quotes or letters, if these are sound; all others are empty."""
     first, *_, last = [*line.split(delimiter), ""] if delimiter not in line else line.split(delimiter)
     ends = [cell.strip().removeprefix('"').removesuffix('"') for cell in (first, last)]
     first, last = ("" if '"' in cell or plain_text.fault(cell) else cell for cell in ends)
@@ -305,7 +310,7 @@ def _ends(line: str, delimiter: str, width: int) -> list[str]:
 
 
 def _all_numbers(lines: list[str], delimiter: str, width: int) -> NDArray[np.float64] | None:
-    """Columns (width, n) of a file of nothing but numbers, by NumPy's parser (twice as fast); None of any other file."""
+    """Returns columns (width, n) of a file of nothing but numbers, by NumPy's parser (twice as fast); None for any other file."""
     try:
         rows = np.loadtxt(lines, delimiter=delimiter, comments=None, ndmin=2) if lines else np.empty((0, width))
     except ValueError:
@@ -327,7 +332,7 @@ def _column(cells: Sequence[str], keep: bool, careful: bool, decimal: str) -> ND
 
 
 def _typed(path: Path, name: str, values: np.ndarray, keep: bool) -> Cells:
-    """A column from a typed array: numbers stay numbers unless they are wanted as text."""
+    """Returns a column from a typed array: numbers stay numbers unless they are wanted as text."""
     if values.dtype.kind in "fiub" and not keep:
         return values if values.dtype in (np.float64, np.float32) else values.astype(np.float64)
     if values.dtype.kind in "fiubUOT":
@@ -339,9 +344,9 @@ def _typed(path: Path, name: str, values: np.ndarray, keep: bool) -> Cells:
 def _same_length(path: Path, columns: Mapping[str, Cells]) -> int:
     lengths = {name: len(column.codes if isinstance(column, Text) else column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        found = ", ".join(f"{name} {n}" for name, n in lengths.items())
+        listed = ", ".join(f"{name} {n}" for name, n in lengths.items())
         what = "columns of different lengths"
-        raise _fault(path, what, f"{what}: {found}", "every column needs a value for every row")
+        raise _fault(path, what, f"{what}: {listed}", "every column needs a value for every row")
     return next(iter(lengths.values()))
 
 
@@ -443,7 +448,7 @@ def _matrix_columns(path: Path, matrix: np.ndarray, names: tuple[str, ...], text
 
 
 def _npy_paths(path: Path) -> tuple[Path, Path, Path]:
-    """X, y, and the names of X's columns."""
+    """Returns the paths of X, y, and the names of X's columns."""
     if path.is_dir():
         return path / "X.npy", path / "y.npy", path / "columns.txt"
     if not path.name.endswith(".X.npy") and path.name != "X.npy":

@@ -1,4 +1,5 @@
-"""Which areas of a map touch, where borders are drawn twice, cut at other corners, rounded, or meet at the 180th meridian.
+"""Finds the areas of a map that touch, though borders are drawn twice, cut at other corners, rounded, or meet at the 180th
+meridian.
 
 Borders are of degrees, and lines between corners are straight in them (RFC 7946). Distances are metres, in the plane that has the
 length of a degree of longitude at the latitude of the two areas. Geometry is shapely's.
@@ -34,7 +35,7 @@ WORDS = {"vertex": "touch", "edge": "have a side in common"}
 
 @dataclass(frozen=True)
 class Touching:
-    """Areas that touch.
+    """Holds the areas that touch.
 
     Attributes
     ----------
@@ -49,12 +50,12 @@ class Touching:
 
 
 def of(shapes: Mapping[str, Sequence[Part]], contiguity: Contiguity = "vertex", snap: float | None = None) -> Touching:
-    """The neighbours among these areas.
+    """Finds the neighbours among these areas.
 
     Parameters
     ----------
     shapes : name -> the area's parts
-    contiguity : what touching is: a common corner ("queen"), or a common side ("rook")
+    contiguity : the meaning of touching: a common corner ("queen"), or a common side ("rook")
     snap : metres within which borders are the same; None: 1, or two units of the coordinates' last digit, but never more than a
         hundredth of the middle area's width
 
@@ -91,7 +92,7 @@ def _geometry(shapely: Shapely, parts: Sequence[Part]) -> Shapely:
 
 
 def _snap(shapely: Shapely, drawn: Shapely, shapes: Mapping[str, Sequence[Part]]) -> float:
-    """By the digits that the file has, and the areas' widths."""
+    """Returns the distance within which borders are the same, by the digits that the file has, and the areas' widths."""
     corners = np.concatenate([ring for parts in shapes.values() for part in parts for ring in part]).ravel()
     digits = next((k for k in range(DIGITS) if np.abs(np.round(corners, k) - corners).max() < 1e-11), DIGITS)
     box = shapely.bounds(drawn)
@@ -101,7 +102,7 @@ def _snap(shapely: Shapely, drawn: Shapely, shapes: Mapping[str, Sequence[Part]]
 
 
 def _round_the_world(shapely: Shapely, drawn: Shapely) -> tuple[Shapely, Index]:
-    """The areas, once more a turn to the east where the map goes round; and which area each is."""
+    """Returns the areas, those in the west once more a turn to the east if the map goes round; and which area each is."""
     box, every = shapely.bounds(drawn), np.arange(len(drawn))
     west = np.flatnonzero(box[:, 0] < box[:, 2].max() - TURN / 2)
     if not len(west):
@@ -112,14 +113,14 @@ def _round_the_world(shapely: Shapely, drawn: Shapely) -> tuple[Shapely, Index]:
 
 @dataclass(frozen=True)
 class _Plane:
-    """Areas in bands of latitude, in each of which a degree of longitude has one length. `owner`: which area each is."""
+    """Measures areas in bands of latitude, in each of which a degree of longitude has one length. `owner`: which area each is."""
 
     shapely: Shapely
     drawn: Shapely
     owner: Index
 
     def pairs(self, within: float) -> tuple[Index, Index, Array]:
-        """Numbers of all pairs of two areas within so many metres of each other, and their distances."""
+        """Returns the numbers of all pairs of two areas at most `within` metres apart, and their distances."""
         box = self.shapely.bounds(self.drawn)
         steepest = np.abs(box[:, [1, 3]]).max(axis=1)
         wide = within / DEGREE
@@ -134,7 +135,7 @@ class _Plane:
         return i[keep], j[keep], distance[keep]
 
     def common(self, pairs: Index, near: float) -> Array:
-        """Metres of the one's border that lie within `near` of the other."""
+        """Returns the metres of the one's border that lie within `near` of the other."""
 
         def length(a: Shapely, b: Shapely) -> Shapely:
             return self.shapely.length(self.shapely.intersection(self.shapely.boundary(a), self.shapely.buffer(b, near)))
@@ -142,11 +143,11 @@ class _Plane:
         return self.each(pairs[:, 0], pairs[:, 1], length)
 
     def overlap(self, pairs: Index) -> Array:
-        """Square metres."""
+        """Returns the square metres that both have in common."""
         return self.each(pairs[:, 0], pairs[:, 1], lambda a, b: self.shapely.area(self.shapely.intersection(a, b)))
 
     def each(self, i: Index, j: Index, measure: Callable[[Shapely, Shapely], Shapely]) -> Array:
-        """A measure of every pair, in metres."""
+        """Returns a measure of every pair, in metres."""
         out = np.zeros(len(i))
         box = self.shapely.bounds(self.drawn)
         # where the two boxes meet
@@ -162,7 +163,7 @@ class _Plane:
 
 
 def _overlapping(names: Sequence[str], plane: _Plane, pairs: Index, near: float) -> list[str]:
-    """A note on neighbours that lie on each other by more than their borders' digits explain."""
+    """Returns a note on neighbours that lie on each other by more than their borders' digits explain."""
     area = plane.overlap(pairs)
     those = np.flatnonzero(area > near**2)
     if not len(those):
@@ -172,7 +173,7 @@ def _overlapping(names: Sequence[str], plane: _Plane, pairs: Index, near: float)
 
 
 def _missed(names: Sequence[str], pairs: Index, apart: Array, touching: Index, near: float) -> list[str]:
-    """A note on areas that nearly touch, and are no neighbours."""
+    """Returns a note on areas that nearly touch, and are no neighbours."""
     there = set(map(tuple, touching.tolist()))
     those = [k for k in np.argsort(apart, kind="stable").tolist() if tuple(pairs[k].tolist()) not in there]
     if not those:

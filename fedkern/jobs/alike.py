@@ -17,7 +17,7 @@ from scipy.special import expit
 from ..data import fitted
 from ..data.cells import MOST_OFF, Text, floats, number
 from ..data.design import column_of, level_numbers
-from ..data.faults import told
+from ..data.faults import name_column
 from ..data.incomplete import MARK, marked
 from ..data.rare import Rare, Standardised, effective, heavy, rare, standardised, without_faults
 from ..data.table import Table
@@ -318,7 +318,7 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
     """Of the fewest rows, and in what else there are such rows, so that all is mended at once; `by`: what makes them few."""
     fewest = {frozenset(each.columns): each for each in reversed(every)}  # the first of each
     one, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))
-    both, own = (_joined(one, name) for name in (lambda name: told(name, table.names, spec.known), repr))
+    both, own = (_joined(one, name) for name in (lambda name: name_column(name, table.names, spec.known), repr))
     remedy = _remedy(one, spec, splines)
     if one.far:
         far = "has a cell" if len(one.columns) == 1 else "have cells together"
@@ -327,7 +327,7 @@ def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splin
     has = "has a value" if len(one.columns) == 1 else "have values together"
     also = others[:MOST_NAMED]
     more = f", and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-    names = ", ".join(_joined(other, lambda name: told(name, table.names, spec.known)) for other in also)
+    names = ", ".join(_joined(other, lambda name: name_column(name, table.names, spec.known)) for other in also)
     numbers = ", ".join(f"{_joined(other, repr)} of {other.n_rows}" for other in also)
     text = f"{has} in fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
     rows = f"rows{by} have" if one.n_rows > 1 else f"row{by} has"
@@ -383,7 +383,7 @@ def _words_of_fit(few: float, wanted: int) -> tuple[str, str]:
 
 
 def _words_of_offset(few: float, table: Table, spec: Spec, wanted: int) -> tuple[str, str]:
-    name = told(str(spec.offset), table.names, spec.known)
+    name = name_column(str(spec.offset), table.names, spec.known)
     remedy = f"take the logarithm of an exposure, mend cells that are wrong, leave data.offset out, {LOWER}"
     begin = "gives nearly all weight to fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
     many = f"to few rows, by their effective number {few:.1f}; {wanted} are asked for"

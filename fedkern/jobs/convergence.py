@@ -27,7 +27,7 @@ def exchanged(at: At[Any], movements: Mapping[int, Movement | None], doubted: Co
     doubted : those of them whose posterior is not what they have, whatever moves
     """
     clients = {
-        k: once.telling(settled.Settled(0, int(movement is not None and movement.settled and k not in doubted)))
+        k: once.ready_client(settled.Settled(0, int(movement is not None and movement.settled and k not in doubted)))
         for k, movement in movements.items()
     }
     server, _ = at.ask(Stage.of(settled), settled.QUESTION, settled.AskSettled(0), clients)
@@ -48,13 +48,13 @@ def told(at: At[Any], judged: Verdict | None) -> dict[int, Record]:
     ----------
     judged : at the server's place
     """
-    asked = None if judged is None else verdicts.telling(judged.converged, judged.text, judged.worst)
+    asked = None if judged is None else verdicts.make_question(judged.converged, judged.text, judged.worst)
     answering: dict[int, once.Client[verdicts.TellVerdict, verdicts.VerdictHeard]] = {
-        k: once.Client(verdicts.heard) for k in at.mine
+        k: once.Client(verdicts.make_reply) for k in at.mine
     }
     heard = at.ask(Stage.of(verdicts), verdicts.QUESTION, asked, answering)[1]
     silent = not_judged("the server's verdict has not come").content
-    return {k: silent if one.asked is None else verdicts.said(one.asked) for k, one in heard.items()}
+    return {k: silent if one.asked is None else verdicts.read_verdict(one.asked) for k, one in heard.items()}
 
 
 class Told(NamedTuple):
@@ -68,13 +68,13 @@ def told_with(at: At[Any], stage: Stage, judged: Verdict | None, known: NDArray[
     """As `told`, with the server's figures (`judged` and `known` at its place)."""
     asked = None
     if judged is not None and known is not None:
-        asked = figures.telling(verdicts.telling(judged.converged, judged.text, judged.worst), known)
+        asked = figures.make_question(verdicts.make_question(judged.converged, judged.text, judged.worst), known)
     answering: dict[int, once.Client[figures.TellFigures, verdicts.VerdictHeard]] = {
-        k: once.Client(figures.heard) for k in at.mine
+        k: once.Client(figures.make_reply) for k in at.mine
     }
     heard = at.ask(stage, figures.QUESTION, asked, answering)[1]
     none = Told(not_judged("the server's verdict has not come").content, None)
     return {
-        k: none if one.asked is None else Told(verdicts.said(figures.verdict(one.asked)), figures.figures(one.asked))
+        k: none if one.asked is None else Told(verdicts.read_verdict(figures.verdict(one.asked)), figures.figures(one.asked))
         for k, one in heard.items()
     }

@@ -204,7 +204,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
     notes = (*design.notes, *incomplete.own_notes(config, rows))
-    notes = (*notes, *(own_columns(spec, rows).lines() if config.looks_at_values else ()))
+    notes = (*notes, *(own_columns(spec, rows).describe_columns() if config.looks_at_values else ()))
     notes = (*notes, *few.private_notes(config, rows.n_rows))
     if not spec.private:
         notes = (*notes, *far.notes(rows, encoding, design.y), *far.spelled(encoding))

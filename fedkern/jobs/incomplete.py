@@ -86,7 +86,7 @@ def laid(config: JobConfig, found: Parties) -> Parties:
     def header(k: int) -> tuple[str, tuple[str, ...]]:
         source, names = found.header(k)
         with owned(k):
-            return source, incomplete.named(names, centers(config))
+            return source, incomplete.with_marks(names, centers(config))
 
     def test() -> Table | None:
         table = found.test()
@@ -104,7 +104,7 @@ def laid(config: JobConfig, found: Parties) -> Parties:
 def prepared(config: JobConfig, found: Parties, table: Table, client: str = "", *, open_file: bool = False) -> Table:
     """One party's table; `open_file`: the server's, whose rows no noise protects in any job."""
     if of(config) == "indicator":
-        return incomplete.filled(table, centers(config))
+        return incomplete.fill_cells(table, centers(config))
     if of(config) == "drop" and (open_file or config.privacy is None):
         return incomplete.without(table, found.spec_of(table.names), client, _roles(config))
     return table
@@ -143,7 +143,7 @@ def exchanged(at: At[Any], tables: Mapping[int, Table], complete: Mapping[int, i
         lacking = table.incomplete or 0
         there = table.n_rows if complete is None else complete[k]
         told = exchange.Incomplete(0, there + (lacking if of(at.config) == "drop" else 0), lacking)
-        clients[k] = once.telling(told)
+        clients[k] = once.ready_client(told)
     server, _ = at.ask(Stage.of(exchange), exchange.QUESTION, exchange.AskIncomplete(0), clients)
     if server is None:
         return {}

@@ -29,7 +29,7 @@ def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> 
         dialect = DialectSection.model_validate(job["data"].get("dialect") or {}).dialect
         found = table.load(rows, text=texts, response=response, dialect=dialect)
     centers = _centers(job, encoding)
-    return incomplete.filled(found, centers) if centers else found
+    return incomplete.fill_cells(found, centers) if centers else found
 
 
 def _centers(job: Record, encoding: Encoding) -> dict[str, float]:

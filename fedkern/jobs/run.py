@@ -209,7 +209,7 @@ class Run(At[C]):
 
     def certified(self) -> dict[str, Record]:
         """Every client tells what it has spent: client -> certificate; at the server only."""
-        clients = {k: once.telling(certificates.told(self.hooks.settled(k))) for k in self.mine}
+        clients = {k: once.ready_client(certificates.make_reply(self.hooks.settled(k))) for k in self.mine}
         server, _ = self.ask(Stage.of(certificates), certificates.QUESTION, certificates.AskCertificate(0), clients)
         if server is not None:
             why = sorted(server.dropped.items())

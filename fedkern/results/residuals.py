@@ -126,7 +126,7 @@ def compared(
         return None
     rule = {"apart": APART, "sure": 1 - ALPHA / (2 * len(told))}
     # A weight may be a precision, or a number of equal rows: clients differ where they do by either.
-    found, of_rows = (spreads.compared(sums, degrees, **rule) for sums in (left, left / np.maximum(weight, 1e-300)))
+    found, of_rows = (spreads.compare_spreads(sums, degrees, **rule) for sums in (left, left / np.maximum(weight, 1e-300)))
     if not (found.odd.any() and of_rows.odd.any()):
         return None
     variance = left / degrees

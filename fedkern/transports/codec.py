@@ -1,11 +1,12 @@
-"""Message <-> bytes: a fixed header and raw little-endian values. No pickle; nothing is allocated before it is checked.
+"""Turns messages into bytes and back: a fixed header and raw little-endian values, without pickle.
 
 A frame is 32 bytes of header, then the fields of the message in their declared order, each 8 bytes or a multiple of them: an int
 or a float; an array's values in C order; the length of a bytes field and its content, filled with zeros to the longest that the
-job allows. So the length of a frame is a function of the job's public configuration alone, never of the data.
+job allows. So the length of a frame is a function of the job's public configuration alone, never of the data. Memory is taken
+only after the sizes were checked.
 
-The compiled half (`fedkern._core.wire`) makes and opens frames where all is well. Where it is not, it answers None, and what is
-wrong is found and named here.
+The compiled half (`fedkern._core.wire`) makes and opens frames that are in order. For any other it answers None, and the
+functions here find the fault and name it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Frame = bytes | bytearray | memoryview  # a long one is a view of memory that go
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the fields of a message lie: (name, type, sizes, first byte, last + 1)."""
+    """Holds the position of each field of a message: (name, type, sizes, first byte, last + 1)."""
 
     fields: tuple[tuple[str, type, tuple[int, ...], int, int], ...]
     total: int  # bytes of a frame
@@ -41,14 +42,28 @@ class _Layout:
 
 
 class Codec:
-    """The frames of one job: `dims` gives each symbol of the schemas its number, `n_clients` bounds the senders."""
+    """Encodes and decodes the frames of one job.
+
+    Parameters
+    ----------
+    dims
+        The number that each symbol of the schemas stands for.
+    n_clients
+        The number of clients; a frame of any other sender is refused.
+    """
 
     def __init__(self, dims: Mapping[str, int], n_clients: int) -> None:
         self.dims, self.n_clients = dict(dims), n_clients
         self._layouts: dict[type[Message], _Layout] = {}
 
     def layout(self, kind: type[Message]) -> _Layout:
-        """Where the fields of a kind of message lie."""
+        """Returns the positions of the fields of a kind of message.
+
+        Raises
+        ------
+        ValueError
+            A symbol of the schema has no number in `dims`.
+        """
         if kind in self._layouts:
             return self._layouts[kind]
         fields, at = [], HEADER.size
@@ -65,23 +80,26 @@ class Codec:
         return self._layouts[kind]
 
     def longest(self, kinds: Kinds) -> int:
-        """The longest frame of these kinds, in bytes."""
+        """Returns the length of the longest frame of these kinds, in bytes."""
         return max((self.layout(kind).total for kind in kinds), default=HEADER.size)
 
     def encode(self, client: int, message: Message, last: bool = True) -> Frame:
-        """The frame of a message to or from `client`; a ValueError if the message does not fit its own schema."""
+        """Returns the frame of a message to or from `client`; raises ValueError if the message does not fit its schema."""
         kind = type(message)
         layout = self._layouts.get(kind) or self.layout(kind)
         frame: Frame | None = wire.encode(layout.compiled, client, LAST if last else 0, message.__dict__)
         return wire.encode(layout.compiled, client, LAST if last else 0, _fitted(message, layout)) if frame is None else frame
 
     def readdress(self, frame: Frame, client: int) -> Frame:
-        """A copy of a frame of this codec for another client."""
+        """Returns a copy of a frame of this codec for another client."""
         copy: Frame = wire.readdress(frame, client)
         return copy
 
     def decode(self, frame: Frame, expected: Kinds) -> tuple[int, Message]:
-        """The client's number and the message, its arrays read-only views of the frame; or RemoteFault naming what is wrong."""
+        """Returns the client's number and the message, whose arrays are read-only views of the frame.
+
+        Raises RemoteFault that names the fault.
+        """
         kind = KINDS.get(frame[6] | frame[7] << 8) if len(frame) >= HEADER.size else None
         if kind is None or kind not in expected:
             raise RemoteFault(self._fault(frame, expected))
@@ -94,7 +112,7 @@ class Codec:
         return opened[0], message
 
     def _fault(self, frame: Frame, expected: Kinds) -> str:
-        """What is wrong with a frame."""
+        """Returns a sentence that says why a frame is refused."""
         if len(frame) < HEADER.size:
             return f"a frame of {len(frame)} bytes is shorter than its header of {HEADER.size}"
         magic, version, number, client, flags, length, checksum = HEADER.unpack_from(frame)
@@ -120,17 +138,18 @@ class Codec:
                 return f"{who}.{name} of {number} bytes, at most {sizes[0]}"
             if form is bytes and any(frame[start + 8 + number : stop]):
                 return f"{who}.{name}: something follows its {number} bytes"
+            # A later field's fault can then name the round, which has been read by now.
             when = f" in round {number}" if name == "round" else when
         return f"{who} was refused"
 
 
 def is_last(frame: Frame) -> bool:
-    """Whether a frame (one that was decoded without fault) ends the answer to a question."""
+    """Tells whether a frame, which was decoded without fault, ends the answer to a question."""
     return bool(frame[12] & LAST)
 
 
 def _fitted(message: Message, layout: _Layout) -> Saved:
-    """The values of a message in the types of the wire."""
+    """Returns the values of a message in the types of the wire; raises ValueError that names a value that does not fit."""
     values: Saved = {}
     for name, form, sizes, *_ in layout.fields:
         value, what = getattr(message, name), f"{type(message).__name__}.{name}"
@@ -150,18 +169,19 @@ def _fitted(message: Message, layout: _Layout) -> Saved:
     return values
 
 
-# What a checkpoint holds: name -> array, int, float or bytes.
+# The content of a checkpoint: name -> array, int, float or bytes.
 _TYPES: dict[bytes, type] = {b"i": int, b"f": float, b"b": bytes, b"a": np.ndarray}
 _DTYPES = ("<f8", "<i8", "<u8", "<u4", "|u1", "|b1", "<f4")
 _ITEM = struct.Struct("<H1s")
 
 
 def pack(saved: Mapping[str, Value]) -> bytes:
-    """The bytes of a saved state, the same for the same content whatever the order of its names."""
+    """Returns the bytes of a saved state. The same content gives the same bytes, whatever the order of its names."""
     parts = [struct.pack("<I", len(saved))]
     for name in sorted(saved):
         value, encoded = saved[name], name.encode()
         if isinstance(value, np.ndarray):
+            # Little-endian and in C order, so that the bytes do not depend on the machine or on the array's layout.
             array = np.asarray(value, order="C")
             array = array.astype(array.dtype.newbyteorder("<"), copy=False)
             if array.dtype.str not in _DTYPES:
@@ -181,8 +201,11 @@ def pack(saved: Mapping[str, Value]) -> bytes:
 
 
 def state_layout(state: Any, saved: Mapping[str, Value]) -> bytes:
-    """BLAKE2b-128 of a state's layout: the fields that its class declares, with their types (also of what is None yet), and the
-    names, types and shapes of what is saved of it."""
+    """Returns the BLAKE2b-128 digest of a state's layout.
+
+    The layout is the fields that its class declares, with their types (also of fields that are None yet), and the names, types
+    and shapes of the saved values.
+    """
     parts: list[tuple[object, ...]] = [(one.name, str(one.type)) for one in fields(state)]
     for name in sorted(saved):
         value = saved[name]
@@ -195,7 +218,10 @@ def state_layout(state: Any, saved: Mapping[str, Value]) -> bytes:
 
 
 def unpack(data: bytes) -> Saved:
-    """What `pack` was given (arrays writable). ValueError for bytes that it did not make."""
+    """Returns the saved state that `pack` was given, with writable arrays.
+
+    Raises ValueError for bytes that `pack` did not make.
+    """
     try:
         (count,), at, saved = struct.unpack_from("<I", data), 4, {}
         for _ in range(count):
@@ -215,6 +241,7 @@ def unpack(data: bytes) -> Saved:
 
 
 def _unpack_item(code: bytes, body: bytes) -> Value:
+    """Returns one saved value from its bytes."""
     kind = _TYPES[code]
     if kind is np.ndarray:
         index, ndim = body[0], body[1]

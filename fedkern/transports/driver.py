@@ -1,10 +1,10 @@
-"""What every transport does the same way: the loop around the machines, what is asked of their surroundings, and checkpoints.
+"""Runs the machines of a protocol for every transport, calls the hooks around them, and takes checkpoints.
 
 A transport moves frames. `ServerSide` turns frames into events of the server's machine and its effects into frames; `ClientSide`
-does the same for the clients of one rank. Neither knows the algorithm, and neither opens a file: `Hooks` touch the world.
+does the same for the clients of one rank. Neither knows the algorithm, and neither opens a file: only `Hooks` touch the world.
 
-Checkpoints are taken when no question is open: the server's frames are held back, every client is told to `Keep` its state under
-a number, the server keeps its own state and the held frames last. A later run that starts from one number at all parties goes on
+A checkpoint is taken when no question is open. The server's frames are held back, every client is told to `Keep` its state under
+a number, and last the server keeps its state and the held frames. A later run that starts from one number at all parties goes on
 as if nothing had happened.
 """
 
@@ -63,7 +63,7 @@ class Kept(Message, kind=0xFF03, tells=Tells(NOTHING, private=NOTHING)):
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds of silence, and what they mean."""
+    """Holds the seconds of silence after which a transport acts."""
 
     start: float = 300.0  # not all ranks have come: those that wait for them exit with code 1
     lost: float = 600.0  # a rank that owes an answer counts as dead, and so does a server that says nothing
@@ -71,7 +71,7 @@ class Timeouts:
 
 
 class Ended(FedkernError):
-    """Another rank has ended the job, with this exit code; `text` is empty where it has been printed already."""
+    """Tells that another rank has ended the job, with this exit code; `text` is empty where it has been printed already."""
 
     def __init__(self, code: int, text: str = "") -> None:
         super().__init__(text)
@@ -79,7 +79,7 @@ class Ended(FedkernError):
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code that documents an error: 1 for what nobody foresaw."""
+    """Returns the documented exit code of an error; it is 1 for an error that nobody foresaw."""
     if isinstance(error, RemoteFault | MemoryError):
         return 2
     if isinstance(error, KeyboardInterrupt):
@@ -88,7 +88,9 @@ def exit_code(error: BaseException) -> int:
 
 
 class Hooks:
-    """What machines and transports ask of their surroundings. This base answers everything and does nothing; override at will.
+    """Lets machines and transports reach their surroundings: budget, ledger, disk, signals.
+
+    This base class agrees to everything and stores nothing; override the methods that you need.
 
     On a rank with clients: `charge`, `recall`, `remember`, `sending`, `keep_client`. At the server: `charge` (client SERVER),
     `release`, `observe`, `waiting`, `delivered`, `checkpoint_due`, `keep_server`, `lost`. On every rank: `control`,
@@ -100,59 +102,71 @@ class Hooks:
     checkpoint_number = 0  # of the last checkpoint; a resumed run sets the one it starts from
 
     def charge(self, client: int, charge: Charge) -> Charged | ChargeFailed:
-        """The holder's budget answers before rows are read."""
+        """Asks the holder's budget for steps, before any row is read."""
         return Charged(charge.steps)
 
     def release(self, asked: Release) -> Released:
-        """Puts what the server is about to release on the disk; or what was put there before a crash, which is sent again."""
+        """Writes the content that the server is about to release to the disk.
+
+        After a crash it returns the stored one, which is sent again.
+        """
         return Released(asked.round, asked.content)
 
     def recall(self, client: int, question: Frame) -> tuple[list[Frame], Saved] | None:
-        """The answers that this very question got before a crash, and the client's state after it; None to ask the machine."""
+        """Returns the answers to this question from before a crash, and the client's state after it; None to ask the machine."""
         return None
 
     def remember(self, client: int, question: Frame, answers: list[Frame], saved: Saved) -> None:
-        """Called before answers leave, if `remembers`: what `recall` will give after a crash."""
+        """Stores answers before they leave, if `remembers`; `recall` returns them after a crash."""
 
     def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
-        """The ledger: called where the client lives, before the bytes leave. `charged`: local steps paid for this message."""
+        """Writes a message to the ledger where the client lives, before its bytes leave.
+
+        `charged`: local steps paid for this message.
+        """
 
     def control(self, rank: int, what: str, n_bytes: int) -> None:
-        """The ledger of a rank: bytes that leave it and belong to no client's message."""
+        """Writes to a rank's ledger the bytes that leave it and belong to no client's message."""
 
     def delivered(self, direction: str, client: int, n_bytes: int) -> None:
-        """Counts the wire at the server; direction is "to_client" or "to_server"."""
+        """Counts the bytes of a frame at the server; direction is "to_client" or "to_server"."""
 
     def observe(self, state: object, event: Event) -> None:
-        """The server's state after every event (a message, ClientLost, Charged or ChargeFailed)."""
+        """Sees the server's state after every event (a message, ClientLost, Charged or ChargeFailed)."""
 
     def waiting(self, clients: Sequence[int]) -> None:
-        """These owe the server an answer, and for a while nothing came; in one process: one of them begins to make its answer."""
+        """Tells which clients owe the server an answer while nothing comes.
+
+        In one process it names the client that begins to answer.
+        """
 
     def checkpoint_due(self) -> bool:
-        """Asked after every event of the server."""
+        """Tells whether a checkpoint is due; called after every event of the server."""
         return False
 
     def keep_client(self, client: int, number: int, saved: Saved) -> None:
-        """A client's checkpoint."""
+        """Stores a client's part of a checkpoint."""
 
     def keep_server(self, number: int, saved: Saved, frames: list[tuple[int, Frame]], lost: frozenset[int]) -> None:
-        """The server's checkpoint, with the frames that it has yet to send; all clients but the lost have kept theirs."""
+        """Stores the server's part of a checkpoint, with its unsent frames, after all clients but the lost have stored theirs."""
 
     def should_stop(self) -> str | None:
-        """What asks the run to stop (the name of a signal), or None."""
+        """Returns the name of the signal that asks the run to stop, or None."""
         return None
 
     def who(self, client: int) -> str:
-        """What messages call a client."""
+        """Returns the name by which messages call a client."""
         return f"client {client}"
 
     def lost(self, client: int, why: str) -> None:
-        """A client is gone for good, and the job goes on; why tells its rank."""
+        """Records that a client is gone for good while the job goes on; `why` names its rank."""
 
     def public(self, error: BaseException) -> str:
-        """What other parties may read about a fault on this rank. Of one that nobody foresaw, what it says itself is left out: it
-        may quote a cell. Of a holder's, what is told to others."""
+        """Returns the text that other parties may read about a fault on this rank.
+
+        The text of an error that nobody foresaw is left out, since it may quote a cell. An error of a holder has a text for
+        others.
+        """
         if isinstance(error, HolderError):
             return error.told
         if isinstance(error, (FedkernError, RemoteFault, KeyboardInterrupt)):
@@ -163,14 +177,14 @@ class Hooks:
 
 
 class ClientSide(Generic[S, C]):
-    """The clients that live in one place."""
+    """Runs the machines of the clients that live in one place."""
 
     def __init__(self, protocol: Protocol[S, C], clients: Mapping[int, C], codec: Codec, hooks: Hooks) -> None:
         self.protocol, self.clients, self.codec, self.hooks = protocol, dict(clients), codec, hooks
         self.expected = (*protocol.to_client, Keep)
 
     def receive(self, frame: Frame) -> tuple[int, list[Frame]]:
-        """The client that a frame is for, and the frames of its answer (at least one; the last one says that it is)."""
+        """Returns the client that a frame is for, and the frames of its answer: at least one, and the last one is marked."""
         client, question = self.codec.decode(frame, self.expected)
         if client not in self.clients:
             raise RemoteFault(f"client {client}: {type(question).__name__} came to a rank where it does not live")
@@ -181,11 +195,14 @@ class ClientSide(Generic[S, C]):
             raise
 
     def _answers(self, client: int, question: Message, frame: Frame) -> list[Frame]:
+        """Returns the frames of a client's answer, after the ledger and the store of answers have them."""
+        # A checkpoint: the ledger gets its line first, since the kept state knows how the ledger ends.
         if isinstance(question, Keep):
             kept: list[Message] = [Kept(question.number)]
             frames = self._logged(client, kept, self._encoded(client, kept), 0)
             self.hooks.keep_client(client, question.number, self.protocol.save(self.clients[client]))
             return frames
+        # Asked before a crash: the same bytes leave again, and neither is a row read nor a step charged twice.
         if self.hooks.remembers and (before := self.hooks.recall(client, frame)):
             frames, saved = before
             self.clients[client] = self.protocol.load(self.clients[client], saved)
@@ -199,9 +216,10 @@ class ClientSide(Generic[S, C]):
         return frames
 
     def _ask(self, client: int, question: Message) -> tuple[list[Message], int]:
-        """The machine's messages; its charges are answered on the spot."""
+        """Returns the machine's messages and the steps that were charged; each charge is answered before the machine goes on."""
         state, effects = self.protocol.client_receive(self.clients[client], question)
         messages = [effect for effect in effects if not isinstance(effect, Charge)]
+        # The usual case, without a charge.
         if len(messages) == len(effects):
             self.clients[client] = state
             return messages or [Received()], 0
@@ -212,6 +230,7 @@ class ClientSide(Generic[S, C]):
                 reply = self.hooks.charge(client, effect)
                 charged += reply.steps if isinstance(reply, Charged) else 0
                 state, effects = self.protocol.client_receive(state, reply)
+                # The answer to a charge has effects of its own, which come before the effects that still wait.
                 todo += reversed(effects)
             else:
                 messages.append(effect)
@@ -223,7 +242,7 @@ class ClientSide(Generic[S, C]):
         return [self.codec.encode(client, message, i == last) for i, message in enumerate(messages)]
 
     def _logged(self, client: int, messages: list[Message], frames: list[Frame], charged: int) -> list[Frame]:
-        """In the ledger before anything is stored, so that what is stored knows how the ledger ends."""
+        """Writes the frames to the ledger before anything is stored, so that the stored state knows how the ledger ends."""
         for message, frame in zip(messages, frames):
             self.hooks.sending(client, message, len(frame), charged)
             charged = 0  # it was for all of them
@@ -231,7 +250,7 @@ class ClientSide(Generic[S, C]):
 
 
 class ServerSide(Generic[S, C]):
-    """The server's machine and what it waits for."""
+    """Runs the server's machine, and keeps account of the questions that are open."""
 
     def __init__(self, protocol: Protocol[S, C], start: Start[S], codec: Codec, hooks: Hooks) -> None:
         self.protocol, self.codec, self.hooks = protocol, codec, hooks
@@ -249,25 +268,27 @@ class ServerSide(Generic[S, C]):
 
     @property
     def waiting(self) -> list[int]:
-        """Clients with an open question."""
+        """The clients with an open question."""
         return [client for client, count in enumerate(self.open) if count]
 
     @property
     def done(self) -> bool:
-        """The machine has finished, and nobody has to be waited for."""
+        """Whether the machine has finished and no client has to be waited for."""
         return self.finished and not self.n_open and not self.held and self.keeping is None
 
     def outgoing(self) -> list[tuple[int, Frame]]:
-        """Frames to send now: none while a checkpoint waits for open questions."""
+        """Returns the frames to send now: none while a checkpoint waits for open questions."""
         if self.n_open and not self.held:
             return []
         self.stopping = self.stopping or self.hooks.should_stop()
+        # A checkpoint begins when nothing is open; until then the frames stay here.
         if self.keeping is None and not self.finished and (self.stopping or self.hooks.checkpoint_due()):
             return [] if self.n_open else self._begin_checkpoint()
         if self.keeping is not None:
             if self.n_open:
                 return []
             self._end_checkpoint()
+        # Nothing stands in the way: all held frames leave, but for those of lost clients.
         out, self.held = [item for item in self.held if item[0] not in self.lost], []
         for client, frame in out:
             self._ask(client, frame)
@@ -278,10 +299,11 @@ class ServerSide(Generic[S, C]):
         return out
 
     def arrive(self, frame: Frame, here: Container[int]) -> None:
-        """One frame, from where the clients `here` live."""
+        """Takes one frame from the rank where the clients `here` live."""
         client, message = self.codec.decode(frame, self.expected)
         if client not in here:
             raise RemoteFault(f"client {client}: {type(message).__name__} came from a rank where it does not live")
+        # The machine was told of the loss; a late frame of that client must not reach it.
         if client in self.lost:
             return
         if not self.open[client]:
@@ -298,7 +320,7 @@ class ServerSide(Generic[S, C]):
             self.keeping.discard(client)
 
     def feed(self, sender: int, event: Event) -> None:
-        """An event of the server's machine."""
+        """Gives an event to the server's machine and performs its effects."""
         try:
             self.state, effects = self.protocol.server_receive(self.state, sender, event)
         except Exception as error:
@@ -309,7 +331,10 @@ class ServerSide(Generic[S, C]):
         self._perform(effects)
 
     def lose(self, why: Mapping[int, str]) -> None:
-        """These clients are gone for good: the machine hears of each unless it has finished. LostPeer if it can't do without."""
+        """Tells the machine, unless it has finished, of each client that is gone for good.
+
+        Raises LostPeer if it cannot do without.
+        """
         new = {client: why[client] for client in sorted(why) if client not in self.lost}
         for client in new:
             self.lost[client] = why[client]
@@ -325,7 +350,7 @@ class ServerSide(Generic[S, C]):
             self.hooks.lost(client, why[client])
 
     def _gone(self, why: Mapping[int, str], so: str) -> LostPeer:
-        """Names every client that is gone, and its rank."""
+        """Returns an error that names every client that is gone, and its rank."""
         names = [self.hooks.who(client) for client in why]
         what = ", ".join(dict.fromkeys(why.values()))
         if not all(name in so for name in names):
@@ -357,6 +382,7 @@ class ServerSide(Generic[S, C]):
                 self.feed(SERVER, self.hooks.release(effect))
                 continue
             message, frame = self._last
+            # One message to many clients is encoded once: for each further client only the address changes.
             same = effect is message
             frame = self.codec.readdress(frame, target) if same else self.codec.encode(target, effect)
             self._last = effect, frame
@@ -370,14 +396,14 @@ class ServerSide(Generic[S, C]):
 
 
 def at_server(start: Start[S] | None) -> Start[S]:
-    """The server's first state and questions, which have to be given where it lives."""
+    """Returns the server's first state and questions; raises ValueError if they were not given."""
     if start is None:
         raise ValueError("the server lives here, and its first state was not given")
     return start
 
 
 def restart(protocol: Protocol[S, C], state: S, saved: Saved, frames: Iterable[Frame], codec: Codec) -> Start[S]:
-    """The `start` of a resumed run: the server's fresh state with what was saved, and the messages that it had yet to send."""
+    """Returns the `start` of a resumed run: the server's fresh state with the saved values, and its unsent messages."""
     return protocol.load(state, saved), [codec.decode(frame, protocol.to_client) for frame in frames]
 
 

@@ -1,4 +1,4 @@
-"""The end of a job over MPI: all ranks leave with one exit code, and one message is printed.
+"""Ends a job over MPI: all ranks leave with one exit code, and one message is printed.
 
 A rank that fails sends FAULT (code, text) to rank 0 and waits; rank 0 prints the text and tells all ranks to EXIT with the code;
 they say BYE and finalise MPI in order, so that `mpirun` returns the code. If a rank is dead or does not react in time, rank 0
@@ -24,7 +24,10 @@ Say = Callable[[str], None]
 
 
 def end(ranks: Ranks, code: int, text: str | None, say: Say) -> int:
-    """Brings all ranks to one end. `text` is None after a good end, and empty if it has been printed elsewhere."""
+    """Brings all ranks to one end and returns the exit code.
+
+    `text` is None after a good end, and empty if it has been printed elsewhere.
+    """
     try:
         code, orderly = (_end_server if ranks.is_server else _end_client)(ranks, code, text, say)
         ranks.link.drain()
@@ -48,6 +51,7 @@ def leave(comm: MPI.Intracomm, code: int) -> None:
 
 
 def _end_server(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[int, bool]:
+    """Ends the job at rank 0; returns the exit code and whether every rank has left in order."""
     link, failing, announced = ranks.link, text is not None, False
     if text:
         say(text)
@@ -77,6 +81,7 @@ def _end_server(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
 
 
 def _end_client(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[int, bool]:
+    """Ends the job at a client rank; returns the exit code and whether rank 0 has said how all leave."""
     link = ranks.link
     if ranks.exit is None:
         if text is None:

@@ -1,8 +1,8 @@
-"""A job without a server: every client rank sends its clients' messages to all others, and makes the server's draws itself.
+"""Runs a job without a server: every client rank sends its clients' messages to all others, and makes the server's draws itself.
 
 Each rank has a replica of the server's machine. It is a function of messages and keyed random streams, so all replicas make the
 same draws, those that a server would make, and nothing is sent back. Rank 0, which holds no client, sees no message of a client:
-when all is over it gets the last state of one replica, and the digests of all, which must be equal.
+at the end it gets the last state of one replica, and the digests of all, which must be equal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGEST = 1 << 31  # bytes of a replica's last state
 
 
 class Gathering:
-    """A transport with the `run` of `Ranks`; `start` must be given at every rank."""
+    """Runs protocols like `Ranks`, but with a replica of the server at every rank, so `start` must be given at every rank."""
 
     def __init__(self, ranks: Peers) -> None:
         self.ranks, self.signals = ranks, ranks.signals
@@ -36,7 +36,7 @@ class Gathering:
     def run(
         self, protocol: Protocol[S, C], start: Start[S] | None, clients: Mapping[int, C], codec: Codec, hooks: Hooks | None = None
     ) -> tuple[S | None, dict[int, C]]:
-        """Rank 0 gets the server's last state, the others their clients'."""
+        """Runs a protocol: rank 0 gets the server's last state, the others their clients'."""
         ranks = self.ranks
         ranks.hooks = hooks = hooks or Hooks()
         ranks.link.run += 1
@@ -47,7 +47,7 @@ class Gathering:
             return None, self._gather(protocol, at_server(start), dict(clients), codec, hooks)
 
     def _all_here(self, what: str, mine: bytes, longest: int) -> list[Frame]:
-        """Tells rank 0 something, and returns when all ranks have; the frames of those that are ahead."""
+        """Tells rank 0 something and waits until all ranks have; returns the frames of ranks that are ahead."""
         ranks, early = self.ranks, list[Frame]()
         ranks.tell(what, tags.GATHER, mine)
         while True:
@@ -60,7 +60,7 @@ class Gathering:
                 early.append(item[2])
 
     def _wait(self, protocol: Protocol[S, C], fresh: S) -> S:
-        """Rank 0: until every client rank has told its replica's digest, and the first the replica itself."""
+        """Waits at rank 0 until every client rank has sent its replica's digest, and the first one the replica itself."""
         ranks = self.ranks
         digests: dict[int, bytes] = {}
         content: bytes | None = None
@@ -87,6 +87,9 @@ class Gathering:
     def _gather(
         self, protocol: Protocol[S, C], start: Start[S], clients: dict[int, C], codec: Codec, hooks: Hooks
     ) -> dict[int, C]:
+        """Runs a replica of the server's machine and this rank's clients until the replica has finished; returns the clients'
+        last states.
+        """
         ranks, (server, effects) = self.ranks, start
         here = [rank for rank in range(1, ranks.size) if rank not in ranks.idle]
         others = [rank for rank in here if rank != ranks.rank]
@@ -136,7 +139,7 @@ class Gathering:
         hooks: Hooks,
         others: list[int],
     ) -> list[tuple[int, Message]]:
-        """What the clients of this rank say to the questions of its replica; it is sent to all other ranks."""
+        """Returns the answers of this rank's clients to the questions of its replica, and sends them to all other ranks."""
         said: list[tuple[int, Message]] = []
         for client, question in asked:
             if client not in clients:

@@ -1,4 +1,4 @@
-"""All parties in one process. Every message goes through the codec, so the bytes are those of the wire."""
+"""Runs all parties in one process. Every message goes through the codec, so the bytes are those of the wire."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ C = TypeVar("C")
 
 @dataclass
 class InProcess:
-    """The transport of one process: it is the server's place and every client's. `order` shuffles arrivals (tests)."""
+    """Runs a job in one process, which is the server's place and every client's. `order` shuffles arrivals (tests)."""
 
     order: random.Random | None = None
     rank: int = 0
@@ -31,36 +31,39 @@ class InProcess:
 
     @property
     def gathering(self) -> InProcess:
-        """Without a server: in one process one replica of its machine serves all clients."""
+        """The transport without a server.
+
+        In one process it is the same: one replica of the server's machine serves all clients.
+        """
         return self
 
     def mine(self, n_clients: int) -> list[int]:
-        """The clients that live here."""
+        """Returns the numbers of the clients that live here: all."""
         return list(range(n_clients))
 
     def leave_out(self, numbers: Sequence[int], names: tuple[str, ...]) -> None:
-        """All that are left live here."""
+        """Goes on with the clients of these names; all of them live here."""
         self.names = names
 
     def stand_by(self) -> NoReturn:
-        """The server's place always has something to do."""
+        """Raises an error, since the server's place always has something to do."""
         raise RuntimeError("the process of a job without ranks is the server's place")
 
     def agree(self, configuration: bytes) -> None:
-        """Nobody else could disagree."""
+        """Does nothing, since no other place could disagree."""
 
     def settle(self, mine: bytes, rule: Callable[[list[bytes]], bytes]) -> bytes:
-        """What the server's `rule` makes of what all places say."""
+        """Returns the result of the server's `rule` for the bytes of all places, of which this is the only one."""
         return rule([mine])
 
     def choose(self, mine: Offers, rule: Callable[[Offers], int | None]) -> int | None:
-        """What the server's `rule` makes of the numbers that all parties offer."""
+        """Returns the result of the server's `rule` for the numbers that all parties offer."""
         return rule(mine)
 
     def run(
         self, protocol: Protocol[S, C], start: Start[S] | None, clients: Mapping[int, C], codec: Codec, hooks: Hooks | None = None
     ) -> tuple[S | None, dict[int, C]]:
-        """See `run`."""
+        """Runs a protocol to its end, as the function `run` does, while signals are held."""
         with self.signals.held():
             return run(protocol, at_server(start), clients, codec, hooks, self.order, self.signals)
 
@@ -109,6 +112,7 @@ def run(
     server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)
     flying: deque[tuple[bool, int, Frame]] = deque()  # whether to a client, which, frame
     while flying or not server.done:  # what flies is of a question that is open
+        # The server sends when it has something to send, or when all its questions are answered.
         if server.held or not server.n_open:
             server.stopping = server.stopping or (signals.pending if signals else None)
             flying += [(True, client, frame) for client, frame in server.outgoing()]

@@ -1,4 +1,4 @@
-"""How a job over MPI begins. What happens on its ranks later, whatever it is, ends in `ending`."""
+"""Begins a job over MPI. Whatever happens on its ranks later ends in `ending`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def launch(
     comm: object = None,
     signals: Signals | None = None,
 ) -> int:
-    """Runs `main` on every rank of an MPI job; the exit code of the job, the same on every rank: leave with it.
+    """Runs `main` on every rank of an MPI job. Returns the exit code of the job, the same on every rank: leave with it.
 
     Parameters
     ----------
@@ -53,6 +53,7 @@ def launch(
 def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[str], None], comm: Any, signals: Signals) -> int:
     # While MPI starts no code of ours runs, and a launcher that tolerates deaths lets the others wait for ever. Where somebody
     # watches over the ranks of this machine, that process knows which have not come, and how busy the machine is.
+    """Starts MPI, checks the launcher, runs `main` on this rank and brings all ranks to one end; returns the exit code."""
     watched = parent.hello()
     parent.follow()
     faulthandler.dump_traceback_later(timeouts.start * (1 + WATCHED * watched), exit=True)
@@ -109,7 +110,7 @@ def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[s
 
 
 def _result(main: Callable[[Place], int], ranks: Place, say: Callable[[str], None]) -> tuple[int, str | None]:
-    """Exit code of `main`, and the message of a failed job."""
+    """Returns the exit code of `main`, and the message of a failed job."""
     try:
         try:
             return main(ranks), None
@@ -118,22 +119,24 @@ def _result(main: Callable[[Place], int], ranks: Place, say: Callable[[str], Non
     except Ended as fault:
         return fault.exit_code, fault.text
     except BaseException as cause:
-        error = ranks.signals.stopped or cause  # some code makes another exception of it
+        # The signal counts, not the exception that other code has made of it.
+        error = ranks.signals.stopped or cause
         text = without_folders((ranks.hooks or Hooks()).public(error))
         text = text if ranks.is_server else f"rank {ranks.rank}: {text}"
-        if isinstance(error, HolderError):  # the whole of it is said here, and nowhere else
+        # A holder's error may quote rows: its whole text is printed on its own rank, and others get the public one.
+        if isinstance(error, HolderError):
             say(str(error))
             text = "" if ranks.is_server else text
         return exit_code(error), text
 
 
 def _is_first() -> bool:
-    """Whether this is rank 0, as far as the launcher tells."""
+    """Tells whether this is rank 0, as far as the launcher says."""
     return not any(os.environ.get(launcher.rank, "0") != "0" for launcher in parent.LAUNCHERS)
 
 
 def _library() -> tuple[Any, str | None]:
-    """mpi4py's MPI, not started yet unless somebody else has; or why it can't be started."""
+    """Returns mpi4py's MPI, not started yet unless somebody else has, or the reason why it cannot be started."""
     try:
         import mpi4py
 
@@ -147,14 +150,17 @@ def _library() -> tuple[Any, str | None]:
 
 
 def cannot_join(env: Mapping[str, str], vendor: str, version: tuple[int, ...]) -> bool:
-    """Whether a library is known, before it starts, not to understand the launcher (MPICH would abort, Open MPI complain)."""
+    """Tells whether a library is known, before it starts, not to understand the launcher.
+
+    (MPICH would abort, Open MPI complain.)
+    """
     if "OMPI_COMM_WORLD_SIZE" in env:
         return vendor in ("MPICH", "MVAPICH", "Intel MPI")
     return "PMI_SIZE" in env and "PMIX_RANK" not in env and vendor == "Open MPI" and version >= (5,)
 
 
 def foreign_launcher(env: Mapping[str, str], size: int, library: str) -> str | None:
-    """What to say if the launcher that started us belongs to another MPI library than `library`.
+    """Returns a message if the launcher that started this process belongs to another MPI library than `library`, else None.
 
     A launcher tells its processes their number in the environment; with a foreign library each of them finds itself alone.
     """

@@ -1,4 +1,4 @@
-"""Frames between the ranks of a communicator: nothing here ever blocks, so that silence can be noticed.
+"""Sends and receives bytes between the ranks of a communicator. Nothing here ever blocks, so that silence can be noticed.
 
 Every message travels by an upper-case buffer call on a duplicated communicator, with a tag of `tags`.
 """
@@ -25,7 +25,10 @@ OPEN = 64  # messages that may be on their way before it is asked which have lef
 
 
 class Link:
-    """The wire of one rank. `gone` are ranks whose death was noticed; nothing is sent to them, nothing expected from them."""
+    """Sends and receives the messages of one rank.
+
+    Ranks in `gone` are known to be dead: nothing is sent to them or expected from them.
+    """
 
     def __init__(self, comm: MPI.Intracomm, spin: float = 1e-3) -> None:
         self.comm, self.patience = comm, Patience(spin)
@@ -38,7 +41,10 @@ class Link:
         self._status = MPI.Status()
 
     def wake(self, job: str, near: Iterable[int]) -> bool:
-        """From now on this rank can be woken, and wakes the ranks `near` that may be asleep. False where that is not possible."""
+        """Lets this rank be woken, and wakes the ranks `near` that may be asleep.
+
+        Returns False where the machine does not allow it.
+        """
         with suppress(OSError):
             self.patience.bell, self.near = Bell(job, self.rank), frozenset(near)
         return self.patience.bell is not None
@@ -62,7 +68,10 @@ class Link:
             self.patience.bell.ring(rank)
 
     def receive(self, longest: int, only: int | None = None) -> tuple[int, int, Frame] | None:
-        """The next message (rank, tag, content), or None if there is none. Frames longer than `longest` are refused unread."""
+        """Returns the next message (rank, tag, content), or None if none has come.
+
+        Frames longer than `longest` are refused unread.
+        """
         status = self._status
         try:
             if not self.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG if only is None else only, status):
@@ -89,12 +98,15 @@ class Link:
         return source, tag, data
 
     def drain(self) -> None:
-        """Takes and drops what others sent before they ended: a long message leaves its sender only when it is taken."""
+        """Takes and drops the messages that others sent before they ended.
+
+        A long message leaves its sender only when it is taken.
+        """
         while self.receive(DRAINED) is not None:
             pass
 
     def flush(self, seconds: float) -> bool:
-        """Waits until everything has left; False if it has not within this time."""
+        """Waits until every message has left; returns False if that takes longer than `seconds`."""
         wait = Patience(self.patience.spin)
         while self._progress():
             if wait.waited > seconds:
@@ -103,7 +115,7 @@ class Link:
         return True
 
     def _progress(self) -> bool:
-        """Forgets what has left; whether something has not."""
+        """Forgets the messages that have left; returns whether some have not."""
         left = []
         for item in self._sending:
             try:
@@ -115,7 +127,7 @@ class Link:
         return bool(left)
 
     def _notice(self, error: MPI.Exception) -> None:
-        """A peer's death, where the MPI library tells (`mpirun --with-ft ulfm`); any other error goes on up."""
+        """Records a peer's death, where the MPI library tells of it (`mpirun --with-ft ulfm`), and raises any other error."""
         if error.Get_error_class() not in (MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING):
             raise error
         self.comm.Ack_failed()
@@ -124,7 +136,7 @@ class Link:
 
 
 class Peers(Protocol):
-    """What a job without a server needs of its ranks: see `mpi.Ranks`, whose words these are."""
+    """Lists the attributes of `mpi.Ranks` that a job without a server needs."""
 
     link: Link
     rank: int

@@ -1,7 +1,8 @@
-"""Rank 0 is the server; client k lives on rank 1 + k mod (size - 1). Buffer calls only, on a duplicated communicator.
+"""Runs jobs over MPI. Rank 0 is the server; client k lives on rank 1 + k mod (size - 1).
 
-Nothing waits without looking at the clock. While the server has nothing to do it pings; a rank that owes an answer and is silent
-for too long counts as dead, and so does a silent server. How a whole job begins and ends is in `launch` and `ending`.
+Only buffer calls are used, on a duplicated communicator. Nothing waits without looking at the clock. While the server has nothing
+to do it pings; a rank that owes an answer and is silent for too long counts as dead, and so does a silent server. How a whole job
+begins and ends is in `launch` and `ending`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ CODE = struct.Struct("<i")
 
 
 def duplicate(comm: MPI.Intracomm) -> MPI.Intracomm:
-    """A communicator of our own with the ranks of `comm`."""
+    """Returns a new communicator with the ranks of `comm`."""
     copy, request = comm.Idup()
     wait = Patience(2e-4)
     try:
@@ -48,12 +49,12 @@ def duplicate(comm: MPI.Intracomm) -> MPI.Intracomm:
 
 
 def home(client: int, size: int) -> int:
-    """The rank of a client."""
+    """Returns the rank of a client."""
     return 1 + client % (size - 1)
 
 
 class Ranks:
-    """The transport of an MPI job, as one of its ranks sees it; see `launch`."""
+    """Runs an MPI job as one of its ranks; see `launch`."""
 
     def __init__(self, comm: MPI.Intracomm, timeouts: Timeouts | None = None, signals: Signals | None = None) -> None:
         if comm.size < 2:
@@ -78,20 +79,20 @@ class Ranks:
         return Gathering(self)
 
     def mine(self, n_clients: int) -> list[int]:
-        """The clients that live here."""
+        """Returns the numbers of the clients that live here."""
         return [k for k in range(n_clients) if self.rank == self.home(k)]
 
     def home(self, client: int) -> int:
-        """The rank of a client."""
+        """Returns the rank of a client."""
         return home(client, self.size) if self.homes is None else self.homes[client]
 
     def leave_out(self, numbers: Sequence[int], names: tuple[str, ...]) -> None:
-        """Goes on with these clients, under new numbers, each where it was."""
+        """Goes on with these clients, under new numbers, each on the rank where it was."""
         self.homes, self.names = tuple(home(k, self.size) for k in numbers), names
         self.idle = frozenset(range(1, self.size)) - set(self.homes)
 
     def stand_by(self) -> NoReturn:
-        """Listens until the server ends the job; its silence is no fault, only its death."""
+        """Listens until the server ends the job. The server's silence is no fault here, only its death."""
         self._log()
         announced = False
         with self.signals.held():
@@ -103,14 +104,14 @@ class Ranks:
                     announced = True
 
     def attend(self) -> None:
-        """The server, now and then: it is alive, says it to ranks that only listen."""
+        """Pings, at the server and every few seconds, the ranks that only listen."""
         if self.idle and time.monotonic() - self._attended > 5.0:
             self._attended = time.monotonic()
             for rank in self.idle - self.link.gone:
                 self.link.send(rank, tags.PING)
 
     def agree(self, configuration: bytes) -> None:
-        """All ranks take the lowest instruction-set level among them, and their share of the cores (`n_threads`).
+        """Sets the lowest instruction-set level among all ranks, and this rank's share of the cores (`n_threads`).
 
         A rank whose version of fedkern is not that of rank 0, or whose `configuration` is not byte for byte the same, ends the
         job with a JobError that names it.
@@ -136,11 +137,14 @@ class Ranks:
             patience.longest = 2e-2  # all who may have something to say wake this rank
 
     def settle(self, mine: bytes, rule: Callable[[list[bytes]], bytes]) -> bytes:
-        """What rank 0's `rule` makes of what all ranks say, in the order of the ranks."""
+        """Returns the result of rank 0's `rule` for the bytes of all ranks, in the order of the ranks."""
         return self.exchange("run", mine, lambda told: [rule(told)] * len(told))
 
     def choose(self, mine: Offers, rule: Callable[[Offers], int | None]) -> int | None:
-        """What the server's `rule` makes of the numbers that all parties offer; each rank gives those of the parties on it."""
+        """Returns the result of the server's `rule` for the numbers that all parties offer.
+
+        Each rank gives those of the parties on it.
+        """
 
         def answer(offers: list[bytes]) -> list[bytes]:
             everybody: dict[int, set[int]] = {}
@@ -157,7 +161,7 @@ class Ranks:
     def run(
         self, protocol: Protocol[S, C], start: Start[S] | None, clients: Mapping[int, C], codec: Codec, hooks: Hooks | None = None
     ) -> tuple[S | None, dict[int, C]]:
-        """Runs a protocol: rank 0 has `start` and gets the server's last state, the others have and get their own clients."""
+        """Runs a protocol: rank 0 has `start` and gets the server's last state, the others have and get their clients."""
         self.hooks = hooks = hooks or Hooks()
         self._log()
         self.link.run += 1
@@ -167,6 +171,7 @@ class Ranks:
             return None, self._answer(ClientSide(protocol, clients, codec, hooks), hooks)
 
     def _serve(self, server: ServerSide[S, C]) -> S:
+        """Runs the server's machine until it has finished; returns its last state."""
         link, longest = self.link, server.codec.longest(server.expected)
         homes = [self.home(client) for client in range(server.codec.n_clients)]
         here: dict[int, set[int]] = {rank: set() for rank in range(1, self.size)}
@@ -194,6 +199,7 @@ class Ranks:
         return server.state
 
     def _answer(self, side: ClientSide[S, C], hooks: Hooks) -> dict[int, C]:
+        """Answers the server's questions until it ends the protocol; returns the last states of this rank's clients."""
         link, longest, announced = self.link, side.codec.longest(side.expected), False
         while True:
             item = self.next(longest, tags.FRAME, tags.END)
@@ -205,14 +211,15 @@ class Ranks:
             else:
                 frames = side.receive(item[2])[1]
             asked = self.signals.pending or hooks.should_stop()
-            if asked and not announced:  # before the answer, which might be the last
+            # The server learns of the request before the answer, which might be the last.
+            if asked and not announced:
                 self.tell("stop", tags.STOP, f"{asked} at rank {self.rank}".encode())
                 announced = True
             for frame in frames:
                 link.send(0, tags.FRAME, frame)
 
     def next(self, longest: int, *wanted: int) -> tuple[int, int, Frame] | None:
-        """The next message of this stage of the job, or None after a pause; whatever ends the job raises."""
+        """Returns the next message of this stage of the job, or None after a pause; raises whatever ends the job."""
         while (item := self.link.receive(longest)) is None:
             if self.link.patience.pause():
                 return None
@@ -233,11 +240,12 @@ class Ranks:
         return None
 
     def exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]]) -> bytes:
-        """Rank 0 gets a few bytes from every living rank and sends a few back to each."""
+        """Collects a few bytes from every living rank at rank 0, which sends a few back to each."""
         with self.signals.held() as may_be_cut:
             return self._exchange(what, mine, answer, self.signals.act if may_be_cut else lambda: None)
 
     def _exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]], act: Callable[[], None]) -> bytes:
+        """Collects and spreads bytes; `act` is called in every pass, so that a signal can end the wait."""
         if not self.is_server:
             self.tell(what, tags.GATHER, mine)
             while (item := self.next(0, tags.SPREAD)) is None:
@@ -259,12 +267,13 @@ class Ranks:
         return replies[0]
 
     def tell(self, what: str, tag: int, data: bytes) -> None:
-        """A control message to the server, entered in this rank's ledger (as soon as there is one)."""
+        """Sends a control message to the server, and enters it in this rank's ledger as soon as the ledger is open."""
         self._unlogged.append((what, len(data)))
         self._log()
         self.link.send(0, tag, data)
 
     def _log(self) -> None:
+        """Enters control messages that were sent before the ledger was open."""
         if self.hooks:
             for what, n_bytes in self._unlogged:
                 self.hooks.control(self.rank, what, n_bytes)
@@ -276,13 +285,14 @@ class Ranks:
             raise LostPeer(f"{self.who(rank)} {self.dead[rank]}; --resume goes on where a checkpoint was kept")
 
     def who(self, rank: int) -> str:
-        """A rank, and who lives there."""
+        """Returns the name of a rank with the clients that live on it."""
         here = [repr(name) for client, name in enumerate(self.names) if self.home(client) == rank]
         if rank == 0:
             return "rank 0 (the server)"
         return f"rank {rank} (client{'s' * (len(here) > 1)} {', '.join(here)})" if here else f"rank {rank}"
 
     def _is_dead(self, rank: int) -> bool:
+        """Tells whether a rank is dead or has been silent for too long, and remembers why."""
         silent = time.monotonic() - self.link.clock[rank]
         if rank in self.link.gone:
             self.dead.setdefault(rank, "has died")
@@ -291,7 +301,7 @@ class Ranks:
         return rank in self.dead
 
     def _silence(self, server: ServerSide[S, C]) -> None:
-        """While nothing comes: say that the server is alive, notice the dead."""
+        """Pings all ranks while nothing comes, and notices the dead ones."""
         now = time.monotonic()
         self._drop(server)
         if now - self._looked < min(self.timeouts.lost / 4, 5.0):
@@ -306,6 +316,7 @@ class Ranks:
             server.hooks.waiting(server.waiting)
 
     def _drop(self, server: ServerSide[S, C]) -> None:
+        """Tells the server's machine of the clients on dead ranks."""
         for rank in self.link.gone:
             self.dead.setdefault(rank, "has died")
         if self.dead:
@@ -313,6 +324,7 @@ class Ranks:
             server.lose({client: f"rank {rank} {self.dead[rank]}" for client, rank in homes.items() if rank in self.dead})
 
     def others(self) -> list[int]:
+        """Returns all living ranks but this one."""
         return [rank for rank in range(self.size) if rank != self.rank and rank not in self.dead.keys() | self.link.gone]
 
 
@@ -324,7 +336,10 @@ def run(
     codec: Codec,
     hooks: Hooks | None = None,
 ) -> tuple[S | None, dict[int, C]]:
-    """One protocol on a duplicate of `comm`, for callers who end their job themselves: see `Ranks.run`; for a job, `launch`."""
+    """Runs one protocol on a duplicate of `comm`, for callers who end their job themselves.
+
+    See `Ranks.run`; for a whole job, `launch`.
+    """
     own = duplicate(comm)
     try:
         return Ranks(own).run(protocol, start, clients, codec, hooks)
@@ -333,7 +348,7 @@ def run(
 
 
 def read_fault(data: Frame) -> tuple[int, str]:
-    """Exit code and text of a FAULT."""
+    """Returns the exit code and the text of a FAULT message."""
     return CODE.unpack_from(data)[0], bytes(data[CODE.size :]).decode(errors="replace")
 
 
@@ -342,7 +357,7 @@ def _short(text: str) -> bytes:
 
 
 def _version(hello: bytes) -> str:
-    """The version of fedkern that a rank's hello names; hellos of another length are of other versions."""
+    """Returns the version of fedkern that a rank's hello names; a hello of another length is of another version."""
     text = hello[: tags.VERSION.size].rstrip(b"\0")
     if len(hello) >= tags.VERSION.size and re.fullmatch(rb"[0-9][0-9A-Za-z.+!_-]*", text):
         known = text.decode()
@@ -351,11 +366,15 @@ def _version(hello: bytes) -> str:
 
 
 def _welcome(hellos: list[bytes]) -> list[bytes]:
+    """Returns the reply to each rank's hello: level, threads, whether cores are shared, whether the host is the server's, and a
+    name.
+    """
     ours, *theirs = map(_version, hellos)
     others = [f"rank {rank} has {version}" for rank, version in enumerate(theirs, 1) if version != ours]
     if others:
         raise JobError(f"{', '.join(others)}, and rank 0 has {ours}: install the same version for all ranks")
     said = [tags.HELLO.unpack(data) for data in hellos]
+    # Ranks with other job files would compute other models: end here, before anything is sent.
     for rank, (*_, digest) in enumerate(said):
         if digest != said[0][-1]:
             raise JobError(

@@ -1,20 +1,20 @@
-"""Starts mpirun, stays beside it, and says how the job ended: what mpi/run.sh and mpi/slurm.sbatch run.
+"""Starts mpirun, stays beside it, and says how the job ended. mpi/run.sh and mpi/slurm.sbatch run this module.
 
     python -P -m fedkern.transports.mpirun RANKS MPIRUN [OPTIONS] PROGRAM [ARGUMENTS]
 
-RANKS: how many of them this machine will have, as far as is known: the ranks say it themselves.
+RANKS is the number of ranks on this machine, as far as it is known; the ranks say it themselves later.
 
 mpirun by itself kills its ranks a quarter of a second after TERM or INT. Where it tolerates deaths its exit code tells nothing,
 it waits for ever for a rank that died while MPI started, and ranks outlive it. So
 
 * it gets a session of its own, where no terminal reaches it, and neither TERM nor INT. They come to this process; those that were
   sent to mpirun are seen waiting there. Once the job has begun they go on to all ranks as USR1, and become a checkpoint; before
-  that there is nothing to keep, and mpirun is ended;
+  that no state has to be kept, and mpirun is ended;
 * every rank says hello to this process as soon as it runs, on a line that ends when it dies: before the job has begun a death is
   known by that, and by nothing that a slow machine could feign (`rollcall`);
 * rank 0 tells this process that the job has begun, and with which code it ends: that is the exit code, and none but that is 0;
-* what is left of the job is killed when mpirun has ended, and mpirun is if this process dies. Ranks look after their parent
-  themselves (`parent`).
+* processes that the job leaves behind are killed when mpirun has ended, and mpirun is killed if this process dies. Ranks look
+  after their parent themselves (`parent`).
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ PRCTL = ctypes.CDLL(None).prctl
 
 
 class Screen:
-    """mpirun's standard error, line by line, without what it says of every abort, and of deaths because we ask it to (`TOLD`).
+    """Filters mpirun's standard error, line by line.
 
+    Left out are the texts that mpirun prints at every abort, and those of deaths that it prints because we ask it to (`TOLD`).
     Open MPI frames its words by lines of dashes. Until the job has begun everything is held back: if a rank dies, or the job is
-    stopped, the others complain of what they do not understand.
+    stopped, the others complain of errors that only follow from it.
     """
 
     EDGE = re.compile(rb"-{70,}\n")
@@ -78,7 +79,7 @@ class Screen:
         self._frame: list[bytes] = []
 
     def more(self, data: bytes) -> bytes:
-        """What to show of the next bytes."""
+        """Takes the next bytes and returns those to show."""
         self._rest += data
         self.heard = self.heard or b"fedkern: " in data
         if not self.begun:
@@ -89,27 +90,28 @@ class Screen:
         return b"".join(_ours(lines) if self.ended else map(self._shown, lines))
 
     def deaths(self, data: bytes) -> list[int]:
-        """Ranks of whose death mpirun tells in the next bytes."""
+        """Returns the ranks of whose death mpirun tells in the next bytes."""
         whole, end, self._line = (self._line + data).rpartition(b"\n")
-        return [int(found[1]) for found in self.STATE.finditer(whole + end) if found[2] in self.DEATHS]
+        return [int(match[1]) for match in self.STATE.finditer(whole + end) if match[2] in self.DEATHS]
 
     def begin(self) -> bytes:
-        """The job has begun: what was held back."""
+        """Returns the bytes that were held back, since the job has begun."""
         self.begun = True
         return self.more(b"")
 
     def cut(self) -> bytes:
-        """The job will not begin: what was said until now may be the reason, what comes is of those who lose their peers."""
+        """Returns the bytes that were held back, which may give the reason, and shows no later ones: the job will not begin."""
         shown, self.ended = self.begin(), True
         return shown
 
     def end(self, *, ours: bool) -> bytes:
-        """The rest. `ours`: what was held back has been explained, all but fedkern's own lines."""
+        """Returns the rest. With `ours` the held bytes have been explained, and only fedkern's own lines of them are shown."""
         if self.ended or (ours and not self.begun):
             return b"".join(_ours(self._rest.splitlines(keepends=True)))
         return self.begin() + b"".join([*self._frame, self._rest])
 
     def _shown(self, line: bytes) -> bytes:
+        """Returns the part of a line that is shown; a frame of dashes is held until it is complete."""
         if self.EDGE.fullmatch(line):
             frame, self._frame = b"".join([*self._frame, line]), [] if self._frame else [line]
             return b"" if self._frame or any(words in frame for words in self.KNOWN) else frame
@@ -120,11 +122,12 @@ class Screen:
 
 
 def _ours(lines: Sequence[bytes]) -> Iterator[bytes]:
+    """Yields fedkern's own lines."""
     return (line for line in lines if line.startswith(b"fedkern: "))
 
 
 class Job:
-    """One mpirun, from its start to its end."""
+    """Runs one mpirun, from its start to its end."""
 
     def __init__(self, ranks: int, command: Sequence[str]) -> None:
         self.screen = Screen()
@@ -159,7 +162,7 @@ class Job:
         self.deaf = 0  # error number of a standard output that takes nothing
 
     def run(self) -> int:
-        """Until mpirun has ended, and all that it started; the exit code of the job."""
+        """Waits until mpirun and all processes that it started have ended; returns the exit code of the job."""
         selector = self._selector
         for pipe, take in ((self.out, self._print), (self.err, self._show)):
             os.set_blocking(pipe.fileno(), False)
@@ -174,6 +177,7 @@ class Job:
             if time.monotonic() - looked > LOOK / 2:
                 looked = time.monotonic()
                 self._look(looked)
+        # Ranks may outlive mpirun. Their last words are read only when none is left to write more.
         _end_children()
         self.folder.cleanup()
         self._hear()
@@ -188,7 +192,7 @@ class Job:
         return code
 
     def _verdict(self) -> tuple[int, str]:
-        """The exit code of the job, and what there is to say of it that no rank has said."""
+        """Returns the exit code of the job, and a text for whatever no rank has said of it."""
         if self.code == 0 and self.deaf not in (0, errno.EPIPE):
             return 2, f"cannot write standard output: {os.strerror(self.deaf)}; what is in files is written"
         if self.code is not None:
@@ -197,6 +201,7 @@ class Job:
             return self.why.code, self.why.text
         if self.asked and not self.begun:
             return LOST, f"stopped by {self.asked} before the job had begun; start it again"
+        # From here on rank 0 has not said how the job ended: mpirun's code and the roll call have to do.
         code = self.mpirun.returncode
         if not self.begun and code >= 0:
             if fault := self.roll.refused():
@@ -218,16 +223,17 @@ class Job:
         return INTERNAL, f"mpirun ended with code {code}"
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
+        """Remembers the request to stop; a second Ctrl-C ends at once."""
         self.hurry = self.hurry or (number == Signal.SIGINT and self.asked is not None)
         if self.asked is None and number == Signal.SIGINT and self.begun and sys.stderr.isatty():
             _show(b"fedkern: stopping at the next checkpoint; Ctrl-C again ends at once\n")
         self.asked = self.asked or Signal(number).name
 
     def _look(self, now: float) -> None:
-        """Whether something has to be done."""
+        """Does whatever is due now: passes on a request to stop, or ends an mpirun that hangs."""
         if not self.asked:
-            there = _waiting(self.mpirun.pid)
-            self.asked = self.asked or there  # a signal for us may have come while we looked
+            request = _waiting(self.mpirun.pid)
+            self.asked = self.asked or request  # a signal for us may have come while we looked
         if self.hurry:
             self._end(now, Fault(LOST, "interrupted; --resume goes on from the last checkpoint"))
         elif self.code is not None:
@@ -250,7 +256,7 @@ class Job:
                 self._end(now, fault)
 
     def _end(self, now: float, why: Fault | None) -> None:
-        """Ends mpirun: in order, and if that takes too long not so."""
+        """Ends mpirun by a signal, and kills it if it takes too long."""
         if not self._hanged:
             self.why, self._hanged = why, now
             self.mpirun.send_signal(Signal.SIGHUP)
@@ -258,7 +264,7 @@ class Job:
             self.mpirun.kill()
 
     def _hear(self) -> bool:
-        """What ranks say. Others of this machine may speak here too: the kernel tells who does."""
+        """Reads the words of ranks. Others of this machine may speak here too, so the kernel is asked who speaks."""
         with suppress(BlockingIOError):
             while True:
                 line, _ = self.words.accept()
@@ -276,7 +282,7 @@ class Job:
         return True
 
     def _word(self, line: socket.socket) -> bool:
-        """The next word on this line; False at its end."""
+        """Takes the next word on this line; returns False at its end."""
         rank, now = self._lines[line], time.monotonic()
         try:
             word = line.recv(LONGEST)
@@ -305,6 +311,7 @@ class Job:
         return bool(word)
 
     def _show(self) -> bool:
+        """Passes on mpirun's standard error; returns False at its end."""
         data = self.err.read(1 << 16) or b""
         for rank in self.screen.deaths(data):
             self.roll.cut(rank, time.monotonic())
@@ -312,6 +319,7 @@ class Job:
         return bool(data)
 
     def _print(self) -> bool:
+        """Passes on mpirun's standard output; returns False at its end."""
         data = self.out.read(1 << 16) or b""
         try:
             _write(1, data)
@@ -321,7 +329,7 @@ class Job:
 
 
 def _alone() -> None:
-    """In mpirun's process, before it begins."""
+    """Sets the signals of mpirun's process before it begins."""
     signal.pthread_sigmask(signal.SIG_BLOCK, KEPT)
     for number in KEPT:  # what is ignored would not be seen waiting
         signal.signal(number, signal.SIG_DFL)
@@ -329,7 +337,7 @@ def _alone() -> None:
 
 
 def _words() -> tuple[socket.socket, str]:
-    """Where ranks speak to us: a socket without a file, and its name."""
+    """Opens the socket, which has no file, where ranks speak to this process; returns it with its name."""
     words, name = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET), new_name()
     words.setblocking(False)
     words.bind(f"\0{name}".encode())
@@ -338,22 +346,24 @@ def _words() -> tuple[socket.socket, str]:
 
 
 def crowd() -> float:
-    """How many processes want one core, as the last minute had it; at least 1."""
+    """Returns how many processes wanted one core during the last minute, at least 1."""
     return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
 def _write(file: int, data: bytes) -> None:
+    """Writes all bytes to a file descriptor."""
     while data:
         data = data[os.write(file, data) :]
 
 
 def _show(data: bytes) -> None:
+    """Writes bytes to standard error."""
     with suppress(OSError):  # the terminal may be gone
         _write(2, data)
 
 
 def _waiting(pid: int) -> str | None:
-    """A signal that was sent to mpirun, and waits there."""
+    """Returns the name of a signal that was sent to mpirun and waits there, or None."""
     with suppress(OSError, ValueError):
         status = Path(f"/proc/{pid}/status").read_text()
         masks = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd:", "ShdPnd:"))]
@@ -364,7 +374,7 @@ def _waiting(pid: int) -> str | None:
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Process id and parent of everything that lives."""
+    """Yields process id and parent of every living process."""
     for path in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
             if path.name.isdigit():
@@ -374,14 +384,16 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 def children(pid: int) -> list[int]:
-    """Processes that this one has started."""
+    """Returns the processes that this one has started."""
     return [child for child, parent in _parents() if parent == pid]
 
 
 def _ranks(mpirun: int) -> dict[int, tuple[int, int, int]]:
-    """Processes below mpirun that are ranks by their variables: which, how many are on this machine, and in all (0: not told)."""
+    """Returns the processes below mpirun that are ranks by their variables, each with its rank, the number of ranks on this
+    machine, and of all (0: not told).
+    """
     parents = dict(_parents())
-    found = {}
+    ranks = {}
     for pid in parents:
         above, steps = pid, 0
         while above in parents and above != mpirun and steps < 16:
@@ -390,16 +402,20 @@ def _ranks(mpirun: int) -> dict[int, tuple[int, int, int]]:
             continue
         with suppress(OSError, ValueError):
             pairs = (item.partition(b"=") for item in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
-            told = {name.decode(errors="replace"): value for name, _, value in pairs}
+            variables = {name.decode(errors="replace"): value for name, _, value in pairs}
             for launcher in LAUNCHERS:  # what this process has too is not of this mpirun
-                if launcher.rank in told and launcher.rank not in os.environ:
-                    found[pid] = int(told[launcher.rank]), int(told.get(launcher.near, 0)), int(told.get(launcher.size, 0))
+                if launcher.rank in variables and launcher.rank not in os.environ:
+                    ranks[pid] = (
+                        int(variables[launcher.rank]),
+                        int(variables.get(launcher.near, 0)),
+                        int(variables.get(launcher.size, 0)),
+                    )
                     break
-    return found
+    return ranks
 
 
 def _end_children() -> None:
-    """Kills what mpirun has left behind: with the tolerance of deaths an abort leaves ranks alive."""
+    """Kills the processes that mpirun has left behind: with the tolerance of deaths an abort leaves ranks alive."""
     until = time.monotonic() + 5.0
     while (left := children(os.getpid())) and time.monotonic() < until:
         for pid in left:
@@ -412,7 +428,7 @@ def _end_children() -> None:
 
 
 def main(ranks: str, *command: str, env: Mapping[str, str] = os.environ) -> int:
-    """Runs one job; its exit code."""
+    """Runs one job and returns its exit code."""
     with suppress(OSError):
         os.setsid()  # what a terminal says comes through the script
     PRCTL(PDEATHSIG, Signal.SIGTERM)

@@ -1,7 +1,7 @@
-"""What a rank has to do with the process that started it: it says that it is here, ends when that is gone, and rank 0 tells it
-how the job goes.
+"""Connects a rank with the process that started it.
 
-mpirun, where it tolerates deaths, leaves its ranks alive when it is killed. Nobody would hear what they say, or could stop them.
+A rank says that it is here and ends when that process is gone; rank 0 tells it how the job goes. mpirun, where it tolerates
+deaths, leaves its ranks alive when it is killed: nobody would hear what they say, or could stop them.
 
 Each rank holds a line to the process beside mpirun (`mpirun`) from its first moment to its last: the kernel cuts the line when
 the rank dies. It is a socket without a file, of this machine: ranks of other machines have nobody to speak to, and go on without.
@@ -32,7 +32,7 @@ PDEATHSIG = 1  # of prctl
 
 
 class Launcher(NamedTuple):
-    """What starts ranks, and the variables in which it says how many there are, which one this is, how many are near it."""
+    """Names a program that starts ranks, and its variables for the number of ranks, for this rank, and for the ranks near it."""
 
     name: str
     size: str
@@ -51,17 +51,18 @@ _following = False
 
 
 def new_name() -> str:
-    """Of a socket of this machine: the name says which machine, as sockets without a file see it."""
+    """Returns a new name for a socket of this machine; it says which machine, as sockets without a file see it."""
     return f"{_machine()}{os.urandom(16).hex()}"
 
 
 def _machine() -> str:
+    """Returns the beginning of all socket names of this machine and network."""
     network = os.stat("/proc/self/ns/net").st_ino
     return f"fedkern-{Path('/proc/sys/kernel/random/boot_id').read_text()[:8]}-{network}-"
 
 
 def tell(word: bytes) -> bool:
-    """Says something to `mpirun`; whether there is one on this machine to hear it."""
+    """Says something to `mpirun`; returns whether one on this machine hears it."""
     global _line
     name = os.environ.get(NAME)
     if not name:
@@ -77,7 +78,7 @@ def tell(word: bytes) -> bool:
 
 
 def hello() -> bool:
-    """Says which rank this is; whether somebody watches over the start of all ranks of this machine.
+    """Says which rank this is; returns whether a process watches over the start of all ranks of this machine.
 
     If that process was on this machine and is gone, so is the job: the rank ends.
     """
@@ -92,11 +93,15 @@ def hello() -> bool:
 
 
 def leave(code: int, why: str = "") -> None:
-    """Says that this rank ends by itself: it has not died. `why`: what it has not printed, since others may have."""
+    """Says that this rank ends by itself and has not died.
+
+    `why`: the reason, if the rank has not printed it, since others may have.
+    """
     tell(LEFT + f"{code} {why}".encode()[:LONGEST])
 
 
 def _is_cut() -> bool:
+    """Tells whether the process beside mpirun is gone."""
     if _line is None:
         return False
     try:
@@ -108,7 +113,7 @@ def _is_cut() -> bool:
 
 
 def follow() -> None:
-    """From now on this process ends, within a second and with code 3, when its parent does, or the process beside mpirun.
+    """Makes this process end, within a second and with code 3, when its parent or the process beside mpirun ends.
 
     The parent may have gone before this was called; then the line tells.
     """

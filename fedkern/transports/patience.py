@@ -1,4 +1,4 @@
-"""Waiting without using a core, and being woken."""
+"""Waits without using a core, and wakes ranks that wait."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import suppress
 
 
 class Bell:
-    """Wakes ranks of the same host from their sleep: a datagram socket without a file for each.
+    """Wakes ranks of the same host from their sleep, by a datagram socket without a file for each.
 
-    It is a help, not a need: who is not woken looks by itself after some milliseconds. A ring says nothing but itself.
+    It is a help, not a need: a rank that is not woken looks by itself after some milliseconds. A ring carries no information.
     """
 
     def __init__(self, job: str, rank: int) -> None:
@@ -21,11 +21,12 @@ class Bell:
         self._socket.bind(self._name(rank))
 
     def ring(self, rank: int) -> None:
+        """Wakes a rank."""
         with suppress(OSError):  # it has ended, or has been rung often enough
             self._socket.sendto(b"!", self._name(rank))
 
     def wait(self, seconds: float) -> bool:
-        """Whether somebody rings within this time."""
+        """Waits for a ring; returns whether one came within this time."""
         if not select.select([self._socket], [], [], seconds)[0]:
             return False
         with suppress(OSError):
@@ -41,10 +42,10 @@ class Bell:
 
 
 class Patience:
-    """How to wait: look again and again for `spin` seconds, then sleep for an eighth of the time waited so far, or for half of it
-    where there is a bell: who is rung for may sleep long, and every look costs.
+    """Waits: looks again and again for `spin` seconds, then sleeps between two looks.
 
-    A sleep is at most `longest`; a ring ends it, and looking begins anew.
+    A sleep lasts an eighth of the time waited so far, or half of it with a bell: a rank that is rung for may sleep long, and
+    every look costs. A sleep is at most `longest`; a ring ends it, and looking begins anew.
     """
 
     LOOKS = 16  # between two offers of the core to others (Open MPI makes its own where ranks outnumber cores)
@@ -54,16 +55,17 @@ class Patience:
         self.bell: Bell | None = None
 
     def reset(self) -> float:
-        """Waiting begins now."""
+        """Begins to wait now; returns the time."""
         self.since, self.looks = time.monotonic(), 0
         return self.since
 
     @property
     def waited(self) -> float:
+        """The seconds waited so far."""
         return time.monotonic() - self.since
 
     def pause(self) -> bool:
-        """Between two looks; True when time has passed."""
+        """Spins or sleeps between two looks; returns True when time has passed."""
         self.looks += 1
         if self.looks % self.LOOKS:
             return False

@@ -1,4 +1,4 @@
-"""What a job sees of a transport: one of its places. A process is all places at once, an MPI rank is one of them."""
+"""Describes a transport as a job sees it: one of its places. A process is all places at once, an MPI rank is one of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ C = TypeVar("C")
 
 
 class Transport(Protocol):
-    """What runs a protocol to its end, with a server or without one."""
+    """Runs a protocol to its end, with a server or without one."""
 
     is_server: bool
     signals: Signals
@@ -27,11 +27,11 @@ class Transport(Protocol):
         codec: Codec,
         hooks: Hooks | None = None,
     ) -> tuple[S | None, dict[int, C]]:
-        """The server's last state, where it lives, and those of the clients that live here."""
+        """Returns the server's last state, where it lives, and those of the clients that live here."""
 
 
 class Place(Transport, Protocol):
-    """One place of a job.
+    """Stands for one place of a job: a whole process, or one rank.
 
     Attributes
     ----------
@@ -53,19 +53,21 @@ class Place(Transport, Protocol):
         """The same places without a server."""
 
     def mine(self, n_clients: int) -> list[int]:
-        """The clients that live here."""
+        """Returns the numbers of the clients that live here."""
 
     def leave_out(self, numbers: Sequence[int], names: tuple[str, ...]) -> None:
-        """Goes on with some of the clients: those of these numbers, in this order, under the numbers 0, 1, .. where they live."""
+        """Goes on with the clients of these numbers, in this order, under the numbers 0, 1, .. where they live."""
 
     def stand_by(self) -> NoReturn:
-        """Of a place that has no client left: listens until the job ends, and then ends as all do."""
+        """Listens, at a place without a client, until the job ends, and then ends as all places do."""
 
     def agree(self, configuration: bytes) -> None:
-        """All places have the same configuration, and take the same level of instructions."""
+        """Checks that all places have the same configuration, and sets the same level of instructions at all."""
 
     def settle(self, mine: bytes, rule: Callable[[list[bytes]], bytes]) -> bytes:
-        """What the server's `rule` makes of what all places say, in their order."""
+        """Returns the result of the server's `rule` for the bytes of all places, in their order."""
 
     def choose(self, mine: Offers, rule: Callable[[Offers], int | None]) -> int | None:
-        """What the server's `rule` makes of the numbers that all parties offer; each place gives those of its own."""
+        """Returns the result of the server's `rule` for the numbers that all parties offer; each place gives the numbers of its
+        parties.
+        """

@@ -1,8 +1,8 @@
-"""Who has come and who has died before a job over MPI begins, as the process beside mpirun knows it. No clock in here.
+"""Keeps the roll of the ranks before a job over MPI begins, for the process beside mpirun: who has come, and who has died.
 
 Ranks say hello on a line of their own, which the kernel cuts when they die. Of a rank that has not come so far only its process
-is known, by the variables that the launcher gave it. A rank of which there is nothing yet may still come: a busy machine takes
-its time.
+is known, by the variables that the launcher gave it. A rank without a process may still come: a busy machine takes its time. This
+module reads no clock; callers pass the time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ LOST = 3
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a job can't begin: its exit code, and what to say if no rank has. `words`: what was printed may tell the reason."""
+    """Says why a job cannot begin: an exit code, and a text for the case that no rank prints one.
+
+    With `words` the held output may give the reason.
+    """
 
     code: int
     text: str
@@ -30,7 +33,7 @@ class Fault:
 
 @dataclass
 class RollCall:
-    """The ranks of one machine, `ranks` of them as far as is known before they say so themselves."""
+    """Knows the ranks of one machine: `ranks` of them, as far as is known before they say so themselves."""
 
     ranks: int
     here: set[int] = field(default_factory=set)  # have said hello
@@ -46,7 +49,7 @@ class RollCall:
     _gone: float | None = None  # when the first has left with a fault
 
     def hello(self, rank: int, near: int, size: int, now: float) -> None:
-        """A rank says which one it is, and how many are on its machine and in all (0: it was not told)."""
+        """Records that a rank has come, with the number of ranks on its machine and of all (0: it was not told)."""
         self._expect(near, size)
         self.dead.pop(rank, None)
         if rank not in self.here:
@@ -54,17 +57,17 @@ class RollCall:
             self._heard(now)
 
     def joins(self, rank: int, now: float) -> None:
-        """A rank starts MPI, where it waits for all others."""
+        """Records that a rank starts MPI, where it waits for all others."""
         self.joined.add(rank)
         self._heard(now)
 
     def cut(self, rank: int, now: float) -> None:
-        """The line of a rank has ended."""
+        """Records that the line of a rank has ended."""
         if rank not in self.left:
             self.dead.setdefault(rank, now)
 
     def leaves(self, rank: int, code: int, now: float, why: str = "") -> None:
-        """A rank ends by itself."""
+        """Records that a rank ends by itself."""
         if rank in self.left:
             return
         self.left[rank] = code
@@ -75,7 +78,9 @@ class RollCall:
             self._gone = now
 
     def look(self, seen: Mapping[int, tuple[int, int, int]], now: float) -> None:
-        """All living processes that a launcher has started as a rank: process -> (rank, how many are near, and in all)."""
+        """Records all living processes that a launcher has started as a rank: process -> (rank, number of ranks near it, and of
+        all).
+        """
         pids: dict[int, set[int]] = {}
         for pid, (rank, near, size) in seen.items():
             pids.setdefault(rank, set()).add(pid)
@@ -99,11 +104,11 @@ class RollCall:
 
     @property
     def complete(self) -> bool:
-        """All ranks of this machine have come, or are known not to come."""
+        """Whether all ranks of this machine have come, or are known not to come."""
         return len(self.here | self.left.keys() | self.dead.keys()) >= self.ranks
 
     def refused(self) -> Fault | None:
-        """What the ranks that left with a fault say of it: a code."""
+        """Returns the exit code of the ranks that left with a fault, and a text if only some did; None if none did."""
         codes = {rank: code for rank, code in self.left.items() if code and not (code == LOST and self.dead)}  # of a death, then
         if not codes:
             return None
@@ -111,10 +116,10 @@ class RollCall:
         if len(who) >= self.ranks:  # all have the same reason, and one has said it
             return Fault(code, "")
         why = next((f": {self.why[rank]}" for rank in who if rank in self.why), "")
-        return Fault(code, f"{named(who)} ended before the job had begun{why}")
+        return Fault(code, f"{name_ranks(who)} ended before the job had begun{why}")
 
     def died(self) -> Fault | None:
-        """Who has died, in one sentence."""
+        """Returns a fault that names the ranks that died, or None."""
         if not self.dead:
             return None
         first = min(self.dead.values())
@@ -122,10 +127,13 @@ class RollCall:
         words = len(self.dead) >= self.ranks or not self.joined.issuperset(
             who
         )  # survivors of a death in MPI complain of what follows
-        return Fault(LOST, f"{named(who)} died while the job was starting; start it again", words)
+        return Fault(LOST, f"{name_ranks(who)} died while the job was starting; start it again", words)
 
     def fault(self, now: float, crowd: float) -> Fault | None:
-        """What keeps the job from beginning, if anything does. `crowd`: how many processes want one core, at least 1."""
+        """Returns the fault that keeps the job from beginning, or None.
+
+        `crowd`: the number of processes that want one core, at least 1.
+        """
         grace = GRACE * min(1 + crowd / 10, 5)
         if self._gone is not None and now - self._gone > grace and (refused := self.refused()):
             return refused
@@ -135,21 +143,25 @@ class RollCall:
             return None
         quiet = now - self._news
         known = self._pids.keys() | self.here | self.dead.keys() | self.left.keys()
+        # Some have not even a process: they get longer the more ranks share a core.
         if self.told and len(known) < self.ranks and quiet > min(FIRST + EACH * self.ranks * crowd, ALONE):
             lacking = (
-                named(sorted(set(range(self.ranks)) - known))
+                name_ranks(sorted(set(range(self.ranks)) - known))
                 if self.whole
                 else f"{self.ranks - len(known)} of {self.ranks} ranks"
             )
             return Fault(LOST, f"{lacking} did not start within {quiet:.0f} s of the others; start it again")
+        # All have come, but some have not reached MPI, where the others wait for them.
         behind = sorted(known - self.joined)
         if self.joined and behind and quiet > min(max(BEHIND, SLOWER * (self._news - self._first)), ALONE):
-            return Fault(LOST, f"{named(behind)} did not come as far as MPI within {quiet:.0f} s of the others; start it again")
+            return Fault(
+                LOST, f"{name_ranks(behind)} did not come as far as MPI within {quiet:.0f} s of the others; start it again"
+            )
         if quiet > ALONE:
             return Fault(LOST, f"the ranks did not find each other within {quiet:.0f} s; start it again")
         return None
 
 
-def named(ranks: Collection[int]) -> str:
+def name_ranks(ranks: Collection[int]) -> str:
     """Ranks, in words."""
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"

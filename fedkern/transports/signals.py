@@ -1,4 +1,4 @@
-"""What a request to end does: TERM, INT, USR1 and HUP. Imports nothing heavy: handlers come before everything else."""
+"""Handles requests to end a run: TERM, INT, USR1 and HUP. Imports nothing heavy: handlers come before everything else."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal has ended what was going on, and there was nothing to keep. What catches ordinary errors does not catch it."""
+    """Tells that a signal has ended the work, with nothing to keep. Handlers of ordinary errors do not catch it."""
 
 
 class Signals:
-    """Inside `with`, a signal is remembered instead of killing; the next question or answer acts on `pending`.
+    """Remembers a signal inside `with` instead of dying of it; the next question or answer acts on `pending`.
 
     Parameters
     ----------
@@ -62,7 +62,10 @@ class Signals:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """For what must not be cut in two. Yields whether what is around may be cut; then a signal acts at the end."""
+        """Keeps a piece of work from being cut in two.
+
+        Yields whether the code around it may be cut; then a signal acts at the end.
+        """
         around, self.at_once = self.at_once, False
         try:
             yield around
@@ -73,7 +76,10 @@ class Signals:
 
     @contextmanager
     def deadly(self, code: int, words: str = "") -> Iterator[None]:
-        """For a call that lets no Python run: a signal ends the process there and then. `words`: the last ones, {} its name."""
+        """Lets a signal end the process at once during a call that lets no Python run.
+
+        `words`: the last ones, {} the signal's name.
+        """
         from .. import _core
 
         numbers = [number for number in self._before if number != signal.SIGALRM]
@@ -86,11 +92,11 @@ class Signals:
                 signal.signal(number, self._remember)
 
     def hold(self) -> None:
-        """From now on there is something to keep: signals are only remembered."""
+        """Only remembers signals from now on, since the run has something to keep."""
         self.at_once = False
 
     def ignore(self) -> None:
-        """From now on signals do nothing."""
+        """Ignores signals from now on."""
         for name in self.NAMES:
             signal.signal(getattr(signal, name), signal.SIG_IGN)
 
@@ -112,5 +118,6 @@ class Signals:
             self._unraisable(unraisable)
 
     def _again(self, number: int, frame: FrameType | None) -> None:
+        """Raises `Stopped` again, in case some code has swallowed it."""
         if self.at_once:
             self.act()

@@ -1,4 +1,7 @@
-"""What a message between ranks is. Plain numbers: an enumeration's members cost a tenth of a microsecond at every look."""
+"""Numbers the kinds of messages between ranks.
+
+Plain numbers: an enumeration's members cost a tenth of a microsecond at every look.
+"""
 
 from __future__ import annotations
 

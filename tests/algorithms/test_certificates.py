@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
-from fedkern.algorithms.core.once import telling
+from fedkern.algorithms.core.once import ready_client
 from fedkern.algorithms.exchanges import certificates as c
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.certificate import certificate
@@ -48,7 +48,7 @@ def sent(text: bytes | dict[str, Any]) -> c.Certificate:
 def test_every_certificate_that_a_job_can_make_is_taken(name: str, rows: int) -> None:
     made = content(MECHANISMS[name], rows_per_person=rows)
     server, _ = c.QUESTION.start(1, c.AskCertificate(0))
-    _, (answer,) = c.QUESTION.client_receive(telling(c.told(made)), c.AskCertificate(0))
+    _, (answer,) = c.QUESTION.client_receive(ready_client(c.make_reply(made)), c.AskCertificate(0))
     server, _ = c.QUESTION.server_receive(server, 0, answer)  # type: ignore[arg-type]
     assert read(server) == {0: made}
 
@@ -58,7 +58,7 @@ def test_everybody_is_asked_and_answers() -> None:
     assert [client for client, _ in asked] == [0, 1]
     for client, question in reversed(asked):
         assert not c.QUESTION.finished(server)
-        _, (answer,) = c.QUESTION.client_receive(telling(c.told({**SPENT, "steps": client})), question)  # type: ignore[arg-type]
+        _, (answer,) = c.QUESTION.client_receive(ready_client(c.make_reply({**SPENT, "steps": client})), question)  # type: ignore[arg-type]
         server, effects = c.QUESTION.server_receive(server, client, answer)  # type: ignore[arg-type]
         assert effects == []
     assert c.QUESTION.finished(server)
@@ -66,7 +66,7 @@ def test_everybody_is_asked_and_answers() -> None:
 
 
 def test_an_infinite_epsilon_travels_as_text() -> None:
-    assert json.loads(c.told({"epsilon": math.inf}).text) == {"epsilon": "inf"}
+    assert json.loads(c.make_reply({"epsilon": math.inf}).text) == {"epsilon": "inf"}
 
 
 def test_nobody_waits_for_a_lost_client() -> None:

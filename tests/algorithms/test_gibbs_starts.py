@@ -48,7 +48,7 @@ def test_no_deviation_starts_at_zero(kind):
     layout = Layout(graph(P, one=kind == "sem") if is_graph else np.arange(P)[None])
     d = sites()[kind].start(chosen.gibbs(layout=layout, chains=4, rounds=10, burn_in=2))["deviation"]
     assert d.shape == (4, *layout.shape)
-    there = np.broadcast_to(layout.there, d.shape)
+    there = np.broadcast_to(layout.has_coefficient, d.shape)
     assert np.abs(d[there]).min() > 1e-4
     assert not d[~there].any()
     if kind != "logistic":

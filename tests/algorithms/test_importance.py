@@ -344,7 +344,7 @@ def test_draws_depend_on_the_seed_and_not_on_who_answers_first():
     one, other = run(models, prior)[0], run(models, prior, order=random.Random(4))[0]
     assert pack(importance.save(one)) == pack(importance.save(other))
     assert not np.array_equal(
-        importance.found(run(models, prior, seed=1)[0]).posterior.draws, importance.found(one).posterior.draws
+        importance.read_result(run(models, prior, seed=1)[0]).posterior.draws, importance.read_result(one).posterior.draws
     )
 
 
@@ -360,7 +360,7 @@ def rough(size=0.5, everywhere=True):
 def test_nodes_are_doubled_for_all_until_the_sum_is_small(everywhere):
     models = [Function(2, Normal.prior(1.0, 2).values, rough(everywhere=everywhere)) for _ in range(3)]
     state, clients = run(models, Normal.prior(1.0, 2), nodes=2, most_nodes=60)
-    result = importance.found(state)
+    result = importance.read_result(state)
     assert result.converged
     assert result.nodes == clients[0].nodes == 8  # 3 * .5 / 2^4 is above .01 and .05, / 2^8 below both
     assert len(result.posterior.draws) == 1024 * result.rounds
@@ -382,7 +382,7 @@ def holes(beyond):
 def test_a_few_draws_without_a_value_have_no_weight_and_many_name_the_client():
     prior = Normal.prior(1.0, 2)
     state, _ = run([holes(np.inf), holes(5.0)], prior)
-    result = importance.found(state)
+    result = importance.read_result(state)
     assert 0 < result.not_finite[1] < 11
     assert result.not_finite[0] == 0
     assert (result.posterior.weights[result.posterior.draws[:, 0] > 5] == 0).all()
@@ -400,7 +400,7 @@ def test_a_step_to_where_there_is_no_value_is_shortened():
     """The Newton step from 3 is beyond where the value is a number."""
     edge = Function(1, lambda x: np.where(x[:, 0] > 0, 3 * np.log(np.maximum(x[:, 0], 1e-300)) - x[:, 0], np.nan))
     state, _ = run([edge], Normal(np.zeros(1), np.zeros((1, 1))), np.array([0.01]), rounds=0)
-    assert importance.found(state).mode[0] == pytest.approx(3.0, abs=1e-3)
+    assert importance.read_result(state).mode[0] == pytest.approx(3.0, abs=1e-3)
 
 
 # What ends it --------------------
@@ -566,7 +566,7 @@ def test_what_travels():
     s = chosen.importance()
     state, clients = inprocess.run(importance.protocol(s), started, clients, Codec(s.sizes(4), 3), Ledger())
     sent = [message for message in seen if isinstance(message, importance.Curvature | importance.Values)]
-    result = importance.found(state)
+    result = importance.read_result(state)
     assert len(sent) == 3 * (result.newton + result.rounds)
     assert schema(importance.Curvature).keys() == {"round", "value", "gradient", "hessian", "rule"}
     assert schema(importance.Values).keys() == {"round", "highest", "drops", "rule"}

@@ -58,7 +58,7 @@ def near(found, exact):
 
 
 def test_a_gaussian_response_has_the_exact_posterior(gaussian, ended):
-    found = nested.found(ended[0])
+    found = nested.read_result(ended[0])
     assert found.converged, found.reason
     assert found.posterior.k_hat < 0.7
     assert near(cases.moments(gaussian, found), cases.exact(gaussian, 41))
@@ -67,8 +67,8 @@ def test_a_gaussian_response_has_the_exact_posterior(gaussian, ended):
 
 
 def test_clients_together_have_the_posterior_of_clients_apart(gaussian, ended):
-    pooled = nested.found(cases.fitted(gaussian, sites=[Together(gaussian.sites())])[0])
-    apart = nested.found(ended[0])
+    pooled = nested.read_result(cases.fitted(gaussian, sites=[Together(gaussian.sites())])[0])
+    apart = nested.read_result(ended[0])
     assert pooled.places == apart.places
     np.testing.assert_allclose(pooled.posterior.log_ratios, apart.posterior.log_ratios, atol=1e-7)
     np.testing.assert_allclose(pooled.posterior.draws, apart.posterior.draws, atol=1e-7)
@@ -93,7 +93,7 @@ def test_neither_the_order_of_messages_nor_a_saved_state_changes_a_bit(gaussian)
         again = {k: nested.load(again[k], nested.save(clients[k])) for k in again}
         resumed, heard = play(nested.PROTOCOL, (restored, inbox), again)
         for other in (mixed, resumed):
-            assert np.array_equal(nested.found(other).posterior.log_ratios, nested.found(whole).posterior.log_ratios)
+            assert np.array_equal(nested.read_result(other).posterior.log_ratios, nested.read_result(whole).posterior.log_ratios)
         assert np.array_equal(heard[1].told, told[1].told)
 
 
@@ -129,13 +129,13 @@ def test_a_point_that_fails_does_not_take_its_neighbours_with_it(gaussian, ended
             raise NumericalError("far out")
         return site.log_ratios(xi, normals)
 
-    found = nested.found(cases.fitted(gaussian, sites=with_fault(gaussian, log_ratios=seldom), **FEW)[0])
+    found = nested.read_result(cases.fitted(gaussian, sites=with_fault(gaussian, log_ratios=seldom), **FEW)[0])
     assert np.isfinite(found.posterior.log_ratios).mean() > 0.95
 
 
 def test_weights_find_clients_that_answer_of_other_rows(gaussian):
     other = replace(gaussian, y=gaussian.y + 4.0).sites()[0]
-    found = nested.found(cases.fitted(gaussian, sites=with_fault(gaussian, curvatures=other.curvatures), **FEW)[0])
+    found = nested.read_result(cases.fitted(gaussian, sites=with_fault(gaussian, curvatures=other.curvatures), **FEW)[0])
     assert not found.converged
     assert "of equal weight (wanted 400)" in found.reason
 
@@ -145,7 +145,7 @@ def test_more_draws_are_asked_while_they_can_mend_it(gaussian):
     that would do; where k-hat is large none does, and none is asked."""
     few = {"points": 128, "questions": 1, "effective": 40.0}
     server, _ = cases.fitted(gaussian, **few)
-    found, first = nested.found(server), nested.found(cases.fitted(gaussian, **few, most=1)[0])
+    found, first = nested.read_result(server), nested.read_result(cases.fitted(gaussian, **few, most=1)[0])
     assert not first.converged
     assert max(first.error) > 0.05
     (said,) = re.findall(
@@ -155,7 +155,7 @@ def test_more_draws_are_asked_while_they_can_mend_it(gaussian):
     assert 1 < found.questions <= 16
     assert 0.3 < 128 * found.questions / int(said) < 3
     other = replace(gaussian, y=gaussian.y + 4.0).sites()[0]
-    wrong = nested.found(cases.fitted(gaussian, sites=with_fault(gaussian, curvatures=other.curvatures), **few)[0])
+    wrong = nested.read_result(cases.fitted(gaussian, sites=with_fault(gaussian, curvatures=other.curvatures), **few)[0])
     assert wrong.posterior.k_hat > 0.7
     assert wrong.questions == 1
     assert "more draws do not mend it" in wrong.reason
@@ -163,7 +163,7 @@ def test_more_draws_are_asked_while_they_can_mend_it(gaussian):
 
 def test_a_lattice_that_ends_too_early_is_said(gaussian, monkeypatch):
     monkeypatch.setattr(design, "MOST", 6)
-    found = nested.found(cases.fitted(gaussian, **FEW)[0])
+    found = nested.read_result(cases.fitted(gaussian, **FEW)[0])
     assert not found.converged
     assert "nats below its mode where their lattice ends (wanted 5.5)" in found.reason
 

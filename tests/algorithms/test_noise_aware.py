@@ -50,7 +50,7 @@ def exact(sizes):
     told = [(added(design, measured(rng, c, s * PRECISION, 0.0)), Noise(1e-18, 0.0)) for c, s in zip(centres, sizes)]
     P = sum(sizes) * PRECISION + 2 * np.eye(D)
     mean = np.linalg.solve(P, sum(s * PRECISION @ c for c, s in zip(centres, sizes)))
-    return noise_aware.posterior(design, prior(D, 2.0, "diagonal"), told), mean, P
+    return noise_aware.solve_posterior(design, prior(D, 2.0, "diagonal"), told), mean, P
 
 
 def test_without_noise_it_is_the_exact_posterior():
@@ -74,7 +74,7 @@ def coverage(noise, told_noise, federations=150):
         rng = np.random.default_rng(seed)
         centres = [TRUTH + root @ rng.standard_normal(D) for _ in range(3)]
         told = [(added(design, measured(rng, c, PRECISION, noise)), Noise(told_noise, 0.0)) for c in centres]
-        q = noise_aware.posterior(design, prior(D, 1e-6, "diagonal"), told).q
+        q = noise_aware.solve_posterior(design, prior(D, 1e-6, "diagonal"), told).q
         inside.append(np.abs(q.mean - TRUTH) <= ndtri(0.95) * q.sd)
     return float(np.mean(inside))
 

@@ -22,7 +22,7 @@ class Bent:
     """b = b' - 0.7 e^x z, as of a level and a scale; the last of three unknowns or more, with x the first and z the second."""
 
     def __init__(self, size=P):
-        self.row, self.told = size - 1, np.array([0.7, 1.0])
+        self.row, self.numbers = size - 1, np.array([0.7, 1.0])
 
     def beside(self, xi):
         return -0.7 * np.exp(xi[:, 0]) * xi[:, 1]
@@ -126,7 +126,7 @@ def test_clients_are_told_q_and_the_ridge(settings):
     assert len(server.parameters) == settings.sizes(3, 2)["k"]
     for client in clients.values():
         np.testing.assert_array_equal(client.fitted, server.parameters)
-        np.testing.assert_array_equal(client.ridge, Bent(3).told)
+        np.testing.assert_array_equal(client.ridge, Bent(3).numbers)
         with pytest.raises(ValueError, match="is sheared, and so not normal"):
             sfvi.local_posterior(client)
 
@@ -162,7 +162,7 @@ def test_windows_watch_q_of_xi():
     play(sfvi, started, clients, pause=pause)
     (server,) = seen
     assert server.windows.counts.sum() == 1
-    mean, spread = sfvi.posterior(server)
+    mean, spread = sfvi.posterior_moments(server)
     np.testing.assert_allclose(server.windows.sums[0, 0], np.concatenate([mean, np.sqrt(np.diag(spread))]), rtol=1e-13)
     assert abs(np.sqrt(spread[2, 2]) / server.block.sd(server.parameters)[2] - 1) > 0.05
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedkern.algorithms.core import kept
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
-from fedkern.algorithms.core.once import telling
+from fedkern.algorithms.core.once import ready_client
 from fedkern.algorithms.core.windows import LEAST, LastFifth, Windows, reach
 from fedkern.algorithms.exchanges import settled
 
@@ -123,7 +123,7 @@ def test_each_client_says_one_bit():
     state, asked = settled.QUESTION.start(3, settled.AskSettled(0))
     assert [k for k, _ in asked] == [0, 1, 2]
     for k, bit in ((2, True), (0, False)):
-        _, (answer,) = settled.QUESTION.client_receive(telling(settled.Settled(0, int(bit))), asked[k][1])
+        _, (answer,) = settled.QUESTION.client_receive(ready_client(settled.Settled(0, int(bit))), asked[k][1])
         state, _ = settled.QUESTION.server_receive(state, k, answer)
     with pytest.raises(RemoteFault, match="came twice"):
         settled.QUESTION.server_receive(state, 0, settled.Settled(0, 1))

@@ -101,7 +101,7 @@ def test_a_table_that_is_described_encoded_and_bound(kind: str, standardise: Any
 
 
 def test_columns_that_are_marked_where_they_are_empty() -> None:
-    assert len(incomplete.named(names(), dict.fromkeys(names(), 0.0))) == 2 * (WIDE + 1)
+    assert len(incomplete.with_marks(names(), dict.fromkeys(names(), 0.0))) == 2 * (WIDE + 1)
     assert few()
 
 

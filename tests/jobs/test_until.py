@@ -263,10 +263,10 @@ def test_the_stretches_of_two_lengths_are_apart(most):
 
 def test_a_client_believes_no_other_length():
     at = chosen.sfvi(rounds=1171, most=3000)
-    assert until.told(at, until.Length(at.steady, 1171), at.steady).most == 0
-    assert until.told(at, until.Length(at.steady, 1875), at.steady).rounds == 1875
+    assert until.with_length(at, until.Length(at.steady, 1171), at.steady).most == 0
+    assert until.with_length(at, until.Length(at.steady, 1875), at.steady).rounds == 1875
     for length, round in ((1900, at.steady), (3000, at.steady), (1171, at.steady + 1)):
         with pytest.raises(RemoteFault, match="Length"):
-            until.told(at, until.Length(round, length), round)
+            until.with_length(at, until.Length(round, length), round)
     with pytest.raises(RemoteFault, match="wanted 0 or 1"):
         until.bit(0, until.Moving(585, 2))

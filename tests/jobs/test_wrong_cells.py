@@ -261,7 +261,7 @@ def test_heavy_tails_shares_and_rare_values_make_no_result_fall() -> None:
         means, squares = np.array([c.mean() for c in columns]), np.array([c.var() * len(c) for c in columns])
         degrees = np.array([len(c) - 1.0 for c in columns])
         with np.errstate(divide="ignore", invalid="ignore"):
-            sure = spreads.certain(spreads.compared(squares, degrees), means / np.sqrt(squares / degrees))
+            sure = spreads.certain(spreads.compare_spreads(squares, degrees), means / np.sqrt(squares / degrees))
         fallen += bool(sure.any())
     assert fallen <= 3
 
@@ -358,9 +358,9 @@ def judged(columns: list[Any], *, exact: bool = True) -> centres.Centres:
     degrees = np.array([len(c) - 1.0 for c in columns])
     variances[variances < (1e-14 * means) ** 2] = 0  # rounding of a constant
     if not exact:
-        steps = column_means.told(means, degrees, variances * degrees, np.full(len(columns), 3.0)).steps
+        steps = column_means.make_reply(means, degrees, variances * degrees, np.full(len(columns), 3.0)).steps
         means = column_means.means(steps, variances)
-    return centres.compared(means, variances, degrees, ~spreads.compared(variances * degrees, degrees).odd)
+    return centres.compare_centres(means, variances, degrees, ~spreads.compare_spreads(variances * degrees, degrees).odd)
 
 
 @pytest.mark.parametrize("exact", [True, False])

@@ -248,7 +248,7 @@ def test_leave_one_out_of_sparse_is_that_of_the_pooled_rows(
 
 def test_sums_of_few_rows_and_of_lost_clients_are_not_there() -> None:
     few = loo_sums.LooSums(0, 4, -3.0, 3.0, 0.5, np.array([4.0, 0, 0, 0]))
-    told = loo_sums.told(few)
+    told = loo_sums.make_reply(few)
     assert (told.rows, told.density, told.bins.sum()) == (0, 0.0, 0)
     state, _ = loo_sums.QUESTION.start(3, loo_sums.AskLoo(0))
     enough = loo_sums.LooSums(0, 6, -3.0, 3.0, 0.5, np.array([4.0, 0, 1, 1]))

@@ -128,7 +128,7 @@ def test_variational_inference_of_a_federation_has_nearly_the_exact_means(client
         sites.append(WithinSite(prior, model.condition, layout, Likelihood("gaussian", sd), rows, integrated))
     settings = chosen.sfvi(rounds=1500, learning_rate=0.03, seed=1)
     server, parties = run(sites, settings, prior=SigmaPrior(layout, model.condition))
-    mean, S = sfvi.posterior(server)
+    mean, S = sfvi.posterior_moments(server)
     xi = rng.multivariate_normal(mean, S, 400)
     parts = []
     for k, s in enumerate(sites):

@@ -41,7 +41,7 @@ class Exchanging(Regression):
         return replace(state, **drawn, deviation=after.deviation[:, :, 0], lambda_sq=after.lambda_sq[:, :, 0])
 
     def exchanged(self, settings, held, before, number):
-        return exchange.exchanged(settings, held, [(0, 1)], before, number)
+        return exchange.exchange_pairs(settings, held, [(0, 1)], before, number)
 
 
 class WithoutRatio(Exchanging):

@@ -31,7 +31,7 @@ def run(kind, maps, first=0, widen=1.0):
         sd = 0.5 if kind == "gp" else None
         case, truth = cases.simulated(kind, 6, sizes, FAMILY[kind], seed, sd=sd, made=made, level_sd=INTERCEPT)
         server, clients = cases.fitted(case)
-        found = nested.found(server)
+        found = nested.read_result(server)
         converged += found.converged
         w = found.posterior.weights
         row = []

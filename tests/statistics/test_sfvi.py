@@ -128,7 +128,7 @@ def test_wheeze_of_537_children_at_three_clients(changes):
         models.append(MixedModel(X[mine], wheeze[mine], group, len(ids), Likelihood("bernoulli")))
     settings = replace(FAST, learning_rate=0.02, **changes)
     server, _ = h.run(models, settings, prior=prior)
-    mean, covariance = sfvi.posterior(server)
+    mean, covariance = sfvi.posterior_moments(server)
     sd = np.sqrt(np.diag(covariance))
     assert (np.abs(mean - MEAN) / SD)[1:4].max() < 0.2
     np.testing.assert_allclose(sd[1:4], SD[1:4], rtol=0.25)

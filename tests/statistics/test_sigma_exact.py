@@ -56,7 +56,7 @@ def test_theta_sampled_gives_the_xi_of_theta_integrated_out():
     server, _ = fitted(models, prior, replace(FAST, rounds=2000), nested=True)
     P = prior.size
     _, mean, covariance = exact.given_phi(models, prior, 0.6)
-    found_mean, found = sfvi.posterior(server)
+    found_mean, found = sfvi.posterior_moments(server)
     np.testing.assert_allclose(np.sqrt(np.diag(found)), np.sqrt(np.diag(covariance)[:P]), rtol=0.02)
     assert (np.abs(found_mean - mean[:P]) / np.sqrt(np.diag(covariance)[:P])).max() < 0.05
 
@@ -84,7 +84,7 @@ def test_negative_control_slope_one_makes_xi_far_too_narrow(monkeypatch):
         clients[k] = sfvi.client(f"c{k}", k, short, m, len(models), family=family)
     server, _ = h.play(sfvi, sfvi.start(short, prior, tuple(c.name for c in clients.values())), clients)
     sd = np.sqrt(np.diag(exact.given_phi(models, prior, 0.6)[2])[:3])  # of z_G
-    assert (np.sqrt(np.diag(sfvi.posterior(server)[1]))[:3] / sd).min() < 0.7
+    assert (np.sqrt(np.diag(sfvi.posterior_moments(server)[1]))[:3] / sd).min() < 0.7
 
 
 @pytest.mark.parametrize("path", [True, False])
@@ -196,7 +196,7 @@ def test_variational_inference_of_counts_agrees_with_draws_from_the_posterior():
     server, clients = ham.run(models, s, prior=prior)
     xi = hmc.draws(server).reshape(-1, prior.size)
     fit, fitted_clients = fitted(models, prior, replace(FAST, rounds=4000, learning_rate=0.02), nested=True)
-    mean, covariance = sfvi.posterior(fit)
+    mean, covariance = sfvi.posterior_moments(fit)
     sd = xi.std(axis=0)
     assert (np.abs(mean - xi.mean(axis=0)) / sd).max() < 0.1
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), sd, rtol=0.2)

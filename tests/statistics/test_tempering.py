@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedkern.algorithms.gibbs.tempering import exchanged, ladder
+from fedkern.algorithms.gibbs.tempering import exchange_temperatures, ladder
 
 LADDERS, K, ROUNDS = 1500, 3, 12
 PRECISION = 10.0  # log-likelihood -10 x^2 / 2, prior N(0, 1): at power beta the posterior is N(0, 1 / (1 + 10 beta))
@@ -16,7 +16,7 @@ def cold_moment(sign):
     seen = []
     for t in range(ROUNDS):
         x = random.standard_normal(LADDERS * K) / np.sqrt(1 + PRECISION * state.temperature)
-        state = exchanged(state, -sign * PRECISION * x**2 / 2, seed=1, round=t, adapt=False)
+        state = exchange_temperatures(state, -sign * PRECISION * x**2 / 2, seed=1, round=t, adapt=False)
         seen.append((1 + PRECISION) * x[state.cold] ** 2)
     values = np.concatenate(seen)
     return values.mean(), values.std() / np.sqrt(len(values)), state
@@ -47,9 +47,9 @@ def test_the_ladder_adapts_towards_its_acceptance(beta_gap):
     object.__setattr__(state, "log_gap", np.full(K - 1, np.log(beta_gap)))
     for t in range(400):
         x = random.standard_normal((300 * K, 20)) / np.sqrt(1 + PRECISION * state.temperature)[:, None]
-        state = exchanged(state, -PRECISION * (x**2).sum(axis=1) / 2, seed=1, round=t, adapt=True)
+        state = exchange_temperatures(state, -PRECISION * (x**2).sum(axis=1) / 2, seed=1, round=t, adapt=True)
     for t in range(400, 440):
         x = random.standard_normal((300 * K, 20)) / np.sqrt(1 + PRECISION * state.temperature)[:, None]
-        state = exchanged(state, -PRECISION * (x**2).sum(axis=1) / 2, seed=1, round=t, adapt=False)
+        state = exchange_temperatures(state, -PRECISION * (x**2).sum(axis=1) / 2, seed=1, round=t, adapt=False)
     rates = state.exchanged / state.tried
     np.testing.assert_allclose(rates, 0.3, atol=0.08)

@@ -78,7 +78,7 @@ def exact(models):
 
 def joint(server, clients):
     """Mean and covariance of (xi, u_1, u_2, ...) under q."""
-    mu, S = sfvi.posterior(server)
+    mu, S = sfvi.posterior_moments(server)
     S = S if S.ndim == 2 else np.diag(S**2)
     means, A, D = [mu], [np.eye(len(mu))], [np.zeros((len(mu), len(mu)))]
     for k in sorted(clients):

@@ -133,4 +133,4 @@ def run(models, prior, start=None, coordinates=None, order=None, **settings):
 
 def found(models, prior, start=None, coordinates=None, **settings):
     """What the server has found."""
-    return importance.found(run(models, prior, start, coordinates, **settings)[0])
+    return importance.read_result(run(models, prior, start, coordinates, **settings)[0])

@@ -1,1 +1,1 @@
-"""What all machines share: messages, pieces of vectors, averages, optimisers, traces."""
+"""Holds the parts that all machines share: messages, pieces of vectors, averages, optimisers, traces."""

@@ -1,10 +1,11 @@
-"""How a state is kept: by its fields, as a message's schema is its annotations.
+"""Saves and loads states by their fields, as a message's schema is its annotations.
 
-Every field is kept but those that are marked: `field(metadata=GIVEN)` is what a fresh state has from the job and its rows, or is
-empty while no question is open, and of `field(metadata=only("rounds"))` these parts alone are kept. What is None is left out.
+Every field is kept but those that are marked. A field marked `field(metadata=GIVEN)` comes, in a fresh state, from the job and
+its rows, or is empty while no question is open. Of a field marked `field(metadata=only("rounds"))` these parts alone are kept.
+None is left out.
 
-A state of which something follows from what is kept has a method `restored`, which is given that at the end. One of which more
-has to be known than its fields has a method `beside`, whose numbers are kept with them.
+A state that computes further values from its kept fields has a method `restored`, which gets the saved values at the end. A state
+with more to keep than its fields has a method `beside`, whose numbers are kept with them.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ GIVEN: Mapping[str, bool] = MappingProxyType({"given": True})
 
 
 def only(*parts: str) -> Mapping[str, tuple[str, ...]]:
-    """Marks a field of which these parts are kept, and all others given."""
+    """Marks a field of which only these parts are kept; a fresh state has all others."""
     return MappingProxyType({"only": parts})
 
 
 def save(state: object) -> Saved:
-    """A state's fields by their names, those of a part as "part.field"; rows are marked, and so never among them.
+    """Returns a state's fields by their names, those of a part as "part.field". Rows are marked, and so never among them.
 
     Raises
     ------
@@ -43,6 +44,7 @@ def save(state: object) -> Saved:
 
 
 def _parts(state: object, kept: tuple[str, ...], of: str) -> Saved:
+    """Returns the saved values of some fields of a state."""
     saved: Saved = {}
     partly = _only(state)
     for name in kept:
@@ -52,6 +54,7 @@ def _parts(state: object, kept: tuple[str, ...], of: str) -> Saved:
 
 
 def _saved(name: str, value: Any, of: str) -> Saved:
+    """Returns the saved values of one field, in the form of its type."""
     form = _form(cast(Any, type(value)))  # as `messages.schema`
     if form == "value":
         return {name: value}
@@ -83,7 +86,10 @@ def _saved(name: str, value: Any, of: str) -> Saved:
 
 @cache
 def _form(kind: Any) -> str:
-    """In which form a value of this type is kept; "": in none. What has its own `save` and `load` are draws, which are many."""
+    """Returns the form in which a value of this type is kept, or "" if it cannot be kept.
+
+    A type with a `save` and a `load` of its own holds draws, which are many.
+    """
     if issubclass(kind, (np.ndarray, np.number, int, float, bytes)):  # `pack` takes NumPy's numbers too
         return "value"
     if kind is NoneType:
@@ -98,6 +104,7 @@ def _form(kind: Any) -> str:
 
 
 def _of_each(parts: Mapping[str, Any], of: str) -> Saved:
+    """Returns the saved values of several named parts."""
     saved: Saved = {}
     for name, value in parts.items():
         saved |= _saved(name, value, of)
@@ -105,41 +112,45 @@ def _of_each(parts: Mapping[str, Any], of: str) -> Saved:
 
 
 def _under(name: str, parts: Saved) -> Saved:
+    """Returns saved values with a part's name before theirs."""
     return {f"{name}.{inner}": part for inner, part in parts.items()}
 
 
 def load(fresh: State, saved: Saved) -> State:
-    """A fresh state as it was when it was saved."""
+    """Returns a fresh state with the saved values in their places."""
     state = evolve(fresh, **_fields(fresh, names(fresh), saved))
     return state.restored(saved) if hasattr(state, "restored") else state
 
 
 def _fields(before: object, kept: tuple[str, ...], saved: Saved) -> dict[str, object]:
-    found = {}
+    """Returns the values of some fields, loaded from what was saved."""
+    values = {}
     for name in kept:
         value, some = getattr(before, name), _only(before).get(name)
-        if some:  # what else follows from these is made anew
-            found[name] = replace(value, **_fields(value, some, _part(saved, name)))
+        # The other fields of this part follow from these and are made anew.
+        if some:
+            values[name] = replace(value, **_fields(value, some, _part(saved, name)))
         else:
-            found[name] = _loaded(name, _type(before, name), value, saved)
-    return found
+            values[name] = _loaded(name, _type(before, name), value, saved)
+    return values
 
 
 def _part(saved: Saved, name: str) -> Saved:
+    """Returns the saved values of one part, without its name before theirs."""
     of_part = f"{name}."
     return {inner.removeprefix(of_part): part for inner, part in saved.items() if inner.startswith(of_part)}
 
 
 def _by_first(part: Saved) -> dict[str, Saved]:
-    """By the first of each name: of a part for each of many columns, all are not looked through for every one."""
-    found: dict[str, Saved] = {}
+    """Groups saved values by the first part of each name. So a part with one entry for each of many columns is read only once."""
+    parts: dict[str, Saved] = {}
     for name, value in part.items():
-        found.setdefault(name.partition(".")[0], {})[name] = value
-    return found
+        parts.setdefault(name.partition(".")[0], {})[name] = value
+    return parts
 
 
 def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> object:
-    """A field of this type, which a fresh state has as `before`."""
+    """Returns a field of this type from the saved values; a fresh state has it as `before`."""
     if get_origin(kind) in (Union, UnionType):
         kinds = [one for one in get_args(kind) if one is not NoneType]
         if len(kinds) < len(get_args(kind)) and name not in saved and not any(key.startswith(f"{name}.") for key in saved):
@@ -179,13 +190,13 @@ def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> object:
 
 
 def _origin(kind: Any) -> Any:
-    """The class of a type; of an alias with a name, which NDArray is since NumPy 2.5, that of what it stands for."""
+    """Returns the class of a type. An alias with a name, as NDArray is since NumPy 2.5, stands for another type."""
     origin = get_origin(kind) or kind
     return _origin(origin.__value__) if hasattr(origin, "__value__") else origin
 
 
 def _mapped(origin: Any, kind: Any, rows: Any) -> object:
-    """Of whole numbers to numbers, or to tuples of them, named or not."""
+    """Returns a map of whole numbers to numbers, or to tuples of them, named or not."""
     if get_origin(kind) is tuple:
         each = get_args(kind)[0]
         return origin({int(key): tuple(map(each, own)) for key, *own in rows.tolist()})
@@ -194,12 +205,12 @@ def _mapped(origin: Any, kind: Any, rows: Any) -> object:
 
 
 def _made(kind: Any, part: Saved) -> Any:
-    """A part that a fresh state lacks: all of it is kept."""
+    """Returns a part that a fresh state lacks, so that all of it was kept."""
     return kind(**{name: _loaded(name, _type(kind, name), None, part) for name in names(kind)})
 
 
 def names(state: object) -> tuple[str, ...]:
-    """Of the fields that are kept, of a state or of a class of states."""
+    """Returns the names of the fields that are kept, of a state or of a class of states."""
     return _names(cast(Any, state if isinstance(state, type) else type(state)))  # as `messages.schema`
 
 
@@ -209,7 +220,7 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 def _only(state: object) -> Mapping[str, tuple[str, ...]]:
-    """The fields of which some parts are kept."""
+    """Returns the fields of which only some parts are kept."""
     return _marked(cast(Any, type(state)))
 
 
@@ -219,7 +230,7 @@ def _marked(kind: Any) -> Mapping[str, tuple[str, ...]]:
 
 
 def _type(state: object, name: str) -> Any:
-    """What a field's annotation means where its class stands."""
+    """Returns the type that a field's annotation means in the module of its class."""
     return _meant(cast(Any, state if isinstance(state, type) else type(state)), name)
 
 

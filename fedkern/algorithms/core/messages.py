@@ -1,7 +1,7 @@
-"""Messages are frozen dataclasses whose annotations are their schema.
+"""Defines messages: frozen dataclasses whose annotations are their schema.
 
-A field is an int, a float, a float64 array (`Annotated[NDArray[np.float64], "d"]` has shape (d,), where the job says what d
-is), or bytes (`Annotated[bytes, "schema"]` has at most as many as the job says "schema" is).
+A field is an int, a float, a float64 array (`Annotated[NDArray[np.float64], "d"]` has shape (d,), where the job says what d is),
+or bytes (`Annotated[bytes, "schema"]` has at most as many as the job says "schema" is).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Saved = dict[str, Value]  # a state, as a checkpoint holds it
 
 
 class Tells(NamedTuple):
-    """What a message tells of the rows of the client that sends it. `fedkern check` and docs/concepts/disclosure.md say it.
+    """Says how much a message tells of the rows of its sender. `fedkern check` and docs/concepts/disclosure.md print it.
 
     Attributes
     ----------
-    what : what it is in an open job: a sum over rows, a function of the likelihood, a draw, ..; empty where no open job has it
-    computed : what can be computed from it and from what all know; empty where nothing is known to be
-    where : of which clients that is true, "with few rows"; empty where it is of all
-    private : what it is in a job that protects rows; empty where no such job has it
+    what : its content in an open job: a sum over rows, a function of the likelihood, a draw, ..; empty if no open job sends it
+    computed : what can be computed from it and from public knowledge; empty if nothing is known to be
+    where : the clients for which that is true, "with few rows"; empty if for all
+    private : its content in a job that protects rows; empty if no such job sends it
     """
 
     what: str
@@ -70,7 +70,10 @@ KNOWN = 'whose map and offsets are known (kind = "within")'
 
 @dataclass(frozen=True)
 class Message:
-    """Base of all messages. `kind` is a number that never changes its meaning; `tells` is None where the server sends it."""
+    """Is the base of all messages.
+
+    `kind` is a number that never changes its meaning; `tells` is None where the server sends it.
+    """
 
     kind: ClassVar[int]
     tells: ClassVar[Tells | None]
@@ -84,14 +87,16 @@ class Message:
 
 @dataclass(frozen=True)
 class Field:
-    """One field: `type` int, float, bytes or np.ndarray; `shape` the symbols of an array, or the one that bounds bytes."""
+    """Describes one field: `type` int, float, bytes or np.ndarray; `shape` the symbols of an array, or the one that bounds
+    bytes.
+    """
 
     type: type
     shape: tuple[str, ...] = ()
 
 
 def schema(kind: type[Message]) -> Mapping[str, Field]:
-    """What each field of a message kind must be."""
+    """Returns the type and shape of each field of a message kind."""
     return _schema(cast(Any, kind))  # mypy takes the hash of an instance for that of its type
 
 
@@ -110,14 +115,14 @@ def _schema(kind: Any) -> Mapping[str, Field]:
 
 @dataclass(frozen=True)
 class ClientLost:
-    """Not a message: what a driver tells the server when a client has died or missed its deadline."""
+    """Is an event, no message: the driver tells the server that a client has died or missed its deadline."""
 
     client: int
 
 
 @dataclass(frozen=True)
 class Charge:
-    """Not a message: what a machine asks of its own driver before it reads rows. The holder's budget answers."""
+    """Is an effect, no message: a machine asks its driver before it reads rows. The holder's budget answers."""
 
     steps: int
     round: int
@@ -125,14 +130,14 @@ class Charge:
 
 @dataclass(frozen=True)
 class Charged:
-    """The charge is on disk: the steps may be run."""
+    """Is the answer that the charge is on disk: the steps may be run."""
 
     steps: int
 
 
 @dataclass(frozen=True)
 class ChargeFailed:
-    """The charge would exceed the budget (in steps of this job): no row may be read."""
+    """Is the answer that the charge would exceed the budget (in steps of this job): no row may be read."""
 
     steps: int
     spent: int
@@ -141,8 +146,10 @@ class ChargeFailed:
 
 @dataclass(frozen=True)
 class Refused(Message, kind=13, tells=Tells("", private="that its budget is spent, from public numbers")):
-    """Client to server: what was asked would exceed my budget. Final. `spent`: steps of this job; how many more the holder would
-    allow is its own affair, for it tells what was spent in other jobs."""
+    """Client to server: the question would exceed my budget. Final. `spent`: steps of this job.
+
+    The message does not say how many more the holder would allow, for that tells what was spent in other jobs.
+    """
 
     round: int
     spent: int
@@ -150,8 +157,9 @@ class Refused(Message, kind=13, tells=Tells("", private="that its budget is spen
 
 @dataclass(frozen=True)
 class Release:
-    """Not a message: what the server's machine asks of its own driver before anything of a round's noisy sum leaves. The sum must
-    be on disk, so that it is never drawn again.
+    """Is an effect, no message: the server's machine asks its driver before any part of a round's noisy sum leaves.
+
+    The sum must be on disk, so that it is never drawn again.
     """
 
     round: int
@@ -160,7 +168,9 @@ class Release:
 
 @dataclass(frozen=True)
 class Released:
-    """The noisy sum of a round that may leave: the one of `Release`, or an earlier one that a crash interrupted."""
+    """Is the answer with the noisy sum of a round that may leave: the sum of `Release`, or an earlier one that a crash
+    interrupted.
+    """
 
     round: int
     content: Saved
@@ -177,7 +187,7 @@ Start = tuple[S, ServerEffects]  # the server's first state, and its first quest
 
 
 class Load(Shape[S, C]):
-    """A state that was just made, with what was saved of one: a server's or a client's."""
+    """Loads saved values into a state that was just made, a server's or a client's."""
 
     @overload
     def __call__(self, fresh: S, saved: Saved, /) -> S: ...
@@ -187,7 +197,8 @@ class Load(Shape[S, C]):
 
 @dataclass(frozen=True)
 class Protocol(Generic[S, C]):
-    """All that a transport knows of an algorithm: which messages travel which way, its transitions, how its states are kept.
+    """Holds all that a transport knows of an algorithm: which messages travel which way, its transitions, how its states are
+    kept.
 
     A state is linear: it is given to one transition, and from then on only the state that came back may be read. A machine may so
     change large arrays where they are, and some do. `save` and `load` serve server and client states alike; rows are never saved.
@@ -204,7 +215,7 @@ class Protocol(Generic[S, C]):
 
 
 def array(saved: Mapping[str, Value], name: str) -> NDArray[np.float64]:
-    """An array of what was saved."""
+    """Returns a saved array; raises ValueError for a value of another type."""
     value = saved[name]
     if not isinstance(value, np.ndarray):
         raise ValueError(f"saved {name!r}: {type(value).__name__}, needs an array")
@@ -212,7 +223,7 @@ def array(saved: Mapping[str, Value], name: str) -> NDArray[np.float64]:
 
 
 def number(saved: Mapping[str, Value], name: str) -> int:
-    """A whole number of what was saved."""
+    """Returns a saved whole number; raises ValueError for a value of another type."""
     value = saved[name]
     if not isinstance(value, int | np.integer):
         raise ValueError(f"saved {name!r}: {type(value).__name__}, needs a whole number")
@@ -220,7 +231,7 @@ def number(saved: Mapping[str, Value], name: str) -> int:
 
 
 def text(saved: Mapping[str, Value], name: str) -> bytes:
-    """A text of what was saved."""
+    """Returns a saved text; raises ValueError for a value of another type."""
     value = saved[name]
     if not isinstance(value, bytes):
         raise ValueError(f"saved {name!r}: {type(value).__name__}, needs a text")
@@ -232,7 +243,7 @@ NO_PREDICTOR = "without its part there is no linear predictor"
 
 
 def lost(name: str, round: int, why: str = NO_MODEL) -> LostPeer:
-    """What to say of a client that is gone, and why the job cannot go on without it."""
+    """Returns the error for a client that is gone, with the reason why the job cannot go on without it."""
     return LostPeer(
         f"client {name!r} is gone in round {round}, and {why}; --resume goes on from the last checkpoint when it is back"
     )
@@ -242,11 +253,14 @@ State = TypeVar("State")
 
 
 def evolve(state: State, /, **changes: object) -> State:
-    """`dataclasses.replace` without running `__init__`: several times as fast, for states that change with every message."""
+    """Returns a changed copy, like `dataclasses.replace` without `__init__`.
+
+    It is several times as fast, for states that change with every message.
+    """
     new: State = object.__new__(type(state))
     object.__setattr__(new, "__dict__", state.__dict__ | changes)
     return new
 
 
 class RemoteFault(Exception):
-    """A peer sent what it should not have sent. (What the caller did wrong is a ValueError.)"""
+    """Tells that a peer sent a message that it should not have sent. (A fault of the caller is a ValueError.)"""

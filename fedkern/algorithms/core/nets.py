@@ -1,6 +1,9 @@
-"""Points that fill the unit cube evenly, in several nets that are scrambled apart, and how well weighted draws that are made of
-them know the posterior's means and standard deviations: by how much the nets of each round differ. Such points have a smaller
-error than the draws' weights say, and a posterior that bends away from all proposals a larger one.
+"""Makes points that fill the unit cube evenly, in several nets that are scrambled apart, and estimates the error of their
+averages.
+
+Weighted draws are made of such points. By how much the nets of each round differ says how well the draws know the posterior's
+means and standard deviations. Such points have a smaller error than the draws' weights say, and a posterior that bends away from
+all proposals a larger one.
 
 Some pairs of dimensions are filled badly, and would be in all nets: so the generator also chooses which dimension is which.
 Source: docs/methods/likelihood.md, section 1.
@@ -19,7 +22,7 @@ SURE = 2.576  # standard errors that a number is off with a probability of 1 %
 
 
 def sobol(n: int, dimensions: int, key: tuple[int, ...]) -> Array:
-    """(n, dimensions) In the open unit cube, scrambled by the key."""
+    """Returns points (n, dimensions) in the open unit cube, scrambled by the key."""
     if not n:
         return np.empty((0, dimensions))
     from scipy.stats import qmc  # as long as all else of a job to import, and only servers draw points
@@ -32,8 +35,9 @@ def sobol(n: int, dimensions: int, key: tuple[int, ...]) -> Array:
 
 
 def largest(points: Array, weights: Array, nets: NDArray[np.int64]) -> tuple[float, float]:
-    """The largest error of a mean, and of a standard deviation, in posterior standard deviations: of each coordinate one that is
-    exceeded with a probability of 1 %.
+    """Returns the largest error of a mean, and of a standard deviation, in posterior standard deviations.
+
+    The error of each coordinate is one that is exceeded with a probability of 1 %.
 
     Parameters
     ----------
@@ -49,10 +53,10 @@ def largest(points: Array, weights: Array, nets: NDArray[np.int64]) -> tuple[flo
 
 
 def _error(values: Array, weights: Array, nets: NDArray[np.int64]) -> float:
-    """The largest standard error of the weighted sums of values (N, P).
+    """Returns the largest standard error of the weighted sums of values (N, P).
 
-    Seven differences of nets say little of one variance. So a half of it is what all coordinates have in common: the share that
-    nets leave of the variance that draws alone have with these weights.
+    Seven differences of nets say little of one variance. So one half of it is shared by all coordinates: the share that nets
+    leave of the variance that draws alone have with these weights.
     """
     terms = weights[:, np.newaxis] * values
     sums = np.array([np.bincount(nets, column, minlength=int(nets.max()) + 1) for column in terms.T]).T

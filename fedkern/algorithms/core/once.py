@@ -1,4 +1,4 @@
-"""One question to each client, and one answer from each: a small machine, or one leg of it, as those in `exchanges`.
+"""Asks each client one question and takes one answer from each: a small machine, or one leg of a machine in `exchanges`.
 
 Nothing of it lasts: after a crash the questions are asked again.
 """
@@ -21,7 +21,7 @@ C = TypeVar("C")
 
 
 class Asked(Shape):
-    """The server's state: client -> its answer."""
+    """Is a server's state with the answers so far: client -> its answer."""
 
     @property
     def replies(self) -> PersistentMap[int, Any]: ...
@@ -34,7 +34,7 @@ A = TypeVar("A", bound=Message)  # an answer
 
 @dataclass(frozen=True)
 class Client(Generic[Q, A]):
-    """`answer` makes the answer to a question, if it comes; `asked`: the one that came."""
+    """Makes the answer to a question by `answer`; `asked` is the question, once it has come."""
 
     answer: Callable[[Q], A]
     asked: Q | None = None
@@ -42,8 +42,11 @@ class Client(Generic[Q, A]):
 
 @dataclass(frozen=True)
 class Server(Generic[A]):
-    """`replies`: client -> its answer; `lost`: clients that will send none; `dropped`: client -> why its answer is nobody's;
-    `asks` is False where there is nothing to be asked."""
+    """Holds the answers of one question.
+
+    `replies`: client -> its answer; `lost`: clients that will send none; `dropped`: client -> the reason why its answer is not
+    used; `asks` is False if the server has no question.
+    """
 
     n_clients: int
     asks: bool = True
@@ -57,26 +60,27 @@ class Server(Generic[A]):
         return self.asks and len(self.replies) == self.n_clients
 
 
-def telling(answer: A) -> Client[Any, A]:
-    """A client whose answer is made before the question comes."""
+def ready_client(answer: A) -> Client[Any, A]:
+    """Returns a client whose answer is made before the question comes."""
     return Client(lambda asked: answer)
 
 
 def _possible(answer: object) -> str:
+    """Returns "": every answer can be."""
     return ""
 
 
 @dataclass(frozen=True)
 class Question(Generic[Q, A]):
-    """What the server asks every client once, and each answers once.
+    """Defines a question that the server asks every client once, and that each answers once.
 
     Attributes
     ----------
     name : in ledgers and folders
     ask, reply : the messages
-    wrong : why an answer cannot be, "its Reply ..."; "" where it can
+    wrong : gives the reason why an answer cannot be, "its Reply ..."; "" where it can
     drops : whether the job goes on without an answer that cannot be, for it has done its work
-    needs : what ends the job where a client is lost before it has answered; "": it goes on without
+    needs : the end of the error where a client is lost before it has answered; "": the job goes on without
     """
 
     name: str
@@ -87,21 +91,21 @@ class Question(Generic[Q, A]):
     needs: str = ""
 
     def start(self, n_clients: int, asked: Q | None) -> tuple[Server[A], ServerEffects]:
-        """Asks everybody, or nobody."""
+        """Asks everybody, or nobody if `asked` is None."""
         return Server(n_clients, asked is not None), [] if asked is None else ask(n_clients, asked)
 
     def finished(self, state: Server[A]) -> bool:
-        """Whether everybody who still lives has answered."""
+        """Tells whether everybody who still lives has answered."""
         return not state.asks or heard_of_all(state.replies, state.lost, state.n_clients, state.dropped)
 
     def client_receive(self, state: Client[Q, A], event: Event) -> tuple[Client[Q, A], ClientEffects]:
-        """Answers."""
+        """Answers the question."""
         if not isinstance(event, self.ask):
             raise RemoteFault(f"server: {type(event).__name__} was not expected")
         return evolve(state, asked=event), [state.answer(event)]
 
     def server_receive(self, state: Server[A], sender: int, event: Event) -> tuple[Server[A], ServerEffects]:
-        """One client's answer, or its loss.
+        """Takes one client's answer, or its loss.
 
         Raises
         ------
@@ -124,33 +128,35 @@ class Question(Generic[Q, A]):
 
     @property
     def protocol(self) -> Protocol[Server[A], Client[Q, A]]:
-        """All that a transport knows of it."""
+        """The protocol of this question, as a transport needs it."""
         receive = self.server_receive, self.client_receive
         return protocol(self.name, (self.ask,), (self.reply,), *receive, self.finished)
 
 
 def ask(n_clients: int, question: Message) -> ServerEffects:
-    """The question to each client."""
+    """Returns the question to each client."""
     return to_each(range(n_clients), question)
 
 
 def with_reply(state: Waiting, sender: int, reply: Reply) -> Waiting:
-    """The state with one client's reply."""
+    """Returns the state with one client's reply."""
     return evolve(state, replies=state.replies.plus(sender, reply))
 
 
 def heard_of_all(replies: Collection[int], lost: Collection[int], n_clients: int, dropped: Collection[int] = ()) -> bool:
-    """Whether each client has answered or is gone; `dropped`: those whose answer cannot be, and is not among the replies."""
+    """Tells whether each client has answered or is gone; `dropped`: those whose answer cannot be, and is not among the
+    replies.
+    """
     return len({*replies, *lost, *dropped}) == n_clients
 
 
 def save(state: State) -> Saved:
-    """Nothing: after a crash the question is asked again."""
+    """Returns nothing to keep: after a crash the question is asked again."""
     return {}
 
 
 def load(fresh: State, saved: Saved) -> State:
-    """`fresh`."""
+    """Returns `fresh`."""
     return fresh
 
 
@@ -162,5 +168,5 @@ def protocol(
     client_receive: Callable[[C, Event], tuple[C, ClientEffects]],
     finished: Callable[[S], bool],
 ) -> Protocol[S, C]:
-    """A protocol of which nothing is kept."""
+    """Returns a protocol that keeps no state."""
     return Protocol(name, to_client, to_server, server_receive, client_receive, finished, save, load)

@@ -1,4 +1,5 @@
-"""Optimisers as pure functions: `init(size)` makes a state, `update(state, gradient)` gives the next one and the step uphill.
+"""Offers optimisers as pure functions: `init(size)` makes a state, `update(state, gradient)` gives the next one and the step
+uphill.
 
 A state is a float64 array (k, size), so it can be kept in a checkpoint. Every state is a function of gradients alone: under
 privacy it is post-processing of released sums. Source: docs/methods/pvi.md, section 5.
@@ -25,9 +26,10 @@ Update: TypeAlias = Callable[[Array, Array], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Optimiser:
-    """`init(size) -> state`; `update(state, gradient) -> (state, step)`, where `step` is added to the parameters (ascent).
+    """Holds the functions of an optimiser.
 
-    `updates(size)` is `update` for many gradients of that size; what it takes is checked once.
+    `init(size) -> state`; `update(state, gradient) -> (state, step)`, where `step` is added to the parameters (ascent).
+    `updates(size)` is `update` for many gradients of that size; its arguments are checked once.
     """
 
     init: Callable[[int], Array]
@@ -36,7 +38,7 @@ class Optimiser:
 
 
 def adagrad(learning_rate: float, epsilon: float = 1e-10) -> Optimiser:
-    """G <- G + g^2; step = lr g / (sqrt(G) + epsilon)."""
+    """Returns Adagrad: G <- G + g^2; step = lr g / (sqrt(G) + epsilon)."""
     options: dict[str, Any] = {"learning_rate": learning_rate, "epsilon": epsilon}
     updates = partial(_bound, optim.ADAGRAD, 1, **options)
     return Optimiser(lambda size: np.zeros((1, size)), partial(optim.adagrad, **options), updates)
@@ -45,14 +47,17 @@ def adagrad(learning_rate: float, epsilon: float = 1e-10) -> Optimiser:
 def adam(
     learning_rate: float, beta1: float = optim.BETA1, beta2: float = optim.BETA2, epsilon: float = optim.EPSILON
 ) -> Optimiser:
-    """Adam with bias correction (Kingma and Ba, 2015, Algorithm 1). State rows: m, v, and the step count in every column."""
+    """Returns Adam with bias correction (Kingma and Ba, 2015, Algorithm 1).
+
+    State rows: m, v, and the step count in every column.
+    """
     options: dict[str, Any] = {"learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "epsilon": epsilon}
     updates = partial(_bound, optim.ADAM, 3, **options)
     return Optimiser(lambda size: np.zeros((3, size)), partial(optim.adam, **options), updates)
 
 
 def sgd(learning_rate: float) -> Optimiser:
-    """step = lr g; no state."""
+    """Returns plain gradient ascent: step = lr g; no state."""
 
     def update(state: Array, g: Array) -> tuple[Array, Array]:
         return state, learning_rate * g
@@ -62,7 +67,7 @@ def sgd(learning_rate: float) -> Optimiser:
 
 @lru_cache(maxsize=16)
 def _bound(kernel: Kernel, n_rows: int, size: int, **options: Any) -> Update:
-    """One for all clients of a process."""
+    """Returns a bound call of a kernel, one for all clients of a process."""
     return kernel.bind((np.zeros((n_rows, size)), np.zeros(size)), ("state", "gradient"), **options)
 
 

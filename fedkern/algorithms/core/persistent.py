@@ -1,10 +1,9 @@
-"""Maps and sets of which every state has its own version, though one client's change costs the same however many there are.
+"""Implements maps and sets of which every state has its own version, at a cost per change that does not depend on their size.
 
-Most machines make a new state and leave the one before as it was. With a plain dictionary they would copy, at every message,
-what they know of all clients: a round of n clients would copy n^2 entries. Here the newest version holds the dictionary, and an
-older one only what is otherwise in it; whoever reads an older one turns that around (Baker, "Shallow binding makes functional
-arrays fast", 1991). So what is cheap is what machines do: only the newest version is read. Nothing says in which order the keys
-come.
+Most machines make a new state and leave the one before as it was. With a plain dictionary they would copy, at every message, all
+they know of all clients: a round of n clients would copy n^2 entries. Here the newest version holds the dictionary, and an older
+one only its differences from it; whoever reads an older one turns that around (Baker, "Shallow binding makes functional arrays
+fast", 1991). So the common case is cheap: machines read only the newest version. The order of the keys is not defined.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ ABSENT: Any = object()
 
 
 class PersistentMap(Mapping[K, V]):
-    """An immutable map.
+    """Is an immutable map.
 
     Parameters
     ----------
@@ -32,11 +31,11 @@ class PersistentMap(Mapping[K, V]):
         self._newer: tuple[PersistentMap[K, V], K, V] | None = None  # that version, and what stands here at one of its keys
 
     def plus(self, key: K, value: V) -> PersistentMap[K, V]:
-        """The map with this entry, new or in the place of another."""
+        """Returns the map with this entry, new or in the place of another."""
         return self._changed(key, value)
 
     def minus(self, key: K) -> PersistentMap[K, V]:
-        """The map without this key, which need not be there."""
+        """Returns the map without this key, if it had it."""
         return self._changed(key, ABSENT) if key in self._entries() else self
 
     def __getitem__(self, key: K) -> V:
@@ -58,7 +57,7 @@ class PersistentMap(Mapping[K, V]):
         return self._reached() if self._own is None else self._own
 
     def _reached(self) -> dict[K, V]:
-        """The dictionary, brought here along the way that leads to the newest version."""
+        """Returns the dictionary, brought here along the way that leads to the newest version."""
         way: list[PersistentMap[K, V]] = []
         at = self
         while at._newer is not None:
@@ -75,6 +74,7 @@ class PersistentMap(Mapping[K, V]):
         return self._own
 
     def _changed(self, key: K, value: V) -> PersistentMap[K, V]:
+        """Returns the version with one changed entry, which takes the dictionary over."""
         entries = self._entries()
         new: PersistentMap[K, V] = PersistentMap.__new__(PersistentMap)
         new._newer, new._own = None, entries
@@ -83,7 +83,7 @@ class PersistentMap(Mapping[K, V]):
 
 
 def _put(entries: dict[K, V], key: K, value: V) -> V:
-    """Puts an entry, or takes it out; what was there."""
+    """Puts an entry in, or takes it out if the value is ABSENT; returns the value before."""
     before: V = entries.get(key, ABSENT)
     if value is ABSENT:
         entries.pop(key, None)
@@ -93,7 +93,7 @@ def _put(entries: dict[K, V], key: K, value: V) -> V:
 
 
 class PersistentSet(Set[K]):
-    """An immutable set. `|` and `-` cost as much as their right side is large."""
+    """Is an immutable set. `|` and `-` cost as much as their right side is large."""
 
     __slots__ = ("_members",)
 
@@ -101,11 +101,11 @@ class PersistentSet(Set[K]):
         self._members: PersistentMap[K, None] = PersistentMap((member, None) for member in members)
 
     def plus(self, member: K) -> PersistentSet[K]:
-        """The set with this member."""
+        """Returns the set with this member."""
         return self if member in self._members else self._with(self._members.plus(member, None))
 
     def minus(self, member: K) -> PersistentSet[K]:
-        """The set without it."""
+        """Returns the set without this member."""
         return self._with(self._members.minus(member))
 
     def __or__(self, others: Iterable[K]) -> PersistentSet[K]:  # type: ignore[override]

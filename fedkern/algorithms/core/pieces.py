@@ -1,4 +1,6 @@
-"""JSON in messages of a fixed size: a long text travels in pieces, and every field that arrives is checked before it is used."""
+"""Sends JSON in messages of a fixed size: a long text travels in pieces, and every field that arrives is checked before it is
+used.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ MOST = 1 << 12  # pieces of one text
 
 
 class Piece(Protocol):
-    """A message that carries piece `part` of `parts`."""
+    """Is a message that carries piece `part` of `parts`."""
 
     @property
     def part(self) -> int: ...
@@ -25,7 +27,7 @@ class Piece(Protocol):
 
 
 def cut(content: Mapping[str, object]) -> list[tuple[int, int, bytes]]:
-    """(part, parts, text) of each piece, at least one. The same content always gives the same bytes."""
+    """Returns (part, parts, text) of each piece, at least one. The same content always gives the same bytes."""
     text = json.dumps(content, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
     pieces = [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
     if len(pieces) > MOST:
@@ -36,7 +38,7 @@ def cut(content: Mapping[str, object]) -> list[tuple[int, int, bytes]]:
 
 
 def add(who: str, have: tuple[bytes, ...], piece: Piece) -> tuple[tuple[bytes, ...], dict[str, Any] | None]:
-    """The pieces with one more, and the whole content once the last one is here.
+    """Returns the pieces with one more, and the whole content once the last one is here.
 
     Raises
     ------
@@ -58,20 +60,20 @@ def add(who: str, have: tuple[bytes, ...], piece: Piece) -> tuple[tuple[bytes, .
 
 
 def fields(who: str, content: Mapping[str, object], wanted: set[str]) -> None:
-    """Neither a field too few nor one that was not asked for."""
+    """Refuses a content with a field too few or one that was not asked for."""
     if content.keys() != wanted:
         raise RemoteFault(f"{who} has the fields {', '.join(sorted(content)) or 'none'}; needs {', '.join(sorted(wanted))}")
 
 
 def texts(who: str, name: str, value: object) -> list[str]:
-    """A list of different texts."""
+    """Returns a value that must be a list of different texts."""
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value) or len(set(value)) < len(value):
         raise RemoteFault(f"{who}: {name} must be a list of different texts")
     return value
 
 
 def floats(who: str, name: str, value: object, length: int) -> list[float]:
-    """A list of so many finite numbers."""
+    """Returns a value that must be a list of `length` finite numbers."""
     if not isinstance(value, list) or len(value) != length:
         raise RemoteFault(f"{who}: {name} must be a list of {length} numbers")
     if not all(isinstance(x, int | float) and not isinstance(x, bool) and abs(x) < 1e308 for x in value):
@@ -80,7 +82,7 @@ def floats(who: str, name: str, value: object, length: int) -> list[float]:
 
 
 def count(who: str, name: str, value: object) -> int:
-    """A whole number > 0 that a float64 can hold."""
+    """Returns a value that must be a whole number > 0 that a float64 can hold."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 53:
         raise RemoteFault(f"{who}: {name} must be a count > 0")
     return value

@@ -1,10 +1,10 @@
-"""A round: clients are asked, each answers once, and when all have answered the machine goes on. Who has, is decided here.
+"""Runs rounds: clients are asked, each answers once, and the machine goes on when all have answered.
 
 The order in which answers come must not change a bit of the result: they are used in client order, `in_order`.
 
 A client that is gone, because it died or because it was silent for too long, is one event, `ClientLost`; transports decide when.
-Where the model needs all its clients it ends the job, here (`needs_all`, `needed`). Machines that can go on without one
-say themselves what then becomes of the model: partitioned inference, Gibbs sampling with `on_loss = "drop"`, certificates.
+A model that needs all its clients ends the job, here (`needs_all`, `needed`). Machines that can go on without one decide
+themselves what then becomes of the model: partitioned inference, Gibbs sampling with `on_loss = "drop"`, certificates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 
 
 class Round(Protocol):
-    """What a server's state has where all clients answer in every round, with one message each.
+    """Is a server's state where all clients answer in every round, with one message each.
 
     Attributes
     ----------
@@ -46,14 +46,14 @@ M = TypeVar("M", bound=Message)
 
 
 class HasRounds(Protocol):
-    """Settings with a number of rounds."""
+    """Is a class of settings with a number of rounds."""
 
     @property
     def rounds(self) -> int: ...
 
 
 class Counted(Protocol):
-    """What `AllRounds` counts by."""
+    """Is a state by whose rounds `AllRounds` counts."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
@@ -64,20 +64,23 @@ class Counted(Protocol):
 
 
 class AllRounds:
-    """A server that ends after its last round and never before, and of whose clients each takes part in every round."""
+    """Adds the counts of a server that ends after its last round and never before, and whose clients each take part in every
+    round.
+    """
 
     @property
     def n_clients(self: Counted) -> int:
+        """The number of clients."""
         return len(self.names)
 
     @property
     def stop(self: Counted) -> str | None:
-        """Why no more is asked: "rounds"; None while the job runs."""
+        """The reason why no more is asked: "rounds"; None while the job runs."""
         return "rounds" if self.round >= self.settings.rounds else None
 
     @property
     def updates(self: Counted) -> NDArray[np.int64]:
-        """(J,) rounds in which each client took part: all of them."""
+        """(J,) The number of rounds in which each client took part: all of them."""
         return np.full(len(self.names), self.round)
 
 
@@ -88,12 +91,12 @@ def ask_all(state: State, question: Message) -> tuple[State, ServerEffects]:
 
 
 def tell_all(state: State, message: Message) -> tuple[State, ServerEffects]:
-    """Tells every client what needs no answer."""
+    """Sends every client a message that needs no answer."""
     return evolve(state, waiting=PersistentSet(), answers=PersistentMap()), to_each(range(len(state.names)), message)
 
 
 def with_answer(state: State, sender: int, event: Event, expected: type[Message], why: str = NO_MODEL) -> State:
-    """The state with one answer more. `why` the model cannot go on without a client.
+    """Returns the state with one more answer. `why` completes the error for a lost client: the reason why the model needs it.
 
     Raises
     ------
@@ -110,41 +113,41 @@ def with_answer(state: State, sender: int, event: Event, expected: type[Message]
 
 
 def needs_all(event: Event, names: tuple[str, ...], round: int, why: str = NO_MODEL) -> None:
-    """LostPeer if the event is the loss of a client during the rounds."""
+    """Raises LostPeer if the event is the loss of a client during the rounds."""
     if isinstance(event, ClientLost):
         raise lost(names[event.client], round, why)
 
 
 def needed(event: Event, text: str, names: tuple[str, ...] = ()) -> None:
-    """LostPeer with this text if the event is the loss of a client; `{client}` in it is its name."""
+    """Raises LostPeer with this text if the event is the loss of a client; `{client}` in the text becomes its name."""
     if isinstance(event, ClientLost):
         raise LostPeer(text.format(client=repr(names[event.client])) if names else text)
 
 
 def to_each(clients: Iterable[int], message: Message) -> ServerEffects:
-    """The same message to each of these."""
+    """Returns the same message to each of these clients."""
     return [(k, message) for k in clients]
 
 
 def active(n_clients: int, *out: Collection[int]) -> list[int]:
-    """Clients that are in none of these sets."""
+    """Returns the clients that are in none of these sets."""
     if not any(out):
         return list(range(n_clients))
     return [k for k in range(n_clients) if not any(k in members for members in out)]
 
 
 def in_order(answers: Mapping[int, Answer]) -> list[Answer]:
-    """All answers, in client order."""
+    """Returns all answers, in client order."""
     return [answers[k] for k in sorted(answers)]
 
 
 def all_of(answers: Mapping[int, Message], kind: type[M]) -> list[M]:
-    """All answers, in client order; the round asked for this kind."""
+    """Returns all answers of this kind, for which the round asked, in client order."""
     return [answer for answer in in_order(answers) if isinstance(answer, kind)]
 
 
 def summed(arrays: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The sum of at least one array, added in this order."""
+    """Returns the sum of at least one array, added in this order."""
     first, *others = arrays
     total = first.copy()
     for array in others:
@@ -153,10 +156,10 @@ def summed(arrays: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 
 def flags(n_clients: int, *sets: Collection[int]) -> NDArray[np.float64]:
-    """(sets, n_clients) 1 where a client is in a set, for a checkpoint."""
+    """Returns an array (sets, n_clients) for a checkpoint: 1 where a client is in a set."""
     return np.array([[k in members for k in range(n_clients)] for members in sets], float)
 
 
 def members(saved: Iterable[NDArray[np.float64]]) -> list[frozenset[int]]:
-    """Inverse of `flags`."""
+    """Returns the sets of clients; inverse of `flags`."""
     return [frozenset(np.flatnonzero(row).tolist()) for row in saved]

@@ -1,4 +1,7 @@
-"""Kept draws, by name. What takes their place where they are too many has the same three methods (`results.streaming`)."""
+"""Keeps draws by name.
+
+Where they would be too many, a class with the same three methods takes its place (`results.streaming`).
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,18 @@ WAITING, BYTES = 64, 1 << 18  # rounds, and bytes of draws, that wait at most
 
 
 class Grown(np.ndarray[Any, np.dtype[np.float64]]):  # NDArray is no class: since NumPy 2.5 not even one that can be inherited
-    """An array that has its first rows for good: of two with one epoch the longer one begins with the shorter."""
+    """Is an array whose first rows never change: of two with one epoch the longer one begins with the shorter."""
 
     epoch: int
 
 
 class Trace:
-    """Draws of each kept round: name -> (c, ...), with the chain first. The one thing in a state that grows in place.
+    """Keeps the draws of each kept round: name -> (c, ...), with the chain first.
 
-    What has to be computed of a round's draws before they are kept waits for other rounds: of all at once it takes a fraction of
-    the time.
+    It is the one part of a state that grows in place.
+
+    If a computation has to be done on a round's draws before they are kept, they wait for other rounds: at once for all it takes
+    a fraction of the time.
     """
 
     def __init__(self) -> None:
@@ -37,14 +42,15 @@ class Trace:
         self._kept: Kept | None = None
 
     def add(self, draws: Draws, kept: Kept | None = None) -> None:
-        """The draws of one round.
+        """Adds the draws of one round.
 
         Parameters
         ----------
         draws
             Name -> (c, ...), copied. With `kept` all rounds have the same names and shapes until `clear`.
         kept
-            What is kept of them, of several rounds at once, and the same for all until `clear`; without it the draws themselves.
+            Computes the kept numbers from the draws of several rounds at once, and is the same for all until `clear`; without it
+            the draws themselves are kept.
         """
         self.count += 1
         if kept is None:
@@ -61,18 +67,19 @@ class Trace:
             self._settle()
 
     def _settle(self) -> None:
-        """Nothing waits any more."""
+        """Computes and stores the numbers of all rounds that wait."""
         if not self._waiting or self._kept is None:
             return
         n, self._waiting = self._waiting, 0
         self._hold(self._kept({name: block[:n] for name, block in self._block.items()}))
 
     def _hold(self, several: Draws) -> None:
-        """Draws (t, c, ...) of several rounds."""
+        """Appends draws (t, c, ...) of several rounds."""
         n = len(next(iter(several.values())))
         if not self._held:
             self._room = max(WAITING, n)
             self._draws = {name: np.empty((self._room, *value.shape[1:])) for name, value in several.items()}
+        # Room doubles, so that a long run copies each draw a few times at most.
         while self._held + n > self._room:
             self._draws = {name: np.concatenate([held, np.empty_like(held)]) for name, held in self._draws.items()}
             self._room *= 2
@@ -81,22 +88,22 @@ class Trace:
         self._held += n
 
     def clear(self) -> None:
-        """Forgets everything: the posterior has become another one."""
+        """Forgets everything, since the posterior has become another one."""
         self._draws, self._block, self._epoch = {}, {}, self._epoch + 1
         self.count = self._held = self._waiting = 0
 
     def __getitem__(self, name: str) -> Array:
-        """(c, t, ...) Draws of one quantity."""
+        """Returns the draws (c, t, ...) of one quantity."""
         self._settle()
         return np.swapaxes(self._draws[name][: self.count], 0, 1)
 
     def names(self) -> tuple[str, ...]:
-        """What is kept."""
+        """Returns the names of the kept quantities."""
         self._settle()
         return tuple(self._draws)
 
     def save(self, prefix: str = "trace.") -> Saved:
-        """As named arrays (t, c, ...), which only grow until all is forgotten."""
+        """Returns the draws as named arrays (t, c, ...), which only grow until all is forgotten."""
         self._settle()
         saved: Saved = {}
         for name, held in self._draws.items():
@@ -106,7 +113,7 @@ class Trace:
 
     @classmethod
     def load(cls, saved: Saved, prefix: str = "trace.") -> Trace:
-        """Inverse of `save`."""
+        """Returns the trace that `save` has saved."""
         trace = cls()
         arrays = {name: np.asarray(array(saved, name)) for name in saved if name.startswith(prefix)}
         trace._draws = {name.removeprefix(prefix): held for name, held in arrays.items()}

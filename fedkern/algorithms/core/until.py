@@ -1,12 +1,13 @@
-"""Rounds until all unknowns have settled: of an open variational job whose length is not given beforehand.
+"""Decides how many rounds an open variational job has if its length is not given beforehand: as many as all unknowns need to
+settle.
 
 A job that may have at most n rounds is judged as if it had n / 1.6^k of them, shortest first, at least 1,000: when the rate of a
 job of that length would begin to fall, its stretches are over, and if all has settled it falls. Until then the rate is the full
 one, so a job that ends after m rounds took the same steps as one that was told to take m. The stretches of a length begin when
 those of the one before have ended, so one set of sums is enough.
 
-The server looks at its own unknowns first, which costs nothing; only where these have settled each client answers in one bit
-whether its own have. Then all learn the length, the same as before or the next one. Source: docs/concepts/convergence.md.
+The server looks at its unknowns first, which costs nothing; only where these have settled each client answers in one bit whether
+its unknowns have. Then all learn the length, the same as before or the next one. Source: docs/concepts/convergence.md.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ UP: tuple[type[Message], ...] = (Moving,)
 
 
 def lengths(most: int) -> tuple[int, ...]:
-    """The lengths of a job of at most so many rounds, shortest first."""
+    """Returns the lengths of a job of at most `most` rounds, shortest first."""
     out = [most]
     while (shorter := int(most / GROWTH ** len(out))) >= FIRST:
         out.insert(0, shorter)
@@ -57,18 +58,18 @@ def lengths(most: int) -> tuple[int, ...]:
 
 
 def looks(most: int) -> int:
-    """How often a job of at most so many rounds may ask the clients, at most."""
+    """Returns how often a job of at most `most` rounds may ask the clients, at most."""
     return len(lengths(most)) - 1
 
 
 def words(most: int) -> str:
-    """What `check` says of such a job's rounds."""
+    """Returns the text by which `check` describes such a job's rounds."""
     shorter = ", ".join(map(str, lengths(most)[:-1])) or "none"
     return f"rounds until all has settled, at most {most} (shorter lengths: {shorter})"
 
 
 class Timed(Shape):
-    """Settings of a fit whose learning rate falls at the end.
+    """Is a class of settings of a fit whose learning rate falls at the end.
 
     Attributes
     ----------
@@ -89,12 +90,12 @@ Settings = TypeVar("Settings", bound=Timed)
 
 
 def judged(settings: Timed, round: int) -> bool:
-    """Whether the server asks after so many rounds if all has settled."""
+    """Tells whether the server asks, after `round` rounds, if all has settled."""
     return settings.rounds < settings.most and round == settings.steady
 
 
 def following(settings: Settings, *, settled: bool) -> Settings:
-    """The settings of what follows: of the same length, or of the next."""
+    """Returns the settings of the next rounds: of the same length, or of the next."""
     if settled:
         return _with(settings, settings.rounds, 0)
     longer = min(length for length in lengths(settings.most) if length > settings.rounds)
@@ -102,14 +103,14 @@ def following(settings: Settings, *, settled: bool) -> Settings:
 
 
 def bit(sender: int, answer: Moving) -> bool:
-    """A client's answer; RemoteFault where it is no bit."""
+    """Returns a client's answer; raises RemoteFault if it is no bit."""
     if answer.settled not in (0, 1):
         raise RemoteFault(f"client {sender}: Moving.settled is {answer.settled}, wanted 0 or 1")
     return answer.settled == 1
 
 
-def told(settings: Settings, length: Length, round: int) -> Settings:
-    """What a client knows when the server has told it a length; RemoteFault where this is no length that can follow."""
+def with_length(settings: Settings, length: Length, round: int) -> Settings:
+    """Returns a client's settings after the server has sent a length; raises RemoteFault if this length cannot follow."""
     if not judged(settings, round) or length.round != round:
         raise RemoteFault(f"server: Length of round {length.round} was not expected after {round} rounds")
     out = following(settings, settled=length.rounds == settings.rounds)

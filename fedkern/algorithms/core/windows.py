@@ -1,4 +1,5 @@
-"""Whether an optimiser still moves: mean and sd of every unknown, averaged over two stretches of the rounds at the full rate.
+"""Tells whether an optimiser still moves, by mean and sd of every unknown, averaged over two stretches of the rounds at the full
+rate.
 
 The stretches are 65 to 75 % and 90 to 100 % of the rounds before the learning rate falls: a falling rate makes everything stand
 still. Each is averaged in five batches, whose scatter says how well the averages are known. An unknown has settled where its mean
@@ -29,8 +30,10 @@ SIGHT = 10.0  # times what is allowed that the optimiser must be able to move
 
 
 def reach(optimiser: str, rate: float, steps: int) -> float:
-    """How far an optimiser can move a number between the middles of the stretches: Adam's steps are at most about its rate,
-    Adagrad's fall with the root of their number; of plain gradients nothing can be said.
+    """Returns how far an optimiser can move a number between the middles of the stretches.
+
+    Adam's steps are at most about its rate, and Adagrad's fall with the root of their number; for plain gradients the answer is
+    infinite, since nothing can be said.
 
     Parameters
     ----------
@@ -43,7 +46,7 @@ def reach(optimiser: str, rate: float, steps: int) -> float:
 
 @dataclass(frozen=True)
 class Movement:
-    """How far each of d unknowns moved between the two stretches.
+    """Holds how far each of d unknowns moved between the two stretches.
 
     Attributes
     ----------
@@ -62,12 +65,12 @@ class Movement:
 
     @property
     def noise(self) -> Vector:
-        """(d,) the larger standard error, over what is allowed."""
+        """(d,) The larger standard error, over the allowed one."""
         return np.maximum(self.mean_error / MEAN, self.sd_error / SD)
 
     @property
     def excess(self) -> Vector:
-        """(d,) the largest of what is asked of an unknown, over what is allowed: at most 1 where it has settled."""
+        """(d,) The largest of an unknown's figures, each over its allowed value: at most 1 where the unknown has settled."""
         asked = [
             (np.abs(self.mean) - ERRORS * self.mean_error) / MEAN,
             (np.abs(self.sd) - ERRORS * self.sd_error) / SD,
@@ -84,19 +87,19 @@ class Movement:
 
     @property
     def settled(self) -> bool:
-        """Whether none moves; there may be none."""
+        """Whether no unknown moves, even if there is none."""
         return self.rounds >= LEAST and bool((self.excess <= 1).all())
 
 
 @lru_cache(maxsize=16)
 def _stretches(steady: int) -> tuple[tuple[int, int], ...]:
-    """First round of each, and the one after its last."""
+    """Returns the first round of each stretch, and the one after its last."""
     return tuple((int(first * steady), int(last * steady)) for first, last in STRETCHES)
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Sums over the batches of the two stretches.
+    """Holds sums over the batches of the two stretches.
 
     Attributes
     ----------
@@ -113,18 +116,18 @@ class Windows:
 
     @classmethod
     def of(cls, steady: int, size: int, reach: float = np.inf) -> Windows:
-        """Before the first round, of `size` unknowns."""
+        """Returns empty sums of `size` unknowns, before the first round."""
         return cls(steady, reach, np.zeros((len(STRETCHES), BATCHES, 2 * size)), np.zeros((len(STRETCHES), BATCHES)))
 
     def place(self, round: int) -> tuple[int, int] | None:
-        """Stretch and batch of a round; None outside of both."""
+        """Returns stretch and batch of a round, or None outside of both."""
         for k, (begin, end) in enumerate(_stretches(self.steady)):
             if begin <= round < end:
                 return k, (round - begin) * BATCHES // (end - begin)
         return None
 
     def add(self, round: int, mean: Vector, sd: Vector) -> Windows:
-        """With the moments after a round; as it is where the round is in neither stretch."""
+        """Returns the sums with the moments after a round; unchanged if the round is in neither stretch."""
         if (at := self.place(round)) is None:
             return self
         sums, counts = self.sums.copy(), self.counts.copy()
@@ -134,7 +137,7 @@ class Windows:
 
     @property
     def movement(self) -> Movement | None:
-        """What has moved by the end of the last stretch; None where a batch has no round."""
+        """How far the unknowns have moved by the end of the last stretch; None if a batch has no round."""
         if not self.counts.all():
             return None
         means, sds = np.split(self.sums / self.counts[..., np.newaxis], 2, axis=-1)
@@ -147,7 +150,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class LastFifth:
-    """The bound over the last fifth of the rounds, in ten batches.
+    """Averages the bound over the last fifth of the rounds, in ten batches.
 
     Attributes
     ----------
@@ -161,11 +164,11 @@ class LastFifth:
 
     @classmethod
     def of(cls, rounds: int) -> LastFifth:
-        """Before the first round."""
+        """Returns empty sums, before the first round."""
         return cls(rounds, np.zeros(10), np.zeros(10))
 
     def add(self, round: int, bound: float) -> LastFifth:
-        """With the bound of a round, counted from 0."""
+        """Returns the sums with the bound of a round, counted from 0."""
         begin = self.rounds - max(1, self.rounds // 5)
         if round < begin:
             return self
@@ -177,7 +180,7 @@ class LastFifth:
 
     @property
     def moments(self) -> tuple[float, float] | None:
-        """Mean and standard error, by the scatter of batches (NaN of one alone); None where no round had a bound."""
+        """Mean and standard error, by the scatter of batches (NaN of one alone); None if no round had a bound."""
         if not self.counts.any():
             return None
         batches = self.sums[self.counts > 0] / self.counts[self.counts > 0]

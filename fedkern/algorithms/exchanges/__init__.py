@@ -1,1 +1,1 @@
-"""Small machines: one question that all clients answer once."""
+"""Holds small machines: one question that all clients answer once."""

@@ -1,10 +1,10 @@
-"""After an open partitioned job: is its q where the posterior of all rows is, with the width that this has?
+"""Checks after an open partitioned job whether its q is where the posterior of all rows is, and as wide.
 
 That q moves no more is no proof: damped rounds of many clients move by little however far they are from the end. Each client
-sends the gradient, in the mean, of its expected log-likelihood at the released q, and X'WX, its curvature; with the prior's these
-are a Newton step, whose length says how far away q is, and standard deviations. X'WX of few rows is these rows up to a rotation:
-a client with few rows a coefficient (`JobConfig.told_up_to`, two at least) does not tell its own, unless its sites have
-told it already, or the job lowers the least number of rows. Source: docs/concepts/convergence.md.
+sends the gradient, in the mean, of its expected log-likelihood at the released q, and X'WX, its curvature. With the prior's these
+give a Newton step, whose length says how far away q is, and standard deviations. X'WX of few rows is these rows up to a rotation:
+a client with few rows a coefficient (`JobConfig.told_up_to`, two at least) does not send its X'WX, unless its sites have told it
+already, or the job lowers the least number of rows. Source: docs/concepts/convergence.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ WIDTH = 0.91  # of exact standard deviations, that q's must have, and 1 / WIDTH 
 
 @dataclass(frozen=True)
 class Step:
-    """How far q is from the posterior of all rows: (d,) what its mean lacks, by Newton; sds by the curvature of all rows; q's."""
+    """Says how far q is from the posterior of all rows.
+
+    Attributes
+    ----------
+    step : (d,) the Newton step from q's mean
+    exact : (d,) standard deviations by the curvature of all rows
+    own : (d,) those of q
+    """
 
     step: Array
     exact: Array
@@ -37,24 +44,26 @@ class Step:
 
     @property
     def away(self) -> Array:
-        """(d,) in the smaller sd."""
-        found: Array = np.abs(self.step) / np.minimum(self.exact, self.own)
-        return found
+        """(d,) The length of the step, in the smaller standard deviation."""
+        distances: Array = np.abs(self.step) / np.minimum(self.exact, self.own)
+        return distances
 
     @property
     def width(self) -> Array:
-        """(d,) q's sds over the exact ones."""
-        found: Array = self.own / self.exact
-        return found
+        """(d,) The standard deviations of q over the exact ones."""
+        ratios: Array = self.own / self.exact
+        return ratios
 
     @property
-    def there(self) -> bool:
-        """Whether there is nothing to be gained."""
+    def is_close(self) -> bool:
+        """Whether the step is so short, and the widths are so near, that nothing is to be gained."""
         return bool(self.away.max() <= AWAY and self.width.min() >= WIDTH and self.width.max() <= 1 / WIDTH)
 
 
 def newton(prior: Gaussian, q: Gaussian, told: Mapping[int, Slope]) -> Step | None:
-    """From what all clients have told, added in their order; None where that is no curvature of a posterior."""
+    """Returns the step from the answers of all clients, added in their order; None if their sum is no curvature of a
+    posterior.
+    """
     d, one = q.d, [told[k] for k in sorted(told)]
     gradient, packed = (np.sum([getattr(each, name) for each in one], axis=0) for name in ("gradient", "curvature"))
     P = prior.P if prior.diagonal else np.diag(prior.P)
@@ -72,7 +81,7 @@ def newton(prior: Gaussian, q: Gaussian, told: Mapping[int, Slope]) -> Step | No
 
 @dataclass(frozen=True)
 class AskSlope(Message, kind=190):
-    """Server to client: at this q, shift and packed precision."""
+    """Server to client: the q at which the slope is asked, as shift and packed precision."""
 
     round: int
     h: Annotated[Array, "d"]
@@ -81,8 +90,10 @@ class AskSlope(Message, kind=190):
 
 @dataclass(frozen=True)
 class Slope(Message, kind=191, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
-    """Client to server: gradient of its expected log-likelihood in q's mean, and X'WX, the lower triangle row by row; all numbers
-    are 0, and `told` is, where it has too few rows for that."""
+    """Client to server: gradient of its expected log-likelihood in q's mean, and X'WX, the lower triangle row by row.
+
+    If it has too few rows for that, all numbers are 0, and so is `told`.
+    """
 
     round: int
     told: int
@@ -91,18 +102,19 @@ class Slope(Message, kind=191, tells=Tells(LIKELIHOOD, ROTATED, FEWER)):
 
 
 def answer(asked: AskSlope, slope: Callable[[AskSlope], tuple[Array, Array]] | None) -> Slope:
-    """What a client says; nothing, in so many zeros, where it has no `slope`."""
+    """Returns a client's answer; without a `slope` it holds zeros only."""
     if slope is None:
         d = len(asked.h)
         return Slope(asked.round, 0, np.zeros(d), np.zeros(d * (d + 1) // 2))
     gradient, curvature = slope(asked)
+    # Numbers that are no numbers become too large ones, which the server drops as a fault of this client.
     if not _bounded(gradient, curvature):
         gradient, curvature = np.full_like(gradient, 2 * LARGEST), np.zeros_like(curvature)
     return Slope(asked.round, 1, gradient, curvature)
 
 
 def possible(told: Slope) -> bool:
-    """Whether rows can have such numbers."""
+    """Tells whether rows can have such numbers."""
     d = np.arange(len(told.gradient))
     diagonal = told.curvature[d * (d + 3) // 2]
     return told.told == 1 and _bounded(told.gradient, told.curvature) and bool((diagonal >= 0).all())
@@ -113,7 +125,7 @@ def _bounded(*numbers: Array) -> bool:
 
 
 def silent(told: once.Server[Slope]) -> list[int]:
-    """Clients that have answered, and told nothing."""
+    """Returns the clients that have answered without numbers."""
     return sorted(k for k, reply in told.replies.items() if reply.told == 0)
 
 

@@ -1,6 +1,7 @@
-"""The server works out how far auxiliary variables may be from the clients' parts, and tells it before the first is drawn.
+"""Tells the clients how far auxiliary variables may be from their parts, before the first is drawn.
 
-It follows from the response, which the clients may not have. Nothing is answered. Source: docs/methods/vertical.md, section 11.
+The server computes it from the response, which the clients may not have. Nothing is answered. Source: docs/methods/vertical.md,
+section 11.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ DIMS: dict[str, int] = {}
 
 @dataclass(frozen=True)
 class AuxiliarySd(Message, kind=76):
-    """Server to client: rho, the standard deviation of z about g; what the client's coefficients are multiplied by at the end."""
+    """Server to client: rho, the standard deviation of z about g, and the factor of the client's coefficients at the end."""
 
     round: int
     rho: float
@@ -26,7 +27,7 @@ class AuxiliarySd(Message, kind=76):
 
 @dataclass(frozen=True)
 class Client:
-    """`rho` and `factor` once they are known."""
+    """Holds `rho` and `factor` once they are known."""
 
     name: str
     rho: float | None = None
@@ -35,7 +36,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """What it has told."""
+    """Holds the numbers that were sent."""
 
     rho: float
     factor: float
@@ -46,7 +47,7 @@ class Server:
 
 
 def start(n_clients: int, rho: float, factor: float) -> tuple[Server, ServerEffects]:
-    """Tells everybody."""
+    """Sends the numbers to everybody."""
     return Server(rho, factor), once.ask(n_clients, AuxiliarySd(0, rho, factor))
 
 

@@ -1,4 +1,4 @@
-"""Which sites' mean of a column is not that of the others: another unit whose standard deviation alone shows nothing, from sums.
+"""Finds sites whose mean of a column is not that of the others: a wrong unit that the standard deviation alone does not show.
 
 In Fahrenheit beside Celsius, lb beside kg or cm beside inches a standard deviation is 1.8 to 2.5 times the others', as hospitals
 may differ; the mean is then many standard deviations away. As in `spreads` a site is compared with the median one.
@@ -28,7 +28,7 @@ LEAST = 19.0  # degrees of freedom: of fewer rows mean and standard deviation sa
 
 @dataclass(frozen=True)
 class Centres:
-    """Of one column.
+    """Says how far apart the sites' means of one column are.
 
     Attributes
     ----------
@@ -50,8 +50,8 @@ class Centres:
     torn: bool = False
 
 
-def compared(means: Array, variances: Array, degrees: Array, among: Sites) -> Centres:
-    """Of sites (m,) with these means, variances and degrees of freedom; `among`: those that may be compared."""
+def compare_centres(means: Array, variances: Array, degrees: Array, among: Sites) -> Centres:
+    """Compares the sites (m,) by their means, variances and degrees of freedom; `among`: those that may be compared."""
     there = np.flatnonzero(among & (variances > 0) & (degrees >= LEAST))
     nobody, nothing = np.zeros(len(means), bool), np.full(len(means), np.nan)
     if len(there) < 2:
@@ -60,6 +60,7 @@ def compared(means: Array, variances: Array, degrees: Array, among: Sites) -> Ce
         spread = np.sqrt(variances)
         order = there[np.argsort(means[there], kind="stable")]
         low, high = order[(len(order) - 1) // 2], order[len(order) // 2]
+        # With two middle sites far apart nothing says which half is right: both halves are reported.
         torn = bool(means[high] - means[low] > FAR * np.sqrt(spread[low] * spread[high]))
         middle, scale = (
             (means[low], spread[low]) if torn else ((means[low] + means[high]) / 2, np.sqrt(spread[low]) * np.sqrt(spread[high]))
@@ -70,6 +71,7 @@ def compared(means: Array, variances: Array, degrees: Array, among: Sites) -> Ce
         odd[there] = means[there] > middle if torn else distance[there] > FAR
         agree = nobody.copy()
         agree[there] = ~odd[there]
+        # A change of unit multiplies mean and standard deviation alike, or moves the mean very far.
         another = (times <= 0) | (np.maximum(times, 1 / times) >= ANOTHER)
         factor = odd & another & (np.maximum(wider, 1 / wider) >= ANOTHER)
         factor &= np.maximum(times / wider, wider / times) <= ALIKE
@@ -84,32 +86,35 @@ FIRST = (
 )
 
 
-def notes(found: Centres, what: str, sites: Sequence[str], remedy: str = "") -> Iterator[str]:
-    """What a reader should know of it: one line a site, or one where nothing says who is right. `what`: the column."""
-    if found.torn:
+def notes(centres: Centres, what: str, sites: Sequence[str], remedy: str = "") -> Iterator[str]:
+    """Yields notes for the reader of the result: one line a site, or one line if nothing says who is right.
+
+    `what`: the column.
+    """
+    if centres.torn:
         yield (
-            f"the mean of {what} at {spreads.some(sites, found.odd)} is {np.nanmin(found.distance[found.odd]):.2g} standard "
-            f"deviations or more from that at {spreads.some(sites, found.agree)}, and nothing says which is right: is it in "
-            f"another unit on one side, or are patients so different? {FIRST}{remedy}"
+            f"the mean of {what} at {spreads.some(sites, centres.odd)} is {np.nanmin(centres.distance[centres.odd]):.2g} "
+            f"standard deviations or more from that at {spreads.some(sites, centres.agree)}, and nothing says which is "
+            f"right: is it in another unit on one side, or are patients so different? {FIRST}{remedy}"
         )
         return
-    for k in np.flatnonzero(found.odd).tolist():
-        both = f" (it and the standard deviation are {found.ratio[k]:.2g} times the median's)" if found.factor[k] else ""
+    for k in np.flatnonzero(centres.odd).tolist():
+        both = f" (it and the standard deviation are {centres.ratio[k]:.2g} times the median's)" if centres.factor[k] else ""
         yield (
-            f"{sites[k]}: the mean of {what} is {found.distance[k]:.2g} standard deviations from the sites' median{both}: "
+            f"{sites[k]}: the mean of {what} is {centres.distance[k]:.2g} standard deviations from the sites' median{both}: "
             f"is it in another unit there, or are patients so different? {FIRST}{remedy}"
         )
 
 
-def doubt(found: Centres, what: str, sites: Sequence[str]) -> str:
-    """Why a result cannot stand; "" where it can."""
-    if not found.unit.any():
+def doubt(centres: Centres, what: str, sites: Sequence[str]) -> str:
+    """Returns the reason why a result cannot stand, or "" if it can."""
+    if not centres.unit.any():
         return ""
-    where = f" or {spreads.some(sites, found.agree)}" if found.torn else ""
-    k = int(np.argmax(np.where(found.unit, found.distance, 0.0)))
+    where = f" or {spreads.some(sites, centres.agree)}" if centres.torn else ""
+    k = int(np.argmax(np.where(centres.unit, centres.distance, 0.0)))
     how = (
-        f"mean and standard deviation are both {found.ratio[k]:.2g} times those of the others"
-        if found.factor[k]
-        else f"means are {found.distance[k]:.2g} standard deviations apart"
+        f"mean and standard deviation are both {centres.ratio[k]:.2g} times those of the others"
+        if centres.factor[k]
+        else f"means are {centres.distance[k]:.2g} standard deviations apart"
     )
-    return f"{what} is in another unit at {spreads.some(sites, found.unit)}{where}: {how} (a note says what to do)"
+    return f"{what} is in another unit at {spreads.some(sites, centres.unit)}{where}: {how} (a note says what to do)"

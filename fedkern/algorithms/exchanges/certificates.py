@@ -1,7 +1,9 @@
-"""After the last round: every client tells what it has spent in this job. All numbers are functions of public ones.
+"""Asks every client, after the last round, how much privacy budget it has spent in this job.
 
-The server could count too, but only the client's own budget knows what it charged: a crash may have cost a charge, an update may
-have been shortened. What the holder has spent in other jobs stays at home.
+All numbers are functions of public ones.
+
+The server could count too, but only the client's budget knows its charges: a crash may have cost a charge, an update may have
+been shortened. The budget that the holder has spent in other jobs is not sent.
 """
 
 from __future__ import annotations
@@ -36,23 +38,23 @@ class Certificate(Message, kind=5, tells=Tells("", private="what it has spent, f
     text: Annotated[bytes, "certificate"]
 
 
-def told(certificate: Mapping[str, object]) -> Certificate:
-    """A certificate as it travels."""
+def make_reply(certificate: Mapping[str, object]) -> Certificate:
+    """Returns the message with a certificate."""
     plain = {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in certificate.items()}
     return Certificate(0, json.dumps(plain, allow_nan=False).encode())
 
 
 def content(reply: Certificate) -> Record:
-    """Inverse of `told`; ValueError where it is no JSON."""
+    """Returns the certificate of a message; raises ValueError if it is no JSON."""
     try:
-        found: Mapping[str, object] = json.loads(reply.text)
+        certificate: Mapping[str, object] = json.loads(reply.text)
     except RecursionError as fault:
         raise ValueError("too deep") from fault
-    return found
+    return certificate
 
 
 def _wrong(reply: Certificate) -> str:
-    """Of a text that is no JSON, lacks a field or has one too many, or has a value that cannot be."""
+    """Returns the reason why a text cannot be a certificate: no JSON, a missing or unknown field, or a value that cannot be."""
     try:
         wrong = problem(content(reply))
     except ValueError:

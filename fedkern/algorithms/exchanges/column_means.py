@@ -1,9 +1,11 @@
-"""Once a sparse job has its scales: where about are each client's columns? Means show a unit whose standard deviation is near.
+"""Asks the clients of a sparse job, once it has its scales, for the means of their columns.
 
-A mean is told as a whole number of quarters of the client's own standard deviation, which its moments have told before: enough
-for `centres`, and of so many rows (`centres.LEAST` + 1 at least) a sum that is known to some standard deviations only. So it adds
-no row to what moments tell, also where two sums are over rows of which one has a row more (EM beside complete rows, two jobs).
-Source: sparse.md, section 7.
+Means show a unit that a standard deviation does not.
+
+A mean is sent as a whole number of quarters of the client's standard deviation, which its moments have told before: enough for
+`centres`, and for so many rows (`centres.LEAST` + 1 at least) a sum that is known to some standard deviations only. So it adds no
+row to the moments, also where two sums are over rows of which one has a row more (EM beside complete rows, two jobs). Source:
+sparse.md, section 7.
 """
 
 from __future__ import annotations
@@ -32,20 +34,20 @@ class AskMeans(Message, kind=135):
 
 @dataclass(frozen=True)
 class ColumnMeans(Message, kind=136, tells=Tells("means of columns, to a quarter of a standard deviation")):
-    """Client to server: means in steps of a quarter of its standard deviation, rounded; 0 where there is nothing to compare."""
+    """Client to server: means in steps of a quarter of its standard deviation, rounded; 0 for a column that is not compared."""
 
     round: int
     steps: Annotated[NDArray[np.float64], "u"]
 
 
-def compared(values: Array, degrees: Array) -> NDArray[np.bool_]:
-    """Which columns are: of three different values or more, and of rows enough."""
+def is_compared(values: Array, degrees: Array) -> NDArray[np.bool_]:
+    """Returns which columns are compared: those with three different values or more, and with enough rows."""
     return np.asarray((values >= MORE) & (degrees >= centres.LEAST))
 
 
-def told(means: Array, degrees: Array, squares: Array, values: Array) -> ColumnMeans:
-    """Of one client's columns (u,) with these means, and with the moments and numbers of different values that it has told."""
-    there = compared(values, degrees) & (squares > 0)
+def make_reply(means: Array, degrees: Array, squares: Array, values: Array) -> ColumnMeans:
+    """Returns one client's answer from the means (u,) of its columns, its moments and its numbers of different values."""
+    there = is_compared(values, degrees) & (squares > 0)
     step = STEP * np.sqrt(np.where(there, squares, 1.0) / np.where(there, degrees, 1.0))
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.rint(np.where(there, means, 0.0) / step)
@@ -53,7 +55,7 @@ def told(means: Array, degrees: Array, squares: Array, values: Array) -> ColumnM
 
 
 def means(steps: Array, variances: Array) -> Array:
-    """The means that were told, from the variances that were."""
+    """Returns the means that were sent, from the variances that were."""
     return np.asarray(steps * STEP * np.sqrt(variances))
 
 

@@ -1,12 +1,12 @@
-"""In a job that is not private: which columns can nothing be learnt from? Each client names those of its own rows.
+"""Finds, in a job that is not private, the columns from which nothing can be learnt: each client names those of its rows.
 
 A column may have one value; it may follow from others, so that their separate effects are the prior's; or its values may differ
-in their last digits only (10^15 and some noise). A client tells the names of such columns, and no cell; the server says of which
+in their last digits only (10^15 and some noise). A client sends the names of such columns, and no cell; the server says of which
 it is true at every client. One client alone may well have one value of a column: that is no fault, unless the column is the
-client's own (of vertically split data).
+client's alone (of vertically split data).
 
-It also tells in which columns few cells stand so far from all others that they decide the result: which rows they are, and what
-stands there, only the client's own notes say.
+A client also names the columns in which few cells stand so far from all others that they decide the result. Only its own notes
+say which rows these are, and which values they have.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ColumnNotes(Message, kind=144, tells=TELLS):
 
 @dataclass(frozen=True)
 class Degenerate:
-    """What one party's rows say of its columns.
+    """Lists the columns of one party from whose rows nothing, or too much, can be learnt.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Degenerate:
     coarse : columns whose values are large and differ in their last digits only
     collinear : column -> others that it follows from
     far : columns, or the response, in which few cells are far from all others, and matter
-    judged : whether there were rows enough to say what is constant, and what is collinear
+    judged : whether the rows were enough to say which are constant, and which are collinear
     """
 
     constant: tuple[str, ...] = ()
@@ -62,11 +62,11 @@ class Degenerate:
     judged: tuple[bool, bool] = (True, True)
     far: tuple[str, ...] = ()
 
-    def lines(self) -> list[str]:
-        """For the client's own eyes."""
-        found = [f"column {name!r} has one value here: this client tells nothing of its effect" for name in self.constant]
-        found += [f"column {name!r} {_FOLLOWS.format(_named(others))}" for name, others in self.collinear.items()]
-        return [*found, *(f"column {name!r} {_COARSE}" for name in self.coarse)]
+    def describe_columns(self) -> list[str]:
+        """Returns notes for the client alone."""
+        lines = [f"column {name!r} has one value here: this client tells nothing of its effect" for name in self.constant]
+        lines += [f"column {name!r} {_FOLLOWS.format(_named(others))}" for name, others in self.collinear.items()]
+        return [*lines, *(f"column {name!r} {_COARSE}" for name in self.coarse)]
 
 
 _OUT = "out (by data.ignore, or as a term of model.formula)"
@@ -80,7 +80,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def split_notes(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[str]:
-    """Where each client has columns of its own."""
+    """Returns the notes of a job whose clients each have columns of their own."""
     lines = []
     for client, one in zip(clients, answers):
         texts = [(name, "has one value: its effect is the prior's; put it into data.ignore") for name in one.constant]
@@ -91,7 +91,7 @@ def split_notes(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list
 
 
 def notes(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[str]:
-    """What all clients' columns have in common."""
+    """Returns notes on columns that are degenerate at all clients."""
     lines = []
     for what, judged in (("constant", 0), ("collinear", 1)):
         able = [one for one in answers if one.judged[judged]]
@@ -111,15 +111,18 @@ def notes(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[str]:
 
 @dataclass(frozen=True)
 class Client:
-    """What a client has found."""
+    """Holds a client's degenerate columns."""
 
     found: Degenerate
 
 
 @dataclass(frozen=True)
 class Server:
-    """`told[k]` is what client k has found, `pieces[k]` what there is of an unfinished answer; `split`: whether each client has
-    columns of its own."""
+    """Holds the answers so far.
+
+    `told[k]` is client k's answer, `pieces[k]` the pieces of an unfinished one; `split`: whether each client has columns of its
+    own.
+    """
 
     clients: tuple[str, ...]
     split: bool = False
@@ -128,19 +131,19 @@ class Server:
 
     @property
     def notes(self) -> list[str]:
-        """Once all have answered."""
+        """The notes, once all have answered."""
         return (split_notes if self.split else notes)(self.clients, in_order(self.told))
 
     @property
     def far(self) -> dict[str, str]:
-        """Column in which few cells decide -> at which clients."""
+        """The columns in which few cells decide -> the clients where they do."""
         told = in_order(self.told)
         names = dict.fromkeys(name for one in told for name in one.far)
         return {name: _named([client for client, one in zip(self.clients, told) if name in one.far]) for name in names}
 
 
 def start(clients: tuple[str, ...], split: bool = False) -> tuple[Server, ServerEffects]:
-    """The first state and the questions."""
+    """Returns the first state and the questions."""
     return Server(clients, split), once.ask(len(clients), AskNotes(0))
 
 
@@ -149,7 +152,7 @@ def finished(state: Server) -> bool:
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Its answer."""
+    """Answers the question."""
     if not isinstance(event, AskNotes):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     one = state.found
@@ -162,7 +165,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's answer, or a piece of it."""
+    """Takes one client's answer, or a piece of it."""
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, ColumnNotes) or sender in state.told:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")

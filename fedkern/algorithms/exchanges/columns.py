@@ -1,23 +1,23 @@
-"""Before the first round: all clients and the server agree on the columns and on what becomes of them.
+"""Lets all clients and the server agree, before the first round, on the columns and on their encoding.
 
-What leaves a client, as JSON in pieces of a fixed size (`pieces`), and always in its ledger:
+A client sends the following as JSON in pieces of a fixed size (`pieces`), and writes it to its ledger:
 
-* names and kinds of its columns, in its own order; in a private job nothing else (kinds are then the job file's, not found in the
+* names and kinds of its columns, in its own order; in a private job nothing else (kinds are then the job file's, not seen in the
   rows);
 * in a job that is not private, once all have the same columns: the levels of its categorical columns and the labels of its
   response, where the job file does not declare them;
 * with standardise = "exchange" (never in a private job): its number of rows and the sum of each numeric column; then, when the
   server has told the pooled means, the sums of the deviations from them and of their squares. Two legs, because
   sum(x^2) - n mean^2 loses all digits where the mean is large against the spread; the deviations' own sums also correct the
-  rounding of the first ones' means. Of a client with one or two rows these sums are the values.
+  rounding of the first ones' means. From a client with one or two rows these sums are the values.
 
-A file that has not the columns of the others has told nothing of its rows when that is found. Columns are matched by name: those
-of the job stand in the order that most clients have.
+A file with other columns than the others' is refused before any number of its rows is sent. Columns are matched by name: those of
+the job stand in the order that most clients have.
 
-Of what comes so the server sees slips that nothing else shows, and notes them (`slips`).
+In these answers the server sees slips that nothing else shows, and notes them (`slips`).
 
 The server collects answers and computes from them in client order, so that the order of arrival can't change a bit. A client
-takes what is agreed only if its own job file and its own columns can lead to it.
+accepts the agreed encoding only if its job file and its columns can lead to it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,11 @@ SUMS = NAMES._replace(
 
 @dataclass(frozen=True)
 class AskSchema(Message, kind=1):
-    """Server to client. Leg 0: what are your columns? Leg 1: what do your rows say of them? Leg 2: `text` holds the pooled means,
-    what are your deviations?"""
+    """Server to client: a question about columns, one for each leg.
+
+    Leg 0: which columns have you? Leg 1: which levels, labels and sums have your rows? Leg 2: `text` holds the pooled means;
+    which are the sums of your deviations?
+    """
 
     round: int
     part: int
@@ -67,7 +70,7 @@ class AskSchema(Message, kind=1):
 
 @dataclass(frozen=True)
 class SchemaReply(Message, kind=2, tells=SUMS):
-    """Client to server."""
+    """Client to server: the answer to one leg."""
 
     round: int
     part: int
@@ -77,7 +80,7 @@ class SchemaReply(Message, kind=2, tells=SUMS):
 
 @dataclass(frozen=True)
 class Agreed(Message, kind=3):
-    """Server to client: the encoding."""
+    """Server to client: the agreed encoding."""
 
     round: int
     part: int
@@ -90,9 +93,11 @@ TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, devia
 
 @dataclass(frozen=True)
 class Summary:
-    """What a client may tell of its table, and `numeric` (n, p): the rows of its numeric columns, no field of a message; nor is
-    `counts` (n,), of how many rows each is in sums: its trials where the response is a number of successes, and 0 if it weighs
-    nothing."""
+    """Holds the part of a table that a client may tell.
+
+    `numeric` (n, p) and `counts` (n,) are rows, and no field of a message: the values of the numeric columns, and how many rows
+    each stands for in sums (its trials where the response is a number of successes, and 0 if it weighs nothing).
+    """
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -104,7 +109,10 @@ class Summary:
 
 @dataclass(frozen=True)
 class Client:
-    """A client's side. After `Agreed`, `encoding` is the answer and the rows are let go. `name` is for the texts of errors."""
+    """Is a client's state.
+
+    After `Agreed`, `encoding` is the answer and the rows are let go. `name` is for the texts of errors.
+    """
 
     spec: Spec = field(metadata=GIVEN)
     summary: Summary = field(metadata=GIVEN)
@@ -115,9 +123,12 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """The server's side: `replies[k]` is client k's answer of this leg, `pieces[k]` what there is of an unfinished one,
-    `order[k]` the places of the agreed numeric columns among its own, where it has another order; `sizes[k]` its number of rows;
-    `notes` for the reader of the result, and `doubts` why it cannot stand."""
+    """Is the server's state.
+
+    `replies[k]` is client k's answer of this leg, `pieces[k]` the pieces of an unfinished one, `order[k]` the places of the
+    agreed numeric columns among its own, where it has another order; `sizes[k]` its number of rows; `notes` are for the reader of
+    the result, and `doubts` are reasons why it cannot stand.
+    """
 
     spec: Spec = field(metadata=GIVEN)
     clients: tuple[str, ...] = field(metadata=GIVEN)
@@ -136,7 +147,7 @@ class Server:
 
 
 def start(spec: Spec, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
-    """The server's first state, and its questions. `clients`: their names, in order."""
+    """Returns the server's first state and its questions. `clients`: their names, in order."""
     return _to_all(Server(spec, clients), AskSchema, COLUMNS, {})
 
 
@@ -147,14 +158,14 @@ def _to_all(
     content: Mapping[str, object],
     own: Mapping[int, Mapping[str, object]] = MappingProxyType({}),
 ) -> tuple[Server, ServerEffects]:
-    """`own`: what some clients get instead."""
+    """Returns a message to every client, in pieces. `own`: the content for clients that get another one."""
     cut = pieces.cut(content)
     every = {k: pieces.cut(own[k]) if k in own else cut for k in range(len(state.clients))}
     return state, [(k, kind(leg, *piece)) for k, pieces_of_it in every.items() for piece in pieces_of_it]
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One answer. When the last one of a leg is here, the next question, or the agreed encoding.
+    """Takes one answer. After the last one of a leg it sends the next question, or the agreed encoding.
 
     Raises
     ------
@@ -181,13 +192,14 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return _columns_known(state)
     if state.leg == ROWS:
         return _rows_known(state)
+    # The last leg: slips are looked for while the clients' sums are still apart.
     notes, doubts = slips.of_sums(_sums(state))
     state = replace(state, notes=(*state.notes, *notes), doubts=(*state.doubts, *doubts))
     return _agree(state, _deviations_known(state))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Answers a question about columns, or keeps what was agreed.
+    """Answers a question about columns, or keeps the agreed encoding.
 
     Raises
     ------
@@ -208,6 +220,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         _compare(state.spec, state.summary, encoding)
         return replace(state, encoding=encoding, summary=replace(state.summary, numeric=None, counts=None)), []
     summary = state.summary
+    # The client's own job file decides what is answered, never the question alone.
     wanted = _wanted(state.spec, summary.names, summary.kinds)
     if event.round == COLUMNS:
         answer: dict[str, object] = {"names": list(summary.names), "kinds": list(summary.kinds)}
@@ -221,7 +234,10 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
-    """Whether this job file, with these columns, can lead to that encoding. What the client's own file holds is not said."""
+    """Raises RemoteFault if this job file, with these columns, cannot lead to that encoding.
+
+    The text says nothing of the client's file.
+    """
 
     def same(what: str, came: object, wanted: object) -> None:
         if came != wanted:
@@ -253,14 +269,14 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
 def _compare_texts(
     what: str, came: tuple[str, ...], declared: tuple[str, ...] | None, own: tuple[str, ...], private: bool = False
 ) -> None:
-    """Declared levels as they are; those that were found must hold this client's own."""
+    """Refuses declared levels that were changed, and levels of clients that lack some of this one's."""
     good = came == declared if declared is not None else list(came) == sorted(set(came)) and set(own) <= set(came)
     if not good or (private and declared is None):
         raise RemoteFault(f"server: Agreed.{what} are not those of this client's job file, or lack some of its own")
 
 
 def _wanted(spec: Spec, names: Sequence[str], kinds: Sequence[str]) -> set[str]:
-    """What clients must tell of their rows: nothing where the job file says all."""
+    """Returns the names of the facts that clients must tell of their rows; none if the job file says all."""
     if spec.private:
         return set()
     wanted = {"levels"} if any(_open_levels(spec, name, kind) for name, kind in zip(names, kinds)) else set()
@@ -272,12 +288,12 @@ def _wanted(spec: Spec, names: Sequence[str], kinds: Sequence[str]) -> set[str]:
 
 
 def _open_levels(spec: Spec, name: str, kind: str) -> bool:
-    """Whether a column's levels are those that clients find."""
+    """Tells whether a column's levels come from the clients' rows."""
     return kind == "categorical" and not spec.complete(name)
 
 
 def _description(state: Client, wanted: set[str]) -> dict[str, object]:
-    """Leg 1 of a client."""
+    """Returns a client's answer to leg 1."""
     spec, summary = state.spec, state.summary
     out: dict[str, object] = {}
     if "levels" in wanted:
@@ -295,7 +311,7 @@ def _description(state: Client, wanted: set[str]) -> dict[str, object]:
 
 
 def _deviations(state: Client, content: Mapping[str, object]) -> dict[str, object]:
-    """Leg 2 of a client."""
+    """Returns a client's answer to leg 2."""
     summary = state.summary
     means = pieces.floats("server: AskSchema", "means", content.get("means"), summary.kinds.count("numeric"))
     sums, squares = _moments(summary, np.array(means))
@@ -303,7 +319,7 @@ def _deviations(state: Client, content: Mapping[str, object]) -> dict[str, objec
 
 
 def _moments(summary: Summary, center: NDArray[np.float64], block: int = 4096) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sums of x - center and of their squares, (p,) each, in one pass by blocks of rows."""
+    """Returns sums of x - center and of their squares, (p,) each, in one pass by blocks of rows."""
     x = summary.numeric
     if x is None:
         raise ValueError("agreement: a client that exchanges statistics needs its numeric columns")
@@ -322,6 +338,7 @@ def _moments(summary: Summary, center: NDArray[np.float64], block: int = 4096) -
 
 
 def _finite(state: Client, sums: NDArray[np.float64]) -> list[float]:
+    """Returns sums as a list; raises OwnFault that names a column whose values are too large to be summed."""
     names = state.summary.names
     for j in np.flatnonzero(~np.isfinite(sums)):
         name = [name for name, kind in zip(names, state.summary.kinds) if kind == "numeric"][j]
@@ -333,7 +350,7 @@ def _finite(state: Client, sums: NDArray[np.float64]) -> list[float]:
 
 
 def _columns_known(state: Server) -> tuple[Server, ServerEffects]:
-    """All have told their columns: compares them, and asks for what only rows can say."""
+    """Compares the columns, which all clients have told, and asks for the facts that only rows can give."""
     if state.spec.missing:
         state = replace(state, replies=PersistentMap(lacking.joined(state.replies)))
     _check_columns(state)
@@ -367,7 +384,7 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _sums(state: Server) -> slips.Sums:
-    """What clients have told of their numeric columns."""
+    """Returns the sums that clients have told of their numeric columns."""
     replies = in_order(state.replies)
     columns = tuple(column for column in state.columns if column.kind == "numeric")
     sums, squares = (np.array([reply[name] for reply in replies], np.float64) for name in ("sums", "squares"))
@@ -375,14 +392,14 @@ def _sums(state: Server) -> slips.Sums:
 
 
 def _places(numeric: Sequence[str], reply: Record) -> tuple[int, ...]:
-    """Of each agreed numeric column among a client's own."""
+    """Returns the places of the agreed numeric columns among a client's own."""
     own = [name for name, kind in zip(reply["names"], reply["kinds"]) if kind == "numeric"]
     at = {name: i for i, name in enumerate(own)}
     return tuple(at[name] for name in numeric)
 
 
 def _in_agreed_order(state: Server, client: int, content: dict[str, Any]) -> dict[str, object]:
-    """A client's sums, in the agreed order of the columns."""
+    """Returns a client's sums, in the agreed order of the columns."""
     places = state.order.get(client)
     if places is None:
         return content
@@ -391,18 +408,18 @@ def _in_agreed_order(state: Server, client: int, content: dict[str, Any]) -> dic
 
 
 def _told(name: str, names: Sequence[str], spec: Spec) -> str:
-    """A covariate as every party may read it: by its name if the job file has it, else by its place."""
+    """Names a covariate as every party may read it: by its name if the job file has it, else by its place."""
     return f"column {name!r}" if name in spec.known else f"covariate no. {list(names).index(name) + 1}"
 
 
 def _most_frequent(state: Server) -> tuple[tuple[str, ...], tuple[Kind, ...]]:
-    """Names and kinds as most clients have them; of those that are equally frequent, the ones that came first."""
+    """Returns names and kinds as most clients have them; between equally frequent ones, those that came first."""
     counts = Counter((tuple(state.replies[k]["names"]), tuple(state.replies[k]["kinds"])) for k in range(len(state.clients)))
     return max(counts, key=counts.__getitem__)
 
 
 def _check_columns(state: Server) -> None:
-    """All clients must have the columns that most of them have, in any order."""
+    """Refuses columns that are not, in any order, those that most clients have."""
     shapes = [(tuple(state.replies[k]["names"]), tuple(state.replies[k]["kinds"])) for k in range(len(state.clients))]
     names, kinds = _most_frequent(state)
     wanted = dict(zip(names, kinds))
@@ -427,7 +444,7 @@ def _check_columns(state: Server) -> None:
 
 
 def _joined(state: Server, column: Column, replies: list[Record]) -> Column:
-    """A column with all that is known of it but exchanged constants."""
+    """Returns a column with all that is known of it but exchanged constants."""
     spec, name, declared = state.spec, column.name, state.spec.columns.get(column.name, Column(column.name))
     if column.kind == "categorical":
         if declared.levels is not None:
@@ -446,7 +463,7 @@ def _joined(state: Server, column: Column, replies: list[Record]) -> Column:
 
 
 def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:
-    """The two labels of a response with a positive one."""
+    """Returns the two labels of a response with a positive one."""
     spec = state.spec
     if spec.positive is None or spec.declared_labels is not None:
         return ()
@@ -463,7 +480,10 @@ def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:
 
 
 def _deviations_known(state: Server) -> tuple[Column, ...]:
-    """The standardising constants: mean and standard deviation (divisor n) of all rows together; 1 for a constant column."""
+    """Returns the columns with their standardising constants.
+
+    These are mean and standard deviation (divisor n) of all rows together; a constant column has 1.
+    """
     replies = in_order(state.replies)
     constants: list[tuple[float, float]] = []
     for mean, sums, squares in zip(state.means, zip(*(r["sums"] for r in replies)), zip(*(r["squares"] for r in replies))):
@@ -476,11 +496,12 @@ def _deviations_known(state: Server) -> tuple[Column, ...]:
 
 
 def _with(column: Column, center: float, scale: float) -> Column:
-    """Constants of the job file win over exchanged ones."""
+    """Returns the column with exchanged constants, unless the job file gives its own."""
     return column if column.center is not None else replace(column, center=center, scale=scale)
 
 
 def _agree(state: Server, columns: tuple[Column, ...]) -> tuple[Server, ServerEffects]:
+    """Sends the agreed encoding to all."""
     encoding = state.spec.encoding(columns)
     if state.labels:
         encoding = replace(encoding, labels=state.labels)
@@ -489,7 +510,7 @@ def _agree(state: Server, columns: tuple[Column, ...]) -> tuple[Server, ServerEf
 
 
 def _checked(who: str, content: dict[str, Any], state: Server) -> dict[str, Any]:
-    """A client's answer, every field as it must be."""
+    """Returns a client's answer after a check of every field."""
     if state.leg == DEVIATIONS:
         pieces.fields(who, content, {"sums", "squares"})
         out = {name: pieces.floats(who, name, content[name], len(state.means)) for name in ("sums", "squares")}
@@ -519,7 +540,7 @@ def _checked(who: str, content: dict[str, Any], state: Server) -> dict[str, Any]
 
 
 def finished(state: Server) -> bool:
-    """Whether the encoding is agreed."""
+    """Tells whether the encoding is agreed."""
     return state.encoding is not None
 
 

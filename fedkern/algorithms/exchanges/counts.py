@@ -1,4 +1,4 @@
-"""After the last round of a Gibbs sampler: what every client counted in its own sweeps. Source: sparse.md, section 5."""
+"""Collects, after the last round of a Gibbs sampler, the counts of every client's sweeps. Source: sparse.md, section 5."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Counts(Message, kind=48, tells=Tells("counts of its sampler's steps")):
 
     @property
     def each(self) -> tuple[int, int, int]:
-        """In this order."""
+        """The three counts, in the order of the fields."""
         return self.clipped, self.fallbacks, self.data_space
 
 
 def total(replies: Iterable[Counts]) -> tuple[int, int, int]:
-    """Over the clients."""
+    """Returns the sums over the clients."""
     clipped, fallbacks, data_space = (sum(numbers) for numbers in zip((0, 0, 0), *(reply.each for reply in replies)))
     return clipped, fallbacks, data_space
 

@@ -1,7 +1,8 @@
-"""After the last round of structural equations: are the errors Laplace, as the model says? Source: sparse.md, section 9.
+"""Checks, after the last round of structural equations, whether the errors are Laplace, as the model says.
 
 The law of the errors alone tells which way an effect goes, so a client sends, of each equation, the mean size of its residuals
-over their root mean square: 1/sqrt(2) of Laplace errors, sqrt(2/pi) of normal ones, sqrt(3)/2 of uniform ones.
+over their root mean square: 1/sqrt(2) for Laplace errors, sqrt(2/pi) for normal ones, sqrt(3)/2 for uniform ones. Source:
+sparse.md, section 9.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ class ErrorShape(Message, kind=134, tells=Tells("of each equation a ratio of mom
 
 
 def ratio(residuals: Array) -> Array:
-    """(...) of residuals (..., n); that of Laplace errors where all are zero."""
+    """Returns the ratio (...) of residuals (..., n); that of Laplace errors where all residuals are zero."""
     square = np.mean(residuals**2, axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(square > 0, np.mean(np.abs(residuals), axis=-1) / np.sqrt(square), LAPLACE)
 
 
 def departures(replies: Sequence[ErrorShape]) -> list[tuple[int, float]]:
-    """Equations whose errors, over all clients, are surely not Laplace, each with its ratio."""
+    """Returns the equations whose errors, over all clients, are surely not Laplace, each with its ratio."""
     rows = np.array([reply.rows for reply in replies], float)
     if not rows.sum() > 0:
         return []

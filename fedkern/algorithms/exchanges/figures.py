@@ -1,5 +1,7 @@
-"""The server's verdict (`exchanges.verdicts`) with its figures of the unknowns that all share, so that clients' pages have the
-numbers that its own has: clients know the posterior of these, but not by the same draws."""
+"""Sends the server's verdict (`exchanges.verdicts`) with its figures of the unknowns that all share.
+
+So clients' pages have the same numbers as the server's: clients know the posterior of these unknowns, but not by the same draws.
+"""
 
 from __future__ import annotations
 
@@ -32,30 +34,30 @@ class TellFigures(Message, kind=227):
 
 
 def dims(unknowns: int) -> dict[str, int]:
-    """Lengths of the messages' fields."""
+    """Returns the lengths of the messages' fields."""
     return {**verdicts.DIMS, "f": max(unknowns, 1), "q": len(NAMES)}
 
 
-def telling(verdict: TellVerdict, figures: Array) -> TellFigures:
-    """The message; `figures` (f, q) of the unknowns in the order that all know."""
+def make_question(verdict: TellVerdict, figures: Array) -> TellFigures:
+    """Returns the message; `figures` (f, q) are of the unknowns in the order that all know."""
     known = len(figures) > 0 and bool(np.isfinite(figures).all())
     told = figures if known else np.zeros((max(len(figures), 1), len(NAMES)))
     return TellFigures(verdict.round, verdict.word, verdict.text, verdict.worst, int(known), told)
 
 
 def verdict(told: TellFigures) -> TellVerdict:
-    """Without the figures."""
+    """Returns the message without the figures."""
     return TellVerdict(told.round, told.word, told.text, told.worst)
 
 
 def figures(told: TellFigures) -> Array | None:
-    """(f, q) What the server has; None where it has none."""
+    """Returns the server's figures (f, q), or None if it has none."""
     return np.array(told.figures) if told.known else None
 
 
-def heard(told: TellFigures) -> VerdictHeard:
-    """A client's answer; RemoteFault where no verdict has this number."""
-    return verdicts.heard(verdict(told))
+def make_reply(told: TellFigures) -> VerdictHeard:
+    """Returns a client's answer; raises RemoteFault if no verdict has this number."""
+    return verdicts.make_reply(verdict(told))
 
 
 QUESTION = once.Question("verdict", TellFigures, VerdictHeard)

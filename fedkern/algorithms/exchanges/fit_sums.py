@@ -1,4 +1,4 @@
-"""After a spatial job that asks for it: how well are areas foreseen without their own rows? Each client sends sums over areas.
+"""Sums, after a spatial job that asks for it, how well areas are foreseen without their own rows.
 
 A sum is of at least five areas: a client with fewer that have rows answers with zeros. No message has one area's number.
 """
@@ -45,13 +45,13 @@ NOBODY = FitSums(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
 SUMS = ("density", "squares", "effective", "waic", "waic_effective")
 
 
-def told(sums: FitSums) -> FitSums:
-    """The sums, or zeros where they would be of too few areas."""
+def make_reply(sums: FitSums) -> FitSums:
+    """Returns the sums, or zeros if they are of too few areas."""
     return sums if sums.areas >= LEAST else NOBODY
 
 
 def total(replies: Mapping[int, FitSums]) -> FitSums:
-    """Over all clients, added in their order."""
+    """Returns the sums over all clients, added in their order."""
     every = in_order(replies)
     areas, unreliable = sum(one.areas for one in every), sum(one.unreliable for one in every)
     sums = {name: float(sum(getattr(one, name) for one in every)) for name in SUMS}
@@ -59,7 +59,7 @@ def total(replies: Mapping[int, FitSums]) -> FitSums:
 
 
 def _wrong(sums: FitSums) -> str:
-    """Why these are no client's sums; "" where they can be."""
+    """Returns the reason why these are no client's sums, or "" if they can be."""
     if not (sums.areas == 0 or LEAST <= sums.areas <= MOST_AREAS) or not 0 <= sums.unreliable <= sums.areas:
         return f"its FitSums are of {sums.areas} areas, {sums.unreliable} of them unreliable"
     each = [sums.density, sums.effective, sums.waic, sums.waic_effective]

@@ -1,4 +1,7 @@
-"""Each client's least-squares estimates and standard errors, for a meta-analysis beside the hierarchical model; if a job asks."""
+"""Collects each client's least-squares estimates and standard errors, for a meta-analysis beside the hierarchical model.
+
+A job has to ask for it.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,8 @@ class SiteFit(Message, kind=46, tells=Tells(LIKELIHOOD)):
     error: Columns
 
 
-def told(estimate: NDArray[np.float64], error: NDArray[np.float64]) -> SiteFit:
-    """Of estimates that are NaN where there is none."""
+def make_reply(estimate: NDArray[np.float64], error: NDArray[np.float64]) -> SiteFit:
+    """Returns the answer for these estimates, of which a missing one is NaN."""
     there = np.isfinite(estimate) & np.isfinite(error)
     return SiteFit(0, np.where(there, estimate, 0.0), np.where(there, error, 0.0))
 

@@ -1,7 +1,7 @@
-"""After the rounds of a Cox model: each client's cumulative baseline hazard at the times that the job names.
+"""Collects, after the rounds of a Cox model, each client's cumulative baseline hazard at the times that the job names.
 
-Each client has drawn it at the draws of the posterior that it was told, with random numbers of its own, and sends it to three
-digits, with the number of its rows; one without an event answers with zeros. Source: docs/methods/likelihood.md, section 9.
+Each client has drawn it at the draws of the posterior that it was sent, with random numbers of its own, and sends it to three
+digits, with the number of its rows; a client without an event answers with zeros. Source: docs/methods/likelihood.md, section 9.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class CumulativeHazards(Message, kind=232, tells=Tells(SUM)):
 
 
 def dims(draws: int, times: int) -> dict[str, int]:
-    """Sizes of the messages' arrays."""
+    """Returns the sizes of the messages' arrays."""
     return {"t": draws, "times": times}
 
 
-def told(rows: int, hazards: Array) -> CumulativeHazards:
-    """`hazards` (draws, times)."""
+def make_reply(rows: int, hazards: Array) -> CumulativeHazards:
+    """Returns the answer with `hazards` (draws, times), rounded."""
     short = [[float(f"{value:.3g}") for value in row] for row in hazards.tolist()]
     return CumulativeHazards(0, rows, np.array(short).reshape(hazards.shape))
 
 
 def _wrong(answer: CumulativeHazards) -> str:
-    """Why these are no client's hazards; "" where they can be."""
+    """Returns the reason why these are no client's hazards, or "" if they can be."""
     h = answer.hazards
     if (
         not 0 <= answer.rows <= MOST_ROWS

@@ -1,4 +1,4 @@
-"""Before the first round of an open job that leaves out or fills rows which lack a cell: how many each client has of them."""
+"""Counts, before the first round of an open job that leaves out or fills incomplete rows, how many of them each client has."""
 
 from __future__ import annotations
 

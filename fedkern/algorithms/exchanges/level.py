@@ -1,5 +1,4 @@
-"""Before a spatial job or an open regression: what are the units of the response? Two sums of each client; then all know the
-level and the scale.
+"""Agrees on the units of the response before a spatial job or an open regression: two sums of each client give level and scale.
 
 | leg | a client sends | all get |
 |---|---|---|
@@ -7,9 +6,9 @@ level and the scale.
 | spread (Gaussian) | sum and sum of squares about the pooled mean | level and scale |
 | again (counts in intervals) | the two sums, with the mean of each such count at the last level | level, until it stands still |
 
-Of a response that has a unit the server notes a client whose standard deviation or mean is not that of the others (`spreads`,
-`centres`): another unit, or a wrong cell, which a heavy-tailed response may have. What comes is added in client order. With this
-the result does not depend on the unit of exposures, or of a Gaussian response.
+If the response has a unit, the server notes a client whose standard deviation or mean is not that of the others (`spreads`,
+`centres`): another unit, or a wrong cell, which a heavy-tailed response may have. Answers are added in client order. So the
+result does not depend on the unit of exposures, or of a Gaussian response.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ MOST = 1e150  # of a Gaussian response, which will be squared
 
 @dataclass(frozen=True)
 class AskLevel(Message, kind=140):
-    """Server to client. Leg 0: what are your two sums? Leg 1: what are they about the pooled mean?"""
+    """Server to client. Leg 0: which are your two sums? Leg 1: which are they about the pooled mean?"""
 
     round: int
     centre: float
@@ -67,7 +66,7 @@ TIMES = {AskLevel: 2, LevelSums: 2}  # of a Gaussian job, which also asks for th
 
 @dataclass(frozen=True)
 class Settings:
-    """What all parties know of the response.
+    """Holds the facts of the response that all parties know.
 
     Attributes
     ----------
@@ -88,7 +87,7 @@ class Settings:
 
     @property
     def times(self) -> dict[type[Message], int]:
-        """How often a message comes at most."""
+        """How often each message comes at most."""
         most = 1 + MOST_AGAIN if self.intervals else 1 + self.measured
         return {AskLevel: most, LevelSums: most}
 
@@ -100,7 +99,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Client:
-    """A client's responses, with case weights where there are some; after the last leg `units`."""
+    """Holds a client's responses, with case weights if it has some; after the last leg `units`."""
 
     name: str
     settings: Settings
@@ -111,8 +110,11 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """`told[k]` is client k's answer of this leg; `rows` the number of responses, where the first leg has told it, and `each`
-    that of each client (the sum of its weights); `note` for the reader of the result, and `doubt` why it cannot stand."""
+    """Holds the answers and the result.
+
+    `told[k]` is client k's answer of this leg; `rows` the number of responses, where the first leg has told it, and `each` that
+    of each client (the sum of its weights); `note` is for the reader of the result, and `doubt` the reason why it cannot stand.
+    """
 
     settings: Settings
     clients: tuple[str, ...]
@@ -131,7 +133,7 @@ class Server:
 
 
 def start(settings: Settings, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
-    """The first state, and the first questions."""
+    """Returns the first state and the first questions."""
     return Server(settings, clients), once.ask(len(clients), AskLevel(LEVEL, 0.0))
 
 
@@ -140,7 +142,7 @@ def finished(state: Server) -> bool:
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Two sums; JobError where they are too large to be numbers."""
+    """Answers with two sums; raises JobError if they are too large to be numbers."""
     if isinstance(event, Level):
         return replace(state, units=Units(event.level, event.scale)), []
     if not isinstance(event, AskLevel):
@@ -159,7 +161,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's sums; with the last the level, or the next leg.
+    """Takes one client's sums. After the last it sends the level, or asks the next leg.
 
     Raises
     ------
@@ -198,34 +200,38 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _stands(before: float, level: float, leg: int) -> bool:
+    """Tells whether the level stands still, or the legs are used up."""
     return abs(level - before) < STILL or leg == AGAIN + MOST_AGAIN - 1
 
 
 def _known(state: Server, units: Units) -> tuple[Server, ServerEffects]:
+    """Sends the units to all."""
     return replace(state, units=units), once.ask(len(state.clients), Level(state.leg, units.level, units.scale))
 
 
 def _apart(state: Server, about: Array) -> Server:
-    """With what is to be said of clients whose response varies otherwise, or about another mean; `about` (m, 2): their sums about
-    the centre."""
+    """Returns the state with a note on clients whose response varies otherwise, or about another mean.
+
+    `about` (m, 2): their sums about the centre.
+    """
     n, what = np.array(state.each), f"column {state.settings.response!r}"
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         shift = about[:, 0] / n
         mean = state.centre + shift
         own = spreads.variances(mean, shift, about[:, 1] / n)
         degrees = np.maximum(n - 1, 0)
-        found = spreads.compared(own * degrees, degrees)
-        sure = spreads.certain(found, mean / np.sqrt(own))
+        spread = spreads.compare_spreads(own * degrees, degrees)
+        sure = spreads.certain(spread, mean / np.sqrt(own))
     heavy = not FAMILIES[state.settings.family].linear  # tails, or a wrong cell, in which nothing else is wrong
     sure &= not heavy
-    moved = centres.compared(mean, own, degrees, ~found.odd | heavy)
-    notes = (*spreads.notes(found, what, state.clients), *centres.notes(moved, what, state.clients))
-    doubts = (spreads.doubt(found, sure, what, state.clients, LARGER), centres.doubt(moved, what, state.clients))
+    moved = centres.compare_centres(mean, own, degrees, ~spread.odd | heavy)
+    notes = (*spreads.notes(spread, what, state.clients), *centres.notes(moved, what, state.clients))
+    doubts = (spreads.doubt(spread, sure, what, state.clients, LARGER), centres.doubt(moved, what, state.clients))
     return replace(state, note="; ".join(filter(None, (state.note, *notes))), doubt="; ".join(filter(None, doubts)))
 
 
 def _one_sided(s: Settings, answers: list[tuple[float, float]]) -> str:
-    """What must be said where nothing has happened, or nothing else has: the level is then a convention."""
+    """Returns a note if every response is of one kind, so that the level is a convention."""
     first, second = (sum(column) for column in zip(*answers))
     if s.noisy:
         return _lost_in_noise(s, first)
@@ -239,7 +245,7 @@ def _one_sided(s: Settings, answers: list[tuple[float, float]]) -> str:
 
 
 def _lost_in_noise(s: Settings, first: float) -> str:
-    """What must be said where noise has eaten all cases."""
+    """Returns a note if noise has eaten all cases."""
     if first > 0:
         return ""
     return (
@@ -249,7 +255,7 @@ def _lost_in_noise(s: Settings, first: float) -> str:
 
 
 def _gaussian(s: Settings, answers: list[tuple[float, float]], centre: float, n: float) -> Units:
-    """Without an intercept the model is about 0, and so is the scale."""
+    """Returns the units of a Gaussian response. Without an intercept the model is about 0, and so is the scale."""
     mean, sd = spread(answers, centre, n)
     scale = sd if s.intercept else float(np.hypot(mean, sd))
     if not np.isfinite(scale):

@@ -1,5 +1,4 @@
-"""Responses that are one of several levels: how many rows have each, before the rounds; and after them whether the model makes
-responses like those that were seen.
+"""Counts the rows of each level of the response before the rounds; afterwards checks whether the model makes such responses.
 
 | leg | a client sends | all get |
 |---|---|---|
@@ -50,7 +49,7 @@ class LevelNumbers(Message, kind=237, tells=Tells(SUM, "its response", FEW_AREAS
 
 
 def dims(levels: int, columns: int = 0, draws: int = 0) -> dict[str, int]:
-    """Sizes of the messages' arrays."""
+    """Returns the sizes of the messages' arrays."""
     return {"levels": levels, "sums": 1 + columns, "draws": draws}
 
 
@@ -59,7 +58,7 @@ def dims(levels: int, columns: int = 0, draws: int = 0) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Client:
-    """A client's numbers (K,); after the last leg `shares` of all."""
+    """Holds a client's numbers (K,); after the last leg the `shares` of all."""
 
     numbers: Array = field(repr=False)
     shares: Array | None = None
@@ -67,7 +66,10 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """`replies[k]` are client k's numbers; `shares` once all have told theirs, and the `numbers` of all together."""
+    """Holds the answers: `replies[k]` are client k's numbers.
+
+    Once all have answered, `shares`, and the `numbers` of all together.
+    """
 
     clients: tuple[str, ...]
     levels: int
@@ -81,7 +83,7 @@ class Server:
 
 
 def start(clients: tuple[str, ...], levels: int) -> tuple[Server, ServerEffects]:
-    """The first state, and the first questions."""
+    """Returns the first state and the first questions."""
     return Server(clients, levels), once.ask(len(clients), AskLevels(0, np.zeros(levels)))
 
 
@@ -90,7 +92,7 @@ def finished(state: Server) -> bool:
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """The numbers, or what all have together."""
+    """Answers with the numbers, or keeps the shares of all."""
     if not isinstance(event, AskLevels):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     if event.round:
@@ -99,7 +101,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's numbers; with the last the shares for all."""
+    """Takes one client's numbers; after the last it sends the shares to all."""
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, LevelNumbers) or sender in state.replies:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
@@ -119,21 +121,22 @@ PROTOCOL = once.protocol("levels", (AskLevels,), (LevelNumbers,), server_receive
 # After them --------------------
 
 
-def told(seen: Array, again: Array) -> LevelNumbers:
-    """The sums, or zeros where they would be of too few rows."""
+def make_reply(seen: Array, again: Array) -> LevelNumbers:
+    """Returns the sums, or zeros if they are of too few rows."""
     if seen[:, 0].sum() < LEAST:
         return LevelNumbers(0, np.zeros_like(seen), np.zeros_like(again))
     return LevelNumbers(0, _rounded(seen), _rounded(again))
 
 
 def _rounded(values: Array) -> Array:
-    found = values.copy()
-    found[..., 1:] = np.reshape([float(f"{value:.{DIGITS}g}") for value in values[..., 1:].ravel()], values[..., 1:].shape)
-    return found
+    """Returns the counts as they are, and sums of columns with four digits."""
+    short = values.copy()
+    short[..., 1:] = np.reshape([float(f"{value:.{DIGITS}g}") for value in values[..., 1:].ravel()], values[..., 1:].shape)
+    return short
 
 
 def _wrong(sums: LevelNumbers) -> str:
-    """Why these are no client's sums; "" where they can be."""
+    """Returns the reason why these are no client's sums, or "" if they can be."""
     for one in (sums.seen, sums.again):
         numbers = one[..., 0]
         if not (bounded(one, LARGEST) and (numbers >= 0).all() and (numbers % 1 == 0).all() and (numbers <= MOST_ROWS).all()):

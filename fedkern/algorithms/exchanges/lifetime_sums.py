@@ -1,7 +1,7 @@
-"""After the rounds of a job of survival times whose baseline hazard all share: does the hazard have the right shape?
+"""Checks, after a job of survival times whose baseline hazard all share, whether the hazard has the right shape.
 
-Each client has computed sums over its rows with the draws that it was told, and sends them, to three digits; one with fewer than
-five rows answers with zeros. Source: docs/methods/likelihood.md, section 9.
+Each client has computed sums over its rows with the draws that it was sent, and sends them, to three digits; a client with fewer
+than five rows answers with zeros. Source: docs/methods/likelihood.md, section 9.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class LifetimeSums(Message, kind=233, tells=Tells(SUM)):
 
 
 def dims(pieces: int) -> dict[str, int]:
-    """Sizes of the messages' arrays."""
+    """Returns the sizes of the messages' arrays."""
     return {"tenths": TENTHS, "scores": SCORES, "pieces": pieces}
 
 
-def told(rows: int, events: int, pairs: float, right: float, tenths: Array, scores: Array, pieces: Array) -> LifetimeSums:
-    """The sums, or zeros where they would be of too few rows."""
+def make_reply(rows: int, events: int, pairs: float, right: float, tenths: Array, scores: Array, pieces: Array) -> LifetimeSums:
+    """Returns the sums, or zeros if they are of too few rows."""
     if rows < LEAST:
         return LifetimeSums(0, 0, 0, 0.0, 0.0, np.zeros(TENTHS), np.zeros(SCORES), np.zeros(len(pieces)))
     pairs, right = shortened(pairs, right)
@@ -54,7 +54,7 @@ def told(rows: int, events: int, pairs: float, right: float, tenths: Array, scor
 
 
 def _wrong(answer: LifetimeSums) -> str:
-    """Why these are no client's sums; "" where they can be."""
+    """Returns the reason why these are no client's sums, or "" if they can be."""
     if not (answer.rows == 0 or LEAST <= answer.rows <= MOST_ROWS) or not 0 <= answer.events <= answer.rows:
         return f"its LifetimeSums are of {answer.rows} rows and {answer.events} events"
     if not 0 <= answer.right <= answer.pairs <= MOST_ROWS**2:

@@ -1,4 +1,4 @@
-"""After a job that asks for it: how well are rows foreseen without themselves? Each client sends sums over its rows.
+"""Sums, after a job that asks for it, how well rows are foreseen without themselves.
 
 A sum is of at least five rows, whatever the job's least number: a client with fewer answers with zeros. Sums are in thousandths.
 """
@@ -42,8 +42,8 @@ class LooSums(Message, kind=148, tells=Tells(SUM)):
     bins: Annotated[NDArray[np.float64], "bins"]
 
 
-def told(sums: LooSums | None) -> LooSums:
-    """The sums, or zeros where there are none, or they would be of too few rows."""
+def make_reply(sums: LooSums | None) -> LooSums:
+    """Returns the sums, or zeros if a client has none or too few rows."""
     if sums is None or sums.rows < LEAST:
         return LooSums(0, 0, 0.0, 0.0, 0.0, np.zeros(BINS))
     density, effective = rounded([sums.density, sums.effective]).tolist()
@@ -52,7 +52,7 @@ def told(sums: LooSums | None) -> LooSums:
 
 
 def _wrong(sums: LooSums) -> str:
-    """Why these are no client's sums; "" where they can be."""
+    """Returns the reason why these are no client's sums, or "" if they can be."""
     if not (sums.rows == 0 or LEAST <= sums.rows <= MOST_ROWS):
         return f"its LooSums are of {sums.rows} rows"
     if (sums.bins < 0).any() or (sums.bins > sums.rows).any() or (sums.bins % 1).any() or sums.bins.sum() != sums.rows:

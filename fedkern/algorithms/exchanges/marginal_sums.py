@@ -1,8 +1,8 @@
-"""After the rounds of a job that asks for it: by how much does the mean of the response change with each covariate?
+"""Sums, after a job that asks for it, by how much the mean of the response changes with each covariate.
 
-Each client has computed the change of every row's mean at draws of the posterior that it was told, and sends the sums over its
-rows, to four digits, with their number; a client with fewer than five rows answers with zeros. Of a column whose values are 0 and
-1 the change is from one to the other. Source: docs/methods/likelihood.md, section 5.
+Each client has computed the change of every row's mean at draws of the posterior that it was sent, and sends the sums over its
+rows, to four digits, with their number; a client with fewer than five rows answers with zeros. For a column whose values are 0
+and 1 the change is from one to the other. Source: docs/methods/likelihood.md, section 5.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class MarginalSums(Message, kind=209, tells=Tells(SAID, "its covariates", FEW)):
 
 
 def dims(draws: int, numeric: int, effects: int) -> dict[str, int]:
-    """Sizes of the messages' arrays."""
+    """Returns the sizes of the messages' arrays."""
     return {"draws": draws, "numeric": numeric, "effects": effects}
 
 
-def told(rows: int, binary: Array, sums: Array) -> MarginalSums:
-    """The sums, or zeros where they would be of too few rows."""
+def make_reply(rows: int, binary: Array, sums: Array) -> MarginalSums:
+    """Returns the sums, or zeros if they are of too few rows."""
     if rows < LEAST:
         return MarginalSums(0, 0, np.zeros_like(binary), np.zeros_like(sums))
     rounded = np.array([float(f"{value:.{DIGITS}g}") for value in sums.ravel()])
@@ -58,7 +58,7 @@ def told(rows: int, binary: Array, sums: Array) -> MarginalSums:
 
 
 def _wrong(answer: MarginalSums) -> str:
-    """Why these are no client's sums; "" where they can be."""
+    """Returns the reason why these are no client's sums, or "" if they can be."""
     if not (answer.rows == 0 or LEAST <= answer.rows <= MOST_ROWS):
         return f"its MarginalSums are of {answer.rows} rows"
     if not np.isin(answer.binary, (0.0, 1.0)).all():

@@ -1,7 +1,7 @@
-"""After training: what each party's part of the predictor would be, told by the columns of all others.
+"""Estimates, after training, each party's part of the predictor from the columns of all others.
 
-Each client m sends its fitted part g_m of the training rows, once. The server asks the others in turn to regress what is left of
-it on their own columns (a ridge regression with penalty 1 on centred columns), until the fits stand still: backfitting, whose
+Each client m sends its fitted part g_m of the training rows, once. The server asks the others in turn to regress its unexplained
+rest on their own columns (a ridge regression with penalty 1 on centred columns), until the fits stand still: backfitting, whose
 limit is the regression on the columns of all of them. With two parties one pass is all. So every client learns the others' fitted
 part of every training row, which is why a job must ask for it. Coefficients stay where they are made; their part at rows that are
 predicted leaves, once. Source: docs/methods/vertical.md, section 11.
@@ -42,8 +42,11 @@ PENALTY = 1.0
 
 @dataclass(frozen=True)
 class AskPart(Message, kind=65):
-    """Server to client: round 0, for its fitted part of the training rows; later, for what its columns say of the others' parts
-    at the rows that are predicted."""
+    """Server to client: asks in round 0 for its fitted part of the training rows, later for its columns' prediction of the
+    others' parts.
+
+    The prediction is at the rows that are predicted.
+    """
 
     round: int
 
@@ -59,7 +62,7 @@ class FittedPart(Message, kind=66, tells=Tells(NUMBERS, PART)):
 
 @dataclass(frozen=True)
 class Unexplained(Message, kind=67):
-    """Server to client: of each other party's part of the training rows, what the columns of the rest do not explain."""
+    """Server to client: of each other party's part of the training rows, the rest that the other columns do not explain."""
 
     round: int
     parts: Annotated[Matrix, "others n"]
@@ -67,7 +70,7 @@ class Unexplained(Message, kind=67):
 
 @dataclass(frozen=True)
 class Explained(Message, kind=68, tells=Tells(NUMBERS, COLUMNS)):
-    """Client to server: what its own columns explain of them."""
+    """Client to server: the share of them that its columns explain."""
 
     round: int
     parts: Annotated[Matrix, "others n"]
@@ -83,7 +86,7 @@ class Filled(Message, kind=69, tells=Tells(f"{NUMBERS} that is predicted", COLUM
 
 @dataclass(frozen=True)
 class Client:
-    """A client.
+    """Is a client's state.
 
     Attributes
     ----------
@@ -101,7 +104,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """The server.
+    """Is the server's state.
 
     Attributes
     ----------
@@ -122,26 +125,28 @@ class Server:
 
     @property
     def round(self) -> int:
-        """Of the question that waits for its answer."""
+        """The number of the question that waits for its answer."""
         return 1 + self.passes * self.n_clients + self.turn
 
     @property
     def means(self) -> Vector:
-        """(J,) of the parts over the training rows."""
+        """(J,) The means of the parts over the training rows."""
         return np.array([reply.g.mean() for reply in in_order(self.replies)])
 
     @property
     def centred(self) -> Matrix:
-        """(J, n) the parts about their means."""
+        """(J, n) The parts about their means."""
         return np.stack([reply.g - reply.g.mean() for reply in in_order(self.replies)])
 
     def others(self, k: int) -> list[int]:
-        """All but one, in order."""
+        """Returns all clients but one, in order."""
         return [m for m in range(self.n_clients) if m != k]
 
     def missing(self, m: int) -> tuple[Vector, float]:
-        """(t,) what the others' columns say of the part of m at the rows that are predicted, and the variance that is left: of
-        the training rows about the regression, and of m's own posterior."""
+        """Returns the prediction (t,) of the part of m from the others' columns at the rows that are predicted, and its variance.
+
+        The variance is that of the training rows about the regression, and of m's own posterior.
+        """
         mean = self.means[m] + np.sum([self.filled[k].parts[self.others(k).index(m)] for k in self.others(m)], axis=0)
         left = self.centred[m] - self.parts[:, m].sum(axis=0)
         return np.asarray(mean), float(np.mean(left**2)) + self.replies[m].variance
@@ -153,7 +158,7 @@ def start(n_clients: int) -> tuple[Server, ServerEffects]:
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """A regression of each of the parts that come; or the fitted part, or what the last regressions say of new rows."""
+    """Answers with regressions of the parts that come, with its fitted part, or with the last regressions' values at new rows."""
     if isinstance(event, Unexplained):
         precision = state.X.T @ state.X
         precision[np.diag_indices(len(precision))] += PENALTY
@@ -169,7 +174,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """The parts; then the clients in turn, pass by pass; then the rows that are predicted.
+    """Takes the parts, then asks the clients in turn, pass by pass, and last for the rows that are predicted.
 
     Raises
     ------
@@ -194,14 +199,14 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _asked(state: Server) -> tuple[Server, ServerEffects]:
-    """What is left to explain for the client whose turn it is."""
+    """Asks the client whose turn it is to explain the rest."""
     k, others = state.turn, state.others(state.turn)
     elsewhere = state.parts.sum(axis=0) - state.parts[k]
     return state, [(k, Unexplained(state.round, np.ascontiguousarray((state.centred - elsewhere)[others])))]
 
 
 def _explained(state: Server, event: Explained) -> tuple[Server, ServerEffects]:
-    """One client's turn is over."""
+    """Ends one client's turn, and begins the next one, or the next pass."""
     k, others, parts = state.turn, state.others(state.turn), state.parts.copy()
     spread = np.maximum(state.centred[others].std(axis=1), np.finfo(float).tiny)
     moved = float((np.sqrt(np.mean((event.parts - parts[k, others]) ** 2, axis=1)) / spread).max())
@@ -215,7 +220,7 @@ def _explained(state: Server, event: Explained) -> tuple[Server, ServerEffects]:
 
 
 def most_passes(n_clients: int) -> int:
-    """In which each client has a turn: two need no second one."""
+    """Returns the largest number of passes, in each of which each client has a turn: two clients need no second pass."""
     return PASSES if n_clients > 2 else 1
 
 
@@ -225,7 +230,7 @@ def _ended(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def finished(state: Server) -> bool:
-    """Whether all is told."""
+    """Tells whether all clients have sent their last answer."""
     return len(state.filled) == state.n_clients
 
 

@@ -1,7 +1,7 @@
-"""After the rounds of an open vertical job the server tells each client by how much q's standard deviations are too small.
+"""Tells each client, after the rounds of an open vertical job, by how much q's standard deviations are too small.
 
-The server alone knows it: it has the response, hence the weights of rows, and what every client has sent of them. With it go the
-means of the slopes that clients of a logistic job were sent (of others none: n is 0). Nothing is answered. Source:
+The server alone knows it: it has the response, hence the weights of rows, and all that every client has sent of them. With it go
+the means of the slopes that clients of a logistic job were sent (in other jobs none: n is 0). Nothing is answered. Source:
 docs/methods/vertical.md, section 3.
 """
 
@@ -32,7 +32,7 @@ class Narrow(Message, kind=77):
 
 @dataclass(frozen=True)
 class Client:
-    """`ratio` and `slopes` once they are known."""
+    """Holds `ratio` and `slopes` once they are known."""
 
     ratio: float | None = None
     slopes: NDArray[np.float64] | None = field(default=None, repr=False)
@@ -40,7 +40,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """Nothing is left to do."""
+    """Is the server's state, which has nothing left to do."""
 
     @property
     def round(self) -> int:
@@ -48,7 +48,7 @@ class Server:
 
 
 def start(ratios: Sequence[float], slopes: NDArray[np.float64]) -> tuple[Server, ServerEffects]:
-    """Tells each client its own."""
+    """Tells each client its ratio."""
     return Server(), [(k, Narrow(0, ratio, slopes)) for k, ratio in enumerate(ratios)]
 
 

@@ -1,7 +1,7 @@
-"""Before a job whose log-likelihoods are computed by the holders' own packages: has everybody the same package?
+"""Checks, before a job whose log-likelihoods are computed by the holders' own packages, that everybody has the same package.
 
-The server tells the names of the parameters, and in which order they travel; each client tells the distribution of its factory,
-and its version. Source: docs/how-to/own-model.md.
+The server sends the names of the parameters, in the order in which they travel; each client sends the distribution of its
+factory, and its version. Source: docs/how-to/own-model.md.
 """
 
 from __future__ import annotations
@@ -49,23 +49,24 @@ class OwnModel(Message, kind=229, tells=Tells(NOTHING)):
 
     @property
     def said(self) -> tuple[str, str]:
-        """Distribution and version."""
+        """The distribution and its version."""
         said = _read(self.package)
         assert isinstance(said, list)  # `_wrong` has looked
         return str(said[0]), str(said[1])
 
 
-def asking(names: tuple[str, ...]) -> AskOwnModel:
-    """The question."""
+def make_question(names: tuple[str, ...]) -> AskOwnModel:
+    """Returns the question."""
     return AskOwnModel(0, json.dumps(names, ensure_ascii=False).encode())
 
 
-def telling(distribution: str, version: str, *, editable: bool) -> OwnModel:
-    """The answer."""
+def make_reply(distribution: str, version: str, *, editable: bool) -> OwnModel:
+    """Returns the answer."""
     return OwnModel(0, json.dumps([distribution, version]).encode(), int(editable))
 
 
 def _read(text: bytes) -> object:
+    """Returns the value of a JSON text, or None."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -73,7 +74,7 @@ def _read(text: bytes) -> object:
 
 
 def _wrong(answer: OwnModel) -> str:
-    """Why this is no client's package; "" where it can be."""
+    """Returns the reason why this is no client's package, or "" if it can be."""
     said = _read(answer.package)
     if not (isinstance(said, list) and len(said) == 2 and all(isinstance(part, str) for part in said)):
         return "its OwnModel.package is no distribution and version"

@@ -1,9 +1,9 @@
-"""After the rounds of an open job: do responses vary as the model says? Each client sends Pearson sums of its rows.
+"""Checks, after the rounds of an open job, whether responses vary as the model says: each client sends Pearson sums of its rows.
 
-At a predictor mean mu the family says a variance V of y. Of 1 = E (y - mu)^2 / V a client tells the sum over its rows, how much
+At a predictor mean mu the family says a variance V of y. Of 1 = E (y - mu)^2 / V a client sends the sum over its rows, how much
 this sum varies where the model is right, and how fast it answers to a dispersion; with its events, and the sum of its weights. A
-sum is of at least five rows, whatever the job's least number: a client with fewer answers with zeros. Sums are in thousandths
-and of six digits. Source: docs/concepts/convergence.md, "Counts that vary more".
+sum is of at least five rows, whatever the job's least number: a client with fewer answers with zeros. Sums are in thousandths and
+of six digits. Source: docs/concepts/convergence.md, "Counts that vary more".
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class PearsonSums(Message, kind=195, tells=Tells(SUM)):
 NOBODY = PearsonSums(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def told(sums: PearsonSums) -> PearsonSums:
-    """The sums, or zeros where they would be of too few rows."""
+def make_reply(sums: PearsonSums) -> PearsonSums:
+    """Returns the sums, or zeros if they are of too few rows."""
     if sums.rows < LEAST:
         return NOBODY
     numbers: dict[str, Any] = {name: _six_digits(rounded(getattr(sums, name)).item()) for name in SUMS}
@@ -62,7 +62,7 @@ def _six_digits(value: float) -> float:
 
 
 def _wrong(sums: PearsonSums) -> str:
-    """Why these are no client's sums; "" where they can be."""
+    """Returns the reason why these are no client's sums, or "" if they can be."""
     if not (sums.rows == 0 or LEAST <= sums.rows <= MOST_ROWS):
         return f"its PearsonSums are of {sums.rows} rows"
     numbers = [sums.weight, *(getattr(sums, name) for name in SUMS)]

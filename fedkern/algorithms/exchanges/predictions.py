@@ -1,7 +1,7 @@
-"""After training: each client's part of the linear predictor at new rows, as mean and variance under its own posterior.
+"""Collects, after training, each client's part of the linear predictor at new rows, as mean and variance under its posterior.
 
-The parts are independent under the fitted posterior, so their means and variances add. If the job asks what becomes of rows that
-lack a party, clients also send E z_j of the training rows, from which the server keeps a mean (J,) and a covariance (J, J).
+The parts are independent under the fitted posterior, so their means and variances add. If the job asks for predictions of rows
+that lack a party, clients also send E z_j of the training rows, from which the server keeps a mean (J,) and a covariance (J, J).
 Source: docs/methods/vertical.md, section 11.
 """
 
@@ -49,7 +49,7 @@ class MeanZ(Message, kind=64, tells=Tells(NUMBERS, PART)):
 
 @dataclass(frozen=True)
 class Client:
-    """What a client has made ready; `z` is None where the job does not ask for it."""
+    """Holds the numbers that a client has made ready; `z` is None if the job does not ask for it."""
 
     mean: Vector
     variance: Vector
@@ -58,6 +58,8 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
+    """Holds the clients' answers."""
+
     n_clients: int
     with_z: bool = False
     replies: PersistentMap[int, Prediction] = field(default_factory=PersistentMap)
@@ -65,16 +67,16 @@ class Server:
 
     @property
     def mean(self) -> Vector:
-        """(J, t) means of the clients' parts."""
+        """(J, t) The means of the clients' parts."""
         return np.stack([reply.mean for reply in in_order(self.replies)])
 
     @property
     def variance(self) -> Vector:
-        """(J, t) variances."""
+        """(J, t) The variances of the clients' parts."""
         return np.stack([reply.variance for reply in in_order(self.replies)])
 
     def moments(self) -> tuple[Vector, Vector]:
-        """(J,) mean and (J, J) covariance of E z_j over the training rows."""
+        """Returns mean (J,) and covariance (J, J) of E z_j over the training rows."""
         z = np.stack(in_order(self.z))
         return z.mean(axis=1), np.cov(z, bias=True).reshape(self.n_clients, self.n_clients)
 
@@ -103,6 +105,6 @@ def finished(state: Server) -> bool:
 
 
 def protocol(with_z: bool) -> Protocol[Server, Client]:
-    """With only the messages that the job can send."""
+    """Returns the protocol with only the messages that the job can send."""
     up: tuple[type[Message], ...] = (Prediction, MeanZ) if with_z else (Prediction,)
     return once.protocol("prediction", (AskPrediction,), up, server_receive, client_receive, finished)

@@ -1,7 +1,7 @@
-"""Before a spatial job: has each client the file that belongs to the server's? Only digests travel.
+"""Checks, before a spatial job, that each client has the file that belongs to the server's. Only digests travel.
 
-The server says which artifact it has, and the digest of the client's file in it; a client whose own file is another one ends the
-job, and names it. Source: docs/methods/sigma.md, section 6.
+The server says which artifact it has, and the digest of the client's file in it; a client with another file ends the job, and
+names it. Source: docs/methods/sigma.md, section 6.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Holds(Message, kind=97, tells=Tells(NOTHING)):
 
 @dataclass(frozen=True)
 class Client:
-    """A client's side: the artifact and the digest of its own file, and where that file is."""
+    """Is a client's state: the artifact and the digest of its file, and where that file is."""
 
     name: str
     artifact: str
@@ -45,7 +45,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """The server's side: the artifact, and client -> digest."""
+    """Is the server's state: the artifact, and client -> digest."""
 
     names: tuple[str, ...]
     artifact: str
@@ -58,7 +58,7 @@ class Server:
 
 
 def start(names: tuple[str, ...], artifact: str, digests: tuple[str, ...]) -> tuple[Server, ServerEffects]:
-    """The server's first state and its questions."""
+    """Returns the server's first state and its questions."""
     state = Server(names, artifact, digests, frozenset(range(len(names))))
     return state, [(k, Expected(artifact.encode(), digest.encode())) for k, digest in enumerate(digests)]
 
@@ -68,7 +68,7 @@ def finished(state: Server) -> bool:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client has its file."""
+    """Notes that one client has its file."""
     needed(event, "client {client} is gone before the first round; start the job again when it is back", state.names)
     if not isinstance(event, Holds) or sender not in state.waiting:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
@@ -76,7 +76,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Compares; JobError names the file."""
+    """Compares the digests; raises JobError that names a wrong file."""
     if not isinstance(event, Expected):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     artifact, digest = event.artifact.decode("ascii", "replace"), event.digest.decode("ascii", "replace")

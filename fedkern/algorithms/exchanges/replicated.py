@@ -1,6 +1,6 @@
-"""After the rounds of an open job: does the model make responses like those that were seen?
+"""Checks, after the rounds of an open job, whether the model makes responses like those that were seen.
 
-Each client has drawn responses anew at draws of the posterior that it was told, and sends sums over its rows: of its responses,
+Each client has drawn responses anew at draws of the posterior that it was sent, and sends sums over its rows: of its responses,
 of those that were drawn, and of predictions by tenths. The server adds them; a client with fewer than five rows answers with
 zeros. Responses are drawn by the client's own random numbers: whoever knew these could compute its rows. Source:
 docs/methods/likelihood.md, section 5.
@@ -46,17 +46,17 @@ class Replicated(Message, kind=207, tells=Tells(SUM, "its response", FEW_AREAS))
 
 
 def dims(draws: int) -> dict[str, int]:
-    """Sizes of the messages' arrays."""
+    """Returns the sizes of the messages' arrays."""
     return {"four": 4, "draws": draws, "three": 3, "ten": 10, "fits": 50, "two": 2}
 
 
-def told(observed: Array, replicated: Array, tenths: Array, misfits: Array, *, of_rows: bool) -> Replicated:
-    """The sums, or zeros where they would be of too few rows.
+def make_reply(observed: Array, replicated: Array, tenths: Array, misfits: Array, *, of_rows: bool) -> Replicated:
+    """Returns the sums, or zeros if they are of too few rows.
 
     Parameters
     ----------
-    of_rows : whether a tenth is of predicted probabilities, and has enough rows; else it is where responses stand, and what is
-        told of it are rows by fives
+    of_rows : whether a tenth is of predicted probabilities, and has enough rows; else a tenth counts where responses stand, and
+        these counts are sent in multiples of five
     """
     if observed[0] < LEAST:
         return Replicated(0, np.zeros(4), np.zeros_like(replicated), np.zeros_like(tenths), np.zeros_like(misfits))
@@ -70,12 +70,13 @@ def told(observed: Array, replicated: Array, tenths: Array, misfits: Array, *, o
 
 
 def _rounded(values: Array, digits: int = DIGITS) -> Array:
-    found = [float(f"{value:.{digits}g}") for value in values.ravel()]
-    return np.array(found).reshape(values.shape)
+    """Returns numbers with so many significant digits."""
+    short = [float(f"{value:.{digits}g}") for value in values.ravel()]
+    return np.array(short).reshape(values.shape)
 
 
 def _wrong(sums: Replicated) -> str:
-    """Why these are no client's sums; "" where they can be."""
+    """Returns the reason why these are no client's sums, or "" if they can be."""
     if not all(np.isfinite(values).all() for values in (sums.observed, sums.replicated, sums.tenths, sums.misfits)):
         return "its Replicated are no numbers"
     if sums.observed[0] < 0 or sums.observed[0] % 1 or not 0 <= sums.observed[3] <= sums.observed[0]:

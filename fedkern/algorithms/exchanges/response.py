@@ -1,4 +1,7 @@
-"""The server has no file with the response: one client that holds it tells it, once. `fedkern check` says so beforehand."""
+"""Sends the response to a server without a file of it, once, from one client that holds it.
+
+`fedkern check` says so beforehand.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class Response(Message, kind=58, tells=Tells("values of its rows", "the response
 
 @dataclass(frozen=True)
 class Client:
-    """`y` is None at clients that are not asked."""
+    """Holds `y`, which is None at clients that are not asked."""
 
     name: str
     y: NDArray[np.float64] | None

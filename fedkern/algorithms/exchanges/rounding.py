@@ -1,7 +1,7 @@
-"""Log-likelihoods and sums of them, as they leave a client: rounded, and within bounds that sums of them keep.
+"""Rounds log-likelihoods and sums of them before they leave a client, and keeps them within bounds that hold for their sums too.
 
-Importance weights need no more digits, and what is left out tells nothing of rows. Source: docs/concepts/convergence.md, "What
-weights are worth".
+Importance weights need no more digits, and the digits that are left out tell nothing of rows. Source:
+docs/concepts/convergence.md, "What weights are worth".
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ LARGEST = 1e100  # of such a number: the log-likelihood of a draw that cannot be
 
 
 def rounded(values: ArrayLike) -> NDArray[np.float64]:
-    """What a client sends of these; a draw that cannot be is not its fault, and no number is NaN."""
+    """Returns the numbers as a client sends them. A draw that cannot be is not its fault, and no number is NaN."""
     finite = np.nan_to_num(np.asarray(values, np.float64), nan=-LARGEST, posinf=LARGEST, neginf=-LARGEST)
     return np.asarray(np.round(np.clip(finite, -LARGEST, LARGEST), DIGITS) + 0.0, np.float64)  # and none is -0
 
 
 def bounded(values: ArrayLike, largest: float = LARGEST) -> bool:
-    """Whether these can have come of it."""
+    """Tells whether `rounded` can have returned these."""
     return bool((np.abs(np.asarray(values, np.float64)) <= largest * (1 + 1e-9)).all())

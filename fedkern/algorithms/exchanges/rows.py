@@ -1,4 +1,4 @@
-"""Before a vertical job: do all parties have the same rows? Each tells digests of its row ids; the order of rows is then agreed.
+"""Aligns the rows of a vertical job: each party tells digests of its row ids, and the order of rows is then agreed.
 
 A digest is BLAKE2b-128 of the id's text under a key from the job's seed: it keeps ids out of casual sight, not from somebody who
 can guess them and knows the job file. All parties must have the same set of ids; each puts its rows in the order of the digests,
@@ -60,21 +60,22 @@ class Aligned(Message, kind=62):
 
 
 def digests(ids: Sequence[str], seed: int) -> list[str]:
-    """The digest of each id."""
+    """Returns the digest of each id."""
     key = seed.to_bytes(8, "little")
     return [blake2b(text.encode("utf-8", "replace"), digest_size=WIDTH // 2, key=key).hexdigest() for text in ids]
 
 
 def labels_of(y: NDArray[np.float64], seed: int) -> str:
-    """A digest of the response, in the agreed order of rows."""
+    """Returns a digest of the response, in the agreed order of rows."""
     return blake2b(y.astype("<f8").tobytes(), digest_size=WIDTH // 2, key=seed.to_bytes(8, "little")).hexdigest()
 
 
 def order(
     ids: Sequence[str], seed: int, who: str, places: Sequence[str], where: str = "", *, counted: bool = True
 ) -> NDArray[np.int64]:
-    """The agreed order of a party's rows; `where`: how a text for the party itself begins; `counted`: whether others may read how
-    many rows are at fault.
+    """Returns the agreed order of a party's rows.
+
+    `where`: how a text for the party itself begins; `counted`: whether others may read how many rows are at fault.
 
     Raises
     ------
@@ -90,22 +91,25 @@ def order(
             twice.append(f"id {text!r} stands in {places[seen[text]]} and in {places[row]}")
         else:
             seen[text] = row
-    for found, what, remedy in (
+    for bad, what, remedy in (
         (alone, "rows without an id", "every row needs one, the same at all parties"),
         (twice, "ids that stand in two rows", "an id names one row: remove one of them"),
     ):
-        if found:
-            own = "\n  ".join(found[:LISTED])
-            raise OwnFault(f"{who}: {f'{len(found)} ' if counted else ''}{what}; {remedy}", f"{where or who}, {own}\n{remedy}")
-    found = digests(ids, seed)
-    return np.array(sorted(range(len(found)), key=found.__getitem__), dtype=np.int64)
+        if bad:
+            own = "\n  ".join(bad[:LISTED])
+            raise OwnFault(f"{who}: {f'{len(bad)} ' if counted else ''}{what}; {remedy}", f"{where or who}, {own}\n{remedy}")
+    keys = digests(ids, seed)
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Client:
-    """A client's side: `ids` in the order of their digests; `response`: whether it has that column; `labels`: a digest of the
-    response, where all clients use it; `counted`: whether others may read how many of its rows they lack; `common`: whether rows
-    that others lack are left out. In the end `kept` are the numbers of those that stay."""
+    """Is a client's state.
+
+    `ids` are in the order of their digests; `response`: whether it has that column; `labels`: a digest of the response, if all
+    clients use it; `counted`: whether others may read how many of its rows they lack; `common`: whether rows that others lack are
+    left out. At the end `kept` are the numbers of the rows that stay.
+    """
 
     name: str
     ids: tuple[str, ...]
@@ -123,8 +127,11 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """The server's side. `own`: the ids of its own file in the agreed order, or None where it has no file; `new`: rows of it
-    whose response is empty, in the end of those that all have; `common`: see `Client`, and `kept` of its own rows."""
+    """Is the server's state.
+
+    `own`: the ids of its file in the agreed order, or None if it has no file; `new`: rows of it whose response is empty, at the
+    end those among the rows that all have; `common`: see `Client`, and `kept` of its own rows.
+    """
 
     names: tuple[str, ...]
     seed: int
@@ -141,7 +148,7 @@ class Server:
 
     @property
     def holders(self) -> list[int]:
-        """Clients that have the response."""
+        """The clients that have the response."""
         return [k for k in sorted(self.replies) if self.replies[k]["response"]]
 
 
@@ -160,7 +167,7 @@ def start(
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Tells the digests; then takes note, or refuses with the names of its own rows."""
+    """Sends the digests; then accepts the answer, or refuses with the names of its own rows."""
     if isinstance(event, AskIds):
         content = {"ids": "".join(digests(state.ids, state.seed)), "response": state.response, "labels": state.labels}
         return state, [Ids(0, *piece) for piece in pieces.cut(content)]
@@ -179,7 +186,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def _checked(state: Client, answer: Record) -> None:
-    """Whether the server's answer can be: fields, types, ranges, and digests that this client has."""
+    """Refuses a server's answer that cannot be: fields, types, ranges, and digests that this client has."""
     pieces.fields("server: Aligned", answer, {"alone", "without", "holder", "new"})
     alone, without, holder, new = (answer[name] for name in ("alone", "without", "holder", "new"))
     own = set(digests(state.ids, state.seed))
@@ -196,7 +203,7 @@ def _checked(state: Client, answer: Record) -> None:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's digests; when all are here, what each must know.
+    """Takes one client's digests; when all have come, tells each what it must know.
 
     Raises
     ------
@@ -222,7 +229,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _compared(state: Server) -> tuple[Server, ServerEffects]:
-    """Whether all have the same rows, and what is told to those that have others."""
+    """Compares the parties' rows, and tells those with others which they are."""
     sets = {name: frozenset(state.replies[k]["ids"]) for k, name in enumerate(state.names)}
     if state.own is not None:
         sets["the server"] = frozenset(digests(state.own, state.seed))
@@ -241,8 +248,8 @@ def _compared(state: Server) -> tuple[Server, ServerEffects]:
     if state.common:
         return replace(state, told=True, n_rows=len(common), kept=kept, new=new), effects
     if state.own is not None and sets["the server"] - common:
-        found = dict(zip(digests(state.own, state.seed), state.own))
-        mine = [found[digest] for digest in sorted(sets["the server"] - common)]
+        id_of = dict(zip(digests(state.own, state.seed), state.own))
+        mine = [id_of[digest] for digest in sorted(sets["the server"] - common)]
         without = [repr(other) for other in sets if sets["the server"] - sets[other]]
         raise _alone("the server's file", mine, len(state.own), _some(without), state.counted)
     if not any(sets[name] - common for name in state.names):
@@ -251,9 +258,9 @@ def _compared(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _same_response(state: Server) -> None:
-    """Where several parties use the response, they must have the same."""
-    found = {"the server": state.labels} | {repr(name): state.replies[k]["labels"] for k, name in enumerate(state.names)}
-    told = {who: labels for who, labels in found.items() if labels}
+    """Refuses parties that use the response and do not have the same one."""
+    digest_of = {"the server": state.labels} | {repr(name): state.replies[k]["labels"] for k, name in enumerate(state.names)}
+    told = {who: labels for who, labels in digest_of.items() if labels}
     first = next(iter(told), "")
     for who, labels in told.items():
         if labels != told[first]:
@@ -261,7 +268,7 @@ def _same_response(state: Server) -> None:
 
 
 def _alone(who: str, mine: Sequence[str], n_rows: int, without: str, counted: bool = True) -> OwnFault:
-    """Rows of one party that others lack: how many, and to the party itself which."""
+    """Returns the error for rows of one party that others lack. Others read how many, and the party itself reads which."""
     remedy = "all parties of a vertical job need the same rows: remove these, or add them there"
     what = f"{len(mine)} of its {n_rows} rows are" if counted else "some of its rows are"
     ids = ", ".join(map(repr, mine[:LISTED]))
@@ -277,7 +284,7 @@ def _some(texts: Sequence[str]) -> str:
 
 
 def finished(state: Server) -> bool:
-    """Whether everybody has been told."""
+    """Tells whether everybody has been told."""
     return state.told
 
 

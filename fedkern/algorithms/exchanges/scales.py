@@ -1,4 +1,4 @@
-"""One scale for all clients, from their variances; what imputation and splines need. Source: sparse.md, sections 5, 7, 11.
+"""Agrees on one scale for all clients, from their variances, and on the second moments for imputation and splines.
 
 | leg | a client sends | all get |
 |---|---|---|
@@ -6,7 +6,8 @@
 | second moments, for splines | centred cross-products, and their rows | their pooled ratio, Psi |
 | completed moments, where values may be missing | covariance of its columns by EM (`models.incomplete`), rows | Psi |
 
-What comes is used in client order. A model without some clients has the scales, and the Psi, of the others.
+Answers are used in client order. A model without some clients has the scales, and the Psi, of the others. Source: sparse.md,
+sections 5, 7, 11.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ FARTHEST = 1e10  # of a client's standard deviation over the scale: beyond, its 
 
 @dataclass(frozen=True)
 class AskMoments(Message, kind=40):
-    """Server to client: what are your columns' moments?"""
+    """Server to client: which are your columns' moments?"""
 
     round: int
 
@@ -65,7 +66,7 @@ class ColumnMoments(Message, kind=41, tells=Tells(SUM, "by how much rows differ 
 
 @dataclass(frozen=True)
 class Scaling(Message, kind=42):
-    """Server to client: what each column is divided by. `more`: whether second moments are wanted too."""
+    """Server to client: the divisor of each column. `more`: whether second moments are wanted too."""
 
     round: int
     more: int
@@ -103,14 +104,14 @@ class CompletedMoments(Message, kind=49, tells=Tells(SUM, ROTATED, FEWER)):
 
 @dataclass(frozen=True)
 class Client:
-    """What a client tells of its columns.
+    """Is a client's state: its columns, and the numbers that it tells of them.
 
     Attributes
     ----------
     values : (n, w), NaN where a value is missing
     second : whether its job file wants the second leg
     scales, psi : after the last leg
-    completed : the columns' moments by EM, which are told where values may be missing
+    completed : the columns' moments by EM, which are told if values may be missing
     known : (w,) scales of its job file; the first leg is left out
     tails : degrees of freedom of Student's t, whose squared scale is told in the place of the last column's variance
     """
@@ -126,10 +127,13 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """`names` of the columns, as all parties may read them; `second`: whether there is a second leg; `imputes`: whether it is
-    that of completed moments. `rows` of each client, known after the first leg: some column has a value in each of them. `sites`
-    are these moments, at the end, and `moments` the first ones. `without`: clients that scales and Psi are not of; what cannot be
-    known without them (`kept`: columns' names, and "Psi") is that of all."""
+    """Is the server's state.
+
+    `names` of the columns, as all parties may read them; `second`: whether a second leg follows; `imputes`: whether it is that of
+    completed moments. `rows` of each client, known after the first leg: some column has a value in each of them. `sites` are
+    these moments, at the end, and `moments` the first ones. `without`: clients that scales and Psi do not count; numbers that
+    cannot be known without them (`kept`: columns' names, and "Psi") are those of all.
+    """
 
     names: tuple[str, ...] = field(metadata=GIVEN)
     clients: tuple[str, ...] = field(metadata=GIVEN)
@@ -150,14 +154,14 @@ class Server:
 def start(
     names: tuple[str, ...], clients: tuple[str, ...], second: bool, without: frozenset[int] = frozenset()
 ) -> tuple[Server, ServerEffects]:
-    """The first state, and the first questions."""
+    """Returns the first state and the first questions."""
     return Server(names, clients, second, without=without), once.ask(len(clients), AskMoments(0))
 
 
 def imputing(
     names: tuple[str, ...], clients: tuple[str, ...], scales: Array | None, without: frozenset[int] = frozenset()
 ) -> tuple[Server, ServerEffects]:
-    """The same where values may be missing; with the scales of the job file, if it has them."""
+    """Returns the same where values may be missing; with the scales of the job file, if it has them."""
     state = Server(names, clients, second=True, scales=scales, imputes=True, without=without)
     return state, once.ask(len(clients), AskMoments(0) if scales is None else Scaling(0, 1, scales))
 
@@ -167,7 +171,7 @@ def finished(state: Server) -> bool:
 
 
 def centred(values: Array) -> Array:
-    """Columns about their own means; NaN stays."""
+    """Returns columns about their own means; NaN stays."""
     with np.errstate(invalid="ignore"):
         there = ~np.isnan(values)
         count = np.maximum(there.sum(axis=0), 1)
@@ -176,7 +180,7 @@ def centred(values: Array) -> Array:
 
 
 def column_moments(values: Array) -> tuple[Array, Array]:
-    """Values less one and centred sums of squares (w,); exactly 0 where a column is constant."""
+    """Returns values less one and centred sums of squares (w,); exactly 0 for a constant column."""
     about = centred(values)
     there = ~np.isnan(values)
     degrees = np.maximum(there.sum(axis=0) - 1.0, 0.0)
@@ -188,7 +192,7 @@ def column_moments(values: Array) -> tuple[Array, Array]:
 
 
 def second_moments(values: Array) -> tuple[Array, Array]:
-    """Cross-products over the rows that have both values, each about its own mean, and those rows less one (w, w)."""
+    """Returns cross-products over the rows that have both values, each about its own mean, and those rows less one (w, w)."""
     about = centred(values)
     there = (~np.isnan(values)).astype(np.float64)
     filled = np.where(np.isnan(about), 0.0, about)
@@ -196,18 +200,21 @@ def second_moments(values: Array) -> tuple[Array, Array]:
 
 
 def completed_moments(site: Completed) -> tuple[Array, Array]:
-    """The same (w,) where values are missing: the variances are those of EM."""
+    """Returns the same (w,) where values are missing: the variances are those of EM."""
     degrees = np.maximum(site.values - 1.0, 0.0)
     return degrees, degrees * np.diag(site.covariance)
 
 
 def moments(values: Array, done: Completed | None, tails: float | None) -> tuple[Array, Array]:
-    """What a client tells of its columns (w,), `done` by EM where values may be missing; see `Client`."""
+    """Returns the moments (w,) that a client tells of its columns; `done` are those by EM, where values may be missing.
+
+    See `Client`.
+    """
     return with_tails(values, tails) if done is None else completed_moments(done)
 
 
 def with_tails(values: Array, tails: float | None) -> tuple[Array, Array]:
-    """`column_moments`, the last one's sum of squares by the scale of Student's t: a few rows that are far do not make it."""
+    """Returns `column_moments`, with the last sum of squares by the scale of Student's t. A few far rows do not decide it."""
     degrees, squares = column_moments(values)
     if tails is not None and squares[-1] > 0:
         y = values[:, -1]
@@ -216,8 +223,10 @@ def with_tails(values: Array, tails: float | None) -> tuple[Array, Array]:
 
 
 def student(y: Array, tails: float) -> tuple[float, float]:
-    """Location and squared scale of Student's t with so many degrees of freedom by maximum likelihood (EM); a squared scale of 0
-    where most of y is one value."""
+    """Returns location and squared scale of Student's t by maximum likelihood (EM), with `tails` degrees of freedom.
+
+    The squared scale is 0 if most of y is one value.
+    """
     at = float(np.median(y))
     square = float(np.median((y - at) ** 2)) or float(((y - at) ** 2).mean())
     for _ in range(500):
@@ -232,7 +241,7 @@ def student(y: Array, tails: float) -> tuple[float, float]:
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Moments, then second moments if this client's own job file says that they are needed.
+    """Answers with moments, then with second moments if this client's own job file says that they are needed.
 
     Raises
     ------
@@ -243,6 +252,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if isinstance(event, AskMoments) and state.scales is None and state.known is None:
         return state, [ColumnMoments(0, *moments(state.values, done, state.tails))]
     if isinstance(event, Scaling) and state.scales is None:
+        # Second moments tell more of rows than scales: the client's job file must have asked for them.
         if bool(event.more) != state.second:
             wanted = f"this client's job file {'needs' if state.second else 'has no use for'} second moments"
             raise RemoteFault(f"server: Scaling.more is {event.more}, and {wanted}")
@@ -263,7 +273,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's moments; with the last, the scales, or Psi.
+    """Takes one client's moments; after the last it sends the scales, or Psi.
 
     Raises
     ------
@@ -283,6 +293,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return state, []
     replies, everyone, state = state.replies, len(state.clients), replace(state, replies=PersistentMap())
     if state.scales is None:
+        # First leg: scales from the variances.
         moments = all_of(replies, ColumnMoments)
         scales, kept = common_scales(state.names, moments), tuple[str, ...]()
         _refuse_farthest(state, moments, scales)
@@ -297,6 +308,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         state = replace(state, sites=sites, rows=rows)
     here = [k not in state.without for k in range(everyone)]
     try:
+        # Psi without the left-out clients, or of all if it cannot be known without them.
         psi = _psi(state, replies, here)
     except JobError:
         if all(here):
@@ -306,7 +318,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _refuse_farthest(state: Server, moments: Sequence[ColumnMoments], scales: Array) -> None:
-    """JobError where a client's column would be so large in the common unit that its chains would be rounding alone."""
+    """Raises JobError if a client's column would be so large in the common unit that its chains would be rounding alone."""
     for client, told in zip(state.clients, moments):
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             spread = np.sqrt(told.squares / told.degrees) / scales
@@ -318,14 +330,14 @@ def _refuse_farthest(state: Server, moments: Sequence[ColumnMoments], scales: Ar
 
 
 def _psi(state: Server, replies: PersistentMap[int, Any], here: Sequence[bool]) -> Array:
-    """Psi of some clients."""
+    """Returns Psi of some clients."""
     if state.imputes:
         return completed_psi(state.names, [site for site, there in zip(state.sites, here) if there])
     return pooled_psi(state.names, [told for told, there in zip(all_of(replies, SecondMoments), here) if there])
 
 
 def _sound(sender: int, told: CompletedMoments) -> None:
-    """RemoteFault where the numbers can be nobody's."""
+    """Raises RemoteFault if no rows can have these numbers."""
     counts, covariance = told.together, told.covariance
     if not (0 <= told.incomplete <= told.rows and 0 <= counts.min(initial=0) and counts.max(initial=0) <= told.rows):
         raise RemoteFault(f"client {sender}: CompletedMoments has a negative count, or one that is more than its rows")
@@ -334,13 +346,13 @@ def _sound(sender: int, told: CompletedMoments) -> None:
 
 
 def _site(told: CompletedMoments) -> Completed:
-    """What a client has told; its means and whether EM has converged stay with it."""
+    """Returns the moments of one client; its means, and whether EM has converged, stay with it."""
     unknown = np.full(len(told.together), np.nan)
     return Completed(unknown, told.covariance, told.together, told.rows, told.incomplete, settled=True)
 
 
 def common_scales(names: tuple[str, ...], replies: Sequence[ColumnMoments]) -> Array:
-    """(w,) standard deviations within sites, such that no single site decides: `common_variance` of each column.
+    """Returns standard deviations (w,) within sites, such that no single site decides: `common_variance` of each column.
 
     Raises
     ------
@@ -357,15 +369,16 @@ def common_scales(names: tuple[str, ...], replies: Sequence[ColumnMoments]) -> A
 
 
 def common_variance(squares: Array, degrees: Array) -> float:
-    """One variance of sites with these sums of squares and degrees of freedom (m,), of those where the column varies.
+    """Returns one variance for sites with these sums of squares and degrees of freedom (m,), from those where the column varies.
 
-    The median of their variances, weighted by degrees of freedom: with one cell a hundred times too large a pooled variance is
-    that cell's, and all effects of all sites are then small in its units. Of two sites the pooled variance, or the smaller one if
-    they are more than 25-fold apart. Sites that are not as the others (`spreads`) are left out, however many rows they have.
+    It is the median of their variances, weighted by degrees of freedom: with one cell a hundred times too large a pooled variance
+    is that cell's, and all effects of all sites are then small in its units. For two sites it is the pooled variance, or the
+    smaller one if they are more than 25-fold apart. Sites that are not as the others (`spreads`) are left out, however many rows
+    they have.
     """
     varies = (squares > 0) & (degrees > 0)
-    if varies.sum() > 2 and (found := spreads.compared(squares, degrees)).odd.any():
-        return common_variance(squares[found.agree], degrees[found.agree])
+    if varies.sum() > 2 and (spread := spreads.compare_spreads(squares, degrees)).odd.any():
+        return common_variance(squares[spread.agree], degrees[spread.agree])
     own, weight = squares[varies] / degrees[varies], degrees[varies]
     if len(own) <= 2:
         return float(own.min() if own.max() > spreads.APART * own.min() else (own * weight).sum() / weight.sum())
@@ -376,7 +389,7 @@ def common_variance(squares: Array, degrees: Array) -> float:
 
 
 def _scales_of(names: tuple[str, ...], every: Array, replies: Sequence[ColumnMoments]) -> tuple[Array, tuple[str, ...]]:
-    """The scales of some clients; of a column that does not vary at any of them that of all, with its name."""
+    """Returns the scales of some clients, and the names of columns that vary at none of them, whose scales are those of all."""
     known = np.array([any(r.squares[j] > 0 for r in replies) for j in range(len(names))], dtype=bool)
     here = [j for j, there in enumerate(known) if there]
     part = [ColumnMoments(0, r.degrees[here], r.squares[here]) for r in replies]
@@ -386,7 +399,7 @@ def _scales_of(names: tuple[str, ...], every: Array, replies: Sequence[ColumnMom
 
 
 def pooled_psi(names: tuple[str, ...], replies: list[SecondMoments]) -> Array:
-    """(w, w) second moments within sites, from the rows that have both columns."""
+    """Returns second moments (w, w) within sites, from the rows that have both columns."""
     products = np.sum([r.products for r in replies], axis=0)
     degrees = np.sum([r.degrees for r in replies], axis=0)
     for i, j in zip(*np.nonzero(~(degrees > 0))):
@@ -395,7 +408,7 @@ def pooled_psi(names: tuple[str, ...], replies: list[SecondMoments]) -> Array:
 
 
 def completed_psi(names: tuple[str, ...], sites: Sequence[Completed]) -> Array:
-    """(w, w) covariance that all sites have in common, what one lacks from those that have it."""
+    """Returns the covariance (w, w) that all sites have in common; an entry that one site lacks comes from those that have it."""
     try:
         return _regular(names, pooled(sites))
     except NeverTogether as pair:
@@ -411,7 +424,7 @@ def _apart(one: str, other: str) -> str:
 
 
 def _regular(names: tuple[str, ...], psi: Array) -> Array:
-    """psi itself; JobError where it is singular, whatever units its columns have."""
+    """Returns psi itself; raises JobError if it is singular, whatever units its columns have."""
     unit = np.sqrt(np.diag(psi))
     unit[unit == 0] = 1.0
     values, vectors = np.linalg.eigh(psi / np.outer(unit, unit))
@@ -433,12 +446,12 @@ PROTOCOL: Protocol[Server, Client] = Protocol(
 
 
 def protocol(*, second: bool) -> Protocol[Server, Client]:
-    """The protocol with only the messages that a job can send."""
+    """Returns the protocol with only the messages that a job can send."""
     return PROTOCOL if second else replace(PROTOCOL, to_client=(AskMoments, Scaling), to_server=(ColumnMoments,))
 
 
 def imputing_protocol(*, known: bool) -> Protocol[Server, Client]:
-    """The same where values may be missing; `known`: the job file has the scales."""
+    """Returns the same where values may be missing; `known`: the job file has the scales."""
     if known:
         return replace(PROTOCOL, to_client=(Scaling, Psi), to_server=(CompletedMoments,))
     return replace(PROTOCOL, to_server=(ColumnMoments, CompletedMoments))

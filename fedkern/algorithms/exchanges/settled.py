@@ -1,4 +1,4 @@
-"""After the rounds of an open variational job: does a client's own posterior still move? One bit of each.
+"""Asks each client, after the rounds of an open variational job, for one bit: does its posterior still move?
 
 The bit is of `core.windows`: whether mean and sd of every unknown that only the client knows have settled.
 """

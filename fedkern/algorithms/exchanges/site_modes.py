@@ -1,6 +1,6 @@
-"""After the rounds of a job that asks for it: what would each client's rows say alone?
+"""Collects, after a job that asks for it, the estimates that each client's rows give alone.
 
-Each client has found the mode of its own posterior, with the job's prior and without any other client's rows, and sends it with
+Each client has computed the mode of its posterior, with the job's prior and without any other client's rows, and sends it with
 standard deviations, to three digits of these. It names single clients, so a holder's policy must allow it. Source:
 docs/methods/likelihood.md, section 5.
 """
@@ -30,8 +30,9 @@ class AskSiteMode(Message, kind=210):
 
 @dataclass(frozen=True)
 class SiteMode(Message, kind=211, tells=Tells(LIKELIHOOD)):
-    """Client to server: coefficients on both scales where its own posterior is largest, and standard deviations there, which are
-    0 where it was not found."""
+    """Client to server: coefficients on both scales where its own posterior is largest, and standard deviations there, 0 without
+    a mode.
+    """
 
     round: int
     mode: Annotated[Array, "two d"]
@@ -39,12 +40,12 @@ class SiteMode(Message, kind=211, tells=Tells(LIKELIHOOD)):
 
 
 def dims(coefficients: int) -> dict[str, int]:
-    """Sizes of the messages' arrays."""
+    """Returns the sizes of the messages' arrays."""
     return {"two": 2, "d": coefficients}
 
 
-def told(mode: Array, sd: Array) -> SiteMode:
-    """Of numbers that are NaN where there is no mode: standard deviations to three digits, and modes to the place of the last."""
+def make_reply(mode: Array, sd: Array) -> SiteMode:
+    """Returns the answer: standard deviations to three digits, and modes to the place of the last; zeros if a number is NaN."""
     there = bool(np.isfinite(mode).all() and np.isfinite(sd).all() and (sd > 0).all())
     if not there:
         return SiteMode(0, np.zeros_like(mode), np.zeros_like(sd))
@@ -54,7 +55,7 @@ def told(mode: Array, sd: Array) -> SiteMode:
 
 
 def _wrong(answer: SiteMode) -> str:
-    """Why these are no client's numbers; "" where they can be."""
+    """Returns the reason why these are no client's numbers, or "" if they can be."""
     if not (np.isfinite(answer.mode).all() and np.isfinite(answer.sd).all() and (answer.sd >= 0).all()):
         return "its SiteMode holds what is no number, or a standard deviation below 0"
     return ""

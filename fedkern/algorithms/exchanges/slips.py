@@ -1,8 +1,9 @@
-"""Slips that show in what clients tell of their columns alone: levels, numbers of rows and sums of numeric columns.
+"""Finds slips in the clients' columns from the numbers that they tell alone: levels, numbers of rows and sums of numeric columns.
 
-Levels that differ in capitals or blanks alone; a column that is coded 0 and 1 at one client and 1 and 2 at another; one that is
-in another unit at a client (`spreads`, `centres`), or has a cell there that is so wrong that it makes the client's standard
-deviation; and one file at two clients. What is sure is a doubt, with which no result can stand; all else is a note.
+Such slips are: levels that differ in capitals or blanks alone; a column that is coded 0 and 1 at one client and 1 and 2 at
+another; a column that is in another unit at a client (`spreads`, `centres`), or has a cell there that is so wrong that it makes
+the client's standard deviation; and one file at two clients. A sure slip is a doubt, with which no result can stand; any other is
+a note.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ ROUNDED = 1e-13  # of a sum, that it loses
 
 
 def of_levels(columns: Sequence[Column], told: Mapping[str, Sequence[Sequence[str]]], clients: Sequence[str]) -> Said:
-    """Notes on levels of which clients have told several spellings, and on clients none of whose levels another has; and, where
-    these are one number, why the result cannot stand.
+    """Returns notes on a column's levels that are spelled in several ways, and on clients none of whose levels another has.
+
+    Levels that are one number are doubts.
 
     Parameters
     ----------
@@ -64,19 +66,20 @@ def of_levels(columns: Sequence[Column], told: Mapping[str, Sequence[Sequence[st
 
 
 def spellings(levels: Iterable[str]) -> list[list[str]]:
-    """Levels that are one but for capitals and blanks, or for how a number is written."""
-    found: dict[str | float, list[str]] = {}
+    """Returns groups of levels that are one but for capitals and blanks, or for how a number is written."""
+    groups: dict[str | float, list[str]] = {}
     for level in levels:
-        found.setdefault(_read(level), []).append(level)
-    return [same for same in found.values() if len(same) > 1]
+        groups.setdefault(_read(level), []).append(level)
+    return [same for same in groups.values() if len(same) > 1]
 
 
 def one_but_for(same: Sequence[str]) -> str:
-    """In what levels of one spelling differ."""
+    """Says how levels of one spelling differ."""
     return "are one number" if isinstance(_read(same[0]), float) else "differ in capitals or blanks alone"
 
 
 def _read(level: str) -> str | float:
+    """Returns a level as a number if it is one, else without capitals and blanks."""
     text = "".join(level.casefold().split())
     try:
         number = float(text.replace(",", ".", 1) if DECIMAL_COMMA.fullmatch(text) else text)
@@ -90,7 +93,7 @@ def _read(level: str) -> str | float:
 
 @dataclass(frozen=True)
 class Sums:
-    """What m clients have told of p numeric columns.
+    """Holds the sums of m clients' p numeric columns.
 
     Attributes
     ----------
@@ -109,7 +112,7 @@ class Sums:
 
     @cached_property
     def moments(self) -> tuple[Array, Array]:
-        """(m, p) means and variances; of a client without rows a mean of nan, and 0."""
+        """(m, p) Means and variances; of a client without rows a mean of nan, and 0."""
         n = self.sizes[:, np.newaxis]
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             shift = self.sums / n
@@ -118,14 +121,17 @@ class Sums:
 
 
 def of_sums(told: Sums) -> Said:
-    """All of them."""
+    """Returns all notes and doubts of numeric columns."""
     notes, doubts = _apart(told)
     return (*_coded_apart(told), *notes), (*doubts, *_twins(told))
 
 
 def _two_neighbours(mean: float, variance: float) -> int | None:
-    """The lower of the two neighbouring whole numbers that are all values of a column; None where it has others. Of whole numbers
-    with a mean m between a and a + 1 these two alone have the variance (m - a) (a + 1 - m), and others a larger one."""
+    """Returns the lower of the two neighbouring whole numbers that are all values of a column, or None if it has others.
+
+    Of whole numbers with a mean m between a and a + 1 these two alone have the variance (m - a) (a + 1 - m), and others a larger
+    one.
+    """
     if not variance > NOISE or abs(mean) > LARGEST_CODE:
         return None
     low = math.floor(mean)
@@ -133,16 +139,16 @@ def _two_neighbours(mean: float, variance: float) -> int | None:
 
 
 def _coded_apart(told: Sums) -> Iterator[str]:
-    """Notes on columns of two neighbouring whole numbers that are not the same two at all clients."""
+    """Yields notes on columns of two neighbouring whole numbers that are not the same two at all clients."""
     means, variances = told.moments
     for name, mean, variance in zip((column.name for column in told.columns), means.T, variances.T):
-        found: dict[int, list[str]] = {}
+        clients_of: dict[int, list[str]] = {}
         for client, *both in zip(told.clients, mean.tolist(), variance.tolist()):
             low = _two_neighbours(*both)
             if low is not None:
-                found.setdefault(low, []).append(client)
-        if len(found) > 1:
-            said = [f"{low} and {low + 1} at {_some(clients)}" for low, clients in sorted(found.items())]
+                clients_of.setdefault(low, []).append(client)
+        if len(clients_of) > 1:
+            said = [f"{low} and {low + 1} at {_some(clients)}" for low, clients in sorted(clients_of.items())]
             yield (
                 f"column {name!r} has two values, and not the same two at all clients: {'; '.join(said)}; code it alike in the "
                 "files, for the model takes what is written"
@@ -150,28 +156,32 @@ def _coded_apart(told: Sums) -> Iterator[str]:
 
 
 def _twins(told: Sums) -> list[str]:
-    """Why the result cannot stand where two clients have one file: as many rows, and every sum of every numeric column to the
-    last digit. A single column of whole numbers may have that by chance."""
+    """Returns doubts about clients with one file: as many rows, and the same sums of every numeric column to the last digit.
+
+    A single column of whole numbers may have that by chance.
+    """
     alike: dict[tuple[float, ...], list[str]] = {}
     for name, *own in zip(told.clients, told.sizes.tolist(), told.sums.tolist(), told.squares.tolist()):
         alike.setdefault((own[0], *own[1], *own[2]), []).append(name)
-    found = list[str]()
+    doubts = list[str]()
     for numbers, names in alike.items():
         squares = numbers[1 + len(numbers) // 2 :]
         varied = sum(square > 0 for square in squares)
         if len(names) > 1 and (varied > 1 or (varied and squares[0] % 1)):
             who = " and ".join(map(repr, names[:SHOWN])) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-            found.append(
+            doubts.append(
                 f"clients {who} have as many rows, and the same sums of every numeric column to the last digit: where that is "
                 "one file twice, its rows count twice; leave one out"
             )
-    return found
+    return doubts
 
 
 def _apart(told: Sums) -> Said:
-    """Notes on columns whose standard deviation or mean at some client is not that at the others, and why the result cannot stand
-    with them. Columns of two values are left out, for their variance is that of a share, and those of which the job file gives
-    center and scale: these say what is ordinary."""
+    """Returns notes and doubts on columns whose standard deviation or mean at some client is not that at the others.
+
+    Left out are columns of two values, for their variance is that of a share, and those whose center and scale the job file
+    gives: these say what is ordinary.
+    """
     (means, variances), degrees = told.moments, np.maximum(told.sizes - 1, 0)
     lines, doubts = list[str](), list[str]()
     for column, mean, own in zip(told.columns, means.T, variances.T):
@@ -181,18 +191,20 @@ def _apart(told: Sums) -> Said:
         what = f"column {column.name!r}"
         right = f"where it is right so, give center and scale of it in [data.columns.{column.name}], and nothing more is said"
         remedy = f"; {_as_code(column.name)}{right}" if _are_whole(told.sizes, mean, own) else f"; {right}"
-        found = spreads.compared(own * degrees, degrees)
-        lines += spreads.notes(found, what, told.clients, remedy)
+        spread = spreads.compare_spreads(own * degrees, degrees)
+        lines += spreads.notes(spread, what, told.clients, remedy)
         with np.errstate(divide="ignore", invalid="ignore"):
-            sure = spreads.certain(found, mean / np.sqrt(own))
-        moved = centres.compared(mean, own, degrees, ~found.odd)
+            sure = spreads.certain(spread, mean / np.sqrt(own))
+        moved = centres.compare_centres(mean, own, degrees, ~spread.odd)
         lines += centres.notes(moved, what, told.clients, remedy)
-        doubts += filter(None, (spreads.doubt(found, sure, what, told.clients), centres.doubt(moved, what, told.clients)))
+        doubts += filter(None, (spreads.doubt(spread, sure, what, told.clients), centres.doubt(moved, what, told.clients)))
     return tuple(lines), tuple(doubts)
 
 
 def _are_whole(n: Array, means: Array, variances: Array) -> bool:
-    """Whether a column's cells are whole numbers, by its clients' means and variances: their sums are, and those of squares."""
+    """Tells whether a column's cells are whole numbers, by its clients' means and variances: their sums are, and those of
+    squares.
+    """
     told = np.concatenate([n * means, n * (variances + means**2)])[np.tile(n > 0, 2)]
     return bool((np.abs(told - np.round(told)) <= NOISE + ROUNDED * np.abs(told)).all())
 

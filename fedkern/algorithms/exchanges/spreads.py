@@ -1,7 +1,7 @@
-"""Which sites' standard deviation of a column is not that of the others: another unit, or a wrong cell, from sums alone.
+"""Finds sites whose standard deviation of a column is not that of the others: another unit, or a wrong cell, from sums alone.
 
-A site is compared with the median of the sites, each of which counts once: one with most of the rows would be its own median, and
-its wrong cell would be blamed on the others. Where as many sites stand on either side nothing says which of them is right.
+A site is compared with the median of the sites, each of which counts once: a site with most of the rows would be its own median,
+and its wrong cell would be blamed on the others. Where as many sites stand on either side nothing says which of them is right.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHOWN = 4  # sites in a note
 
 @dataclass(frozen=True)
 class Spreads:
-    """Of one column.
+    """Says how the sites' standard deviations of one column compare.
 
     Attributes
     ----------
@@ -41,14 +41,16 @@ class Spreads:
 
 
 def variances(means: Array, shifts: Array, squares: Array) -> Array:
-    """Of sites with these means, which are `shifts` from a centre about which their mean squares are `squares`; 0 where it is no
-    more than what rounding leaves of a constant column."""
+    """Returns the sites' variances from their means, the means' `shifts` from a centre, and the mean squares about it.
+
+    A variance is 0 if it is no more than rounding leaves of a constant column.
+    """
     own = squares - shifts**2
     return np.where((own > (1e-14 * means) ** 2) & (own > 1e-10 * squares), own, 0.0)
 
 
-def compared(squares: Array, degrees: Array, apart: float = APART, sure: float = SURE) -> Spreads:
-    """Of sites with these centred sums of squares and degrees of freedom (m,); `apart` and `sure` as above."""
+def compare_spreads(squares: Array, degrees: Array, apart: float = APART, sure: float = SURE) -> Spreads:
+    """Compares sites by centred sums of squares and degrees of freedom (m,); `apart` and `sure` are the constants above."""
     varies = (squares > 0) & (degrees > 0)
     variance = np.where(varies, squares, np.nan) / np.where(varies, degrees, 1.0)
     nobody = np.zeros(len(squares), bool)
@@ -58,6 +60,7 @@ def compared(squares: Array, degrees: Array, apart: float = APART, sure: float =
     low, high = own[(len(own) - 1) // 2], own[len(own) // 2]
     lower = varies & (variance <= low)
     upper = varies & ~lower
+    # The two middle sites are far apart: as many stand on either side, and nothing says which is right.
     if high > apart * low and _sure(high / low, degrees[upper].sum(), degrees[lower].sum(), sure):
         base = squares[lower].sum() / degrees[lower].sum()
         return Spreads(np.sqrt(variance / base), upper, lower, torn=True)
@@ -72,46 +75,51 @@ def compared(squares: Array, degrees: Array, apart: float = APART, sure: float =
 
 
 def _sure(ratio: float, above: float, below: float, sure: float) -> bool:
-    """Whether no chance makes variances of so many degrees of freedom so different; `above` are the larger one's."""
+    """Tells whether no chance makes variances of so many degrees of freedom so different; `above` are the larger one's."""
     return bool(max(ratio, 1 / ratio) > scipy.special.fdtri(above, below, sure))
 
 
-def certain(found: Spreads, means: Array) -> Sites:
-    """(m,) Odd sites that no ordinary column has, whatever its tail: one that is far from 0 beside its spread (age, pressure) has
-    not a fifth of it elsewhere, nor 5 times; others may, where a value is rare, but not 25 times.
+def certain(spread: Spreads, means: Array) -> Sites:
+    """Returns the odd sites (m,) that no ordinary column has, whatever its tail.
+
+    A column that is far from 0 beside its spread (age, pressure) has not a fifth of it elsewhere, nor 5 times; others may, where
+    a value is rare, but not 25 times.
 
     `means` : (m,) over the standard deviation of each site
     """
-    far_from_zero = bool(np.median(np.abs(means[found.agree])) > 1) if found.agree.any() else False
-    return found.odd & (far_from_zero | (np.nan_to_num(found.ratio) > CERTAIN))
+    far_from_zero = bool(np.median(np.abs(means[spread.agree])) > 1) if spread.agree.any() else False
+    return spread.odd & (far_from_zero | (np.nan_to_num(spread.ratio) > CERTAIN))
 
 
 QUESTION = "is it in another unit there (mg/dl for mmol/l), or is a cell wrong?"
 LOOK = "rows.json of that client names cells that are far away"
 
 
-def notes(found: Spreads, what: str, sites: Sequence[str], remedy: str = "") -> Iterator[str]:
-    """What a reader should know of it: one line a site, or one where nothing says who is right. `what`: the column."""
-    if found.torn:
+def notes(spread: Spreads, what: str, sites: Sequence[str], remedy: str = "") -> Iterator[str]:
+    """Yields notes for the reader of the result: one line a site, or one line if nothing says who is right.
+
+    `what`: the column.
+    """
+    if spread.torn:
         yield (
-            f"the standard deviation of {what} at {some(sites, found.odd)} is {np.nanmin(found.ratio[found.odd]):.3g} times or "
-            f"more that at {some(sites, found.agree)}, and nothing says which is right: is it in another unit on one side "
+            f"the standard deviation of {what} at {some(sites, spread.odd)} is {np.nanmin(spread.ratio[spread.odd]):.3g} times "
+            f"or more that at {some(sites, spread.agree)}, and nothing says which is right: is it in another unit on one side "
             f"(mg/dl for mmol/l), or is a cell wrong? rows.json of these clients names cells that are far away{remedy}"
         )
         return
-    for k in np.flatnonzero(found.odd).tolist():
+    for k in np.flatnonzero(spread.odd).tolist():
         yield (
-            f"{sites[k]}: the standard deviation of {what} is {found.ratio[k]:.3g} times that of the sites' median: {QUESTION} "
+            f"{sites[k]}: the standard deviation of {what} is {spread.ratio[k]:.3g} times that of the sites' median: {QUESTION} "
             f"{LOOK}{remedy}"
         )
 
 
-def doubt(found: Spreads, sure: Sites, what: str, sites: Sequence[str], more: str = "") -> str:
-    """Why a result cannot stand; "" where it can. `more`: what else it may be."""
+def doubt(spread: Spreads, sure: Sites, what: str, sites: Sequence[str], more: str = "") -> str:
+    """Returns the reason why a result cannot stand, or "" if it can. `more`: another possible cause."""
     if not sure.any():
         return ""
-    where = f"{some(sites, sure)} or {some(sites, found.agree)}" if found.torn else some(sites, sure)
-    worst = np.nanmax(np.where(sure, np.maximum(found.ratio, 1 / found.ratio), np.nan))
+    where = f"{some(sites, sure)} or {some(sites, spread.agree)}" if spread.torn else some(sites, sure)
+    worst = np.nanmax(np.where(sure, np.maximum(spread.ratio, 1 / spread.ratio), np.nan))
     return (
         f"{what} is in another unit at {where}, or has a wrong cell there{more}: standard deviations are {worst:.3g}-fold apart "
         "(a note says what to do)"
@@ -119,6 +127,6 @@ def doubt(found: Spreads, sure: Sites, what: str, sites: Sequence[str], more: st
 
 
 def some(sites: Sequence[str], those: Sites) -> str:
-    """The first few of them."""
+    """Names the first few of these sites."""
     at = np.flatnonzero(those)
     return ", ".join(sites[k] for k in at[:SHOWN]) + (f" and {len(at) - SHOWN} more" if len(at) > SHOWN else "")

@@ -1,7 +1,8 @@
-"""After the rounds of a job of survival times: are hazards proportional, and has whoever is at higher risk the event earlier?
+"""Checks, after a job of survival times, whether hazards are proportional, and whether rows at higher risk have the event
+earlier.
 
-Each client has computed sums over its events at the mean of the draws that it was told, and sends them, to three digits; one with
-fewer than five events answers with zeros. Source: docs/methods/likelihood.md, section 9.
+Each client has computed sums over its events at the mean of the draws that it was sent, and sends them, to three digits; a client
+with fewer than five events answers with zeros. Source: docs/methods/likelihood.md, section 9.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ class SurvivalSums(Message, kind=231, tells=Tells(SUM)):
 
 
 def dims(coefficients: int) -> dict[str, int]:
-    """Sizes of the messages' arrays."""
+    """Returns the sizes of the messages' arrays."""
     return {"d": coefficients}
 
 
-def told(events: int, pairs: float, right: float, score: Array, information: Array) -> SurvivalSums:
-    """The sums, or zeros where they would be of too few events."""
+def make_reply(events: int, pairs: float, right: float, score: Array, information: Array) -> SurvivalSums:
+    """Returns the sums, or zeros if they are of too few events."""
     if events < LEAST:
         return SurvivalSums(0, 0, 0.0, 0.0, np.zeros_like(score), np.zeros_like(score))
     return SurvivalSums(
@@ -57,7 +58,7 @@ def told(events: int, pairs: float, right: float, score: Array, information: Arr
 
 
 def shortened(pairs: float, right: float) -> tuple[float, float]:
-    """Pairs, and how many of them are right: their number and the share to three digits."""
+    """Returns the number of pairs and of the right ones among them: the number and the share to three digits."""
     share = round(right / pairs, DIGITS) if pairs else 0.0
     return _rounded(pairs), share * _rounded(pairs)
 
@@ -67,7 +68,7 @@ def _rounded(value: float) -> float:
 
 
 def _wrong(answer: SurvivalSums) -> str:
-    """Why these are no client's sums; "" where they can be."""
+    """Returns the reason why these are no client's sums, or "" if they can be."""
     if not (answer.events == 0 or LEAST <= answer.events <= MOST_ROWS):
         return f"its SurvivalSums are of {answer.events} events"
     if not 0 <= answer.right <= answer.pairs <= MOST_ROWS**2:

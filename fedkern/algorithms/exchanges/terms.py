@@ -1,8 +1,8 @@
-"""After an open variational job: each client's log-likelihood at draws of the global unknowns from q.
+"""Collects, after an open variational job, each client's log-likelihood at draws of the global unknowns from q.
 
-The draws are made of the job's seed and of q, so only the answers travel: one number for each draw, in thousandths of a nat. Of a
-spatial fit every client has been told q(xi), and where something still moves nobody is asked; questions are of 1,000 draws each,
-and end when their weights say enough, or won't. Of a partitioned job the question has the released q. With the answers the server
+The draws are made of the job's seed and of q, so only the answers travel: one number for each draw, in thousandths of a nat. In a
+spatial fit every client has been told q(xi), and nobody is asked while something still moves; questions are of 1,000 draws each,
+and end when their weights say enough, or won't. In a partitioned job the question has the released q. With the answers the server
 weights its draws (`results.reweighed`).
 
 Log-likelihoods at known points are equations for the rows. A partitioned job has fewer of them than a client of the least size
@@ -33,7 +33,8 @@ DIMS = {"draws": PIECE}
 
 
 def pieces(unknowns: int, *, integrated: bool) -> int:
-    """How many questions the clients of a spatial fit are asked at most: a draw takes a client about as long as a round.
+    """Returns how many questions the clients of a spatial fit are asked at most: a draw takes a client about as long as a
+    round.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ def pieces(unknowns: int, *, integrated: bool) -> int:
 
 
 def allowed(least_rows: int, columns: int) -> int:
-    """How many draws the clients of an open job are asked about: fewer than the cells of the smallest client, or none.
+    """Returns how many draws the clients of an open job are asked about: fewer than the cells of the smallest client, or none.
 
     Parameters
     ----------
@@ -90,13 +91,13 @@ class LogTermsOf(Message, kind=150, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
     values: Terms
 
 
-def told(asked: AskTerms, values: Array) -> LogTerms:
-    """In thousandths of a nat."""
+def make_reply(asked: AskTerms, values: Array) -> LogTerms:
+    """Returns the answer, in thousandths of a nat."""
     return LogTerms(asked.round, rounded(values))
 
 
-def told_of(asked: AskTermsOf, values: Array) -> LogTermsOf:
-    """In thousandths of a nat."""
+def make_reply_of_q(asked: AskTermsOf, values: Array) -> LogTermsOf:
+    """Returns the answer at draws of a partitioned job's q, in thousandths of a nat."""
     return LogTermsOf(asked.round, rounded(values))
 
 

@@ -1,7 +1,7 @@
-"""Before a sparse job's scales: how many different values has each column at each client? Source: sparse.md, section 7.
+"""Asks, before a sparse job's scales, how many different values each column has at each client. Source: sparse.md, section 7.
 
-A client tells, of each column, whether it has no value, one, two, or more; no value and no count beyond two. All others are told
-only where a job has no server (`topology = "allgather"`): then every client makes the server's draws.
+A client says, of each column, whether it has no value, one, two, or more; it sends no value and no count beyond two. The others'
+answers reach clients only in a job without a server (`topology = "allgather"`): then every client makes the server's draws.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AllValues(Message, kind=132):
 
 @dataclass(frozen=True)
 class Client:
-    """`own` (w,) is what it tells; `every` (m, w) what it has been told."""
+    """Holds the numbers that it tells, `own` (w,), and those that it has been told, `every` (m, w)."""
 
     own: Array
     every: Array | None = None
@@ -55,7 +55,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Server:
-    """`every` (m, w) once all have told; `tell`: whether clients are told as well."""
+    """Holds `every` (m, w) once all have answered; `tell`: whether clients get it as well."""
 
     clients: tuple[str, ...]
     tell: bool
@@ -63,8 +63,11 @@ class Server:
     replies: PersistentMap[int, ColumnValues] = field(default_factory=PersistentMap)
 
 
-def counted(values: Array) -> Array:
-    """(w,) 0, 1, 2 or `MORE` different values of each column of (n, w); NaN is none. Rounding of a constant column is one."""
+def count_values(values: Array) -> Array:
+    """Returns 0, 1, 2 or `MORE` different values (w,) for each column of (n, w).
+
+    NaN is no value, and rounding of a constant column is one.
+    """
     out = np.zeros(values.shape[1])
     _, squares = column_moments(values)
     for j, column in enumerate(values.T):
@@ -77,7 +80,7 @@ def counted(values: Array) -> Array:
 
 
 def start(clients: tuple[str, ...], *, tell: bool) -> tuple[Server, ServerEffects]:
-    """The first state and the questions."""
+    """Returns the first state and the questions."""
     return Server(clients, tell), once.ask(len(clients), AskValues(0))
 
 
@@ -86,7 +89,7 @@ def finished(state: Server) -> bool:
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Its own, or those of all.
+    """Answers with its own numbers, or keeps those of all.
 
     Raises
     ------
@@ -103,7 +106,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's answer; after the last, all of them to everybody where there is no server."""
+    """Takes one client's answer; after the last, in a job without a server, it sends all of them to everybody."""
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, ColumnValues) or sender in state.replies or not _possible(event.values):
         raise RemoteFault(f"client {sender}: {type(event).__name__} comes twice, or has a number that is not 0, 1, 2 or 3")
@@ -125,5 +128,5 @@ PROTOCOL: Protocol[Server, Client] = once.protocol(
 
 
 def protocol(*, tell: bool) -> Protocol[Server, Client]:
-    """The protocol with only the messages that a job can send."""
+    """Returns the protocol with only the messages that a job can send."""
     return PROTOCOL if tell else replace(PROTOCOL, to_client=(AskValues,))

@@ -1,4 +1,4 @@
-"""At the end of a job whose clients keep results of their own: the server tells them its verdict, which heads their files."""
+"""Sends the server's verdict, at the end of a job, to clients that keep results of their own; it heads their files."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class VerdictHeard(Message, kind=218, tells=Tells(NOTHING, private=NOTHING)):
     round: int
 
 
-def telling(converged: bool | str, text: str, worst: str) -> TellVerdict:
-    """The message; words that are longer than it is are cut."""
+def make_question(converged: bool | str, text: str, worst: str) -> TellVerdict:
+    """Returns the message; words that are too long for it are cut."""
     cut = (part.encode(errors="replace")[: DIMS[most]] for part, most in ((text, "verdict"), (worst, "name")))
     return TellVerdict(0, WORDS.index(converged), *cut)
 
 
-def said(told: TellVerdict) -> dict[str, bool | str]:
-    """What summary.json has of it."""
+def read_verdict(told: TellVerdict) -> dict[str, bool | str]:
+    """Returns the verdict's entries of summary.json."""
     return {
         "converged": WORDS[told.word],
         "verdict": told.text.decode(errors="ignore"),
@@ -44,8 +44,8 @@ def said(told: TellVerdict) -> dict[str, bool | str]:
     }
 
 
-def heard(told: TellVerdict) -> VerdictHeard:
-    """A client's answer.
+def make_reply(told: TellVerdict) -> VerdictHeard:
+    """Returns a client's answer.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Gibbs sampling of sparse models across sites."""
+"""Samples sparse models across sites by Gibbs sampling."""

@@ -1,4 +1,4 @@
-"""A client of the Gibbs sampler: sweeps over its own unknowns (see `machine`). Source: docs/methods/sparse.md, section 5."""
+"""Runs a client of the Gibbs sampler: sweeps over its own unknowns (see `machine`). Source: docs/methods/sparse.md, section 5."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..core.trace import Trace
 from .messages import MOVES, Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, Sums
 from .settings import Settings
 from .sites import Counter, Movable, Moving, Site, State, moved
-from .sweeps import counted, first
+from .sweeps import add_events, first
 
 Array = NDArray[np.float64]
 QUESTIONS = (Globals, GlobalsMoved, GlobalsTempered)
@@ -24,7 +24,7 @@ QUESTIONS = (Globals, GlobalsMoved, GlobalsTempered)
 @final
 @dataclass(frozen=True)
 class Client:
-    """A client's state.
+    """Is a client's state.
 
     Attributes
     ----------
@@ -53,14 +53,14 @@ class Client:
 
 
 def client(name: str, index: int, settings: Settings, site: Site, trace: object = None, seed: int | None = None) -> Client:
-    """A client before the first round; without a seed of its own it has that of all parties."""
+    """Returns a client before the first round; without a seed of its own it has that of all parties."""
     values, trace = first(settings), Trace() if trace is None else trace
     seed = settings.seed if seed is None else seed
     return Client(name, index, settings, site, site.start(settings), values.theta, values.tau_sq, trace, seed)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """theta and tau^2 in; local sweeps; the deviations (or their sums) out."""
+    """Takes theta and tau^2, sweeps, and answers with the deviations (or their sums)."""
     if not isinstance(event, QUESTIONS):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     state = updated(state, event)
@@ -68,11 +68,12 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def updated(state: Client, event: Globals | GlobalsMoved | GlobalsTempered) -> Client:
-    """A client after its sweeps of a round."""
+    """Returns a client after its sweeps of a round."""
     layout = state.settings.layout
     theta, tau_sq = layout.full(event.theta, 0.0), layout.full(event.tau_sq, 1.0)
     local = state.state
     if isinstance(event, GlobalsMoved):
+        # The server has moved tau: the deviation keeps its standardised value w, so that theta_k follows the move.
         t = layout.full(event.t, 1.0)
         local = {**local, "deviation": t * (local["deviation"] / np.sqrt(state.tau_sq))}
         local = moved(local, layout.full(event.moved, 0.0) - theta)
@@ -84,11 +85,11 @@ def updated(state: Client, event: Globals | GlobalsMoved | GlobalsTempered) -> C
 
 
 def swept(state: Client, before: State, theta: Array, tau_sq: Array, event: Globals | GlobalsMoved | GlobalsTempered) -> Client:
-    """The local sweeps of a round, from the site's state as the server's draws have left it."""
+    """Runs the local sweeps of a round, from the site's state as the server's draws have left it."""
     settings, since = state.settings, event.since
     counter: Counter = {"seed": state.seed, "client": state.index, "step": state.step}
     local, taken = state.site.sweeps(settings, before, theta, tau_sq, **counter)
-    events = counted(state.events, taken)
+    events = add_events(state.events, taken)
     if since != state.since:
         state.trace.clear()
     if settings.keeps(event.round + 1 - since):
@@ -104,7 +105,7 @@ def swept(state: Client, before: State, theta: Array, tau_sq: Array, event: Glob
 
 
 def answers(state: Client, round: int) -> ClientEffects:
-    """What a client says after its sweeps."""
+    """Returns a client's messages after its sweeps."""
     messages: ClientEffects = [*draws(state, round)]
     if (move := state.settings.move(round)) is not None:
         each = zip(*(move_terms(state, round, j) for j in range(state.settings.layout.shape[0])))
@@ -113,7 +114,7 @@ def answers(state: Client, round: int) -> ClientEffects:
 
 
 def draws(state: Client, round: int) -> list[Message]:
-    """Its deviations and scales, or their sums, and what a ladder of temperatures needs."""
+    """Returns its deviations and scales, or their sums, and the log-likelihood if chains exchange temperatures."""
     settings, local = state.settings, state.state
     flat = settings.layout.flat
     if settings.aggregate == "sums":
@@ -126,7 +127,7 @@ def draws(state: Client, round: int) -> list[Message]:
 
 
 def move_terms(state: Client, round: int, regression: int) -> tuple[Array, Array]:
-    """What a client adds to the gradient (c, w) and the precision (c, w, w) of a round's move in one regression."""
+    """Returns a client's part of the gradient (c, w) and the precision (c, w, w) of a round's move in one regression."""
     site, settings = state.site, state.settings
     assert isinstance(site, Movable)  # the job's keys refuse moves elsewhere
     counter: Counter = {"seed": state.seed, "client": state.index, "step": state.step}
@@ -134,7 +135,7 @@ def move_terms(state: Client, round: int, regression: int) -> tuple[Array, Array
 
 
 def moving(state: Client, coordinates: NDArray[np.int64], regression: int) -> Moving:
-    """A round's move in one regression, where a client's coefficients are."""
+    """Returns a round's move in one regression, with the place of a client's coefficients."""
     settings = state.settings
     block = settings.layout.places(coordinates, regression)
     return Moving(state.theta[:, regression], state.tau_sq[:, regression], regression, block, settings.prior.slab)

@@ -1,8 +1,8 @@
-"""A site's covariates where values are missing: the values, and the mean and covariance of its rows, drawn at home.
+"""Draws a site's missing covariates at home: the values, and the mean and covariance of its rows.
 
 Rows are N(mean, precision^-1); the mean has a flat prior (but that of a column without a value, which stays), the covariance an
-inverse Wishart prior about the matrix that all sites have in common. All arrays have the chain first. What is drawn of one site
-depends on its own rows and that matrix alone, and never leaves it. Source: docs/methods/sparse.md, section 11.
+inverse Wishart prior about the matrix that all sites have in common. All arrays have the chain first. The draws of one site
+depend on its own rows and that matrix alone, and never leave it. Source: docs/methods/sparse.md, section 11.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OF_LAW = 1 << 32  # added to a chain's number: streams of the law, beside those 
 
 @dataclass(frozen=True)
 class Alike:
-    """Rows that lack the same number u of columns.
+    """Holds rows that lack the same number u of columns.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Alike:
 
 
 def alike(X: Array, chains: int) -> list[Alike]:
-    """The rows of X (n, p) with gaps (NaN), by how many columns they lack, in pieces that so many chains have room for."""
+    """Groups the rows of X (n, p) with gaps (NaN) by the number of columns that they lack, in pieces that fit into memory."""
     missing = np.isnan(X)
     lacks, out, first = missing.sum(axis=1), list[Alike](), 0
     for u in np.unique(lacks[lacks > 0]).tolist():
@@ -57,18 +57,18 @@ def alike(X: Array, chains: int) -> list[Alike]:
 def imputed(
     gaps: list[Alike], X: Array, mean: Array, precision: Array, slopes: Array, residual: Array, variance: Array, normals: Array
 ) -> Array:
-    """(c, n, p) rows with new values where they have gaps, given the others and the response.
+    """Returns rows (c, n, p) with new values in their gaps, given the others and the response.
 
     Parameters
     ----------
     X : (c, n, p) rows, filled with anything finite
     mean, precision : (c, p), (c, p, p) of rows
     slopes : (c, p) of the response
-    residual : (c, n) of the response, without what covariates explain
+    residual : (c, n) of the response, after the effects of covariates
     variance : (c, n) of the response's error
     normals : (c, m, p + 1) of each of the m rows with gaps, in the order of `gaps`; the last is the response's
 
-    A draw of x_U given x_O alone, moved by what the response says of it.
+    A draw of x_U given x_O alone is moved by the information in the response.
     """
     X = X.copy()
     for part in gaps:
@@ -94,7 +94,7 @@ def imputed(
 
 
 def _times(matrices: Array, vectors: Array) -> Array:
-    """(c, r, u) each row's matrix times its vector."""
+    """Returns each row's matrix times its vector (c, r, u)."""
     product: Array = np.matmul(matrices, vectors[..., None])[..., 0]
     return product
 
@@ -102,7 +102,7 @@ def _times(matrices: Array, vectors: Array) -> Array:
 def drawn_law(
     X: Array, precision: Array, common: Array, rows: float, known: NDArray[np.bool_], mean: Array, normals: Array, gammas: Array
 ) -> tuple[Array, Array]:
-    """The mean (c, p) and then the precision (c, p, p) of rows X (c, n, p), each given all else.
+    """Draws the mean (c, p) and then the precision (c, p, p) of rows X (c, n, p), each given all else.
 
     Parameters
     ----------
@@ -126,13 +126,13 @@ def drawn_law(
 
 
 def shapes(p: int, rows: float, n: int) -> Array:
-    """(p,) of the gamma numbers of a Wishart matrix with p + 1 + rows + n degrees of freedom."""
+    """Returns the shapes (p,) of the gamma numbers of a Wishart matrix with p + 1 + rows + n degrees of freedom."""
     return np.asarray((p + 1 + rows + n - np.arange(p)) / 2)
 
 
 @dataclass(frozen=True)
 class Covariates:
-    """What does not change of a site's covariates.
+    """Holds the part of a site's covariates that does not change.
 
     Attributes
     ----------
@@ -148,11 +148,11 @@ class Covariates:
 
     @cached_property
     def without_value(self) -> NDArray[np.bool_]:
-        """(p,) columns whose mean is not drawn: the intercept has what they add to it."""
+        """(p,) The columns whose mean is not drawn, since the intercept has their part."""
         return np.asarray(np.isnan(self.X).all(axis=0))
 
     def start(self, chains: int, mean: Array | None) -> State:
-        """Every value at its mean, 0 by default; the common covariance."""
+        """Returns the first state: every value at its mean, 0 by default, and the common covariance."""
         at = np.zeros(self.X.shape[1]) if mean is None else mean
         one = {"completed": np.where(np.isnan(self.X), at, self.X), "mean": at, "precision": np.linalg.inv(self.common)}
         return {name: np.repeat(value[None], chains, axis=0) for name, value in one.items()}
@@ -160,7 +160,7 @@ class Covariates:
     def drawn(
         self, state: State, slopes: Array, residual: Array, variance: Array, *, seed: int, client: int, step: int, chain: int = 0
     ) -> State:
-        """New missing values, given everything else, then a new mean and precision.
+        """Draws new missing values, given everything else, then a new mean and precision.
 
         Parameters
         ----------
@@ -185,10 +185,11 @@ class Covariates:
 
 
 def rows_for_law(X: Array) -> float:
-    """As how many rows (n, p) the common covariance counts at a site: its own that lack none of the columns that it has.
+    """Returns as how many rows of (n, p) the common covariance counts at a site: its rows that lack none of the columns that it
+    has.
 
-    That covariance is partly of these rows themselves, and what other sites have added is not told here. At least one row: more
-    cannot be said for it where all rows have gaps.
+    That covariance is partly of these rows themselves, and the other sites' share is not told here. It counts as at least one
+    row, also if all rows have gaps.
     """
     there = ~np.isnan(X)
     return float(max(1, int(there[:, there.any(axis=0)].all(axis=1).sum())))

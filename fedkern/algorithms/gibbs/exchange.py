@@ -1,6 +1,6 @@
-"""An exchange with refit: two collinear covariates change places in one step. Source: docs/methods/sparse.md, section 6.
+"""Exchanges two collinear covariates in one step, with a refit. Source: docs/methods/sparse.md, section 6.
 
-Of a pair s = (j, h) the indicators, tau, the sites' lambda (and eta, where each has its own) are swapped, and (theta_s, all
+For a pair s = (j, h) the indicators, tau, the sites' lambda (and eta, if each has its own) are swapped, and (theta_s, all
 theta_ks) are drawn anew from their joint Gaussian given the rest. Its prior is symmetric, so that the swap is accepted by the
 ratio of the likelihoods with these integrated out:
 
@@ -34,21 +34,21 @@ DRAWS = 1 << 63  # chain numbers of the streams here, beside those of the other 
 
 @dataclass(frozen=True)
 class Held:
-    """Second moments of all sites at one place: `gram` (m, p, p), `score` (m, c or 1, g, p), X'y of each regression."""
+    """Holds second moments of all sites at one place: `gram` (m, p, p), `score` (m, c or 1, g, p), X'y of each regression."""
 
     gram: Array
     score: Array
 
     @classmethod
     def of(cls, factors: Sequence[Factor], layout: Layout) -> Held:
-        """A random field's regressions take their responses from the same columns."""
+        """Returns the moments of these factors. A random field's regressions take their responses from the same columns."""
         gram = np.stack([factor.gram for factor in factors])
         if layout.shape[0] > 1:
             return cls(gram, gram[:, None])
         return cls(gram, np.stack([factor.R.T @ factor.q for factor in factors])[:, None, None])
 
     def pairs(self, layout: Layout) -> list[tuple[int, int]]:
-        """Columns whose correlation within sites is above `COLLINEAR`, and which some regression can exchange."""
+        """Returns columns whose correlation within sites is above `COLLINEAR`, and which some regression can exchange."""
         total = self.gram.sum(axis=0)
         size = np.sqrt(np.diag(total))
         correlation = total / np.where(size > 0, size, 1.0) / np.where(size > 0, size, 1.0)[:, None]
@@ -59,7 +59,9 @@ class Held:
 
 @dataclass(frozen=True)
 class State:
-    """What a swap changes, of all chains: the server's values, and of m sites d, lambda^2 (m, c, g, p), sigma^2 (m, c, g)."""
+    """Holds all that a swap changes, for all chains: the server's values, and of m sites d, lambda^2 (m, c, g, p), sigma^2 (m, c,
+    g).
+    """
 
     values: Values
     deviation: Array
@@ -69,7 +71,7 @@ class State:
 
 @dataclass(frozen=True)
 class Scales:
-    """Prior variances of a pair: V (c, g, 2) of theta, D (m, c, g, 2) of the sites' deviations."""
+    """Holds prior variances of a pair: V (c, g, 2) of theta, D (m, c, g, 2) of the sites' deviations."""
 
     V: Array
     D: Array
@@ -80,7 +82,7 @@ class Scales:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """The pair's coefficients given all else: section 6's quantities with 2 x 2 matrices as (11, 12, 22)."""
+    """Describes the pair's coefficients given all else: section 6's quantities with 2 x 2 matrices as (11, 12, 22)."""
 
     log_m: Array  # (c, g)
     Q: tuple[Array, Array, Array]
@@ -90,7 +92,7 @@ class Gaussian:
 
 
 def integrated(H: tuple[Array, Array, Array], g: Array, scales: Scales) -> Gaussian:
-    """H (m, c, g) each and g (m, c, g, 2) of the sites, in theta_ks."""
+    """Integrates the pair's coefficients out, from the sites' H (m, c, g) each and g (m, c, g, 2) in theta_ks."""
     (h11, h12, h22), (d1, d2), (g1, g2) = H, np.moveaxis(scales.D, -1, 0), np.moveaxis(g, -1, 0)
     det_h = np.maximum(h11 * h22 - h12 * h12, 0.0)
     a1, a2 = 1 + d1 * h11, 1 + d2 * h22
@@ -108,7 +110,7 @@ def integrated(H: tuple[Array, Array, Array], g: Array, scales: Scales) -> Gauss
 
 
 def drawn(of: Gaussian, H: tuple[Array, Array, Array], g: Array, normal: Array) -> tuple[Array, Array]:
-    """theta_s (c, g, 2), then d_ks (m, c, g, 2); `normal` (c, g, 2 + 2 m)."""
+    """Draws theta_s (c, g, 2), then d_ks (m, c, g, 2); `normal` (c, g, 2 + 2 m)."""
     q11, q12, q22 = of.Q
     l11 = np.sqrt(q11)
     l21 = q12 / l11
@@ -127,8 +129,8 @@ def drawn(of: Gaussian, H: tuple[Array, Array, Array], g: Array, normal: Array) 
     return np.stack([first, second], axis=-1), np.stack([d1, d2], axis=-1)
 
 
-def exchanged(settings: Settings, held: Held, pairs: Sequence[tuple[int, int]], state: State, round: int) -> State:
-    """The pairs of a round, one after the other, in all chains and regressions at once."""
+def exchange_pairs(settings: Settings, held: Held, pairs: Sequence[tuple[int, int]], state: State, round: int) -> State:
+    """Tries the pairs of a round, one after the other, in all chains and regressions at once."""
     able, names = settings.layout.exchangeable, ("theta", "tau_sq", "gamma", "eta")
     values = state.values._replace(**{name: getattr(state.values, name).copy() for name in names})
     state = State(values, state.deviation.copy(), state.lambda_sq.copy(), state.sigma_sq)
@@ -148,7 +150,7 @@ def _try(
     at: tuple[int, int],
     able: NDArray[np.bool_],
 ) -> None:
-    """One pair, in place; `local` (m, c, g, p): the sites' coefficients; `able` (g,): in which regressions."""
+    """Tries one pair, in place; `local` (m, c, g, p): the sites' coefficients; `able` (g,): in which regressions."""
     values, prior = state.values, settings.prior
     c, g, m = *values.theta.shape[:2], len(state.deviation)
     gram = held.gram[:, s]  # (m, 2, p)
@@ -157,11 +159,13 @@ def _try(
     h11, h12, h22 = (gram[:, i, s[j], None, None] * precision for i, j in ((0, 0), (0, 1), (1, 1)))
     score: Array = (held.score[..., s] - fitted) * precision[..., None]
     b1, b2 = np.moveaxis(local[..., s], -1, 0)
+    # From the gradient at the present coefficients to that at 0 in theta_ks.
     score = score + np.stack([h11 * b1 + h12 * b2, h12 * b1 + h22 * b2], axis=-1)
     spike = prior.spike_variance or prior.c0 * values.eta[..., s]
     variance = 1 / (1 / (state.lambda_sq[..., s] * values.tau_sq[..., s]) + prior.slab**-2)
     scales = Scales(np.where(values.gamma[..., s] == 1, values.eta[..., s], spike), variance)
     new = integrated((h11, h12, h22), score, scales.swapped())
+    # Accepted by the ratio of the integrated likelihoods, with the scales swapped and as they are.
     log_ratio = new.log_m - integrated((h11, h12, h22), score, scales).log_m
     key, coin = (rng.key(settings.seed, "moves", DRAWS + number) for number in (0, 1))
     u = rng.uniform(c * g, key=coin, client=at[1], step=at[0]).reshape(c, g)

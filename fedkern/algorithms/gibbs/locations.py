@@ -1,7 +1,7 @@
-"""The locations of a site of structural equations, drawn (docs/methods/sparse.md, section 9): B (y - m) = e, m with a flat prior.
+"""Draws the locations of a site of structural equations: B (y - m) = e, m with a flat prior (docs/methods/sparse.md, section 9).
 
-Given B = I - Theta and b, the components of B m are independent of each other, and each has a density that is exponential
-between neighbouring values of its residuals. It is drawn exactly: a piece by its mass, then a place in it.
+Given B = I - Theta and b, the components of B m are independent of each other, and each has a density that is exponential between
+neighbouring values of its residuals. It is drawn exactly: a piece by its mass, then a place in it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 
 def drawn(Y: Array, coefficients: Array, rates: Array, uniforms: Array) -> Array:
-    """(c, p) the locations m of the columns, of each chain.
+    """Draws the locations m (c, p) of the columns, of each chain.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def drawn(Y: Array, coefficients: Array, rates: Array, uniforms: Array) -> Array
 
 
 def laplace_centres(values: Array, rates: Array, uniforms: Array) -> Array:
-    """(...) draws x of densities proportional to exp(-rate sum_i |value_i - x|), the posterior of a Laplace centre.
+    """Draws x (...) from densities proportional to exp(-rate sum_i |value_i - x|), the posterior of a Laplace centre.
 
     Parameters
     ----------

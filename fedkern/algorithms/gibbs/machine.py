@@ -1,10 +1,10 @@
-"""Gibbs sampling of a sparse hierarchical model over sites: the server and the clients as state machines without I/O.
+"""Defines Gibbs sampling of a sparse hierarchical model over sites: server and clients as state machines without I/O.
 
 Each round the server sends theta and tau^2; a client sweeps over its own scales, coefficients and error variance, and answers
 with its deviations and scales (or only with their sums). The server moves, sweeps, keeps the draw, and asks again. Answers are
 used in client order, whenever they come. Source: docs/methods/sparse.md, section 5.
 
-| event at the client | what it does | what it sends |
+| event at the client | its work | its answer |
 |---|---|---|
 | Globals | shifts its deviations, sweeps | Locals, or Sums |
 | GlobalsTempered | the same at other temperatures | Locals and Loglik |
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:
-    """The protocol of a job: nothing that it does not send has a message."""
+    """Returns the protocol of a job, with only the messages that it sends."""
     down: tuple[type[Message], ...] = (Globals, GlobalsMoved) if settings.moves else (Globals,)
     if settings.tempering > 1:
         down = (GlobalsTempered,)

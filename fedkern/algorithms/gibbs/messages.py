@@ -1,4 +1,7 @@
-"""Messages of the Gibbs sampler (see `machine`), and of its pooled form. Source: docs/methods/sparse.md, sections 5 and 6."""
+"""Defines the messages of the Gibbs sampler (see `machine`), and of its pooled form.
+
+Source: docs/methods/sparse.md, sections 5 and 6.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +117,7 @@ MOVES = (MoveTerms, SecondMoveTerms)  # in the order of `Settings.moves`
 
 
 def sent(settings: Settings) -> tuple[type[Message], ...]:
-    """All that a client may answer."""
+    """Returns all messages that a client may answer."""
     if settings.aggregate == "sums":
         return (Sums,)
     if settings.tempering > 1:
@@ -123,7 +126,7 @@ def sent(settings: Settings) -> tuple[type[Message], ...]:
 
 
 def expected(settings: Settings, move: int | None) -> tuple[str, ...]:
-    """What a client answers in a round with this move (`Settings.move`), by name."""
+    """Returns, by name, the messages of an answer in a round with this move (`Settings.move`)."""
     return _names(sent(settings), move)
 
 

@@ -1,4 +1,4 @@
-"""The same sampler at the server alone, where a job lets every client's sufficient statistics leave (`statistics = "pooled"`).
+"""Runs the same sampler at the server alone, if a job lets every client's sufficient statistics leave (`statistics = "pooled"`).
 
 One message from each client, and no other: the triangular factor of its centred [X y]. Every draw has the random numbers that it
 would have had at its client, so the result is that of the federated run, bit for bit. Source: docs/methods/sparse.md, section 6.
@@ -45,14 +45,14 @@ class Server:
 
 @dataclass(frozen=True)
 class Client:
-    """A client's factor; it takes no further part."""
+    """Holds a client's factor; the client takes no further part."""
 
     factor: Factor
     rows: int
 
 
 def start(server: Server) -> tuple[Server, ServerEffects]:
-    """The first questions."""
+    """Returns the first questions."""
     return server, once.ask(server.n_clients, AskStatistics(0))
 
 
@@ -66,7 +66,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's statistics; with the last, the whole sampler."""
+    """Takes one client's statistics; after the last, it runs the whole sampler."""
     needed(event, "its statistics had not come; start the job again")
     if not isinstance(event, Statistics):
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
@@ -88,7 +88,7 @@ def _site(state: Server, statistics: Statistics) -> Regression | MarkovRandomFie
 
 
 def sample(state: Server) -> gibbs.Server:
-    """Server and clients in one place, without a wire between them."""
+    """Runs server and clients in one place, without a wire between them."""
     settings = state.settings
     unkept = replace(settings, burn_in=settings.rounds)  # of clients' draws: nobody reads them here, and a graph's fill a memory
     clients = {k: gibbs.client(str(k), k, unkept, _site(state, statistics)) for k, statistics in sorted(state.received.items())}
@@ -110,12 +110,12 @@ def advanced(
     pairs: Sequence[tuple[int, int]],
     asked: ServerEffects,
 ) -> tuple[gibbs.Server, ServerEffects]:
-    """A round: the clients' sweeps (in `clients`), exchanges of `pairs`, the server's draws; the next questions."""
+    """Runs a round: the clients' sweeps (in `clients`), exchanges of `pairs`, the server's draws; returns the next questions."""
     for k, question in asked:
         assert isinstance(question, gibbs.Globals | gibbs.GlobalsMoved)  # sampling charges nothing
         clients[k] = client.updated(clients[k], question)
     if pairs:
-        server = _exchanged(server, clients, held, pairs)
+        server = _exchange_pairs(server, clients, held, pairs)
     if server.settings.moves:
         here, round = [clients[k] for k in server.active], server.round
         server = replace(server, at_hand=lambda regression: _terms(here, round, regression))
@@ -128,7 +128,10 @@ def advanced(
 
 
 def _terms(here: Sequence[gibbs.Client], round: int, regression: int) -> tuple[Array, Array]:
-    """Of a move in one regression, all clients' added: those of a graph at once would not fit into memory."""
+    """Returns the terms of a move in one regression, added over all clients.
+
+    Those of a graph at once would not fit into memory.
+    """
     coordinates = here[0].settings.coordinates(round)
     graphs = [one.site for one in here if isinstance(one.site, MarkovRandomField)]
     if graphs and coordinates.max() < here[0].settings.layout.each:  # none of tau's
@@ -142,16 +145,16 @@ def _terms(here: Sequence[gibbs.Client], round: int, regression: int) -> tuple[A
     return gradient, precision
 
 
-def _exchanged(
+def _exchange_pairs(
     server: gibbs.Server, clients: dict[int, gibbs.Client], held: exchange.Held, pairs: Sequence[tuple[int, int]]
 ) -> gibbs.Server:
-    """The server after a round's exchanges; what they change of `clients` is changed there."""
+    """Returns the server after a round's exchanges, and changes `clients` in place."""
     settings, here = server.settings, server.active
     deviation, lambda_sq, sigma_sq = (
         np.stack([clients[k].state[name] for k in here]) for name in ("deviation", "lambda_sq", "sigma_sq")
     )
     before = exchange.State(server.values, deviation, lambda_sq, sigma_sq)
-    after = exchange.exchanged(settings, held, pairs, before, server.round)
+    after = exchange.exchange_pairs(settings, held, pairs, before, server.round)
     values = after.values
     for k, d, scales in zip(here, after.deviation, after.lambda_sq):
         own = {**clients[k].state, "deviation": d, "lambda_sq": scales}

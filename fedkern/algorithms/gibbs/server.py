@@ -1,4 +1,7 @@
-"""The server of the Gibbs sampler: its draws of what all clients share (see `machine`). Source: sparse.md, section 5."""
+"""Runs the server of the Gibbs sampler: its draws of the quantities that all clients share (see `machine`).
+
+Source: sparse.md, section 5.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from . import sweeps as update
 from . import tempering
 from .messages import MOVES, Globals, GlobalsMoved, GlobalsTempered, Locals, Loglik, MoveTerms, SecondMoveTerms, Sums, expected
 from .settings import Settings
-from .sweeps import Terms, Values, counted
+from .sweeps import Terms, Values, add_events
 
 Array = NDArray[np.float64]
 Judge = Callable[[Any], bool]
@@ -35,7 +38,7 @@ LARGEST = 1e12  # of any deviation, in the units of the standardised data
 @final
 @dataclass(frozen=True)
 class Server:
-    """The server's state.
+    """Is the server's state.
 
     Attributes
     ----------
@@ -82,7 +85,7 @@ class Server:
     bound: Bound[shrinkage.ServerSweeps] = field(default_factory=Bound, metadata=GIVEN)
 
     def restored(self, saved: Saved) -> Server:
-        """With the messages of an answer in its round."""
+        """Returns the state with the messages of an answer in its round."""
         return evolve(self, answers={}, names=expected(self.settings, self.settings.move(self.round)))
 
     @property
@@ -95,7 +98,7 @@ class Server:
 
     @property
     def stop(self) -> str | None:
-        """Why no more is asked: "converged", "rounds"; None while the job runs."""
+        """The reason why no more is asked: "converged", "rounds"; None while the job runs."""
         if self.converged:
             return "converged"
         return "rounds" if self.round - self.since >= self.settings.rounds else None
@@ -104,7 +107,7 @@ class Server:
 def start(
     settings: Settings, n_clients: int, judge: Judge | None = None, trace: object = None, without: frozenset[int] = frozenset()
 ) -> tuple[Server, ServerEffects]:
-    """The server's first state, and its first questions. `without`: clients that the model leaves out."""
+    """Returns the server's first state, and its first questions. `without`: clients that the model leaves out."""
     values = update.first(settings)
     trace = Trace() if trace is None else trace
     steps = tempering.ladder(settings.chains, settings.tempering) if settings.tempering > 1 else None
@@ -113,7 +116,7 @@ def start(
 
 
 def _question(state: Server, before_sweep: tuple[Array, Array] | None) -> Message:
-    """theta and tau^2 for the next round, with what a move or a ladder adds."""
+    """Returns theta and tau^2 for the next round, with the values of a move or a ladder."""
     flat = state.settings.layout.flat
     theta, tau_sq = flat(state.values.theta), flat(state.values.tau_sq)
     if state.ladder is not None:
@@ -129,7 +132,7 @@ def finished(state: Server) -> bool:
 
 
 def _ask(state: Server, question: Message) -> tuple[Server, ServerEffects]:
-    """The round's question to those that take part."""
+    """Sends the round's question to those that take part."""
     here = active = state.active
     if state.settings.participation < 1:
         chosen = state.settings.takes_part(state.round, state.n_clients)
@@ -139,7 +142,7 @@ def _ask(state: Server, question: Message) -> tuple[Server, ServerEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One answer, or the loss of a client. When the last answer of a round is here: the server's draws, and the next question."""
+    """Takes one answer, or the loss of a client. After the last answer of a round it draws, and asks the next question."""
     if isinstance(event, ClientLost):
         return _lose(state, event)
     settings = state.settings
@@ -157,7 +160,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _check(state: Server, deviation: Array, lambda_sq: Array) -> None:
-    """Whether the numbers of a round can be what they are called: of all clients at once."""
+    """Raises RemoteFault if a number of a round cannot be; looks at all clients at once."""
     if not (within(deviation, -LARGEST, LARGEST) and within(lambda_sq, SMALLEST, np.inf)):
         for sender in sorted(state.answers):
             size = float(np.abs(deviation[sender]).max())
@@ -168,7 +171,9 @@ def _check(state: Server, deviation: Array, lambda_sq: Array) -> None:
 
 
 def _lose(state: Server, event: ClientLost) -> tuple[Server, ServerEffects]:
-    """Stop, or go on as the model without this client: its draws so far are another posterior's and are forgotten (section 5)."""
+    """Stops, or goes on as the model without this client: its draws so far are another posterior's and are forgotten
+    (section 5).
+    """
     if state.settings.on_loss == "stop":
         needed(
             event,
@@ -185,7 +190,7 @@ def _lose(state: Server, event: ClientLost) -> tuple[Server, ServerEffects]:
 
 
 def _next(state: Server) -> tuple[Server, ServerEffects]:
-    """The server's draws of this round, the kept draw, and the next question."""
+    """Draws, keeps the draw, and asks the next question."""
     if len(state.answers) == state.n_clients:
         updates = state.updates + 1
     else:
@@ -203,24 +208,26 @@ def _next(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
-    """The server's move and sweeps with the round's answers; theta and t after the move, if there was one."""
+    """Runs the server's move and sweeps with the round's answers; returns theta and t after the move, if it made one."""
     settings, layout = state.settings, state.settings.layout
     if settings.aggregate == "sums":
         sums = {k: layout.full(_of(answer, Sums).sums, 0.0) for k, answer in state.answers.items()}
         for told in () if layout.whole else sums.values():
-            told[0][..., ~layout.there] = 1.0
+            told[0][..., ~layout.has_coefficient] = 1.0
         values, events = update.swept_sums(settings, state.values, sums, state.step)
-        return evolve(state, values=values, step=state.step + 1, events=counted(state.events, events)), None
+        return evolve(state, values=values, step=state.step + 1, events=add_events(state.events, events)), None
     deviation, lambda_sq = _collected(state)
     _check(state, deviation, lambda_sq)
     values, before_sweep, steps = state.values, None, state.ladder
     if steps is not None:
         loglik = np.sum([_of(answer, Loglik).loglik for answer in in_order(state.answers)], axis=0)
         adapt = state.round - state.since < settings.burn_in
-        steps = tempering.exchanged(steps, loglik, seed=settings.seed, round=state.round, adapt=adapt)
+        # Chains exchange temperatures before the sweeps: the ladder's next question already has the new ones.
+        steps = tempering.exchange_temperatures(steps, loglik, seed=settings.seed, round=state.round, adapt=adapt)
     if settings.moves:
         terms = _terms(state) if state.at_hand is None else state.at_hand
         tau = np.sqrt(values.tau_sq)
+        # The clients' deviations follow the move (d becomes t w), here as at the clients.
         values, t = update.moved(settings, values, terms, state.round, state.step)
         deviation /= tau
         deviation *= t
@@ -232,13 +239,13 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
         values, deviation[here], lambda_sq[here], events = update.swept(
             settings, values, deviation[here], lambda_sq[here], state.step, state.bound
         )
-    step, events = state.step + settings.server_sweeps, counted(state.events, events)
+    step, events = state.step + settings.server_sweeps, add_events(state.events, events)
     state = evolve(state, values=values, deviation=deviation, lambda_sq=lambda_sq, step=step, events=events, ladder=steps)
     return state, before_sweep
 
 
 def _collected(state: Server) -> tuple[Array, Array]:
-    """d and lambda^2 (M, c, g, p) of all clients, with what this round's answers say."""
+    """Returns d and lambda^2 (M, c, g, p) of all clients, with this round's answers."""
     settings, answered = state.settings, sorted(state.answers)
     layout, shape = settings.layout, (len(answered), settings.chains, settings.layout.size)
     now, scales = np.empty(shape), np.empty(shape)
@@ -256,7 +263,7 @@ def _collected(state: Server) -> tuple[Array, Array]:
 
 
 def _terms(state: Server) -> Terms:
-    """The terms of this round's move, as the clients have sent them."""
+    """Returns the terms of this round's move, as the clients have sent them."""
     move = state.settings.move(state.round)
     assert move is not None
     parts = [answer[MOVES[move].__name__] for answer in in_order(state.answers)]
@@ -279,7 +286,7 @@ def _of(answer: Mapping[str, Message], kind: type[M]) -> M:
 
 @lru_cache(maxsize=4)
 def _weights(rows: tuple[int, ...], lost: frozenset[int]) -> Array:
-    """(1, m) the share of each client that is there in all their rows."""
+    """Returns the share (1, m) of each client that is left in all their rows."""
     here = np.array([n for k, n in enumerate(rows) if k not in lost], float)
     return np.asarray(here / here.sum())[None]
 
@@ -296,7 +303,7 @@ def _keep(state: Server) -> None:
 
 
 def _kept(state: Server, draws: Mapping[str, Array]) -> dict[str, Array]:
-    """What is kept of draws of several rounds, (t, c, ...) and the sites' deviations (t, m, c, g, p)."""
+    """Returns the kept numbers of the draws (t, c, ...) of several rounds and the sites' deviations (t, m, c, g, p)."""
     settings, flat, theta = state.settings, state.settings.layout.flat, draws["theta"]
     kept = {"theta": flat(theta), "tau_sq": flat(draws["tau_sq"]), "inclusion": flat(draws["inclusion"])}
     kept["eta"] = flat(draws["eta"]) if settings.prior.eta_form == "coordinate" else draws["eta"][..., 0]
@@ -327,10 +334,10 @@ def _kept(state: Server, draws: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _of_those_that_tell(state: Server, theta: Array, here: Array, whole: bool) -> dict[str, Array]:
-    """What is kept of several sites, each coefficient's of those alone whose rows tell something of it.
+    """Returns the kept numbers of several sites, for each coefficient from those alone whose rows tell something of it.
 
-    The others' coefficients have their prior, whose tails have no mean: neither would an average with them. Where nobody tells
-    anything they are all that there is.
+    The others' coefficients have their prior, whose tails have no mean: neither would an average with them. If no client tells
+    anything, all of them count.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The numbers of a sparse hierarchical model and of its sampler, known to every party. Source: sparse.md, sections 1-6."""
+"""Holds the numbers of a sparse hierarchical model and of its sampler, known to every party. Source: sparse.md, sections 1-6."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NONE, ALWAYS = -2, -1  # in `Layout.indicators`: no coefficient here; one that i
 
 @dataclass(frozen=True)
 class Prior:
-    """Hyperparameters. IG(a, b) has density proportional to x^(-a-1) exp(-b/x); slab = inf is the horseshoe without a slab.
+    """Holds hyperparameters. IG(a, b) has density proportional to x^(-a-1) exp(-b/x); slab = inf is the horseshoe without a slab.
 
     `spike_variance` > 0 fixes the spike instead of c0 eta. `eta_form`: one slab variance for all coefficients, or one each.
     """
@@ -41,7 +41,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the coefficients are: g regressions over p columns each.
+    """Says where the coefficients are: g regressions over p columns each.
 
     Attributes
     ----------
@@ -52,59 +52,59 @@ class Layout:
 
     @cached_property
     def shape(self) -> tuple[int, int]:
-        """(g, p)."""
+        """The pair (g, p)."""
         g, p = self.indicators.shape
         return g, p
 
     @cached_property
-    def there(self) -> NDArray[np.bool_]:
-        """(g, p): where there is a coefficient."""
-        there: NDArray[np.bool_] = self.indicators != NONE
-        return there
+    def has_coefficient(self) -> NDArray[np.bool_]:
+        """(g, p) Whether a place has a coefficient."""
+        has: NDArray[np.bool_] = self.indicators != NONE
+        return has
 
     @cached_property
     def size(self) -> int:
-        """How many coefficients there are."""
-        return int(self.there.sum())
+        """The number of coefficients."""
+        return int(self.has_coefficient.sum())
 
     @cached_property
     def each(self) -> int:
-        """How many coefficients a regression has: the same for all, unless a job has none or one that is no regression."""
-        return int(self.there[0].sum())
+        """The number of coefficients of a regression: the same for all, unless a job has none or one that is no regression."""
+        return int(self.has_coefficient[0].sum())
 
     def places(self, coordinates: NDArray[np.int64], regression: int) -> NDArray[np.int64]:
-        """Of one regression: coordinates among its own coefficients (theta, then t) as those among all columns, in [0, 2p)."""
-        columns = np.flatnonzero(self.there[regression])
+        """Returns coordinates among one regression's coefficients (theta, then t) as those among all columns, in [0, 2p)."""
+        columns = np.flatnonzero(self.has_coefficient[regression])
         return np.concatenate([columns, self.shape[1] + columns])[coordinates]
 
     @cached_property
     def whole(self) -> bool:
         """Whether every place has a coefficient: then both forms are the same numbers."""
-        return bool(self.there.all())
+        return bool(self.has_coefficient.all())
 
     @cached_property
     def off_diagonal(self) -> bool:
-        """Whether there is a coefficient everywhere but on the diagonal of a square: a graph."""
+        """Whether a coefficient is everywhere but on the diagonal of a square: a graph."""
         g, p = self.shape
-        return g == p > 1 and np.array_equal(self.there, ~np.eye(p, dtype=bool))
+        return g == p > 1 and np.array_equal(self.has_coefficient, ~np.eye(p, dtype=bool))
 
     @cached_property
     def exchangeable(self) -> NDArray[np.bool_]:
-        """(g, p) Where a coefficient has an indicator of its own: not always included, and in no group."""
+        """(g, p) Whether a coefficient has an indicator of its own: not always included, and in no group."""
         ids = self.indicators
         able: NDArray[np.bool_] = (ids >= 0) & ((ids[:, :, None] == ids[:, None, :]).sum(axis=2) == 1)
         return able
 
     def flat(self, full: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(..., g, p) -> (..., size): the coefficients alone, row by row. This is what travels and what is kept."""
+        """Returns the coefficients alone, row by row, (..., g, p) -> (..., size). This form travels and is kept."""
         if self.whole:
             return full.reshape((*full.shape[:-2], self.size))
         if self.off_diagonal:
             return np.ascontiguousarray(_after_diagonal(np.ascontiguousarray(full))).reshape(*full.shape[:-2], self.size)
-        return np.ascontiguousarray(full[..., self.there])
+        return np.ascontiguousarray(full[..., self.has_coefficient])
 
     def full(self, flat: NDArray[np.float64], inert: float) -> NDArray[np.float64]:
-        """(..., size) -> (..., g, p), with `inert` where there is no coefficient."""
+        """Returns (..., size) -> (..., g, p), with `inert` in places without a coefficient."""
         if self.whole:
             return flat.reshape(flat.shape[:-1] + self.shape)
         out = np.full((*flat.shape[:-1], *self.shape), inert)
@@ -112,24 +112,28 @@ class Layout:
             after = _after_diagonal(out)
             after[...] = flat.reshape(after.shape)
         else:
-            out[..., self.there] = flat
+            out[..., self.has_coefficient] = flat
         return out
 
     def of_site(self, draws: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
-        """What a client keeps of draws of theta and d_k (..., g, p): theta_k in the place of theta, and others as they are."""
+        """Returns the numbers that a client keeps of draws of theta and d_k (..., g, p): theta_k in the place of theta, others as
+        they are.
+        """
         theta, deviation = draws["theta"], draws["deviation"]
         return {**draws, "theta": self.flat(theta + deviation), "deviation": self.flat(deviation)}
 
 
 def _after_diagonal(square: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(..., p, p) -> (..., p - 1, p), a view: the p numbers that follow each number of the diagonal but the last, row by row."""
+    """Returns a view (..., p, p) -> (..., p - 1, p): the p numbers that follow each number of the diagonal but the last, row by
+    row.
+    """
     *before, p, _ = square.shape
     return square.reshape(*before, p * p)[..., 1:].reshape(*before, p - 1, p + 1)[..., :-1]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The sampler.
+    """Holds the settings of the sampler.
 
     Attributes
     ----------
@@ -139,11 +143,11 @@ class Settings:
     scales, draw, order : see `kernels.shrinkage`
     moves : none, one or two of "translate" and "interweave"
     block : how many coordinates each move draws at once; None, or beyond its end: all
-    second_every : of two moves the second takes every so many rounds, the first the others
+    second_every : with two moves, the second takes one of `second_every` rounds, the first the others
     starts : of the indicators: all included in every chain, or in every second one none
-    exchange : whether collinear pairs change places (`exchange`): where all statistics are at the server
+    exchange : whether collinear pairs change places (`exchange`): only if all statistics are at the server
     participation : probability that a client takes part in a round
-    aggregate : what clients send, "locals" or "sums"
+    aggregate : the clients' messages, "locals" or "sums"
     share_local : whether the server keeps the clients' coefficients
     on_loss : of a client, "stop" or "drop"
     tempering : chains of a ladder of temperatures; 1: none
@@ -176,55 +180,60 @@ class Settings:
 
     @property
     def sums(self) -> int:
-        """How many sums a client sends (section 11: with a slab, a fourth)."""
+        """The number of sums that a client sends (section 11: with a slab, a fourth)."""
         return 3 if math.isinf(self.prior.slab) else 4
 
     def dims(self, p: int | None = None) -> dict[str, int]:
-        """The codec's symbols: chains, regressions, coefficients, sums, coordinates of moves, columns of a triangular factor."""
+        """Returns the codec's symbols: chains, regressions, coefficients, sums, coordinates of moves, columns of a triangular
+        factor.
+        """
         g, columns = self.layout.shape
         sizes = {"c": self.chains, "g": g, "n": self.layout.size, "s": self.sums, "p": columns if p is None else p}
         widths = [self.width(move) for move in range(len(self.moves))]
         return sizes | dict(zip(("w", "v"), [*widths, 0, 0]))
 
     def keeps(self, finished_rounds: int) -> bool:
-        """Whether the draw of a round is kept: after the burn-in, every `thin`-th."""
+        """Tells whether the draw of a round is kept: after the burn-in, every `thin`-th."""
         after = finished_rounds - self.burn_in
         return after > 0 and after % self.thin == 0
 
     def takes_part(self, round: int, n_clients: int) -> NDArray[np.bool_]:
-        """(n_clients,) Who takes part in a round: chosen without a look at any state. In the first round everybody."""
+        """Returns who takes part in a round (n_clients,): chosen without a look at any state.
+
+        In the first round everybody does.
+        """
         if round == 0 or self.participation >= 1:
             return np.ones(n_clients, dtype=bool)
         key = rng.key(self.seed, "participation")
         return rng.uniform(n_clients, key=key, step=round) < self.participation
 
     def move(self, round: int) -> int | None:
-        """Which of the moves a round makes, by its place in `moves`; None where there are none."""
+        """Returns which of the moves a round makes, by its place in `moves`; None if the job has no moves."""
         if len(self.moves) < 2:
             return 0 if self.moves else None
         return int((round + 1) % self.second_every == 0)
 
     def often(self, rounds: int) -> dict[int | None, int]:
-        """How many of the first rounds make each move."""
+        """Returns how many of the first rounds make each move."""
         if len(self.moves) < 2:
             return {self.move(0): rounds}
         second = rounds // self.second_every
         return {0: rounds - second, 1: second}
 
     def _ends(self, move: int) -> tuple[int, int]:
-        """How many coordinates a move has, and how many of them it draws at once."""
+        """Returns how many coordinates a move has, and how many of them it draws at once."""
         every = self.layout.each * (1 if self.moves[move] == "translate" else 2)
         block = self.block[move] if move < len(self.block) else None
         return every, every if block is None else min(block, every)
 
     def width(self, move: int) -> int:
-        """How many coordinates a move draws at once."""
+        """Returns how many coordinates a move draws at once."""
         return self._ends(move)[1]
 
     def coordinates(self, round: int) -> NDArray[np.int64]:
-        """(w,) Coordinates of (theta, t), the regression's own coefficients in both, that a round's move draws.
+        """Returns the coordinates (w,) of (theta, t), the regression's own coefficients in both, that a round's move draws.
 
-        All, or a block from a stream that every party has.
+        They are all coordinates, or a block from a stream that every party has.
         """
         move = self.move(round)
         if move is None:

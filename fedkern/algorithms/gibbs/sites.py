@@ -1,8 +1,10 @@
-"""What a client's rows become for the sampler, and its local sweeps. Rows stay in these objects; no message can carry them.
+"""Turns a client's rows into a site of the sampler, and runs its local sweeps.
 
-A site's state is a dictionary of arrays with the chain first: `deviation` and `lambda_sq` (c, g, p), and what it never sends
-(`sigma_sq`, `alpha`, `b`, ...). It is of the host, for most of it comes from messages and goes into them; what stays the same
-over a job lies where the site's kernels run (`home`). Source: docs/methods/sparse.md, sections 2, 3, 7-9, 11.
+Rows stay in these objects; no message can carry them.
+
+A site's state is a dictionary of arrays with the chain first: `deviation` and `lambda_sq` (c, g, p), and the unknowns that it
+never sends (`sigma_sq`, `alpha`, `b`, ...). It is of the host, for most of it comes from messages and goes into them; arrays that
+stay the same over a job lie where the site's kernels run (`home`). Source: docs/methods/sparse.md, sections 2, 3, 7-9, 11.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ Events = NDArray[np.int64]  # counts of clipped scales, QR fall-backs, data-spac
 
 
 class Counter(TypedDict):
-    """Which random numbers a sweep uses."""
+    """Says which random numbers a sweep uses."""
 
     seed: int
     client: int
@@ -36,7 +38,7 @@ class Counter(TypedDict):
 
 
 class Scales(TypedDict):
-    """What kernels are told of the local scales."""
+    """Holds the kernels' arguments for the local scales."""
 
     scales: str
     scale_lambda: float
@@ -44,31 +46,33 @@ class Scales(TypedDict):
 
 
 class ErrorVariance(TypedDict):
-    """Its prior IG(shape, rate)."""
+    """Holds the prior IG(shape, rate) of an error variance."""
 
     shape: float
     rate: float
 
 
 class Site(Protocol):
-    """A client's model of its own rows."""
+    """Is a client's model of its own rows."""
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Names of what the client keeps draws of, and never sends."""
+        """The names of the unknowns that the client keeps draws of, and never sends."""
 
     def start(self, settings: Settings) -> State:
-        """The first state; chains start from different places."""
+        """Returns the first state; chains start from different places."""
 
     def sweeps(
         self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
     ) -> tuple[State, Events]:
-        """`local_sweeps` sweeps given theta and tau^2 (c, g, p); then their events."""
+        """Runs `local_sweeps` sweeps given theta and tau^2 (c, g, p); returns the state and the events."""
 
 
 @dataclass(frozen=True)
 class Moving:
-    """A move in one regression: theta and tau^2 (c, p), its number, its coordinates of (theta, t) in [0, 2p), the slab."""
+    """Describes a move in one regression: theta and tau^2 (c, p), its number, its coordinates of (theta, t) in [0, 2p), the
+    slab.
+    """
 
     theta: Array
     tau_sq: Array
@@ -78,12 +82,12 @@ class Moving:
 
     @property
     def columns(self) -> NDArray[np.int64]:
-        """(w,) the column of each coordinate."""
+        """(w,) The column of each coordinate."""
         columns: NDArray[np.int64] = self.block % self.theta.shape[1]
         return columns
 
     def carried(self, curvature: Array, score: Array, deviation: Array) -> tuple[Array, Array]:
-        """Z'h and Z'HZ from H (c, w, w) and h (c, w) of theta_k in `columns`, and from d (c, p): sections 6 and 11."""
+        """Returns Z'h and Z'HZ from H (c, w, w) and h (c, w) of theta_k in `columns`, and from d (c, p): sections 6 and 11."""
         of_tau, d = self.block >= self.theta.shape[1], deviation[:, self.columns]
         if not of_tau.any():
             return score, curvature
@@ -98,17 +102,17 @@ class Moving:
 
 @runtime_checkable
 class Movable(Protocol):
-    """A site whose likelihood is quadratic in its coefficients, given all else: the server can move them along (section 6)."""
+    """Is a site whose likelihood is quadratic in its coefficients, given all else: the server can move them along (section 6)."""
 
     def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
-        """What this client adds to a move's gradient (c, w) and precision (c, w, w)."""
+        """Returns this client's part of a move's gradient (c, w) and precision (c, w, w)."""
 
 
 @dataclass(frozen=True)
 class Factor:
-    """The triangular factor of centred [X y], once per data set: R'R = X'X, q = Q'y, rss = |y|^2 - |q|^2.
+    """Holds the triangular factor of centred [X y], once per data set: R'R = X'X, q = Q'y, rss = |y|^2 - |q|^2.
 
-    `n` counts the degrees of freedom of the error variance: rows less one where an intercept was integrated out.
+    `n` counts the degrees of freedom of the error variance: rows less one if an intercept was integrated out.
     """
 
     R: Array
@@ -119,7 +123,7 @@ class Factor:
     _each: dict[int, tuple[Array, Array]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def each(self, chains: int) -> tuple[Array, Array]:
-        """q (c, r) and rss (c,): made once and not in every sweep, where all chains have the same."""
+        """Returns q (c, r) and rss (c,), made once and not in every sweep if all chains have the same."""
         if self.q.ndim == 2:
             return self.q, np.full(chains, self.rss)
         if chains not in self._each:
@@ -129,7 +133,7 @@ class Factor:
 
     @classmethod
     def of(cls, X: Array, y: Array | None = None, *, intercept: bool = True) -> Factor:
-        """From rows; centred at their own means where there is an intercept. Without y: of X alone."""
+        """Returns the factor of rows, centred at their means if the model has an intercept. Without y it is of X alone."""
         Z = X if y is None else np.column_stack([X, y])
         if intercept:
             Z = Z - Z.mean(axis=0)
@@ -142,11 +146,11 @@ class Factor:
         return cls(left, q, rss, float(n), left.T @ left)
 
     def at(self, home: Home) -> Factor:
-        """The same factor there."""
+        """Returns the same factor at another home."""
         return replace(self, **dict(zip(("R", "q", "gram"), home.all(self.R, self.q, self.gram))))
 
     def padded(self) -> tuple[Array, Array]:
-        """R (p, p) and q (p,), with zeros below the rows that there are: what travels with statistics = "pooled"."""
+        """Returns R (p, p) and q (p,), with zeros below the factor's rows: the arrays that travel with statistics = "pooled"."""
         r, p = self.R.shape
         R, q = np.zeros((p, p)), np.zeros(p)
         R[:r], q[:r] = self.R, self.q
@@ -154,17 +158,19 @@ class Factor:
 
 
 def _ridge(gram: Array, xty: Array) -> Array:
-    """Coefficients under a prior of unit scale and unit error variance: where chains start."""
+    """Returns the coefficients under a prior of unit scale and unit error variance: the start of chains."""
     return np.asarray(np.linalg.solve(gram + np.eye(len(gram)), xty), dtype=np.float64)
 
 
 def _off_zero(start: Array) -> Array:
-    """No deviation of exactly 0: a sweep draws lambda first, which would be as small as it can be, and hardly come back."""
+    """Returns deviations that are not exactly 0: a sweep draws lambda first, which would be as small as it can be, and hardly
+    come back.
+    """
     return np.where(start == 0.0, 0.01, start)
 
 
 def _apart(start: Array, chains: int) -> Array:
-    """(c, ...) starts: the whole of `start` and a tenth of it in turn, so that R-hat sees whether they come together."""
+    """Returns starts (c, ...): the whole of `start` and a tenth of it in turn, so that R-hat sees whether they come together."""
     start = _off_zero(start)
     factors = np.where(np.arange(chains) % 2, 0.1, 1.0)
     return np.asarray(factors.reshape(-1, *[1] * start.ndim) * start)
@@ -181,7 +187,7 @@ def _error(settings: Settings) -> ErrorVariance:
 
 @dataclass(frozen=True)
 class Regression:
-    """y = alpha + X theta_k + e, alpha integrated out (section 7)."""
+    """Models y = alpha + X theta_k + e, alpha integrated out (section 7)."""
 
     factor: Factor
     n_threads: int = 1
@@ -212,14 +218,14 @@ class Regression:
         return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "sigma_sq": sigma_sq[:, None]}, events
 
     def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
-        """From the triangular factor, which keeps the digits of h."""
+        """Returns the terms from the triangular factor, which keeps the digits of h."""
         f, d, sigma_sq = self.factor, state["deviation"][:, 0], state["sigma_sq"][:, 0]
         return shrinkage.move_terms(f.R, f.q, at.block, at.theta, d, at.tau_sq, sigma_sq, slab=at.slab)
 
 
 @dataclass(frozen=True)
 class Student:
-    """A regression with Student's t for errors: e = sigma z / sqrt(w), z normal, w ~ Gamma(nu/2, nu/2) (section 11).
+    """Models a regression with Student's t for errors: e = sigma z / sqrt(w), z normal, w ~ Gamma(nu/2, nu/2) (section 11).
 
     Given the rows' weights w it is the normal regression of weighted rows. Each sweep draws them anew from the residuals: nobody
     keeps them.
@@ -269,7 +275,7 @@ class Student:
         return new, events
 
     def weights(self, state: Mapping[str, Array], theta: Array, **counter: Unpack[Counter]) -> Array:
-        """(c, n) weights of rows given their residuals r: Gamma((nu + 1)/2, rate (nu + r^2/sigma^2)/2)."""
+        """Draws weights (c, n) of rows given their residuals r: Gamma((nu + 1)/2, rate (nu + r^2/sigma^2)/2)."""
         slopes, nu = (theta + state["deviation"])[:, 0], self.degrees
         square = (self.y - state["alpha"] - slopes @ self.X.T) ** 2 / state["sigma_sq"]
         keys = [rng.key(counter["seed"], "augmentation", c) for c in range(len(theta))]
@@ -280,7 +286,7 @@ class Student:
 
 @dataclass(frozen=True)
 class MarkovRandomField:
-    """p regressions, each column on all others, from one triangular factor of centred Y (section 8)."""
+    """Models p regressions, each column on all others, from one triangular factor of centred Y (section 8)."""
 
     factor: Factor
     n_threads: int = 1
@@ -312,17 +318,17 @@ class MarkovRandomField:
         return {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq}, events
 
     def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
-        """Of one regression."""
+        """Returns the terms of one regression."""
         gram, precision = self.factor.gram[np.ix_(at.columns, at.columns)], self.precision(at, state)
         return at.carried(precision[:, None, None] * gram, self.score(at, state), state["deviation"][:, at.regression])
 
     def precision(self, at: Moving, state: Mapping[str, Array]) -> Array:
-        """1 / sigma^2 (c,) of a regression."""
+        """Returns 1 / sigma^2 (c,) of a regression."""
         precision: Array = 1 / state["sigma_sq"][:, at.regression]
         return precision
 
     def score(self, at: Moving, state: Mapping[str, Array]) -> Array:
-        """h = R'(R e_j - R theta_k) / sigma^2 (c, w) of a regression, from the factor, which keeps its digits."""
+        """Returns h = R'(R e_j - R theta_k) / sigma^2 (c, w) of a regression, from the factor, which keeps its digits."""
         f, j = self.factor, at.regression
         rest = f.R[:, j] - (at.theta + state["deviation"][:, j]) @ f.R.T
         score: Array = rest @ f.R[:, at.columns] * self.precision(at, state)[:, None]
@@ -332,7 +338,7 @@ class MarkovRandomField:
 def translation(
     sites: Sequence[MarkovRandomField], each: Sequence[Moving], states: Sequence[Mapping[str, Array]]
 ) -> tuple[Array, Array]:
-    """What several sites add to a translation in one regression: the sums of their `move_terms`, bit for bit.
+    """Returns several sites' part of a translation in one regression: the sums of their `move_terms`, bit for bit.
 
     Gram matrices are added as they lie in memory, one chain after the other, and columns taken out of the sum: to copy every
     site's is most of a round's time.
@@ -353,7 +359,7 @@ def translation(
 
 @dataclass(frozen=True)
 class StructuralEquations:
-    """y = Theta_k y + e with Laplace errors (section 9). `Y` (p, n): one contiguous row for each column.
+    """Models y = Theta_k y + e with Laplace errors (section 9). `Y` (p, n): one contiguous row for each column.
 
     `locate`: whether the columns' locations are drawn, and not known: `Y` is about any centre then, and they are relative to it.
     """
@@ -419,7 +425,7 @@ class StructuralEquations:
         }, counts  # fmt: skip
 
     def _located(self, settings: Settings, state: State, coefficients: Array, **counter: Unpack[Counter]) -> Array:
-        """(c, p) new locations, given everything else."""
+        """Draws new locations (c, p), given everything else."""
         p, off = len(self.Y), ~np.eye(len(self.Y), dtype=bool)
         client, step = counter["client"], counter["step"]
         keys = [rng.key(counter["seed"], "posterior", chain) for chain in range(settings.chains)]
@@ -429,7 +435,7 @@ class StructuralEquations:
 
 @dataclass(frozen=True)
 class Logistic:
-    """P(y = 1) = 1 / (1 + exp(-alpha - x theta_k)), by Polya-Gamma draws (section 11). Rows are touched in every sweep."""
+    """Models P(y = 1) = 1 / (1 + exp(-alpha - x theta_k)), by Polya-Gamma draws (section 11). Rows are touched in every sweep."""
 
     X: Array
     y: Array
@@ -451,7 +457,9 @@ class Logistic:
         return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "alpha": alpha[:, None]}, events
 
     def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
-        """Given omega, drawn anew from the coefficients as they are, and alpha: H = X' Omega X, h = X'(y - 1/2 - omega z)."""
+        """Returns the terms given alpha and omega, which is drawn anew from the coefficients: H = X' Omega X, h = X'(y - 1/2 -
+        omega z).
+        """
         d, alpha = state["deviation"][:, 0], state["alpha"][:, 0]
         z = (at.theta + d) @ self.X.T + alpha[:, None]
         omega = _omega(z, OF_MOVES, **counter)
@@ -462,7 +470,7 @@ class Logistic:
 
 @dataclass(frozen=True)
 class LogisticImputed:
-    """A logistic regression whose rows lack covariates (section 11): (y - 1/2) / omega is N(alpha + x theta_k, 1/omega).
+    """Models a logistic regression whose rows lack covariates (section 11): (y - 1/2) / omega is N(alpha + x theta_k, 1/omega).
 
     Attributes are those of `Imputed`, but y is 0 or 1.
     """
@@ -502,12 +510,12 @@ class LogisticImputed:
         return new, events
 
     def _predictor(self, state: Mapping[str, Array], slopes: Array) -> Array:
-        """(c, n)."""
+        """Returns the linear predictor (c, n)."""
         fitted: Array = np.matmul(state["completed"], slopes[:, :, None])[:, :, 0]
         return fitted + state["alpha"]
 
     def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
-        """Given the completed rows, and omega as a logistic site draws it."""
+        """Returns the terms given the completed rows, and omega as a logistic site draws it."""
         d = state["deviation"][:, 0]
         z = self._predictor(state, at.theta + d)
         omega, X = _omega(z, OF_MOVES, **counter), state["completed"][:, :, at.columns]
@@ -520,7 +528,7 @@ OF_MOVES, OF_VALUES = 1 << 32, 2 << 32
 
 
 def _omega(z: Array, first: int, **counter: Unpack[Counter]) -> Array:
-    """(c, n) Polya-Gamma variables given the predictor z."""
+    """Draws Polya-Gamma variables (c, n) given the predictor z."""
     keys = [rng.key(counter["seed"], "augmentation", first + c) for c in range(len(z))]
     client, step = counter["client"], counter["step"]
     return np.stack([rng.polya_gamma(row, key=key, client=client, step=step) for row, key in zip(z, keys)])
@@ -532,7 +540,7 @@ OF_REGRESSION = 1 << 34  # times a regression's number, added to a chain's: its 
 
 @dataclass(frozen=True)
 class Imputed:
-    """A regression whose rows lack covariates (section 11).
+    """Models a regression whose rows lack covariates (section 11).
 
     Attributes
     ----------
@@ -552,17 +560,17 @@ class Imputed:
 
     @cached_property
     def _seen(self) -> NDArray[np.bool_] | None:
-        """(n,) rows with a response; None: all."""
+        """(n,) The rows with a response; None: all."""
         seen = ~np.isnan(np.atleast_2d(self.y)[0])
         return None if seen.all() else seen
 
     @cached_property
     def _none(self) -> shrinkage.Patterns:
-        """No gap: the kernel draws everything but values."""
+        """A pattern without a gap: the kernel draws everything but values."""
         return shrinkage.missing_patterns(np.zeros_like(self._with_response(self.covariates.X)), self.covariates.common)
 
     def _with_response(self, rows: Array, axis: int = 0) -> Array:
-        """Those that have one."""
+        """Returns the rows that have a response."""
         return rows if self._seen is None else np.ascontiguousarray(np.compress(self._seen, rows, axis=axis))
 
     def start(self, settings: Settings) -> State:
@@ -593,12 +601,13 @@ class Imputed:
     def _given_rows(
         self, settings: Settings, state: State, theta: Array, tau_sq: Array, **at: Unpack[Counter]
     ) -> tuple[State, Events]:
-        """Everything but values and their law, theta and tau^2 (c, p)."""
+        """Draws everything but values and their law, given theta and tau^2 (c, p)."""
         once: Scales = {**_horseshoe(settings), "n_sweeps": 1}
         now = theta, tau_sq, state["deviation"][:, 0], state["lambda_sq"][:, 0], state["sigma_sq"][:, 0]
         names = ("deviation", "lambda_sq", "sigma_sq")
         X, slab = self._with_response(self.covariates.X), settings.prior.slab
-        if not len(X):  # no response: the prior, and no intercept that anything would be told by
+        # Without a response only the prior is left, and no row tells anything of an intercept.
+        if not len(X):
             q, rss = np.zeros((len(theta), 1)), np.zeros(len(theta))
             *drawn, happened = shrinkage.local_sweeps(
                 np.zeros((1, X.shape[1])), q, rss, 0.0, *now, slab=slab, chain=self.chain, n_threads=self.n_threads,
@@ -613,7 +622,7 @@ class Imputed:
         return dict(zip(names, drawn)) | {"alpha": alpha}, happened
 
     def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
-        """Given the completed rows and alpha."""
+        """Returns the terms given the completed rows and alpha."""
         d, precision = state["deviation"][:, 0], 1 / state["sigma_sq"]
         completed, y = self._with_response(state["completed"], axis=1), self._with_response(self.y, axis=-1)
         fitted = np.matmul(completed, (at.theta + d)[:, :, None])[:, :, 0]
@@ -624,11 +633,12 @@ class Imputed:
 
 @dataclass(frozen=True)
 class ImputedField:
-    """A random field whose rows lack values: each column's regression on the others completes the rows for itself (section 11).
+    """Models a random field whose rows lack values: each column's regression on the others completes the rows for itself (section
+    11).
 
-    The product of p likelihoods is no law of a row. As a function of a missing cell it counts what the others say of it p times:
-    its values would be drawn too close together. Each regression with the law of its covariates is one, and together they are the
-    model that is sampled where nothing is missing.
+    The product of p likelihoods is no law of a row. As a function of a missing cell it counts the others' information on it p
+    times: its values would be drawn too close together. Each regression with the law of its covariates is one, and together they
+    are the model that is sampled if nothing is missing.
 
     Attributes
     ----------
@@ -658,20 +668,20 @@ class ImputedField:
         return self._with(state, parts), events
 
     def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
-        """Of one regression, given its completed rows."""
+        """Returns the terms of one regression, given its completed rows."""
         j, p = at.regression, len(self.regressions)
         theta, tau_sq = (np.delete(a, j, axis=1) for a in (at.theta, at.tau_sq))
         block = at.block - (at.columns > j) - (at.block >= p)
         return self.regressions[j].move_terms(Moving(theta, tau_sq, 0, block, at.slab), self._of(state, j), **counter)
 
     def _of(self, state: Mapping[str, Array], j: int) -> State:
-        """The state of one regression."""
+        """Returns the state of one regression."""
         part = {name: state[name][:, j] for name in ("completed", "mean", "precision")}
         part |= {name: state[name][:, j : j + 1] for name in ("sigma_sq", "alpha")}
         return part | {name: np.delete(state[name][:, j : j + 1], j, axis=2) for name in ("deviation", "lambda_sq")}
 
     def _with(self, state: Mapping[str, Array], parts: Sequence[State]) -> State:
-        """The state with those of all regressions in it."""
+        """Returns the state with those of all regressions in it."""
         new = {name: value.copy() for name, value in state.items()}
         for j, part in enumerate(parts):
             others = np.arange(len(parts)) != j
@@ -685,5 +695,5 @@ class ImputedField:
 
 
 def moved(state: Mapping[str, Array], change: Array) -> State:
-    """The state with every deviation shifted by old theta - new theta (c, g, p): theta_k stays."""
+    """Returns the state with every deviation shifted by old theta - new theta (c, g, p): theta_k stays."""
     return {**state, "deviation": state["deviation"] + change}

@@ -1,7 +1,7 @@
-"""What the server draws between two rounds: a move, then its sweeps. Source: docs/methods/sparse.md, sections 4 and 6.
+"""Makes the server's draws between two rounds: a move, then its sweeps. Source: docs/methods/sparse.md, sections 4 and 6.
 
-A function of the last values, of what the clients sent, and of the server's own random streams: whoever holds these makes the
-same draws, so that a job without a server (topology = "allgather") needs no other code.
+They are a function of the last values, of the clients' messages, and of the server's own random streams: whoever holds these
+makes the same draws, so that a job without a server (topology = "allgather") needs no other code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 
 class Values(NamedTuple):
-    """The global quantities of all chains: theta, tau^2, gamma, eta, P(gamma = 1 | ...) (c, g, p) and rho (c, g)."""
+    """Holds the global quantities of all chains: theta, tau^2, gamma, eta, P(gamma = 1 | ...) (c, g, p) and rho (c, g)."""
 
     theta: Array
     tau_sq: Array
@@ -30,7 +30,7 @@ class Values(NamedTuple):
     inclusion: Array
 
     def kept(self) -> dict[str, Array]:
-        """What draws are kept of."""
+        """Returns the quantities of which draws are kept."""
         return {"theta": self.theta, "tau_sq": self.tau_sq, "inclusion": self.inclusion, "eta": self.eta, "rho": self.rho}
 
 
@@ -39,9 +39,11 @@ Terms = Callable[[int], tuple[Array, Array]]
 
 
 def first(settings: Settings) -> Values:
-    """Where chains begin: theta = 0, unit scales, everything included; with `starts` = "both" nothing in every second chain."""
+    """Returns the start of chains: theta = 0, unit scales, everything included; with `starts` = "both" nothing in every second
+    chain.
+    """
     shape = (settings.chains, *settings.layout.shape)
-    gamma = np.broadcast_to(np.where(settings.layout.there, 1.0, 0.0), shape).copy()
+    gamma = np.broadcast_to(np.where(settings.layout.has_coefficient, 1.0, 0.0), shape).copy()
     if settings.starts == "both":
         gamma[1::2] = np.where(settings.layout.indicators == ALWAYS, 1.0, 0.0)
     eta = np.full(shape, settings.prior.rate_eta / (settings.prior.shape_eta + 1))
@@ -50,7 +52,7 @@ def first(settings: Settings) -> Values:
 
 
 def moved(settings: Settings, values: Values, terms: Terms, round: int, step: int) -> tuple[Values, Array]:
-    """theta and a signed tau, each regression's from one joint draw; the values after it, and t (c, g, p).
+    """Draws theta and a signed tau, each regression's from one joint draw; returns the values after it, and t (c, g, p).
 
     Every client then has d = t w. Regressions have streams of their own: chain i of regression j is 2^32 j + i there.
     """
@@ -66,7 +68,7 @@ def moved(settings: Settings, values: Values, terms: Terms, round: int, step: in
 
 
 class Options(TypedDict):
-    """What both kernels of the server are told beside the draws."""
+    """Holds the arguments of both kernels of the server beside the draws."""
 
     seed: int
     scales: Literal["exact", "expanded"]
@@ -97,7 +99,9 @@ def _options(settings: Settings) -> Options:
 def swept(
     settings: Settings, values: Values, deviation: Array, lambda_sq: Array, step: int, bound: Bound[shrinkage.ServerSweeps]
 ) -> tuple[Values, Array, Array, NDArray[np.int64]]:
-    """The server's sweeps from all clients' d and lambda^2 (m, c, g, p); these as they are afterwards, and the events."""
+    """Runs the server's sweeps from all clients' d and lambda^2 (m, c, g, p); returns these as they are afterwards, and the
+    events.
+    """
     now = values[:5]
     sweeps = bound.of(settings, lambda: shrinkage.bind_global_sweep(
         deviation, lambda_sq, settings.layout.indicators, *now, n_passes=settings.server_sweeps,
@@ -108,7 +112,7 @@ def swept(
 
 
 def swept_sums(settings: Settings, values: Values, sums: Mapping[int, Array], step: int) -> tuple[Values, NDArray[np.int64]]:
-    """One sweep from the clients' sums (s, c, g, p), added in client order."""
+    """Runs one sweep from the clients' sums (s, c, g, p), added in client order."""
     total = np.zeros_like(next(iter(sums.values())))
     for client in sorted(sums):
         total += sums[client]
@@ -119,8 +123,8 @@ def swept_sums(settings: Settings, values: Values, sums: Mapping[int, Array], st
     return Values(*drawn), events
 
 
-def counted(before: NDArray[np.int64], events: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Counts of clipped scales, QR fall-backs and data-space draws, with those of these sweeps."""
+def add_events(before: NDArray[np.int64], events: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns counts of clipped scales, QR fall-backs and data-space draws, with those of these sweeps."""
     if shrinkage.nothing_happened(events):
         return before
     total: NDArray[np.int64] = before + events[..., :3].reshape(-1, 3).sum(axis=0)

@@ -1,8 +1,8 @@
-"""Parallel tempering across chains: likelihood^beta, and chains that exchange temperatures. Source: sparse.md, section 10.
+"""Tempers chains in parallel: likelihood^beta, and chains that exchange temperatures. Source: sparse.md, section 10.
 
 The chains are ladders of K: chain i belongs to ladder i // K. In each round neighbours on a ladder (even pairs and odd pairs in
-turn) may exchange; the sum of the clients' log-likelihoods decides. The ladder adapts in burn-in only. Draws at temperature 1
-count.
+turn) may exchange; the sum of the clients' log-likelihoods decides. The ladder adapts in burn-in only. Only draws at temperature
+1 count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ACCEPTANCE = 0.3  # wanted of an exchange
 
 @dataclass(frozen=True)
 class Ladder:
-    """Temperatures 1 = beta_0 > beta_1 > ..., and where each chain stands.
+    """Holds temperatures 1 = beta_0 > beta_1 > ..., and the place of each chain.
 
     Attributes
     ----------
@@ -38,29 +38,29 @@ class Ladder:
 
     @property
     def beta(self) -> Array:
-        """(K,) inverse temperatures."""
+        """(K,) The inverse temperatures."""
         below = np.cumsum(np.exp(self.log_gap))
         return np.asarray(np.exp(-np.concatenate([[0.0], below])))
 
     @property
     def temperature(self) -> Array:
-        """(c,) of each chain: the power of its likelihood."""
+        """(c,) The power of each chain's likelihood."""
         return np.asarray(self.beta[self.place])
 
     @property
     def cold(self) -> NDArray[np.int64]:
-        """(c / K,) the chain of each ladder whose draws count."""
+        """(c / K,) The chain of each ladder whose draws count."""
         return np.flatnonzero(self.place == 0)
 
 
 def ladder(chains: int, size: int) -> Ladder:
-    """Ladders of `size` chains; neighbours' log-temperatures start 0.3 apart."""
+    """Returns ladders of `size` chains; neighbours' log-temperatures start 0.3 apart."""
     counts = np.zeros(size - 1, np.int64)
     return Ladder(np.full(size - 1, np.log(0.3)), np.tile(np.arange(size), chains // size), counts, counts)
 
 
-def exchanged(state: Ladder, loglik: Array, *, seed: int, round: int, adapt: bool) -> Ladder:
-    """One round of exchanges.
+def exchange_temperatures(state: Ladder, loglik: Array, *, seed: int, round: int, adapt: bool) -> Ladder:
+    """Runs one round of exchanges.
 
     Parameters
     ----------

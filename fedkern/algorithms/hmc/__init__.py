@@ -1,1 +1,1 @@
-"""Federated Hamiltonian Monte Carlo and MALA."""
+"""Samples by federated Hamiltonian Monte Carlo and MALA."""

@@ -1,4 +1,7 @@
-"""A client of Hamiltonian Monte Carlo: u_j, its momentum and F_j (see `machine`). Source: docs/methods/sigma.md, section 7."""
+"""Runs a client of Hamiltonian Monte Carlo: u_j, its momentum and F_j (see `machine`).
+
+Source: docs/methods/sigma.md, section 7.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ Matrix = NDArray[np.float64]
 @final
 @dataclass(frozen=True)
 class Client:
-    """A client's state.
+    """Is a client's state.
 
     Attributes
     ----------
@@ -51,7 +54,7 @@ class Client:
 
 
 def client(name: str, index: int, settings: Settings, model: LocalModel, u: Vector | float = 0.0) -> Client:
-    """A client that has seen nothing yet.
+    """Returns a client that has seen nothing yet.
 
     Parameters
     ----------
@@ -64,7 +67,7 @@ def client(name: str, index: int, settings: Settings, model: LocalModel, u: Vect
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """A question in, one answer out; at the end the last decision."""
+    """Answers one question; at the end it takes the last decision."""
     s = state.settings
     if isinstance(event, Place) and state.round == -1:
         value, gradient, slope = evaluate(state.model, event.xi, state.walk.at)
@@ -88,7 +91,9 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def _visit(state: Client, xi: Matrix) -> tuple[Client, ClientEffects]:
-    """dF_j/dxi at the new place; of a chain that left the finite numbers, zeros, and the change that is never accepted."""
+    """Returns dF_j/dxi at the new place; for a chain that left the finite numbers, zeros, and the change that is never
+    accepted.
+    """
     value, gradient, slope = evaluate(state.model, xi, state.walk.trial)
     good = finite(value, gradient)
     walk = state.walk.visited(np.where(good, value, np.nan), slope)
@@ -101,11 +106,12 @@ def _visit(state: Client, xi: Matrix) -> tuple[Client, ClientEffects]:
 
 
 def _slope(state: Client, gradient: Matrix) -> Slope:
+    """Returns the message with a gradient."""
     return LikelihoodSlope(gradient) if state.settings.whole else Slope(gradient)
 
 
 def _settle(state: Client, accepted: NDArray[np.bool_]) -> Client:
-    """The decision of the trajectory that has ended."""
+    """Applies the decision on the trajectory that has ended."""
     if state.round < 0:
         return state
     walk, xi = state.walk.settled(accepted), np.where(accepted[:, None], state.trial, state.xi)
@@ -117,10 +123,10 @@ def _settle(state: Client, accepted: NDArray[np.bool_]) -> Client:
 
 
 def local_draws(state: Client) -> NDArray[np.float64]:
-    """(c, t, d) Draws of u_j, which belong to the same iterations as those of xi."""
+    """Returns draws (c, t, d) of u_j, which belong to the same iterations as those of xi."""
     return state.trace["u"]
 
 
 def global_draws(state: Client) -> NDArray[np.float64]:
-    """(c, t, P) Draws of xi, as the server has them."""
+    """Returns draws (c, t, P) of xi, as the server has them."""
     return state.trace["xi"]

@@ -1,7 +1,7 @@
-"""Coordinates of xi in which the posterior is nearly standard normal, where its curvature at the mode is known.
+"""Changes the coordinates of xi so that the posterior is nearly standard normal, if its curvature at the mode is known.
 
-The server walks in z, xi = mode + B z with B B' the inverse of the precision at the mode; clients are asked at xi. What adapts in
-the warm-up are the standard deviations of z.
+The server walks in z, xi = mode + B z with B B' the inverse of the precision at the mode; clients are asked at xi. In the warm-up
+the standard deviations of z adapt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FAR = 20.0
 
 @dataclass(frozen=True)
 class Metric:
-    """xi = centre + B z.
+    """Holds the map xi = centre + B z.
 
     Attributes
     ----------
@@ -34,18 +34,18 @@ class Metric:
 
     @classmethod
     def of(cls, mode: Array, precision: Array) -> Metric:
-        """From the mode and minus the Hessian of the log-density there, positive definite."""
+        """Returns the metric from the mode and minus the Hessian of the log-density there, positive definite."""
         L = np.linalg.cholesky(precision)
         return cls(mode, solve_triangular(L, np.eye(len(mode)), lower=True).T)
 
     def sent(self, z: Array) -> Array:
-        """(.., P) xi."""
+        """Returns xi (.., P), which is sent."""
         return np.asarray(self.centre + z @ self.factor.T)
 
     def of_xi(self, xi: Array) -> Array:
-        """(c, P) z."""
+        """Returns z (c, P)."""
         return np.asarray(np.linalg.solve(self.factor, (xi - self.centre).T).T)
 
     def slope(self, gradient: Array) -> Array:
-        """(c, P) A gradient in xi as one in z."""
+        """Returns a gradient in xi as one in z (c, P)."""
         return np.asarray(gradient @ self.factor)

@@ -1,4 +1,4 @@
-"""One party's part of a trajectory of Hamiltonian Monte Carlo, for all chains at once, and the steps that it is taken with.
+"""Moves one party along a trajectory of Hamiltonian Monte Carlo, for all chains at once, and adapts the steps.
 
 A party holds some coordinates q of the state, their gradient, and the standard deviations s by which they are measured: with
 momenta p = v / s of variance 1 / s^2, v ~ N(0, I), a step of the leapfrog is
@@ -31,7 +31,7 @@ SHRINK, FLOOR = 5.0, 1e-3  # an adapted variance counts as much as its draws, an
 
 
 def placed(values: Vector | float, chains: int, size: int, what: str) -> Matrix:
-    """(chains, size) Start values, where one row or one number may have been given for all chains."""
+    """Returns start values (chains, size); one row or one number may have been given for all chains."""
     values = np.asarray(values, np.float64)
     if values.shape not in ((), (size,), (chains, size)):
         raise ValueError(f"hmc: start values of {what} must have the shape ({size},) or ({chains}, {size}), got {values.shape}")
@@ -39,7 +39,7 @@ def placed(values: Vector | float, chains: int, size: int, what: str) -> Matrix:
 
 
 def evaluate(model: LocalModel, xi: Matrix, u: Matrix) -> tuple[Vector, Matrix, Matrix]:
-    """log p(y, u | xi) and its gradients, for each chain; NaN where the model can't compute it.
+    """Returns log p(y, u | xi) and its gradients, for each chain; NaN if the model can't compute it.
 
     A model may have `log_joint_grads`, which does so for all chains in one call.
     """
@@ -59,7 +59,7 @@ def evaluate(model: LocalModel, xi: Matrix, u: Matrix) -> tuple[Vector, Matrix, 
 
 
 def finite(value: Vector, *gradients: Matrix) -> NDArray[np.bool_]:
-    """(chains,) Whether a chain's numbers are all finite."""
+    """Tells whether a chain's numbers (chains,) are all finite."""
     good = np.isfinite(value)
     for gradient in gradients:
         good &= np.isfinite(gradient).all(axis=1)
@@ -68,7 +68,7 @@ def finite(value: Vector, *gradients: Matrix) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Walk:
-    """One party's coordinates of all chains, d in number.
+    """Holds one party's coordinates of all chains, d in number.
 
     Attributes
     ----------
@@ -96,23 +96,26 @@ class Walk:
 
     @classmethod
     def begin(cls, at: Matrix, value: Vector, slope: Matrix) -> Walk:
-        """At rest, with unit standard deviations."""
+        """Returns a walk at rest, with unit standard deviations."""
         zeros, none = np.zeros(at.shape), np.zeros(len(at))
         return cls(at, value, slope, np.ones(at.shape), at, value, slope, zeros, none, np.zeros(len(at), bool), zeros, zeros)
 
     def launched(self, normals: Matrix, step: Vector) -> Walk:
-        """The first half kick and drift of a new trajectory."""
+        """Takes the first half kick and drift of a new trajectory."""
         start = self.value - 0.5 * (normals**2).sum(axis=1)
         velocity = normals + 0.5 * step[:, None] * self.scale * self.slope
         return evolve(self, start=start, velocity=velocity, trial=self.at, lost=np.zeros(len(step), bool))._drifted(step)
 
     def _drifted(self, step: Vector) -> Walk:
+        """Moves the coordinates along the velocity."""
         with np.errstate(all="ignore"):
             trial = self.trial + step[:, None] * self.scale * self.velocity
         return evolve(self, trial=trial).guarded(np.asarray(np.isfinite(trial).all(axis=1)))
 
     def guarded(self, good: NDArray[np.bool_]) -> Walk:
-        """Chains that left the finite numbers, or went too far, wait at their state for the rejection that is certain."""
+        """Puts chains that left the finite numbers, or went too far, back to their state, where they wait for the certain
+        rejection.
+        """
         lost = self.lost | ~good
         if not lost.any():
             return self
@@ -120,28 +123,29 @@ class Walk:
         return evolve(self, lost=lost, trial=trial, velocity=velocity)
 
     def visited(self, value: Vector, slope: Matrix) -> Walk:
-        """Value and gradient at `trial`."""
+        """Takes value and gradient at `trial`."""
         good = finite(value, slope)
         slope = np.where(good[:, None], slope, 0.0)
         return evolve(self, trial_value=value, trial_slope=slope).guarded(good)
 
     def moved(self, step: Vector) -> Walk:
-        """A whole kick, and the next drift."""
+        """Takes a whole kick, and the next drift."""
         return self._kicked(step)._drifted(step)
 
     def _kicked(self, step: Vector) -> Walk:
+        """Changes the velocity along the gradient."""
         with np.errstate(all="ignore"):
             return evolve(self, velocity=self.velocity + step[:, None] * self.scale * self.trial_slope)
 
     def landed(self, step: Vector) -> tuple[Walk, Vector]:
-        """The last half kick, and this party's change of (log-density - kinetic energy) over the trajectory."""
+        """Takes the last half kick; returns this party's change of (log-density - kinetic energy) over the trajectory."""
         walk = self._kicked(0.5 * step)
         with np.errstate(all="ignore"):
             change = walk.trial_value - 0.5 * (walk.velocity**2).sum(axis=1) - walk.start
         return walk, np.where(walk.lost | ~np.isfinite(change), LOST, np.maximum(change, LOST))
 
     def settled(self, accepted: NDArray[np.bool_]) -> Walk:
-        """The state after the decision."""
+        """Returns the state after the decision."""
         which = accepted[:, None]
         return evolve(
             self,
@@ -151,7 +155,7 @@ class Walk:
         )
 
     def learned(self, settings: Settings, round: int) -> Walk:
-        """What this trajectory of the warm-up adds to the standard deviations: at the end of a window they change."""
+        """Adds this trajectory of the warm-up to the standard deviations, which change at the end of a window."""
         first, ends = settings.windows()
         if not ends or not first <= round <= ends[-1]:
             return self
@@ -166,12 +170,12 @@ class Walk:
 
 @dataclass(frozen=True)
 class Step:
-    """h of each chain, by dual averaging of its logarithm.
+    """Adapts h of each chain, by dual averaging of its logarithm.
 
     Attributes
     ----------
     log_step, log_mean : (c,) in use, and averaged
-    centre, error, count : (c,), (c,) what it is drawn to, mean error of the acceptance rate, updates
+    centre, error, count : (c,), (c,) the value that it is drawn to, mean error of the acceptance rate, updates
     """
 
     log_step: Vector
@@ -182,12 +186,12 @@ class Step:
 
     @classmethod
     def at(cls, log_step: Vector) -> Step:
-        """Begins anew from this step."""
+        """Returns a step that begins anew from this one."""
         zeros = np.zeros(len(log_step))
         return cls(log_step, zeros, log_step + np.log(10.0), zeros)
 
     def learned(self, rate: Vector, target: float) -> Step:
-        """After a trajectory with this probability of acceptance."""
+        """Returns the step after a trajectory with this probability of acceptance."""
         t = self.count + 1
         error = self.error + (target - rate - self.error) / (t + 10)
         log_step = self.centre - np.sqrt(t) / 0.05 * error

@@ -1,4 +1,7 @@
-"""The server of Hamiltonian Monte Carlo: xi, its momentum, and the decisions (see `machine`). Source: sigma.md, section 7."""
+"""Runs the server of Hamiltonian Monte Carlo: xi, its momentum, and the decisions (see `machine`).
+
+Source: sigma.md, section 7.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,13 @@ Matrix = NDArray[np.float64]
 @final
 @dataclass(frozen=True)
 class Server(AllRounds):
-    """The server's state.
+    """Is the server's state.
 
     Attributes
     ----------
     prior, names : of xi; of the clients
-    walk : xi of all chains, or z where there is a metric; its slope is that of all parties, its value log p(xi)
-    step, h : what is adapted; the steps of this trajectory
+    walk : xi of all chains, or z if a metric is known; its slope is that of all parties, its value log p(xi)
+    step, h : the adapted step; the steps of this trajectory
     round, inner : trajectories finished; steps taken of this one (0: nobody has answered `Place` yet)
     rate, divergences, warmup_divergences : (c,) summed acceptance probabilities, divergences after the warm-up and in it
     waiting, answers : clients that have yet to answer; client -> its answer
@@ -58,16 +61,16 @@ class Server(AllRounds):
     metric: Metric | None = field(default=None, metadata=GIVEN)
 
     def sent(self, at: Matrix) -> Matrix:
-        """(c, P) xi where the walk is."""
+        """Returns xi (c, P) at the place of the walk."""
         return at if self.metric is None else self.metric.sent(at)
 
     def slope(self, gradient: Matrix) -> Matrix:
-        """(c, P) What a gradient in xi is for the walk."""
+        """Returns a gradient in xi as one in the walk's coordinates (c, P)."""
         return gradient if self.metric is None else self.metric.slope(gradient)
 
     @property
     def acceptance(self) -> Vector:
-        """(c,) Mean probability of acceptance after the warm-up; NaN before its end."""
+        """(c,) The mean probability of acceptance after the warm-up; NaN before its end."""
         kept = self.round - self.settings.warmup
         return self.rate / kept if kept > 0 else np.full(len(self.rate), np.nan)
 
@@ -84,7 +87,7 @@ def start(
     xi: Vector | float = 0.0,
     metric: Metric | None = None,
 ) -> tuple[Server, ServerEffects]:
-    """The server's first state and its first question.
+    """Returns the server's first state and its first question.
 
     Parameters
     ----------
@@ -104,6 +107,7 @@ def start(
 
 
 def _prior(prior: GlobalPrior, xi: Matrix) -> tuple[Vector, Matrix]:
+    """Returns log p(xi) and its gradient for each chain."""
     value, slope = np.empty(len(xi)), np.empty(xi.shape)
     with np.errstate(all="ignore"):
         for c, row in enumerate(xi):
@@ -116,7 +120,7 @@ def finished(state: Server) -> bool:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One answer; the next step is taken when all have answered. A lost client ends the run: the model needs all its clients."""
+    """Takes one answer; after the last it takes the next step. A lost client ends the run: the model needs all its clients."""
     state = with_answer(state, sender, event, SlopeChange if state.inner == state.settings.leapfrog else Slope)
     if state.waiting:
         return state, []
@@ -135,12 +139,12 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _near(state: Server, walk: Walk) -> Walk:
-    """The walk, without trajectories that go too far, where a metric says what that is: in its coordinates, z."""
+    """Returns the walk without trajectories that go too far, which a metric measures in its coordinates z."""
     return walk if state.metric is None else walk.guarded(np.asarray((walk.trial**2).sum(axis=1) <= FAR**2))
 
 
 def _total(answers: list[Slope | SlopeChange]) -> Matrix:
-    """The sum of the clients' gradients, in their order."""
+    """Returns the sum of the clients' gradients, in their order."""
     total: Matrix = np.zeros(answers[0].gradient.shape)
     for answer in answers:
         total += answer.gradient
@@ -148,7 +152,7 @@ def _total(answers: list[Slope | SlopeChange]) -> Matrix:
 
 
 def _launch(state: Server, accepted: Vector) -> tuple[Server, ServerEffects]:
-    """The first step of a new trajectory; after the last one the decision alone."""
+    """Takes the first step of a new trajectory; after the last one it sends the decision alone."""
     s = state.settings
     if state.stop:
         return tell_all(state, Decided(state.round, accepted))
@@ -158,7 +162,7 @@ def _launch(state: Server, accepted: Vector) -> tuple[Server, ServerEffects]:
 
 
 def _decide(state: Server, changes: list[Vector]) -> tuple[Server, ServerEffects]:
-    """Metropolis: each party's change of (log-density - kinetic energy) is added up, in the order of the clients."""
+    """Decides by Metropolis: each party's change of (log-density - kinetic energy) is added up, in the order of the clients."""
     s, round = state.settings, state.round
     lost = np.any([change <= LOST for change in changes], axis=0)
     total = np.zeros(s.chains)
@@ -185,5 +189,5 @@ def _decide(state: Server, changes: list[Vector]) -> tuple[Server, ServerEffects
 
 
 def draws(state: Server) -> NDArray[np.float64]:
-    """(c, t, P) Draws of xi."""
+    """Returns draws (c, t, P) of xi."""
     return state.trace["xi"]

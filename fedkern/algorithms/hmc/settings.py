@@ -1,4 +1,4 @@
-"""Numbers of Hamiltonian Monte Carlo that every party knows: the schedule of its warm-up, and its random numbers.
+"""Holds the numbers of Hamiltonian Monte Carlo that every party knows: the schedule of its warm-up, and its random numbers.
 
 Source: docs/methods/sigma.md, section 7; the windows are those of Stan's reference manual.
 """
@@ -22,19 +22,19 @@ ACCEPT, JITTER, START = 1, 2, 3  # draws of the stream beside the momenta, which
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that every party of a job knows.
+    """Holds settings that every party of a job knows.
 
     Attributes
     ----------
     draws, thin : kept draws of each chain; trajectories from one to the next
     warmup : trajectories before them, in which step and standard deviations adapt; 0: `step` and ones
-    chains : they run side by side, in the same messages; a chain's numbers do not depend on how many others there are
+    chains : they run side by side, in the same messages; a chain's numbers do not depend on the number of chains
     leapfrog : steps of a trajectory, each of them one exchange; 1 is MALA
     step : h, at the start
     target : acceptance rate that the step is adapted to; None: 0.8, and 0.57 with one leapfrog step
     jitter : h of a trajectory is uniform on step (1 - jitter, 1 + jitter), against periodic orbits
     seed : of the keyed random streams
-    whole : whether what clients send is of the log-likelihood of rows, and not of areas with effects of their own
+    whole : whether the clients' messages are of the log-likelihood of rows, and not of areas with effects of their own
     """
 
     draws: int
@@ -64,7 +64,7 @@ class Settings:
 
     @property
     def rounds(self) -> int:
-        """Trajectories of each chain."""
+        """The number of trajectories of each chain."""
         return self.warmup + self.draws * self.thin
 
     @property
@@ -73,11 +73,11 @@ class Settings:
         return self.target if self.target is not None else 0.57 if self.leapfrog == 1 else 0.8
 
     def keeps(self, round: int) -> bool:
-        """Whether the state after this trajectory is a draw."""
+        """Tells whether the state after this trajectory is a draw."""
         return round >= self.warmup and (round - self.warmup + 1) % self.thin == 0
 
     def windows(self) -> tuple[int, tuple[int, ...]]:
-        """First trajectory whose draws count for the standard deviations, and those after which they change."""
+        """Returns the first trajectory whose draws count for the standard deviations, and those after which they change."""
         if self.warmup < 20:
             return self.warmup, ()
         first, width, last = (75, 25, 50) if self.warmup >= 150 else (0, 0, 0)
@@ -92,21 +92,21 @@ class Settings:
         return first, tuple(ends)
 
     def sizes(self, n_global: int) -> dict[str, int]:
-        """Lengths of the messages' arrays."""
+        """Returns the lengths of the messages' arrays."""
         return {"s": self.chains, "xi": n_global}
 
     def normals(self, party: int, round: int, size: int, draw: int = 0) -> Matrix:
-        """(chains, size) The momenta (before scaling) of a party's coordinates."""
+        """Returns the momenta (chains, size), before scaling, of a party's coordinates."""
         out = np.empty((self.chains, size))
         for chain, row in enumerate(out):
             rng.normal(size, key=rng.key(self.seed, STREAM, chain), client=party, step=round, draw=draw, out=row)
         return out
 
     def uniforms(self, round: int, draw: int) -> Vector:
-        """(chains,) The server's uniform numbers of a trajectory."""
+        """Returns the server's uniform numbers (chains,) of a trajectory."""
         keys = (rng.key(self.seed, STREAM, chain) for chain in range(self.chains))
         return np.array([rng.uniform(1, key=key, client=SERVER, step=round, draw=draw)[0] for key in keys])
 
     def starts(self, party: int, size: int, mean: Vector | float = 0.0, sd: Vector | float = 1.0) -> Matrix:
-        """(chains, size) Start values scattered about `mean`; `party` is a client's number or SERVER."""
+        """Returns start values (chains, size) scattered about `mean`; `party` is a client's number or SERVER."""
         return np.asarray(mean + sd * self.normals(party, 0, size, draw=START), np.float64)

@@ -1,1 +1,1 @@
-"""The exact posterior of what clients share: the mode by Newton steps, then importance weights of draws around it."""
+"""Computes the exact posterior of the unknowns that clients share: the mode by Newton steps, then weighted draws around it."""

@@ -1,4 +1,4 @@
-"""A client of importance sampling: its log-likelihood at the points that the server asks for (see `machine`).
+"""Runs a client of importance sampling: its log-likelihood at the points that the server asks for (see `machine`).
 
 Source: docs/methods/likelihood.md.
 """
@@ -22,26 +22,26 @@ Array = NDArray[np.float64]
 
 
 class Model(Shape):
-    """The log-likelihood of a client's rows as a function of xi; NaN where it is no number."""
+    """Is the log-likelihood of a client's rows as a function of xi; NaN where it is no number."""
 
     @property
     def size(self) -> int:
         """P, the length of xi."""
 
     def values(self, points: Array, nodes: int) -> Array:
-        """(n,) At points (n, P), by so many quadrature nodes a dimension."""
+        """Returns the log-likelihood (n,) at points (n, P), with `nodes` quadrature nodes a dimension."""
 
     def curvature(self, points: Array, nodes: int) -> tuple[Array, Array, Array]:
-        """(c,) The same, its gradients (c, P), and minus its Hessians (c, P, P)."""
+        """Returns the log-likelihood (c,), its gradients (c, P), and minus its Hessians (c, P, P)."""
 
     def rule(self, points: Array, nodes: int) -> Array:
-        """(n,) The values with more nodes less those with these."""
+        """Returns the values (n,) with more nodes less those with these."""
 
 
 @final
 @dataclass(frozen=True)
 class Client:
-    """A client's state.
+    """Is a client's state.
 
     Attributes
     ----------
@@ -64,12 +64,12 @@ class Client:
 
 
 def client(name: str, index: int, settings: Settings, model: Model) -> Client:
-    """A client that has seen nothing yet."""
+    """Returns a client that has seen nothing yet."""
     return Client(name, index, settings, model)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """A question in, one answer out; at the end what the posterior is."""
+    """Answers one question; at the end it takes the draws of the posterior."""
     if not isinstance(event, AskCurvature | AskValues | Posterior) or state.told is not None:
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     if event.round != state.round or not state.settings.nodes <= event.nodes <= state.settings.most_nodes:
@@ -115,5 +115,5 @@ def _values(model: Model, asked: AskValues, coarser: float) -> Values:
 
 
 def _finite(rule: Array) -> Array:
-    """Differences; where one of both values is no number, as large as a number can be."""
+    """Returns differences, each as large as a number can be if one of both values is no number."""
     return np.where(np.isfinite(rule), rule, -LOST)

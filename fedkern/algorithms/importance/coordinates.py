@@ -1,4 +1,4 @@
-"""The coordinates z in which the server steps and draws, where xi, as it is sent, has logarithms of scales.
+"""Chooses the coordinates z in which the server steps and draws, if xi, as it is sent, has logarithms of scales.
 
 A scale tau whose posterior reaches down to 0 has in log tau a density with a long left tail, which neither a normal nor a t
 distribution around its mode follows. As a signed number t, tau = |t|, it has none: the likelihood is a smooth and even function
@@ -23,7 +23,7 @@ LEAST = 1e-9  # of its unit: the smallest scale that is sent
 
 
 class Derivatives(NamedTuple):
-    """A log-density at c points: (c,), its gradient (c, P), minus its Hessian (c, P, P)."""
+    """Holds a log-density at c points: (c,), its gradient (c, P), minus its Hessian (c, P, P)."""
 
     value: Array
     gradient: Array
@@ -32,7 +32,7 @@ class Derivatives(NamedTuple):
 
 @dataclass(frozen=True)
 class Coordinates:
-    """What the coordinates of xi are.
+    """Describes the coordinates of xi.
 
     Attributes
     ----------
@@ -51,21 +51,21 @@ class Coordinates:
 
     @property
     def size(self) -> int:
-        """P"""
+        """P, the number of coordinates."""
         return len(self.names)
 
     @property
     def wide(self) -> tuple[int, ...]:
-        """In which draws are also made from a wider distribution."""
+        """The coordinates in which draws are also made from a wider distribution."""
         return self.loose or (tuple(range(self.size)) if self.size <= FEW else ())
 
     @property
     def mirrored(self) -> tuple[tuple[int, ...], ...]:
-        """Of z: sets that change their signs together."""
+        """The sets of coordinates of z that change their signs together."""
         return (*self.fold, *self.scales)
 
     def sent(self, z: Array, units: Array) -> Array:
-        """(n, P) xi; `units` (scales,) what is large for each t."""
+        """Returns xi (n, P); `units` (scales,) is a large value for each t."""
         xi = np.array(z, np.float64)
         for unit, (at, *below) in zip(units, self.scales, strict=True):
             t = z[:, at]
@@ -74,22 +74,22 @@ class Coordinates:
         return xi
 
     def of(self, xi: Array) -> Array:
-        """(n, P) z with t > 0."""
+        """Returns z (n, P) with t > 0."""
         z = np.array(xi, np.float64)
         for at, *_ in self.scales:
             z[:, at] = np.exp(z[:, at])
         return z
 
     def units(self, xi: Array) -> Array:
-        """(scales,) Of a start value (P,)."""
+        """Returns the units (scales,) of a start value (P,)."""
         return np.exp(xi[[at for at, *_ in self.scales]])
 
     def log_jacobian(self, xi: Array) -> Array:
-        """(n,) log |dxi / dz|."""
+        """Returns log |dxi / dz| (n,)."""
         return np.asarray(-xi[:, [at for at, *_ in self.scales]].sum(axis=1))
 
     def safe(self, z: Array, units: Array) -> Array:
-        """(n, P) The points where derivatives are asked for."""
+        """Returns the points (n, P) at which derivatives are asked for."""
         out = np.array(z, np.float64)
         for unit, (at, *_) in zip(units, self.scales, strict=True):
             small = np.abs(z[:, at]) < SMALL * unit
@@ -97,7 +97,7 @@ class Coordinates:
         return out
 
     def derivatives(self, z: Array, units: Array, of_xi: Derivatives) -> Derivatives:
-        """In z, of the density of z, where those in xi were found at the safe points, of the density of xi."""
+        """Returns the derivatives in z of the density of z, from those in xi, at the safe points, of the density of xi."""
         safe = self.safe(z, units)
         xi = self.sent(safe, units)
         value, gradient, hessian = of_xi.value + self.log_jacobian(xi), of_xi.gradient.copy(), of_xi.hessian.copy()
@@ -127,6 +127,6 @@ class Coordinates:
         return Derivatives(value, gradient, hessian)
 
 
-def named(flags: NDArray[np.bool_], names: Sequence[str]) -> str:
-    """The names of those that are true."""
+def name_flagged(flags: NDArray[np.bool_], names: Sequence[str]) -> str:
+    """Returns the names of those that are true."""
     return ", ".join(repr(name) for name, flag in zip(names, flags, strict=True) if flag)

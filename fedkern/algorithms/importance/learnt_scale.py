@@ -1,6 +1,6 @@
-"""Where the prior of some coordinates has a scale s that is learnt: the density is unbounded at s -> 0, and all have no mode.
+"""Draws where the prior of some coordinates has a learnt scale s: the density is unbounded at s -> 0, and has no joint mode.
 
-The mode of the rest is found at the value of log s at which the climb begins (`held`). There the log-likelihood is nearly
+The mode of the rest is sought at the value of log s at which the climb begins (`held`). There the log-likelihood is nearly
 quadratic, and the prior given s is so exactly: for every s of a grid the rest given s is a normal distribution, and the integral
 over it is p(log s | y). A draw is log s, uniform in a cell of the grid that is drawn first, and the rest from a mixture of t
 distributions around that normal one. Later rounds have the same form: moments of weighted draws are taken in the coordinates in
@@ -31,18 +31,18 @@ FLAT = 1e-3  # of the curvature where the mode was found: the least that is left
 Prior = Callable[[float], tuple[float, Array, Array]]  # at the mode with this log s: log-density, gradient, minus the Hessian
 
 
-def held(found: Derivatives, at: int) -> Derivatives:
-    """Derivatives by which no step moves this coordinate."""
-    gradient, hessian = found.gradient.copy(), found.hessian.copy()
+def held(free: Derivatives, at: int) -> Derivatives:
+    """Returns derivatives by which no step moves this coordinate."""
+    gradient, hessian = free.gradient.copy(), free.hessian.copy()
     gradient[:, at] = 0.0
     hessian[:, at, :] = hessian[:, :, at] = 0.0
     hessian[:, at, at] = 1.0
-    return Derivatives(found.value, gradient, hessian)
+    return Derivatives(free.value, gradient, hessian)
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """Draws of log s, and of the rest given it.
+    """Draws log s, and the rest given it.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Scaled:
     def around(
         cls, mode: Array, gradient: Array, hessian: Array, prior: Prior, at: int, loose: Sequence[int], points: int
     ) -> Scaled:
-        """From the mode of the rest where log s is mode[at].
+        """Returns the draws around the mode of the rest at log s = mode[at].
 
         Parameters
         ----------
@@ -104,16 +104,16 @@ class Scaled:
 
     @property
     def counts(self) -> Array:
-        """(K,) How many points come from each component of the rest."""
+        """(K,) The number of points from each component of the rest."""
         return self.inner.counts
 
     @property
     def nets(self) -> NDArray[np.int64]:
-        """(n,) To which net each point belongs."""
+        """(n,) The net of each point."""
         return self.inner.nets
 
     def points(self, fold: Fold, seed: int, round: int) -> Array:
-        """(n, P)"""
+        """Returns the points (n, P)."""
         several, below = [], np.concatenate([[0.0], np.cumsum(np.exp(self.log_mass))])
         D = len(self.order) + 2
         for k, count in enumerate(self.counts.astype(int)):
@@ -128,31 +128,31 @@ class Scaled:
         return folded(np.concatenate(several), fold)
 
     def log_density(self, points: Array, fold: Fold) -> Array:
-        """(n,) Of folded points, mirror images counted."""
+        """Returns the log-density (n,) of folded points, mirror images counted."""
         return np.asarray(logsumexp([self._plain(points * signs) for signs in mirrors(fold, points.shape[1])], axis=0))
 
     def _plain(self, points: Array) -> Array:
         g, inside = self._cells(points)
         log_det = np.log(np.diagonal(self.root, axis1=1, axis2=2)).sum(axis=1)
-        found = self.log_mass[g] - np.log(STEP) - log_det[g] + self.inner.plain(self._standard(points, g))
-        return np.where(inside, found, -np.inf)
+        log_density = self.log_mass[g] - np.log(STEP) - log_det[g] + self.inner.plain(self._standard(points, g))
+        return np.where(inside, log_density, -np.inf)
 
     def _cells(self, points: Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """(n,) In which cell each point is, and whether it is in any."""
+        """Returns the cell (n,) of each point, and whether it is in any."""
         g = np.floor((points[:, self.at] - LOW) / STEP).astype(np.int64)
         last = len(self.log_mass) - 1
         return np.clip(g, 0, last), (g >= 0) & (g <= last)
 
     def _standard(self, points: Array, g: NDArray[np.int64]) -> Array:
-        """(n, P - 1) The rest, in the coordinates of `inner`."""
-        off, found = points[:, self.order] - self.mean[g], np.empty((len(points), len(self.order)))
+        """Returns the rest (n, P - 1), in the coordinates of `inner`."""
+        off, standard = points[:, self.order] - self.mean[g], np.empty((len(points), len(self.order)))
         for one in np.unique(g):
             there = g == one
-            found[there] = solve_triangular(self.root[one], off[there].T, lower=True).T
-        return found
+            standard[there] = solve_triangular(self.root[one], off[there].T, lower=True).T
+        return standard
 
     def adapted(self, points: Array, weights: Array, loose: Sequence[int]) -> Scaled:
-        """Nearer to what weighted draws say: of log s by their worth over the cells' number, of the rest as `Proposal` does."""
+        """Returns draws nearer to the weighted ones: log s by their worth over the cells' number, the rest as `Proposal` does."""
         g, _ = self._cells(points)
         first = len([k for k in loose if k != self.at])
         inner = self.inner.adapted(self._standard(points, g), weights, range(first))

@@ -1,4 +1,4 @@
-"""The same log-likelihoods and prior for Hamiltonian Monte Carlo: a client without local unknowns."""
+"""Offers the same log-likelihoods and prior to Hamiltonian Monte Carlo, as a client without local unknowns."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class WithoutLocal:
-    """A client's term of the log joint density, where all that is its own has been integrated out.
+    """Is a client's term of the log joint density, after all its local unknowns have been integrated out.
 
-    Its values are thousandths of a nat, as those for importance sampling; its gradients tenths, for finer ones tell more of
-    rows than the values do. Of gradients only the acceptance rate depends: a leapfrog step whose force is any function of the
-    place can be reversed, and keeps volumes.
+    Its values are thousandths of a nat, as those for importance sampling; its gradients tenths, for finer ones tell more of rows
+    than the values do. Only the acceptance rate depends on gradients: a leapfrog step whose force is any function of the place
+    can be reversed, and keeps volumes.
 
     Attributes
     ----------
@@ -37,16 +37,16 @@ class WithoutLocal:
 
     @property
     def n_global(self) -> int:
-        """P"""
+        """P, the number of global unknowns."""
         return self.model.size
 
     def log_joint_grad(self, xi: Array, u: Array) -> tuple[float, Array, Array]:
-        """log p(y | xi) at one point (P,), its gradient, and nothing."""
+        """Returns log p(y | xi) at one point (P,), its gradient, and an empty array."""
         value, gradient, nothing = self.log_joint_grads(xi[np.newaxis], u[np.newaxis])
         return float(value[0]), gradient[0], nothing[0]
 
     def log_joint_grads(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
-        """For all chains (c, P) at once."""
+        """Returns the same for all chains (c, P) at once."""
         value, gradient, _ = self.model.curvature(xi, self.nodes)
         value, gradient = rounded(value, DECIMALS, self.coarser), rounded(gradient, OF_GRADIENTS, self.coarser)
         return value, gradient, np.zeros((len(xi), 0))
@@ -54,12 +54,12 @@ class WithoutLocal:
 
 @dataclass(frozen=True)
 class GradientOf:
-    """A prior of importance sampling, as Hamiltonian Monte Carlo asks it."""
+    """Offers a prior of importance sampling in the form that Hamiltonian Monte Carlo needs."""
 
     prior: Prior
     size: int
 
     def log_prior_grad(self, xi: Array) -> tuple[float, Array]:
-        """log p(xi) and its gradient."""
+        """Returns log p(xi) and its gradient."""
         value, gradient, _ = self.prior.curvature(xi)
         return value, gradient

@@ -1,20 +1,21 @@
-"""Importance sampling: the exact posterior of xi, which all clients share, where each client is a log-likelihood L_j(xi).
+"""Defines importance sampling of the exact posterior of xi, which all clients share; each client is a log-likelihood L_j(xi).
 
-log p(xi | y) = log p(xi) + sum_j L_j(xi) + a constant; what a client has of its own (effects of its groups) is integrated out at
+log p(xi | y) = log p(xi) + sum_j L_j(xi) + a constant; a client's own unknowns (effects of its groups) are integrated out at
 home. The server first looks for the mode, with Newton steps in a trust region (`newton`): a round asks each client for L_j, its
 gradient and its Hessian at one point. Then it draws thousands of points from a t distribution around the mode (`proposals`) and
 asks for L_j there; a draw's weight is the posterior's density over the draws'. Weights say themselves whether they can be trusted
-(k-hat, and how many draws of equal weights they are worth). If they can't, a second round draws from what the first one saw, and
-all draws together are weighted against the mixture that they come from. Few rounds do, for no step waits for a random walk.
+(k-hat, and how many draws of equal weights they are worth). If they can't, a second round draws around the weighted draws of the
+first, and all draws together are weighted against the mixture that they come from. Few rounds do, for no step waits for a random
+walk.
 
 Each client compares its quadrature with one of more nodes, at the mode and at draws; while the sum of the differences is too
 large, the number of nodes is doubled for all. A value that is no number has weight 0.
 
 Another sampler may go on from the mode: with `Settings.rounds` = 0 and `Coordinates` without scales the job ends there (with one
-round the quadrature is also looked at away from the mode), and `found(state)` has the mode and the precision of xi. Hamiltonian
-Monte Carlo (`algorithms.hmc`) then takes `hmc.Metric.of(mode, precision)`, coordinates in which the posterior is nearly standard
-normal; a client's model there is `WithoutLocal(model, nodes)`, which has no local unknowns, and the prior `GradientOf(prior)`;
-`telling` tells the clients its draws. Source: docs/methods/likelihood.md.
+round the quadrature is also looked at away from the mode), and `read_result(state)` has the mode and the precision of xi.
+Hamiltonian Monte Carlo (`algorithms.hmc`) then takes `hmc.Metric.of(mode, precision)`, coordinates in which the posterior is
+nearly standard normal; a client's model there is `WithoutLocal(model, nodes)`, which has no local unknowns, and the prior
+`GradientOf(prior)`; `telling` tells the clients its draws. Source: docs/methods/likelihood.md.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from .client import Client, Model, client, client_receive
 from .coordinates import Coordinates
 from .local import GradientOf, WithoutLocal
 from .messages import WIDTH, AskCurvature, AskValues, Curvature, Posterior, Values
-from .server import Found, Prior, Server, finished, found, offset, server_receive, start, unresolved
+from .server import Found, Prior, Server, finished, offset, read_result, server_receive, start, unresolved
 from .settings import Settings
 
 __all__ = [
     "WIDTH", "AskCurvature", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf", "Model", "Posterior",
-    "Prior", "Server", "Settings", "Values", "WithoutLocal", "client", "client_receive", "finished", "found", "load", "offset",
-    "protocol", "save", "server_receive", "start", "unresolved",
+    "Prior", "Server", "Settings", "Values", "WithoutLocal", "client", "client_receive", "finished", "load", "offset",
+    "protocol", "read_result", "save", "server_receive", "start", "unresolved",
 ]  # fmt: skip
 
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:
-    """The protocol with only the messages that a job of these settings can send."""
+    """Returns the protocol with only the messages that a job of these settings can send."""
     down: tuple[type[Message], ...] = (AskCurvature,)
     up: tuple[type[Message], ...] = (Curvature,)
     if settings.rounds:

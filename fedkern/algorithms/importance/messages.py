@@ -1,4 +1,4 @@
-"""Messages of importance sampling (see `machine`). Source: docs/methods/likelihood.md."""
+"""Defines the messages of importance sampling (see `machine`). Source: docs/methods/likelihood.md."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ NO_VALUE = 2**32 - 1  # the drop of a point where the log-likelihood is not fini
 
 @dataclass(frozen=True)
 class AskCurvature(Message, kind=200):
-    """Server to client: where the log-likelihood and its derivatives are wanted, and by how many quadrature nodes a dimension."""
+    """Server to client: the points at which the log-likelihood and its derivatives are wanted, and the quadrature nodes a
+    dimension.
+    """
 
     round: int
     nodes: int
@@ -57,12 +59,12 @@ class AskValues(Message, kind=214):
 
     @classmethod
     def of(cls, round: int, nodes: int, centre: NDArray[np.float64], steps: NDArray[np.float64]) -> AskValues:
-        """Of `steps` (s, P) as `shortened` makes them."""
+        """Returns the message of `steps` (s, P) as `shortened` makes them."""
         return cls(round, nodes, centre, steps.astype("<f4").tobytes())
 
     @property
     def points(self) -> NDArray[np.float64]:
-        """(s, P) The draws. ValueError where the steps are none."""
+        """(s, P) The draws; raises ValueError if the steps are none."""
         steps = np.frombuffer(self.steps, "<f4").reshape(-1, len(self.centre))
         return drawn(self.centre, steps.astype(np.float64))
 
@@ -79,8 +81,10 @@ class Values(Message, kind=215, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
 
     @classmethod
     def of(cls, round: int, values: NDArray[np.float64], rule: float) -> Values:
-        """Of values (s,), which are rounded; `LOST` and what is no number are no values. What is more than four million nats
-        below the highest is taken to be just that."""
+        """Returns the message of values (s,), rounded; `LOST` and values that are no number are left without one.
+
+        A value more than four million nats below the highest is taken to be exactly that far below.
+        """
         good = np.isfinite(values) & (values > LOST)
         thousandths = np.rint(np.where(good, values, 0.0) * 10**DECIMALS)
         highest = float(thousandths[good].max(initial=-np.inf)) if good.any() else 0.0
@@ -89,19 +93,19 @@ class Values(Message, kind=215, tells=Tells(LIKELIHOOD, LABELLED, FEW)):
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """(s,) The values; `LOST` where there is none. ValueError where the drops are none."""
+        """(s,) The values; `LOST` for a missing one. Raises ValueError if the drops are none."""
         drops = np.frombuffer(self.drops, "<u4")
         return np.where(drops == NO_VALUE, LOST, (self.highest - drops.astype(np.float64)) / 10**DECIMALS)
 
 
 def shortened(points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A centre (P,) and steps (s, P), which 32-bit numbers hold, of draws next to `points`."""
+    """Returns a centre (P,) and steps (s, P), which 32-bit numbers hold, of draws next to `points`."""
     centre = points.mean(axis=0)
     return centre, (points - centre).astype(np.float32).astype(np.float64)
 
 
 def drawn(centre: NDArray[np.float64], steps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(s, P) The draws."""
+    """Returns the draws (s, P)."""
     return np.asarray(centre + steps)
 
 

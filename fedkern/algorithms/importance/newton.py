@@ -1,12 +1,12 @@
-"""Newton steps to the mode of a log-density in a trust region, from several points side by side.
+"""Climbs to the mode of a log-density by Newton steps in a trust region, from several points side by side.
 
-A step is d = A^-1 g, g the gradient and A minus the Hessian with the absolute values of its eigenvalues, those that are
-negative at least 1e-6 of the largest (columns that nearly say the same leave small ones that are right), and cut to the radius
-in the norm (d'Ad)^1/2: about so many posterior standard deviations. Eigenvalues are those of the coordinates that are scaled
-to a unit diagonal, so that units decide nothing. Where the gradient vanishes and a curvature is negative, a step along that
-direction leaves the saddle; where the curvature vanishes too, the density is flat. A coefficient that separates responses has
-a gradient that vanishes without a mode: its curvature falls with every step, so there is no mode where the last step has
-changed a curvature by much. Source: docs/methods/likelihood.md.
+A step is d = A^-1 g, g the gradient and A minus the Hessian with the absolute values of its eigenvalues, those that are negative
+at least 1e-6 of the largest (columns that nearly say the same leave small ones that are right), and cut to the radius in the norm
+(d'Ad)^1/2: about so many posterior standard deviations. Eigenvalues are those of the coordinates that are scaled to a unit
+diagonal, so that units decide nothing. If the gradient vanishes and a curvature is negative, a step along that direction leaves
+the saddle; if the curvature vanishes too, the density is flat. A coefficient that separates responses has a gradient that
+vanishes without a mode: its curvature falls with every step, so a point is no mode if the last step has changed a curvature by
+much. Source: docs/methods/likelihood.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ APART = 0.1  # posterior sds by which modes differ
 
 
 class Metric(NamedTuple):
-    """Of minus a Hessian: the diagonal's root, and what the scaled matrix has."""
+    """Describes minus a Hessian: the diagonal's root, and eigenvalues and vectors of the scaled matrix."""
 
     diagonal: Array
     eigenvalues: Array
@@ -40,7 +40,7 @@ class Metric(NamedTuple):
 
     @classmethod
     def of(cls, hessian: Array) -> Metric:
-        """Of one (P, P)."""
+        """Returns the metric of one matrix (P, P)."""
         diagonal = np.abs(np.diag(hessian))
         known = diagonal > FLAT_DIAGONAL
         root = np.sqrt(np.where(known, diagonal, 1.0))
@@ -49,10 +49,12 @@ class Metric(NamedTuple):
 
     @property
     def positive(self) -> bool:
+        """Whether the matrix is positive definite."""
         return bool(self.eigenvalues[0] > FLAT and self.known.all())
 
     @property
     def floored(self) -> Array:
+        """The sizes of the eigenvalues, with small negative ones raised."""
         sizes = np.abs(self.eigenvalues)
         largest = max(float(sizes.max()), FLAT)
         return np.asarray(np.where(self.eigenvalues > TINY * largest, sizes, np.maximum(sizes, FLOOR * largest)))
@@ -74,17 +76,17 @@ class Metric(NamedTuple):
 
 @dataclass(frozen=True)
 class Climb:
-    """Where c climbs are.
+    """Holds the places of c climbs.
 
     Attributes
     ----------
     at, value, gradient, hessian : (c, P), (c,), (c, P), (c, P, P) the best points, the log-density there and minus its Hessian
-    trial : (c, P) what is asked next; of a climb that has ended, its mode
+    trial : (c, P) the points that are asked next; of a climb that has ended, its mode
     length, promised, cut : (c,) the norm of that step, the gain that it promises, and whether it was cut to the radius
     radius : (c,)
     left : (c, P) the step that would be taken next, in posterior sds
     changed : (c, P) by how much the last step has changed the logarithms of the curvatures
-    done : (c,) whether the mode is found
+    done : (c,) whether the climb is at a mode
     flat : (c,) whether the density is flat there
     """
 
@@ -104,7 +106,7 @@ class Climb:
 
     @classmethod
     def begin(cls, starts: Array) -> Climb:
-        """At (c, P) points of which nothing is known."""
+        """Returns climbs at points (c, P) of which nothing is known."""
         c, P = starts.shape
         none, no = np.zeros(c), np.zeros(c, bool)
         radius = np.full(c, max(2.0, np.sqrt(P)))
@@ -118,7 +120,7 @@ class Climb:
         return bool((self.done | self.flat).all())
 
     def climbed(self, value: Array, gradient: Array, hessian: Array) -> Climb:
-        """With what was found at the trial points."""
+        """Returns the climbs after the answers at the trial points."""
         new = {name: getattr(self, name).copy() for name in self.__dataclass_fields__}
         for i in np.flatnonzero(~(self.done | self.flat)):
             self._judged(int(i), new, value[i], gradient[i], hessian[i])
@@ -129,7 +131,8 @@ class Climb:
         """Takes the trial point or keeps the one before."""
         good = np.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(hessian).all()
         before = self.value[i]
-        if not np.isfinite(before):  # the first point
+        # At the first point no gain can be judged.
+        if not np.isfinite(before):
             if good:
                 new["value"][i], new["gradient"][i], new["hessian"][i] = value, gradient, hessian
             return
@@ -138,7 +141,8 @@ class Climb:
             new["radius"][i] = self.length[i] / 4
             return
         rho = gain / self.promised[i] if self.promised[i] > 0 else 1.0
-        if rho < 0.25 and self.promised[i] > 1e3 * LOWER:  # below, it is the sum's rounding that is judged
+        # Below such a promise only the rounding of the sum would be judged.
+        if rho < 0.25 and self.promised[i] > 1e3 * LOWER:
             new["radius"][i] = self.length[i] / 2
         elif self.cut[i] and rho >= 0.75:
             new["radius"][i] = 2 * self.radius[i]
@@ -148,13 +152,13 @@ class Climb:
         new["at"][i], new["value"][i], new["gradient"][i], new["hessian"][i] = self.trial[i], value, gradient, hessian
 
     def again(self) -> Climb:
-        """The same points, to be seen anew: what is asked there has changed."""
+        """Returns climbs at the same points, to be asked anew, since the clients' quadrature has changed."""
         none = np.zeros(len(self.at), bool)
         return evolve(self, value=np.full(len(self.at), -np.inf), trial=self.at, done=none, flat=none)
 
 
 def _planned(i: int, new: dict[str, Array]) -> None:
-    """The next step of a climb, or its end."""
+    """Plans the next step of a climb, or its end."""
     if not np.isfinite(new["value"][i]):
         return
     g, H, metric = new["gradient"][i], new["hessian"][i], Metric.of(new["hessian"][i])
@@ -185,23 +189,26 @@ def _planned(i: int, new: dict[str, Array]) -> None:
 
 
 def moving(climb: Climb, i: int) -> list[int]:
-    """The coordinates of a climb that still move, those first that do most."""
+    """Returns the coordinates of a climb that still move, those first that do most."""
     size = np.maximum(np.abs(climb.left[i]) / NEAR, climb.changed[i] / SETTLED)
     return [int(k) for k in np.argsort(-size, kind="stable") if size[k] >= 1]
 
 
 def modes(climb: Climb, at: Array) -> NDArray[np.int64]:
-    """Numbers of the climbs that found a mode, each mode once, the highest first; `at` (c, P): of mirror images the same."""
-    found: list[int] = []
+    """Returns the numbers of the climbs that are at a mode, each mode once, the highest first.
+
+    `at` (c, P): the climbs' places, the same for mirror images.
+    """
+    numbers: list[int] = []
     for i in sorted(np.flatnonzero(climb.done), key=lambda i: -climb.value[i]):
         sds = np.sqrt((Metric.of(climb.hessian[i]).factor ** 2).sum(axis=1))
-        if all(np.abs((at[i] - at[other]) / sds).max() > APART for other in found):
-            found.append(int(i))
-    return np.array(found, np.int64)
+        if all(np.abs((at[i] - at[other]) / sds).max() > APART for other in numbers):
+            numbers.append(int(i))
+    return np.array(numbers, np.int64)
 
 
 def spelled(direction: Array, coordinates: tuple[str, ...], several: int = 4) -> str:
-    """A direction by the names of its largest coordinates."""
+    """Returns a direction by the names of its largest coordinates."""
     size = np.abs(direction)
     largest = [k for k in np.argsort(-size, kind="stable")[:several] if size[k] >= 0.1 * size.max()]
     if len(largest) == 1:

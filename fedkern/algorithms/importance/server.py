@@ -1,4 +1,4 @@
-"""The server of importance sampling: the mode, the draws and their weights (see `machine`).
+"""Runs the server of importance sampling: the mode, the draws and their weights (see `machine`).
 
 Source: docs/methods/likelihood.md.
 """
@@ -21,7 +21,7 @@ from ..core.messages import SERVER, Event, RemoteFault, ServerEffects, evolve
 from ..core.nets import NETS, SURE, largest
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import all_of, ask_all, summed, tell_all, with_answer
-from .coordinates import Coordinates, Derivatives, named
+from .coordinates import Coordinates, Derivatives, name_flagged
 from .learnt_scale import Scaled, held
 from .messages import LOST, WIDTH, AskCurvature, AskValues, Curvature, Posterior, Values, drawn, shortened
 from .newton import Climb, Metric, modes, moving, spelled
@@ -34,18 +34,18 @@ STREAM = "posterior"
 
 
 class Prior(Shape):
-    """log p(xi), Jacobians of logarithms included once."""
+    """Is the log-density log p(xi), Jacobians of logarithms included once."""
 
     def values(self, points: Array) -> Array:
-        """(n,) At points (n, P)."""
+        """Returns the log-density (n,) at points (n, P)."""
 
     def curvature(self, xi: Array) -> tuple[float, Array, Array]:
-        """At xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
+        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Of one round: n points of z and of xi, and what was found there.
+    """Holds the draws of one round: n points of z and of xi, and the clients' values there.
 
     Attributes
     ----------
@@ -63,18 +63,18 @@ class Draws:
 @final
 @dataclass(frozen=True)
 class Server:
-    """The server's state.
+    """Is the server's state.
 
     Attributes
     ----------
-    prior, names, coordinates : of xi; of the clients; what the numbers of xi are
-    units : (scales,) what is large for the scales among the coordinates
+    prior, names, coordinates : of xi; of the clients; the meaning of xi's numbers
+    units : (scales,) a large value for each of the scales among the coordinates
     climb : the steps to the mode, in z
     own_gradient, own_hessian : (c, J, P), (c, J, P(P+1)/2) of each client's log-likelihood in xi at the climbs' best points
     nodes : quadrature nodes a dimension
     round, newton, drawn : questions answered; those of them that asked for a curvature, and for values
     rule : (2,) by how much the clients' values are others with more nodes: at the mode, and at draws
-    proposals, scaled, draws : of the rounds whose values count: where they come from, `scaled` where a prior's scale is learnt
+    proposals, scaled, draws : of the rounds whose values count: their sources, `scaled` if a prior's scale is learnt, and draws
     centre, asked : (P,) and (points, P) of the open question: its draws of xi are the centre and these steps
     not_finite : (J,) draws at which a client's value was no number
     began : log-likelihood of all clients at the first start
@@ -108,27 +108,28 @@ class Server:
 
     @property
     def stop(self) -> str | None:
-        """Why no more is asked; None while the job runs."""
+        """The reason why no more is asked; None while the job runs."""
         return self.halted or None
 
     @property
     def n_clients(self) -> int:
+        """The number of clients."""
         return len(self.names)
 
     @property
     def sources(self) -> tuple[Proposal | Scaled, ...]:
-        """Where draws come from, of each round whose values count."""
+        """The distribution of draws of each round whose values count."""
         return self.proposals if self.coordinates.learnt is None else self.scaled
 
     def drawing(self, source: Proposal | Scaled) -> Server:
-        """With one more source."""
+        """Returns the state with one more source."""
         if isinstance(source, Scaled):
             return evolve(self, scaled=(*self.scaled, source))
         return evolve(self, proposals=(*self.proposals, source))
 
     @property
     def updates(self) -> NDArray[np.int64]:
-        """(J,) rounds in which each client took part: all of them."""
+        """(J,) The number of rounds in which each client took part: all of them."""
         return np.full(len(self.names), self.round)
 
 
@@ -137,21 +138,21 @@ ENOUGH, ROUNDS, MODE = "enough", "rounds", "mode"  # why no more is asked
 
 @dataclass(frozen=True)
 class Found:
-    """What the job has found.
+    """Holds the result of a job.
 
     Attributes
     ----------
-    posterior : draws of xi, folded, with their weights; None where only the mode was wanted
+    posterior : draws of xi, folded, with their weights; None if only the mode was wanted
     values, log_prior : (N, J), (N,) log-likelihood of each client, and log p(xi) with its Jacobians, at the draws
-    log_evidence : log p(y), where the prior is a proper one, and its standard error
+    log_evidence : log p(y), if the prior is a proper one, and its standard error
     mode, precision : (P,) of xi, and (P, P) minus the Hessian of the log-posterior of z there (of xi where no scale is folded)
     own_gradient, own_hessian : (J, P), (J, P, P) of each client's log-likelihood in xi at the mode
-    modes, starts : how many modes were found, from how many points
+    modes, starts : the number of modes, and of the points from which they were sought
     newton, rounds : rounds of steps and of draws
     nodes, rule : quadrature nodes a dimension, and by how much more of them change the clients' values: at the mode, at draws
     not_finite : (J,) draws at which a client's value was no number
     began : log-likelihood of all clients at the first start
-    error : by how many posterior sds any mean may be off, and any sd; not a number where only the mode was wanted
+    error : by how many posterior sds any mean may be off, and any sd; not a number if only the mode was wanted
     converged, reason : the verdict, and in a sentence why not
     """
 
@@ -179,7 +180,7 @@ class Found:
 def start(
     settings: Settings, prior: Prior, names: tuple[str, ...], coordinates: Coordinates, starts: Array
 ) -> tuple[Server, ServerEffects]:
-    """The server's first state and its first question.
+    """Returns the server's first state and its first question.
 
     Parameters
     ----------
@@ -206,7 +207,7 @@ def finished(state: Server) -> bool:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One answer; the next question is asked when all have answered. A lost client ends the run: the model needs all of them."""
+    """Takes one answer; after the last it asks the next question. A lost client ends the run: the model needs all of them."""
     state = with_answer(state, sender, event, Values if state.asked.size else Curvature)
     if isinstance(event, Curvature | Values) and np.min(event.rule) < 0:
         raise RemoteFault(f"client {sender}: {type(event).__name__}.rule is negative")
@@ -227,7 +228,7 @@ def _ask_curvature(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _climbed(state: Server) -> tuple[Server, ServerEffects]:
-    """A step of each climb, or the first draws."""
+    """Takes a step of each climb, or makes the first draws."""
     answers, s = all_of(state.answers, Curvature), state.settings
     first = not np.isfinite(state.climb.value).any()
     if first:
@@ -264,7 +265,7 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _posterior(state: Server, answers: list[Curvature]) -> Derivatives:
-    """Of the log-posterior of z at the trial points; NaN where a client's value is no number."""
+    """Returns derivatives of the log-posterior of z at the trial points; NaN if a client's value is no number."""
     points = state.coordinates.sent(state.coordinates.safe(state.climb.trial, state.units), state.units)
     prior = [state.prior.curvature(xi) for xi in points]
     lost = np.any([answer.value <= LOST for answer in answers], axis=0)
@@ -274,22 +275,22 @@ def _posterior(state: Server, answers: list[Curvature]) -> Derivatives:
         summed([answer.hessian for answer in answers]), state.coordinates.size
     )
     value = np.where(lost, np.nan, value)
-    found = state.coordinates.derivatives(state.climb.trial, state.units, Derivatives(value, gradient, hessian))
-    return found if state.coordinates.learnt is None else held(found, state.coordinates.learnt)
+    of_z = state.coordinates.derivatives(state.climb.trial, state.units, Derivatives(value, gradient, hessian))
+    return of_z if state.coordinates.learnt is None else held(of_z, state.coordinates.learnt)
 
 
 def _defined(state: Server, values: Array) -> None:
     """Refuses starts at which nothing is known; `values` (J, c)."""
     lost = values <= LOST
     if lost.any(axis=0).all():
-        who = named(np.asarray(lost.any(axis=1)), state.names)
+        who = name_flagged(np.asarray(lost.any(axis=1)), state.names)
         raise NumericalError(
             f"the log-likelihood of client {who} is not finite where the search for the mode begins: {state.settings.advice.lost}"
         )
 
 
 def _no_mode(state: Server) -> None:
-    """Says in which coordinates there is none."""
+    """Raises an error that names the coordinates without a mode."""
     climb, names = state.climb, state.coordinates.names
     if climb.flat.any():
         i = int(np.argmax(climb.flat))
@@ -309,12 +310,12 @@ def _no_mode(state: Server) -> None:
 
 
 def _modes(state: Server) -> NDArray[np.int64]:
-    """Climbs that found a mode each, the highest first."""
+    """Returns the climbs that are at a mode each, the highest first."""
     return modes(state.climb, folded(state.climb.at, state.coordinates.mirrored))
 
 
 def _first(state: Server) -> Proposal | Scaled:
-    """Around the modes."""
+    """Returns the first source of draws, around the modes."""
     climb, c = state.climb, state.coordinates
     which = _modes(state)
     if c.learnt is not None:
@@ -335,6 +336,7 @@ def _first(state: Server) -> Proposal | Scaled:
 
 
 def _ask_values(state: Server, proposal: Proposal | Scaled) -> tuple[Server, ServerEffects]:
+    """Asks for the values of new draws."""
     z = proposal.points(state.coordinates.mirrored, state.settings.seed, state.drawn)
     centre, steps = shortened(state.coordinates.sent(z, state.units))
     state = evolve(state.drawing(proposal), centre=centre, asked=steps)
@@ -342,12 +344,12 @@ def _ask_values(state: Server, proposal: Proposal | Scaled) -> tuple[Server, Ser
 
 
 def _ask_again(state: Server) -> tuple[Server, ServerEffects]:
-    """The values of the points that were asked."""
+    """Asks for the values of the same points once more."""
     return ask_all(state, AskValues.of(state.round, state.nodes, state.centre, state.asked))
 
 
 def _drawn(state: Server) -> tuple[Server, ServerEffects]:
-    """Values have come: enough, more draws, or the same once more with more nodes."""
+    """Takes the values of draws, and ends, draws more, or asks the same once more with more nodes."""
     answers, s = all_of(state.answers, Values), state.settings
     at_draws = sum(answer.rule for answer in answers)
     if at_draws > AT_DRAWS and state.nodes < s.most_nodes:
@@ -392,7 +394,7 @@ def _finite_enough(state: Server, lost: NDArray[np.bool_]) -> None:
 
 
 def weighted(state: Server, since: int = 0) -> Weighted:
-    """The posterior of xi by the draws so far, or by those of the last rounds."""
+    """Returns the posterior of xi by the draws so far, or by those of the last rounds."""
     draws = state.draws[since:]
     z = np.concatenate([one.z for one in draws])
     q = mixture_log_density(state.sources[since:], z, state.coordinates.mirrored)
@@ -402,13 +404,13 @@ def weighted(state: Server, since: int = 0) -> Weighted:
 
 
 def errors(state: Server, posterior: Weighted) -> tuple[float, float]:
-    """Of all means, and of all standard deviations, of z: by how many posterior sds they may be off."""
+    """Returns by how many posterior sds any mean, and any standard deviation, of z may be off."""
     nets = [NETS * r + q.nets for r, q in enumerate(state.sources[: len(state.draws)])]
     return largest(np.concatenate([one.z for one in state.draws]), posterior.weights, np.concatenate(nets))
 
 
 def enough(state: Server, posterior: Weighted) -> bool:
-    """Whether the draws so far are all that is wanted."""
+    """Tells whether the draws so far suffice."""
     s = state.settings
     return posterior.effective >= s.effective and posterior.reliable and max(errors(state, posterior)) <= s.error
 
@@ -417,6 +419,7 @@ def enough(state: Server, posterior: Weighted) -> bool:
 
 
 def _end(state: Server, why: str, posterior: Weighted | None = None) -> tuple[Server, ServerEffects]:
+    """Ends the job, and sends the clients draws if they are to have some."""
     state = evolve(state, halted=why, asked=np.empty((0, state.coordinates.size)))
     s = state.settings
     if posterior is None or not s.told:
@@ -426,17 +429,17 @@ def _end(state: Server, why: str, posterior: Weighted | None = None) -> tuple[Se
 
 
 def tell_nobody(state: Server) -> tuple[Server, ServerEffects]:
-    """Nothing is asked any more."""
+    """Asks nothing more."""
     return evolve(state, waiting=PersistentSet(), answers=PersistentMap()), []
 
 
 def offset(seed: int) -> float:
-    """Of systematic resampling, in [0, 1)."""
+    """Returns the offset of systematic resampling, in [0, 1)."""
     return float(rng.uniform(1, key=rng.key(seed, STREAM, 0), client=SERVER, step=0, draw=0)[0])
 
 
 def _against(state: Server, posterior: Weighted | None) -> str:
-    """What speaks against the result; "" where nothing does. `posterior`: None where only the mode was wanted."""
+    """Returns the reason to doubt the result, or "". `posterior`: None if only the mode was wanted."""
     s, said = state.settings, []
     if posterior is None:
         return unresolved(state)
@@ -460,7 +463,7 @@ def _against(state: Server, posterior: Weighted | None) -> str:
 
 
 def unresolved(state: Server) -> str:
-    """What speaks against the quadrature; "" where nothing does."""
+    """Returns the reason to doubt the quadrature, or ""."""
     at_mode, at_draws = state.rule
     if at_mode <= AT_MODE and at_draws <= AT_DRAWS:
         return ""
@@ -471,8 +474,8 @@ def unresolved(state: Server) -> str:
     )
 
 
-def found(state: Server) -> Found:
-    """What an ended state has found."""
+def read_result(state: Server) -> Found:
+    """Returns the result of an ended state."""
     if state.stop is None:
         raise ValueError("importance: the job has not ended")
     climb, c = state.climb, state.coordinates

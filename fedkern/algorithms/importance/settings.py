@@ -1,4 +1,4 @@
-"""Numbers of importance sampling that every party knows. Source: docs/methods/likelihood.md."""
+"""Holds the numbers of importance sampling that every party knows. Source: docs/methods/likelihood.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_FINITE = 0.01  # the part of the draws of a round at which a client's value 
 
 
 class Advice(NamedTuple):
-    """What to do, in words of the model: where a client's values are no numbers, the posterior is flat, or no mode is found."""
+    """Gives remedies in words of the model, for values that are no numbers, for a flat posterior, and for a missing mode."""
 
     lost: str
     flat: str
@@ -38,19 +38,19 @@ OF_REGRESSIONS = Advice(
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that every party of a job knows.
+    """Holds settings that every party of a job knows.
 
     Attributes
     ----------
     points : draws of a round
     effective : draws of equal weights that the weighted ones must be worth
-    rounds : of draws, at most; 0: the mode is all that is wanted, for another sampler begins there
+    rounds : of draws, at most; 0: only the mode is wanted, for another sampler begins there
     newton : rounds of steps to the mode, at most
     starts : points from which the mode is looked for
     nodes, most_nodes : quadrature nodes a dimension, at first and at most
     told : draws of the posterior that clients are told at the end; 0: none
     seed : of the points
-    advice : what errors say beside what is wrong
+    advice : the remedies in errors
     """
 
     points: int
@@ -79,27 +79,29 @@ class Settings:
 
     @property
     def error(self) -> float:
-        """By how many posterior standard deviations a mean or a standard deviation may be off."""
+        """The number of posterior standard deviations by which a mean or a standard deviation may be off."""
         return float(ERROR * (DRAWS / self.effective) ** 0.5)
 
     def sizes(self, n_global: int) -> dict[str, int]:
-        """Lengths of the messages' arrays."""
+        """Returns the lengths of the messages' arrays."""
         triangle = n_global * (n_global + 1) // 2
         values = {"steps": WIDTH * self.points * n_global, "drops": WIDTH * self.points}
         return {"c": self.starts, "t": self.told, "xi": n_global, "tri": triangle, **values}
 
     def coarser(self, drawn: int) -> float:
-        """By how much the digits of a round of draws are coarser, after so many rounds of draws: later ones reach farther, where
-        each value says more."""
+        """Returns by how much the digits of a round of draws are coarser, after `drawn` rounds of draws.
+
+        Later rounds reach farther, where each value says more.
+        """
         return math.sqrt(max(1.0, self.points / FINE)) * (max(1.0, 8.0 * (self.rounds - 1)) if drawn else 1.0)
 
     def doubled(self, nodes: int) -> int:
-        """The next number of nodes; the same where there are no more."""
+        """Returns the next number of nodes, or the same if it is the largest."""
         return min(2 * nodes, self.most_nodes)
 
 
 def rounded(values: NDArray[np.float64], decimals: int, coarser: float) -> NDArray[np.float64]:
-    """To so many decimals, or to units that are coarser."""
+    """Rounds to so many decimals, or to units that are coarser."""
     if coarser <= 1:
         return np.round(values, decimals)
     unit = coarser * 10.0**-decimals

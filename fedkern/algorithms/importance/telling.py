@@ -1,4 +1,4 @@
-"""Draws of another sampler, which the server tells at the end: the clients of importance sampling take them as their own."""
+"""Tells the clients of importance sampling the draws of another sampler at the end, which they take as their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .messages import Posterior
 
 @dataclass(frozen=True)
 class Teller:
-    """A server that waits for nobody."""
+    """Is a server that waits for nobody."""
 
     round: int = 0
 
@@ -37,7 +37,7 @@ def finished(state: Teller) -> bool:
 
 
 def server_receive(state: Teller, sender: int, event: Event) -> tuple[Teller, ServerEffects]:
-    """Nothing is asked."""
+    """Refuses any message, since nothing is asked."""
     raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
 
 

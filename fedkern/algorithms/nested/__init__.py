@@ -1,1 +1,1 @@
-"""Nested Laplace approximation of all parties' posterior, with importance weights."""
+"""Approximates all parties' posterior by nested Laplace approximation, with importance weights."""

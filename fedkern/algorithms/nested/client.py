@@ -1,4 +1,4 @@
-"""A client of the nested Laplace approximation: its log-likelihood where the server asks (see `machine`).
+"""Runs a client of the nested Laplace approximation: its log-likelihood where the server asks (see `machine`).
 
 Source: docs/methods/sigma.md, section 6.8.
 """
@@ -29,23 +29,23 @@ APART = 1e3  # nats, where one half of the draws of theta has no weight
 
 
 class Model(Shape):
-    """The log-likelihood of a client's rows, theta integrated out. NumericalError where it cannot be."""
+    """Is the log-likelihood of a client's rows, theta integrated out; raises NumericalError where it cannot be."""
 
     @property
     def n_areas(self) -> int:
         """d, the length of theta."""
 
     def curvatures(self, xi: Array) -> tuple[Array, Array, Array]:
-        """F at xi (m, P), its gradients in u (m, U), and minus its Hessians in u (m, U, U)."""
+        """Returns F at xi (m, P), its gradients in u (m, U), and minus its Hessians in u (m, U, U)."""
 
     def log_ratios(self, xi: Array, normals: Array) -> Array:
-        """(s, m) At each xi log p(y, theta | xi) / q(theta | xi) of draws of theta that `normals` (m, d) give."""
+        """Returns log p(y, theta | xi) / q(theta | xi) (s, m) at each xi, for draws of theta that `normals` (m, d) give."""
 
 
 @final
 @dataclass(frozen=True)
 class Client:
-    """A client's state.
+    """Is a client's state.
 
     Attributes
     ----------
@@ -66,12 +66,12 @@ class Client:
 
 
 def client(name: str, index: int, settings: Settings, model: Model, n_linear: int) -> Client:
-    """A client that has seen nothing yet."""
+    """Returns a client that has seen nothing yet."""
     return Client(name, index, settings, model, n_linear)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """A question in, one answer out; at the end what the posterior is."""
+    """Answers one question; at the end it takes the draws of the posterior."""
     if not isinstance(event, AskCurvatures | AskMarginals | Mixture) or state.told is not None or event.round != state.round:
         raise RemoteFault(f"server: {type(event).__name__} was not expected in round {state.round}")
     if isinstance(event, Mixture):
@@ -86,7 +86,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def _curvatures(state: Client, asked: AskCurvatures) -> Curvatures:
-    """Of places that are not asked for zeros."""
+    """Returns the curvatures at the places of a question, and zeros for places that are not asked for."""
     c, n, at = len(asked.points), asked.count, np.tril_indices(state.n_linear)
     size = state.n_linear
     own, slope, curvature = _each(state.model.curvatures, asked.points[:n], ((), (size,), (size, size)))
@@ -97,8 +97,11 @@ def _curvatures(state: Client, asked: AskCurvatures) -> Curvatures:
 
 
 def _marginals(state: Client, asked: AskMarginals) -> Marginals:
-    """All draws of xi have the same draws of theta, which come in pairs of opposite sign; by how much two halves of these differ,
-    but for a constant, tells the error of their mean."""
+    """Returns log-likelihoods at draws of xi, with the error of integrating by draws.
+
+    All draws of xi have the same draws of theta, which come in pairs of opposite sign. Two halves of these differ by a constant
+    and the error, from which the error of their mean follows.
+    """
     s, half = state.settings, state.settings.inner // 2
     e = rng.normal(half * state.model.n_areas, key=rng.key(s.seed, "posterior", INNER), client=state.index).reshape(half, -1)
     normals = np.concatenate([e[: half // 2], -e[: half // 2], e[half // 2 :], -e[half // 2 :]])
@@ -121,8 +124,7 @@ def _marginals(state: Client, asked: AskMarginals) -> Marginals:
 
 
 def _each(asked: Callable[[Array], tuple[Array, ...]], points: Array, shapes: tuple[tuple[int, ...], ...]) -> tuple[Array, ...]:
-    """What is asked of all points together, in the shape of one each; where that fails of each alone, and not a number where it
-    still fails."""
+    """Computes a function of all points together, or of each alone if that fails; NaN for points where it still fails."""
     try:
         return asked(points)
     except NumericalError:

@@ -1,7 +1,7 @@
-"""Where the posterior of the hyperparameters is looked at: stencils around what may be its mode, then a lattice around the mode.
+"""Chooses the hyperparameters whose posterior is looked at: stencils around what may be its mode, then a lattice around the mode.
 
-The lattice has the axes of the Hessian and steps of about one standard deviation, as R-INLA's grid, and grows from its middle: of
-each point where the density is not negligible all neighbours are looked at, on both sides of every axis. So a skew or a bent
+The lattice has the axes of the Hessian and steps of about one standard deviation, as R-INLA's grid, and grows from its middle:
+for each point whose density is not negligible all neighbours are looked at, on both sides of every axis. So a skew or a bent
 posterior takes the points that it needs, and all around the border the density is known to be negligible. Source: Rue, Martino
 and Chopin (2009), Approximate Bayesian inference for latent Gaussian models by using integrated nested Laplace approximations.
 """
@@ -28,14 +28,14 @@ NEAR = 0.3  # sds of the mode from the middle of a stencil that is near enough
 
 
 def stencil(middle: Array, steps: Array) -> Array:
-    """(1 + 2 n + n (n - 1), n) The middle, both sides of each axis, and for each pair of axes both together."""
+    """Returns (1 + 2 n + n (n - 1), n) the middle, both sides of each axis, and for each pair of axes both together."""
     E, n = np.diag(steps), len(middle)
     pairs = [sign * (E[i] + E[j]) for i in range(n) for j in range(i) for sign in (1, -1)]
     return np.asarray(middle + np.array([np.zeros(n), *E, *-E, *pairs]))
 
 
 def derivatives(values: Array, steps: Array) -> tuple[Array, Array]:
-    """(n,), (n, n) The gradient and minus the Hessian in the middle, from the values (1 + 2 n + ..,) at a stencil."""
+    """Returns the gradient (n,) and minus the Hessian (n, n) in the middle, from the values (1 + 2 n + ..,) at a stencil."""
     n = len(steps)
     middle, up, down, pairs = values[0], values[1 : n + 1], values[n + 1 : 2 * n + 1], values[2 * n + 1 :].reshape(-1, 2)
     gradient, hessian = (up - down) / (2 * steps), np.diag((2 * middle - up - down) / steps**2)
@@ -49,13 +49,13 @@ def derivatives(values: Array, steps: Array) -> tuple[Array, Array]:
 
 
 def axes(hessian: Array) -> Array:
-    """(n, n) Columns: its eigenvectors, each as long as the posterior's sd along it."""
+    """Returns the eigenvectors of the Hessian as columns (n, n), each as long as the posterior's sd along it."""
     size, directions = np.linalg.eigh(hessian)
     return np.asarray(directions / np.sqrt(np.maximum(size, FLAT)))
 
 
 def toward(gradient: Array, hessian: Array) -> tuple[Array, float]:
-    """Newton's step to the mode, at most `FAR` along each axis, and its length in sds before that."""
+    """Returns Newton's step to the mode, at most `FAR` along each axis, and its length in sds before that."""
     A = axes(hessian)
     sds = A.T @ gradient
     step = A @ sds
@@ -64,9 +64,11 @@ def toward(gradient: Array, hessian: Array) -> tuple[Array, float]:
 
 @dataclass(frozen=True)
 class Lattice:
-    """Attributes
+    """Is a lattice in coordinates zeta, v = origin + axes zeta.
+
+    Attributes
     ----------
-    origin, axes : (n,), (n, n) v = origin + axes zeta
+    origin, axes : (n,), (n, n)
     """
 
     origin: Array
@@ -74,28 +76,28 @@ class Lattice:
 
     @property
     def step(self) -> float:
-        """In sds."""
+        """The step in sds."""
         return STEPS[min(len(self.origin), len(STEPS) - 1)]
 
     @property
     def negligible(self) -> float:
-        """Nats below the largest density, from which on a point needs no neighbours."""
+        """The nats below the largest density, from which on a point needs no neighbours."""
         return NEGLIGIBLE[min(len(self.origin), len(NEGLIGIBLE) - 1)]
 
     def v(self, cells: Index) -> Array:
-        """(k, n) Of cells (k, n), whole numbers."""
+        """Returns v (k, n) of cells (k, n), whole numbers."""
         return np.asarray(self.origin + self.step * cells @ self.axes.T)
 
     def zeta(self, v: Array) -> Array:
-        """(k, n) In sds from the origin."""
+        """Returns zeta (k, n), in sds from the origin."""
         return np.asarray(np.linalg.solve(self.axes, (v - self.origin).T).T)
 
     def wanted(self, cells: Index, log_density: Array, best: float) -> Index:
-        """(m, n) Neighbours, not yet among `cells` (k, n), of those whose density is not negligible."""
+        """Returns neighbours (m, n), not yet among `cells` (k, n), of those whose density is not negligible."""
         n, known = len(self.origin), {tuple(cell) for cell in cells.tolist()}
         if not n:
             return np.zeros((0, 0), np.int64)
-        found: dict[tuple[int, ...], None] = {}
+        neighbours: dict[tuple[int, ...], None] = {}
         for cell, density in zip(cells.tolist(), log_density):
             if best - density >= self.negligible:
                 continue
@@ -103,6 +105,6 @@ class Lattice:
                 for side in (1, -1):
                     beside = tuple(c + side * (axis == k) for k, c in enumerate(cell))
                     if beside not in known:
-                        found[beside] = None
-        out = np.array(list(found), np.int64).reshape(-1, n)
+                        neighbours[beside] = None
+        out = np.array(list(neighbours), np.int64).reshape(-1, n)
         return out[(np.abs(self.v(out)) <= FARTHEST).all(axis=1)]

@@ -1,4 +1,4 @@
-"""Distributions that draws of (v, u) come from: what was found at a few values of v, as smooth functions between these.
+"""Draws (v, u) from smooth functions between the few values of v that were looked at.
 
 q(v) is proportional to exp of an interpolant of log p(v | y), on fine cells; q(u | v) = N(u*(v), (L L')^-1(v)), whose mean and
 whose Cholesky factor L of the precision, with logarithms on its diagonal, are interpolants too. Its density is known at every
@@ -30,7 +30,9 @@ HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
 
 @dataclass(frozen=True)
 class Draws:
-    """Attributes
+    """Holds draws of (v, u).
+
+    Attributes
     ----------
     v, u : (N, n), (N, U)
     log_density : (N,) of (v, u)
@@ -45,10 +47,12 @@ class Draws:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Attributes
+    """Is the distribution of draws of (v, u).
+
+    Attributes
     ----------
     lattice : the coordinates zeta of v
-    v, mode, hessian, log_density : (k, n), (k, U), (k, U, U), (k,) what was found, log_density of v | y but for a constant
+    v, mode, hessian, log_density : (k, n), (k, U), (k, U, U), (k,) at the places, log_density of v | y but for a constant
     """
 
     lattice: Lattice
@@ -66,7 +70,7 @@ class Mixture:
         return self.lattice.zeta(self.v)
 
     def _between(self, columns: Array, zeta: Array) -> Array:
-        """Values (k, c) of the nodes, at other zeta (m, n)."""
+        """Returns values (k, c) of the nodes, at other zeta (m, n)."""
         n, distinct = self._n, self._distinct
         nodes, columns = self._nodes[distinct], columns[distinct]
         if len(nodes) <= n + 1 or not n:  # too few for a plane
@@ -76,11 +80,11 @@ class Mixture:
 
     @cached_property
     def _distinct(self) -> Index:
-        """Which of the nodes stand in no earlier one's place: a stencil at the end of what is looked at may come twice."""
+        """The nodes that are in no earlier one's place: a stencil at the end of the search may come twice."""
         return np.sort(np.unique(np.round(self._nodes, SAME), axis=0, return_index=True)[1])
 
     def modes(self, v: Array) -> Array:
-        """(m, U) Where u has its modes, as far as is known, at v (m, n)."""
+        """Returns the modes (m, U) of u, as far as they are known, at v (m, n)."""
         return self._between(self.mode, self.lattice.zeta(v))
 
     @cached_property
@@ -94,7 +98,7 @@ class Mixture:
 
     @cached_property
     def _cells(self) -> tuple[Array, Array, Array]:
-        """(m,) * n the probability of each fine cell; their lower ends (n, m), and widths (n,), in zeta."""
+        """(m,) * n The probability of each fine cell; their lower ends (n, m), and widths (n,), in zeta."""
         n, m, step = self._n, CELLS[min(self._n, len(CELLS) - 1)], self.lattice.step
         best = float(self.log_density.max())
         inner = self._nodes[best - self.log_density < self.lattice.negligible]
@@ -112,26 +116,26 @@ class Mixture:
         return whole.reshape((m,) * n), ends, width
 
     def draws(self, n_draws: int, key: tuple[int, ...]) -> Draws:
-        """So many, in `NETS` nets."""
+        """Returns `n_draws` draws, in `NETS` nets."""
         n, size = self._n, self.mode.shape[1]
         counts = np.diff(np.round(np.linspace(0, n_draws, NETS + 1)).astype(int))
         points = np.concatenate([sobol(int(count), n + size, (*key, b)) for b, count in enumerate(counts)])
         nets = np.repeat(np.arange(NETS), counts)
         zeta, log_density = self._hyper(points[:, :n])
         e = ndtri(points[:, n:])
-        found = self._between(self._factors, zeta)
+        values = self._between(self._factors, zeta)
         rows, columns = np.tril_indices(size)
         L = np.zeros((n_draws, size, size))
-        L[:, rows, columns] = found[:, size:]
+        L[:, rows, columns] = values[:, size:]
         every = np.arange(size)
         log_det = L[:, every, every].sum(axis=1)
         L[:, every, every] = np.exp(L[:, every, every])
-        u = found[:, :size] + np.linalg.solve(L.transpose(0, 2, 1), e[:, :, np.newaxis])[:, :, 0]
+        u = values[:, :size] + np.linalg.solve(L.transpose(0, 2, 1), e[:, :, np.newaxis])[:, :, 0]
         log_density = log_density + log_det - 0.5 * (e * e).sum(axis=1) - size * HALF_LOG_TAU
         return Draws(self.lattice.origin + zeta @ self.lattice.axes.T, u, log_density, nets)
 
     def _hyper(self, points: Array) -> tuple[Array, Array]:
-        """zeta (N, n) of points in the unit cube, one axis given those before it, and the log density of v."""
+        """Returns zeta (N, n) for points in the unit cube, one axis given those before it, and the log density of v."""
         N, n = points.shape
         if not n:
             return np.zeros((N, 0)), np.zeros(N)

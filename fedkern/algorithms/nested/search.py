@@ -1,7 +1,7 @@
-"""Modes of u at several values of v at once, by damped Newton steps: a question asks for all that have not ended.
+"""Seeks modes of u at several values of v at once, by damped Newton steps: a question asks for all that have not ended.
 
-The objective log p(u) + sum F_j(u, h) is concave in u but for rounding and for what F_j is of theta's own integration, so a full
-step is the rule, and a third of one the exception.
+The objective log p(u) + sum F_j(u, h) is concave in u but for rounding and for the error of integrating theta out, so a full step
+is the rule, and a third of one the exception.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ ROUNDING = 1e-10  # of a value
 
 @dataclass(frozen=True)
 class Search:
-    """Of k places.
+    """Holds the searches at k places.
 
     Attributes
     ----------
     v : (k, n)
-    trial : (k, U) where the next answer is of
+    trial : (k, U) the point of the next answer
     at, value : (k, U), (k,) the best u so far, and the log posterior there; minus infinity before the first answer
     step, hessian : (k, U), (k, U, U) Newton's step from there, and minus the Hessian
-    gain : (k,) what a full step gains, as the Hessian foresees it; of an ended search it is among the value
+    gain : (k,) the gain of a full step, as the Hessian foresees it; of an ended search it is among the value
     share : (k,) of the step that is tried
     asked : (k,) answers
     """
@@ -49,23 +49,23 @@ class Search:
 
     @classmethod
     def begin(cls, v: Array, u: Array) -> Search:
-        """From u (k, U) at v (k, n)."""
+        """Returns searches from u (k, U) at v (k, n)."""
         k, size = u.shape
         endless, zero = np.full(k, np.inf), np.zeros(k)
         return cls(v, u, u.copy(), -endless, np.zeros(u.shape), np.zeros((k, size, size)), endless, np.ones(k), zero)
 
     @property
     def ended(self) -> NDArray[np.bool_]:
-        """(k,) The steps have come to their end."""
+        """(k,) Whether the steps have come to their end."""
         return np.asarray(self.gain <= CLOSE)
 
     @property
     def open(self) -> Index:
-        """Places where more is to be asked."""
+        """The places where more is to be asked."""
         return np.flatnonzero(~self.ended & (self.asked < MOST_STEPS))
 
     def answered(self, which: Index, value: Array, gradient: Array, hessian: Array) -> Search:
-        """With answers at the trial points of `which`; minus infinity is none."""
+        """Returns the searches with answers at the trial points of `which`; minus infinity is no answer."""
         new = evolve(self, **{name: getattr(self, name).copy() for name in self.__dataclass_fields__})
         new.asked[which] += 1
         for i, k in enumerate(which):
@@ -85,7 +85,7 @@ class Search:
 
 
 def _step(gradient: Array, hessian: Array) -> Array | None:
-    """Newton's; None where it is none."""
+    """Returns Newton's step, or None if the Hessian is not positive definite."""
     try:
         np.linalg.cholesky(hessian)
     except np.linalg.LinAlgError:

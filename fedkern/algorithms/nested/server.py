@@ -1,4 +1,4 @@
-"""The server of the nested Laplace approximation: the mode, the lattice, the draws and their weights (see `machine`).
+"""Runs the server of the nested Laplace approximation: the mode, the lattice, the draws and their weights (see `machine`).
 
 Source: docs/methods/sigma.md, section 6.8.
 """
@@ -40,7 +40,7 @@ NOT_FINITE = 0.01  # the part of the draws at which a client's value may be no n
 
 
 class Prior(Shape):
-    """log p(xi), xi = (h(v), u), where p(v) is near to standard normal and p(u) Gaussian."""
+    """Is the log-density log p(xi), xi = (h(v), u), where p(v) is near to standard normal and p(u) Gaussian."""
 
     @property
     def n_hyper(self) -> int: ...
@@ -50,22 +50,22 @@ class Prior(Shape):
     def size(self) -> int: ...
     @property
     def precision(self) -> Array:
-        """(U,) of u."""
+        """(U,) The precision of u."""
 
     def xi(self, v: Array, u: Array) -> Array:
-        """(m, P)"""
+        """Returns xi (m, P)."""
 
     def log_jacobian(self, v: Array) -> Array:
-        """(m,) log |dh / dv|."""
+        """Returns log |dh / dv| (m,)."""
 
     def values(self, xi: Array) -> tuple[Array, Array]:
-        """log p(xi) (m,), and its gradient in u (m, U)."""
+        """Returns log p(xi) (m,), and its gradient in u (m, U)."""
 
 
 @final
 @dataclass(frozen=True)
 class Server:
-    """The server's state.
+    """Is the server's state.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Server:
     search : the open places
     steps : (n,) of the last stencil
     cells : (k, n) of the lattice's open places
-    v, mode, hessian, log_density : (K, n), (K, U), (K, U, U), (K,) what was found, of v | y but for a constant
+    v, mode, hessian, log_density : (K, n), (K, U), (K, U, U), (K,) at ended places, of v | y but for a constant
     good : (K,) whether the steps there came to their end
     known : (K, n) cells of the lattice; of points of the last stencil none
     first : of v, the number of the lattice's middle
@@ -120,30 +120,32 @@ class Server:
 
     @property
     def stop(self) -> str | None:
-        """Why no more is asked; None while the job runs."""
+        """The reason why no more is asked; None while the job runs."""
         return self.halted or None
 
     @property
     def n_clients(self) -> int:
+        """The number of clients."""
         return len(self.names)
 
     @property
     def updates(self) -> Index:
-        """(J,) rounds in which each client took part: all of them."""
+        """(J,) The number of rounds in which each client took part: all of them."""
         return np.full(len(self.names), self.round)
 
     @property
     def lattice(self) -> Lattice:
+        """The lattice of places."""
         return Lattice(self.origin, self.axes)
 
     @property
     def mixture(self) -> Mixture:
-        """What draws come from."""
+        """The distribution of draws."""
         return Mixture(self.lattice, self.v, self.mode, self.hessian, self.log_density)
 
 
 def start(settings: Settings, prior: Prior, names: tuple[str, ...]) -> tuple[Server, ServerEffects]:
-    """The server's first state and its first question."""
+    """Returns the server's first state and its first question."""
     n, size, J = prior.n_hyper, prior.n_linear, len(names)
     steps = np.full(n, design.FIRST)
     v = design.stencil(np.zeros(n), steps)
@@ -161,7 +163,7 @@ def finished(state: Server) -> bool:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One answer; the next question is asked when all have answered. A lost client ends the run: the model needs all of them."""
+    """Takes one answer; after the last it asks the next question. A lost client ends the run: the model needs all of them."""
     drawing = state.phase == DRAWS
     state = with_answer(state, sender, event, Marginals if drawing else Curvatures)
     if isinstance(event, Marginals) and event.spread < 0:
@@ -188,7 +190,7 @@ def _ask_curvatures(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _searched(state: Server) -> tuple[Server, ServerEffects]:
-    """A step of each open place; when all have ended, what is done with them."""
+    """Takes a step at each open place; when all have ended, it goes on by the phase."""
     answers, which, prior = all_of(state.answers, Curvatures), state.asked.astype(int), state.prior
     n, size = len(which), prior.n_linear
     own = np.array([answer.value[:n] for answer in answers])
@@ -222,8 +224,8 @@ def _defined(state: Server, own: Array) -> None:
         )
 
 
-def _found(state: Server) -> Array:
-    """(k,) log p(v | y) of the places whose search has ended, but for a constant."""
+def _log_density(state: Server) -> Array:
+    """Returns log p(v | y) (k,) of the places whose search has ended, but for a constant."""
     search, size = state.search, state.prior.n_linear
     log_det = np.array([np.linalg.slogdet(H)[1] if H.any() else np.inf for H in search.hessian])
     density = search.value + state.prior.log_jacobian(search.v) + size * HALF_LOG_TAU - 0.5 * log_det
@@ -231,8 +233,8 @@ def _found(state: Server) -> Array:
 
 
 def _more(state: Server, cells: Array) -> Server:
-    """With the places whose search has ended; those where nothing is known are left out."""
-    density, search = _found(state), state.search
+    """Returns the state with the places whose search has ended; places where nothing is known are left out."""
+    density, search = _log_density(state), state.search
     there = np.isfinite(density)
     return evolve(
         state,
@@ -254,8 +256,8 @@ def _begin(state: Server, v: Array, cells: Array) -> tuple[Server, ServerEffects
 
 
 def _stencilled(state: Server) -> tuple[Server, ServerEffects]:
-    """Another stencil nearer to the mode, or the lattice."""
-    density, middle, n = _found(state), state.search.v[0], state.prior.n_hyper
+    """Takes another stencil nearer to the mode, or begins the lattice."""
+    density, middle, n = _log_density(state), state.search.v[0], state.prior.n_hyper
     if not np.isfinite(density).all():
         raise NumericalError("the posterior of the hyperparameters is not finite near its mode; narrower priors can help")
     best = float(state.log_density.max(initial=-np.inf))
@@ -297,7 +299,7 @@ def _grown(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _of_lattice(state: Server) -> NDArray[np.bool_]:
-    """(K,) Which of the points are of the lattice, and not of the stencil."""
+    """Returns (K,) which of the points are of the lattice, and not of the stencil."""
     return np.asarray(np.isfinite(state.known).all(axis=1))
 
 
@@ -312,7 +314,7 @@ def _spread(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def border(state: Server) -> float:
-    """By how many nats the density is below its mode where the lattice ends, at least; infinite where there is no v."""
+    """Returns by how many nats the density is below its mode where the lattice ends, at least; infinite if there is no v."""
     of = _of_lattice(state)
     best = float(state.log_density.max())
     cells, lattice = state.known[of].astype(int), state.lattice
@@ -342,7 +344,7 @@ def _ask_marginals(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _weighted(state: Server) -> tuple[Server, ServerEffects]:
-    """Values have come: enough, or more draws."""
+    """Takes the values of draws; ends, or draws more."""
     answers, s = all_of(state.answers, Marginals), state.settings
     values = np.array([answer.value for answer in answers]).T
     lost = values <= LOST
@@ -365,7 +367,7 @@ def _weighted(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def weighted(state: Server) -> Weighted:
-    """The posterior of xi by the draws so far."""
+    """Returns the posterior of xi by the draws so far."""
     xi = state.prior.xi(state.points_v, state.points_u)
     with np.errstate(all="ignore"):
         density = state.prior.values(xi)[0] + state.prior.log_jacobian(state.points_v) + state.values.sum(axis=1)
@@ -373,20 +375,23 @@ def weighted(state: Server) -> Weighted:
 
 
 def errors(state: Server, posterior: Weighted) -> tuple[float, float]:
-    """Of all means, and of all standard deviations, of (v, u): by how many posterior sds they may be off."""
+    """Returns by how many posterior sds any mean, and any standard deviation, of (v, u) may be off."""
     points = np.concatenate([state.points_v, state.points_u], axis=1)
     return largest(points, posterior.weights, state.nets.astype(np.int64))
 
 
 def enough(state: Server, posterior: Weighted) -> bool:
-    """Whether the draws so far are all that is wanted."""
+    """Tells whether the draws so far suffice."""
     good = posterior.effective >= state.settings.effective and posterior.reliable
     return good and max(errors(state, posterior)) <= ERROR
 
 
 def needed(state: Server, posterior: Weighted) -> float:
-    """How many questions for weights in all would be enough, whole ones: what draws are worth grows as their number does, and the
-    square of their error falls as it. Infinite where k-hat says that no number is: q is too narrow there."""
+    """Returns how many questions for weights in all would be enough, in whole numbers.
+
+    The worth of draws grows as their number does, and the square of their error falls as it. The result is infinite if k-hat says
+    that no number is enough: q is too narrow there.
+    """
     if not posterior.reliable:
         return float("inf")
     worth = state.settings.effective / posterior.effective
@@ -394,10 +399,11 @@ def needed(state: Server, posterior: Weighted) -> float:
 
 
 def offset(seed: int) -> float:
-    """Of systematic resampling, in [0, 1)."""
+    """Returns the offset of systematic resampling, in [0, 1)."""
     return float(rng.uniform(1, key=rng.key(seed, "posterior", 0), client=SERVER, step=0, draw=0)[0])
 
 
 def _end(state: Server, why: str, posterior: Weighted) -> tuple[Server, ServerEffects]:
+    """Ends the job, and sends the clients draws of the posterior."""
     told = posterior.draws[posterior.resampled(state.settings.told, offset(state.settings.seed))]
     return tell_all(evolve(state, halted=why), Told(state.round, told))

@@ -1,4 +1,4 @@
-"""Numbers of the nested Laplace approximation that every party knows. Source: docs/methods/sigma.md, section 6.8."""
+"""Holds the numbers of the nested Laplace approximation that every party knows. Source: docs/methods/sigma.md, section 6.8."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPREAD = 0.5  # nats, of all clients together, by which integrating theta out by
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that every party of a job knows.
+    """Holds settings that every party of a job knows.
 
     Attributes
     ----------
@@ -51,6 +51,6 @@ class Settings:
             raise ValueError(f"nested: inner must be a multiple of 4, got {self.inner!r}")
 
     def sizes(self, n_global: int, n_linear: int) -> dict[str, int]:
-        """Lengths of the messages' arrays."""
+        """Returns the lengths of the messages' arrays."""
         lower = n_linear * (n_linear + 1) // 2
         return {"c": self.places, "xi": n_global, "u": n_linear, "tri": lower, "s": self.points, "t": self.told}

@@ -1,4 +1,4 @@
-"""What an ended nested Laplace approximation has found, and what speaks against it."""
+"""Judges an ended nested Laplace approximation: its result, and reasons to doubt it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ REMEDY = 'take algorithm.inference = "hmc", or "sfvi"'  # draws are asked as lon
 
 @dataclass(frozen=True)
 class Found:
-    """What the job has found.
+    """Holds the result of a job.
 
     Attributes
     ----------
     posterior : draws of xi with their weights
-    places : values of the hyperparameters whose conditional posterior was found
+    places : values of the hyperparameters whose conditional posterior is known
     unfinished : how many of these searches did not end
     border : by how many nats the density of the hyperparameters is below its mode where the lattice ends, at least
     wanted : by how many it has to be
@@ -43,8 +43,8 @@ class Found:
     reason: str
 
 
-def found(state: Server) -> Found:
-    """What an ended state has found."""
+def read_result(state: Server) -> Found:
+    """Returns the result of an ended state."""
     if state.stop is None:
         raise ValueError("nested: the job has not ended")
     posterior, s = weighted(state), state.settings

@@ -1,1 +1,1 @@
-"""Partitioned variational inference, its private forms, and the baselines it is compared with."""
+"""Fits by partitioned variational inference and its private forms, and by the baselines that it is compared with."""

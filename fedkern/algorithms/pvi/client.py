@@ -1,4 +1,4 @@
-"""A client of partitioned variational inference: its site, and what it does at each event (see the table in `machine`).
+"""Runs a client of partitioned variational inference: its site, and its answer to each event (see the table in `machine`).
 
 Source: docs/methods/pvi.md, sections 1, 2, 8 and 12.
 """
@@ -30,7 +30,7 @@ OMEGA_CAP = 0.2  # largest damped change of log sigma in one update
 @final
 @dataclass(frozen=True)
 class Client:
-    """A client's state.
+    """Is a client's state.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Client:
 
 
 def client(name: str, context: local.Local, prior: Gaussian) -> Client:
-    """A client that has seen nothing yet: its site is 1."""
+    """Returns a client that has seen nothing yet: its site is 1."""
     P = prior.P if prior.diagonal else np.diag(prior.P).copy()
     p = packed_size(prior.d, context.settings.covariance)
     own = shards.start(context, prior.d) if context.settings.variant in SHARDED else None
@@ -78,12 +78,13 @@ def client(name: str, context: local.Local, prior: Gaussian) -> Client:
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """See the table at the head of `machine`."""
+    """Answers each event by the table at the head of `machine`."""
     if isinstance(event, QUpdate):
         if state.refused or state.asked or state.outstanding:
             raise RemoteFault(f"server: QUpdate of round {event.round}, but this client {_busy(state)}")
         if state.local.mechanism is None:
             return _update(state, event, state.local.settings.local_steps)
+        # A private client reads no row before its budget has answered.
         return replace(state, asked=event), [Charge(_charge(state), event.round)]
     if isinstance(event, AskSlope) and state.local.settings.until and not state.outstanding:
         context = dispersion.at(state.local, event)
@@ -99,17 +100,21 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def _busy(state: Client) -> str:
+    """Returns the reason why a client cannot take this event."""
     if state.refused:
         return "has spent its budget"
     return "still makes a charge" if state.asked else "waits for SiteApplied" if state.outstanding else "waits for a question"
 
 
 def _charge(state: Client) -> int:
-    """Accounted steps of one update: shards answer once, however many steps they take (docs/methods/pvi.md, section 12)."""
+    """Returns the accounted steps of one update: shards answer once, however many steps they take (docs/methods/pvi.md, section
+    12).
+    """
     return 1 if state.shards else state.local.settings.local_steps
 
 
 def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEffects]:
+    """Improves q on the client's rows, and answers with the damped change of its site."""
     context, variance = scale.at(dispersion.at(state.local, event), event)
     s, d = context.settings, len(event.h)
     q = Gaussian(event.h, unpack(event.P, d))
@@ -141,6 +146,7 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
             raise NumericalError(f"{what}: {why}")
         if state.sums is not None and state.local.design is not None and seen:
             state = replace(state, sums=state.local.design.add(state.sums, seen, state.step))
+        # The site itself changes only when the server says by how much (SiteApplied).
         floors, failed = state.floors + floors, state.failed + (new is q)
         state = replace(state, optimiser=optimiser, step=state.step + steps, floors=floors, failed=failed)
         after = None
@@ -150,8 +156,9 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
 
 
 def damped(q: Gaussian, new: Gaussian, damping: float, form: str) -> tuple[Vector, Vector]:
-    """The packed site change that moves q a part of the way to `new`; both forms have the same fixed points (docs/methods/pvi.md,
-    section 8).
+    """Returns the packed site change that moves q a part of the way to `new`.
+
+    Both forms have the same fixed points (docs/methods/pvi.md, section 8).
     """
     if form == "natural" or not q.diagonal:
         return damping * (new.h - q.h), damping * (pack(new.P) - pack(q.P))
@@ -162,6 +169,7 @@ def damped(q: Gaussian, new: Gaussian, damping: float, form: str) -> tuple[Vecto
 
 
 def _applied(state: Client, event: SiteApplied) -> Client:
+    """Returns the client with the part of its change that the server has applied."""
     if state.outstanding is None:
         raise RemoteFault(f"server: SiteApplied of delta {event.delta_id}, but this client {_busy(state)}")
     if not 0 <= event.alpha <= 1:

@@ -1,13 +1,13 @@
-"""PVI with client-level privacy: neighbours differ by one whole client.
+"""Runs PVI with client-level privacy: neighbours differ by one whole client.
 
 Each round the (trusted) server asks every client, scales their changes to comparable blocks, clips each to a norm of C, flips a
 secret coin for every client, and adds one Gaussian noise to the sum of those that it includes; only the noisy sum reaches q.
 Clients are those of `pvi`.
 
-That the coins are secret is what the amplification by sampling rests on: asking the included alone would publish them. So nothing
-but that sum and the weight of `SiteApplied`, which is between the server and one client, depends on a coin: not which messages
-there are, how many, how long and in which order, and no count. A coin falls when all changes have come, so that none is known
-while a client can still be lost.
+The amplification by sampling rests on secret coins: asking only the included clients would publish them. So nothing but that sum
+and the weight of `SiteApplied`, which is between the server and one client, depends on a coin: not the kinds of messages, their
+number, their lengths or their order, and no count. A coin falls when all changes have come, so that none is known while a client
+can still be lost.
 
 Two ways of keeping q = prior x sites although the sum contains noise: `own-sites` (a client adds its own clipped change to its
 site, with weight 0 if it was left out; a noise site, whose value nobody needs, absorbs the rest) and `averaged-sites` (every
@@ -59,7 +59,7 @@ Vector = NDArray[np.float64]
 @final
 @dataclass(frozen=True)
 class Server:
-    """The server's state: as `pvi.Server`, but q is kept itself, since no set of sites adds up to it.
+    """Is the server's state: as `pvi.Server`, but q is kept itself, since no set of sites adds up to it.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Server:
     rejected: int = 0
 
     def restored(self, saved: Saved) -> Server:
-        """Between two rounds."""
+        """Returns the state between two rounds."""
         return evolve(self, charging=False, releasing=False)
 
     @property
@@ -97,12 +97,12 @@ class Server:
 
     @property
     def refused(self) -> frozenset[int]:
-        """All or none: the budget is the federation's."""
+        """All clients or none, since the budget is the federation's."""
         return frozenset(range(self.n_clients)) if self.spent else frozenset()
 
     @property
     def stop(self) -> str | None:
-        """See `Settings.stop`."""
+        """The reason why no more is asked; see `Settings.stop`."""
         cap = self.settings.updates_per_client  # one update of each client is a round
         spent = self.spent or (cap is not None and self.round >= cap)
         return self.settings.stop(self.round, budget=spent, lost=len(self.lost) == self.n_clients)
@@ -116,7 +116,7 @@ def start(
     source: Source,
     averaged_sites: bool = False,
 ) -> tuple[Server, ServerEffects]:
-    """The server's first state, and the charge of its first round."""
+    """Returns the server's first state, and the charge of its first round."""
     updates, trajectory = np.zeros(n_clients, np.int64), Trajectory(np.zeros(2 * prior.d))
     return _charge(Server(settings, prior, prior, mechanism, source, updates, trajectory, averaged_sites))
 
@@ -126,18 +126,20 @@ def finished(state: Server) -> bool:
 
 
 def _charge(state: Server) -> tuple[Server, ServerEffects]:
+    """Asks the server's budget for the next round."""
     if state.stop:
         return state, []
     return replace(state, charging=True), [(SERVER, Charge(1, state.round))]
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """The answer of the server's own budget or disk, a client's change, or its loss."""
+    """Takes the answer of the server's own budget or disk, a client's change, or its loss."""
     if sender == SERVER and state.charging and isinstance(event, ChargeFailed):
         return replace(state, charging=False, spent=True), []
     if sender == SERVER and state.charging and isinstance(event, Charged):
         everybody = PersistentSet(k for k in range(state.n_clients) if k not in state.lost)
         state = replace(state, charging=False, waiting=everybody)
+        # Everybody is asked: to ask the included clients alone would publish the coins.
         return state, to_each(sorted(everybody), QUpdate(state.round, state.round, state.q.h, state.q.P))
     if sender == SERVER and state.releasing and isinstance(event, Released) and event.round == state.round:
         return _apply(replace(state, releasing=False), event.content)
@@ -155,13 +157,14 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _scale(state: Server) -> Vector:
-    """Makes the two blocks of a change comparable; public."""
+    """Returns the public scale that makes the two blocks of a change comparable."""
     return np.concatenate([np.sqrt(state.q.P), state.q.P])
 
 
 def _sum(state: Server) -> tuple[Server, ServerEffects]:
-    """Draws coins and noise, and adds the clipped changes of the included. Nothing of it leaves before it is stored, so that the
-    same sum is released after a crash, with the same weights.
+    """Draws coins and noise, and adds the clipped changes of the included.
+
+    Nothing of it leaves before it is stored, so that the same sum is released after a crash, with the same weights.
     """
     scale, M = _scale(state), state.n_clients
     state.source.rekey()
@@ -169,7 +172,8 @@ def _sum(state: Server) -> tuple[Server, ServerEffects]:
     included[state.mechanism.draw(state.source, M, state.round)] = 1
     total, weights = np.zeros(len(scale), np.int64), np.zeros(M)
     for k in sorted(state.pending):
-        integer, factor = clipped(state.pending[k] / scale, state.mechanism)  # of all: time shows no coin either
+        # All changes are clipped, also those left out, so that time shows no coin either.
+        integer, factor = clipped(state.pending[k] / scale, state.mechanism)
         total += included[k] * integer
         weights[k] = included[k] * factor
     noisy = state.mechanism.release(state.source, total, state.round)
@@ -205,7 +209,7 @@ def _apply(state: Server, content: Saved) -> tuple[Server, ServerEffects]:
 
 
 def client_receive(state: pvi.Client, event: Event) -> tuple[pvi.Client, ClientEffects]:
-    """`pvi.client_receive`, and the shares of averaged-sites."""
+    """Answers as `pvi.client_receive`, and takes the shares of averaged-sites."""
     if isinstance(event, SiteShare):
         return replace(state, site_h=state.site_h + event.dh, site_P=state.site_P + event.dP), []
     return pvi.client_receive(state, event)
@@ -220,5 +224,5 @@ PROTOCOL: Protocol[Server, pvi.Client] = Protocol(
 
 
 def protocol(*, averaged_sites: bool) -> Protocol[Server, pvi.Client]:
-    """The protocol with only the messages that a job can send."""
+    """Returns the protocol with only the messages that a job can send."""
     return PROTOCOL if averaged_sites else replace(PROTOCOL, to_client=(QUpdate, SiteApplied))

@@ -1,7 +1,7 @@
-"""r of a negative binomial job, learnt by the server while q is (docs/methods/pvi.md, section 2.2).
+"""Learns r of a negative binomial job at the server, while q is fitted (docs/methods/pvi.md, section 2.2).
 
-With each change of its site a client says the derivative and the curvature, in log r, of its expected log-likelihood under the q
-and at the r that it was asked at. After a round the server takes one Newton step of their sums, and says the r with its next
+With each change of its site a client sends the derivative and the curvature, in log r, of its expected log-likelihood under the q
+and at the r of its question. After a round the server takes one Newton step of their sums, and sends the r with its next
 questions: sites follow with their next updates. After the last round all are told r, in an exchange of its own.
 """
 
@@ -44,7 +44,7 @@ TABLE = 1 << 17  # counts up to which sums over 0 .. y - 1 are looked up
 
 
 class Told(NamedTuple):
-    """What a client said last: at which log r, derivative and curvature there."""
+    """Holds a client's last derivative and curvature, and the log r at which they are."""
 
     at: float
     slope: float
@@ -53,7 +53,7 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True)
 class Learnt:
-    """At the server: r as it is now, client -> what it said last, and client -> the log r that it was asked at last."""
+    """Is the server's knowledge: r as it is now, client -> its last answer, and client -> the log r of its last question."""
 
     r: float = 1.0
     told: PersistentMap[int, Told] = field(default_factory=PersistentMap)
@@ -61,7 +61,7 @@ class Learnt:
 
     @property
     def sums(self) -> tuple[float, float]:
-        """Derivative and curvature of all clients at this r; what was said at another is carried here by its own curvature."""
+        """Derivative and curvature of all clients at this r. An answer at another r is carried here by its own curvature."""
         here, those = math.log(self.r), [self.told[k] for k in sorted(self.told)]
         slope = math.fsum(one.slope + one.curvature * (here - one.at) for one in those)
         return slope, math.fsum(one.curvature for one in those)
@@ -72,8 +72,10 @@ class Learnt:
         return self.r >= MOST or -self.sums[1] < TOLD_APART
 
     def stepped(self) -> Learnt:
-        """After one Newton step in log r where that ends near; where r should fall else in 1 / r: from a Poisson (1 / r = 0) it
-        leads back without going too far. Where r should grow, and in 1 / r no top of a parabola is near, longer steps.
+        """Returns the state after one Newton step in log r if that ends near.
+
+        If r should fall, else the step is in 1 / r: from a Poisson (1 / r = 0) it leads back without going too far. If r should
+        grow, and in 1 / r no top of a parabola is near, steps are longer.
         """
         slope, curvature = self.sums
         inverse = 1 + slope / (slope + curvature) if slope + curvature < 0 else math.inf  # what a step in it makes of 1 / r
@@ -92,7 +94,7 @@ class Learnt:
 
 
 def at(local: Local, event: QUpdate | AskSlope) -> Local:
-    """A client's context at the r of a question; as it is where none is learnt."""
+    """Returns a client's context at the r of a question, or unchanged if no r is learnt."""
     if not isinstance(event, CountsQUpdate | AskSlopeAt):
         return local
     if not 0 < event.r < math.inf:
@@ -101,7 +103,7 @@ def at(local: Local, event: QUpdate | AskSlope) -> Local:
 
 
 def answered(delta: SiteDelta, question: QUpdate, local: Local) -> SiteDelta:
-    """The answer, with sums where r is learnt."""
+    """Returns the answer, with sums if r is learnt."""
     if not isinstance(question, CountsQUpdate):
         return delta
     q = Gaussian(question.h, unpack(question.P, len(question.h)))
@@ -111,10 +113,10 @@ def answered(delta: SiteDelta, question: QUpdate, local: Local) -> SiteDelta:
 
 
 def derivatives(rows: Rows, q: Gaussian, r: float) -> tuple[float, float]:
-    """First and second derivative in log r of sum w E_q log p(y | r), the constants of y included.
+    """Returns the first and second derivative in log r of sum w E_q log p(y | r), the constants of y included.
 
-    With a row's predictor a, its mean mu = exp(a) and p = mu / (r + mu) the first is
-    r (p - log(1 + mu / r)) + y p - sum_j<y j / (r + j), a sum of what is small where r is large.
+    With a row's predictor a, its mean mu = exp(a) and p = mu / (r + mu) the first is r (p - log(1 + mu / r)) + y p - sum_j<y j /
+    (r + j), a sum of small numbers where r is large.
     """
     slope = curvature = 0.0
     for begin in range(0, len(rows), BLOCK):
@@ -132,7 +134,7 @@ def derivatives(rows: Rows, q: Gaussian, r: float) -> tuple[float, float]:
 
 
 def _of_counts(y: Array, r: float) -> tuple[Array, Array]:
-    """Sums over j = 0 .. y - 1 of j / (r + j) and r j / (r + j)^2."""
+    """Returns sums over j = 0 .. y - 1 of j / (r + j) and r j / (r + j)^2."""
     few = y <= TABLE
     j = np.arange(y[few].max(initial=0))
     tables = [np.concatenate([[0.0], np.cumsum(term)]) for term in (j / (r + j), r * j / (r + j) ** 2)]
@@ -149,7 +151,7 @@ def _of_counts(y: Array, r: float) -> tuple[Array, Array]:
 
 
 def asked(question: QUpdate, s: Settings, learnt: Learnt, clients: Iterable[int]) -> tuple[QUpdate, Learnt]:
-    """The question, with r where it is learnt, and that these clients are asked at it."""
+    """Returns the question, with r if it is learnt, and the record that these clients are asked at it."""
     if not s.learns_r:
         return question, learnt
     at = learnt.at
@@ -159,12 +161,12 @@ def asked(question: QUpdate, s: Settings, learnt: Learnt, clients: Iterable[int]
 
 
 def looking(question: AskSlope, s: Settings, learnt: Learnt) -> AskSlope:
-    """The question how far q is, with r where it is learnt."""
+    """Returns the question how far q is, with r if it is learnt."""
     return AskSlopeAt(question.round, question.h, question.P, learnt.r) if s.learns_r else question
 
 
-def heard(learnt: Learnt, sender: int, event: SiteDelta, s: Settings) -> Learnt:
-    """With what a client has said of r."""
+def add_counts(learnt: Learnt, sender: int, event: SiteDelta, s: Settings) -> Learnt:
+    """Adds the derivatives that a client has sent."""
     if isinstance(event, CountsSiteDelta) != s.learns_r:
         raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer in this job")
     if not isinstance(event, CountsSiteDelta):
@@ -176,5 +178,5 @@ def heard(learnt: Learnt, sender: int, event: SiteDelta, s: Settings) -> Learnt:
     return replace(learnt, told=learnt.told.plus(sender, Told(learnt.at[sender], event.slope, event.curvature)))
 
 
-PROTOCOL: Protocol[scale.Told, scale.Told] = scale.telling("dispersion", LearntDispersion)
+PROTOCOL: Protocol[scale.Told, scale.Told] = scale.telling_protocol("dispersion", LearntDispersion)
 DIMS: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""Global variational inference with gradients from the clients: the baseline without sites.
+"""Runs global variational inference with gradients from the clients: the baseline without sites.
 
-Each round the server sends q = N(mu, exp(2 omega)) to every client, adds up their (clipped, noised) likelihood gradients and
-the prior's, and takes one step of its optimiser. Source: docs/methods/pvi.md, section 13.
+Each round the server sends q = N(mu, exp(2 omega)) to every client, adds up their (clipped, noised) likelihood gradients and the
+prior's, and takes one step of its optimiser. Source: docs/methods/pvi.md, section 13.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ Vector = NDArray[np.float64]
 @final
 @dataclass(frozen=True)
 class Server:
-    """`lam` is (mu, omega); `gradients` holds what has come of this round. The other fields are those of `pvi.Server`."""
+    """Is the server's state.
+
+    `lam` is (mu, omega); `gradients` are this round's answers. The other fields are those of `pvi.Server`.
+    """
 
     settings: Settings = field(metadata=GIVEN)
     prior: Gaussian = field(metadata=GIVEN)
@@ -68,12 +71,15 @@ class Server:
 
     @property
     def stop(self) -> str | None:
-        """See `Settings.stop`; one lost or refusing client ends the job, because q would forget its rows."""
+        """The reason why no more is asked; see `Settings.stop`.
+
+        One lost or refusing client ends the job: q would forget its rows.
+        """
         return self.settings.stop(self.round, budget=bool(self.refused | self.capped), lost=bool(self.lost))
 
 
 def start(settings: Settings, prior: Gaussian, n_clients: int) -> tuple[Server, ServerEffects]:
-    """q starts at the prior."""
+    """Returns the first state, with q at the prior, and the first questions."""
     lam = np.concatenate([prior.mean, -0.5 * np.log(prior.P)])
     optimiser = OPTIMISERS[settings.optimiser](settings.learning_rate)
     state = Server(settings, prior, lam, optimiser.init(len(lam)), Trajectory(np.zeros(len(lam))), np.zeros(n_clients, np.int64))
@@ -85,7 +91,7 @@ def finished(state: Server) -> bool:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One gradient, a refusal or a loss; the step is taken when all have answered."""
+    """Takes one gradient, a refusal or a loss; the step is taken when all have answered."""
     if isinstance(event, ClientLost):
         state = replace(state, lost=state.lost | {event.client}, waiting=state.waiting - {event.client})
         return state, []
@@ -141,7 +147,7 @@ def _ask(state: Server) -> tuple[Server, ServerEffects]:
 @final
 @dataclass(frozen=True)
 class Client:
-    """A client keeps nothing but its count of steps; `asked` is the question whose charge is being made."""
+    """Is a client's state: it keeps its count of steps; `asked` is the question whose charge is being made."""
 
     name: str = field(metadata=GIVEN)
     local: Local = field(metadata=GIVEN)
@@ -155,7 +161,7 @@ def client(name: str, context: Local, prior: Gaussian) -> Client:
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Parameters (and, in a private job, the charge) in; one gradient out."""
+    """Takes parameters (and, in a private job, the answer to its charge), and sends one gradient."""
     if isinstance(event, Parameters) and not (state.asked or state.refused):
         if state.local.mechanism is None:
             return _gradient(state, event)
@@ -187,5 +193,5 @@ PROTOCOL: Protocol[Server, Client] = Protocol(
 
 
 def protocol(*, private: bool) -> Protocol[Server, Client]:
-    """As `pvi.protocol`."""
+    """Returns the protocol with only the messages that a job can send, as `pvi.protocol`."""
     return PROTOCOL if private else replace(PROTOCOL, to_server=(Gradient,))

@@ -1,8 +1,8 @@
-"""One client's local optimisation: maximise F_m(q) = sum_i E_q[l_i] - KL(q || cavity) over its own rows.
+"""Optimises at one client: maximises F_m(q) = sum_i E_q[l_i] - KL(q || cavity) over its own rows.
 
-The only place where rows meet the variational parameters. Coordinates are lambda = (mu, omega), omega = log sigma; under
-privacy only the likelihood part is clipped and noised, and the KL part, a function of released numbers, is added outside.
-Source: docs/methods/pvi.md, sections 2-5.
+Only here do rows meet the variational parameters. Coordinates are lambda = (mu, omega), omega = log sigma; under privacy only the
+likelihood part is clipped and noised, and the KL part, a function of released numbers, is added outside. Source:
+docs/methods/pvi.md, sections 2-5.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LARGEST = 1e100  # of h, P and mean where a failure must not show: products of t
 
 @dataclass(frozen=True)
 class Local:
-    """What stays the same over a client's life.
+    """Holds the part of a client that stays the same over its life.
 
     Attributes
     ----------
@@ -46,9 +46,9 @@ class Local:
     mechanism, source : sampler, clip and noise of a private job; None without privacy
     row_ids : (n,) 64-bit hashes of the rows' ids, for shards
     n_threads : of the kernels; no result depends on it
-    design : of a job whose posterior is to contain the noise: what is kept of the noisy gradients
+    design : of a job whose posterior is to contain the noise: the meaning of the noisy gradients
     tells : whether the client has rows enough to tell X'WX
-    coins : the seed by which rows enter a batch that is not private, where no other party may know which; None: the job's
+    coins : the seed by which rows enter a batch that is not private, if no other party may know which; None: the job's
     sums : the kernel's call over these rows, with this clip, which all steps share
     """
 
@@ -65,11 +65,11 @@ class Local:
     sums: Bound[glm.ClippedSums] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
     def slope(self, asked: AskSlope) -> tuple[Vector, Vector]:
-        """Gradient and curvature at a q: see `slope`."""
+        """Returns gradient and curvature at a q: see `slope`."""
         return slope(self.rows, self.settings, Gaussian(asked.h, unpack(asked.P, len(asked.h))), self.n_threads)
 
     def __post_init__(self) -> None:
-        """Refuses what would read rows without the clip and the noise that are being paid for."""
+        """Refuses settings that would read rows without the clip and the noise that are being paid for."""
         if (self.mechanism is None) != (self.source is None):
             raise ValueError(f"client {self.index}: a mechanism and a noise source go together; give both, or neither")
         s = self.settings
@@ -83,7 +83,7 @@ class Local:
 
 
 def diverges(s: Settings) -> str:
-    """What to do where a local optimiser goes astray."""
+    """Returns the remedy for a local optimiser that goes astray."""
     exact = "" if s.variant == "global-vi" else ', or take optimiser = "exact"'
     remedy = f"lower algorithm.learning_rate = {s.learning_rate:g}{exact}; otherwise"
     return f"the optimiser diverges ({remedy} a response, column, offset or weight is extreme: correct it)"
@@ -103,7 +103,7 @@ def optimise(
     seen: Seen | None = None,
     wide: float | None = WIDE,
 ) -> tuple[Gaussian, Vector | None]:
-    """The new q of one update, and the optimiser's state.
+    """Returns the new q of one update, and the optimiser's state.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def optimise(
     cavity : the prior of this client's problem
     state : the optimiser's, None to begin with a fresh one
     steps, first_step : how many, and this client's own count of steps before
-    seen : gets what every step saw, if it is wanted; not with a full covariance
+    seen : gets the point and gradient of every step, if it is wanted; not with a full covariance
     wide : see `exact`
     """
     if local.settings.optimiser == "exact":
@@ -128,8 +128,10 @@ def optimise(
 def attempt(
     local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int
 ) -> tuple[Gaussian, Vector | None]:
-    """As `optimise`, for rows that are seen without a clip: q itself, and the state as it was, where the optimiser fails or goes
-    beyond all bounds; and no warning. That it does depends on rows, so nobody else may see it.
+    """Optimises like `optimise` for rows that are seen without a clip, and shows no failure.
+
+    It returns q itself, and the state as it was, if the optimiser fails or goes beyond all bounds, without a warning. The failure
+    depends on rows, so nobody else may see it.
     """
     with np.errstate(all="ignore"):
         try:
@@ -166,12 +168,12 @@ def _diagonal_steps(
 
 
 def _watched(local: Local) -> bool:
-    """Whether steps have no bound of their own, and it may be seen that they went astray."""
+    """Tells whether steps have no bound of their own, and it may be seen that they went astray."""
     return local.settings.optimiser == "sgd" and local.mechanism is None and not local.settings.by_client
 
 
 def _check_ascent(local: Local, q: Gaussian, new: Gaussian, cavity: Gaussian) -> None:
-    """NumericalError where an update has made F worse by more than all of it: no batch's noise does that."""
+    """Raises NumericalError if an update has made F worse by more than all of it: no batch's noise does that."""
 
     def bound(one: Gaussian) -> float:
         return _expectations(local.rows, local.settings, one.mean, one.P, local.n_threads)[0] - _cross(one.mean, one.P, cavity)
@@ -189,7 +191,10 @@ Gradient = Callable[[Vector, Vector, int], Vector]  # (mu, omega, step) -> (2d,)
 
 
 def gradient_of(local: Local, cavity: Gaussian | None, seen: Seen | None = None) -> Gradient:
-    """Estimates the gradient of F: privately, from a mini-batch, or from all rows. Without a cavity: of sum_i E[l_i] alone."""
+    """Returns a function that estimates the gradient of F: privately, from a mini-batch, or from all rows.
+
+    Without a cavity it is the gradient of sum_i E[l_i] alone.
+    """
     s, rows = local.settings, local.rows
     key = rng.key(s.seed, "draws")
     common = {"family": s.family, "scale": s.scale, "n_threads": local.n_threads}
@@ -213,7 +218,9 @@ def gradient_of(local: Local, cavity: Gaussian | None, seen: Seen | None = None)
 
 
 def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> Gradient:
-    """Secret batch, clip, exact integer sum, noise: docs/methods/pvi.md, section 4, steps 1 to 5."""
+    """Returns the private gradient: secret batch, clip, exact integer sum, noise (docs/methods/pvi.md, section 4, steps 1
+    to 5).
+    """
     source, n_rows, inverse_rate = local.source, len(local.rows), np.full(mechanism.dimension, mechanism.inverse_rate)
     assert source is not None
     sums = _sums(local, clip=mechanism.clip, grid=mechanism.grid, **fixed)
@@ -228,8 +235,10 @@ def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> 
 
 
 def _open_sums(local: Local, fixed: dict[str, Any]) -> Gradient:
-    """All rows, or a mini-batch scaled to all rows; neither clip nor noise. Rows are finite: one whose gradient is not has met
-    extreme coefficients, or is extreme itself, and left out it would be missing from the result without a word.
+    """Returns the gradient of all rows, or of a mini-batch scaled to all rows, with neither clip nor noise.
+
+    Rows are finite: a row whose gradient is not has met extreme coefficients, or is extreme itself, and left out it would be
+    missing from the result without a word.
     """
     seen = not local.settings.by_client  # where whole clients are protected, that may not show
     batches, sums = _batches(local), _sums(local, whole=seen, clip=np.inf, **fixed)
@@ -246,9 +255,9 @@ def _open_sums(local: Local, fixed: dict[str, Any]) -> Gradient:
 def _sums(
     local: Local, whole: bool = False, **options: object
 ) -> Callable[[Vector, Vector, NDArray[np.int64] | None, int], np.ndarray]:
-    """(mu, omega, batch, step) -> the clipped sum over a client's batch, or all its rows, on the host.
+    """Returns (mu, omega, batch, step) -> the clipped sum over a client's batch, or all its rows, on the host.
 
-    `whole`: NumericalError where it is not of all of them.
+    `whole`: raises NumericalError if it is not of all of them.
     """
     X, y, home = local.rows.X, local.rows.y, local.rows.home
     call: glm.ClippedSums | None = None
@@ -267,8 +276,8 @@ def _sums(
         skipped, total = call(here, spread, step) if batch is None else call(here, spread, index, step)
         if whole and skipped:
             raise NumericalError(f"local step {step} meets gradients that are not finite: {diverges(local.settings)}")
-        found: np.ndarray = on_host(total)
-        return found
+        host_total: np.ndarray = on_host(total)
+        return host_total
 
     return sums
 
@@ -293,7 +302,7 @@ class _KlGradient:
 
 
 def _batches(local: Local) -> Callable[[int], tuple[NDArray[np.int64] | None, float]]:
-    """step -> (row indices or None for all, 1 / sampling rate), by Poisson sampling."""
+    """Returns step -> (row indices or None for all, 1 / sampling rate), by Poisson sampling."""
     rate = local.settings.batch_rate
     if rate >= 1:
         return lambda step: (None, 1.0)
@@ -307,7 +316,7 @@ def _batches(local: Local) -> Callable[[int], tuple[NDArray[np.int64] | None, fl
 
 
 def _sampled_gradient(local: Local, cavity: Gaussian | None, key: int, common: dict[str, Any]) -> Gradient:
-    """STL and total reparameterised gradients of the whole of F (not under privacy: docs/methods/pvi.md, section 3.4)."""
+    """Returns STL and total reparameterised gradients of the whole of F (not under privacy: docs/methods/pvi.md, section 3.4)."""
     if cavity is None:
         raise ValueError(
             f"estimator {local.settings.estimator!r} mixes likelihood and prior; global VI needs 'analytic' or a '-mc' one"
@@ -343,7 +352,10 @@ def _sampled_gradient(local: Local, cavity: Gaussian | None, key: int, common: d
 def _full_steps(
     local: Local, q: Gaussian, cavity: Gaussian, state: Vector | None, steps: int, first_step: int
 ) -> tuple[Gaussian, Vector | None]:
-    """Full covariance: parameters are mu and the Cholesky factor L of the covariance, with the logarithm of its diagonal."""
+    """Takes the steps of a full covariance.
+
+    The parameters are mu and the Cholesky factor L of the covariance, with the logarithm of its diagonal.
+    """
     d, s = q.d, local.settings
     optimiser = OPTIMISERS[s.optimiser](s.learning_rate)
     rows_, columns = np.tril_indices(d)
@@ -357,7 +369,7 @@ def _full_steps(
         rows = local.rows if index is None else local.rows.take(index)
         weights = home.xp.full(len(rows), inverse_rate) if rows.weights is None else rows.weights * inverse_rate
         here, factor = home.all(mu, L)
-        _, *found = glm.elbo_grad(
+        _, *gradients = glm.elbo_grad(
             rows.X,
             rows.y,
             here,
@@ -375,7 +387,7 @@ def _full_steps(
             step=step,
             n_threads=local.n_threads,
         )
-        g_mu, g_L = home.back(found)
+        g_mu, g_L = home.back(gradients)
         g = g_L[rows_, columns]
         g[on_diagonal] *= np.diag(L)  # to log L_jj
         state, change = optimiser.update(state, np.concatenate([g_mu, g]))
@@ -402,7 +414,9 @@ EXTREME = "responses, columns (are they standardised?), weights or model.prior_p
 
 
 def extreme(s: Settings) -> str:
-    """What to do where a site's numbers are larger than any are sent: the sum of a client's counts is one of them."""
+    """Returns the remedy for a site whose numbers are larger than any that are sent: the sum of a client's counts is one of
+    them.
+    """
     if not FAMILIES[s.family].counted:
         return EXTREME
     return f'{EXTREME}; counts that are so many and right are measurements: write their logarithms, with family = "gaussian"'
@@ -418,14 +432,14 @@ def exact(
     max_iterations: int = 200,
     wide: float | None = WIDE,
 ) -> Gaussian:
-    """The full-batch optimum of F, to a Newton decrement of `tolerance` (in posterior sds) and as close in precision.
+    """Returns the full-batch optimum of F, to a Newton decrement of `tolerance` (in posterior sds) and as close in precision.
 
     Newton steps in mu, and for the precision the fixed point P = Pc - sum_i E[l''_i] x_i x_i' (its diagonal under mean-field),
     relaxed by Aitken's rule: coordinates that separate the classes would otherwise swing between two values for ever. A step that
-    lowers F is halved. F is concave in (mu, Cholesky factor) for log-concave likelihoods, so the fixed point is the optimum.
-    Conjugate: one Cholesky. Where rounding keeps it from the tolerance (an intercept beside all levels of a category, which only
-    a weak prior tells apart), the nearest point that was found. It begins at q, but with the rows' information added where q's
-    curvature is beyond `wide` times that; None: beyond all numbers.
+    lowers F is halved. F is concave in (mu, Cholesky factor) for log-concave likelihoods, so the fixed point is the optimum. A
+    conjugate model takes one Cholesky factor. If rounding keeps it from the tolerance (an intercept beside all levels of a
+    category, which only a weak prior tells apart), the result is the nearest point of all. It begins at q, but with the rows'
+    information added if q's curvature is beyond `wide` times that; None: beyond all numbers.
     """
     mu, P = q.mean, q.P
     diagonal = cavity.diagonal
@@ -480,7 +494,7 @@ def exact(
 
 
 def slope(rows: Rows, s: Settings, q: Gaussian, n_threads: int = 1) -> tuple[Vector, Vector]:
-    """Gradient in the mean of q of sum_i E[l_i], (d,), and X'WX, its curvature, packed, W of -E[l''_i]."""
+    """Returns the gradient in the mean of q of sum_i E[l_i], (d,), and X'WX, its curvature, packed, W of -E[l''_i]."""
     _, r, k = _expectations(rows, s, q.mean, q.P, n_threads)
     return _transposed(rows.X, r), _curvature(rows.X, -k)[np.tril_indices(q.d)]
 
@@ -489,7 +503,7 @@ CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole
 
 
 def _expectations(rows: Rows, s: Settings, mu: Vector, P: Vector, n_threads: int) -> tuple[float, Vector, Vector]:
-    """sum_i E l_i, and E l'_i and E l''_i of every row."""
+    """Returns sum_i E l_i, and E l'_i and E l''_i of every row."""
     spread = -0.5 * np.log(P) if P.ndim == 1 else dense.scale_of(P)
     here, spread = rows.home.all(mu, spread)
     e, r, k = glm.expectations(
@@ -500,7 +514,7 @@ def _expectations(rows: Rows, s: Settings, mu: Vector, P: Vector, n_threads: int
 
 
 def _cross(mu: Vector, P: Vector, cavity: Gaussian) -> float:
-    """KL(q || cavity) up to a constant; the cavity need only be positive."""
+    """Returns KL(q || cavity) up to a constant; the cavity need only be positive."""
     if P.ndim == 1:
         return float((0.5 * cavity.P * (1 / P + mu * mu) - cavity.h * mu + 0.5 * np.log(P)).sum())
     factor = np.asarray(np.linalg.cholesky(P), np.float64)
@@ -516,7 +530,7 @@ def _transposed(X: Vector, r: Vector) -> Vector:
 
 
 def _curvature(X: Vector, w: Vector) -> Vector:
-    """X' diag(w) X."""
+    """Returns X' diag(w) X."""
     xp, total = homes.of(X).xp, np.zeros((X.shape[1], X.shape[1]))
     for i in range(0, len(X), CHUNK):
         part = xp.asarray(X[i : i + CHUNK], np.float64)

@@ -1,11 +1,11 @@
-"""Partitioned variational inference: the server and the clients as state machines without I/O.
+"""Defines partitioned variational inference: the server and the clients as state machines without I/O.
 
-q = prior x t_1 x ... x t_M, all Gaussians in natural parameters. The server sends q; a client improves it on its own rows
-with everything else (the cavity q / t_m) as its prior, and answers with the damped change of its site. Both sides change
-t_m only when the server says by how much (`SiteApplied`), and q is recomputed from the sites in an order that the clients'
-numbers alone decide, so the order of arrival can't change a bit of it. Source: docs/methods/pvi.md, sections 1, 2, 7-9.
+q = prior x t_1 x ... x t_M, all Gaussians in natural parameters. The server sends q; a client improves it on its own rows with
+everything else (the cavity q / t_m) as its prior, and answers with the damped change of its site. Both sides change t_m only when
+the server says by how much (`SiteApplied`), and q is recomputed from the sites in an order that the clients' numbers alone
+decide, so the order of arrival can't change a bit of it. Source: docs/methods/pvi.md, sections 1, 2, 7-9.
 
-| event at the client | what it does | what it sends |
+| event at the client | its work | its answer |
 |---|---|---|
 | QUpdate, not private | optimises | SiteDelta |
 | QUpdate, private | reads no row yet | Charge (to its own budget) |
@@ -45,7 +45,10 @@ COUNTED: Protocol[Server, Client] = replace(PROTOCOL, to_client=(CountsQUpdate, 
 
 
 def protocol(*, private: bool, until: bool = False, learns: str = "") -> Protocol[Server, Client]:
-    """The protocol with only the messages that a job can send: without a budget nobody refuses. `learns`: "variance" or "r"."""
+    """Returns the protocol with only the messages that a job can send: without a budget nobody refuses.
+
+    `learns`: "variance" or "r".
+    """
     if not (until or learns):
         return PROTOCOL if private else replace(PROTOCOL, to_server=(SiteDelta,))
     rounds = {"variance": SCALED, "r": COUNTED}.get(learns, replace(PROTOCOL, to_server=(SiteDelta,)))

@@ -1,4 +1,5 @@
-"""Messages of partitioned variational inference (see `machine`), of its client-level form, and of the baseline without sites.
+"""Defines the messages of partitioned variational inference (see `machine`), of its client-level form, and of the baseline
+without sites.
 
 `Refused`, which other machines have too, is in `core.messages`. Source: docs/methods/pvi.md, sections 7, 11 and 13.
 """
@@ -109,7 +110,7 @@ class SiteApplied(Message, kind=12):
 
 @dataclass(frozen=True)
 class SiteShare(Message, kind=14):
-    """Server to every client (averaged-sites): what to add to the site; the M-th part of what q has gained."""
+    """Server to every client (averaged-sites): the change of its site, the M-th part of q's gain."""
 
     round: int
     dh: Shift

@@ -1,12 +1,11 @@
-"""A posterior that contains the privacy noise, from the noisy sums that the optimisers have paid for already.
+"""Computes a posterior that contains the privacy noise, from the noisy sums that the optimisers have paid for already.
 
 A step's noisy sum is the gradient of the client's log-likelihood at a point that is known exactly, plus noise whose variance is
 known. Over the *early* steps, whose points are far from each other, a client keeps how gradients fall with points (the
-curvature); over the *late* ones the mean point and the mean gradient (the score). Nothing else is kept, nothing new is drawn,
-and all of it leaves once, after the last round: post-processing of what epsilon has in it. The server adds the sums of all
+curvature); over the *late* ones the mean point and the mean gradient (the score). Nothing else is kept, nothing new is drawn, and
+all of it leaves once, after the last round: post-processing of the sums that epsilon covers. The server adds the sums of all
 clients, and solves for the estimate and its covariance: of the data, of the noise, and of the sampling of rows. By then budgets
-are spent: sums that cannot be are left out, with a note, and end no job.
-Source: docs/methods/pvi.md, section 16.
+are spent: sums that cannot be are left out, with a note, and end no job. Source: docs/methods/pvi.md, section 16.
 """
 
 from __future__ import annotations
@@ -40,12 +39,14 @@ MOST_ROWS = 1e12  # of a client
 
 
 class ImproperError(NumericalError):
-    """Sums of which no posterior can be made."""
+    """Tells that sums make no posterior."""
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What a client keeps of its steps; "point" is `Design.points`, "gradient" the likelihood's part of a noisy gradient in mu.
+    """Holds the sums that a client keeps of its steps.
+
+    "Point" is `Design.points`, "gradient" the likelihood's part of a noisy gradient in mu.
 
     Attributes
     ----------
@@ -69,19 +70,19 @@ class Sums:
 
     @classmethod
     def zero(cls, d: int) -> Sums:
-        """Before the first step."""
+        """Returns sums before the first step."""
         one, square = np.zeros(d), np.zeros((d, d))
         return cls(0, 0, one, one, one, one, square, square, one, one)
 
 
 @dataclass(frozen=True)
 class Design:
-    """What a step's noisy gradient is a measurement of: public numbers.
+    """Says, in public numbers, which measurement a step's noisy gradient is.
 
     Attributes
     ----------
     family : of the response
-    spread : (d,) what mean square each column is expected to have; of a logistic model only
+    spread : (d,) the mean square that each column is expected to have; of a logistic model only
     early_steps : the first steps of a client, from which its curvature is taken
     binary : of a logistic model with columns that are declared as binary; None: all count as normal
     """
@@ -92,7 +93,9 @@ class Design:
     binary: TwoPoints | None = None
 
     def points(self, mu: Vector, variances: Vector) -> tuple[Vector, Vector]:
-        """(n, d) in which the gradient in mu is a line, and (n, d) by how much a row's curvature counts in that of omega."""
+        """Returns points (n, d) in which the gradient in mu is a line, and how much a row's curvature counts in that of omega (n,
+        d).
+        """
         if self.family == "gaussian":
             return mu, variances
         if self.binary is not None:
@@ -102,7 +105,7 @@ class Design:
         return mu * shrunk, variances * (shrunk - PROBIT * shrunk**3 * squared)
 
     def add(self, sums: Sums, seen: Sequence[Vector], first: int) -> Sums:
-        """The sums with the steps of one update.
+        """Returns the sums with the steps of one update.
 
         Parameters
         ----------
@@ -128,7 +131,7 @@ class Design:
 
     @property
     def farthest(self) -> Vector:
-        """(d,) how large a point can be."""
+        """(d,) How large a point can be."""
         if self.family == "gaussian":
             return np.full(len(self.spread), FARTHEST)
         if self.binary is not None:
@@ -136,7 +139,7 @@ class Design:
         return 1 / np.sqrt(PROBIT * self.spread)
 
     def at(self, point: Vector) -> tuple[Vector, Vector]:
-        """The coefficients of a point without spread, and d point / d coefficients there."""
+        """Returns the coefficients of a point without spread, and d point / d coefficients there."""
         if self.family == "gaussian":
             return point, np.eye(len(point))
         if self.binary is not None:
@@ -152,7 +155,7 @@ class Design:
 
 @dataclass(frozen=True)
 class AskSums(Message, kind=15):
-    """Server to client, after the last round: what do your noisy gradients add up to?"""
+    """Server to client, after the last round: which are the sums of your noisy gradients?"""
 
     round: int
 
@@ -176,7 +179,7 @@ class NoisySums(Message, kind=16, tells=Tells("", private="sums of noised sums t
 
 @dataclass(frozen=True)
 class Known:
-    """What the server knows of a client's steps without its sums.
+    """Holds all that the server knows of a client's steps without its sums.
 
     Attributes
     ----------
@@ -192,12 +195,15 @@ class Known:
 
     @classmethod
     def of(cls, design: Design, updates: int, rejected: int, local_steps: int, gradient: float) -> Known:
-        """Of so many applied updates; `rejected`: of all clients, so that a client may have up to so many more."""
+        """Returns the knowledge after `updates` applied updates.
+
+        `rejected`: of all clients, so that a client may have up to so many more.
+        """
         least = (updates - 1) * local_steps + 1 if updates else 0
         return cls(design, least, (updates + rejected) * local_steps, gradient)
 
     def wrong(self, sums: Sums) -> str:
-        """Why these are not the client's sums; "" where they can be. Gradients have noise in them: only sizes are known."""
+        """Returns the reason why these are not the client's sums, or "". Gradients have noise in them: only sizes are known."""
         steps = sums.early + sums.late
         if min(sums.early, sums.late) < 0 or not self.least <= steps <= self.most:
             return f"its NoisySums are of {sums.early} and {sums.late} steps, wanted {self.least} to {self.most} in all"
@@ -214,7 +220,7 @@ class Known:
             return "" if self._can_be_points(sums) else "its NoisySums have points that can be nowhere"
 
     def _largest(self, sums: Sums) -> dict[str, Vector | float]:
-        """By name, sizes that sums cannot exceed."""
+        """Returns sizes, by name, that sums cannot exceed."""
         farthest, steps = self.design.farthest, sums.early + sums.late
         return {
             "early_point": sums.early * farthest,
@@ -227,7 +233,9 @@ class Known:
         }
 
     def _can_be_points(self, sums: Sums) -> bool:
-        """Cauchy-Schwarz: n sum x x' - (sum x)(sum x)' has no negative eigenvalue, on the scale of each coefficient."""
+        """Tells whether Cauchy-Schwarz holds: n sum x x' - (sum x)(sum x)' has no negative eigenvalue, on the scale of each
+        coefficient.
+        """
         own = np.diag(sums.points)
         if not (own >= 0).all():
             return False
@@ -246,7 +254,10 @@ class Known:
 
 @dataclass(frozen=True)
 class Server:
-    """Sums that have come, and clients that will send none; `dropped`: client -> why what it sent is not among them."""
+    """Holds the sums that have come, and clients that will send none.
+
+    `dropped`: client -> the reason why its sums are left out.
+    """
 
     known: tuple[Known, ...]
     replies: PersistentMap[int, Sums] = field(default_factory=PersistentMap)
@@ -260,7 +271,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Client:
-    """What it will answer."""
+    """Holds the sums of a client's answer."""
 
     sums: Sums
 
@@ -271,7 +282,7 @@ def start(known: Sequence[Known]) -> tuple[Server, ServerEffects]:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One client's sums, or the loss of it; of sums that cannot be only why."""
+    """Takes one client's sums, or its loss; of impossible sums only the reason."""
     if isinstance(event, ClientLost):
         return replace(state, lost=state.lost | {event.client}), []
     if not isinstance(event, NoisySums) or sender in state.replies or sender in state.dropped:
@@ -283,7 +294,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Answers."""
+    """Answers the question."""
     if not isinstance(event, AskSums):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     told = {one.name: getattr(state.sums, one.name) for one in fields(Sums)}
@@ -291,7 +302,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def finished(state: Server) -> bool:
-    """Whether everybody who still lives has answered."""
+    """Tells whether everybody who still lives has answered."""
     return once.heard_of_all(state.replies, state.lost, state.n_clients, state.dropped)
 
 
@@ -303,7 +314,7 @@ PROTOCOL = once.protocol("noisy-sums", (AskSums,), (NoisySums,), server_receive,
 
 @dataclass(frozen=True)
 class Noise:
-    """Of one number of one step's gradient.
+    """Describes the noise of one number of one step's gradient.
 
     Attributes
     ----------
@@ -317,15 +328,15 @@ class Noise:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The posterior, and how well it is founded.
+    """Holds the posterior, and how well it is founded.
 
     Attributes
     ----------
     q : Gaussian with a full precision matrix
     moved : (d,) how far the estimate is from where the late steps were, in its standard deviations
     curvature_error : (d,) relative standard error of the curvature of each coefficient
-    clear : smallest eigenvalue of the correlations of the curvature, over what noise explains: below 1 it was lifted to that
-    correlations : (d, d) these, less what noise explains
+    clear : smallest eigenvalue of the correlations of the curvature, over that which noise explains: below 1 it was lifted
+    correlations : (d, d) these, less the part that noise explains
     uncut : the curvature in mu over that in omega: 1 without a clip; a cut row keeps the second in part, and nothing of the first
     uncut_error : its standard error, of the noise and of the sampling of rows
     roamed : (d,) mean square distance of the early points, of which the curvature is, from the late ones
@@ -343,12 +354,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class _Fall:
-    """How one client's gradients fall with the point, about the mean of its late steps.
+    """Says how one client's gradients fall with the point, about the mean of its late steps.
 
     Attributes
     ----------
     gram, fall : (d, d) second moments of the early points; of minus the early gradients with them. fall / gram is the curvature
-    noisy : (d, d) what noise of variance 1 in every gradient is multiplied by, in a row of `fall`
+    noisy : (d, d) the factor of noise of variance 1 in every gradient, in a row of `fall`
     squares, products : (d,) the same of omega: products / squares is the diagonal of the curvature
     late : how many steps
     point, gradient : (d,) means over them
@@ -367,7 +378,7 @@ class _Fall:
 
     @classmethod
     def of(cls, sums: Sums, noise: Noise) -> _Fall:
-        """What a client's sums say; it must have late steps."""
+        """Returns the moments of a client's sums; it must have late steps."""
         point, gradient = sums.late_point / sums.late, sums.late_gradient / sums.late
         away = sums.early_point - sums.early * point
         gram = sums.points - np.outer(sums.early_point, point) - np.outer(point, away)
@@ -377,7 +388,7 @@ class _Fall:
 
 
 class _Proper(NamedTuple):
-    """A curvature that is positive definite, and `clear` and `correlations` of an `Estimate`."""
+    """Holds a curvature that is positive definite, and `clear` and `correlations` of an `Estimate`."""
 
     curvature: Vector
     clear: float
@@ -387,9 +398,9 @@ class _Proper(NamedTuple):
 def posterior_of(
     design: Design, prior: Gaussian, told: Mapping[int, tuple[Sums, Noise]]
 ) -> tuple[Estimate | None, dict[int, str]]:
-    """The posterior of all clients whose sums make one, and why the others are not in it; None where there is none.
+    """Returns the posterior of all clients whose sums make one, and why the others are not in it; None if no sums do.
 
-    Where all sums together make none, those are left out that make none alone.
+    If all sums together make none, those are left out that make none alone.
     """
     without: dict[int, str] = {}
     for _ in range(2):
@@ -397,23 +408,23 @@ def posterior_of(
         if not kept:
             break
         try:
-            return posterior(design, prior, kept), without
+            return solve_posterior(design, prior, kept), without
         except ImproperError:
             without |= {k: "no posterior can be made of its NoisySums" for k in told if not _alone(design, prior, told[k])}
     return None, without
 
 
 def _alone(design: Design, prior: Gaussian, one: tuple[Sums, Noise]) -> bool:
-    """Whether one client's sums make a posterior."""
+    """Tells whether one client's sums make a posterior."""
     try:
-        posterior(design, prior, [one])
+        solve_posterior(design, prior, [one])
     except ImproperError:
         return False
     return True
 
 
-def posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]]) -> Estimate:
-    """Prior, and what all clients' sums say of their likelihood; generalised least squares.
+def solve_posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]]) -> Estimate:
+    """Returns the posterior from the prior and all clients' sums, by generalised least squares.
 
     Parameters
     ----------
@@ -427,21 +438,21 @@ def posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]
     """
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            found = _posterior(design, prior, told)
-            proper = bool(np.isfinite(found.q.mean).all() and np.isfinite(found.q.P).all() and (found.q.sd > 0).all())
-            known = not (np.isnan(found.moved).any() or np.isnan(found.curvature_error).any())
+            estimate = _solve(design, prior, told)
+            proper = bool(np.isfinite(estimate.q.mean).all() and np.isfinite(estimate.q.P).all() and (estimate.q.sd > 0).all())
+            known = not (np.isnan(estimate.moved).any() or np.isnan(estimate.curvature_error).any())
     except (np.linalg.LinAlgError, ArithmeticError, ValueError) as error:  # ValueError: numbers that are not finite
         raise ImproperError(f"noisy sums: {error}") from None
     if not (proper and known):
         raise ImproperError("noisy sums: no proper Gaussian comes of them")
-    return found
+    return estimate
 
 
-def _posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]]) -> Estimate:
+def _solve(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]]) -> Estimate:
     clients = [_Fall.of(sums, noise) for sums, noise in told]
     shares = _shares(clients)
-    found, errors, uncut = _curvature(clients, shares)
-    curvature = found.curvature
+    proper, errors, uncut = _curvature(clients, shares)
+    curvature = proper.curvature
     score = np.sum([client.gradient for client in clients], axis=0)
     theta, slope = design.at(np.sum([share * client.point for share, client in zip(shares, clients)], axis=0))
     information = curvature @ slope
@@ -455,12 +466,13 @@ def _posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise
     q = Gaussian.from_moments(theta + step, (covariance + covariance.T) / 2)
     moved = np.abs(step) / np.sqrt(np.diag(covariance))
     roamed = np.mean([np.diag(client.gram) / max(sums.early, 1) for client, (sums, _) in zip(clients, told)], axis=0)
-    return Estimate(q, moved, np.sqrt(np.diag(errors)) / np.diag(curvature), *found[1:], *uncut, roamed)
+    return Estimate(q, moved, np.sqrt(np.diag(errors)) / np.diag(curvature), *proper[1:], *uncut, roamed)
 
 
 def _shares(clients: Sequence[_Fall]) -> Vector:
-    """What part of the curvature each client has: its mean over coefficients, shrunk to that of all as far as noise explains the
-    differences.
+    """Returns the part of the curvature that each client has.
+
+    It is its mean over coefficients, shrunk to that of all as far as noise explains the differences.
     """
     known = np.array([np.trace(client.gram) + client.squares.sum() for client in clients])
     levels = np.array([np.trace(client.fall) + client.products.sum() for client in clients]) / known
@@ -473,11 +485,10 @@ def _shares(clients: Sequence[_Fall]) -> Vector:
 
 
 def _curvature(clients: Sequence[_Fall], shares: Vector) -> tuple[_Proper, Vector, tuple[float, float]]:
-    """(d, d) by how much the gradients of all clients together fall with a point, as `_proper` has it, the variances of its
-    entries, and `uncut` of an `Estimate` with its error.
+    """Returns how much the gradients of all clients together fall with a point (d, d), as `_proper` has it, with errors.
 
-    Clients' moments are added before they are divided: points answer to the noise before them, which biases a quotient, and many
-    quotients many times.
+    The errors are the variances of its entries, and `uncut` of an `Estimate` with its error. Clients' moments are added before
+    they are divided: points answer to the noise before them, which biases a quotient, and many quotients many times.
     """
     d = len(clients[0].squares)
     gram = np.sum([share * client.gram for share, client in zip(shares, clients)], axis=0)
@@ -502,8 +513,9 @@ def _curvature(clients: Sequence[_Fall], shares: Vector) -> tuple[_Proper, Vecto
 
 
 def _proper(entries: Vector, errors: Vector, scale: Vector) -> _Proper:
-    """Entries that their noise explains are shrunk to zero, each by its own standard error; eigenvalues that it explains are
-    lifted; the diagonal is scale^2.
+    """Returns a positive definite curvature, whose diagonal is scale^2.
+
+    Entries that their noise explains are shrunk to zero, each by its own standard error; eigenvalues that it explains are lifted.
     """
     d = len(scale)
     off = ~np.eye(d, dtype=bool)

@@ -1,8 +1,8 @@
-"""The residual variance of a linear job, learnt by the server while q is (docs/methods/pvi.md, section 2.1).
+"""Learns the residual variance of a linear job at the server, while q is fitted (docs/methods/pvi.md, section 2.1).
 
-With each change of its site a client says three numbers of its residuals under the q that it was asked to improve: the weighted
-sum of squares about q's mean, what q's own spread adds to it in units of the variance (the number of coefficients that its rows
-determine), and the sum of the rows' weights. After a round the server sets
+With each change of its site a client sends three numbers of its residuals under the q that it was asked to improve: the weighted
+sum of squares about q's mean, the addition of q's own spread to it in units of the variance (the number of coefficients that its
+rows determine), and the sum of the rows' weights. After a round the server sets
 
     variance = sum misfit / (sum weight - sum used)
 
@@ -36,7 +36,7 @@ DIMS: dict[str, int] = {}
 
 
 class Residuals(NamedTuple):
-    """What a client said last."""
+    """Holds a client's last sums of residuals."""
 
     misfit: float
     used: float
@@ -44,7 +44,7 @@ class Residuals(NamedTuple):
 
 
 def at(local: Local, event: QUpdate) -> tuple[Local, float]:
-    """A client's context at the variance of a question, and that; 1 where none is learnt."""
+    """Returns a client's context at the variance of a question, and that variance; 1 if none is learnt."""
     if not isinstance(event, ScaledQUpdate):
         return local, 1.0
     if not 0 < event.variance < math.inf:
@@ -53,14 +53,14 @@ def at(local: Local, event: QUpdate) -> tuple[Local, float]:
 
 
 def asked(question: QUpdate, s: Settings, variance: float) -> QUpdate:
-    """The question, with the variance where it is learnt."""
+    """Returns the question, with the variance if it is learnt."""
     if not s.learns_variance:
         return question
     return ScaledQUpdate(question.round, question.version, question.h, question.P, variance)
 
 
 def answered(delta: SiteDelta, question: QUpdate, local: Local) -> SiteDelta:
-    """The answer, with sums of the residuals where the variance is learnt."""
+    """Returns the answer, with sums of the residuals if the variance is learnt."""
     if not isinstance(question, ScaledQUpdate):
         return delta
     q = Gaussian(question.h, unpack(question.P, len(question.h)))
@@ -69,7 +69,7 @@ def answered(delta: SiteDelta, question: QUpdate, local: Local) -> SiteDelta:
 
 
 def residual_sums(rows: Rows, q: Gaussian, variance: float) -> tuple[float, float, float]:
-    """sum w (y - x'mu - offset)^2, sum w x'Cov x / variance, sum w."""
+    """Returns sum w (y - x'mu - offset)^2, sum w x'Cov x / variance, sum w."""
     home, misfit, spread, weight = rows.home, 0.0, 0.0, 0.0
     xp = home.xp
     mean, factor = home.all(q.mean, q.sd**2 if q.diagonal else q.scale_tril)
@@ -84,8 +84,10 @@ def residual_sums(rows: Rows, q: Gaussian, variance: float) -> tuple[float, floa
     return misfit, spread / variance, weight
 
 
-def heard(residuals: PersistentMap[int, Residuals], sender: int, event: SiteDelta, s: Settings) -> PersistentMap[int, Residuals]:
-    """With what a client has said of its residuals."""
+def add_residuals(
+    residuals: PersistentMap[int, Residuals], sender: int, event: SiteDelta, s: Settings
+) -> PersistentMap[int, Residuals]:
+    """Adds the sums of residuals that a client has sent."""
     if isinstance(event, ScaledSiteDelta) != s.learns_variance:
         raise RemoteFault(f"client {sender}: {type(event).__name__} is no answer in this job")
     if not isinstance(event, ScaledSiteDelta):
@@ -98,17 +100,20 @@ def heard(residuals: PersistentMap[int, Residuals], sender: int, event: SiteDelt
 
 
 def learnt(residuals: Mapping[int, Residuals], variance: float) -> float:
-    """The next variance. Where coefficients use more than half of the rows the plain step of EM, which has the same fixed point,
-    needs no more than they have, and goes slowly."""
+    """Returns the next variance.
+
+    If coefficients use more than half of the rows it is the plain step of EM, which has the same fixed point, needs no more rows
+    than they have, and goes slowly.
+    """
     misfit, used, n = (sum(residuals[k][i] for k in sorted(residuals)) for i in range(3))
     if not n:
         return variance
-    found = misfit / (n - used) if 2 * used < n else (misfit + variance * used) / n
-    return max(found, LEAST)
+    new = misfit / (n - used) if 2 * used < n else (misfit + variance * used) / n
+    return max(new, LEAST)
 
 
 def still(rescaled: float, s: Settings) -> bool:
-    """Whether a learnt standard deviation moves no more, by the factor of the last round."""
+    """Tells whether a learnt standard deviation moves no more, by the factor of the last round."""
     return not s.learn_scale or abs(rescaled - 1) <= STILL * s.damping
 
 
@@ -117,7 +122,7 @@ def still(rescaled: float, s: Settings) -> bool:
 
 @dataclass(frozen=True)
 class Told:
-    """What was learnt, where it is known: at the server from the start, at a client once it is told."""
+    """Holds the learnt number, if it is known: at the server from the start, at a client once it is told."""
 
     value: float | None = None
 
@@ -126,7 +131,7 @@ Learnt = LearntVariance | LearntDispersion
 
 
 def tell(n_clients: int, learnt: Learnt) -> tuple[Told, ServerEffects]:
-    """To every client; nobody answers."""
+    """Sends the learnt number to every client; nobody answers."""
     return Told(_value(learnt)), once.ask(n_clients, learnt)
 
 
@@ -135,14 +140,14 @@ def _value(learnt: Learnt) -> float:
 
 
 def client_receive(state: Told, event: Event) -> tuple[Told, ClientEffects]:
-    """Keeps it."""
+    """Keeps the learnt number."""
     if not isinstance(event, Learnt) or not 0 < _value(event) < math.inf:
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     return Told(_value(event)), []
 
 
 def server_receive(state: Told, sender: int, event: Event) -> tuple[Told, ServerEffects]:
-    """Nothing is asked; who is lost by now needs to know nothing."""
+    """Does nothing: nothing is asked, and a client that is lost by now needs to know nothing."""
     return state, []
 
 
@@ -150,9 +155,9 @@ def finished(state: Told) -> bool:
     return state.value is not None
 
 
-def telling(name: str, kind: type[Learnt]) -> Protocol[Told, Told]:
-    """The exchange after the rounds."""
+def telling_protocol(name: str, kind: type[Learnt]) -> Protocol[Told, Told]:
+    """Returns the protocol of the exchange after the rounds."""
     return once.protocol(name, (kind,), (), server_receive, client_receive, finished)
 
 
-PROTOCOL = telling("variance", LearntVariance)
+PROTOCOL = telling_protocol("variance", LearntVariance)

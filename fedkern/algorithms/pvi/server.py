@@ -1,4 +1,4 @@
-"""The server of partitioned variational inference: q, its sites, and the schedule of questions (see `machine`).
+"""Runs the server of partitioned variational inference: q, its sites, and the schedule of questions (see `machine`).
 
 Source: docs/methods/pvi.md, sections 1, 8 and 9.
 """
@@ -32,7 +32,7 @@ SMALLEST_ALPHA = 2.0**-10
 
 
 class Wheel(NamedTuple):
-    """What the random schedule draws from: active clients, their weights, and these summed up."""
+    """Holds the clients of the random schedule: the active ones, their weights, and these summed up."""
 
     clients: NDArray[np.int64]
     weights: Vector
@@ -43,12 +43,12 @@ class Wheel(NamedTuple):
         return cls(clients, weights, np.cumsum(weights))
 
     def without(self, client: int) -> Wheel:
-        """Once a client has gone, which may have gone before."""
+        """Returns the wheel without a client, which may have gone before."""
         stays = self.clients != client
         return Wheel.of(self.clients[stays], self.weights[stays])
 
     def at(self, u: float) -> int:
-        """The client where u, of [0, 1), lies."""
+        """Returns the client where u, of [0, 1), lies."""
         place = int(np.searchsorted(self.edges, u * self.edges[-1], side="right"))
         return int(self.clients[min(place, len(self.edges) - 1)])
 
@@ -56,9 +56,10 @@ class Wheel(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Server:
-    """The server's state.
+    """Is the server's state.
 
-    No message costs more where there are more clients (a state has its own version of each set and map: `core.persistent`).
+    The cost of a message does not grow with the number of clients: a state has its own version of each set and map
+    (`core.persistent`).
 
     Attributes
     ----------
@@ -79,9 +80,10 @@ class Server:
     looked : rounds after which clients were last asked how far q is from the posterior of all rows
     owing, slopes : those that have not answered that yet; the answers
     arrived : whether q is there
-    residuals : client -> what it said last of its residuals, in a job that learns its scale
-    counts : r, and what clients said last of it, in a job that learns the r of a negative binomial
-    rescaled : by what the last round has multiplied that scale; of r the most by which standard deviations may have changed
+    residuals : client -> its last sums of residuals, in a job that learns its scale
+    counts : r, and the clients' last derivatives in it, in a job that learns the r of a negative binomial
+    rescaled : the factor by which the last round has multiplied that scale; of r the most by which standard deviations may have
+        changed
     """
 
     settings: Settings = field(metadata=GIVEN)
@@ -113,27 +115,27 @@ class Server:
     rescaled: float = 1.0
 
     def restored(self, saved: Saved) -> Server:
-        """With what follows from the sites, and from who is gone."""
+        """Returns the state with the values that follow from the sites and from the clients that are gone."""
         gone = {*self.refused, *self.capped, *self.lost}
         return evolve(self, q=self.sites.product(), n_active=self.n_clients - len(gone), wheel=None)
 
     @property
     def site_h(self) -> Vector:
-        """(M, d)."""
+        """(M, d) The shifts of the sites."""
         return self.sites.h
 
     @property
     def site_P(self) -> Vector:
-        """(M, p)."""
+        """(M, p) The packed precisions of the sites."""
         return self.sites.P
 
     @property
     def updates(self) -> NDArray[np.int64]:
-        """(M,) applied updates of each client."""
+        """(M,) The number of applied updates of each client."""
         return self.sites.updates
 
     def is_active(self, client: int) -> bool:
-        """Whether it may be asked again."""
+        """Tells whether a client may be asked again."""
         return not (client in self.refused or client in self.capped or client in self.lost)
 
     @property
@@ -142,7 +144,7 @@ class Server:
 
     @property
     def stop(self) -> str | None:
-        """See `Settings.stop`: without any client that could be asked; or q is where it should be."""
+        """The reason why no more is asked; see `Settings.stop`. No client is left to ask, or q is where it should be."""
         if self.arrived:
             return "settled"
         nobody = not self.n_active
@@ -150,7 +152,7 @@ class Server:
 
 
 def start(settings: Settings, prior: Gaussian, n_clients: int) -> tuple[Server, ServerEffects]:
-    """The server's first state (all sites zero, q = prior) and its first questions."""
+    """Returns the server's first state (all sites zero, q = prior) and its first questions."""
     d, p = prior.d, packed_size(prior.d, settings.covariance)
     width = d + p if settings.covariance == "full" and settings.average == "half" else 2 * d
     sites = Sites.of(prior, np.zeros((n_clients, d)), np.zeros((n_clients, p)), np.zeros(n_clients, np.int64))
@@ -163,7 +165,7 @@ def finished(state: Server) -> bool:
 
 
 class Averaged(Protocol):
-    """What the servers of all variants have: the last q, and the trajectory of its points."""
+    """Is a server of any variant: the last q, and the trajectory of its points."""
 
     @property
     def settings(self) -> Settings: ...
@@ -174,7 +176,7 @@ class Averaged(Protocol):
 
 
 def released(state: Averaged) -> Gaussian:
-    """The posterior that the job publishes: averaged over the second half of all updates, or the last."""
+    """Returns the posterior that the job publishes: averaged over the second half of all updates, or the last."""
     if state.settings.average != "half" or not state.trajectory.count:
         return state.q
     point = state.trajectory.half_mean()
@@ -185,24 +187,27 @@ def released(state: Averaged) -> Gaussian:
 
 
 def point_of(q: Gaussian, averaged: bool = True) -> Vector:
-    """What is averaged: (mu, omega), or (h, P) for a full covariance; where it only shows how q moves, always (mu, omega)."""
+    """Returns the point that is averaged: (mu, omega), or (h, P) for a full covariance.
+
+    If it only shows how q moves, it is always (mu, omega).
+    """
     if q.diagonal:
         return np.concatenate([q.mean, -0.5 * np.log(q.P)])
     return np.concatenate([q.h, pack(q.P)] if averaged else [q.mean, np.log(q.sd)])
 
 
 class Moved(NamedTuple):
-    """How far q has moved between two stretches of its updates: (d,) its means in sds, and its sds in parts of them."""
+    """Says how far q has moved between two stretches of its updates: (d,) its means in sds, and its sds in parts of them."""
 
     mean: Vector
     sd: Vector
 
 
 def moved(state: Averaged, rounds: int) -> Moved | None:
-    """From 65-75 to 90-100 % of the updates; None where there are not two rounds.
+    """Returns the movement from 65-75 to 90-100 % of the updates; None with less than two rounds.
 
-    Of fewer than seven rounds, which have none between the two stretches, over the last one: over its damping, since that held
-    it back.
+    A job of fewer than seven rounds has no whole round between the two stretches: it is judged by its last round, over the
+    damping, since that held it back.
     """
     path, s = state.trajectory, state.settings
     short = rounds < LEAST_ROUNDS
@@ -217,7 +222,7 @@ def moved(state: Averaged, rounds: int) -> Moved | None:
 
 
 def _moments(state: Averaged, point: Vector) -> tuple[Vector, Vector]:
-    """(mu, omega) of a point of the trajectory."""
+    """Returns (mu, omega) of a point of the trajectory."""
     d = state.q.d
     if not state.q.diagonal and state.settings.average == "half":
         q = Gaussian(point[:d], unpack(point[d:], d))
@@ -226,14 +231,14 @@ def _moments(state: Averaged, point: Vector) -> tuple[Vector, Vector]:
 
 
 def of_point(point: Vector) -> Gaussian:
-    """The diagonal Gaussian of (mu, omega)."""
+    """Returns the diagonal Gaussian of (mu, omega)."""
     d = len(point) // 2
     P = np.exp(-2 * point[d:])
     return Gaussian(P * point[:d], P)
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One answer, or the loss of a client: its last site stays in q for good, and the job goes on without it."""
+    """Takes one answer, or the loss of a client: its last site stays in q for good, and the job goes on without it."""
     if isinstance(event, Slope):
         return _told(state, sender, event)
     if isinstance(event, ClientLost):
@@ -254,10 +259,14 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if isinstance(event, SiteDelta):
         _check(state, sender, event)
         s = state.settings
-        residuals, counts = scale.heard(state.residuals, sender, event, s), dispersion.heard(state.counts, sender, event, s)
+        residuals, counts = (
+            scale.add_residuals(state.residuals, sender, event, s),
+            dispersion.add_counts(state.counts, sender, event, s),
+        )
         state = evolve(state, residuals=residuals, counts=counts)
         state, effects = _take(state, sender, event)
     state = evolve(state, waiting=state.waiting.minus(sender))
+    # A synchronous round is applied at once, when its last answer has come.
     if state.settings.schedule == "synchronous" and not state.waiting and state.pending:
         state, applied = _apply(state, state.pending)
         state = evolve(state, pending=PersistentMap())
@@ -267,7 +276,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _told(state: Server, sender: int, event: Slope) -> tuple[Server, ServerEffects]:
-    """One client's part of the answer to how far q is."""
+    """Takes one client's part of the answer to how far q is."""
     if sender not in state.owing or event.round != state.round:
         raise RemoteFault(f"client {sender}: Slope in round {state.round}, but it was not asked of it")
     if event.told == 0 or not possible(event):
@@ -276,31 +285,35 @@ def _told(state: Server, sender: int, event: Slope) -> tuple[Server, ServerEffec
 
 
 def _heard(state: Server, sender: int) -> tuple[Server, ServerEffects]:
-    """The next questions, once everybody has said how far q is: none if it is there. What not all have told is not known."""
+    """Asks the next questions, once everybody has said how far q is; none if q has arrived.
+
+    If a client has not said it, it is not known.
+    """
     state = evolve(state, owing=state.owing - {sender})
     if state.owing:
         return state, []
     told = {k: _at_variance(slope, state.sites.variance) for k, slope in state.slopes.items()}
     step = newton(state.prior, released(state), told) if len(told) == state.n_clients else None
-    there = step is not None and step.there and scale.still(state.rescaled, state.settings)
+    there = step is not None and step.is_close and scale.still(state.rescaled, state.settings)
     return _ask(evolve(state, slopes=PersistentMap(), arrived=there), [sender])
 
 
 def _at_variance(told: Slope, variance: float) -> Slope:
-    """A client's gradient and curvature at a learnt variance: it has told them at 1."""
+    """Returns a client's gradient and curvature at a learnt variance; the client has sent them at 1."""
     if variance == 1:
         return told
     return replace(told, gradient=told.gradient / variance, curvature=told.curvature / variance)
 
 
 def _gone(state: Server, client: int, why: str) -> Server:
-    """The client is not asked again: it is one more of those that have "refused", or are "capped" or "lost"."""
+    """Marks a client that is not asked again: it is one more of those that have "refused", or are "capped" or "lost"."""
     left = state.n_active - state.is_active(client)
     wheel = None if state.wheel is None else state.wheel.without(client)
     return evolve(state, n_active=left, wheel=wheel, **{why: getattr(state, why).plus(client)})
 
 
 def _check(state: Server, sender: int, event: SiteDelta) -> None:
+    """Refuses a change of another version, or with numbers that are too large."""
     if event.version != state.waiting[sender]:
         raise RemoteFault(f"client {sender}: SiteDelta.version is {event.version}, asked was {state.waiting[sender]}")
     for name, change in (("dh", event.dh), ("dP", event.dP)):
@@ -324,8 +337,9 @@ def _take(state: Server, sender: int, event: SiteDelta) -> tuple[Server, ServerE
 
 
 def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[Server, ServerEffects]:
-    """Adds alpha times the deltas to their sites, with the largest alpha in 1, 1/2, ... that keeps q proper (docs/methods/pvi.md,
-    section 9).
+    """Adds alpha times the deltas to their sites, with the largest alpha in 1, 1/2, ... that keeps q proper.
+
+    See docs/methods/pvi.md, section 9.
     """
     clients = sorted(deltas)
     d = state.prior.d
@@ -350,8 +364,9 @@ def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[
 
 
 def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
-    """The next questions of the schedule; none while an answer is awaited (but asynchronous clients, of whom these are `free`,
-    don't wait for each other).
+    """Asks the next questions of the schedule; none while an answer is awaited.
+
+    Asynchronous clients, of whom these are `free`, don't wait for each other.
     """
     schedule, before = state.settings.schedule, state.round
     if state.owing or (state.waiting and schedule != "asynchronous"):
@@ -364,10 +379,12 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
         state = evolve(state, next=state.n_clients if client is None else client)
     elif state.in_round >= (1 if schedule == "synchronous" else state.n_clients):
         state = evolve(state, round=state.round + 1, in_round=0)
-    if state.round > max(before, 1) and (state.residuals or state.counts.told):  # after the first round, they may be of the prior
+    # After the first round the residuals may still be of the prior.
+    if state.round > max(before, 1) and (state.residuals or state.counts.told):
         state = _rescaled(state)
     if state.stop:
         return state, []
+    # Before more rounds: is q already where the posterior of all rows is?
     if state.round > state.looked and state.settings.looks(state.round):
         q, those = released(state), [k for k in range(state.n_clients) if k not in state.lost]
         state = evolve(state, looked=state.round, owing=PersistentSet(those))
@@ -382,7 +399,7 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
 
 
 def _rescaled(state: Server) -> Server:
-    """After a round: with the residual variance that residuals say, or the r that counts do.
+    """Returns the state after a round with the learnt residual variance, or the learnt r.
 
     Source: docs/methods/pvi.md, sections 2.1 and 2.2.
     """
@@ -395,12 +412,12 @@ def _rescaled(state: Server) -> Server:
 
 
 def _next(state: Server, first: int) -> int | None:
-    """The first active client from there on."""
+    """Returns the first active client from `first` on."""
     return next((k for k in range(first, state.n_clients) if state.is_active(k)), None)
 
 
 def _draw(state: Server) -> tuple[Server, int]:
-    """One active client, with the job's public weights."""
+    """Draws one active client, with the job's public weights."""
     wheel = state.wheel
     if wheel is None:
         clients = np.array(state.active)
@@ -410,6 +427,7 @@ def _draw(state: Server) -> tuple[Server, int]:
 
 
 def _question(state: Server, clients: Iterable[int]) -> tuple[Server, ServerEffects]:
+    """Asks these clients to improve q."""
     h, P = state.q.h, pack(state.q.P)
     split = state.settings.variant == "bcm-split"  # every client then fits with the prior's M-th part (pvi.md, section 13)
     share = state.n_clients if split else 1

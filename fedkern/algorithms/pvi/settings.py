@@ -1,4 +1,4 @@
-"""The numbers of a partitioned variational inference, as the machines need them: plain, frozen and already validated."""
+"""Holds the numbers of a partitioned variational inference, as the machines need them: plain, frozen and already validated."""
 
 from __future__ import annotations
 
@@ -70,21 +70,24 @@ class Settings:
 
     @property
     def learns_r(self) -> bool:
-        """Whether r of a negative binomial is."""
+        """Whether r of a negative binomial is learnt."""
         return self.learn_scale and self.family == "negative-binomial"
 
     def looks(self, round: int) -> bool:
-        """Whether clients are asked after so many rounds how far q is from the posterior of all rows."""
+        """Tells whether clients are asked after `round` rounds how far q is from the posterior of all rows."""
         return self.until and round in looks(self.rounds or 0)
 
     def stop(self, round: int, *, budget: bool, lost: bool) -> str | None:
-        """Why no more is asked: all rounds are done, a budget (or the public cap) is spent, clients are lost; None: go on."""
+        """Returns the reason why no more is asked, or None to go on.
+
+        All rounds are done, a budget (or the public cap) is spent, or clients are lost.
+        """
         if self.rounds is not None and round >= self.rounds:
             return "rounds"
         return "budget" if budget else "lost" if lost else None
 
     def sizes(self, d: int) -> dict[str, int]:
-        """Lengths of the messages' arrays: d coefficients, p numbers of a packed precision."""
+        """Returns the lengths of the messages' arrays: d coefficients, p numbers of a packed precision."""
         return {"d": d, "p": d if self.covariance == "diagonal" else d * (d + 1) // 2}
 
 
@@ -92,9 +95,9 @@ FIRST_LOOK = 3  # rounds, and then after twice as many each time
 
 
 def looks(most: int) -> tuple[int, ...]:
-    """After how many rounds a job of at most so many asks how far q is; not after the last, which is asked in any case."""
-    found, at = [], FIRST_LOOK
+    """Returns after how many rounds a job of at most `most` asks how far q is; not after the last, which is asked in any case."""
+    rounds, at = [], FIRST_LOOK
     while at < most:
-        found.append(at)
+        rounds.append(at)
         at *= 2
-    return tuple(found)
+    return tuple(rounds)

@@ -1,9 +1,9 @@
-"""Local averaging and virtual clients: a client's rows in n shards, each of which answers with one clipped change.
+"""Runs local averaging and virtual clients: a client's rows in n shards, each of which answers with one clipped change.
 
 A row is in one shard: to add it, to remove it or to replace its values under the same id moves one clipped change by at most 2 C.
 (One that is replaced by a row with another id may move two: these are no neighbours.) The update is charged once, whatever its
-number of local steps. No rule may know a shard's row count or a mean over rows, or every shard would depend on every row.
-Source: docs/methods/pvi.md, section 12 b and c.
+number of local steps. No rule may know a shard's row count or a mean over rows, or every shard would depend on every row. Source:
+docs/methods/pvi.md, section 12 b and c.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Shards:
-    """State of a client's shards.
+    """Is the state of a client's shards.
 
     Attributes
     ----------
@@ -40,8 +40,10 @@ class Shards:
 
 @dataclass(frozen=True)
 class Moved:
-    """What one update changes: optimiser states at once, virtual sites (times alpha) when the server applies the delta; and how
-    many optimisers failed.
+    """Holds the changes of one update.
+
+    Optimiser states change at once, virtual sites (times alpha) when the server applies the delta; `failed` counts the optimisers
+    that failed.
     """
 
     optimiser: tuple[Vector | None, ...]
@@ -50,13 +52,13 @@ class Moved:
 
 
 def partition(row_ids: NDArray[np.uint64], n: int) -> tuple[NDArray[np.int64], ...]:
-    """Row indices of n shards, by the hash of the row's id: adding a row moves no other."""
+    """Returns the row indices of n shards, by the hash of the row's id: adding a row moves no other."""
     shard = row_ids % np.uint64(n)
     return tuple(np.flatnonzero(shard == np.uint64(s)) for s in range(n))
 
 
 def start(local: Local, d: int) -> Shards:
-    """All virtual sites at 1."""
+    """Returns shards with all virtual sites at 1."""
     if local.row_ids is None:
         raise ValueError("local averaging and virtual clients need [data] row_id: shards are made by a hash of the row's id")
     n, good = local.settings.shards, local.rows.finite
@@ -65,8 +67,9 @@ def start(local: Local, d: int) -> Shards:
 
 
 def clipped(change: Vector, mechanism: Mechanism) -> tuple[NDArray[np.int64], float]:
-    """A change scaled to a norm of at most the clip and rounded toward zero to the integer grid, and the factor; zero if
-    it is not finite.
+    """Returns a change scaled to a norm of at most the clip and rounded toward zero to the integer grid, and the factor.
+
+    It is zero if the change is not finite.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # a norm that overflows counts as not finite
         norm = float(np.linalg.norm(change))
@@ -79,7 +82,7 @@ def clipped(change: Vector, mechanism: Mechanism) -> tuple[NDArray[np.int64], fl
 def update(
     local: Local, state: Shards, q: Gaussian, site_P: Vector, site_h: Vector, prior_P: Vector, first_step: int
 ) -> tuple[Vector, Vector, Moved]:
-    """Damped (dh, dP) of one private update, and what it changes in the client.
+    """Returns the damped (dh, dP) of one private update, and its changes in the client.
 
     Local averaging starts every shard at q, with weight n on its rows and the client's cavity; virtual clients use their own
     cavity q / t_s and weight 1. Empty shards answer like all others; one whose optimiser fails answers with no change.

@@ -1,6 +1,6 @@
-"""The sites of all clients, and their product with the prior, at a cost of one update that does not grow with the clients.
+"""Keeps the sites of all clients, and their product with the prior, at a cost of one update that does not grow with the clients.
 
-Sites lie in blocks of `BLOCK` clients, and of each block its sum is kept: an update copies one block and adds up that block and
+Sites lie in blocks of `BLOCK` clients, and the sum of each block is kept: an update copies one block and adds up that block and
 the sums. The order of the additions is fixed by the clients' numbers alone, so q is a function of the sites, whatever came first:
 the prior and the first block client by client, then the sums of the other blocks. Up to `BLOCK` clients that is client order.
 """
@@ -23,7 +23,7 @@ BLOCK = 128
 
 @dataclass(frozen=True)
 class Sites:
-    """Immutable.
+    """Holds the sites; it is immutable.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Sites:
 
     @classmethod
     def of(cls, prior: Gaussian, site_h: Vector, site_P: Vector, updates: NDArray[np.int64], variance: float = 1.0) -> Sites:
-        """Of (M, d) and (M, p) sites, in units of 1 / variance, and the (M,) updates that made them."""
+        """Returns the sites of (M, d) and (M, p) numbers, in units of 1 / variance, and of the (M,) updates that made them."""
         own = np.concatenate([prior.h, pack(prior.P)])
         all_of_them, edges = np.concatenate([site_h, site_P], axis=1), range(BLOCK, len(site_h), BLOCK)
         blocks, counts = np.split(all_of_them, edges), np.split(updates, edges)
@@ -55,41 +55,41 @@ class Sites:
         return new
 
     def restored(self, saved: Saved) -> Sites:
-        """With the sums of the blocks."""
+        """Returns the sites with the sums of the blocks."""
         return replace(self, sums=np.array([self._sum(i, block) for i, block in enumerate(self.blocks)]))
 
     @property
     def h(self) -> Vector:
-        """(M, d)."""
+        """(M, d) The shifts."""
         return np.concatenate(self.blocks)[:, : self.d] / self.variance
 
     @property
     def P(self) -> Vector:
-        """(M, p)."""
+        """(M, p) The packed precisions."""
         return np.concatenate(self.blocks)[:, self.d :] / self.variance
 
     @property
     def updates(self) -> NDArray[np.int64]:
-        """(M,) applied updates of each client."""
+        """(M,) The number of applied updates of each client."""
         return np.concatenate(self.counts)
 
     def updates_of(self, client: int) -> int:
-        """Of one client."""
+        """Returns the number of applied updates of one client."""
         return int(self.counts[client // BLOCK][client % BLOCK])
 
     def product(self) -> Gaussian:
-        """The prior times all sites."""
+        """Returns the prior times all sites."""
         total = (self.sums[0] if len(self.sums) == 1 else _added(self.sums)) / self.variance
         return Gaussian(total[: self.d], unpack(total[self.d :], self.d))
 
     def at(self, variance: float) -> Sites:
-        """With another residual variance."""
+        """Returns the sites with another residual variance."""
         moved = replace(self, variance=variance, sums=self.sums.copy())
         moved.sums[0] = moved._sum(0, moved.blocks[0])
         return moved
 
     def moved(self, deltas: Mapping[int, tuple[Vector, Vector]], alpha: float) -> Sites:
-        """With alpha times these added, as one update of each of these clients."""
+        """Returns the sites with alpha times these changes added, as one update of each of these clients."""
         blocks, counts, sums = list(self.blocks), list(self.counts), self.sums.copy()
         touched = sorted({k // BLOCK for k in deltas})
         for i in touched:
@@ -108,6 +108,6 @@ class Sites:
 
 
 def _added(rows: Vector) -> Vector:
-    """One row after the other; `sum` may add a single column pairwise."""
+    """Adds one row after the other; `sum` may add a single column pairwise."""
     total: Vector = np.add.accumulate(rows, axis=0)[-1]
     return total

@@ -1,12 +1,12 @@
-"""Means of logistic gradients over columns of which some are declared as binary, and the others count as normal.
+"""Computes means of logistic gradients over columns of which some are declared as binary, and the others count as normal.
 
 A binary column has two points, whose chances the job file tells; m are the mean squares of columns. Over all combinations c of
-these points (columns count as independent), with chances w_c, values x_c and, of a q with means mu and variances s^2,
+these points (columns count as independent), with chances w_c, values x_c and, for a q with means mu and variances s^2,
 
     eta_c = x_c'mu,  V_c = sum of m_d (s_d^2 + mu_d^2) over normal columns + sum of x_cd^2 s_d^2 over the others,
     k_c = 1 / sqrt(1 + pi V_c / 8),  p_c = logistic(k_c eta_c),
 
-the mean of logistic(x'theta) x_d is sum w_c x_cd p_c; of a normal column m_d mu_d sum w_c k_c p_c (1 - p_c) (Stein). Less that
+the mean of logistic(x'theta) x_d is sum w_c x_cd p_c; for a normal column m_d mu_d sum w_c k_c p_c (1 - p_c) (Stein). Less that
 at 0, and over m_d / 4, these are points in which gradients are lines. Source: docs/methods/pvi.md, section 16.
 """
 
@@ -30,7 +30,7 @@ STEPS, REST = 100, 1e-12  # of Newton
 
 @dataclass(frozen=True)
 class TwoPoints:
-    """The columns of a design.
+    """Holds the columns of a design.
 
     Attributes
     ----------
@@ -46,7 +46,10 @@ class TwoPoints:
 
     @classmethod
     def of(cls, spread: Vector, shares: Mapping[int, float], intercept: bool) -> TwoPoints:
-        """`shares`: coefficient of a standardised binary column -> the share of ones."""
+        """Returns the design of these binary columns.
+
+        `shares`: coefficient of a standardised binary column -> the share of ones.
+        """
         points = [
             ((share, math.sqrt((1 - share) / share)), (1 - share, -math.sqrt(share / (1 - share)))) for share in shares.values()
         ]
@@ -60,7 +63,7 @@ class TwoPoints:
         return cls(spread, weights, values, (values != 0).any(axis=0))
 
     def points(self, mu: Vector, variances: Vector) -> tuple[Vector, Vector]:
-        """(n, d) points, and by how much a row's curvature counts in the gradient in omega: variances x d point / d mu."""
+        """Returns points (n, d), and how much a row's curvature counts in the gradient in omega: variances x d point / d mu."""
         point, (k, p, eta) = self._point(mu, variances)
         X, w, m, own = self.values, self.weights, self.spread, ~self.discrete
         bend = p * (1 - p)
@@ -71,7 +74,7 @@ class TwoPoints:
         return point, variances * factor
 
     def _point(self, mu: Vector, variances: Vector) -> tuple[Vector, tuple[Vector, Vector, Vector]]:
-        """Points; and k, p and eta of each combination."""
+        """Returns points; and k, p and eta of each combination."""
         X, w, m, own = self.values, self.weights, self.spread, ~self.discrete
         V = ((mu * mu + variances) * m)[:, own].sum(axis=1)[:, None] + variances @ (X * X).T
         eta = mu @ X.T
@@ -83,12 +86,15 @@ class TwoPoints:
 
     @property
     def farthest(self) -> Vector:
-        """(d,) how large a point can be."""
+        """(d,) How large a point can be."""
         of_discrete = 2 * (self.weights @ np.abs(self.values)) / self.spread
         return np.where(self.discrete, of_discrete, 1 / np.sqrt(PROBIT * self.spread))
 
     def at(self, point: Vector) -> tuple[Vector, Vector]:
-        """The coefficients of a point without spread, by Newton, and d point / d coefficients there; else ArithmeticError."""
+        """Returns the coefficients of a point without spread, by Newton, and d point / d coefficients there.
+
+        Raises ArithmeticError if no coefficients have these points.
+        """
         theta, none = np.zeros(len(point)), np.zeros((1, len(point)))
         for _ in range(STEPS):
             here, parts = self._point(theta[None], none)
@@ -101,7 +107,7 @@ class TwoPoints:
         raise ArithmeticError("no coefficients have these points")
 
     def _slope(self, mu: Vector, k: Vector, p: Vector, eta: Vector) -> Vector:
-        """(d, d) d point / d mu, where q has no spread."""
+        """Returns d point / d mu (d, d), if q has no spread."""
         X, w, m, own = self.values, self.weights, self.spread, ~self.discrete
         bend = p * (1 - p)
         by_k = bend + k * eta * bend * (1 - 2 * p)

@@ -1,4 +1,4 @@
-"""Structured federated variational inference: global and local unknowns, over clients that have rows of their own."""
+"""Fits by structured federated variational inference: global and local unknowns, over clients that have rows of their own."""
 
 from .machine import (
     Client,
@@ -17,7 +17,7 @@ from .machine import (
     finished,
     load,
     local_posterior,
-    posterior,
+    posterior_moments,
     protocol,
     save,
     server_receive,
@@ -41,7 +41,7 @@ __all__ = [
     "finished",
     "load",
     "local_posterior",
-    "posterior",
+    "posterior_moments",
     "protocol",
     "save",
     "server_receive",

@@ -1,4 +1,4 @@
-"""A client of structured federated variational inference: q(u_j | xi), of which nothing is sent (see `machine`).
+"""Runs a client of structured federated variational inference: q(u_j | xi), of which nothing is sent (see `machine`).
 
 Source: docs/methods/sigma.md, section 6.
 """
@@ -32,7 +32,7 @@ Matrix = NDArray[np.float64]
 @final
 @dataclass(frozen=True)
 class Client:
-    """A client's state.
+    """Is a client's state.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Client:
     centre, recent, count : c; sum and number of the xi that came since it was moved; None before the first
     step : its own count of steps
     fitted : the flat parameters of q(xi'), at the end
-    ridge : what leads from xi' to xi, as the server told it
+    ridge : the numbers of the map from xi' to xi, as the server sent them
     """
 
     name: str = field(metadata=GIVEN)
@@ -70,7 +70,7 @@ class Client:
 
     @property
     def round(self) -> int:
-        """Rounds that it took part in."""
+        """The number of rounds that it took part in."""
         return self.step // max(self.settings.local_steps, 1)
 
 
@@ -83,7 +83,7 @@ def client(
     prior: GlobalPrior | None = None,
     family: Family | NestedFamily | None = None,
 ) -> Client:
-    """A client that has seen nothing yet.
+    """Returns a client that has seen nothing yet.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def client(
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """A question in, one answer out; at the end the fitted q(xi)."""
+    """Answers one question; at the end it takes the fitted q(xi)."""
     if isinstance(event, Global) and not state.settings.local_steps:
         state, G, bound = _local_step(state, event.xi, event.round)
         answer: Message = GlobalGradientBound(G, bound) if state.settings.bound else GlobalGradient(G)
@@ -124,15 +124,15 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def _told(state: Client, event: until.Length) -> Client:
-    """With the length of the job; where it is a new one, the stretches are too."""
-    settings = until.told(state.settings, event, state.round)
+    """Takes the length of the job; with a new length the stretches begin anew."""
+    settings = until.with_length(state.settings, event, state.round)
     if settings.rounds > state.settings.rounds:
         state = evolve(state, windows=settings.windows(state.family.n_normals), reference=None)
     return evolve(state, settings=settings)
 
 
 def _local_step(state: Client, xi: Matrix, round: int) -> tuple[Client, Matrix, float]:
-    """One step of q(u | xi) with the given draws of xi: G_j of each, and F_j on average."""
+    """Takes one step of q(u | xi) with the given draws of xi; returns G_j of each, and F_j on average."""
     s, family = state.settings, state.family
     state = _centred(state, xi)
     assert state.centre is not None
@@ -157,7 +157,7 @@ def _local_step(state: Client, xi: Matrix, round: int) -> tuple[Client, Matrix, 
 
 
 def _watched(state: Client, round: int) -> Client:
-    """With the moments of this round, where it is one of the watched. They are taken at one xi throughout: c itself moves."""
+    """Adds the moments of this round if it is one of the watched. They are taken at one xi throughout: c itself moves."""
     if state.windows.place(round) is None or state.centre is None:
         return state
     at = state.centre if state.reference is None else state.reference
@@ -166,7 +166,7 @@ def _watched(state: Client, round: int) -> Client:
 
 
 def _centred(state: Client, xi: Matrix) -> Client:
-    """The state after these draws of xi have been counted, and c perhaps moved to the mean of those since the last move."""
+    """Counts these draws of xi, and moves c, now and then, to the mean of those since the last move."""
     if state.centre is None or state.recent is None:
         return evolve(state, centre=xi[0].copy(), recent=xi.sum(axis=0), count=1)
     if state.count < state.settings.centre_every:
@@ -177,7 +177,7 @@ def _centred(state: Client, xi: Matrix) -> Client:
 
 
 def _local_steps(state: Client, event: Start) -> tuple[Client, ClientEffects]:
-    """The steps of SFVI-Avg on log p(xi) - log q(xi) + F_j / w_j."""
+    """Takes the steps of SFVI-Avg on log p(xi) - log q(xi) + F_j / w_j."""
     s, block, prior, optimiser = state.settings, state.block, state.prior, state.global_optimiser
     assert block is not None
     assert prior is not None
@@ -197,8 +197,10 @@ def _local_steps(state: Client, event: Start) -> tuple[Client, ClientEffects]:
 
 
 def local_posterior(state: Client) -> tuple[Vector, Matrix]:
-    """Mean (d,) and covariance (d, d) of q(u_j), xi integrated out (of a nested family: of its outer part). ValueError before the
-    fitted q(xi) has come, and of one that is sheared, which is not normal."""
+    """Returns mean (d,) and covariance (d, d) of q(u_j), xi integrated out; of a nested family its outer part.
+
+    Raises ValueError before the fitted q(xi) has come, and for one that is sheared, which is not normal.
+    """
     if state.fitted is None or state.centre is None:
         raise ValueError(f"sfvi: client {state.name!r} has not been told the fitted q(xi)")
     if state.ridge is not None and state.ridge.any():

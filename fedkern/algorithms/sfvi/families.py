@@ -1,4 +1,4 @@
-"""The variational family of structured federated variational inference: pure functions of arrays.
+"""Defines the variational family of structured federated variational inference, as pure functions of arrays.
 
 Source: docs/methods/sigma.md, section 6.
 """
@@ -20,7 +20,7 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Family:
-    """q(u | xi) = N(a + B (xi - c), L L'). Flat parameters: a and L as in `Block`, then B (d, P) row by row."""
+    """Is the family q(u | xi) = N(a + B (xi - c), L L'). Flat parameters: a and L as in `Block`, then B (d, P) row by row."""
 
     block: Block
     n_global: int
@@ -28,37 +28,37 @@ class Family:
 
     @property
     def n_parameters(self) -> int:
-        """Length of the flat parameters."""
+        """The length of the flat parameters."""
         return self.block.n_parameters + self.block.size * self.n_global * int(self.coupled)
 
     @property
     def n_normals(self) -> int:
-        """Normals of one draw."""
+        """The number of normals of one draw."""
         return self.block.size
 
     def initial(self, sd: float) -> Vector:
-        """The parameters of N(0, sd^2 I), whatever xi is."""
+        """Returns the parameters of N(0, sd^2 I), whatever xi is."""
         parameters = np.zeros(self.n_parameters)
         parameters[: self.block.n_parameters] = self.block.initial(0.0, sd)
         return parameters
 
     def sample(self, parameters: Vector, xi: Vector, centre: Vector, eps: Vector) -> Vector:
-        """u of the draw of `eps`."""
+        """Returns u of the draw of `eps`."""
         return self.block.sample(self.given(parameters, xi - centre), eps)
 
     def moments(self, parameters: Vector, xi: Vector, centre: Vector) -> tuple[Vector, Vector]:
-        """Means and standard deviations of u given xi."""
+        """Returns means and standard deviations of u given xi."""
         own = self.given(parameters, xi - centre)
         return own[: self.block.size], self.block.sd(own)
 
     def coupling(self, parameters: Vector) -> Matrix:
-        """B."""
+        """Returns B."""
         if not self.coupled:
             return np.zeros((self.block.size, self.n_global))
         return parameters[self.block.n_parameters :].reshape(self.block.size, self.n_global)
 
     def given(self, parameters: Vector, shift: Vector) -> Vector:
-        """The block's parameters of q(u | xi), shift = xi - c."""
+        """Returns the block's parameters of q(u | xi), shift = xi - c."""
         own = parameters[: self.block.n_parameters].copy()
         if self.coupled:
             own[: self.block.size] += self.coupling(parameters) @ shift
@@ -75,7 +75,7 @@ class Family:
         path: bool = True,
         bound: bool = True,
     ) -> tuple[float, Vector, Vector]:
-        """F_j at the draw of `eps` (NaN where no `bound` is wanted), G_j (P,), and the gradient in the flat parameters."""
+        """Returns F_j at the draw of `eps` (NaN if no `bound` is wanted), G_j (P,), and the gradient in the flat parameters."""
         d, shift = self.block.size, xi - centre
         own = self.given(parameters, shift)
         value, h_xi, h_u = model.log_joint_grad(xi, self.block.sample(own, eps))
@@ -87,7 +87,7 @@ class Family:
         return value, G, np.concatenate([flat, np.outer(flat[:d], shift).ravel()])
 
     def moved(self, parameters: Vector, change: Vector) -> Vector:
-        """The parameters that mean the same where c has moved by `change`."""
+        """Returns the parameters of the same distribution after c has moved by `change`."""
         out = parameters.copy()
         if self.coupled:
             out[: self.block.size] += self.coupling(parameters) @ change
@@ -95,8 +95,10 @@ class Family:
 
 
 def barycentre(block: Block, parameters: Matrix, weights: Vector, tolerance: float = 1e-13) -> Vector:
-    """The flat parameters of the Wasserstein barycentre of Gaussians: means averaged; standard deviations averaged, or for full
-    covariances the fixed point S = sum_j w_j (S^1/2 C_j S^1/2)^1/2 of Alvarez-Esteban et al. (2016).
+    """Returns the flat parameters of the Wasserstein barycentre of Gaussians.
+
+    Means are averaged; standard deviations are averaged, or for full covariances the result is the fixed point S = sum_j w_j
+    (S^1/2 C_j S^1/2)^1/2 of Alvarez-Esteban et al. (2016).
 
     Parameters
     ----------

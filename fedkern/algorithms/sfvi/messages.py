@@ -1,4 +1,7 @@
-"""Messages of structured federated variational inference (see `machine`). Source: docs/methods/sigma.md, section 6."""
+"""Defines the messages of structured federated variational inference (see `machine`).
+
+Source: docs/methods/sigma.md, section 6.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,10 @@ class GlobalGradientBound(Message, kind=72, tells=Tells(LIKELIHOOD, AREAS, KNOWN
 
 @dataclass(frozen=True)
 class Fitted(Message, kind=73):
-    """Server to client, at the end: the flat parameters of q(xi'), and what leads from xi' to xi (see `shear`): with these the
-    client knows q(xi), and so q(u_j)."""
+    """Server to client, at the end: the flat parameters of q(xi'), and the numbers of the map from xi' to xi (see `shear`).
+
+    With these the client knows q(xi), and so q(u_j).
+    """
 
     round: int
     parameters: Parameters
@@ -57,7 +62,7 @@ class Start(Message, kind=74):
 
 @dataclass(frozen=True)
 class Reached(Message, kind=75, tells=Tells(LIKELIHOOD)):
-    """Client to server, SFVI-Avg: where its steps have led q(xi)."""
+    """Client to server, SFVI-Avg: q(xi) after its steps."""
 
     round: int
     parameters: Parameters

@@ -1,4 +1,4 @@
-"""The variational family of an auxiliary model whose theta can't be integrated out: q(u | xi) q(theta | xi, u).
+"""Defines the variational family of an auxiliary model whose theta can't be integrated out: q(u | xi) q(theta | xi, u).
 
 For an area with rows q(theta_i | xi, u) is the posterior of theta_i ~ N(a thetahat_i, v_i) after one Gaussian observation c_i of
 eta_i = f_i(xi) + sigma_theta theta_i with precision w_i, its spread times a free factor,
@@ -33,7 +33,9 @@ DELTA = (-8.0, 8.0)  # of the logarithm of the free factor
 
 @dataclass(frozen=True)
 class NestedFamily:
-    """q(u | xi) of `outer`, and q(theta | xi, u). Flat parameters: of `outer`, then log w, c and delta of the areas with rows.
+    """Is the family q(u | xi) of `outer`, and q(theta | xi, u).
+
+    Flat parameters: of `outer`, then log w, c and delta of the areas with rows.
 
     Attributes
     ----------
@@ -50,19 +52,23 @@ class NestedFamily:
 
     @cached_property
     def n_observed(self) -> int:
-        """Areas with rows."""
+        """The number of areas with rows."""
         return len(self.site.observed)
 
     @property
     def n_parameters(self) -> int:
+        """The length of the flat parameters."""
         return self.outer.n_parameters + 3 * self.n_observed
 
     @property
     def n_normals(self) -> int:
+        """The number of normals of one draw."""
         return self.outer.n_normals + self.n_observed
 
     def initial(self, sd: float) -> Vector:
-        """The parameters where c and s are those of the response alone: by a step of Newton's method from a common mean."""
+        """Returns the parameters at which c and s are those of the response alone: by a step of Newton's method from a common
+        mean.
+        """
         site, rows = self.site, self.site.rows
         if not len(rows.y):
             return self.outer.initial(sd)
@@ -74,23 +80,23 @@ class NestedFamily:
         return np.concatenate([self.outer.initial(sd), *start])
 
     def _mean_by_area(self, values: Vector) -> Vector:
-        """Of the areas with rows, the mean of their rows' values (n,)."""
+        """Returns, for the areas with rows, the mean of their rows' values (n,)."""
         site, at = self.site, self.site.observed
         return np.asarray(site.by_area(values[np.newaxis])[0, at] / site.counts[at])
 
     @cached_property
     def _X(self) -> Matrix:
-        """(areas with rows, p) means of their covariates."""
+        """(areas with rows, p) The means of their covariates."""
         X = self.site.rows.X
         return np.array([self._mean_by_area(column) for column in X.T]).reshape(X.shape[1], self.n_observed).T
 
     @cached_property
     def _offset(self) -> Vector:
-        """Of the areas with rows, the means of their offsets."""
+        """The means of the offsets of the areas with rows."""
         return self._mean_by_area(self.site.rows.offset)
 
     def _pulled(self, xi: Vector, c: Vector) -> Vector:
-        """(c - f(xi)) / sigma_theta: what y says of theta."""
+        """Returns (c - f(xi)) / sigma_theta: the value of theta that y suggests."""
         layout, f = self.site.layout, self._offset + self._X @ xi[self.site.layout.parts["beta"]]
         if layout.intercept:
             f = f + xi[layout.parts["intercept"]]
@@ -98,12 +104,12 @@ class NestedFamily:
 
     @cached_property
     def _y(self) -> Vector:
-        """Responses that can be: counts with noise may be below 0, or above their trials."""
+        """The responses that can be: counts with noise may be below 0, or above their trials."""
         rows = self.site.rows
         return np.clip(rows.y, 0, rows.trials) if isinstance(rows.last, Noisy) else rows.y
 
     def _common(self) -> Vector:
-        """eta if all rows had one level beside their offsets."""
+        """Returns eta if all rows had one level beside their offsets."""
         rows, like = self.site.rows, self.site.likelihood
         if like.record.link == "log":
             level = np.log((self._y.sum() + 0.5) / (np.exp(rows.offset).sum() + 0.5))
@@ -120,19 +126,19 @@ class NestedFamily:
         return self.site.likelihood.slope(self._y, self._common(), 0.0, rows.trials)
 
     def _information(self) -> Vector:
-        """(n,) of a row about eta; for counts with the 1/2 that keeps empty areas from having none."""
+        """Returns the information (n,) of a row about eta; for counts with the 1/2 that keeps empty areas from having none."""
         rows, like = self.site.rows, self.site.likelihood
         return like.record.information(self._y, self._common(), like.sd(), rows.trials)
 
     def inner(self, parameters: Vector, xi: Vector, v: Vector) -> tuple[Vector, Vector, Vector]:
-        """k, (c - f) / sigma_theta and s of the areas with rows, given their v."""
+        """Returns k, (c - f) / sigma_theta and s of the areas with rows, given their v."""
         log_w, c, delta = parameters[self.outer.n_parameters :].reshape(3, self.n_observed)
         shift = log_w + 2 * np.log(float(self.site.layout.scale(xi))) + np.log(v)
         sd = np.sqrt(v * expit(-shift)) * np.exp(np.clip(delta, *DELTA))
         return expit(shift), self._pulled(xi, c), sd
 
     def sample(self, parameters: Vector, xi: Vector, centre: Vector, eps: Vector) -> Vector:
-        """u as the model has it, at a draw of `eps` (n_normals,): u_L, then residuals; 0 in areas without rows."""
+        """Returns u as the model has it, at a draw of `eps` (n_normals,): u_L, then residuals; 0 in areas without rows."""
         own, n = parameters[: self.outer.n_parameters], self.outer.n_normals
         local = self.outer.sample(own, xi, centre, eps[:n])
         at = self.site.observed
@@ -144,7 +150,9 @@ class NestedFamily:
         return np.concatenate([local, residual])
 
     def moments(self, parameters: Vector, xi: Vector, centre: Vector) -> tuple[Vector, Vector]:
-        """Means and standard deviations given xi (n_normals,): of u_L, then of theta where there are rows, at the mean of u_L."""
+        """Returns means and standard deviations given xi (n_normals,): of u_L, then of theta in areas with rows, at the mean of
+        u_L.
+        """
         mean, sd = self.outer.moments(parameters[: self.outer.n_parameters], xi, centre)
         s = self.site.spatial(xi[np.newaxis], mean[np.newaxis])
         assert s.v is not None
@@ -163,7 +171,7 @@ class NestedFamily:
         path: bool = True,
         bound: bool = True,
     ) -> tuple[float, Vector, Vector]:
-        """As `Family.gradient`."""
+        """Returns bound and gradients as `Family.gradient`."""
         site, outer, at = self.site, self.outer, self.site.observed
         n, d, shift = outer.n_normals, outer.block.size, xi - centre
         moved = outer.given(parameters[: outer.n_parameters], shift)
@@ -207,6 +215,6 @@ class NestedFamily:
         return value, G, np.concatenate([flat, np.outer(flat[:d], shift).ravel(), inner])
 
     def moved(self, parameters: Vector, change: Vector) -> Vector:
-        """As `Family.moved`."""
+        """Returns parameters as `Family.moved`."""
         n = self.outer.n_parameters
         return np.concatenate([self.outer.moved(parameters[:n], change), parameters[n:]])

@@ -1,7 +1,7 @@
-"""The server of structured federated variational inference: q(xi) (see `machine`). Source: docs/methods/sigma.md, section 6.
+"""Runs the server of structured federated variational inference: q(xi) (see `machine`). Source: docs/methods/sigma.md, section 6.
 
-Its steps are of q(xi'), from which a known shear leads to xi (see `shear`). What is sent in rounds and what is judged is of xi;
-at the end clients get q(xi') and the shear.
+Its steps are of q(xi'), from which a known shear leads to xi (see `shear`). Messages of rounds and verdicts are about xi; at the
+end clients get q(xi') and the shear.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ TRACED = 100  # rounds whose bounds are averaged into one number of the trace
 @final
 @dataclass(frozen=True)
 class Server(AllRounds):
-    """The server's state.
+    """Is the server's state.
 
     Attributes
     ----------
     prior : of xi
     block, parameters, optimiser : q(xi'), its flat parameters, and the state of its optimiser
-    ridge : along which xi is sheared; None where it is not
+    ridge : along which xi is sheared; None if it is not
     names, round : of the clients; rounds finished
     waiting, answers : clients that have yet to answer; client -> its answer
     windows : mean and sd of q(xi) over two stretches of the rounds
@@ -69,13 +69,13 @@ class Server(AllRounds):
 
     @property
     def shear(self) -> Shear:
-        """From xi' to xi."""
+        """The shear from xi' to xi."""
         return Shear(self.ridge)
 
     @property
-    def told(self) -> Vector:
-        """What clients are told of it."""
-        return np.zeros(0) if self.ridge is None else self.ridge.told
+    def ridge_numbers(self) -> Vector:
+        """The numbers of the shear that clients are sent."""
+        return np.zeros(0) if self.ridge is None else self.ridge.numbers
 
     @property
     def q(self) -> tuple[Block, Vector]:
@@ -86,8 +86,10 @@ class Server(AllRounds):
 def start(
     settings: Settings, prior: GlobalPrior, names: tuple[str, ...], mean: Vector | float = 0.0, ridge: Ridge | None = None
 ) -> tuple[Server, ServerEffects]:
-    """The server's first state, q(xi) narrow about `mean`, and its first questions; `ridge` where the settings shear xi and the
-    model has one."""
+    """Returns the server's first state, q(xi) narrow about `mean`, and its first questions.
+
+    `ridge`: if the settings shear xi and the model has one.
+    """
     if settings.weights and len(settings.weights) != len(names):
         raise ValueError(f"sfvi: weights must have one number for each of {len(names)} clients, got {len(settings.weights)}")
     if ridge is not None and not settings.sheared:
@@ -105,7 +107,7 @@ def finished(state: Server) -> bool:
 
 def _ask(state: Server) -> tuple[Server, ServerEffects]:
     if state.stop:
-        return tell_all(state, Fitted(state.round, state.parameters, state.told))
+        return tell_all(state, Fitted(state.round, state.parameters, state.ridge_numbers))
     if until.judged(state.settings, state.round):
         movement = state.windows.movement
         if movement is not None and movement.settled:
@@ -115,7 +117,7 @@ def _ask(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _lengthened(state: Server, *, settled: bool) -> tuple[Server, ServerEffects]:
-    """The server knows whether all has settled: it tells the length, and goes on."""
+    """Sends the length of the job, now that the server knows whether all has settled, and goes on."""
     settings = until.following(state.settings, settled=settled)
     if not settled:
         state = evolve(state, windows=settings.windows(state.block.size), last_fifth=LastFifth.of(settings.rounds))
@@ -125,7 +127,7 @@ def _lengthened(state: Server, *, settled: bool) -> tuple[Server, ServerEffects]
 
 
 def _asked(state: Server) -> tuple[Server, ServerEffects]:
-    """The question of a round."""
+    """Asks the question of a round."""
     question: Message
     if state.settings.local_steps:
         question = Start(state.round, state.parameters)
@@ -138,7 +140,7 @@ def _asked(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _inner(state: Server) -> Matrix:
-    """(draws, P) xi' of this round."""
+    """Returns xi' (draws, P) of this round."""
     return np.array([state.block.sample(state.parameters, e) for e in _normals(state)])
 
 
@@ -147,7 +149,7 @@ def _normals(state: Server) -> Matrix:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One answer; the step is taken when all have answered. A lost client ends the run: the model needs all its clients."""
+    """Takes one answer; after the last it takes the step. A lost client ends the run: the model needs all its clients."""
     expected: type[Message]
     if until.judged(state.settings, state.round):
         state = with_answer(state, sender, event, until.Moving)
@@ -164,7 +166,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _step(state: Server) -> Server:
-    """One step of q(xi), with the answers in client order."""
+    """Takes one step of q(xi), with the answers in client order."""
     s, total = state.settings, np.zeros((state.settings.draws, state.block.size))
     for answer in in_order(state.answers):
         if isinstance(answer, GlobalGradient | GlobalGradientBound):
@@ -193,6 +195,7 @@ def _step(state: Server) -> Server:
 
 
 def _averaged(state: Server) -> Server:
+    """Takes the barycentre of the clients' q(xi)."""
     weights = np.array([state.settings.weight(k, state.n_clients) for k in range(state.n_clients)])
     reached = np.array([answer.parameters for answer in all_of(state.answers, Reached)])
     with np.errstate(over="ignore", invalid="ignore"):
@@ -207,12 +210,14 @@ def _averaged(state: Server) -> Server:
 
 
 def _watched(state: Server) -> Server:
-    """With the moments of q(xi) after this round, where it is one of the watched."""
+    """Adds the moments of q(xi) after this round if it is one of the watched."""
     if state.windows.place(state.round) is None:
         return state
     return evolve(state, windows=state.windows.add(state.round, *state.shear.mean_sd(state.block, state.parameters)))
 
 
-def posterior(state: Server) -> tuple[Vector, Vector]:
-    """Mean of q(xi), and its standard deviations (P,) or covariance (P, P); of one that is sheared those at the tangent."""
+def posterior_moments(state: Server) -> tuple[Vector, Vector]:
+    """Returns the mean of q(xi), and its standard deviations (P,) or covariance (P, P); of one that is sheared those at the
+    tangent.
+    """
     return state.shear.moments(state.block, state.parameters)

@@ -1,4 +1,7 @@
-"""Numbers of structured federated variational inference that every party knows. Source: docs/methods/sigma.md, section 6."""
+"""Holds the numbers of structured federated variational inference that every party knows.
+
+Source: docs/methods/sigma.md, section 6.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,15 @@ LARGEST_FULL = 64  # local unknowns up to which L_j is triangular by default
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that every party of a job knows.
+    """Holds settings that every party of a job knows.
 
     Attributes
     ----------
-    rounds : questions of the server; of the length at hand where they go on until all has settled
+    rounds : questions of the server; of the length at hand if they go on until all has settled
     most : 0, or the longest length of such a job (`core.until`)
     covariance : of q(xi), "full" or "diagonal"
     local_covariance : of q(u_j | xi), "full", "diagonal" or "auto" (full up to 64 unknowns)
-    coupled : whether there is a B_j; without it u_j and xi are independent under q
+    coupled : whether q(u_j | xi) has a B_j; without it u_j and xi are independent under q
     draws : of (xi, u) in each step
     path : sticking-the-landing gradients, or the closed-form entropy
     optimiser, learning_rate : "adam", "adagrad" or "sgd"
@@ -91,38 +94,40 @@ class Settings:
             refuse("sheared", "False with local_steps > 0: clients of SFVI-Avg take steps of q(xi) itself")
 
     def block(self, size: int) -> Block:
-        """q(xi), or q(xi') where xi is sheared."""
+        """Returns q(xi), or q(xi') if xi is sheared."""
         return Block(size, self.covariance == "full")
 
     def family(self, model: LocalModel) -> Family:
-        """q(u_j | xi)."""
+        """Returns q(u_j | xi)."""
         small = self.local_covariance == "auto" and model.size <= LARGEST_FULL
         return Family(Block(model.size, small or self.local_covariance == "full"), model.n_global, self.coupled)
 
     def sizes(self, n_global: int, told: int = 0) -> dict[str, int]:
-        """Lengths of the messages' arrays: s draws of xi numbers, k parameters of q, and the `told` numbers of a ridge."""
+        """Returns the lengths of the messages' arrays: s draws of xi numbers, k parameters of q, and the `told` numbers of a
+        ridge.
+        """
         return {"s": self.draws, "xi": n_global, "k": self.block(n_global).n_parameters, "ridge": told}
 
     @property
     def steady(self) -> int:
-        """Rounds at the full rate."""
+        """The number of rounds at the full rate."""
         return round((1 - self.decay) * self.rounds)
 
     def windows(self, size: int) -> Windows:
-        """Before the first round, of so many unknowns."""
+        """Returns the windows of `size` unknowns before the first round."""
         return Windows.of(self.steady, size, reach(self.optimiser, self.learning_rate, self.steady * max(self.local_steps, 1)))
 
     def rate(self, round: int) -> float:
-        """The learning rate of a round."""
+        """Returns the learning rate of a round."""
         falling = self.decay * self.rounds
         return self.learning_rate * (min(1.0, (self.rounds - round) / falling) if falling else 1.0)
 
     def weight(self, client: int, n_clients: int) -> float:
-        """w_j."""
+        """Returns w_j."""
         return self.weights[client] if self.weights else 1 / n_clients
 
     def normals(self, round: int, step: int, size: int) -> Matrix:
-        """(draws, size) The normals of xi, the same for all who need them."""
+        """Returns the normals (draws, size) of xi, the same for all who need them."""
         count = round * max(self.local_steps, 1) + step
         e = rng.normal(self.draws * size, key=rng.key(self.seed, "draws"), client=SERVER, step=count)
         return e.reshape(self.draws, size)

@@ -1,8 +1,8 @@
-"""A client's log-likelihood with its own unknowns integrated out, at given global ones: by importance sampling from q(u | xi).
+"""Estimates a client's log-likelihood with its own unknowns integrated out, at given global ones.
 
-The mean of p(y, u | xi) / q(u | xi) over draws of u is an unbiased estimate of p(y | xi), whatever q is. So weights of xi that
-are made of it have the exact posterior as their target; a poor q(u | xi) makes them uneven, which their k-hat shows.
-Source: docs/concepts/convergence.md, "Whether it is right".
+It samples from q(u | xi): the mean of p(y, u | xi) / q(u | xi) over draws of u is an unbiased estimate of p(y | xi), whatever q
+is. So weights of xi that are made of it have the exact posterior as their target; a poor q(u | xi) makes them uneven, which their
+k-hat shows. Source: docs/concepts/convergence.md, "Whether it is right".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SAMPLED = 4  # of u elsewhere, each of which takes as long as a step
 
 
 def log_terms(state: Client, xi: Matrix, key: int, first: int = 0) -> Vector:
-    """(m,) estimates of log p(y | xi) at xi (m, P).
+    """Returns estimates (m,) of log p(y | xi) at xi (m, P).
 
     Parameters
     ----------

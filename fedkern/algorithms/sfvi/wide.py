@@ -1,7 +1,7 @@
-"""Draws that go where q does not: wide in a few unknowns, and from q given these.
+"""Draws where q does not: wide in a few unknowns, and from q given these.
 
-Draws of a q that is too narrow never see what it leaves out, and their weights say that all is well. With h those of the unknowns
-that scale others, r the rest,
+Draws of a q that is too narrow never see the regions that it leaves out, and their weights say that all is well. With h those of
+the unknowns that scale others, r the rest,
 
     h ~ t_5(mean of q, 1.5^2 covariance of q),  r | h ~ q(r | h):
 
@@ -27,11 +27,11 @@ WIDER = 1.5  # than q
 
 @dataclass(frozen=True)
 class Wide:
-    """S draws.
+    """Holds S draws.
 
     Attributes
     ----------
-    inner : (S, P) of what q is normal in
+    inner : (S, P) in the coordinates in which q is normal
     log_q : (S,) log density of q at them
     beside : (S,) that less the log density that they are drawn from
     """
@@ -42,12 +42,12 @@ class Wide:
 
 
 def normals(size: int) -> int:
-    """How many standard normals one draw of so many unknowns takes."""
+    """Returns how many standard normals one draw of `size` unknowns takes."""
     return size + FREEDOM
 
 
 def draws(block: Block, parameters: Array, places: Sequence[int], e: Array) -> Wide:
-    """The draws of standard normals `e` (S, `normals(P)`); `places`: those of h, none for draws of q itself."""
+    """Returns the draws of standard normals `e` (S, `normals(P)`); `places`: those of h, none for draws of q itself."""
     P, k = block.size, len(places)
     order = np.array([*places, *(i for i in range(P) if i not in places)], int)
     scale = block.scale(parameters)

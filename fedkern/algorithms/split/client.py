@@ -183,7 +183,7 @@ def _waiting(state: Client, event: until.AskMoving | until.Length) -> tuple[Clie
     if isinstance(event, until.AskMoving):
         movement = state.windows.movement
         return state, [until.Moving(state.round, int(movement is not None and movement.settled))]
-    settings = until.told(state.settings, event, state.round)
+    settings = until.with_length(state.settings, event, state.round)
     if settings.rounds > state.settings.rounds:
         state = evolve(state, windows=settings.windows(0 if state.site.point else state.site.block.size))
     return _drawn(evolve(state, settings=settings))

@@ -1,1 +1,1 @@
-"""Published and built-in data sets."""
+"""Reads published and built-in data sets."""

@@ -79,7 +79,7 @@ COVARIATES = (*PUBLIC, *LEVELS)  # numeric columns first
 
 
 def columns(preprocess: Preprocess = "public") -> dict[str, Column]:
-    """What is public of the columns: levels, and center and scale; and the response's labels."""
+    """Returns the public part of the columns: levels, and center and scale; and the response's labels."""
     constants = PAPER if preprocess == "paper" else PUBLIC
     numeric = {name: Column(name, "numeric", None, *constants[name]) for name in constants}
     categorical = {name: Column(name, "categorical", tuple(levels.split())) for name, levels in LEVELS.items()}
@@ -88,21 +88,22 @@ def columns(preprocess: Preprocess = "public") -> dict[str, Column]:
 
 @dataclass(frozen=True)
 class Rows:
-    """All rows as they stand in the files; a row is parsed when it is wanted."""
+    """Holds all rows as they stand in the files; a row is parsed when it is wanted."""
 
     lines: tuple[str, ...]
     source: str
 
     @property
     def n_rows(self) -> int:
+        """The number of rows."""
         return len(self.lines)
 
     def positive(self) -> NDArray[np.bool_]:
-        """(n,) whether the label is ">50K"."""
+        """Returns whether the label (n,) is ">50K"."""
         return np.fromiter((line.endswith(POSITIVE) for line in self.lines), dtype=bool, count=len(self.lines))
 
     def table(self, rows: NDArray[np.int64], source: str | None = None) -> Table:
-        """These rows, in this order: six numeric columns, eight categorical ones, and the response."""
+        """Returns these rows, in this order: six numeric columns, eight categorical ones, and the response."""
         cells = zip(*(self.lines[row].split(", ") for row in rows)) if len(rows) else ((),) * len(FIELDS)
         read = dict(zip(FIELDS, cells))
         columns: dict[str, Cells] = {name: np.array([*map(float, read[name])]) for name in PUBLIC}
@@ -111,7 +112,7 @@ class Rows:
 
 
 def read(folder: str | Path | None = None) -> Rows:
-    """Both files, joined.
+    """Reads both files and joins them.
 
     Parameters
     ----------

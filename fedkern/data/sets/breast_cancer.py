@@ -58,14 +58,14 @@ PUBLIC = {
 
 
 def columns() -> dict[str, Column]:
-    """What is public of the columns, and the response's labels."""
+    """Returns the public part of the columns, and the response's labels."""
     numeric = {name: Column(name, "numeric", None, *constants) for name, constants in PUBLIC.items()}
     return numeric | {RESPONSE: Column(RESPONSE, "categorical", LABELS)}
 
 
 @cache
 def _cells() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Covariates (569, 30), and 1 for malignant."""
+    """Returns the covariates (569, 30), and 1 for malignant."""
     spec = find_spec("sklearn")
     if spec is None or not spec.submodule_search_locations:
         raise JobError("[data] builtin = \"breast-cancer\" comes with scikit-learn; pip install 'fedkern[demo]'")
@@ -81,12 +81,12 @@ def _cells() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def positive() -> NDArray[np.bool_]:
-    """(569,) whether the diagnosis is malignant."""
+    """Returns whether the diagnosis (569,) is malignant."""
     return np.asarray(_cells()[1] == 1)
 
 
 def table(rows: NDArray[np.int64], source: str) -> Table:
-    """These rows, in this order: thirty measurements and the diagnosis."""
+    """Returns these rows, in this order: thirty measurements and the diagnosis."""
     values, malignant = _cells()
     columns: dict[str, Cells] = {name: values[rows, j] for j, name in enumerate(PUBLIC)}
     columns[RESPONSE] = Text(malignant[rows], LABELS)

@@ -1,4 +1,4 @@
-"""Data that need no file of the user's: `[data] builtin = "adult"` and others, dealt to clients inside the job.
+"""Deals data that need no file of the user's, `[data] builtin = "adult"` and others, to clients inside the job.
 
 The split depends on the job file alone: some sets are dealt, others have clients of their own (hospitals, conditions). Each rank
 builds the parts of its own clients, the server the test rows; none is sent.
@@ -31,9 +31,9 @@ NAMES = ("breast-cancer", "adult", *NATURAL)
 
 @dataclass(frozen=True)
 class Federation:
-    """Built-in data, dealt.
+    """Holds built-in data that were dealt.
 
-    `response` is empty where all columns are one another's. `positive`: its label that counts as 1, None for a number. `columns`:
+    `response` is empty if all columns are one another's. `positive`: its label that counts as 1, None for a number. `columns`:
     public constants, levels and labels, for `Spec.columns`. `spans_constant`: whether the one-hot columns already span the
     constant, so that an intercept adds nothing.
     """
@@ -49,15 +49,15 @@ class Federation:
     build: Callable[[NDArray[np.int64], str], Table] = field(repr=False)
 
     def client(self, k: int) -> Table:
-        """The rows of client k."""
+        """Returns the rows of client k."""
         return self.build(self.parts[k], f"{self.name}, {self.clients[k]}")
 
     def test(self) -> Table | None:
-        """The server's test rows, None if the split keeps none."""
+        """Returns the server's test rows, or None if the split keeps none."""
         return self.build(self.test_rows, f"{self.name}, test rows") if len(self.test_rows) else None
 
     def names(self) -> tuple[str, ...]:
-        """Columns of every part, as a file's header would name them."""
+        """Returns the columns of every part, as a file's header would name them."""
         covariates = tuple(name for name in self.columns if name != self.response)
         return (*covariates, self.response) if self.response else covariates
 

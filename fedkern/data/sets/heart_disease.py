@@ -25,7 +25,7 @@ COVARIATES = ("age", "male", "trestbps", "chol", "fbs", "exang", "oldpeak", *CHE
 
 
 def read(folder: str | Path | None = None) -> dict[str, dict[str, Array]]:
-    """The four hospitals.
+    """Reads the four hospitals.
 
     Parameters
     ----------

@@ -39,16 +39,16 @@ BINARY = ("FastingBS",)  # kept as 0 and 1
 
 @dataclass(frozen=True)
 class Patients:
-    """All cells as they stand in the file, column by column."""
+    """Holds all cells as they stand in the file, column by column."""
 
     cells: dict[str, tuple[str, ...]]
 
     def response(self) -> Array:
-        """(918,) 1 for heart disease."""
+        """Returns 1 for heart disease (918,)."""
         return numbers(self.cells[RESPONSE])
 
     def columns(self, train: NDArray[np.int64]) -> Columns:
-        """Both clients' covariates, encoded: 9 and 11 columns of all 918 rows.
+        """Returns both clients' covariates, encoded: 9 and 11 columns of all 918 rows.
 
         Parameters
         ----------
@@ -66,8 +66,8 @@ class Patients:
     def _encoded(self, name: str, train: NDArray[np.int64]) -> tuple[Array, tuple[str, ...]]:
         cells = self.cells[name]
         if name in LEVELS:
-            found = np.array(cells)[:, None] == np.array(LEVELS[name])
-            return found.astype(np.float64), tuple(f"{name}={level}" for level in LEVELS[name])
+            is_level = np.array(cells)[:, None] == np.array(LEVELS[name])
+            return is_level.astype(np.float64), tuple(f"{name}={level}" for level in LEVELS[name])
         values = numbers(cells)
         if name not in BINARY:
             spread = values[train].std()
@@ -77,7 +77,7 @@ class Patients:
         return values[:, None], (name,)
 
     def table(self, party: str) -> Table:
-        """The columns of a client, or of "server", with the patients' ids: as its file would have them."""
+        """Returns the columns of a client, or of "server", with the patients' ids: as its file would have them."""
         names = PARTIES[party]
         columns: dict[str, Cells] = {"id": as_text(IDS)}
         for name in names:
@@ -85,7 +85,7 @@ class Patients:
         return Table(f"heart-failure, {party}", ("id", *names), columns, N_ROWS)
 
     def write(self, folder: Path, seed: int = 1) -> list[Path]:
-        """The federation as files: a csv file for each client and server.csv with the response.
+        """Writes the federation as files: a csv file for each client and server.csv with the response.
 
         They share nothing but patient ids, and each has its own order of rows.
 
@@ -109,7 +109,7 @@ class Patients:
 
 
 def read(folder: str | Path | None = None) -> Patients:
-    """The patients.
+    """Reads the patients.
 
     Parameters
     ----------

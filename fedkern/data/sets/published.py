@@ -1,4 +1,4 @@
-"""Files of published data sets that the user has put into the folder FEDKERN_DATA; nothing is downloaded."""
+"""Reads files of published data sets that the user has put into the folder FEDKERN_DATA; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 def folder_of(builtin: str, part: str, holds: str) -> Path:
-    """`$FEDKERN_DATA/<part>`.
+    """Returns `$FEDKERN_DATA/<part>`.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def folder_of(builtin: str, part: str, holds: str) -> Path:
 
 
 def text_of(folder: Path, name: str, source: str) -> str:
-    """The text of a file, which may be gzipped (name.gz).
+    """Returns the text of a file, which may be gzipped (name.gz).
 
     Raises
     ------
@@ -47,7 +47,7 @@ def text_of(folder: Path, name: str, source: str) -> str:
 
 
 def cells_of(text: str, where: Path, rows: int, fields: int) -> list[list[str]]:
-    """Lines of cells without quotes, as many as were published.
+    """Returns lines of cells without quotes, as many as were published.
 
     Raises
     ------
@@ -61,12 +61,12 @@ def cells_of(text: str, where: Path, rows: int, fields: int) -> list[list[str]]:
 
 
 def numbers(cells: Sequence[str]) -> Array:
-    """Values (n,), NaN for "?", an empty cell, or anything else that is no number."""
+    """Returns values (n,), NaN for "?", an empty cell, or any other cell that is no number."""
     return np.array([*map(number, cells)], dtype=np.float64)
 
 
 def joined(sites: Mapping[str, Mapping[str, Array]], source: str) -> tuple[Table, tuple[NDArray[np.int64], ...]]:
-    """The sites' columns (all numeric, the same for all) as one table, and the rows of each site."""
+    """Returns the sites' columns (all numeric, the same for all) as one table, and the rows of each site."""
     names = tuple(next(iter(sites.values())))
     columns = {name: np.concatenate([site[name] for site in sites.values()]) for name in names}
     ends = np.cumsum([len(site[names[0]]) for site in sites.values()])

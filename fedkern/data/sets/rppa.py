@@ -27,7 +27,7 @@ PAPER = (*("LKB1", "P27", "P27_pT157", "P27_pT198", "ECADHERIN", "GATA3", "PTEN"
 
 
 def read(folder: str | Path | None = None, *, whole: bool = False) -> dict[str, dict[str, Array]]:
-    """The seven sites.
+    """Reads the seven sites.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ NETWORKS = {"learned": LEARNED, "consensus": CONSENSUS}
 
 
 def read(folder: str | Path | None = None) -> dict[str, dict[str, Array]]:
-    """The nine conditions.
+    """Reads the nine conditions.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def _read(folder: Path) -> dict[str, dict[str, Array]]:
 
 
 def adjacency(network: frozenset[tuple[str, str]]) -> Array:
-    """(11, 11) 1 at [to, from] for each arc, in the order of `NODES`."""
+    """Returns 1 at [to, from] (11, 11) for each arc, in the order of `NODES`."""
     out = np.zeros((len(NODES), len(NODES)))
     for source, to in network:
         out[NODES.index(to), NODES.index(source)] = 1

@@ -1,1 +1,1 @@
-"""Data with a known truth."""
+"""Simulates data with a known truth."""

@@ -1,7 +1,7 @@
-"""Synthetic federations for `fedkern simulate KIND`: one file per client, test rows, the truth, and a job that fits it.
+"""Simulates federations for `fedkern simulate KIND`: one file per client, test rows, the truth, and a job that fits it.
 
-A kind is one function from `Settings` to `Simulated`, listed in `KINDS`. Files depend on the settings alone, and client
-k's rows not on how many clients there are (but for "sigma", whose field is one draw over the map of all clients).
+A kind is one function from `Settings` to `Simulated`, listed in `KINDS`. Files depend on the settings alone, and client k's rows
+not on how many clients take part (but for "sigma", whose field is one draw over the map of all clients).
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ SHAPES = {"cox": 1.0, "weibull": 1.5}  # of the hazards of survival times: a pow
 
 @dataclass(frozen=True)
 class Settings:
-    """`fedkern simulate KIND --clients M --rows N --columns P --seed S`: N rows at each of M clients, P covariates; of "survival"
-    also `--family`, that of the job."""
+    """Holds the options of `fedkern simulate KIND --clients M --rows N --columns P --seed S`.
+
+    M clients have N rows each of P covariates; "survival" also has `--family`, that of the job.
+    """
 
     clients: int = 4
     rows: int = 200
@@ -50,10 +52,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A federation in memory. `truth` has the names of `summary.json`; `job` is the text of job.toml.
+    """Holds a federation in memory. `truth` has the names of `summary.json`; `job` is the text of job.toml.
 
-    `headers`: of each client's file, where they differ; `server`: header and rows of the server's own file; `more`: other files
-    of the folder, name -> text.
+    `headers`: of each client's file, if they differ; `server`: header and rows of the server's own file; `more`: other files of
+    the folder, name -> text.
     """
 
     names: tuple[str, ...]
@@ -67,42 +69,44 @@ class Simulated:
 
 
 class Draws:
-    """One party's own stream of the job's seed."""
+    """Draws one party's stream of the job's seed."""
 
     def __init__(self, seed: int, party: int) -> None:
         self._key, self._party, self._draw = rng.key(seed, "simulate"), party, -1
 
     def normal(self, *shape: int) -> Array:
-        """Independent standard normals."""
+        """Returns independent standard normals."""
         self._draw += 1
         return rng.normal(math.prod(shape), key=self._key, client=self._party, draw=self._draw).reshape(shape)
 
     def uniform(self, n: int) -> Array:
-        """Uniform numbers (n,) in (0, 1)."""
+        """Returns uniform numbers (n,) in (0, 1)."""
         self._draw += 1
         return rng.uniform(n, key=self._key, client=self._party, draw=self._draw)
 
 
 def logistic(settings: Settings) -> Simulated:
-    """y = 1 with probability 1 / (1 + exp(-a)), a = intercept + x theta."""
+    """Simulates y = 1 with probability 1 / (1 + exp(-a)), a = intercept + x theta."""
 
     return _glm(settings, "bernoulli", intercept=-0.5, effect=0.8)
 
 
 def poisson(settings: Settings) -> Simulated:
-    """y a Poisson count with mean exp(a), a = intercept + x theta."""
+    """Simulates a Poisson count y with mean exp(a), a = intercept + x theta."""
 
     return _glm(settings, "poisson", intercept=0.7, effect=0.3)
 
 
 def regression(settings: Settings) -> Simulated:
-    """y = a + noise of standard deviation 1, a = intercept + x theta."""
+    """Simulates y = a + noise of standard deviation 1, a = intercept + x theta."""
     return _glm(settings, "gaussian", intercept=1.0, effect=1.0)
 
 
 def ordinal(settings: Settings) -> Simulated:
-    """A scale of pain from 1 to 5, whose levels are cut from a logistic number about x theta: the odds of a higher level are
-    proportional."""
+    """Simulates a scale of pain from 1 to 5, whose levels are cut from a logistic number about x theta.
+
+    The odds of a higher level are proportional.
+    """
     p, cuts = settings.columns, np.array([-1.5, -0.5, 0.6, 1.8])
     shared = Draws(settings.seed, 2**32 - 1)
     theta, center, scale = 0.8 * shared.normal(p) / np.sqrt(max(p / 5, 1.0)), _center(p), _scale(p)
@@ -122,9 +126,11 @@ def ordinal(settings: Settings) -> Simulated:
 
 
 def survival(settings: Settings) -> Simulated:
-    """Months to death or to the end of the study, tied, of hazards that are proportional: as in a study of lung cancer, the
-    median is about a year, and another one at each client; x1 is an age, x2 a sex, all others numbers. Of "weibull" hazards rise
-    with the root of the time."""
+    """Simulates months to death or to the end of the study, tied, of hazards that are proportional.
+
+    As in a study of lung cancer, the median is about a year, and another one at each client; x1 is an age, x2 a sex, all others
+    numbers. With family "weibull" hazards rise with the root of the time.
+    """
     p, shape = settings.columns, SHAPES[settings.family]
     shared = Draws(settings.seed, 2**32 - 1)
     theta = 0.5 * shared.normal(p)
@@ -154,7 +160,7 @@ def survival(settings: Settings) -> Simulated:
 
 
 def sparse(settings: Settings) -> Simulated:
-    """Regression with few effects, the same at all clients but for two at the first: for the sparse model.
+    """Simulates a regression with few effects, the same at all clients but for two at the first: for the sparse model.
 
     On standardised covariates the effects are 1, -0.7, 0.5, 0.3 and 0; client 1 has 0.5 less of the first, 0.6 more of the last.
     """
@@ -183,7 +189,7 @@ def sparse(settings: Settings) -> Simulated:
 
 
 def mrf(settings: Settings) -> Simulated:
-    """A Gaussian Markov random field: a ring, partial correlations 0.35 and -0.35 in turn, the same at all clients."""
+    """Simulates a Gaussian Markov random field: a ring, partial correlations 0.35 and -0.35 in turn, the same at all clients."""
     p = _nodes(settings, "mrf")
     omega = np.eye(p)
     for j in range(p if p > 2 else 1):
@@ -198,7 +204,10 @@ def mrf(settings: Settings) -> Simulated:
 
 
 def sem(settings: Settings) -> Simulated:
-    """y = Theta y + e with Laplace errors of scale 1: a chain of effects 0.5 and -0.5 in turn, its first two nodes a cycle."""
+    """Simulates y = Theta y + e with Laplace errors of scale 1.
+
+    Theta is a chain of effects 0.5 and -0.5 in turn, its first two nodes a cycle.
+    """
     p = _nodes(settings, "sem")
     effects = np.zeros((p, p))
     for j in range(1, p):
@@ -214,7 +223,7 @@ def sem(settings: Settings) -> Simulated:
 
 
 def vertical(settings: Settings) -> Simulated:
-    """Logistic regression whose columns are split: all clients have the same rows, and only the server has y.
+    """Simulates a logistic regression whose columns are split: all clients have the same rows, and only the server has y.
 
     Files share nothing but the column `id`, and each has its own order of rows. Client k has its own columns xk_1 to xk_p. The
     intercept is that at the covariates' means, since only clients know their scales.
@@ -243,10 +252,10 @@ def vertical(settings: Settings) -> Simulated:
 
 
 def sigma(settings: Settings) -> Simulated:
-    """Counts in the cells of a square map, whose vertical strips are the clients: a CAR field, phi = 0.95, that crosses borders.
+    """Simulates counts in the cells of a square map, whose vertical strips are the clients.
 
-    N cells and P covariates at each client; log mean = log expected + b + x beta + sigma_theta theta, where theta ~ N(0, (D -
-    phi W)^-1) is named `field` in the truth.
+    A CAR field, phi = 0.95, crosses their borders. N cells and P covariates at each client; log mean = log expected + b + x beta
+    + sigma_theta theta, where theta ~ N(0, (D - phi W)^-1) is named `field` in the truth.
     """
     m, n, p = settings.clients, settings.rows, settings.columns
     total, height = m * n, max(1, round(math.sqrt(m * n)))
@@ -298,8 +307,9 @@ KINDS: dict[str, Callable[[Settings], Simulated]] = {
 
 
 def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Path:
-    """Writes `clients/*.csv`, `truth.json`, `job.toml`, and what else the kind has (`test.csv`, `server.csv`; of "sigma" the map
-    and `prior.toml`), into a folder.
+    """Writes `clients/*.csv`, `truth.json`, `job.toml` and the kind's other files into a folder.
+
+    These are `test.csv` or `server.csv`, and for "sigma" the map and `prior.toml`.
 
     Returns
     -------
@@ -343,12 +353,12 @@ def simulate(kind: str, out: str | Path, settings: Settings | None = None) -> Pa
 
 
 def client_names(n: int) -> tuple[str, ...]:
-    """client-01, client-02, ...: in the order of their numbers also when sorted as texts."""
+    """Returns client-01, client-02, ...: in the order of their numbers also when sorted as texts."""
     return tuple(f"client-{k + 1:0{max(2, len(str(n)))}}" for k in range(n))
 
 
 def _glm(settings: Settings, family: str, *, intercept: float, effect: float) -> Simulated:
-    """Covariates with different means and spreads, and a little different from client to client, as real ones have."""
+    """Simulates covariates with different means and spreads, and a little different from client to client, as real ones have."""
     p, record = settings.columns, FAMILIES[family]
     shared = Draws(settings.seed, 2**32 - 1)
     theta = effect * shared.normal(p) / np.sqrt(max(p / 5, 1.0))
@@ -382,7 +392,7 @@ def _nodes(settings: Settings, kind: str) -> int:
 
 
 def _graph(settings: Settings, kind: str, rows_of: Callable[[Draws, int], Array], effects: Array) -> Simulated:
-    """Columns with centers and scales of their own; the truth is on the data's scale, off the diagonal."""
+    """Simulates columns with centers and scales of their own; the truth is on the data's scale, off the diagonal."""
     p = settings.columns
     center, scale = _center(p), _scale(p)
     clients = []
@@ -443,7 +453,7 @@ def _vertical_job(settings: Settings) -> str:
 
 
 def _squares(names: Sequence[str], column: NDArray[np.int64], row: NDArray[np.int64]) -> str:
-    """GeoJSON of cells, a degree wide where the map has room for that."""
+    """Returns GeoJSON of cells, a degree wide if the map has room for that."""
     side = min(1.0, 170.0 / (float(column.max()) + 1), 80.0 / (float(row.max()) + 1))
     corners = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5), (-0.5, -0.5)])
     features = []
@@ -486,7 +496,7 @@ def _job(settings: Settings, family: str) -> str:
 
 
 def _write(path: Path, names: tuple[str, ...], rows: Array) -> None:
-    """Values are written so that what is read back is equal."""
+    """Writes values so that they are read back equal."""
     lines = [",".join(names)]
     lines += [",".join(_shown(value) for value in row) for row in rows.tolist()]
     path.write_text("\n".join(lines) + "\n", "utf-8")

@@ -57,7 +57,7 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
             notes += _said(content["predictive"], "" if doubt else ZEROS.get(model.family, "") if model.one_intercept else "")
     if model.output.loo:
         question = loo_sums.AskLoo(0) if at_server else None
-        left = answers(run, left_out_sums(), loo_sums.QUESTION, question, owns, lambda own: loo_sums.told(_left_out(own)))
+        left = answers(run, left_out_sums(), loo_sums.QUESTION, question, owns, lambda own: loo_sums.make_reply(_left_out(own)))
         if left is not None:
             content["loo"] = loo.summary(in_order(left.replies), model.units.scale)
             notes += loo.notes(content["loo"], left, run.names)
@@ -69,7 +69,7 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
 
 def _replicated(own: Own, *, of_rows: bool) -> replicated.Replicated:
     assert isinstance(own.rows, Rows)
-    return replicated.told(*predictive.sums(own.rows, own.inner, anew()).arrays, of_rows=of_rows)
+    return replicated.make_reply(*predictive.sums(own.rows, own.inner, anew()).arrays, of_rows=of_rows)
 
 
 def _left_out(own: Own) -> loo_sums.LooSums:

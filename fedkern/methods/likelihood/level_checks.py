@@ -92,7 +92,7 @@ def told(model: Model, own: Own, key: int) -> level_sums.LevelNumbers:
     rows, draws, k = own.rows, own.inner[::OF_TOLD], len(model.levels)
     X = own.held.X[:, : 0 if model.nominal else model.layout.p]
     again = [_sums(_drawn(rows, draws[s : s + 1], key, s), X, k) for s in range(len(draws))]
-    return level_sums.told(_sums(own.held.y, X, k), np.stack(again))
+    return level_sums.make_reply(_sums(own.held.y, X, k), np.stack(again))
 
 
 def _sums(y: Array, X: Array, k: int) -> Array:

@@ -113,7 +113,7 @@ def sums(model: Model, ended: Ended) -> lifetime_sums.LifetimeSums:
     pairs, right = survival.concordance(cox, own.told[:, : rows.layout.p].mean(axis=0))
     of_piece = np.searchsorted(np.array(model.cuts), ended.middle[ended.event])
     pieces = np.bincount(of_piece, minlength=1 + len(model.cuts)).astype(np.float64)
-    return lifetime_sums.told(n, events, pairs, right, tenths, _scores(ended.event, e, e0), pieces)
+    return lifetime_sums.make_reply(n, events, pairs, right, tenths, _scores(ended.event, e, e0), pieces)
 
 
 def _scores(event: NDArray[np.bool_], e: Array, e0: Array) -> Array:

@@ -51,7 +51,7 @@ def told(model: Model, own: Own) -> marginal_sums.MarginalSums:
         found[:, sent] = sums(own.rows, own.told, [_effect(model, own, of[k].effect) for k in sent])
     for k in sent if model.encoding.formula is not None else ():  # whose rows are there twice: one change after the other
         found[:, [k]] = sums(own.rows, own.told, [_effect(model, own, of[k].effect)])
-    return marginal_sums.told(len(own.held), binaries, found)
+    return marginal_sums.make_reply(len(own.held), binaries, found)
 
 
 def _effect(model: Model, own: Own, effect: Slope | Contrast | Of) -> Slope | Contrast | Moved:

@@ -310,7 +310,7 @@ class Model(JobModel[OutputSection]):
 
     def walk(self, mode: importance.Server) -> tuple[hmc.Server, ServerEffects]:
         """The server's machine of the chains, with its first messages: they begin around the mode."""
-        found, s = importance.found(mode), self.walks
+        found, s = importance.read_result(mode), self.walks
         metric = hmc.Metric.of(found.mode, found.precision)
         starts = metric.sent(s.starts(SERVER, self.layout.size))
         return hmc.start(s, importance.GradientOf(self.prior, self.layout.size), self.names, starts, metric)

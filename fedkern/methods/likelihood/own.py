@@ -73,7 +73,7 @@ def answers(
     clients = {}
     for k, own in owns.items():
         with owned(k):
-            clients[k] = once.telling(told(own))
+            clients[k] = once.ready_client(told(own))
     return run.ask(stage, question, asked, clients)[0]
 
 

@@ -175,7 +175,7 @@ class OwnModel(JobModel[OutputSection]):
         s, prior = self.walks, self.prior
         if mode is None:
             return hmc.start(s, prior, self.names, self._scattered(s))
-        found = importance.found(mode)
+        found = importance.read_result(mode)
         metric = hmc.Metric.of(found.mode, found.precision)
         return hmc.start(s, prior, self.names, metric.sent(s.starts(SERVER, self.size)), metric)
 

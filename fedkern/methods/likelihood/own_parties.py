@@ -77,9 +77,9 @@ def agreed(
         Holders have different packages, or other versions of one.
     """
     names = terms.priors.names if terms.priors is not None else () if server is None else server.prior.names
-    told = {k: own_models.telling(one.distribution, one.version, editable=one.editable) for k, one in factories.items()}
-    asked = own_models.asking(names) if at.place.is_server else None
-    clients = {k: once.telling(answer) for k, answer in told.items()}
+    told = {k: own_models.make_reply(one.distribution, one.version, editable=one.editable) for k, one in factories.items()}
+    asked = own_models.make_question(names) if at.place.is_server else None
+    clients = {k: once.ready_client(answer) for k, answer in told.items()}
     found, after = at.ask(Stage.of(own_models), own_models.QUESTION, asked, clients)
     if found is None:
         return next(one.asked.parameters for one in after.values() if one.asked is not None), []

@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 def fit(model: OwnModel, server: importance.Server, doubts: Sequence[str], alone: tuple[dict[str, object], list[str]]) -> Fit:
     """Of weighted draws."""
-    found = importance.found(server)
+    found = importance.read_result(server)
     weights = found.posterior
     assert weights is not None  # there are rounds of draws
     assert found.log_evidence is not None
@@ -76,7 +76,7 @@ def of_chains(model: OwnModel, mode: importance.Server | None, server: hmc.Serve
             "leapfrog_steps": s.leapfrog,
         },
     }
-    found = [] if mode is None else [_modes(importance.found(mode))]
+    found = [] if mode is None else [_modes(importance.read_result(mode))]
     return Fit(
         posterior=posterior,
         arrays={"xi": xi},

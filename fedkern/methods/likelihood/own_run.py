@@ -101,12 +101,12 @@ def _alone(model: OwnModel, own: Own, client: importance.Client) -> site_modes.S
     assert client.told is not None
     found = mode.found(own, priors, client.told.mean(axis=0), 1)
     if found is None:
-        return site_modes.told(np.full((2, P), np.nan), np.full((2, P), np.nan))
+        return site_modes.make_reply(np.full((2, P), np.nan), np.full((2, P), np.nan))
     xi, covariance = found
     J = priors.jacobian(xi)
     natural = np.asarray(priors.natural(xi[np.newaxis]), np.float64)[0]
     sds = np.sqrt(np.diagonal(J @ covariance @ J.T)), np.sqrt(np.diagonal(covariance))
-    return site_modes.told(np.stack([natural, xi]), np.stack(sds))
+    return site_modes.make_reply(np.stack([natural, xi]), np.stack(sds))
 
 
 def _write(run: Run[Config], model: OwnModel, client: int, ended: hmc.Client) -> None:

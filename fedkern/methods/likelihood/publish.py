@@ -64,7 +64,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     """What the server has at the end."""
     if ended.chains is not None:
         return _walked(model, ended, ended.chains, test)
-    server, found = ended.server, importance.found(ended.server)
+    server, found = ended.server, importance.read_result(ended.server)
     weights = found.posterior
     assert weights is not None  # there are rounds of draws
     assert found.log_evidence is not None

@@ -56,7 +56,7 @@ def told(model: Model, own: Alone) -> site_modes.SiteMode:
     p = model.layout.p
     found = mode.found(rows, prior, start, own.nodes)
     if found is None:
-        return site_modes.told(np.full((2, p), np.nan), np.full((2, p), np.nan))
+        return site_modes.make_reply(np.full((2, p), np.nan), np.full((2, p), np.nan))
     xi, covariance = found
     theta, standard = model.coefficients(xi[np.newaxis])
     A = model.units.scale * (model.affine if standard is not None else np.eye(p))
@@ -66,7 +66,7 @@ def told(model: Model, own: Alone) -> site_modes.SiteMode:
         J[0, -1] = -model.log_unit * np.exp(xi[-1])
         inner = J @ covariance @ J.T
     sds = [np.sqrt(np.diagonal(A @ inner @ A.T)), model.units.scale * np.sqrt(np.diagonal(inner))]
-    return site_modes.told(np.stack([theta[0], (theta if standard is None else standard)[0]]), np.stack(sds))
+    return site_modes.make_reply(np.stack([theta[0], (theta if standard is None else standard)[0]]), np.stack(sds))
 
 
 def of_parameters(

@@ -100,7 +100,7 @@ def exchanged(run: Run[Config], model: Model, ended: Mapping[int, Ended], *, at_
 
 def _sums(own: Ended) -> survival_sums.SurvivalSums:
     beta = own.told[:, : own.rows.size].mean(axis=0)
-    return survival_sums.told(own.rows.events, *survival.concordance(own.rows, beta), *survival.schoenfeld(own.rows, beta))
+    return survival_sums.make_reply(own.rows.events, *survival.concordance(own.rows, beta), *survival.schoenfeld(own.rows, beta))
 
 
 def _drawn(model: Model) -> Callable[[Ended], hazard_curves.CumulativeHazards]:
@@ -111,10 +111,10 @@ def _drawn(model: Model) -> Callable[[Ended], hazard_curves.CumulativeHazards]:
     def told(own: Ended) -> hazard_curves.CumulativeHazards:
         k, beta = len(own.rows.sets.ends), own.told[:, : model.layout.p]
         if not k:
-            return hazard_curves.told(0, np.zeros((len(beta), len(at))))
+            return hazard_curves.make_reply(0, np.zeros((len(beta), len(at))))
         uniform = rng.uniform(len(beta) * k, key=anew()).reshape(len(beta), k)
         times = np.exp(beta @ model.reference_row)[:, np.newaxis]
-        return hazard_curves.told(len(own.rows), times * survival.cumulative(own.rows, beta, uniform, at))
+        return hazard_curves.make_reply(len(own.rows), times * survival.cumulative(own.rows, beta, uniform, at))
 
     return told
 

@@ -98,4 +98,4 @@ def scale_of(model: Model) -> float:
 def _told(model: Model, rows: Rows, client: int, asked: pearson.AskPearson) -> pearson.PearsonSums:
     with owned(client):
         n, *sums = pearson_sums(rows, asked.mean, model.family, scale_of(model))
-    return pearson.told(pearson.PearsonSums(0, n, *sums))
+    return pearson.make_reply(pearson.PearsonSums(0, n, *sums))

@@ -81,7 +81,7 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
     design = encode(table, model.encoding, private=model.privacy is not None, client=client)
     nothing = degenerate(design.X, model.encoding, intercept=model.given.intercept)
     notes = [*design.notes, *incomplete.own_notes(model.config, table), *few.private_notes(model.config, table.n_rows)]
-    notes += [*nothing.lines(), *_not_binary(model, design), *not_there(model.ignored, table.names)]
+    notes += [*nothing.describe_columns(), *_not_binary(model, design), *not_there(model.ignored, table.names)]
     if model.privacy is None:
         notes += far.notes(table, model.encoding, design.y)
         counts = slice(None) if design.weights is None or design.weights.all() else design.weights > 0

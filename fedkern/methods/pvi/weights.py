@@ -62,7 +62,7 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         drawn = lines.lines([labels[j] for j in _lined(model, q)], posterior[n:]) if model.lined else None
     if not model.output.loo:
         return Checked(found, None, tuple(notes), lines=drawn)
-    own = {k: once.telling(loo_sums.told(_sums(model, rows[k], client.asked, k))) for k, client in clients.items()}
+    own = {k: once.ready_client(loo_sums.make_reply(_sums(model, rows[k], client.asked, k))) for k, client in clients.items()}
     asks = told is not None and told.asks
     asked, _ = run.ask(stages.left_out(), loo_sums.QUESTION, loo_sums.AskLoo(0) if asks else None, own)
     if asked is None:
@@ -99,10 +99,10 @@ def _lined(model: Model, q: Gaussian) -> list[int]:
 def _answer(model: Model, rows: Rows, client: int, asked: terms.AskTermsOf) -> terms.LogTermsOf:
     """A client's log-likelihoods."""
     if not model.answers:  # it is told q for its leave-one-out sums
-        return terms.told_of(asked, np.zeros(0))
+        return terms.make_reply_of_q(asked, np.zeros(0))
     with owned(client):
         points = _shared(model, _q(model, asked))
-        return terms.told_of(asked, total_log_likelihood(rows, points, model.family, model.scale))
+        return terms.make_reply_of_q(asked, total_log_likelihood(rows, points, model.family, model.scale))
 
 
 def _sums(model: Model, rows: Rows, asked: terms.AskTermsOf | None, client: int) -> loo_sums.LooSums | None:

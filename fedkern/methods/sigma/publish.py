@@ -75,7 +75,7 @@ def posterior(model: SigmaModel, server: Server) -> Draws:
     elif isinstance(server, nested.Server):
         xi = _equal(nested.weighted(server), output.chains, output.draws, nested.offset(model.seed))
     else:
-        xi = global_draws(model, server.parameters, server.told, Drawing(model.seed, output.chains, output.draws))
+        xi = global_draws(model, server.parameters, server.ridge_numbers, Drawing(model.seed, output.chains, output.draws))
     return Draws(_named(model, xi), isinstance(server, hmc.Server))
 
 
@@ -157,7 +157,7 @@ def measured(model: SigmaModel) -> Callable[[hmc.Server | sfvi.Server], Mapping[
     """For a line of metrics: the means of the server's own unknowns (of chains the present states), the ELBO, the acceptance."""
 
     def of(server: hmc.Server | sfvi.Server) -> Mapping[str, float]:
-        xi = server.walk.at if isinstance(server, hmc.Server) else sfvi.posterior(server)[0][np.newaxis]
+        xi = server.walk.at if isinstance(server, hmc.Server) else sfvi.posterior_moments(server)[0][np.newaxis]
         metrics = {name: float(values.mean()) for name, values in _named(model, xi[np.newaxis]).items() if "_std" not in name}
         if isinstance(server, hmc.Server):
             metrics |= {"acceptance": float(server.acceptance.mean())} if np.isfinite(server.acceptance).all() else {}
@@ -228,9 +228,9 @@ def _verdict(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
     if isinstance(server, hmc.Server):
         return verdict.of_chains(released.slowest(), len(server.acceptance))
     if isinstance(server, nested.Server):
-        return _of_weights(model, nested.found(server))
+        return _of_weights(model, nested.read_result(server))
     judged = settled(model, server, ended.settled)
-    return _collapsed(model, sfvi.posterior(server)[0]) or verdict.with_weights(judged, ended.weights)
+    return _collapsed(model, sfvi.posterior_moments(server)[0]) or verdict.with_weights(judged, ended.weights)
 
 
 def _collapsed(model: SigmaModel, mean: Array) -> Verdict | None:
@@ -284,7 +284,7 @@ def _arrays(server: Server) -> dict[str, Array]:
         return {"draws": found.draws, "log_ratios": found.log_ratios}
     if isinstance(server, hmc.Server):
         return {"xi": hmc.draws(server)}
-    return {"q": server.parameters} | ({"ridge": server.told} if server.told.any() else {})
+    return {"q": server.parameters} | ({"ridge": server.ridge_numbers} if server.ridge_numbers.any() else {})
 
 
 def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
@@ -311,7 +311,7 @@ def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, objec
     """How well the chains have mixed, or the ELBO of the last fifth of the rounds with its standard error; what weights say."""
     server = ended.server
     if isinstance(server, nested.Server):
-        return {"nested": _about_weights(model, nested.found(server))}
+        return {"nested": _about_weights(model, nested.read_result(server))}
     if isinstance(server, sfvi.Server):
         bound = server.last_fifth.moments
         about = {} if ended.weights is None else {"weights": ended.weights.content}

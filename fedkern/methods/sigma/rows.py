@@ -258,7 +258,7 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
     nothing = degenerate(design.X[at], encoding)
     unread = tuple(file.areas.index(name) for name in read.unread.areas)
     lost = [] if read.config.privacy is None else read.unread.lines(read.config.privacy.table)
-    notes = [*design.notes, *lost, *notes, *nothing.lines()]
+    notes = [*design.notes, *lost, *notes, *nothing.describe_columns()]
     if not len(at):
         notes.append("no row has a response: this client adds nothing, and all its areas are predicted")
     if empty := file.d - len(np.unique(area[at])):

@@ -98,7 +98,7 @@ def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, fit_sums.Fit
     """How well areas are foreseen without their own rows, at the server's place, where the job asks."""
     if not model.output.fit:
         return None
-    clients = {k: once.telling(fit_sums.told(one)) for k, one in sums.items()}
+    clients = {k: once.ready_client(fit_sums.make_reply(one)) for k, one in sums.items()}
     return run.ask(Stage.of(fit_sums), fit_sums.QUESTION, fit_sums.AskFitSums(0), clients)[0]
 
 

@@ -68,7 +68,7 @@ def exchanged(
 def _weighed(model: SigmaModel, server: sfvi.Server, piece: int, values: Array) -> tuple[Array, Array, Array]:
     """The draws of a question (S, P), log p less the log density that they are drawn from, and log q less that."""
     made, prior = _draws(model, server.parameters, piece), model.prior
-    xi = model.shear(server.told).out(made.inner)
+    xi = model.shear(server.ridge_numbers).out(made.inner)
     ratios = values + np.array([prior.log_prior_grad(x)[0] for x in xi]) - (made.log_q - made.beside)
     return xi, ratios, made.beside
 
@@ -78,7 +78,7 @@ def _answer(model: SigmaModel, client: sfvi.Client, asked: terms.AskTerms) -> te
     assert client.fitted is not None
     assert client.ridge is not None
     xi = model.shear(client.ridge).out(_draws(model, client.fitted, asked.round).inner)
-    return terms.told(asked, log_terms(client, xi, rng.key(model.seed, "posterior", LOCAL), asked.round * terms.PIECE))
+    return terms.make_reply(asked, log_terms(client, xi, rng.key(model.seed, "posterior", LOCAL), asked.round * terms.PIECE))
 
 
 def _draws(model: SigmaModel, parameters: Array, piece: int) -> wide.Wide:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...algorithms.exchanges import column_means
 from ...algorithms.exchanges.column_means import ColumnMeans
 from ...algorithms.exchanges.scales import centred, moments, student
-from ...algorithms.exchanges.values import counted
+from ...algorithms.exchanges.values import count_values
 from ...algorithms.gibbs.covariates import Covariates, rows_for_law
 from ...algorithms.gibbs.settings import Layout, Prior, Settings
 from ...algorithms.gibbs.sites import (
@@ -380,7 +380,7 @@ class SparseModel(JobModel[OutputSection]):
 
     def counted(self, columns: Columns) -> Array:
         """(w,) how many different values each of a client's scaled columns has, 3 for more than two."""
-        return counted(columns.values[:, : len(self.scaled)])
+        return count_values(columns.values[:, : len(self.scaled)])
 
     def located(self, columns: Columns) -> ColumnMeans:
         """Where about a client's columns are: of a Student response its location, as its scale is told for its variance."""
@@ -389,7 +389,7 @@ class SparseModel(JobModel[OutputSection]):
         means = columns.means[:w].copy()
         if self.is_student:
             means[-1] = student(columns.values[:, w - 1], self.degrees)[0]
-        return column_means.told(means[at], *(own[at] for own in (*told, self.counted(columns))))
+        return column_means.make_reply(means[at], *(own[at] for own in (*told, self.counted(columns))))
 
     def told(self, values: Array) -> NDArray[np.bool_]:
         """(..., P) of which coefficients rows tell something whose columns have so many different `values` (..., w)."""

@@ -273,7 +273,7 @@ def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, obj
     level = model.output.fdr
     pips = released.pip.copy()
     layout = model.settings.layout
-    pips[layout.indicators[layout.there] == ALWAYS] = np.nan  # always included: no question was asked
+    pips[layout.indicators[layout.has_coefficient] == ALWAYS] = np.nan  # always included: no question was asked
     members = [name for name, member in zip(released.names, selection.fdr_set(pips, level)) if member]
     large = released.p_large(model.output.delta)
     average_large = np.zeros_like(pips) if large is None else large

@@ -116,7 +116,7 @@ def fit(run: Run[Config]) -> Fit | None:
 def _shape(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> list[str]:
     """A note at the server's place where the errors of structural equations are not Laplace; none elsewhere."""
     clients = {
-        k: once.telling(
+        k: once.ready_client(
             error_shape.ErrorShape(0, len(one.columns.values), own.error_ratio(model, one))
             if one.client.trace.count
             else error_shape.ErrorShape(0, 0, np.full(len(model.nodes), error_shape.LAPLACE))
@@ -131,7 +131,7 @@ def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own])
     """How well rows are foreseen without themselves, at the server's place, where the job asks."""
     if not model.output.loo:
         return None
-    clients = {k: once.telling(loo_sums.told(own.left_out(model, one))) for k, one in rows.items()}
+    clients = {k: once.ready_client(loo_sums.make_reply(own.left_out(model, one))) for k, one in rows.items()}
     return run.ask(Stage.of(loo_sums), loo_sums.QUESTION, loo_sums.AskLoo(0), clients)[0]
 
 
@@ -143,14 +143,18 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
         with owned(k):
             table, absent = tables.pop(k), list[str]()
             if model.imputes:
-                table, absent = lacking.filled(table, model.encoding)
+                table, absent = lacking.fill_lacking(table, model.encoding)
             design = encode(table, model.encoding, missing=model.imputes, client=run.names[k])
             columns[k] = model.columns(design, run.names[k])
             X, y = design.X[~np.isnan(design.y)], design.y[~np.isnan(design.y)]
             degenerates[k] = with_far(degenerate(X, model.encoding), X, model.encoding, None if model.is_student else y)
             notes = [f"{name} is not in this file: every value of it is drawn by the model" for name in absent]
             notes += [*not_there(model.ignored, table.names), *far.notes(table, model.encoding, design.y)]
-            notes += [*design.notes, *model.constants(columns[k].values), *replace(degenerates[k], constant=()).lines()]
+            notes += [
+                *design.notes,
+                *model.constants(columns[k].values),
+                *replace(degenerates[k], constant=()).describe_columns(),
+            ]
         rows = len(columns[k].values)
         if len(design.y) > rows:
             notes.append(f"{len(design.y) - rows} rows without a response were left out")
@@ -186,7 +190,7 @@ def _values(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]
 
 def _means(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> Array | None:
     """(M, u) where about each client's columns are, in steps of its standard deviation, at the server's place; None elsewhere."""
-    clients = {k: once.telling(model.located(own)) for k, own in columns.items()}
+    clients = {k: once.ready_client(model.located(own)) for k, own in columns.items()}
     server, _ = run.ask(stages.located(model), column_means.QUESTION, column_means.AskMeans(0), clients)
     return None if server is None else np.stack([told.steps for told in in_order(server.replies)])
 
@@ -233,7 +237,7 @@ def _site_fits(run: Run[Config], data: Data) -> Record | None:
     """The clients' own least-squares fits, and what they say together, at the server."""
     model, w = data.model, data.model.coefficients.size
     each = {k: own.values for k, own in data.columns.items()}
-    clients = {k: once.telling(site_fits.told(*meta.least_squares(v[:, :w], v[:, w]))) for k, v in each.items()}
+    clients = {k: once.ready_client(site_fits.make_reply(*meta.least_squares(v[:, :w], v[:, w]))) for k, v in each.items()}
     server, _ = run.ask(stages.fitted(model), site_fits.QUESTION, site_fits.AskFit(0), clients)
     if server is None:
         return None
@@ -330,7 +334,7 @@ def _seed(model: SparseModel) -> int | None:
 
 def _counted(run: Run[Config], server: gibbs.Server | None, clients: Mapping[int, gibbs.Client]) -> gibbs.Server | None:
     """The server's last state with what the clients counted in their own sweeps."""
-    own = {k: once.telling(counts.Counts(0, *map(int, client.events[:3]))) for k, client in clients.items()}
+    own = {k: once.ready_client(counts.Counts(0, *map(int, client.events[:3]))) for k, client in clients.items()}
     told, _ = run.ask(Stage.of(counts), counts.QUESTION, counts.AskCounts(0), own)
     if server is None or told is None:
         return None

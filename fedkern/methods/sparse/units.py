@@ -45,7 +45,7 @@ def said(model: SparseModel, moments: Sequence[ColumnMoments], values: Array, me
     for j in np.flatnonzero(model.undeclared).tolist():
         name, several = model.scaled[j], values[:, j] >= MORE
         what = model.public(name)
-        own = spreads.compared(squares[:, j], degrees[:, j])
+        own = spreads.compare_spreads(squares[:, j], degrees[:, j])
         declared = f"[data.columns.{model.owner(name)}]"
         right = f"; where it is right so, give center and scale of it in {declared}, and nothing more is said"
         if own.odd[several].any() and not (own.torn and not own.agree[several].any()):
@@ -59,8 +59,8 @@ def said(model: SparseModel, moments: Sequence[ColumnMoments], values: Array, me
         if means is not None and j in place:
             variances = np.where(degrees[:, j] > 0, squares[:, j], 0.0) / np.maximum(degrees[:, j], 1.0)
             at = column_means.means(means[:, place[j]], variances)
-            there = column_means.compared(values[:, j], degrees[:, j]) & ~own.odd
-            moved = centres.compared(at, variances, degrees[:, j], there)
+            there = column_means.is_compared(values[:, j], degrees[:, j]) & ~own.odd
+            moved = centres.compare_centres(at, variances, degrees[:, j], there)
             found.notes += centres.notes(moved, what, model.names, right)
             found.doubts += filter(None, [centres.doubt(moved, what, model.names)])
     return found

@@ -191,7 +191,7 @@ def _part(run: Opened, asked: Asked, client: str) -> Part:
 
 def _of_rows(one: Part, asked: Asked, rows: Table) -> Given:
     try:
-        mean, variance = one.of(incomplete.filled(rows, missing.centers(asked.config)))
+        mean, variance = one.of(incomplete.fill_cells(rows, missing.centers(asked.config)))
     except OwnFault as fault:  # whoever predicts holds the rows
         raise JobError(fault.own) from None
     return Given(mean, variance, _ids(rows, asked), rows.source)

@@ -16,7 +16,7 @@ from ...data import far
 from ...data.cells import MISSING, TOO_FAR, floats, too_far, too_large
 from ...data.degenerate import Degenerate, degenerate, with_far
 from ...data.design import Column, Encoding, Faults, Spec, describe, encode
-from ...data.faults import HINT, told, who
+from ...data.faults import HINT, name_column, who
 from ...data.header import unfit
 from ...data.table import Table
 from ...errors import JobError, OwnFault, owned
@@ -299,7 +299,7 @@ class Reading:
 
     def called(self, column: str) -> str:
         """What others may read of a column."""
-        return told(column, self.table.names, self.spec.known)
+        return name_column(column, self.table.names, self.spec.known)
 
 
 def columns(read: Reading, train: Index) -> Columns:
@@ -332,7 +332,7 @@ def columns(read: Reading, train: Index) -> Columns:
         _refuse_constants(read, encoding, X[train])
     group, levels = _grouped(table, read.config)
     nothing = degenerate(X[train], encoding)
-    notes = (*(design.notes if response else ()), *incomplete.own_notes(read.config, table), *nothing.lines())
+    notes = (*(design.notes if response else ()), *incomplete.own_notes(read.config, table), *nothing.describe_columns())
     if not private:
         notes = (*notes, *far.notes(table, encoding, design.y if response else None), *far.spelled(encoding))
         nothing = with_far(nothing, X[train], encoding, design.y[train] if response else None)

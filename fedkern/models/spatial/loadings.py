@@ -79,7 +79,7 @@ class LevelRidge:
         return int(self.layout.parts["intercept"].start)
 
     @property
-    def told(self) -> Vector:
+    def numbers(self) -> Vector:
         """The loadings."""
         return self.mean.values.ravel()
 

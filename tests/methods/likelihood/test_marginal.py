@@ -137,8 +137,8 @@ def test_the_effects_are_shown_where_they_are_asked_for(asked: bool, tmp_path: P
 
 def test_sums_are_of_five_rows_at_least() -> None:
     sums = np.array([[0.123456789, -2.0]])
-    assert marginal_sums.told(5, np.ones(1), sums).sums.tolist() == [[0.1235, -2.0]]
-    few = marginal_sums.told(4, np.ones(1), sums)
+    assert marginal_sums.make_reply(5, np.ones(1), sums).sums.tolist() == [[0.1235, -2.0]]
+    few = marginal_sums.make_reply(4, np.ones(1), sums)
     assert (few.rows, few.binary.tolist(), few.sums.tolist()) == (0, [0.0], [[0.0, 0.0]])
 
 

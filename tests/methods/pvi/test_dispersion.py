@@ -168,7 +168,7 @@ def test_sums_of_clients_are_those_of_all_rows() -> None:
     told: list[Any] = []
     for part in (slice(0, 20), slice(20, 90)):
         sums = pearson_sums(Rows(X[part], y[part], offset[part], weights[part]), theta, "negative-binomial", r)
-        told.append(pearson.told(pearson.PearsonSums(0, *sums)))
+        told.append(pearson.make_reply(pearson.PearsonSums(0, *sums)))
     found = dispersion.pooled("negative-binomial", r, told, used)
     V = mu + mu**2 / r
     left = weights.sum() * (1 - used / (weights > 0).sum())
@@ -267,9 +267,13 @@ HONEST = pearson.PearsonSums(0, 9, 1.0, 12.0, 8.5, 20.0, 11.0)
 
 def test_a_client_with_few_rows_answers_with_zeros() -> None:
     for few in (replace(HONEST, rows=n) for n in (0, 1, 4)):
-        assert pearson.told(few) == pearson.NOBODY
+        assert pearson.make_reply(few) == pearson.NOBODY
         large = replace(few, rows=20, misfit=47492843029.327, noise=1234.5678, slope=1e-5)
-        assert (pearson.told(large).misfit, pearson.told(large).noise, pearson.told(large).slope) == (4.74928e10, 1234.57, 0.0)
+        assert (pearson.make_reply(large).misfit, pearson.make_reply(large).noise, pearson.make_reply(large).slope) == (
+            4.74928e10,
+            1234.57,
+            0.0,
+        )
     assert dispersion.pooled("poisson", 1.0, [pearson.NOBODY, pearson.NOBODY], 1.0) is None
 
 

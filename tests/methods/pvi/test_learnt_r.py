@@ -314,9 +314,9 @@ def test_answers_that_cannot_be_name_their_client() -> None:
     assert learnt.at[4] == np.log(2.0)
     for sums in ((1e31, 0.0), (0.0, -1e31), (np.nan, 0.0), (0.0, np.inf)):
         with pytest.raises(RemoteFault, match="client 4: CountsSiteDelta: derivatives of"):
-            dispersion.heard(learnt, 4, CountsSiteDelta(0, 0, 0, d, d, *sums), s)
+            dispersion.add_counts(learnt, 4, CountsSiteDelta(0, 0, 0, d, d, *sums), s)
     with pytest.raises(RemoteFault, match="client 4: SiteDelta is no answer in this job"):
-        dispersion.heard(Learnt(), 4, SiteDelta(0, 0, 0, d, d), s)
+        dispersion.add_counts(Learnt(), 4, SiteDelta(0, 0, 0, d, d), s)
     with pytest.raises(RemoteFault, match=r"server: CountsQUpdate.r is -1.0, expected a positive number"):
         dispersion.at(None, CountsQUpdate(0, 0, d, d, -1.0))  # type: ignore[arg-type]
 

@@ -155,9 +155,9 @@ def test_sums_that_cannot_be_name_their_client() -> None:
     for sums in wrong:
         delta = ScaledSiteDelta(0, 0, 0, np.zeros(1), np.zeros(1), *sums)
         with pytest.raises(RemoteFault, match=r"client 4: ScaledSiteDelta: sums of squares and weights of"):
-            scale.heard(PersistentMap(), 4, delta, s)
+            scale.add_residuals(PersistentMap(), 4, delta, s)
     with pytest.raises(RemoteFault, match="client 4: SiteDelta is no answer in this job"):
-        scale.heard(PersistentMap(), 4, SiteDelta(0, 0, 0, np.zeros(1), np.zeros(1)), s)
+        scale.add_residuals(PersistentMap(), 4, SiteDelta(0, 0, 0, np.zeros(1), np.zeros(1)), s)
 
 
 def test_where_rows_are_exact_the_scale_ends_at_what_digits_hold() -> None:

@@ -62,13 +62,13 @@ def test_a_scale_that_has_collapsed_heads_the_page(tmp_path: Path, monkeypatch: 
         "algorithm": {"inference": "sfvi"},
     }
     assert "collapsed" not in fedkern.run(job).summary["verdict"]
-    found = publish.sfvi.posterior
+    found = publish.sfvi.posterior_moments
 
     def collapsed(server: Any) -> Any:
         mean, *rest = found(server)
         return np.append(mean[:-1], -20.0), *rest  # the logarithm of sigma_theta is the last
 
-    monkeypatch.setattr(publish.sfvi, "posterior", collapsed)
+    monkeypatch.setattr(publish.sfvi, "posterior_moments", collapsed)
     summary = fedkern.run(job, out=tmp_path / "run").summary
     assert summary["worst"] == "sigma_theta"
     words = "not converged: sigma_theta has collapsed to 2e-09, and with it the sds of what it scales: areas are written as if"
@@ -79,13 +79,13 @@ def test_a_scale_that_has_collapsed_heads_the_page(tmp_path: Path, monkeypatch: 
 
 
 def test_figures_that_are_no_numbers_are_not_told() -> None:
-    verdict = verdicts.telling(True, "right", "phi")
+    verdict = verdicts.make_question(True, "right", "phi")
     rows = np.array([[0.1 + 0.2, 2.0, 3.0]])
-    told = figures.telling(verdict, rows)
+    told = figures.make_question(verdict, rows)
     assert np.array_equal(figures.figures(told), rows)
     assert figures.verdict(told) == verdict
     for none in (np.array([[np.nan, 2.0, 3.0]]), np.zeros((0, 3))):
-        told = figures.telling(verdict, none)
+        told = figures.make_question(verdict, none)
         assert (told.figures.shape, figures.figures(told)) == ((1, 3), None)
     with pytest.raises(RemoteFault, match="has the word 9"):
-        figures.heard(replace(told, word=9))
+        figures.make_reply(replace(told, word=9))

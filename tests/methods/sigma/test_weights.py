@@ -109,7 +109,7 @@ def test_it_is_the_exact_posterior(ran):
     P = prior.size
     H = np.array([four_point(lambda x, i=i: slope(x)[i], np.zeros(P)) for i in range(P)])
     mean, sd = np.linalg.solve(-H, slope(np.zeros(P))), np.sqrt(np.diag(np.linalg.inv(-H)))
-    got, cov = sfvi.posterior(found.server)
+    got, cov = sfvi.posterior_moments(found.server)
     assert np.abs((got - mean) / sd).max() < 0.02
     assert np.abs(np.sqrt(np.diag(cov)) / sd - 1).max() < 0.01
 

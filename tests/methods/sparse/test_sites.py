@@ -12,7 +12,7 @@ from scipy import stats
 
 import fedkern
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
-from fedkern.algorithms.core.once import telling
+from fedkern.algorithms.core.once import ready_client
 from fedkern.algorithms.exchanges import counts
 from fedkern.errors import JobError
 from fedkern.methods import parse
@@ -164,7 +164,7 @@ def test_counts_are_added_and_a_lost_client_has_none() -> None:
     state, questions = counts.QUESTION.start(3, counts.AskCounts(0))
     assert [k for k, _ in questions] == [0, 1, 2]
     for k, numbers in ((2, (1, 0, 5)), (0, (2, 3, 0))):
-        _, (answer,) = counts.QUESTION.client_receive(telling(counts.Counts(0, *numbers)), questions[k][1])
+        _, (answer,) = counts.QUESTION.client_receive(ready_client(counts.Counts(0, *numbers)), questions[k][1])
         state, _ = counts.QUESTION.server_receive(state, k, answer)
         assert not counts.QUESTION.finished(state)
         with pytest.raises(RemoteFault, match=f"client {k}: Counts came twice"):

@@ -299,7 +299,7 @@ def test_different_values_are_counted_and_no_more_is_told() -> None:
     columns = np.array(
         [[1.0, 0.1, 5.0, np.nan, 1e15 + 0.3], [1.0, 0.1, 6.0, np.nan, 1e15 + 0.3], [2.0, 0.1, 7.0, np.nan, np.nan]]
     )
-    assert values.counted(columns).tolist() == [2, 1, 3, 0, 1]
+    assert values.count_values(columns).tolist() == [2, 1, 3, 0, 1]
     state, questions = values.start(("a", "b"), tell=True)
     for k, own in ((1, [2.0, 1.0]), (0, [3.0, 0.0])):
         _, (answer,) = values.client_receive(values.Client(np.array(own)), questions[k][1])
