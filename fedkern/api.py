@@ -64,6 +64,23 @@ def run(
         A bad job or bad data; the text says which key, client or row, and what to do.
     BudgetSpent
         A privacy budget ended the job before `algorithm.min_updates`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedkern
+    >>> x = np.linspace(-1, 1, 60)
+    >>> def rows(shift):
+    ...     X = np.column_stack([x, np.sin(7 * x + shift)])
+    ...     return X, 1 + X @ [2.0, -1.0] + 0.1 * np.cos(31 * x + shift)
+    ...
+    >>> data = {"north": rows(0), "south": rows(1)}  # two clients
+    >>> job = {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}}
+    >>> result = fedkern.run(job, data=data)
+    >>> result.converged
+    True
+    >>> round(result.parameters["theta[x1]"]["mean"], 1)
+    2.0
     """
     if out == "":
         raise JobError("out = '' names no folder; give one, or None to write nothing")
@@ -101,6 +118,21 @@ def check(
     ------
     JobError
         Whatever would end the job before its first round.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedkern
+    >>> x = np.linspace(-1, 1, 60)
+    >>> def rows(shift):
+    ...     X = np.column_stack([x, np.sin(7 * x + shift)])
+    ...     return X, 1 + X @ [2.0, -1.0] + 0.1 * np.cos(31 * x + shift)
+    ...
+    >>> data = {"north": rows(0), "south": rows(1)}  # two clients
+    >>> job = {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}}
+    >>> lines = fedkern.check(job, data=data)
+    >>> lines[2]
+    'clients  2: north, south'
     """
     config, folder, held = _given(job, data, test, server, prior, sections)
     with _in_memory(held, config.private):
@@ -155,6 +187,25 @@ def load(folder: str | Path) -> Result:
     ------
     JobError
         The folder holds no finished run, or a file of it cannot be read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedkern
+    >>> x = np.linspace(-1, 1, 60)
+    >>> def rows(shift):
+    ...     X = np.column_stack([x, np.sin(7 * x + shift)])
+    ...     return X, 1 + X @ [2.0, -1.0] + 0.1 * np.cos(31 * x + shift)
+    ...
+    >>> data = {"north": rows(0), "south": rows(1)}  # two clients
+    >>> job = {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}}
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = fedkern.run(job, data=data, out=f"{folder}/first")
+    ...     again = fedkern.load(f"{folder}/first")
+    ...
+    >>> again.digest == result.digest
+    True
     """
     folder = Path(folder)
     job, summary = (_json(folder / name) for name in ("job.json", "summary.json"))

@@ -24,7 +24,22 @@ _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # a pipe tha
 
 
 class Foreign(OSError):
-    """A name that is not the plain file or folder that it should be; `strerror` says what it is."""
+    """A name that is not the plain file or folder that it should be; `strerror` says what it is.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from pathlib import Path
+    >>> from fedkern.ground import Foreign, Ground
+    >>> with tempfile.TemporaryDirectory() as folder, Ground(Path(folder)) as ground:
+    ...     os.symlink("/etc/hosts", Path(folder) / "table.csv")
+    ...     try:
+    ...         ground.open(Path(folder) / "table.csv", os.O_RDONLY)
+    ...     except Foreign as error:
+    ...         print(error.strerror)
+    ...
+    it is a link
+    """
 
 
 class Ground:
@@ -33,6 +48,17 @@ class Ground:
     Parameters
     ----------
     path : of the folder, as errors name it; opened when it is first needed, and made where something is written
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fedkern.ground import Ground
+    >>> with tempfile.TemporaryDirectory() as folder, Ground(Path(folder)) as ground:
+    ...     ground.put(Path(folder) / "notes" / "first.txt", b"kept")
+    ...     ground.names(Path(folder) / "notes")
+    ...
+    ['first.txt']
     """
 
     def __init__(self, path: Path) -> None:

@@ -45,7 +45,26 @@ ELSEWHERE = 0.8  # how alike a key of another section must be to be suggested
 
 
 class Section(BaseModel):
-    """A table of a file. Unknown keys are errors, and no value is converted except a whole number to a real one."""
+    """A table of a file. Unknown keys are errors, and no value is converted except a whole number to a real one.
+
+    Examples
+    --------
+    >>> from fedkern.sections import Section, key, validated
+    >>> class Fruit(Section):
+    ...     apples: int = key(3, help="how many apples", ge=0)
+    ...
+    >>> class File(Section):
+    ...     fruit: Fruit = key(Fruit(), help="what is on the table")
+    ...
+    >>> validated(File, {"fruit": {"apples": 5}}, lambda file: iter(()), "lunch.toml").fruit.apples
+    5
+    >>> try:
+    ...     validated(File, {"fruit": {"aples": 5}}, lambda file: iter(()), "lunch.toml")
+    ... except Exception as error:
+    ...     print(error)
+    ...
+    lunch.toml: unknown key fruit.aples; did you mean fruit.apples?
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
 

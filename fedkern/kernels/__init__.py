@@ -93,6 +93,11 @@ def from_dlpack(array: Any) -> Any:
     ------
     fedkern.errors.DeviceError
         No CuPy, no driver, or no card.
+
+    Examples
+    --------
+    >>> from fedkern import kernels
+    >>> kernels.from_dlpack(torch.ones(3, device="cuda"))  # doctest: +SKIP
     """
     from ._cuda import device
 

@@ -1,7 +1,8 @@
-"""What `help` says of a public function: its own first lines, and from its kernel's record what each argument and result is."""
+"""Makes the documentation that `help` shows of a public function: its written first lines, then sections from its kernel's record."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from inspect import Parameter, cleandoc, signature
 from typing import Any, TypeAlias, TypeVar
@@ -23,6 +24,7 @@ REFUSED = "Wrong type or shape, a number outside its range, an `out` that is wro
 REFUSED_BOUND = "Here, what `{}` refuses; in a call, an array of another type or shape, or a bound array that has changed."
 OF_ANY_CALL = "Of any call: all have its sizes."
 STAYS = " It is read in every call, and must stay where it is."
+HELPERS = re.compile(r"(?<![\w.])(mlp|rng)\.\w+\(")  # families whose functions make arguments of other families' examples
 
 
 def documented(*kernels: Kernel) -> Callable[[Function], Function]:
@@ -31,7 +33,8 @@ def documented(*kernels: Kernel) -> Callable[[Function], Function]:
     def complete(function: Function) -> Function:
         code: Any = function.__code__
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        _complete(function, kernels, arguments(names, function.__annotations__, kernels), results(kernels), REFUSED)
+        sections = arguments(names, function.__annotations__, kernels), results(kernels), REFUSED, example_of(*kernels)
+        _complete(function, kernels, *sections)
         return function
 
     return complete
@@ -71,22 +74,42 @@ def binds(
         named.__name__, named.__qualname__, named.__module__ = function.__name__, function.__qualname__, function.__module__
         named.__signature__, named.__doc__ = taken, function.__doc__
         refused = REFUSED_BOUND.format(of.__name__)
-        _complete(bind, kernels, arguments(taken.parameters, of.__annotations__, kernels, varying), "", refused)
+        _complete(bind, kernels, arguments(taken.parameters, of.__annotations__, kernels, varying), "", refused, "")
         return bind
 
     return complete
 
 
-def _complete(function: object, kernels: Sequence[Kernel], parameters: str, returns: str, refused: str) -> None:
+def _complete(function: object, kernels: Sequence[Kernel], parameters: str, returns: str, refused: str, example: str) -> None:
+    """Replaces a docstring by its first lines and the given sections; errors and an example that it has itself are kept."""
     if function.__doc__ is None:  # python -OO
         return
-    head, _, raises = cleandoc(function.__doc__).partition("\n\nRaises\n------\n")  # beside the usual
+    own, _, own_example = cleandoc(function.__doc__).partition("\n\nExamples\n--------\n")
+    head, _, raises = own.partition("\n\nRaises\n------\n")  # beside the usual
     if not raises.startswith("TypeError, ValueError"):
         raises = f"TypeError, ValueError\n    {refused}\n{raises}".rstrip()
     sections = {"Parameters": parameters, "Returns": returns, "Raises": raises}
     written = [f"{title}\n{'-' * len(title)}\n{text}" for title, text in sections.items() if text]
     source = "; ".join(dict.fromkeys(kernel.source for kernel in kernels))
-    function.__doc__ = "\n\n".join([head, *written, f"Source: {source}."])
+    examples = f"Examples\n--------\n{own_example or example}"
+    function.__doc__ = "\n\n".join([head, *written, f"Source: {source}.", examples])
+
+
+def example_of(*kernels: Kernel) -> str:
+    """Returns the examples of records as one doctest, which begins with its imports.
+
+    Raises
+    ------
+    TypeError
+        A record has no example of its public function.
+    """
+    for kernel in kernels:
+        if f"{kernel.public}(" not in kernel.example:
+            raise TypeError(f"{kernel.name}: its record has no example of {kernel.public}; write one in `example`")
+    text = "\n\n".join(cleandoc(kernel.example) for kernel in kernels)
+    families = sorted({kernels[0].public.partition(".")[0], *HELPERS.findall(text)})
+    imports = [">>> import numpy as np"] * ("np." in text) + [f">>> from fedkern.kernels import {', '.join(families)}"]
+    return "\n".join([*imports, text])
 
 
 def arguments(

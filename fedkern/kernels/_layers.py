@@ -10,7 +10,14 @@ VARIANTS = ("printed", "amended", "multiplicative")
 
 
 class Layer(NamedTuple):
-    """An affine map: W (n_out, n_in) row by row, then b (n_out,) if it has a bias."""
+    """An affine map: W (n_out, n_in) row by row, then b (n_out,) if it has a bias.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import mlp
+    >>> mlp.Layer(n_out=3, n_in=2).n_parameters  # six weights and three biases
+    9
+    """
 
     n_out: int
     n_in: int
@@ -22,7 +29,15 @@ class Layer(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One network: where its parameters stand, and its layers."""
+    """One network: where its parameters stand, and its layers.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import mlp
+    >>> part = mlp.Part(slice(0, 9), (mlp.Layer(3, 2),))
+    >>> part.where.stop, part.layers[0].n_out
+    (9, 3)
+    """
 
     where: slice
     layers: tuple[Layer, ...]

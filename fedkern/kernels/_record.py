@@ -206,6 +206,7 @@ class Kernel:
     lacks : backend -> what of the scalar `family` it has not, and refuses
     words : what each argument and each result means, as the public function calls it; "result": an output called `out`
     results : what the public function returns, where that is not the outputs: "name", or "name : type" of what is no output
+    example : a call of the public function as a doctest, without imports; `_docs.example_of` adds these
     """
 
     name: str
@@ -226,6 +227,7 @@ class Kernel:
     lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
     words: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     results: tuple[str, ...] = ()
+    example: str = field(default="", compare=False, repr=False)
     _loaded: dict[str, Function] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -498,7 +500,14 @@ class Kernel:
 
 def table() -> dict[str, dict[str, str]]:
     """Which (kernel, backend) pairs exist: kernel -> backend -> "yes", "partly" (its record says what it `lacks`), "missing", or
-    "host" where a device would gain nothing."""
+    "host" where a device would gain nothing.
+
+    Examples
+    --------
+    >>> from fedkern import kernels
+    >>> kernels.list()["optim.adam"]
+    {'cpp': 'yes', 'numba': 'missing', 'cuda': 'yes', 'reference': 'yes'}
+    """
 
     def pair(kernel: Kernel, backend: str) -> str:
         if backend in kernel.backends:

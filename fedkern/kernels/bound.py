@@ -9,7 +9,19 @@ Call = TypeVar("Call")
 
 
 class Bound(Generic[Call]):
-    """One such call. It holds arrays of the kernel's sizes, and nothing that a result depends on."""
+    """One such call. It holds arrays of the kernel's sizes, and nothing that a result depends on.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import rng
+    >>> from fedkern.kernels.bound import Bound
+    >>> bound = Bound()
+    >>> draw = bound.of(None, lambda: rng.bind_words(2, key=7), 7)
+    >>> bound.of(None, lambda: rng.bind_words(2, key=7), 7) is draw  # the same key: the same call
+    True
+    >>> bound.of(None, lambda: rng.bind_words(2, key=8), 8) is draw
+    False
+    """
 
     def __init__(self) -> None:
         self._settings: object = None

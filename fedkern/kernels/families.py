@@ -46,17 +46,38 @@ HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
 
 
 def expit(x: object) -> Any:
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> float(families.expit(0.0))
+    0.5
+    """
     return _special("expit")(x)
 
 
 def gammaln(x: object) -> Any:
-    """log |Gamma(x)|."""
+    """log |Gamma(x)|.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> float(families.gammaln(5.0).round(3))  # log 4!
+    3.178
+    """
     return _special("gammaln")(x)
 
 
 def betaln(a: object, b: object) -> Any:
-    """log of the beta function."""
+    """log of the beta function.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> float(families.betaln(2.0, 3.0).round(3))  # log(1 / 12)
+    -2.485
+    """
     return _special("betaln")(a, b)
 
 
@@ -72,6 +93,14 @@ class Domain:
     words : what they are
     has : whether each is one
     remedy : of a cell that is none
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import families
+    >>> even = families.Domain("an even number", lambda y: y % 2 == 0)
+    >>> even.has(np.array([2.0, 3.0]))
+    array([ True, False])
     """
 
     words: str
@@ -80,7 +109,23 @@ class Domain:
 
 
 class Source(Protocol):
-    """Where a sampler's random numbers come from: uniform ones in (0, 1), and standard normal ones."""
+    """Where a sampler's random numbers come from: uniform ones in (0, 1), and standard normal ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import families
+    >>> class Numpy(families.Source):
+    ...     def __init__(self, seed):
+    ...         self.random = np.random.default_rng(seed)
+    ...     def uniform(self, n):
+    ...         return self.random.uniform(size=n)
+    ...     def normal(self, n):
+    ...         return self.random.normal(size=n)
+    ...
+    >>> families.FAMILIES["bernoulli"].draw(Numpy(7), np.array([0.0, 1.0]), 1.0, None)
+    array([0., 1.])
+    """
 
     def uniform(self, n: int) -> Vector: ...
 
@@ -112,6 +157,14 @@ class Unknown:
     slope : (y, eta, scale) -> dl / dw of each row
     prior : w -> its log-density, Jacobian included once, and the derivative
     curvature : w -> kappa >= -l'' for every y and eta; None: there is none
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import families
+    >>> unknown = families.FAMILIES["gaussian"].dispersion.unknown
+    >>> isinstance(unknown, families.Unknown), unknown.slope(np.array([2.0]), np.array([0.0]), 1.0)
+    (True, array([3.]))
     """
 
     slope: Callable[[Vector, Vector, Scale], Vector]
@@ -128,6 +181,13 @@ class Dispersion:
     words : what `scale` is
     unknown : how it is learnt
     learnt_by : the methods that learn it; to others it must be given
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> dispersion = families.FAMILIES["gamma"].dispersion
+    >>> isinstance(dispersion, families.Dispersion), dispersion.words
+    (True, 'the shape')
     """
 
     words: str
@@ -173,6 +233,17 @@ class Family:
     trials : whether rows have a number of trials
     exact : (y, base, scale) -> ends of the exact 95 % interval of a level that was seen once: y of so much exposure, or of so
         many trials; None: there is none without an error's standard deviation
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import families
+    >>> poisson = families.FAMILIES["poisson"]
+    >>> isinstance(poisson, families.Family), poisson.link
+    (True, 'log')
+    >>> y, eta = np.array([0.0, 2.0]), np.zeros(2)
+    >>> poisson.value(y, eta, 1.0, None).round(3), poisson.slope(y, eta, 1.0, None)
+    (array([-1.   , -1.693]), array([-1.,  1.]))
     """
 
     name: str
@@ -274,13 +345,29 @@ class Family:
 
 
 def half_normal(log_scale: float) -> tuple[float, float]:
-    """Log-density of w = log sigma where sigma ~ HalfNormal(1), Jacobian included once, and its derivative."""
+    """Log-density of w = log sigma where sigma ~ HalfNormal(1), Jacobian included once, and its derivative.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> value, slope = families.half_normal(0.0)
+    >>> round(value, 3), slope
+    (-0.726, 0.0)
+    """
     square = float(np.exp(2 * log_scale))
     return 0.5 * float(np.log(2 / np.pi)) - 0.5 * square + log_scale, 1 - square
 
 
 def half_normal_root(log_r: float) -> tuple[float, float]:
-    """Log-density of w = log r where 1 / sqrt r ~ HalfNormal(1), Jacobian included once, and its derivative."""
+    """Log-density of w = log r where 1 / sqrt r ~ HalfNormal(1), Jacobian included once, and its derivative.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> value, slope = families.half_normal_root(1.0)
+    >>> round(value, 3), round(slope, 3)
+    (-1.603, -0.316)
+    """
     value, slope = half_normal(-0.5 * log_r)
     return value - float(np.log(2)), -0.5 * slope
 
@@ -734,7 +821,14 @@ MEANT |= dict.fromkeys(("nominal", "categorical", "softmax", "multinom", "mlogit
 
 
 def is_linear(name: str) -> bool:
-    """Whether sums over rows have the same weights in every round (`Family.linear`): of survival times they have not."""
+    """Whether sums over rows have the same weights in every round (`Family.linear`): of survival times they have not.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> families.is_linear("gaussian"), families.is_linear("bernoulli"), families.is_linear("cox")
+    (True, False, False)
+    """
     return name in FAMILIES and FAMILIES[name].linear
 
 
@@ -747,6 +841,12 @@ def numbered(code: int) -> Family:
     Raises
     ------
     ValueError
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> families.numbered(1).name
+    'poisson'
     """
     if code not in CODES.values():
         raise ValueError(f"family: no likelihood has the number {code}")
@@ -754,17 +854,38 @@ def numbered(code: int) -> Family:
 
 
 def taken_by(method: str, first: str = "", where: Callable[[Family], bool] = lambda family: True) -> tuple[str, ...]:
-    """Names of the families that a method takes and that are as asked, `first` first."""
+    """Names of the families that a method takes and that are as asked, `first` first.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> families.taken_by("pvi", "bernoulli")
+    ('bernoulli', 'poisson', 'negative-binomial', 'gaussian')
+    """
     return tuple(sorted((f.name for f in RECORDS if method in f.methods and where(f)), key=lambda name: name != first))
 
 
 def quoted(names: tuple[str, ...]) -> str:
-    """Names for the text of an error."""
+    """Names for the text of an error.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> families.quoted(("poisson", "bernoulli"))
+    '"poisson" or "bernoulli"'
+    """
     return " or ".join(f'"{name}"' for name in names)
 
 
 def given_scales(method: str) -> str:
-    """For a key's help: the families of a method whose dispersion must be given."""
+    """For a key's help: the families of a method whose dispersion must be given.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> families.given_scales("pvi")
+    '; negative-binomial: r, to be given'
+    """
     given = [f for f in RECORDS if method in f.methods and f.dispersion is not None and method not in f.dispersion.learnt_by]
     return "".join(f"; {f.name}: {f.dispersion.words}, to be given" for f in given if f.dispersion is not None)
 

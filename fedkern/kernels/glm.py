@@ -143,6 +143,12 @@ LOGLIK_GRAD = Kernel(
         "float32.",
     },
     results=("loglik : float", "grad"),
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+        >>> loglik, grad = glm.loglik_grad(X, y, np.zeros(2), family="bernoulli")
+        >>> round(loglik, 3), grad
+        (-2.079, array([0.5 , 1.75]))
+    """,
 )
 ELBO_GRAD = Kernel(
     "glm.elbo_grad",
@@ -158,6 +164,13 @@ ELBO_GRAD = Kernel(
     backends=BACKENDS,
     words=_ELBO_WORDS,
     results=("elbo : float", "grad_mu", "grad_log_sigma"),
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+        >>> mu, log_sigma = np.zeros(2), np.zeros(2)
+        >>> elbo, grad_mu, grad_log_sigma = glm.elbo_grad(X, y, mu, log_sigma, family="bernoulli", estimator="analytic")
+        >>> round(elbo, 3), grad_mu.round(3), grad_log_sigma.round(3)
+        (-2.875, array([0.5 , 1.75]), array([-0.522, -0.796]))
+    """,
 )
 ELBO_GRAD_FULL = Kernel(
     "glm.elbo_grad_full",
@@ -174,6 +187,14 @@ ELBO_GRAD_FULL = Kernel(
     backends=BACKENDS,
     words=_ELBO_WORDS,
     results=("elbo : float", "grad_mu", "grad_log_sigma"),
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+        >>> L = np.array([[0.5, 0.0], [0.2, 0.5]])  # the posterior's covariance is L L'
+        >>> elbo, grad_mu, grad_L = glm.elbo_grad(X, y, np.zeros(2), L, family="bernoulli", estimator="analytic")
+        >>> round(elbo, 3), grad_L.round(3)
+        (-3.019, array([[ 1.127,  0.   ],
+               [-0.533,  0.985]]))
+    """,
 )
 EXPECTATIONS = Kernel(
     "glm.expectations",
@@ -185,6 +206,12 @@ EXPECTATIONS = Kernel(
     scalars=_FAMILY,
     backends=BACKENDS,
     words=_WORDS,
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+        >>> value, slope, curvature = glm.expectations(X, y, np.zeros(2), np.log([0.5, 0.5]), family="poisson")
+        >>> value.round(3), slope.round(3)
+        (array([-1.169, -1.284, -1.868]), array([-0.169, -1.284, -0.868]))
+    """,
 )
 EXPECTATIONS_FULL = Kernel(
     "glm.expectations_full",
@@ -197,6 +224,12 @@ EXPECTATIONS_FULL = Kernel(
     scalars=_FAMILY,
     backends=BACKENDS,
     words=_WORDS,
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+        >>> L = np.array([[0.5, 0.0], [0.2, 0.5]])
+        >>> glm.expectations(X, y, np.zeros(2), L, family="poisson")[0].round(3)
+        array([-1.235, -1.185, -2.472])
+    """,
 )
 CLIPPED_GRAD_SUM = Kernel(
     "glm.clipped_grad_sum",
@@ -212,6 +245,15 @@ CLIPPED_GRAD_SUM = Kernel(
     backends=BACKENDS,
     words=_CLIPPED_WORDS,
     results=("total", "skipped : int"),
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+        >>> mu, log_sigma = np.zeros(2), np.log([0.5, 0.5])
+        >>> total, skipped = glm.clipped_grad_sum(X, y, mu, log_sigma, family="bernoulli", clip=0.5)
+        >>> total.round(3), skipped
+        (array([ 0.313,  1.014, -0.113, -0.14 ]), 0)
+        >>> glm.clipped_grad_sum(X, y, mu, log_sigma, family="bernoulli", clip=0.5, grid=2**-10)[0]
+        array([ 321, 1036, -115, -142])
+    """,
 )
 CLIPPED_GRAD_SUM_FULL = Kernel(
     "glm.clipped_grad_sum_full",
@@ -228,6 +270,13 @@ CLIPPED_GRAD_SUM_FULL = Kernel(
     backends=BACKENDS,
     words=_CLIPPED_WORDS,
     results=("total", "skipped : int"),
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+        >>> L = np.array([[0.5, 0.0], [0.2, 0.5]])
+        >>> total, skipped = glm.clipped_grad_sum(X, y, np.zeros(2), L, family="bernoulli", clip=0.5)
+        >>> total.round(3)
+        array([ 0.287,  0.966, -0.233, -0.146, -0.255])
+    """,
 )
 PREDICT = Kernel(
     "glm.predict",
@@ -240,6 +289,13 @@ PREDICT = Kernel(
     order=_PREDICT_ORDER,
     backends=BACKENDS,
     words=_PREDICT_WORDS,
+    example="""
+        >>> X, mu, log_sigma = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.log([0.5, 0.5])
+        >>> glm.predict(X, mu, log_sigma, family="bernoulli").round(3)
+        array([0.659, 0.325])
+        >>> glm.predict(X, mu, log_sigma, family="poisson").round(3)
+        array([2.354, 0.577])
+    """,
 )
 PREDICT_FULL = Kernel(
     "glm.predict_full",
@@ -253,6 +309,11 @@ PREDICT_FULL = Kernel(
     order=_PREDICT_ORDER,
     backends=BACKENDS,
     words=_PREDICT_WORDS,
+    example="""
+        >>> X, mu, L = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([[0.5, 0.0], [0.2, 0.5]])
+        >>> glm.predict(X, mu, L, family="bernoulli").round(3)
+        array([0.657, 0.321])
+    """,
 )
 
 
@@ -498,6 +559,17 @@ def bind_clipped_grad_sum(given: Given) -> ClippedSums:
     ------
     IndexError
         In a call, as `clipped_grad_sum`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import glm
+    >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+    >>> mu, log_sigma, rows = np.zeros(2), np.log([0.5, 0.5]), np.array([0, 2])
+    >>> step = glm.bind_clipped_grad_sum(X, y, mu, log_sigma, family="bernoulli", clip=0.5, rows=rows)
+    >>> skipped, total = step(mu, log_sigma, np.array([1]), 0)  # the batch is row 1 alone
+    >>> total.round(3)
+    array([-0.351,  0.351, -0.039, -0.039])
     """
     record = CLIPPED_GRAD_SUM_FULL if _full(given["log_sigma"]) else CLIPPED_GRAD_SUM
     checked = ("clip", "family", "scale", "estimator", "key", "grid", "noise_multiplier")

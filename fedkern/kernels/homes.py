@@ -22,6 +22,15 @@ class Home(NamedTuple):
     ----------
     kind : "cpu" or "cuda", as jobs have it
     xp : its namespace: NumPy, or one with the same functions
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels.homes import HOST, Home
+    >>> isinstance(HOST, Home), HOST.kind
+    (True, 'cpu')
+    >>> HOST.put(np.ones(2))
+    array([1., 1.])
     """
 
     kind: str
@@ -44,7 +53,15 @@ HOST = Home("cpu", np)
 
 
 def of(array: object) -> Home:
-    """Where an array lives."""
+    """Where an array lives.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import homes
+    >>> homes.of(np.ones(2)).kind
+    'cpu'
+    """
     return there() if home(array) == "cuda" else HOST
 
 
@@ -55,6 +72,11 @@ def there() -> Home:
     ------
     fedkern.errors.DeviceError
         There is none.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import homes
+    >>> homes.there().kind  # doctest: +SKIP
     """
     from ._cuda import device
 

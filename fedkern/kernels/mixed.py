@@ -108,6 +108,13 @@ VALUES = Kernel(
     backends=BACKENDS,
     lacks=LACKS,
     words=_WORDS,
+    example="""
+        >>> X, y = np.ones((4, 1)), np.array([3.0, 5.0, 0.0, 1.0])
+        >>> Z, starts = np.ones((4, 1)), np.array([0, 2, 4])  # an intercept of each group; two groups of two rows
+        >>> points = np.array([[0.5, 0.0], [0.5, -9.0]])  # the coefficient, and the logarithm of the groups' standard deviation
+        >>> mixed.values(points, X, Z, y, None, None, starts, family="poisson", nodes=9).round(3)
+        array([-7.457, -8.674])
+    """,
 )
 
 CURVATURE = Kernel(
@@ -122,6 +129,14 @@ CURVATURE = Kernel(
     lacks=LACKS,
     host="a point a round, which takes a CPU milliseconds",
     words=_WORDS,
+    example="""
+        >>> X, y = np.ones((4, 1)), np.array([3.0, 5.0, 0.0, 1.0])
+        >>> Z, starts = np.ones((4, 1)), np.array([0, 2, 4])  # an intercept of each group; two groups of two rows
+        >>> points = np.array([[0.5, 0.0]])  # the coefficient, and the logarithm of the groups' standard deviation
+        >>> value, gradient, minus_hessian = mixed.curvature(points, X, Z, y, None, None, starts, family="poisson", nodes=9)
+        >>> value.round(3), gradient.round(3), minus_hessian.round(3)
+        (array([-7.457]), array([[-0.06 , -0.334]]), array([[1.49 , 0.393, 1.524]]))
+    """,
 )
 
 
@@ -229,5 +244,11 @@ def size(p: int, d: int, family: str, own: int | None = None) -> int:
     Returns
     -------
     int
+
+    Examples
+    --------
+    >>> from fedkern.kernels import mixed
+    >>> mixed.size(p=3, d=2, family="gaussian")  # 3 coefficients, 3 numbers of T, the standard deviation
+    7
     """
     return p + d * (d + 1) // 2 + (SHAPES.get(family, 0) if own is None else own)

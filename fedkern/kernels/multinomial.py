@@ -42,6 +42,12 @@ VALUES = Kernel(
     backends=COMPILED,
     host="a client's rows are few beside the points, and each needs few exponentials",
     words=_WORDS,
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([0.0, 2.0, 1.0])
+        >>> points = np.array([[0.0, 0.0, 0.0, 0.0], [0.5, 1.0, 0.0, -1.0]])  # two coefficients of level 1, then two of level 2
+        >>> multinomial.values(points, X, y, levels=3).round(3)
+        array([-3.296, -2.018])
+    """,
 )
 
 CURVATURE = Kernel(
@@ -55,6 +61,12 @@ CURVATURE = Kernel(
     backends=COMPILED,
     host="a point a round, which takes a CPU milliseconds",
     words=_WORDS,
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([0.0, 2.0, 1.0])
+        >>> value, gradient, minus_hessian = multinomial.curvature(np.zeros((1, 4)), X, y, levels=3)
+        >>> value.round(3), gradient.round(3), minus_hessian.shape
+        (array([-3.296]), array([[ 0. ,  1.5,  0. , -1.5]]), (1, 10))
+    """,
 )
 
 

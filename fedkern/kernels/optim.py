@@ -47,6 +47,12 @@ ADAM = Kernel(
         "new_state": "beta1 m + (1 - beta1) g, beta2 v + (1 - beta2) g^2, t + 1.",
         "step": "learning_rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon), of the new m, v and t.",
     },
+    example="""
+        >>> state, gradient = np.zeros((3, 2)), np.array([1.0, -4.0])
+        >>> state, step = optim.adam(state, gradient, learning_rate=0.1)
+        >>> step.round(6)
+        array([ 0.1, -0.1])
+    """,
 )
 
 ADAGRAD = Kernel(
@@ -66,6 +72,14 @@ ADAGRAD = Kernel(
         "new_state": "G + g^2.",
         "step": "learning_rate g / (sqrt(G) + epsilon), of the new G.",
     },
+    example="""
+        >>> state, gradient = np.zeros((1, 2)), np.array([1.0, -4.0])
+        >>> state, step = optim.adagrad(state, gradient, learning_rate=0.1)
+        >>> state
+        array([[ 1., 16.]])
+        >>> step.round(6)
+        array([ 0.1, -0.1])
+    """,
 )
 
 

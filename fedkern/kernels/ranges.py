@@ -20,6 +20,13 @@ def finite(a: NDArray[np.float64]) -> bool:
     ------
     TypeError
         Another type or order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import ranges
+    >>> ranges.finite(np.array([1.0, 2.0])), ranges.finite(np.array([1.0, np.nan]))
+    (True, False)
     """
     return _core.ranges.finite(a)
 
@@ -38,5 +45,12 @@ def within(a: NDArray[np.float64], least: float, most: float) -> bool:
     ------
     TypeError
         Another type or order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import ranges
+    >>> ranges.within(np.array([0.0, 0.5, 1.0]), 0.0, 1.0)
+    True
     """
     return _core.ranges.within(a, least, most)

@@ -61,6 +61,11 @@ WORDS = Kernel(
         "backend": "By default cpp. All give the same bits.",
         "result": "The words of a block in each row.",
     },
+    example="""
+        >>> rng.words(2, key=rng.key(7))
+        array([[4263607705, 1961988155, 3595974273, 1168623564],
+               [ 123178867, 1853623042, 2465252756,  458130038]], dtype=uint32)
+    """,
 )
 UNIFORM, NORMAL, EXPONENTIAL = (
     Kernel(
@@ -74,8 +79,9 @@ UNIFORM, NORMAL, EXPONENTIAL = (
         streams=("user",),
         backends=BACKENDS,
         words=_WORDS | {"first_item": item, "backend": f"By default cpp. {agree}", "result": result},
+        example=example,
     )
-    for name, purpose, source, item, agree, result in (
+    for name, purpose, source, item, agree, result, example in (
         (
             "uniform",
             "Uniform numbers on the open interval (0, 1).",
@@ -83,6 +89,13 @@ UNIFORM, NORMAL, EXPONENTIAL = (
             _HALF,
             "All give the same bits.",
             "(k + 1/2) 2^-52, k 52 random bits: never 0 and never 1.",
+            """
+            >>> key = rng.key(7)
+            >>> rng.uniform(4, key=key).round(3)
+            array([0.457, 0.272, 0.432, 0.107])
+            >>> rng.uniform(2, key=key, first_item=1).round(3)
+            array([0.432, 0.107])
+            """,
         ),
         (
             "normal",
@@ -91,6 +104,13 @@ UNIFORM, NORMAL, EXPONENTIAL = (
             "Number e belongs to the block of item first_item + e // 2 < 2^32: its cosine for even e, its sine for odd e.",
             "They agree within 1e-14.",
             "sqrt(-2 log u) (cos 2 pi v, sin 2 pi v) of the two uniforms of a block; at most 8.58 in size.",
+            """
+            >>> key = rng.key(7)
+            >>> rng.normal(4, key=key).round(3)
+            array([-0.173,  1.24 ,  1.016,  0.805])
+            >>> rng.normal(2, key=key, first_item=1).round(3)
+            array([1.016, 0.805])
+            """,
         ),
         (
             "exponential",
@@ -99,6 +119,13 @@ UNIFORM, NORMAL, EXPONENTIAL = (
             _HALF,
             "They agree within a few units in the last place.",
             "-log(u): positive, at most 36.8.",
+            """
+            >>> key = rng.key(7)
+            >>> rng.exponential(4, key=key).round(3)
+            array([0.783, 1.302, 0.84 , 2.238])
+            >>> rng.exponential(2, key=key, first_item=1).round(3)
+            array([0.84 , 2.238])
+            """,
         ),
     )
 )
@@ -113,6 +140,12 @@ GAMMA = Kernel(
     streams=("user",),
     backends=BACKENDS,
     words=_OWN_WORDS | {"shape": "Positive and at most 1e300; a number that is not gives NaN.", "result": "Of mean `shape`."},
+    example="""
+        >>> rng.gamma(np.array([0.5, 2.0, 30.0]), key=rng.key(7)).round(3)
+        array([ 0.616,  3.352, 30.787])
+        >>> rng.gamma(2.0, n=3, key=rng.key(7)).round(3)
+        array([1.453, 3.352, 1.943])
+    """,
 )
 INVERSE_GAUSSIAN = Kernel(
     "rng.inverse_gaussian",
@@ -131,6 +164,10 @@ INVERSE_GAUSSIAN = Kernel(
         "first_item": "Number e owns the two blocks, draw 0 and 1, of item first_item + e < 2^32.",
         "result": "Of mean `mean` and variance mean^3 / shape.",
     },
+    example="""
+        >>> rng.inverse_gaussian(np.array([1.0, 2.0]), 3.0, key=rng.key(7)).round(3)
+        array([0.905, 0.892])
+    """,
 )
 POLYA_GAMMA = Kernel(
     "rng.polya_gamma",
@@ -148,6 +185,10 @@ POLYA_GAMMA = Kernel(
         "first_item": "Number e owns all blocks of item first_item + e < 2^32: draws 3 t to 3 t + 2 for attempt t.",
         "result": "Of mean tanh(z / 2) / (2 z).",
     },
+    example="""
+        >>> rng.polya_gamma(np.array([0.0, 1.0, 4.0]), key=rng.key(7)).round(3)
+        array([0.071, 0.315, 0.108])
+    """,
 )
 
 
@@ -172,6 +213,14 @@ def key(seed: int, stream: str = "user", chain: int = 0) -> int:
     ------
     ValueError
         An unknown stream, or a seed or chain outside [0, 2^64).
+
+    Examples
+    --------
+    >>> from fedkern.kernels import rng
+    >>> rng.key(7)
+    8409816773569330625
+    >>> rng.key(7, "noise") == rng.key(7, "draws")
+    False
     """
     if stream not in STREAMS:
         raise ValueError(f"rng.key: no stream {stream!r}; there are {', '.join(STREAMS)}")
@@ -182,7 +231,14 @@ def key(seed: int, stream: str = "user", chain: int = 0) -> int:
 
 
 def streams() -> dict[str, int]:
-    """Name -> id of every random stream; streams.def is the only list."""
+    """Name -> id of every random stream; streams.def is the only list.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import rng
+    >>> rng.streams()["user"], "noise" in rng.streams()
+    (0, True)
+    """
     return dict(STREAMS)
 
 
@@ -209,7 +265,17 @@ def words(
 
 @binds(words, WORDS, varying=("step",), without=("first_item", "n_threads", "backend"))
 def bind_words(given: Given) -> Callable[[int], tuple[Any, ...]]:
-    """`words` of many steps: step -> (words,)."""
+    """`words` of many steps: step -> (words,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import rng
+    >>> draw = rng.bind_words(2, key=rng.key(7))
+    >>> (words,) = draw(5)
+    >>> np.array_equal(words, rng.words(2, key=rng.key(7), step=5))
+    True
+    """
     _check_counter(WORDS, *(given[name] for name in ("n", "key", "client", "step", "draw", "first_item")))
     return WORDS.bind_given(given, ("step",), {"n": given["n"]})
 

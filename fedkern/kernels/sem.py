@@ -115,6 +115,15 @@ SWEEPS = Kernel(
         "events": "Scales clipped, moves accepted and proposed (elements or rows), swaps accepted, inverses made anew because a "
         "determinant fell to less than a thousandth, and -1.",
     },
+    example="""
+        >>> Y = np.array([[0.5, -1.0, 0.5], [1.0, -0.5, -0.5]])  # two variables, three rows, centred
+        >>> zeros, ones, deviation = np.zeros((1, 2, 2)), np.ones((1, 2, 2)), np.full((1, 2, 2), 0.1)  # of one chain
+        >>> deviation, lambda_sq, b, log_step, loglik, events = sem.sweeps(
+        ...     Y, zeros, ones, deviation, ones, np.ones((1, 2)), zeros, np.ones(1), seed=7, n_sweeps=3
+        ... )
+        >>> deviation.shape, b.round(3)
+        ((1, 2, 2), array([[0.573, 0.615]]))
+    """,
 )
 
 LOG_DENSITY = Kernel(
@@ -130,6 +139,12 @@ LOG_DENSITY = Kernel(
         "coefficients": "Theta: [j, h] is the effect of h on j. The diagonal is not read.",
         "loglik": "n log|det(I - Theta)| - sum_j (n log(2 b_j) + sum_i |e_ij| / b_j); -inf where the determinant is 0.",
     },
+    example="""
+        >>> Y = np.array([[0.5, -1.0, 0.2], [1.0, -0.5, 0.3]])  # two variables, three rows
+        >>> coefficients = np.array([[[0.0, 0.4], [0.3, 0.0]]])  # of one chain: [0, 1] is the effect of variable 1 on variable 0
+        >>> sem.log_density(Y, coefficients, np.ones((1, 2))).round(3)
+        array([-6.812])
+    """,
 )
 
 

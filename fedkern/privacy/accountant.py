@@ -78,6 +78,17 @@ class Mechanism:
     unit : whose presence is hidden, one "example", one "client" with all its data, or one "case" (`clip` cases) of a count
     accountant : "pld" or "rdp"; None takes the tightest that knows the sampling
     secure : whether the noise cannot be predicted. Where it can (keyed noise, for experiments), epsilon is infinite
+
+    Examples
+    --------
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> mechanism.neighbours
+    'add or remove one example'
+    >>> round(mechanism.rate, 6), mechanism.sensitivity_factor
+    (0.1, 1.0)
+    >>> round(mechanism.epsilon(steps=100, delta=1e-5), 1)
+    2.3
     """
 
     sampling: Sampling
@@ -310,7 +321,16 @@ _CHANGES: dict[str, frozenset[str]] = {
 
 
 def neighbours_of(mechanisms: Iterable[Mechanism]) -> str:
-    """What the epsilon of all these mechanisms together compares, in words: the changes that each of them accounts for."""
+    """What the epsilon of all these mechanisms together compares, in words: the changes that each of them accounts for.
+
+    Examples
+    --------
+    >>> from fedkern.privacy import accountant
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> accountant.neighbours_of([mechanism])
+    'add or remove one example'
+    """
     mechanisms = list(mechanisms)
     if any(m.unit == "client" for m in mechanisms):
         return "add or remove one client with all its rows"
@@ -328,7 +348,16 @@ def neighbours_of(mechanisms: Iterable[Mechanism]) -> str:
 
 
 def epsilon(parts: Parts, delta: float) -> float:
-    """Epsilon at `delta` of everything that was done to one data set; infinite if any noise could be predicted."""
+    """Epsilon at `delta` of everything that was done to one data set; infinite if any noise could be predicted.
+
+    Examples
+    --------
+    >>> from fedkern.privacy import accountant
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> round(accountant.epsilon(((mechanism, 100),), delta=1e-5), 1)
+    2.3
+    """
     return nominal_epsilon(parts, delta) if all(m.secure for m, steps in parts if steps) else math.inf
 
 
@@ -337,6 +366,16 @@ def nominal_epsilon(parts: Parts, delta: float) -> float:
 
     Adaptive composition in one accountant where one knows all the parts. Otherwise each accountant gets an equal share of
     delta and the epsilons are added; add-or-remove parts beside replace-one parts are composed under replace-one.
+
+    Examples
+    --------
+    >>> from fedkern.privacy import accountant
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> keyed = Mechanism(sampling="full", clip=1.0, dimension=4, noise_multiplier=2.0, secure=False)
+    >>> round(accountant.nominal_epsilon(((keyed, 1),), delta=1e-5), 1)
+    2.0
+    >>> accountant.epsilon(((keyed, 1),), delta=1e-5)  # whoever knows the key can take the noise off
+    inf
     """
     never = delta == 0 and all(m.sampling == "counts" for m, _ in parts)  # their losses have a largest
     if not (0 < delta < 1 or never):
@@ -389,6 +428,15 @@ def price_of_integers(parts: Parts, delta: float) -> tuple[float, float]:
     grows by 401 a, and delta by the factor exp(a) and by what lies beyond 20 standard deviations, which is less than n 1e-44
     for any epsilon up to LARGEST_EPSILON. (This is tighter than the total variation times 1 + exp(epsilon), which is useless
     beyond epsilon = 8.)
+
+    Examples
+    --------
+    >>> from fedkern.privacy import accountant
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> more, kept = accountant.price_of_integers(((mechanism, 100),), delta=1e-5)
+    >>> more < 1e-6, kept < 1e-5
+    (True, True)
     """
     a = sum(m.dimension * steps / (24 * math.ceil(m.sigma / GRID) ** 2) for m, steps in parts)
     numbers = sum(m.dimension * steps for m, steps in parts)
@@ -453,6 +501,15 @@ def max_steps(mechanism: Mechanism, epsilon: float, delta: float, earlier: Parts
     """The largest number of steps that keeps (nominal) epsilon, with everything `earlier`, within `epsilon` at `delta`.
 
     `enough` is the answer if that many are within: to look far beyond what a job needs takes minutes where the cap is large.
+
+    Examples
+    --------
+    >>> from fedkern.privacy import accountant
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> steps = accountant.max_steps(mechanism, epsilon=2.0, delta=1e-5)
+    >>> mechanism.epsilon(steps, 1e-5) <= 2.0 < mechanism.epsilon(steps + 1, 1e-5)
+    True
     """
     if not epsilon > 0:
         raise ValueError(f"privacy: epsilon must be > 0, got {epsilon}")
@@ -490,6 +547,14 @@ def calibrate(mechanism: Mechanism, epsilon: float, delta: float, steps: int) ->
     """The smallest noise multiplier (to 1e-6 relative) for which `steps` steps spend at most `epsilon` at `delta`.
 
     The mechanism's own multiplier, if it has one, is ignored.
+
+    Examples
+    --------
+    >>> from fedkern.privacy import accountant
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> round(accountant.calibrate(mechanism, epsilon=2.0, delta=1e-5, steps=100), 2)
+    2.25
     """
     if not (epsilon > 0 and steps > 0):
         raise ValueError(f"privacy: epsilon and steps must be > 0, got {epsilon} and {steps}")

@@ -27,7 +27,15 @@ Call: TypeAlias = Callable[..., tuple[Any, ...]]
 
 
 class Source(Protocol):
-    """What a mechanism needs. `step` is the party's count of local steps; a secure source ignores it."""
+    """What a mechanism needs. `step` is the party's count of local steps; a secure source ignores it.
+
+    Examples
+    --------
+    >>> from fedkern.privacy.noise import KeyedSource, Source
+    >>> source: Source = KeyedSource(key=7, client=0)
+    >>> source.secure, source.describe()
+    (False, 'keyed (Philox4x32-10): repeatable, for experiments, not private')
+    """
 
     secure: bool
 
@@ -52,6 +60,16 @@ class SecureSource:
 
     Threads may draw from one source at the same time: no word of the stream is used twice. There is no seed. Without the
     operating system's entropy or without the package `cryptography` it is an error, never another source.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.privacy.noise import SecureSource
+    >>> source = SecureSource()
+    >>> source.coins(1000, threshold=2**31).size < 1000  # about half of the rows
+    True
+    >>> source.add_noise(np.zeros(3, np.int64), sigma=1.0).shape
+    (3,)
     """
 
     secure = True
@@ -151,6 +169,17 @@ class KeyedSource:
     ----------
     key : of the stream "noise" (`kernels.rng.key`)
     client : the counter word of this party
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import rng
+    >>> from fedkern.privacy.noise import KeyedSource
+    >>> source = KeyedSource(rng.key(7, "noise"), client=0)
+    >>> source.coins(8, threshold=2**31, step=5)
+    array([2, 5, 6, 7])
+    >>> np.array_equal(source.coins(8, threshold=2**31, step=5), source.coins(8, threshold=2**31, step=5))
+    True
     """
 
     secure = False

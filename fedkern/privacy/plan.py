@@ -23,6 +23,15 @@ class Plan:
     updates : planned, None if only the budget ends the job
     first : those of the first update that are accounted at the start; of every later one as many with the update before it
     shorten : whether the last update may have fewer steps than the others
+
+    Examples
+    --------
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> from fedkern.privacy.plan import Plan
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> plan = Plan(mechanism, epsilon=2.0, delta=1e-5, max_steps=100, update=10, updates=25)
+    >>> plan.planned, plan.steps, plan.paid  # 250 steps are planned, and the budget pays for 10 updates
+    (250, 100, 10)
     """
 
     mechanism: Mechanism
@@ -79,6 +88,16 @@ class Outlook:
     norm : expected Euclidean norm of the noise on one sum over the clip, which is the most that one row adds to it
     spent : epsilon after all planned rounds (as if the noise were secure); None where only the budget ends the job
     updates : cap -> updates that it pays for; at most those that are planned
+
+    Examples
+    --------
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> from fedkern.privacy.plan import Outlook, Plan, outlooks
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> plan = Plan(mechanism, epsilon=2.0, delta=1e-5, max_steps=100, update=10, updates=25)
+    >>> (outlook,) = outlooks(plan, noises=[4.0], caps=[1.0, 4.0])
+    >>> isinstance(outlook, Outlook), outlook.sd, round(outlook.norm, 2)
+    (True, 4.0, 7.52)
     """
 
     noise: float
@@ -95,6 +114,15 @@ def outlooks(plan: Plan, noises: Sequence[float], caps: Sequence[float]) -> Iter
     ------
     ValueError
         A noise multiplier or a cap that cannot be.
+
+    Examples
+    --------
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> from fedkern.privacy.plan import Plan, outlooks
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> plan = Plan(mechanism, epsilon=2.0, delta=1e-5, max_steps=100, update=10, updates=25)
+    >>> [outlook.updates[1.0] for outlook in outlooks(plan, noises=[2.0, 4.0], caps=[1.0])]
+    [1, 10]
     """
     for noise in noises:
         mechanism = replace(plan.mechanism, noise_multiplier=noise)

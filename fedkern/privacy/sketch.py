@@ -26,6 +26,15 @@ class Sketch(NamedTuple):
     ----------
     key : tells one key from another; sketches with different ones cannot be compared
     sums : of the cells, hexadecimal
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.privacy.sketch import Sketch
+    >>> members, ones = np.array([5, 6, 7], np.uint64) << np.uint64(57), np.ones(3, np.uint64)
+    >>> mine, less = Sketch.of("k", members, ones), Sketch.of("k", members[:2], ones[:2])
+    >>> mine.apart(mine), mine.apart(less), mine.apart(Sketch.of("another", members, ones))
+    (0, 1, None)
     """
 
     key: str

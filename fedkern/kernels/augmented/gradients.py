@@ -65,6 +65,11 @@ COEFFICIENTS = Kernel(
         "eps": "Standard normal numbers.",
         "theta": "mu + L eps.",
     },
+    example="""
+        >>> mu, log_sd, eps = np.array([1.0, 2.0]), np.log([0.5, 0.1]), np.array([1.0, -1.0])
+        >>> augmented.coefficients(mu, log_sd, eps).round(6)
+        array([1.5, 1.9])
+    """,
 )
 MEAN_FIELD_DRAW = Kernel(
     "augmented.mean_field_draw",
@@ -82,6 +87,12 @@ MEAN_FIELD_DRAW = Kernel(
         "g": "H w.",
         "z": "mean + exp(log_sd) tau.",
     },
+    example="""
+        >>> H, w, tau = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([1.0, -1.0])
+        >>> g, z = augmented.mean_field_draw(H, w, tau, mean=np.zeros(2), log_sd=np.log([0.5, 0.5]))
+        >>> g.round(6), z.round(6)
+        (array([ 0.7, -0.8]), array([ 0.5, -0.5]))
+    """,
 )
 MEAN_FIELD_GRADIENT = Kernel(
     "augmented.mean_field_gradient",
@@ -101,6 +112,14 @@ MEAN_FIELD_GRADIENT = Kernel(
         "grad_mean": "a = message - (z - g) / rho^2, plus tau / s if `path`.",
         "grad_log_sd": "a tau s, plus 1 if not `path`.",
     },
+    example="""
+        >>> H, w, tau = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([1.0, -1.0])
+        >>> log_sd = np.log([0.5, 0.5])
+        >>> g, z = augmented.mean_field_draw(H, w, tau, np.zeros(2), log_sd)
+        >>> grad_w, cotangent, grad_mean, grad_log_sd = augmented.mean_field_gradient(H, g, z, tau, log_sd, np.ones(2), rho=1.0)
+        >>> grad_w.round(6), grad_mean.round(6)
+        (array([ 0.1, -0.4]), array([ 3.2, -1.3]))
+    """,
 )
 AMORTISED_DRAW = Kernel(
     "augmented.amortised_draw",
@@ -113,6 +132,13 @@ AMORTISED_DRAW = Kernel(
     host="every iteration ends with a message, and a client has too few rows",
     backends=COMPILED,
     words=WORDS | {"g": "H w.", "z": "m + s tau."},
+    example="""
+        >>> H, w, tau = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([1.0, -1.0])
+        >>> extra, psi = np.zeros((2, 0)), np.zeros(mlp.n_parameters((1, 3, 2)))  # a network of values 0: z ~ N(g, rho^2)
+        >>> g, z = augmented.amortised_draw(H, w, tau, extra, psi, rho=0.5, hidden=(3,))
+        >>> g.round(6), z.round(6)
+        (array([ 0.7, -0.8]), array([ 1.2, -1.3]))
+    """,
 )
 AMORTISED_GRADIENT = Kernel(
     "augmented.amortised_gradient",
@@ -129,6 +155,14 @@ AMORTISED_GRADIENT = Kernel(
         "cotangent": "The whole derivative in g: own + (z - g) / rho^2, and what comes through z and through log q(z | w).",
         "grad_psi": "Gradient in psi.",
     },
+    example="""
+        >>> H, w, tau = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([1.0, -1.0])
+        >>> extra, psi = np.zeros((2, 0)), np.zeros(mlp.n_parameters((1, 3, 2)))  # a network of values 0: z ~ N(g, rho^2)
+        >>> g, z = augmented.amortised_draw(H, w, tau, extra, psi, rho=0.5, hidden=(3,))
+        >>> grad_w, cotangent, grad_psi = augmented.amortised_gradient(H, g, z, tau, extra, psi, np.ones(2), rho=0.5, hidden=(3,))
+        >>> grad_w.round(6), grad_psi.shape
+        (array([ 2. , -0.5]), (14,))
+    """,
 )
 
 

@@ -109,6 +109,17 @@ MEAN_FIELD_ITERATION = Kernel(
         "parameters": "[mu (p), scale, mean (n), log_sd (n)]. The scale of q(theta) is log sd (p), or with `full` a triangle "
         "(p (p + 1) / 2).",
     },
+    example="""
+        >>> H, eps, tau = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0])  # p = 1 coefficient, n = 2 rows
+        >>> parameters = np.zeros(6)  # mu and log sd of the coefficient, means and log sds of z
+        >>> theta, g, z = eps, H @ eps, tau  # the draw that was made with them
+        >>> new_parameters, *others = augmented.mean_field_iteration(
+        ...     H, parameters, np.zeros((3, 6)), eps, tau, theta, g, z, np.array([0.3, -0.2]),
+        ...     rho=1.0, learning_rate=0.01, key=rng.key(7),
+        ... )
+        >>> new_parameters.round(3)
+        array([-0.01, -0.01,  0.01,  0.01,  0.01, -0.01])
+    """,
 )
 AMORTISED_ITERATION = Kernel(
     "augmented.amortised_iteration",
@@ -123,6 +134,17 @@ AMORTISED_ITERATION = Kernel(
     host="every iteration ends with a message, and a client has too few rows",
     backends=COMPILED,
     words=_AMORTISED_WORDS,
+    example="""
+        >>> H, eps, tau = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0])  # p = 1 coefficient, n = 2 rows
+        >>> k = 2 + mlp.n_parameters((1, 3, 2))  # mu and log sd of the coefficient, and the network of z
+        >>> theta, g, z, extra = eps, H @ eps, H @ eps + tau, np.zeros((2, 0))  # the draw that was made with zeros
+        >>> new_parameters, *others = augmented.amortised_iteration(
+        ...     H, np.zeros(k), np.zeros((3, k)), eps, tau, theta, g, z, np.array([0.3, -0.2]), extra, extra,
+        ...     rho=1.0, hidden=(3,), learning_rate=0.01, key=rng.key(7),
+        ... )
+        >>> new_parameters[:2].round(3)
+        array([-0.01, -0.01])
+    """,
 )
 
 NETWORK_ITERATION = Kernel(
@@ -162,6 +184,21 @@ NETWORK_ITERATION = Kernel(
         "activation": "Of all its layers but the last.",
         "new_H": "The design of the next draw.",
     },
+    example="""
+        >>> X, sizes, eps, tau = np.array([[1.0], [2.0]]), (1, 2, 1), np.array([0.5]), np.array([1.0, -1.0])
+        >>> f = mlp.n_parameters(sizes)  # of the predictor's network, phi
+        >>> phi, k = np.full(f, 0.1), 2 + f + mlp.n_parameters((1, 3, 2))  # and of the network of z, psi
+        >>> parameters = np.concatenate([np.zeros(2), phi, np.zeros(k - 2 - f)])
+        >>> H, theta, extra = mlp.forward(X, phi, sizes=sizes, activation="relu"), eps, np.zeros((2, 0))
+        >>> g = H @ theta
+        >>> new_H, new_parameters, *others = augmented.network_iteration(
+        ...     X, np.zeros(f), H, parameters, np.zeros((3, k)), eps, tau, theta, g, g + tau, np.array([0.3, -0.2]), extra, extra,
+        ...     rho=1.0, hidden=(3,), sizes=sizes, learning_rate=0.01, key=rng.key(7),
+        ... )
+        >>> new_H.round(3)
+        array([[0.15 ],
+               [0.168]])
+    """,
 )
 
 
@@ -204,7 +241,21 @@ def mean_field_iteration(
 
 @binds(mean_field_iteration, MEAN_FIELD_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
 def bind_mean_field_iteration(given: Given) -> Iterations:
-    """`mean_field_iteration` for many calls with equal sizes: (H, .., message, learning_rate, step) -> what it returns."""
+    """`mean_field_iteration` for many calls with equal sizes: (H, .., message, learning_rate, step) -> what it returns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented, rng
+    >>> H, eps, tau = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0])
+    >>> state = np.zeros(6), np.zeros((3, 6)), eps, tau, eps, H @ eps, tau
+    >>> iterate = augmented.bind_mean_field_iteration(H, *state, np.zeros(2), rho=1.0, key=rng.key(7))
+    >>> for step in range(3):
+    ...     state = iterate(H, *state, np.array([0.3, -0.2]), 0.01, step)
+    ...
+    >>> state[0].shape
+    (6,)
+    """
     symbols = _of_mean_field(given["H"], full=given["full"])
     return MEAN_FIELD_ITERATION.bind_given(given | _ADAM, (*names(*MEAN_FIELD_ITERATION.inputs), *_NEXT), symbols)
 
@@ -255,7 +306,22 @@ def amortised_iteration(
 
 @binds(amortised_iteration, AMORTISED_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
 def bind_amortised_iteration(given: Given) -> Iterations:
-    """`amortised_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns."""
+    """`amortised_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented, mlp, rng
+    >>> H, eps, tau, extra = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0]), np.zeros((2, 0))
+    >>> k = 2 + mlp.n_parameters((1, 3, 2))
+    >>> state = np.zeros(k), np.zeros((3, k)), eps, tau, eps, H @ eps, H @ eps + tau
+    >>> iterate = augmented.bind_amortised_iteration(H, *state, np.zeros(2), extra, extra, rho=1.0, hidden=(3,), key=rng.key(7))
+    >>> for step in range(3):
+    ...     *state, extra = iterate(H, *state, np.array([0.3, -0.2]), extra, extra, 0.01, step)
+    ...
+    >>> state[0].shape == (k,)
+    True
+    """
     kernel = AMORTISED_ITERATION
     sizes, symbols = _of_amortised(*(given[name] for name in ("H", "extra", "hidden", "centre")), full=given["full"])
     return kernel.bind_given(given | _ADAM | {"hidden": sizes}, (*names(*kernel.inputs), *_NEXT), symbols)
@@ -313,7 +379,27 @@ def network_iteration(
 
 @binds(network_iteration, NETWORK_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
 def bind_network_iteration(given: Given) -> Iterations:
-    """`network_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns."""
+    """`network_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented, mlp, rng
+    >>> X, sizes, eps, tau = np.array([[1.0], [2.0]]), (1, 2, 1), np.array([0.5]), np.array([1.0, -1.0])
+    >>> f, extra = mlp.n_parameters(sizes), np.zeros((2, 0))
+    >>> k = 2 + f + mlp.n_parameters((1, 3, 2))
+    >>> H = mlp.forward(X, np.full(f, 0.1), sizes=sizes, activation="relu")
+    >>> parameters = np.concatenate([np.zeros(2), np.full(f, 0.1), np.zeros(k - 2 - f)])
+    >>> state = H, parameters, np.zeros((3, k)), eps, tau, eps, H @ eps, H @ eps + tau
+    >>> iterate = augmented.bind_network_iteration(
+    ...     X, np.zeros(f), *state, np.zeros(2), extra, extra, rho=1.0, hidden=(3,), sizes=sizes, key=rng.key(7)
+    ... )
+    >>> for step in range(3):
+    ...     *state, extra = iterate(*state, np.array([0.3, -0.2]), extra, extra, 0.01, step)
+    ...
+    >>> state[1].shape == (k,)
+    True
+    """
     kernel, of = NETWORK_ITERATION, ("extra", "hidden", "sizes", "activation", "centre")
     units, layers, symbols = _of_network(*(given[name] for name in of), full=given["full"])
     return kernel.bind_given(given | _ADAM | {"hidden": units, "sizes": layers}, (*names(*kernel.inputs)[2:], *_NEXT), symbols)

@@ -64,6 +64,17 @@ class Architecture:
     n_local : p_L1 .. p_LJ
     hidden, local_hidden : units of the hidden layers ("printed", "amended")
     width, rank : of the networks of weights ("multiplicative")
+
+    Examples
+    --------
+    >>> from fedkern.kernels import mlp
+    >>> architecture = mlp.Architecture("amended", groups=(4, 3), n_local=(2, 2))
+    >>> architecture.n_values, architecture.n_latents
+    (7, 9)
+    >>> list(architecture.parts)[:3]
+    ['global_encoder', 'global_decoder', 'prior[0]']
+    >>> architecture.initial(seed=7).shape == (architecture.n_parameters,)
+    True
     """
 
     variant: str

@@ -67,6 +67,12 @@ FORWARD = Kernel(
     blas=True,
     backends=WITHOUT_NUMBA,
     words=_WORDS,
+    example="""
+        >>> X, parameters = np.array([[1.0, 2.0], [0.0, -1.0]]), np.array([0.5, -0.5, 0.1])  # W, then b
+        >>> mlp.forward(X, parameters, sizes=(2, 1)).round(3)
+        array([[-0.4],
+               [ 0.6]])
+    """,
 )
 
 BACKWARD = Kernel(
@@ -80,6 +86,15 @@ BACKWARD = Kernel(
     blas=True,
     backends=WITHOUT_NUMBA,
     words=_WORDS,
+    example="""
+        >>> X, parameters = np.array([[1.0, 2.0], [0.0, -1.0]]), np.array([0.5, -0.5, 0.1])  # W, then b
+        >>> grad_parameters, grad_X = mlp.backward(X, parameters, np.ones((2, 1)), sizes=(2, 1))
+        >>> grad_parameters
+        array([1., 1., 2.])
+        >>> grad_X
+        array([[ 0.5, -0.5],
+               [ 0.5, -0.5]])
+    """,
 )
 
 
@@ -100,6 +115,12 @@ def n_parameters(sizes: Sequence[int]) -> int:
     ------
     ValueError
         Fewer than two sizes, or one that is not positive.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import mlp
+    >>> mlp.n_parameters((2, 16, 1))  # 16 (2 + 1) + 1 (16 + 1)
+    65
     """
     return network("mlp.n_parameters", sizes)[1]["k"]
 
@@ -126,6 +147,13 @@ def network(kernel: str, sizes: Sequence[int], activation: str = "tanh") -> tupl
     ------
     ValueError
         Fewer than two sizes, one that is not positive, an unknown activation.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import mlp
+    >>> sizes, symbols, code = mlp.network("my_function", (2, 16, 1), "relu")
+    >>> sizes, symbols
+    (array([ 2, 16,  1]), {'d': 2, 'q': 1, 'k': 65})
     """
     return _network(kernel, tuple(map(operator.index, sizes)), activation)
 

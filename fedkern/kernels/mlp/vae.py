@@ -61,6 +61,14 @@ VAE_GRADIENT = Kernel(
         "gradient": "Ascent direction. A log variance that is clamped has derivative 0.",
         "terms": "Batch means of the ELBO (unweighted), |theta - mu|^2, KL_G and sum_j KL_j.",
     },
+    example="""
+        >>> architecture = mlp.Architecture("amended", groups=(2,), n_global=1, n_local=(1,), hidden=2, local_hidden=2)
+        >>> parameters = architecture.initial(seed=7)
+        >>> theta, t, noise = np.array([[0.5, -0.3]]), np.array([[1.0]]), np.zeros((1, architecture.n_latents))
+        >>> gradient, terms = mlp.vae_gradient(parameters, theta, t, noise, architecture=architecture, gamma=1.0)
+        >>> gradient.shape, terms.round(3)
+        ((88,), array([-2.878,  0.656,  0.42 ,  0.292]))
+    """,
 )
 
 VAE_STEP = Kernel(
@@ -115,6 +123,17 @@ VAE_STEP = Kernel(
         "trace": "Of each step: the four terms of `vae_gradient`, and the norm of g before it is clipped. A step whose ELBO or "
         "norm is not finite is not made: its row and all later ones are NaN, and the results are those before it.",
     },
+    example="""
+        >>> architecture = mlp.Architecture("amended", groups=(2,), n_global=1, n_local=(1,), hidden=2, local_hidden=2)
+        >>> parameters = architecture.initial(seed=7)
+        >>> moments, values, phi = np.zeros((2, parameters.size)), np.array([[0.5, -0.3], [1.0, 0.4]]), np.array([[0.0], [1.0]])
+        >>> new_parameters, new_moments, trace = mlp.vae_step(
+        ...     parameters, moments, values, phi, np.ones(2), rates=np.array([0.01, 0.01]), kl_weights=np.ones(2),
+        ...     architecture=architecture, kind="stored", batch=4, gamma=1.0, seed=7,
+        ... )
+        >>> new_parameters.shape, trace.shape
+        ((88,), (2, 5))
+    """,
 )
 
 

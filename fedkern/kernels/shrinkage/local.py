@@ -94,6 +94,15 @@ LOCAL_SWEEPS = Kernel(
     backends=BACKENDS,
     blas=True,
     words=WORDS,
+    example="""
+        >>> R, q = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6])  # X = Q R, and Q'y
+        >>> theta, ones, deviation = np.zeros((1, 2)), np.ones((1, 2)), np.full((1, 2), 0.1)  # of one chain
+        >>> deviation, lambda_sq, sigma_sq, events = shrinkage.local_sweeps(
+        ...     R, q, 0.8, 5.0, theta, ones, deviation, ones, np.ones(1), seed=7, n_sweeps=3
+        ... )
+        >>> deviation.round(3), sigma_sq.round(3)
+        (array([[0.083, 0.084]]), array([0.474]))
+    """,
 )
 LOCAL_SWEEPS_BATCHED = Kernel(
     "shrinkage.local_sweeps_batched",
@@ -115,6 +124,16 @@ LOCAL_SWEEPS_BATCHED = Kernel(
         "deviation": "The site's deviations from theta. The diagonal becomes 0.",
         "lambda_sq": "The squared local scales of the deviations. The diagonal becomes 1.",
     },
+    example="""
+        >>> R = np.array([[2.0, 0.5], [0.0, 1.5]])  # Y = Q R
+        >>> theta, ones, deviation = np.zeros((1, 2, 2)), np.ones((1, 2, 2)), np.full((1, 2, 2), 0.1)  # of one chain
+        >>> deviation, lambda_sq, sigma_sq, events = shrinkage.local_sweeps_batched(
+        ...     R, 5.0, theta, ones, deviation, ones, np.ones((1, 2)), seed=7
+        ... )
+        >>> deviation.round(3), sigma_sq.round(3)
+        (array([[[ 0.   , -0.012],
+                [-0.111,  0.   ]]]), array([[0.695, 3.089]]))
+    """,
 )
 GAUSSIAN_POSTERIOR_DRAW = Kernel(
     "shrinkage.gaussian_posterior_draw",
@@ -148,6 +167,12 @@ GAUSSIAN_POSTERIOR_DRAW = Kernel(
         "gram": "R'R, where it is at hand.",
         "deviation": "beta - mean, which stays accurate where it is small.",
     },
+    example="""
+        >>> R, q = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6])  # X = Q R, and Q'y
+        >>> mean, scale = np.zeros((1, 2)), np.ones((1, 2))  # of the prior, of one draw
+        >>> shrinkage.gaussian_posterior_draw(R, q, mean, scale, np.ones(1), seed=7).round(3)
+        array([[ 1.193, -0.362]])
+    """,
 )
 
 
@@ -236,6 +261,16 @@ def local_sweeps_gram(
         The moments are those of no columns [X y].
 
     Source: docs/methods/sparse.md, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> X, y = np.array([[1.0, 0.5], [-1.0, 0.0], [0.5, -1.0], [-0.5, 0.5]]), np.array([1.0, -0.4, -0.6, 0.0])
+    >>> theta, ones, deviation = np.zeros((1, 2)), np.ones((1, 2)), np.full((1, 2), 0.1)  # of one chain
+    >>> swept = shrinkage.local_sweeps_gram(X.T @ X, X.T @ y, y @ y, 3.0, theta, ones, deviation, ones, np.ones(1), seed=7)
+    >>> swept[0].shape
+    (1, 2)
     """
     R, q, rss = factor_of_moments(gram, xty, yy)
     return local_sweeps(R, q, rss, n, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram=gram, **options)
@@ -263,6 +298,16 @@ def factor_of_moments(gram: Floats, xty: Floats, yy: float) -> tuple[Floats, Flo
     ------
     ValueError
         The matrix of moments of [X y] has a negative eigenvalue.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> X, y = np.array([[1.0, 0.5], [-1.0, 0.0], [0.5, -1.0], [-0.5, 0.5]]), np.array([1.0, -0.4, -0.6, 0.0])
+    >>> R, q, rss = shrinkage.factor_of_moments(X.T @ X, X.T @ y, y @ y)
+    >>> R.round(3), q.round(3), round(rss, 3)
+    (array([[ 1.581, -0.158],
+           [ 0.   ,  1.214]]), array([0.696, 0.996]), 0.043)
     """
     p = len(gram)
     moments = np.block([[gram, xty[:, None]], [xty[None, :], np.full((1, 1), yy)]])
@@ -330,14 +375,44 @@ _VARYING = ("theta", "tau_sq", "deviation", "lambda_sq", "sigma_sq", "step")
 
 @binds(local_sweeps, LOCAL_SWEEPS, varying=_VARYING, without=())
 def bind_local_sweeps(given: Given) -> Sweeps:
-    """`local_sweeps` for many calls of equal sizes: (theta, tau_sq, deviation, lambda_sq, sigma_sq, step) -> what it returns."""
+    """`local_sweeps` for many calls of equal sizes: (theta, tau_sq, deviation, lambda_sq, sigma_sq, step) -> what it returns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> R, q = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6])  # X = Q R, and Q'y
+    >>> theta, ones, deviation = np.zeros((1, 2)), np.ones((1, 2)), np.full((1, 2), 0.1)  # of one chain
+    >>> sweep = shrinkage.bind_local_sweeps(R, q, 0.8, 5.0, theta, ones, deviation, ones, np.ones(1), seed=7)
+    >>> state = deviation, ones, np.ones(1)
+    >>> for step in range(3):
+    ...     *state, events = sweep(theta, ones, *state, step)
+    ...
+    >>> state[2].round(3)  # what `local_sweeps` gives with n_sweeps=3
+    array([0.474])
+    """
     of = given["theta"]
     return _bind(LOCAL_SWEEPS, given | {"q": each(given["q"], of, 1), "rss": each(given["rss"], of, 0)})
 
 
 @binds(local_sweeps_batched, LOCAL_SWEEPS_BATCHED, varying=_VARYING, without=())
 def bind_local_sweeps_batched(given: Given) -> Sweeps:
-    """`local_sweeps_batched` for many calls with equal sizes: as `bind_local_sweeps`."""
+    """`local_sweeps_batched` for many calls with equal sizes: as `bind_local_sweeps`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> R = np.array([[2.0, 0.5], [0.0, 1.5]])  # Y = Q R
+    >>> theta, ones, deviation = np.zeros((1, 2, 2)), np.ones((1, 2, 2)), np.full((1, 2, 2), 0.1)  # of one chain
+    >>> sweep = shrinkage.bind_local_sweeps_batched(R, 5.0, theta, ones, deviation, ones, np.ones((1, 2)), seed=7)
+    >>> state = deviation, ones, np.ones((1, 2))
+    >>> for step in range(3):
+    ...     *state, events = sweep(theta, ones, *state, step)
+    ...
+    >>> state[2].shape
+    (1, 2)
+    """
     return _bind(LOCAL_SWEEPS_BATCHED, given)
 
 
@@ -435,6 +510,15 @@ def nothing_happened(events: NDArray[np.int64]) -> bool:
     ----------
     events : (c, .., 4) int64 array
         What it returned last: 0, 0, 0, -1 in every row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> shrinkage.nothing_happened(np.array([[0, 0, 0, -1]]))
+    True
+    >>> shrinkage.nothing_happened(np.array([[1, 0, 0, -1]]))  # a scale was clipped
+    False
     """
     return type(events) is np.ndarray and events.tobytes() == _NOTHING * (events.size >> 2)
 
@@ -450,6 +534,19 @@ def raise_fault(kernel: str, events: NDArray[np.int64], chain: int, client: int 
         The last column is -1 where nothing happened.
     chain, client, step : int
         Numbers of the first chain, the client and the first sweep.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> from fedkern.errors import NumericalError
+    >>> shrinkage.raise_fault("my_sweeps", np.array([[0, 0, 0, -1]]), chain=0, client=3, step=100)
+    >>> try:
+    ...     shrinkage.raise_fault("my_sweeps", np.array([[0, 0, 0, 8 * 5 + 2]]), chain=0, client=3, step=100)
+    ... except NumericalError as error:
+    ...     print(error)
+    ...
+    my_sweeps: chain 0, client 3, sweep 105: sigma^2 is not finite
     """
     faults = on_host(events[..., -1])
     if faults.max(initial=-1) < 0:

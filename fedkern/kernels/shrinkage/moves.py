@@ -49,6 +49,14 @@ MOVE_TERMS = Kernel(
         "gradient": "Z'h, to be added over the clients.",
         "precision": "Z'HZ, to be added over the clients.",
     },
+    example="""
+        >>> R, q, block = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6]), np.arange(2)  # a translation
+        >>> theta, deviation, tau_sq = np.zeros((1, 2)), np.zeros((1, 2)), np.ones((1, 2))
+        >>> gradient, precision = shrinkage.move_terms(R, q, block, theta, deviation, tau_sq, np.ones(1))
+        >>> gradient, precision
+        (array([[ 2. , -0.4]]), array([[[4. , 1. ],
+                [1. , 2.5]]]))
+    """,
 )
 MOVE = Kernel(
     "shrinkage.move",
@@ -84,6 +92,14 @@ MOVE = Kernel(
         "new_theta": "Global coefficients.",
         "t": "tau with a sign; outside the block tau itself. A client then has d = (t / old tau) d, and tau^2 = t^2.",
     },
+    example="""
+        >>> R, q, block = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6]), np.arange(2)  # a translation
+        >>> theta, deviation, tau_sq = np.zeros((1, 2)), np.zeros((1, 2)), np.ones((1, 2))
+        >>> gradient, precision = shrinkage.move_terms(R, q, block, theta, deviation, tau_sq, np.ones(1))
+        >>> new_theta, t = shrinkage.move(gradient, precision, block, theta, tau_sq, np.ones((1, 2)), np.ones((1, 2)), seed=7)
+        >>> new_theta.round(3), t
+        (array([[ 0.236, -0.125]]), array([[1., 1.]]))
+    """,
 )
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]

@@ -56,6 +56,15 @@ LOGISTIC_SWEEPS = Kernel(
         "alpha": "The site's intercepts.",
         "scale_intercept": "Standard deviation of the intercept's normal prior.",
     },
+    example="""
+        >>> X, y = np.array([[0.5, -1.0], [-1.0, 0.0], [2.0, 1.0]]), np.array([1.0, 0.0, 1.0])
+        >>> theta, ones, deviation = np.zeros((1, 2)), np.ones((1, 2)), np.full((1, 2), 0.1)  # of one chain
+        >>> deviation, lambda_sq, alpha, events = shrinkage.logistic_sweeps(
+        ...     X, y, theta, ones, deviation, ones, np.zeros(1), seed=7
+        ... )
+        >>> deviation.round(3), alpha.round(3)
+        (array([[ 0.235, -0.031]]), array([2.363]))
+    """,
 )
 IMPUTED_SWEEPS = Kernel(
     "shrinkage.imputed_sweeps",
@@ -99,6 +108,17 @@ IMPUTED_SWEEPS = Kernel(
         "are not checked. With `missing_patterns(X, psi, mean)` rows are N(mean, psi).",
         "new_completed": "X with its missing values as drawn last.",
     },
+    example="""
+        >>> X, y = np.array([[0.5, -1.0], [-1.0, np.nan], [0.5, 1.0]]), np.array([1.0, 0.2, -0.4])
+        >>> theta, ones, deviation = np.zeros((1, 2)), np.ones((1, 2)), np.full((1, 2), 0.1)  # of one chain
+        >>> deviation, lambda_sq, sigma_sq, alpha, completed, events = shrinkage.imputed_sweeps(
+        ...     X, y, np.eye(2), theta, ones, deviation, ones, np.ones(1), np.zeros(1), np.nan_to_num(X)[np.newaxis], seed=7
+        ... )
+        >>> completed[0].round(3)
+        array([[ 0.5  , -1.   ],
+               [-1.   ,  0.621],
+               [ 0.5  ,  1.   ]])
+    """,
 )
 
 Swept = tuple[np.ndarray, ...]
@@ -113,6 +133,15 @@ class Patterns(NamedTuple):
     K : (k, p, p) what is missing regressed on the others
     L : (k, p, p) Cholesky factor of what is left of its covariance
     shift : (k, p) what is missing where the others are 0
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> X, psi = np.array([[0.5, -1.0], [-1.0, np.nan], [np.nan, 1.0]]), np.array([[1.0, 0.5], [0.5, 1.0]])
+    >>> patterns = shrinkage.missing_patterns(X, psi)
+    >>> isinstance(patterns, shrinkage.Patterns), patterns.K.shape
+    (True, (2, 2, 2))
     """
 
     of_row: NDArray[np.int64]
@@ -253,6 +282,15 @@ def missing_patterns(X: Floats, psi: Floats, mean: Floats | None = None) -> Patt
     ------
     ValueError
         A psi that is not symmetric and positive definite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> X, psi = np.array([[0.5, -1.0], [-1.0, np.nan], [np.nan, 1.0]]), np.array([[1.0, 0.5], [0.5, 1.0]])
+    >>> patterns = shrinkage.missing_patterns(X, psi)
+    >>> patterns.of_row  # row 0 lacks nothing
+    array([-1,  0,  1])
     """
     kernel, missing = IMPUTED_SWEEPS.name, np.isnan(X)
     try:

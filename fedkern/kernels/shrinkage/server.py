@@ -107,6 +107,14 @@ GLOBAL_SWEEP = Kernel(
     streams=("scales", *STREAMS),
     host="the server's own: p^2 numbers a round",
     words=_WORDS,
+    example="""
+        >>> deviation, lambda_sq = np.full((2, 1, 1, 2), 0.3), np.ones((2, 1, 1, 2))  # of two clients, one chain, one regression
+        >>> indicators, theta, tau_sq = np.array([[0, 1]]), np.zeros((1, 1, 2)), np.ones((1, 1, 2))
+        >>> gamma, eta, rho = np.ones((1, 1, 2)), np.ones((1, 1, 2)), np.full((1, 1), 0.5)
+        >>> swept = shrinkage.global_sweep(deviation, lambda_sq, indicators, theta, tau_sq, gamma, eta, rho, seed=7)
+        >>> swept[0].round(3)
+        array([[[0.106, 0.088]]])
+    """,
 )
 GLOBAL_SWEEP_SUMS = Kernel(
     "shrinkage.global_sweep_sums",
@@ -130,6 +138,15 @@ GLOBAL_SWEEP_SUMS = Kernel(
         "inclusion": "P(gamma = 1 | the rest).",
         "events": f"{_WORDS['events']} A client's deviation is then d + old theta - new theta.",
     },
+    example="""
+        >>> deviation, lambda_sq = np.full((2, 1, 1, 2), 0.3), np.ones((2, 1, 1, 2))  # of two clients, one chain, one regression
+        >>> indicators, theta, tau_sq = np.array([[0, 1]]), np.zeros((1, 1, 2)), np.ones((1, 1, 2))
+        >>> gamma, eta, rho = np.ones((1, 1, 2)), np.ones((1, 1, 2)), np.full((1, 1), 0.5)
+        >>> sums = sum(shrinkage.local_sums(d, l) for d, l in zip(deviation, lambda_sq))
+        >>> swept = shrinkage.global_sweep_sums(sums, 2, indicators, theta, tau_sq, gamma, eta, rho, seed=7)
+        >>> swept[0].round(3)
+        array([[[0.106, 0.088]]])
+    """,
 )
 LOCAL_SUMS = Kernel(
     "shrinkage.local_sums",
@@ -147,6 +164,13 @@ LOCAL_SUMS = Kernel(
         "sums": "1/lambda^2, d/lambda^2, d^2/lambda^2 and, with a slab, d: s = 3, or 4. Added in the order of the clients, they "
         "give the bits that `global_sweep` works with.",
     },
+    example="""
+        >>> deviation, lambda_sq = np.array([[[0.5, -1.0]]]), np.array([[[1.0, 4.0]]])  # of one chain and one regression
+        >>> shrinkage.local_sums(deviation, lambda_sq)[:, 0, 0]
+        array([[ 1.  ,  0.25],
+               [ 0.5 , -0.25],
+               [ 0.25,  0.25]])
+    """,
 )
 
 Result = tuple[np.ndarray, ...]
@@ -213,7 +237,21 @@ _VARYING = ("deviation", "lambda_sq", "theta", "tau_sq", "gamma", "eta", "rho", 
 
 @binds(global_sweep, GLOBAL_SWEEP, varying=_VARYING, without=())
 def bind_global_sweep(given: Given) -> ServerSweeps:
-    """`global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> result."""
+    """`global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> result.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> deviation, lambda_sq = np.full((2, 1, 1, 2), 0.3), np.ones((2, 1, 1, 2))  # of two clients, one chain, one regression
+    >>> state = np.zeros((1, 1, 2)), np.ones((1, 1, 2)), np.ones((1, 1, 2)), np.ones((1, 1, 2)), np.full((1, 1), 0.5)
+    >>> sweep = shrinkage.bind_global_sweep(deviation, lambda_sq, np.array([[0, 1]]), *state, seed=7)
+    >>> for step in range(3):
+    ...     *state, inclusion, deviation, lambda_sq, events = sweep(deviation, lambda_sq, *state, step)
+    ...
+    >>> inclusion.shape
+    (1, 1, 2)
+    """
     kernel, chain, n_passes = GLOBAL_SWEEP, given["chain"], given["n_passes"]
     if _shaped(given["deviation"], 4):
         m, _, g, p = given["deviation"].shape

@@ -43,6 +43,14 @@ BORDERED_FACTOR = Kernel(
         "factor": "Entries of L in the pattern.",
         "rest": "The block less what the sparse columns take from it: its own Cholesky factor completes L.",
     },
+    example="""
+        >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # areas 0, 1, 2 in a row; the border is area 1
+        >>> pattern = spatial.bordered_analyse(indptr, indices, border=np.array([1]))
+        >>> values, block = np.array([4.0, -1.0, 4.0, -1.0]), np.array([[2.0]])  # of the precision: areas 0 and 2; area 1
+        >>> factor, rest = spatial.bordered_factor(values, pattern.indptr, pattern.indices, block)
+        >>> factor.round(3), rest.round(3)
+        (array([ 2. , -0.5,  2. , -0.5]), array([[1.5]]))
+    """,
 )
 BORDERED_INVERSE = Kernel(
     "spatial.bordered_inverse",
@@ -58,6 +66,14 @@ BORDERED_INVERSE = Kernel(
         "block": "The inverse of what `bordered_factor` left: the dense block of the inverse.",
         "inverse": "Entries of the inverse.",
     },
+    example="""
+        >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # areas 0, 1, 2 in a row; the border is area 1
+        >>> pattern = spatial.bordered_analyse(indptr, indices, border=np.array([1]))
+        >>> values, block = np.array([4.0, -1.0, 4.0, -1.0]), np.array([[2.0]])  # of the precision: areas 0 and 2; area 1
+        >>> factor, rest = spatial.bordered_factor(values, pattern.indptr, pattern.indices, block)
+        >>> spatial.bordered_inverse(factor, pattern.indptr, pattern.indices, 1 / rest).round(3)
+        array([0.292, 0.167, 0.292, 0.167])
+    """,
 )
 BORDERED_SOLVE = Kernel(
     "spatial.bordered_solve",
@@ -75,6 +91,14 @@ BORDERED_SOLVE = Kernel(
         "back": "Whether with L' instead of L.",
         "solved": "Solutions; without `back` the last part is what remains for the factor of the dense block.",
     },
+    example="""
+        >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # areas 0, 1, 2 in a row; the border is area 1
+        >>> pattern = spatial.bordered_analyse(indptr, indices, border=np.array([1]))
+        >>> values, block = np.array([4.0, -1.0, 4.0, -1.0]), np.array([[2.0]])  # of the precision: areas 0 and 2; area 1
+        >>> factor, rest = spatial.bordered_factor(values, pattern.indptr, pattern.indices, block)
+        >>> spatial.bordered_solve(np.array([[1.0, 0.0, 0.0]]), factor, pattern.indptr, pattern.indices).round(3)
+        array([[0.5 , 0.  , 0.25]])
+    """,
 )
 
 
@@ -88,6 +112,15 @@ class Bordered:
         Which area is eliminated when; the dense ones last, in their order.
     indptr, indices : int64 arrays
         Columns of L left of the dense block: in each the diagonal first, then rising rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> pattern = spatial.bordered_analyse(indptr, indices, border=np.array([1]))
+    >>> isinstance(pattern, spatial.Bordered), pattern.indptr, pattern.indices
+    (True, array([0, 2, 4]), array([0, 2, 1, 2]))
     """
 
     order: Indices
@@ -108,6 +141,14 @@ def bordered_analyse(indptr: Indices, indices: Indices, border: Indices) -> Bord
     Returns
     -------
     Bordered
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> spatial.bordered_analyse(indptr, indices, border=np.array([1])).order  # the border is eliminated last
+    array([0, 2, 1])
     """
     n = len(indptr) - 1
     inner = np.setdiff1d(np.arange(n), border)

@@ -45,6 +45,17 @@ CAR_LOGDENSITY = Kernel(
         "grad_theta": "Gradients in theta.",
         "grad_phi": 'Derivatives in phi; zero for "icar".',
     },
+    example="""
+        >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+        >>> eigen = spatial.car_eigen(indptr, indices)
+        >>> logdet = spatial.logdet_table(eigen.values, indptr)
+        >>> theta, phi = np.array([[0.5, 0.2, -0.3]]), np.array([0.9])
+        >>> value, grad_theta, grad_phi = spatial.car_logdensity(
+        ...     theta, phi, indptr, indices, logdet.coefficients, **logdet.options
+        ... )
+        >>> value.round(3), grad_theta.round(3), grad_phi.round(3)
+        (array([-3.415]), array([[-0.32, -0.22,  0.48]]), array([-4.697]))
+    """,
 )
 CAR_FACTOR = Kernel(
     "spatial.car_factor",
@@ -73,6 +84,14 @@ CAR_FACTOR = Kernel(
         "values": "The entries of L in the pattern's order.",
         "logdet": "log det Q.",
     },
+    example="""
+        >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+        >>> pattern = spatial.car_analyse(indptr, indices)
+        >>> parts = pattern.order, pattern.indptr, pattern.indices
+        >>> values, logdet = spatial.car_factor(np.array([0.0, 0.9]), *parts, indptr, indices)
+        >>> logdet.round(3)
+        array([ 0.693, -0.968])
+    """,
 )
 CAR_SAMPLE = Kernel(
     "spatial.car_sample",
@@ -92,6 +111,13 @@ CAR_SAMPLE = Kernel(
         "weights": "`car_weights`, or `icar_scale`.",
         "theta": "The draws. NaN where a phi leaves a precision below zero.",
     },
+    example="""
+        >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+        >>> eigen, weights = spatial.car_eigen(indptr, indices), spatial.car_weights(indptr)
+        >>> theta = spatial.car_sample(eigen.vectors, eigen.values, weights, np.array([0.1, 0.9]), seed=7)
+        >>> theta.shape
+        (2, 3)
+    """,
 )
 
 

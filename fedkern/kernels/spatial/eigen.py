@@ -27,6 +27,15 @@ class Eigen:
         component exactly 0.
     vectors : (n, n) float64 array
     form : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> eigen = spatial.car_eigen(indptr, indices)
+    >>> isinstance(eigen, spatial.Eigen), eigen.precisions(np.array([0.5])).round(3)
+    (True, array([[1.5, 1. , 0.5]]))
     """
 
     values: Floats
@@ -51,6 +60,14 @@ def precisions(values: Floats, phi: Floats, form: str) -> Floats:
     values : (n,) float64 array
     phi : (m,) float64 array
     form : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.precisions(np.array([-1.0, 0.0, 1.0]), np.array([0.5, 0.9]), "car")
+    array([[1.5, 1. , 0.5],
+           [1.9, 1. , 0.1]])
     """
     x = np.asarray(phi)[:, None]
     if form == "car":
@@ -86,6 +103,15 @@ def car_eigen(indptr: Indices, indices: Indices, *, form: str = "car") -> Eigen:
         No graph: see `check_graph`.
 
     Source: docs/methods/sigma.md, sections 3 and 9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> eigen = spatial.car_eigen(indptr, indices, form="leroux")
+    >>> eigen.values.round(3)  # of D - W
+    array([0., 1., 3.])
     """
     name = "spatial.car_eigen"
     choice(name, "form", form, FORMS)
@@ -108,6 +134,13 @@ def car_weights(indptr: Indices, *, form: str = "car") -> Floats:
     ----------
     indptr : (n + 1,) int64 array
     form : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.car_weights(np.array([0, 1, 3, 4])).round(3)  # 1 / sqrt(neighbours)
+    array([1.   , 0.707, 1.   ])
     """
     return 1 / np.sqrt(diagonal(indptr)) if form == "car" else np.ones(len(indptr) - 1)
 
@@ -130,6 +163,16 @@ def car_variance(values: Floats, vectors: Floats, weights: Floats, phi: Floats, 
     (m, n) float64 array
 
     Source: docs/methods/sigma.md, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> eigen = spatial.car_eigen(indptr, indices)
+    >>> spatial.car_variance(eigen.values, eigen.vectors, spatial.car_weights(indptr), np.array([0.0, 0.9])).round(3)
+    array([[1.   , 0.5  , 1.   ],
+           [3.132, 2.632, 3.132]])
     """
     found = precisions(values, np.asarray(phi, np.float64), form)
     inverse = np.divide(1.0, found, out=np.zeros_like(found), where=found > 0)
@@ -152,6 +195,19 @@ def icar_scale(values: Floats, vectors: Floats, groups: NDArray[np.int64]) -> Fl
         1 where an area is alone.
 
     Source: docs/methods/sigma.md, section 9; Riebler et al. (2016), Freni-Sterrantino, Ventrucci and Rue (2018).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> eigen = spatial.car_eigen(indptr, indices, form="icar")
+    >>> weights = spatial.icar_scale(eigen.values, eigen.vectors, spatial.components(indptr, indices))
+    >>> weights.round(3)
+    array([1.563, 1.563, 1.563])
+    >>> variances = spatial.car_variance(eigen.values, eigen.vectors, weights, np.zeros(1), form="icar")
+    >>> float(np.exp(np.log(variances).mean()).round(6))
+    1.0
     """
     n = len(values)
     if not n:
@@ -179,6 +235,16 @@ class LogDet:
     rank : int
         Of Q: n, less the dimension of the null space of an intrinsic model.
     form : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> eigen = spatial.car_eigen(indptr, indices)
+    >>> table = spatial.logdet_table(eigen.values, indptr, hi=0.9)
+    >>> isinstance(table, spatial.LogDet), table.rank, table.bound < 1e-11
+    (True, 3, True)
     """
 
     coefficients: Floats
@@ -230,6 +296,16 @@ def logdet_table(
         A range or tolerance that is none.
 
     Source: docs/methods/sigma.md, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> eigen = spatial.car_eigen(indptr, indices)
+    >>> table = spatial.logdet_table(eigen.values, indptr, hi=0.9)
+    >>> table.options
+    {'form': 'car', 'lo': 0.0, 'hi': 0.9, 'widest': 2.0, 'rank': 3}
     """
     name = "spatial.logdet_table"
     choice(name, "form", form, FORMS)

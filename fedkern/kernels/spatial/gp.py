@@ -43,6 +43,15 @@ GP_COVARIANCE = Kernel(
     scalars=(_KIND, Scalar("jitter", NOT_NEGATIVE, 0.0)),
     backends=WITHOUT_NUMBA,
     words=_WORDS,
+    example="""
+        >>> x, lengthscale = np.array([[0.0], [1.0]]), np.array([0.5, 2.0])
+        >>> spatial.gp_covariance(x, lengthscale).round(3)
+        array([[[1.   , 0.135],
+                [0.135, 1.   ]],
+        <BLANKLINE>
+               [[1.   , 0.882],
+                [0.882, 1.   ]]])
+    """,
 )
 GP_FACTOR = Kernel(
     "spatial.gp_factor",
@@ -55,6 +64,12 @@ GP_FACTOR = Kernel(
     scalars=(_KIND, Scalar("tolerance", Domain("must be in [1e-10, 1)", "1e-10 <= x < 1", "float(x)"), 1e-6)),
     backends=WITHOUT_NUMBA,
     words=_WORDS,
+    example="""
+        >>> x, lengthscale = np.array([[0.0], [1.0], [2.0]]), np.array([3.0])
+        >>> factors, residual = spatial.gp_factor(x, lengthscale, rank=2)
+        >>> factors.shape, residual.round(3)
+        ((1, 3, 2), array([0.006]))
+    """,
 )
 GP_SAMPLE = Kernel(
     "spatial.gp_sample",
@@ -68,6 +83,12 @@ GP_SAMPLE = Kernel(
     blas=True,
     backends=WITHOUT_NUMBA,
     words=_WORDS,
+    example="""
+        >>> x, lengthscale = np.array([[0.0], [1.0]]), np.array([0.5, 2.0])
+        >>> spatial.gp_sample(x, lengthscale, seed=7).round(3)
+        array([[ 0.674,  1.094],
+               [-1.372, -1.444]])
+    """,
 )
 
 

@@ -29,6 +29,15 @@ class Pattern:
         Where the columns of L begin.
     indices : (nnz_L,) int64 array
         The rows of the entries: in each column the diagonal first, then rising.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> pattern = spatial.car_analyse(indptr, indices)
+    >>> isinstance(pattern, spatial.Pattern), len(pattern.indices)  # of a path nothing is filled in: three and two entries
+    (True, 5)
     """
 
     order: Indices
@@ -52,6 +61,18 @@ def check_graph(indptr: Indices, indices: Indices, *, name: str = "spatial.check
     ------
     TypeError, ValueError
         An area that is its own neighbour, a neighbour twice or not in order, one of no number, or i next to j but not j to i.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.check_graph(np.array([0, 1, 2]), np.array([1, 0]))  # two neighbours
+    >>> try:
+    ...     spatial.check_graph(np.array([0, 1, 1]), np.array([1]))
+    ... except ValueError as error:
+    ...     print(error)
+    ...
+    spatial.check_graph: indices must be symmetric, got a neighbour in one direction only: (0, 1)
     """
     for what, a in (("indptr", indptr), ("indices", indices)):
         if type(a) is not np.ndarray or a.dtype not in INT64 or a.ndim != 1:
@@ -80,6 +101,16 @@ def adjacency(indptr: Indices, indices: Indices) -> Any:
     ----------
     indptr, indices : int64 arrays
         See the module `spatial`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> spatial.adjacency(indptr, indices).toarray()
+    array([[0., 1., 0.],
+           [1., 0., 1.],
+           [0., 1., 0.]])
     """
     n = len(indptr) - 1
     return scipy.sparse.csr_array((np.ones(len(indices)), *map(np.ascontiguousarray, (indices, indptr))), shape=(n, n))
@@ -91,6 +122,13 @@ def diagonal(indptr: Indices) -> Floats:
     Parameters
     ----------
     indptr : (n + 1,) int64 array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.diagonal(np.array([0, 1, 3, 4, 4]))  # the last area has no neighbour
+    array([1., 2., 1., 1.])
     """
     return np.maximum(np.diff(indptr), 1).astype(np.float64)
 
@@ -102,6 +140,13 @@ def components(indptr: Indices, indices: Indices) -> NDArray[np.int64]:
     ----------
     indptr, indices : int64 arrays
         See the module `spatial`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.components(np.array([0, 1, 2, 2]), np.array([1, 0]))  # two neighbours, and one area alone
+    array([0, 0, 1])
     """
     if len(indptr) == 1:
         return np.zeros(0, np.int64)
@@ -115,6 +160,13 @@ def null_dimension(indptr: Indices, indices: Indices) -> int:
     ----------
     indptr, indices : int64 arrays
         See the module `spatial`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.null_dimension(np.array([0, 1, 2, 2]), np.array([1, 0]))  # two neighbours, and one area alone
+    1
     """
     return int((np.bincount(components(indptr, indices)) > 1).sum())
 
@@ -134,6 +186,16 @@ def car_precision(indptr: Indices, indices: Indices, phi: float = 1.0, *, form: 
     Returns
     -------
     (n, n) sparse array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> spatial.car_precision(indptr, indices, 0.5).toarray()
+    array([[ 1. , -0.5,  0. ],
+           [-0.5,  2. , -0.5],
+           [ 0. , -0.5,  1. ]])
     """
     W, d = adjacency(indptr, indices), diagonal(indptr)
     if form == "leroux":
@@ -161,6 +223,14 @@ def car_analyse(indptr: Indices, indices: Indices) -> Pattern:
 
     Source: sigma.md, section 3; multiple minimum degree (Liu, 1985) as SuperLU has it; columns as unions along the elimination
     tree (George and Liu, 1981).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> np.sort(spatial.car_analyse(indptr, indices).order)
+    array([0, 1, 2])
     """
     check_graph(indptr, indices, name="spatial.car_analyse")
     order = minimum_degree(indptr, indices)

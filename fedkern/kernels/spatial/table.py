@@ -63,6 +63,16 @@ TABLE_SAMPLE = Kernel(
         "theta": "The draws.",
         "entry": "From which entry.",
     },
+    example="""
+        >>> values = np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]])  # two stored draws
+        >>> theta, entry = spatial.table_sample(values, np.ones(3), kind="stored", batch=3, seed=7)
+        >>> entry
+        array([1, 1, 0])
+        >>> theta
+        array([[10., 20., 30.],
+               [10., 20., 30.],
+               [ 1.,  2.,  3.]])
+    """,
 )
 
 
@@ -153,6 +163,16 @@ class DrawTable:
         How many neighbours in a batch share an entry.
     indptr, indices, order : int64 arrays, or None
         "sparse": the pattern of the factors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> table = spatial.DrawTable.car(indptr, indices, phi=np.array([0.1, 0.5, 0.9]))
+    >>> theta, phi = table.sample(seed=7, step=0, batch=16)
+    >>> theta.shape, phi.shape
+    ((16, 3), (16, 1))
     """
 
     values: Floats
@@ -326,6 +346,13 @@ def stratified(entries: int, *, seed: int, chain: int = 0, step: int = 0) -> Flo
         T.
     seed, chain, step : int
         Names of the random numbers, of stream `prior_entries` and client 2^32 - 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.stratified(4, seed=7).round(3)
+    array([0.169, 0.478, 0.658, 0.937])
     """
     key = rng.key(seed, "prior_entries", chain)
     return (np.arange(entries) + rng.uniform(entries, key=key, client=2**32 - 1, step=step)) / entries
