@@ -21,7 +21,7 @@ def __getattr__(name: str) -> object:
 
 
 def get_include() -> str:
-    """Folder of the C++ headers: compile with `-I$(python -c 'import fedkern; print(fedkern.get_include())')`.
+    """Returns the folder of the C++ headers: compile with `-I$(python -c 'import fedkern; print(fedkern.get_include())')`.
 
     Examples
     --------

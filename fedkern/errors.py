@@ -1,4 +1,4 @@
-"""What can go wrong with a job, and the exit code of each."""
+"""Defines the errors of a job, and the exit code of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from traceback import extract_tb
 
 
 class FedkernError(Exception):
-    """Base of all. A text names the thing, what was wanted, what came, and the remedy.
+    """Is the base of all errors. The text names the thing, the value that was wanted, the value that came, and the remedy.
 
     Examples
     --------
@@ -21,7 +21,7 @@ class FedkernError(Exception):
 
 
 class JobError(FedkernError):
-    """A bad job, bad data, or a machine that cannot run it.
+    """Reports a bad job, bad data, or a machine that cannot run the job.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class JobError(FedkernError):
 
 
 class HolderError(JobError):
-    """Something between a job and a data holder, whose whole text is said where the holder is; others read `told`.
+    """Reports a matter between a job and a data holder. The whole text is shown where the holder is; others read `told`.
 
     `detail` is for the holder's own folder: paths and numbers of its policies and accounts.
 
@@ -57,10 +57,10 @@ class HolderError(JobError):
 
 
 class OwnFault(JobError):
-    """What is wrong with one party's own file or rows.
+    """Reports a fault of one party's own file or rows.
 
-    The text is for every party: it names what the job file names and, in an open job, counts the rest. `own` has the names and
-    cells that were found; it is for that party's own folder (`kept`: it is there) and for its own `fedkern check --local`.
+    The text is for every party: it names only names of the job file and, in an open job, counts the others. `own` has the names
+    and cells themselves. It goes to that party's folder alone (`kept`: it is written there) and to its `fedkern check --local`.
 
     Examples
     --------
@@ -79,20 +79,20 @@ class OwnFault(JobError):
 
 
 def no_memory(error: MemoryError) -> str:
-    """What to say where memory is not enough."""
+    """Returns the sentence for a job whose memory is not enough."""
     said = " ".join(str(error).split()) or "no memory is left"
     return f"{said}; `fedkern check` says what a job needs: take a larger machine, or fewer columns, chains or draws"
 
 
 def belongs(error: Exception, party: int) -> None:
-    """The error is about this party (a client's number, or SERVER), whose own folder gets the whole of it. The first to say so
-    is right."""
+    """Marks an error as one about this party (a client's number, or SERVER), whose own folder gets the whole of it. The first
+    mark stays."""
     error.__dict__.setdefault("party", party)
 
 
 @contextmanager
 def owned(party: int) -> Iterator[None]:
-    """What goes wrong inside `belongs` to this party."""
+    """Marks every error that is raised inside the block as one about this party."""
     try:
         yield
     except Exception as error:
@@ -101,7 +101,7 @@ def owned(party: int) -> Iterator[None]:
 
 
 def outline(error: BaseException) -> str:
-    """Where an error came from and of which type it is, without what it says: that may quote a cell."""
+    """Returns where an error came from and its type, without its text, which may quote a cell."""
     causes: list[BaseException] = [error]
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
         causes.append(cause)
@@ -115,7 +115,7 @@ def outline(error: BaseException) -> str:
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Where nobody but the owner of the files reads what is said: the whole of it."""
+    """Shows the whole of a party's fault: for places where only the owner of the files reads the text."""
     try:
         yield
     except OwnFault as error:
@@ -123,7 +123,7 @@ def plainly() -> Iterator[None]:
 
 
 class LostPeer(FedkernError):
-    """Stopped by a signal or a lost peer; there is a checkpoint.
+    """Reports that a signal or a lost peer stopped the job; there is a checkpoint.
 
     Examples
     --------
@@ -136,7 +136,7 @@ class LostPeer(FedkernError):
 
 
 class BudgetSpent(FedkernError):
-    """A privacy budget ended the job before `min_updates`.
+    """Reports that a privacy budget ended the job before `min_updates`.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class BudgetSpent(FedkernError):
 
 
 class NumericalError(FedkernError):
-    """A computation left the finite numbers, for what the job or its data ask of it; the text names client, step and row or
+    """Reports that a computation left the finite numbers because of the job or its data. The text names client, step and row or
     coordinate.
 
     Examples
@@ -169,7 +169,7 @@ class NumericalError(FedkernError):
 
 
 class DeviceError(FedkernError):
-    """The cuda backend cannot run here; the text says what to install, or what to lower.
+    """Reports that the cuda backend cannot run here; the text says what to install, or which number to lower.
 
     Examples
     --------
@@ -182,7 +182,7 @@ class DeviceError(FedkernError):
 
 
 class DeviceMemoryError(DeviceError):
-    """A card's memory does not suffice. How much was asked for tells how many rows there are.
+    """Reports that a card's memory does not suffice. The amount that was asked for tells the number of rows.
 
     Examples
     --------

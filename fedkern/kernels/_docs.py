@@ -1,4 +1,4 @@
-"""Makes the documentation that `help` shows of a public function: its written first lines, then sections from its kernel's record."""
+"""Makes the documentation that `help` shows of a public function: its first lines, and sections from its kernel's record."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ HELPERS = re.compile(r"(?<![\w.])(mlp|rng)\.\w+\(")  # families whose functions 
 
 
 def documented(*kernels: Kernel) -> Callable[[Function], Function]:
-    """Gives a public function the sections of its arguments and results, of one record, or of several that it chooses from."""
+    """Adds to a public function's docstring the sections of its arguments and results, from one record or from several that it
+    chooses from."""
 
     def complete(function: Function) -> Function:
         code: Any = function.__code__
@@ -43,15 +44,15 @@ def documented(*kernels: Kernel) -> Callable[[Function], Function]:
 def binds(
     of: Callable[..., Any], *kernels: Kernel, varying: Collection[str], without: Collection[str], **start: Any
 ) -> Callable[[Callable[[Given], Bound]], Callable[..., Bound]]:
-    """Makes the function that binds calls of a public one, of one that binds a call of all its arguments.
+    """Makes the public function that binds calls: from a function that takes all arguments by name.
 
     Parameters
     ----------
-    of : the public function; it has the arguments, and their defaults
+    of : the public function whose calls are bound; its arguments and defaults are taken over
     kernels : its records
-    varying : what each call is given, for the documentation
+    varying : the arguments that each call is given, for the documentation
     without : the other arguments that are left out, beside `out`
-    start : values of what varies, and has no default
+    start : values of arguments that vary and have no default
     """
     parameters = {p.name: p for p in signature(of).parameters.values()}
     defaults = {name: p.default for name, p in parameters.items() if p.default is not Parameter.empty} | start
@@ -115,7 +116,7 @@ def example_of(*kernels: Kernel) -> str:
 def arguments(
     names: Iterable[str], annotations: Mapping[str, str], kernels: Sequence[Kernel], varying: Collection[str] | None = None
 ) -> str:
-    """The entries of a public function's arguments; `varying` if it binds calls."""
+    """Returns the entries of a public function's arguments; `varying` is given for a function that binds calls."""
     first, entries = kernels[0], []
     arrays = {same[0].name: same for same in zip(*(kernel.inputs for kernel in kernels))}
     scalars = {s.keyword: s for s in first.scalars if s.domain is not MADE}
@@ -137,7 +138,7 @@ def arguments(
 
 
 def results(kernels: Sequence[Kernel]) -> str:
-    """The entries of what the public function returns."""
+    """Returns the entries of a public function's results."""
     first, entries = kernels[0], []
     for result in first.results or [a.name for a in first.outputs]:
         name, _, kind = result.partition(" : ")
@@ -148,7 +149,7 @@ def results(kernels: Sequence[Kernel]) -> str:
 
 
 def words_of(kernel: Kernel, name: str) -> str:
-    """What an argument or a result means."""
+    """Returns the meaning of an argument or a result, in the record's words."""
     words = kernel.words.get(name) or COMMON.get(name)
     if not words:
         raise TypeError(f"{kernel.name}: its record has no words for {name!r}; say in `words` what it means")
@@ -156,19 +157,19 @@ def words_of(kernel: Kernel, name: str) -> str:
 
 
 def shaped(arrays: Sequence[Array]) -> str:
-    """Shape and type of an array, of one record or of several."""
+    """Returns shape and type of an array, of one record or of several."""
     shapes = [a.written[0] for a in arrays]
     return f"{' or '.join(dict.fromkeys(shapes)) if len(shapes) > 1 else shapes[0]} {arrays[0].written[1]}"
 
 
 def number(scalar: Scalar, annotation: str) -> str:
-    """Type and domain of a scalar."""
+    """Returns type and domain of a scalar."""
     kind, domain = "str" if scalar.domain.codes else annotation, scalar.domain.may_be
     return kind if not domain or kind == "bool" else f"{kind}, {domain}"
 
 
 def entry(name: str, kind: str, words: str) -> str:
-    """One argument, as NumPy's style has it; an import is not to wait for textwrap."""
+    """Returns one argument in NumPy's style. It wraps lines itself, so that an import need not wait for textwrap."""
     lines = [f"{name} : {kind}"]
     while len(words) > WIDTH:
         end = words.rfind(" ", 0, WIDTH)

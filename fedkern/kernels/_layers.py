@@ -1,4 +1,4 @@
-"""How the networks of a hierarchical variational autoencoder are made of layers: `mlp.Architecture`, for backends too."""
+"""Says which layers the networks of a hierarchical variational autoencoder have, for `mlp.Architecture` and for backends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ VARIANTS = ("printed", "amended", "multiplicative")
 
 
 class Layer(NamedTuple):
-    """An affine map: W (n_out, n_in) row by row, then b (n_out,) if it has a bias.
+    """Describes an affine map: W (n_out, n_in) row by row, then b (n_out,) if it has a bias.
 
     Examples
     --------
@@ -29,7 +29,7 @@ class Layer(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One network: where its parameters stand, and its layers.
+    """Describes one network: where its parameters stand, and its layers.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class Part(NamedTuple):
 
 
 class Sized(Protocol):
-    """See `mlp.Architecture`."""
+    """Lists the sizes of an architecture; see `mlp.Architecture`."""
 
     @property
     def variant(self) -> str: ...
@@ -67,7 +67,7 @@ class Sized(Protocol):
 
 
 class Sizes(NamedTuple):
-    """Those of an architecture, unchecked."""
+    """Holds the sizes of an architecture, unchecked."""
 
     variant: str
     groups: tuple[int, ...]
@@ -85,14 +85,14 @@ class Sizes(NamedTuple):
 
     @classmethod
     def of(cls, code: Any) -> Sizes:
-        """From what backends get."""
+        """Returns the sizes that a code of backends holds."""
         variant, J, n_conditions, n_global, *others = map(int, code[:HEAD])
         groups, n_local = (tuple(map(int, code[i : i + J])) for i in (HEAD, HEAD + J))
         return cls(VARIANTS[variant], groups, n_conditions, n_global, n_local, *others)
 
 
 def parts_of(a: Sized) -> dict[str, Part]:
-    """Name -> part, in the order in which they stand."""
+    """Returns name -> part, in the order in which the parts stand."""
     found, begin = dict[str, Part](), 0
     for name, layers in _layers(a):
         end = begin + sum(layer.n_parameters for layer in layers)

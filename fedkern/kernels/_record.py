@@ -1,4 +1,4 @@
-"""What a kernel is: one record that the checks, the call, the documentation and the tests all read."""
+"""Defines the record of a kernel, which the checks, the call, the documentation and the tests all read."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ KERNELS: dict[str, Kernel] = {}  # filled by the records themselves
 
 
 def home(value: object) -> str | None:
-    """The backend that lives where the array does; None for what is no array."""
+    """Returns the backend that lives where the array does; None for any other object."""
     if isinstance(value, np.ndarray):
         return "cpp"
     return "cuda" if type(value).__module__.partition(".")[0] == "cupy" else None
 
 
 def masked(value: object) -> bool:
-    """Whether it is an array whose masked cells a kernel would take for data."""
+    """Tells whether a value is an array whose masked cells a kernel would take for data."""
     return isinstance(value, np.ma.MaskedArray)
 
 
 def on_host(array: Any) -> Any:
-    """An array of a device as a NumPy array, which is waited for; all else as it is."""
+    """Returns an array of a device as a NumPy array, which is waited for; any other object unchanged."""
     return array.get() if home(array) == "cuda" else array
 
 
@@ -52,12 +52,12 @@ _named = cache(str)  # a type, whose name takes NumPy some microseconds
 
 @dataclass(frozen=True)
 class Array:
-    """An array argument.
+    """Describes an array argument.
 
     Attributes
     ----------
     name : as in the public function
-    shape : one symbol a dimension; "2*d" in an output is twice what d is
+    shape : one symbol a dimension; "2*d" in an output is twice the size d
     dtypes : the types that it may have; an output that is allocated has the first
     optional : may be None
     like : the first input, where the type must be the same; then an output that is allocated has it
@@ -83,7 +83,7 @@ class Array:
         return shape, f"array, {', '.join(types)} or {last}"
 
     def check(self, kernel: str, value: Any, sizes: dict[str, int]) -> Any:
-        """The array itself, or an error that names the argument, what it must be, and what came."""
+        """Returns the array itself, or raises an error that names the argument, its domain, and the value that came."""
         if value is None and self.optional:
             return None
         if type(value) is not np.ndarray and home(value) is None:
@@ -112,7 +112,7 @@ class Array:
 
 
 def require_numba() -> None:
-    """ImportError, which names the extra, where Numba is not installed."""
+    """Raises ImportError, which names the extra, where Numba is not installed."""
     try:
         import_module("numba")
     except ImportError as error:
@@ -137,7 +137,7 @@ def load_blas() -> None:
 
 @cache
 def _formula(dimension: str) -> Callable[[Mapping[str, int]], int]:
-    """A formula of sizes, compiled once."""
+    """Returns a formula of sizes as a function, compiled once."""
     formula: Callable[[Mapping[str, int]], int] = eval(
         "lambda sizes: " + re.sub(r"[a-z]\w*", lambda m: f"sizes[{m[0]!r}]", dimension).replace("/", "//")
     )
@@ -145,23 +145,23 @@ def _formula(dimension: str) -> Callable[[Mapping[str, int]], int]:
 
 
 def with_unsigned_keys(function: Function) -> Function:
-    """Numba takes a Python int for an int64: a key beyond that must say that it is unsigned."""
+    """Returns the function with large keys made unsigned: Numba takes a Python int for an int64."""
     return lambda *arguments: function(*(np.uint64(a) if type(a) is int and a >= 2**63 else a for a in arguments))
 
 
 def size(dimension: str, sizes: Mapping[str, int]) -> int:
-    """The length of a dimension: "d", "2*d", "d*(d+3)/2" or "4"."""
+    """Returns the length of a dimension: "d", "2*d", "d*(d+3)/2" or "4"."""
     return sizes[dimension] if dimension in sizes else _formula(dimension)(sizes)
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number, a choice or a switch that a kernel takes beside its arrays.
+    """Describes a number, a choice or a switch that a kernel takes beside its arrays.
 
     Attributes
     ----------
-    name : as backends have it
-    domain : what it may be
+    name : the name that backends give it
+    domain : the values that it may have
     default : as in the public function; ...: it has none
     of : the public argument that it comes from, where that has another name
     binds : symbols of shapes that follow from it
@@ -175,37 +175,37 @@ class Scalar:
 
     @property
     def keyword(self) -> str:
-        """What the public function calls it."""
+        """The name that the public function gives it."""
         return self.of or self.name
 
 
 def names(*arguments: Array | Scalar) -> tuple[str, ...]:
-    """What backends call them."""
+    """Returns the names that backends give to arguments."""
     return tuple(a.name for a in arguments)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """The contract of one kernel.
+    """Holds the contract of one kernel.
 
     Attributes
     ----------
     name : "family.function"
-    module : of the public function; a backend's function stands in the module of the same name in its folder
-    purpose, source : one line; the equation that it computes
+    module : the public function's module; a backend's function stands in the module of the same name in its folder
+    purpose, source : one line; where the equation that it computes is written
     inputs, outputs : the arrays, in the order in which every backend takes them
-    scalars : what backends take between the two
+    scalars : the numbers, choices and switches that backends take between the two
     together : scalars that are refused in one sentence
     order : the arguments of backends by name, where it is not inputs, scalars, outputs, n_threads
     streams : the random streams that it draws from; empty for a deterministic kernel
-    returns : whether `run` gives back what backends return, before the outputs
+    returns : whether `run` gives back the value that backends return, before the outputs
     backends : those that exist; the others are listed as missing
     function : the public function, where it has not the kernel's own name
     blas : whether the C++ version calls BLAS or LAPACK; they are loaded when first needed, because SciPy takes its time
     host : why it has no cuda backend and shall have none
-    lacks : backend -> what of the scalar `family` it has not, and refuses
-    words : what each argument and each result means, as the public function calls it; "result": an output called `out`
-    results : what the public function returns, where that is not the outputs: "name", or "name : type" of what is no output
+    lacks : backend -> the values of the scalar `family` that it refuses
+    words : name in the public function -> the meaning of the argument or result; "result" stands for an output called `out`
+    results : the results of the public function, where they are not the outputs: "name", or "name : type" where it is no output
     example : a call of the public function as a doctest, without imports; `_docs.example_of` adds these
     """
 
@@ -241,11 +241,11 @@ class Kernel:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What every backend takes, in order."""
+        """The arguments that every backend takes, in order."""
         return self.order or (*names(*self.inputs, *self.scalars, *self.outputs), "n_threads")
 
     def implementation(self, backend: str | None) -> Function:
-        """The function of one backend, by default of the first that there is."""
+        """Returns the function of one backend, by default of the first that the kernel has."""
         if backend is None:
             backend = self.backends[0]
         if backend not in self._loaded:
@@ -273,7 +273,7 @@ class Kernel:
 
     @cached_property
     def numbers(self) -> Callable[..., tuple[Any, ...]]:
-        """(scalars by keyword) -> what backends get, in the record's order.
+        """A function: (scalars by keyword) -> the values that backends get, in the record's order.
 
         Raises
         ------
@@ -284,7 +284,8 @@ class Kernel:
 
     @cached_property
     def run(self) -> Callable[..., tuple[Any, ...]]:
-        """Checks, allocates and calls: (inputs, out, n_threads, backend, symbols=None, *, scalars by keyword) -> the outputs.
+        """A function that checks, allocates and calls: (inputs, out, n_threads, backend, symbols=None, *, scalars by keyword) ->
+        outputs.
 
         `inputs` are in the record's order; `symbols` as in `prepare`.
         """
@@ -303,18 +304,20 @@ class Kernel:
         last: int = 2**32 - 1,
         **scalars: Any,
     ) -> Callable[..., tuple[Any, ...]]:
-        """What `run` does, for many calls with equal sizes and types: all is checked once, and then what may have changed.
+        """Returns a call that does the work of `run` many times with equal sizes and types. All arguments are checked here once;
+        each call checks only those that may have changed.
 
         Parameters
         ----------
-        inputs, n_threads, backend, symbols, scalars : as `run` takes them, of any call
-        varying : what each call is given, in this order: names of inputs, then of scalars that are positive, or whole numbers
+        inputs, n_threads, backend, symbols, scalars : the arguments of `run`, of any call
+        varying : the arguments of each call, in this order: names of inputs, then of scalars that are positive, or whole numbers
             from 0 to `last`
 
         Returns
         -------
-        (what varies) -> what `run` returns, newly allocated. ValueError if a bound array has changed its memory, shape or type
-        since, or if what varies has not the types and shapes that it had here; a length that no other array has may be another.
+        (arguments that vary) -> the results of `run`, newly allocated. It raises ValueError if a bound array has changed its
+        memory, shape or type since, or if an argument has another type or shape than here. A length that no other array has may
+        be another.
         """
         here, sizes, k = names(*self.inputs), dict(symbols or {}), len(self.inputs)
         numbers = self.numbers(**scalars)
@@ -362,19 +365,20 @@ class Kernel:
         symbols: Mapping[str, int] | None = None,
         last: int = 2**32 - 1,
     ) -> Callable[..., tuple[Any, ...]]:
-        """`bind` of all arguments of the public function, by name."""
+        """Does the same as `bind` for all arguments of the public function, by name."""
         inputs, scalars = [given[a.name] for a in self.inputs], {s.keyword: given[s.keyword] for s in self.scalars}
         return self.bind(inputs, varying, given["n_threads"], given["backend"], symbols, last, **scalars)
 
     def _free(self, varying: Sequence[str]) -> set[str]:
-        """Symbols that one dimension of one varying input has, and nothing else: as the number of rows in a batch."""
+        """Returns symbols that one dimension of one varying input has, and no other array: the number of rows in a batch, for
+        example."""
         shapes = [a.shape for a in (*self.inputs, *self.outputs)]
         named = [symbol for shape in shapes for length in shape for symbol in re.findall(r"[a-z]\w*", length)]
         mine = [length for a in self.inputs if a.name in varying for length in a.shape]
         return {symbol for symbol in mine if symbol.isidentifier() and named.count(symbol) == 1}
 
     def call(self, backend: str | None, arrays: Sequence[object], numbers: Sequence[object], n_threads: int) -> Any:
-        """What the backend returns for the arrays of `prepare` and the scalars of `numbers`."""
+        """Calls the backend with the arrays of `prepare` and the scalars of `numbers`, and returns its value."""
         function, k = self.implementation(self._backend(backend, arrays)), len(self.inputs)
         if not self.order:
             return function(*arrays[:k], *numbers, *arrays[k:], n_threads)
@@ -383,7 +387,8 @@ class Kernel:
         return function(*(values[name] for name in self.order))
 
     def backend_of(self, family: str, wanted: str | None, arrays: Sequence[object]) -> str | None:
-        """What to ask for, of a kernel some of whose backends lack families; an error where it was asked for one that does."""
+        """Returns the backend to ask for where some backends lack families. Raises ValueError where the wanted one lacks this
+        family."""
         having = [b for b in self.backends if family not in self.lacks.get(b, ())]
         there = self._backend(wanted, arrays)
         if there is None:
@@ -408,7 +413,7 @@ class Kernel:
         return (returned, *outputs) if self.returns else outputs
 
     def _second(self, numbers: Sequence[object]) -> set[str]:
-        """Outputs that have the second of their types."""
+        """Returns the names of outputs that have the second of their types."""
         given = dict(zip(names(*self.scalars), numbers))
         return {o.name for o in self.outputs if given.get(o.second)}
 
@@ -416,7 +421,7 @@ class Kernel:
         _checks.refuse(self.public, {s.keyword: s.domain for s in self.scalars}, self.together, values)
 
     def _backend(self, wanted: str | None, arrays: Sequence[object]) -> str | None:
-        """The one that is called: what was wanted, if the arrays live where it runs."""
+        """Returns the backend that is called: the wanted one, if the arrays live where it runs."""
         homes = {h for h in map(home, arrays) if h}
         if len(homes) > 1:
             raise TypeError(f"{self.name}: arrays of the host and of a device in one call; move them to one of the two")
@@ -433,7 +438,7 @@ class Kernel:
         return "cuda"
 
     def _space(self, backend: str | None, arrays: Iterable[object]) -> Any:
-        """The namespace in which outputs are allocated."""
+        """Returns the namespace in which outputs are allocated."""
         homes = {home(a) for a in arrays}
         if "cpp" in homes or not (backend == "cuda" or "cuda" in homes):
             return np
@@ -499,8 +504,10 @@ class Kernel:
 
 
 def table() -> dict[str, dict[str, str]]:
-    """Which (kernel, backend) pairs exist: kernel -> backend -> "yes", "partly" (its record says what it `lacks`), "missing", or
-    "host" where a device would gain nothing.
+    """Returns which (kernel, backend) pairs exist, as kernel -> backend -> word.
+
+    The words are "yes", "partly" (the kernel's record says what the backend `lacks`), "missing", or "host" where a device would
+    gain nothing.
 
     Examples
     --------

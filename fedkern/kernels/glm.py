@@ -2,7 +2,7 @@
 
 One row (x, y) has a = x'theta + offset and log p(y | a), normalised in y; the families are those of `kernels.families` that have
 a code. Weights multiply a row's log-likelihood. The posterior is q = N(mu, diag(exp(2 log_sigma))) or, where `log_sigma` is a
-(d, d) matrix, N(mu, L L') with L its lower triangle (what is above is not read).
+(d, d) matrix, N(mu, L L') with L its lower triangle (the numbers above are not read).
 
 X may have any strides and may be a memory map larger than the memory: it is read once, in blocks of rows, and never copied. Sums
 are taken in a fixed order that depends on the number of rows alone: results do not depend on `n_threads`.
@@ -91,7 +91,7 @@ _WORDS = {
     "curvature": "weights_i E l_i''.",
 }
 _ELBO_WORDS = _WORDS | {
-    "prior_shift": "Of the prior exp(prior_shift'theta - theta' P theta / 2).",
+    "prior_shift": "Shift in the prior exp(prior_shift'theta - theta' P theta / 2).",
     "prior_precision": "P of the same prior: symmetric, or its diagonal.",
     "estimator": '"stl": the path gradient, with (mu, sigma) in log q held fixed, whose variance goes to 0 where q is exact; '
     '"total": the gradient of the same average; "analytic": no draws, the quadrature of `expectations`, and KL(q || prior) in '
@@ -318,7 +318,7 @@ PREDICT_FULL = Kernel(
 
 
 def _check_scale(kernel: Kernel, family: str, scale: float) -> None:
-    """A scale other than 1 needs a family that has one."""
+    """Refuses a scale other than 1 for a family that has none."""
     if scale != 1 and family in families.CODES and families.FAMILIES[family].dispersion is None:
         has = [(f.dispersion.words, f.name) for f in families.RECORDS if f.dispersion is not None and f.code is not None]
         what = " or ".join(f"{words} of the {name} family" for words, name in has)
@@ -326,7 +326,7 @@ def _check_scale(kernel: Kernel, family: str, scale: float) -> None:
 
 
 def _check_key(kernel: Kernel, key: int | None, random: str) -> None:
-    """`random` says what needs a key; nothing if it is empty."""
+    """Refuses a missing key where something is random; `random` names it, and is empty where nothing is."""
     if random and key is None:
         raise ValueError(f'{kernel.public}: {random} needs a key: key=rng.key(seed, "draws")')
 
@@ -336,7 +336,7 @@ def _full(log_sigma: Vector) -> bool:
 
 
 def _number(value: Any) -> float:
-    """A float; what lives on a device stays there, as an array without dimensions."""
+    """Returns a float; a number on a device stays there, as an array without dimensions."""
     return value if home(value) == "cuda" else float(value)
 
 
@@ -354,7 +354,7 @@ def loglik_grad(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[float, Vector]:
-    """Log-likelihood of all rows and its gradient.
+    """Returns the log-likelihood of all rows and its gradient.
 
     Raises
     ------
@@ -389,11 +389,11 @@ def elbo_grad(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[float, Vector, Vector]:
-    """Evidence lower bound of the posterior, and its gradient.
+    """Returns the evidence lower bound of the posterior, and its gradient.
 
-    E_q[sum_i weights_i log p(y_i | x_i'theta + offset_i) + log prior(theta) - log q(theta)], with the prior (inside PVI: the
-    cavity) exp(prior_shift'theta - theta' P theta / 2) times its normalising constant; a P that is not positive has none, and
-    then it is left out. With a prior that is a density the ELBO is a lower bound of the log evidence.
+    The bound is E_q[sum_i weights_i log p(y_i | x_i'theta + offset_i) + log prior(theta) - log q(theta)]. The prior (inside PVI:
+    the cavity) is exp(prior_shift'theta - theta' P theta / 2) times its normalising constant; a P that is not positive has no
+    such constant, and it is left out. With a prior that is a density the bound is a lower bound of the log evidence.
 
     Raises
     ------
@@ -428,7 +428,8 @@ def _as_matrix(value: float | Vector, mu: Vector) -> Vector:
 
 
 def _log_normaliser(shift: Vector, precision: Vector) -> float:
-    """log of the constant that makes exp(h'theta - theta' P theta / 2) a density; 0 if P is not positive definite."""
+    """Returns the logarithm of the constant that makes exp(h'theta - theta' P theta / 2) a density; 0 if P is not positive
+    definite."""
     try:
         factor = np.linalg.cholesky(on_host(precision))
     except np.linalg.LinAlgError:
@@ -452,7 +453,7 @@ def expectations(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Vector, Vector, Vector]:
-    """Expectations of a row's log-likelihood and of its first two derivatives in a, under the posterior."""
+    """Returns expectations of each row's log-likelihood and of its first two derivatives in a, under the posterior."""
     record = EXPECTATIONS_FULL if _full(log_sigma) else EXPECTATIONS
     _check_scale(record, family, scale)
     inputs = (X, y, mu, log_sigma, offset, weights)
@@ -484,7 +485,7 @@ def clipped_grad_sum(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[np.ndarray, int]:
-    """Sum over rows of clipped gradients of the expected log-likelihood: the private step of DP-PVI.
+    """Returns the sum over rows of clipped gradients of the expected log-likelihood: the private step of DP-PVI.
 
     Row i has v_i, the gradient of weights_i E_q log p(y_i | x_i'theta + offset_i) in (mu, log sigma). It is multiplied by
     w_i = min(1, clip (1 - 1e-9) / ||v_i||), so that adding or removing a row moves the sum by at most `clip`:
@@ -551,7 +552,7 @@ def _check_clipped(
     without=("noise_multiplier", "backend"),
 )
 def bind_clipped_grad_sum(given: Given) -> ClippedSums:
-    """`clipped_grad_sum` of the same data at many points: (mu, log_sigma, rows, step) -> (skipped, total).
+    """Binds `clipped_grad_sum` of the same data at many points: (mu, log_sigma, rows, step) -> (skipped, total).
 
     Batches `rows` may differ in size. Where `rows` is None, all rows count in every call, and calls are not given them.
 
@@ -591,7 +592,7 @@ def predict(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Vector:
-    """Predictive mean E[y | x] under the posterior."""
+    """Returns the predictive mean E[y | x] under the posterior."""
     record = PREDICT_FULL if _full(log_sigma) else PREDICT
     _check_scale(record, family, scale)
     mean: Vector

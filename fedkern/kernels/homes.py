@@ -1,7 +1,8 @@
-"""Where arrays live, for whoever computes with them beside kernels: in memory, or on the device of the cuda backend.
+"""Tells where arrays live (in memory, or on the device of the cuda backend) and moves them, for code that computes beside
+kernels.
 
-An algorithm asks an array for its home, puts there what a kernel takes beside it, and takes back what goes into its state or a
-message. On the host both do nothing.
+An algorithm asks an array for its home, puts there the kernel's other arrays, and takes back those that go into its state or a
+message. On the host both return their arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ._record import on_host as on_host
 
 
 class Home(NamedTuple):
-    """A place of arrays.
+    """Names a place of arrays, and moves arrays to it and back.
 
     Attributes
     ----------
@@ -37,15 +38,15 @@ class Home(NamedTuple):
     xp: Any
 
     def put(self, array: object) -> Any:
-        """The array here, copied if it lives elsewhere; None stays None."""
+        """Returns the array here, copied if it lives elsewhere; None stays None."""
         return array if self.kind == "cpu" or array is None else self.xp.asarray(array)
 
     def all(self, *arrays: object) -> tuple[Any, ...]:
-        """Several."""
+        """Puts several arrays here."""
         return arrays if self.kind == "cpu" else tuple(map(self.put, arrays))
 
     def back(self, arrays: Iterable[object]) -> tuple[Any, ...]:
-        """What a kernel returned, in this process's memory; it is waited for."""
+        """Returns a kernel's results in this process's memory; they are waited for."""
         return tuple(arrays) if self.kind == "cpu" else tuple(map(on_host, arrays))
 
 
@@ -53,7 +54,7 @@ HOST = Home("cpu", np)
 
 
 def of(array: object) -> Home:
-    """Where an array lives.
+    """Returns the home of an array.
 
     Examples
     --------
@@ -66,7 +67,7 @@ def of(array: object) -> Home:
 
 
 def there() -> Home:
-    """The device of this process.
+    """Returns the device of this process.
 
     Raises
     ------

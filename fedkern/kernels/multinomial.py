@@ -1,8 +1,8 @@
-"""Multinomial: a response that is one of K levels without an order, each but the first with coefficients of its own.
+"""Multinomial models: a response that is one of K levels without an order, each but the first with coefficients of its own.
 
 A row of level y, with the predictors eta_0 = 0 of the first level and eta_k = X_i beta_k of the others, adds
-eta_y - log sum_k e^eta_k. A point holds the blocks beta_1, .., beta_(K-1), one after the other. What is not finite at a point is
-NaN, and nothing else.
+eta_y - log sum_k e^eta_k. A point holds the blocks beta_1, .., beta_(K-1), one after the other. Results that are
+not finite at a point are NaN, and no others.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def values(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Log-likelihood of a multinomial logistic model at many points."""
+    """Returns the log-likelihood of a multinomial logistic model at many points."""
     value: Floats
     (value,) = _call(VALUES, (points, X, y), out, n_threads, backend, levels)
     return value
@@ -98,7 +98,7 @@ def curvature(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """The same with its gradient and minus its Hessian."""
+    """Returns the log-likelihood with its gradient and minus its Hessian."""
     value, gradient, minus_hessian = _call(CURVATURE, (points, X, y), out, n_threads, backend, levels)
     return value, gradient, minus_hessian
 

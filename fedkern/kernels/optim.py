@@ -16,7 +16,7 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # of Adam, where nobody says otherwise
 _GRADIENT, _STEP = Array("gradient", ("k",), F64), Array("step", ("k",), F64)
 
 _BETA = Domain("must be in [0, 1)", "0 <= x < 1", "float(x)")
-_WORDS = {"gradient": "Of what is to grow.", "learning_rate": "Length of the step."}
+_WORDS = {"gradient": "Gradient of the function that is to grow.", "learning_rate": "Length of the step."}
 
 ADAM = Kernel(
     "optim.adam",
@@ -96,7 +96,7 @@ def adam(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Vector, Vector]:
-    """One iteration of Adam with bias correction."""
+    """Makes one iteration of Adam with bias correction."""
     new_state, step = ADAM.run(
         (state, gradient), out, n_threads, backend, learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon
     )
@@ -114,7 +114,7 @@ def adagrad(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Vector, Vector]:
-    """One iteration of Adagrad."""
+    """Makes one iteration of Adagrad."""
     inputs = (state, gradient)
     new_state, step = ADAGRAD.run(inputs, out, n_threads, backend, learning_rate=learning_rate, epsilon=epsilon)
     return new_state, step

@@ -1,4 +1,4 @@
-"""Ordered levels: functions of rows whose response is the number of a level, for the records of `families`.
+"""Computes rows of ordered levels, whose response is the number of a level, for the records of `families`.
 
 P(y <= k) = F(c_k - eta), y = 0 .. K - 1: a latent number about eta, whose noise has the distribution function F (logistic, or
 normal: probit), is cut at the thresholds. `scale` is (K - 1, ..): the first threshold, and the gaps from each to the next.
@@ -19,7 +19,7 @@ HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
 
 def thresholds(scale: object, eta: Vector) -> Vector:
-    """(K - 1, ..) as wide as eta.
+    """Returns the thresholds (K - 1, ..), each as wide as eta.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def thresholds(scale: object, eta: Vector) -> Vector:
 
 
 def cuts(y: Vector, eta: Vector, scale: object) -> tuple[Vector, Vector]:
-    """The ends of each row's level, about eta.
+    """Returns the ends of each row's level, less eta.
 
     Examples
     --------
@@ -53,7 +53,8 @@ def cuts(y: Vector, eta: Vector, scale: object) -> tuple[Vector, Vector]:
 
 
 def log_between(low: Vector, high: Vector) -> Vector:
-    """log(F(high) - F(low)) = log F(high) + log(1 - F(low)) + log(1 - e^(low - high)): all of one sign.
+    """Returns log(F(high) - F(low)) = log F(high) + log(1 - F(low)) + log(1 - e^(low - high)), F logistic: all terms have one
+    sign.
 
     Examples
     --------
@@ -67,7 +68,7 @@ def log_between(low: Vector, high: Vector) -> Vector:
 
 
 def log_normal_between(low: Vector, high: Vector) -> Vector:
-    """The same of the normal distribution, on the side where its tail has digits.
+    """Returns log(F(high) - F(low)) of the normal distribution, on the side where its tail has digits.
 
     Examples
     --------
@@ -83,14 +84,14 @@ def log_normal_between(low: Vector, high: Vector) -> Vector:
 
 
 def _ends(low: Vector, high: Vector) -> tuple[Vector, Vector]:
-    """Normal densities at both ends, over the probability between them."""
+    """Returns normal densities at both ends, over the probability between them."""
     log_chance = log_normal_between(low, high)
     at = [np.asarray(np.exp(-0.5 * x**2 - HALF_LOG_TAU - log_chance)) for x in (low, high)]
     return at[0], at[1]
 
 
 def slope(y: Vector, eta: Vector, scale: object) -> Vector:
-    """d log p / d eta, of logistic noise.
+    """Returns d log p / d eta of logistic noise.
 
     Examples
     --------
@@ -106,7 +107,7 @@ def slope(y: Vector, eta: Vector, scale: object) -> Vector:
 
 
 def information(y: Vector, eta: Vector, scale: object) -> Vector:
-    """Minus the second derivative, of logistic noise.
+    """Returns minus the second derivative of log p in eta, of logistic noise.
 
     Examples
     --------
@@ -122,7 +123,7 @@ def information(y: Vector, eta: Vector, scale: object) -> Vector:
 
 
 def normal_slope(y: Vector, eta: Vector, scale: object) -> Vector:
-    """d log p / d eta, of normal noise.
+    """Returns d log p / d eta of normal noise.
 
     Examples
     --------
@@ -137,7 +138,7 @@ def normal_slope(y: Vector, eta: Vector, scale: object) -> Vector:
 
 
 def normal_information(y: Vector, eta: Vector, scale: object) -> Vector:
-    """Minus the second derivative, of normal noise.
+    """Returns minus the second derivative of log p in eta, of normal noise.
 
     Examples
     --------
@@ -154,7 +155,7 @@ def normal_information(y: Vector, eta: Vector, scale: object) -> Vector:
 
 
 def level_of(latent: Vector, scale: object) -> Vector:
-    """How many thresholds a latent number is above.
+    """Returns how many thresholds a latent number is above.
 
     Examples
     --------
@@ -168,7 +169,7 @@ def level_of(latent: Vector, scale: object) -> Vector:
 
 
 def logistic(u: Vector) -> Vector:
-    """Logistic noise of uniform numbers.
+    """Returns logistic noise of uniform numbers.
 
     Examples
     --------

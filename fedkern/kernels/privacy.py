@@ -101,7 +101,7 @@ def clip_sum(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Sum of rows, each scaled to a Euclidean norm of at most `bound`."""
+    """Returns the sum of rows, each scaled to a Euclidean norm of at most `bound`."""
     total: NDArray[np.float64] = CLIP_SUM.run((rows,), out, n_threads, backend, bound=bound)[0]
     return total
 
@@ -118,7 +118,8 @@ def add_noise(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """A sum plus normal noise that a key repeats. For experiments: whoever knows the key can take the noise off again."""
+    """Returns a sum plus normal noise that a key repeats. It is for experiments: whoever knows the key can take the noise off
+    again."""
     noisy: NDArray[np.float64]
     (noisy,) = ADD_NOISE.run((total,), out, n_threads, backend, sigma=sigma, key=key, client=client, step=step)
     return noisy
@@ -134,7 +135,8 @@ def discrete_gaussian(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[NDArray[np.int64], int]:
-    """Exact draws of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers, by comparing integers only."""
+    """Returns exact draws of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers, by comparing integers
+    only."""
     numbers = DISCRETE_GAUSSIAN.numbers(sigma=sigma)
     arrays = DISCRETE_GAUSSIAN.prepare({"words": words}, out, {"n": n})
     done, used = DISCRETE_GAUSSIAN.call(backend, arrays, numbers, n_threads)

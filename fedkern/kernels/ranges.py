@@ -1,4 +1,4 @@
-"""Whether the numbers of an array are what they may be, in one pass over it and without another array."""
+"""Tells whether the numbers of an array are in their range, in one pass and without another array."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedkern import _core
 
 
 def finite(a: NDArray[np.float64]) -> bool:
-    """Whether no number is infinite or NaN.
+    """Tells whether all numbers are finite.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def finite(a: NDArray[np.float64]) -> bool:
 
 
 def within(a: NDArray[np.float64], least: float, most: float) -> bool:
-    """Whether every number is at least `least` and at most `most`; a NaN is not.
+    """Tells whether every number is at least `least` and at most `most`; a NaN is not.
 
     Parameters
     ----------

@@ -139,7 +139,8 @@ GAMMA = Kernel(
     scalars=_OWN_BLOCKS,
     streams=("user",),
     backends=BACKENDS,
-    words=_OWN_WORDS | {"shape": "Positive and at most 1e300; a number that is not gives NaN.", "result": "Of mean `shape`."},
+    words=_OWN_WORDS
+    | {"shape": "Positive and at most 1e300; a number that is not gives NaN.", "result": "Numbers of mean `shape`."},
     example="""
         >>> rng.gamma(np.array([0.5, 2.0, 30.0]), key=rng.key(7)).round(3)
         array([ 0.616,  3.352, 30.787])
@@ -162,7 +163,7 @@ INVERSE_GAUSSIAN = Kernel(
         "mean": "Positive and finite; a number that is not gives NaN.",
         "shape": "Positive and finite; a number that is not gives NaN. Where mean / shape is beyond 1e300, the result is 0.",
         "first_item": "Number e owns the two blocks, draw 0 and 1, of item first_item + e < 2^32.",
-        "result": "Of mean `mean` and variance mean^3 / shape.",
+        "result": "Numbers of mean `mean` and variance mean^3 / shape.",
     },
     example="""
         >>> rng.inverse_gaussian(np.array([1.0, 2.0]), 3.0, key=rng.key(7)).round(3)
@@ -183,7 +184,7 @@ POLYA_GAMMA = Kernel(
     | {
         "z": "The tilt; a number that is not finite gives NaN.",
         "first_item": "Number e owns all blocks of item first_item + e < 2^32: draws 3 t to 3 t + 2 for attempt t.",
-        "result": "Of mean tanh(z / 2) / (2 z).",
+        "result": "Numbers of mean tanh(z / 2) / (2 z).",
     },
     example="""
         >>> rng.polya_gamma(np.array([0.0, 1.0, 4.0]), key=rng.key(7)).round(3)
@@ -193,7 +194,7 @@ POLYA_GAMMA = Kernel(
 
 
 def key(seed: int, stream: str = "user", chain: int = 0) -> int:
-    """The 64-bit key of a stream of random numbers.
+    """Returns the 64-bit key of a stream of random numbers.
 
     Parameters
     ----------
@@ -231,7 +232,7 @@ def key(seed: int, stream: str = "user", chain: int = 0) -> int:
 
 
 def streams() -> dict[str, int]:
-    """Name -> id of every random stream; streams.def is the only list.
+    """Returns name -> id of every random stream; streams.def is the only list.
 
     Examples
     --------
@@ -255,7 +256,7 @@ def words(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.uint32]:
-    """The 32-bit words of `n` consecutive Philox4x32-10 blocks."""
+    """Returns the 32-bit words of `n` consecutive Philox4x32-10 blocks."""
     _check_counter(WORDS, n, key, client, step, draw, first_item)
     counter = {"key": key, "client": client, "step": step, "draw": draw, "first_item": first_item}
     words: NDArray[np.uint32]
@@ -265,7 +266,7 @@ def words(
 
 @binds(words, WORDS, varying=("step",), without=("first_item", "n_threads", "backend"))
 def bind_words(given: Given) -> Callable[[int], tuple[Any, ...]]:
-    """`words` of many steps: step -> (words,).
+    """Binds `words` of many steps: step -> (words,).
 
     Examples
     --------
@@ -293,7 +294,7 @@ def uniform(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Uniform numbers on the open interval (0, 1)."""
+    """Returns uniform numbers on the open interval (0, 1)."""
     return _pairs(UNIFORM, n, key, client, step, draw, first_item, out, n_threads, backend)
 
 
@@ -310,7 +311,7 @@ def normal(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Standard normal numbers."""
+    """Returns standard normal numbers."""
     return _pairs(NORMAL, n, key, client, step, draw, first_item, out, n_threads, backend)
 
 
@@ -327,7 +328,7 @@ def exponential(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Exponential numbers of mean 1."""
+    """Returns exponential numbers of mean 1."""
     return _pairs(EXPONENTIAL, n, key, client, step, draw, first_item, out, n_threads, backend)
 
 
@@ -344,7 +345,7 @@ def gamma(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Gamma numbers of scale 1."""
+    """Returns gamma numbers of scale 1."""
     (shapes,) = _parameters(GAMMA, n, backend, out, shape=shape)
     return _own_blocks(GAMMA, (shapes,), key, client, step, first_item, out, n_threads, backend)
 
@@ -363,7 +364,7 @@ def inverse_gaussian(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Inverse Gaussian numbers, density proportional to x^(-3/2) exp(-shape (x - mean)^2 / (2 mean^2 x))."""
+    """Returns inverse Gaussian numbers, density proportional to x^(-3/2) exp(-shape (x - mean)^2 / (2 mean^2 x))."""
     means, shapes = _parameters(INVERSE_GAUSSIAN, n, backend, out, mean=mean, shape=shape)
     return _own_blocks(INVERSE_GAUSSIAN, (means, shapes), key, client, step, first_item, out, n_threads, backend)
 
@@ -381,7 +382,7 @@ def polya_gamma(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Polya-Gamma numbers PG(1, z), exact."""
+    """Returns Polya-Gamma numbers PG(1, z), exact."""
     (tilts,) = _parameters(POLYA_GAMMA, n, backend, out, z=z)
     return _own_blocks(POLYA_GAMMA, (tilts,), key, client, step, first_item, out, n_threads, backend)
 
@@ -416,7 +417,7 @@ def _own_blocks(
 def _check_counter(
     kernel: Kernel, n: int, key: int, client: int, step: int, draw: int, first_item: int, per_block: int = 1
 ) -> None:
-    """Words are never reused by running over: that is an error."""
+    """Refuses numbers outside the counter: words are never reused by running over."""
     if not n >= 0:
         raise ValueError(f"{kernel.name}: n must be >= 0, got {n}")
     if not 0 <= key < 2**64:
@@ -430,7 +431,7 @@ def _check_counter(
 
 
 def _parameters(kernel: Kernel, n: int | None, backend: str | None, out: Out, **values: Any) -> list[NDArray[np.float64]]:
-    """Numbers as arrays of stride 0, where the other arrays live."""
+    """Returns numbers as arrays of stride 0, where the other arrays live."""
     numbers = {name for name, value in values.items() if isinstance(value, (int, float, np.number))}
     if not numbers:
         return [*values.values()]

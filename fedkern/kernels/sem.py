@@ -1,4 +1,5 @@
-"""Cyclic structural equation model of one site, y = Theta y + e with Laplace errors: its sampler's sweeps, and its likelihood."""
+"""Cyclic structural equation model of one site, y = Theta y + e with Laplace errors: sweeps of its sampler, and its
+likelihood."""
 
 from __future__ import annotations
 
@@ -158,7 +159,7 @@ def log_density(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Log-likelihood of y = Theta y + e, e_j Laplace of scale b_j, for each chain."""
+    """Returns the log-likelihood of y = Theta y + e, e_j Laplace of scale b_j, for each chain."""
     loglik: Floats
     (loglik,) = LOG_DENSITY.run((_by_chain(Y, coefficients), coefficients, b), out, n_threads, backend)
     return loglik
@@ -192,7 +193,8 @@ def sweeps(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, NDArray[np.int64]]:
-    """Sweeps over what one site owns: scales lambda^2, coefficients theta + deviation, scales b of the Laplace errors.
+    """Makes sweeps over the variables of one site: scales lambda^2, coefficients theta + deviation, scales b of the Laplace
+    errors.
 
     A sweep is: lambda^2; the coefficients by `update`; a swap of two rows; after "row-gibbs" all elements once more; b. The
     inverse of I - Theta and the residuals are made anew for every sweep, so that two calls give the bits of one.
@@ -230,7 +232,7 @@ def _chosen(p: int, n: int) -> str:
 
 
 def _by_chain(Y: Any, state: Any) -> Any:
-    """Rows that all chains share, as an array of stride 0 over chains."""
+    """Returns rows that all chains share, as an array of stride 0 over chains."""
     shared = home(Y) and not masked(Y) and Y.ndim == 2 and home(state) and state.ndim == 3
     return np.broadcast_to(Y, (len(state), *Y.shape)) if shared else Y
 

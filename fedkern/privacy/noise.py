@@ -1,4 +1,4 @@
-"""Where secret coins and noise come from. Specification: docs/methods/pvi.md, section 4.
+"""Makes secret coins and noise. Specification: docs/methods/pvi.md, section 4.
 
 A secure source is a ChaCha20 key stream whose key comes from the operating system and is never stored; no argument of it can
 make it repeat. A keyed source repeats by design: it is for experiments, and no result made with it is private.
@@ -27,7 +27,7 @@ Call: TypeAlias = Callable[..., tuple[Any, ...]]
 
 
 class Source(Protocol):
-    """What a mechanism needs. `step` is the party's count of local steps; a secure source ignores it.
+    """Lists the draws that a mechanism needs. `step` is the party's count of local steps; a secure source ignores it.
 
     Examples
     --------
@@ -40,23 +40,23 @@ class Source(Protocol):
     secure: bool
 
     def rekey(self) -> None:
-        """To be called before each update."""
+        """Prepares the source for an update; it is called before each."""
 
     def coins(self, n_rows: int, threshold: int, step: int = 0) -> NDArray[np.int64]:
-        """The rows whose 32-bit word is below `threshold`, in increasing order."""
+        """Returns the rows whose 32-bit word is below `threshold`, in increasing order."""
 
     def subset(self, n_rows: int, size: int, step: int = 0) -> NDArray[np.int64]:
-        """A uniform subset of `size` rows, in increasing order."""
+        """Returns a uniform subset of `size` rows, in increasing order."""
 
     def add_noise(self, total: NDArray[np.int64], sigma: float, step: int = 0) -> NDArray[np.float64]:
-        """total + noise of standard deviation sigma / GRID, both in units of the grid (2^-20 of the clip)."""
+        """Returns total + noise of standard deviation sigma / GRID, both in units of the grid (2^-20 of the clip)."""
 
     def describe(self) -> str:
-        """For the certificate."""
+        """Returns the source's words for the certificate."""
 
 
 class SecureSource:
-    """Coins and exact discrete Gaussian noise that nobody can predict or repeat.
+    """Makes coins and exact discrete Gaussian noise that nobody can predict or repeat.
 
     Threads may draw from one source at the same time: no word of the stream is used twice. There is no seed. Without the
     operating system's entropy or without the package `cryptography` it is an error, never another source.
@@ -83,7 +83,7 @@ class SecureSource:
         self.rekey()
 
     def rekey(self) -> None:
-        """A new key from the operating system; what was left of the old stream is dropped."""
+        """Takes a new key from the operating system; the rest of the old stream is dropped."""
         with self._lock:
             self._stream = _chacha20()
             self._at = CHUNK
@@ -123,13 +123,13 @@ class SecureSource:
         return noise.astype(np.float64)
 
     def add_geometric(self, total: NDArray[np.int64], decay: int) -> NDArray[np.int64]:
-        """Counts with exact two-sided geometric noise: P(noise = k) is proportional to exp(-|k| decay GRID)."""
+        """Returns counts with exact two-sided geometric noise: P(noise = k) is proportional to exp(-|k| decay GRID)."""
         with self._lock:
             noise = [two_sided(self._bits, decay) for _ in range(total.size)]
         return total + np.array(noise, np.int64).reshape(total.shape)
 
     def _bits(self, n: int) -> int:
-        """A uniform whole number of n bits."""
+        """Returns a uniform whole number of n bits."""
         words = self._take(-(-n // 32))
         return int.from_bytes(words.tobytes(), "little") >> (32 * len(words) - n)
 
@@ -137,7 +137,7 @@ class SecureSource:
         return "secure (ChaCha20, keyed from the operating system at every update; exact discrete Gaussian)"
 
     def _take(self, n: int) -> NDArray[np.uint32]:
-        """The next n words, n <= CHUNK; valid until the next call."""
+        """Returns the next n words, n <= CHUNK, which are valid until the next call."""
         if CHUNK - self._at < n:
             self._refill()
         self._at += n
@@ -163,7 +163,7 @@ class SecureSource:
 
 
 class KeyedSource:
-    """Noise and coins that anybody with the key can repeat: for experiments. Epsilon of a result made with it is infinite.
+    """Makes noise and coins that anybody with the key can repeat, for experiments. Epsilon of a result made with it is infinite.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class KeyedSource:
         self._noise: Bound[Call] = Bound()
 
     def rekey(self) -> None:
-        """Nothing: the step alone tells one draw from another."""
+        """Does nothing: the step alone tells one draw from another."""
 
     def coins(self, n_rows: int, threshold: int, step: int = 0) -> NDArray[np.int64]:
         n_blocks = -(-n_rows // 4)
@@ -225,7 +225,7 @@ class KeyedSource:
 
 
 def two_sided(bits: Callable[[int], int], decay: int) -> int:
-    """An exact draw of the two-sided geometric law, from uniform bits: P(k) is proportional to exp(-|k| decay GRID).
+    """Returns an exact draw of the two-sided geometric law, from uniform bits: P(k) is proportional to exp(-|k| decay GRID).
 
     Source: Canonne, Kamath and Steinke (2020), The Discrete Gaussian for Differential Privacy, algorithms 1 and 2. All numbers
     are whole, so that no rounding is in them.
@@ -238,7 +238,7 @@ def two_sided(bits: Callable[[int], int], decay: int) -> int:
         return drawn
 
     def happens(part: int, whole: int) -> bool:
-        """With probability exp(-part / whole), part <= whole."""
+        """Returns True with probability exp(-part / whole), part <= whole."""
         k = 1
         while below(whole * k) < part:
             k += 1
@@ -258,7 +258,7 @@ def two_sided(bits: Callable[[int], int], decay: int) -> int:
 
 
 def smallest(words: NDArray[np.uint32], size: int) -> NDArray[np.int64] | None:
-    """The `size` places whose pairs of words are smallest, in increasing order: a uniform subset. None if a tie leaves it
+    """Returns the `size` places whose pairs of words are smallest, in increasing order: a uniform subset. None if a tie leaves it
     open."""
     numbers = words.view(np.uint64)
     if size == 0 or size == numbers.size:

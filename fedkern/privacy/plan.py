@@ -1,4 +1,4 @@
-"""What a job will spend of a budget, before it begins."""
+"""Plans how much of a budget a job will spend, before it begins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .accountant import Mechanism
 
 @dataclass(frozen=True)
 class Plan:
-    """What one client (or, for unit "client", the server) may spend in a job.
+    """Says how much one client (or, for unit "client", the server) may spend in a job.
 
     Attributes
     ----------
@@ -69,7 +69,8 @@ class Plan:
         return self.mechanism.nominal_epsilon(self.steps, self.delta) if self.steps else 0.0
 
     def check_size(self, client: str, n_rows: int) -> None:
-        """JobError, before anything is charged, where a number of rows is declared as public and is another; it is not told."""
+        """Raises JobError, before anything is charged, where a number of rows is declared as public and the client has another,
+        which is not told."""
         if self.mechanism.dataset_size not in (None, n_rows):
             raise JobError(
                 f"client {client!r}: privacy.dataset_size = {self.mechanism.dataset_size} is not its number of rows; give the "
@@ -79,7 +80,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a plan would be with another noise.
+    """Holds the figures of a plan with another noise.
 
     Attributes
     ----------
@@ -108,7 +109,7 @@ class Outlook:
 
 
 def outlooks(plan: Plan, noises: Sequence[float], caps: Sequence[float]) -> Iterator[Outlook]:
-    """The same job with other noise multipliers, under other caps, by the accountant of its own sampler.
+    """Yields the figures of the same job with other noise multipliers, under other caps, by the accountant of its sampler.
 
     Raises
     ------
@@ -135,6 +136,6 @@ def outlooks(plan: Plan, noises: Sequence[float], caps: Sequence[float]) -> Iter
 
 
 def _chi(dimension: int) -> float:
-    """The expected norm of so many standard normal numbers."""
+    """Returns the expected norm of `dimension` standard normal numbers."""
     half = dimension / 2
     return math.sqrt(2) * math.exp(math.lgamma(half + 0.5) - math.lgamma(half)) if dimension else 0.0

@@ -1,4 +1,4 @@
-"""Draws of a client's coefficients and auxiliary variables, and gradients at them (see the family)."""
+"""Draws a client's coefficients and auxiliary variables, and computes gradients at the draws (see the family)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WORDS = {
     "tau": "Standard normal numbers, of the draw.",
     "g": "H w, of the draw.",
     "z": "The auxiliary variables, of the draw.",
-    "extra": "What the network sees beside g; e may be 0.",
+    "extra": "Numbers that the network sees beside g; e may be 0.",
     "psi": "Parameters of the network, k = mlp.n_parameters((1 + e, *hidden, 2)).",
     "message": "Derivative of the log-likelihood in z.",
     "own": "Derivative of the client's own part of the likelihood in g (power likelihood); default 0.",
@@ -152,7 +152,7 @@ AMORTISED_GRADIENT = Kernel(
     backends=COMPILED,
     words=WORDS
     | {
-        "cotangent": "The whole derivative in g: own + (z - g) / rho^2, and what comes through z and through log q(z | w).",
+        "cotangent": "The whole derivative in g: own + (z - g) / rho^2, and the parts through z and through log q(z | w).",
         "grad_psi": "Gradient in psi.",
     },
     example="""
@@ -168,7 +168,7 @@ AMORTISED_GRADIENT = Kernel(
 
 @lru_cache(maxsize=256)
 def conditional(kernel: str, e: int, hidden: tuple[int, ...]) -> tuple[NDArray[np.int64], dict[str, int]]:
-    """The hidden sizes as backends take them, and how many parameters the network has."""
+    """Returns the hidden sizes as backends take them, and the number of parameters of the network."""
     return mlp.network(kernel, (1 + e, *hidden, 2))[0][1:-1], {"k": mlp.n_parameters((1 + e, *hidden, 2))}
 
 
@@ -177,7 +177,7 @@ def is_matrix(array: object) -> bool:
 
 
 def of_coefficients(p: int, *, full: bool) -> int:
-    """How many parameters q(theta) has."""
+    """Returns the number of parameters of q(theta)."""
     return p + (p * (p + 1) // 2 if full else p)
 
 
@@ -196,7 +196,7 @@ def coefficients(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """A draw of coefficients theta ~ N(mu, L L')."""
+    """Returns a draw of coefficients theta ~ N(mu, L L')."""
     theta: Floats
     symbols = {"k": of_coefficients(len(mu), full=full) - len(mu)} if isinstance(mu, np.ndarray) and mu.ndim == 1 else None
     (theta,) = COEFFICIENTS.run((mu, scale, eps), out, n_threads, backend, symbols, full=full)
@@ -215,7 +215,7 @@ def mean_field_draw(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:
-    """Linear predictor and auxiliary variables, mean-field."""
+    """Returns the linear predictor and a draw of the auxiliary variables, mean-field."""
     g, z = MEAN_FIELD_DRAW.run((H, w, tau, mean, log_sd), out, n_threads, backend)
     return g, z
 
@@ -236,7 +236,7 @@ def mean_field_gradient(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Gradient of the ELBO at one draw, mean-field."""
+    """Returns the gradient of the ELBO at one draw, mean-field."""
     inputs = (H, g, z, tau, log_sd, message, own)
     return MEAN_FIELD_GRADIENT.run(inputs, out, n_threads, backend, rho=rho, path=path)
 
@@ -255,7 +255,7 @@ def amortised_draw(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:
-    """Linear predictor and auxiliary variables, amortised."""
+    """Returns the linear predictor and a draw of the auxiliary variables, amortised."""
     sizes, symbols = conditional("augmented.amortised_draw", columns(extra), tuple(map(operator.index, hidden)))
     g, z = AMORTISED_DRAW.run((H, w, tau, extra, psi), out, n_threads, backend, symbols, rho=rho, hidden=sizes)
     return g, z
@@ -279,7 +279,8 @@ def amortised_gradient(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """Gradient of the ELBO at one draw, amortised. The network's values are computed again, a block of rows at a time."""
+    """Returns the gradient of the ELBO at one draw, amortised. The network's values are computed again, a block of rows at a
+    time."""
     sizes, symbols = conditional("augmented.amortised_gradient", columns(extra), tuple(map(operator.index, hidden)))
     inputs = (H, g, z, tau, extra, psi, message, own)
     return AMORTISED_GRADIENT.run(inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, path=path)

@@ -1,4 +1,5 @@
-"""All that a client does between two messages, in one call: a gradient, a step of Adam, the next draw (see the family)."""
+"""Does the whole work of a client between two messages in one call: a gradient, a step of Adam, the next draw (see the
+family)."""
 
 from __future__ import annotations
 
@@ -75,22 +76,22 @@ _WORDS = WORDS | {
     "z": "The auxiliary variables, of the same draw.",
     "prior_mean": "theta ~ N(prior_mean, prior_sd^2 I).",
     "prior_sd": "theta ~ N(prior_mean, prior_sd^2 I).",
-    "learning_rate": "Of the step of Adam, with its usual other numbers.",
-    "full": f"Of q(theta) = N(mu, L L'). {WORDS['full']}",
+    "learning_rate": "Learning rate of the step of Adam, whose other numbers are the usual ones.",
+    "full": f"For q(theta) = N(mu, L L'). {WORDS['full']}",
     "key": "Names the normals of the next draw, rng.normal(p + n, ..): the first p are eps, the others tau.",
     "client": "Names the normals of the next draw.",
     "step": "Names the normals of the next draw.",
     "new_parameters": "After a step of Adam along the gradient of the ELBO, the terms of the priors and of q(theta) included.",
     "new_moments": "Adam's state after the step.",
-    **{f"new_{name}": "Of the next draw, made with `new_parameters`." for name in ("eps", "tau", "theta", "g", "z")},
+    **{f"new_{name}": "Numbers of the next draw, made with `new_parameters`." for name in ("eps", "tau", "theta", "g", "z")},
 }
 _AMORTISED_WORDS = _WORDS | {
     "parameters": "[mu (p), scale, psi], with mlp.n_parameters((1 + e, *hidden, 2)) in psi. The scale of q(theta) is log sd (p), "
     "or with `full` a triangle (p (p + 1) / 2).",
-    "extra": "What the network of z sees beside g, at the draw that was made.",
+    "extra": "Numbers that the network of z sees beside g, at the draw that was made.",
     "extra_next": "The same at the next draw.",
     "centre": "The column of `extra_next` that is not read: the network is told H mu there, with the H and mu after the step.",
-    "new_extra": "What the network of z saw: `extra_next`, with the centre.",
+    "new_extra": "The numbers that the network of z saw: `extra_next`, with the centre.",
 }
 MEAN_FIELD_ITERATION = Kernel(
     "augmented.mean_field_iteration",
@@ -181,7 +182,7 @@ NETWORK_ITERATION = Kernel(
         "H": "The design of the draw that was made: `mlp.forward` of X with its phi.",
         "parameters": "[mu (p), scale, phi (f), psi], the scale and psi as in `amortised_iteration`.",
         "sizes": "(d, .., p), of the predictor's network; f = mlp.n_parameters(sizes).",
-        "activation": "Of all its layers but the last.",
+        "activation": "Activation of all its layers but the last.",
         "new_H": "The design of the next draw.",
     },
     example="""
@@ -231,7 +232,7 @@ def mean_field_iteration(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    """All that a client does between two messages, mean-field: a gradient, a step, the next draw."""
+    """Does a client's work between two messages, mean-field: a gradient, a step, the next draw."""
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message)
     return MEAN_FIELD_ITERATION.run(
         inputs, out, n_threads, backend, _of_mean_field(H, full=full), rho=rho, prior_mean=prior_mean, prior_sd=prior_sd,
@@ -241,7 +242,7 @@ def mean_field_iteration(
 
 @binds(mean_field_iteration, MEAN_FIELD_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
 def bind_mean_field_iteration(given: Given) -> Iterations:
-    """`mean_field_iteration` for many calls with equal sizes: (H, .., message, learning_rate, step) -> what it returns.
+    """Binds `mean_field_iteration` for many calls with equal sizes: (H, .., message, learning_rate, step) -> its results.
 
     Examples
     --------
@@ -261,7 +262,7 @@ def bind_mean_field_iteration(given: Given) -> Iterations:
 
 
 def _of_mean_field(H: Any, *, full: bool) -> dict[str, int] | None:
-    """How many parameters a client has."""
+    """Returns the number of a client's parameters."""
     return {"k": of_coefficients(H.shape[1], full=full) + 2 * len(H)} if is_matrix(H) else None
 
 
@@ -294,7 +295,7 @@ def amortised_iteration(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    """All that a client does between two messages, amortised: a gradient, a step, the next draw."""
+    """Does a client's work between two messages, amortised: a gradient, a step, the next draw."""
     sizes, symbols = _of_amortised(H, extra, hidden, centre, full=full)
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
     return AMORTISED_ITERATION.run(
@@ -306,7 +307,7 @@ def amortised_iteration(
 
 @binds(amortised_iteration, AMORTISED_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
 def bind_amortised_iteration(given: Given) -> Iterations:
-    """`amortised_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns.
+    """Binds `amortised_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> its results.
 
     Examples
     --------
@@ -330,7 +331,7 @@ def bind_amortised_iteration(given: Given) -> Iterations:
 def _of_amortised(
     H: Any, extra: Any, hidden: Sequence[int], centre: int | None, *, full: bool
 ) -> tuple[NDArray[np.int64], dict[str, int] | None]:
-    """The network's hidden sizes as backends take them, and how many parameters a client has."""
+    """Returns the network's hidden sizes as backends take them, and the number of a client's parameters."""
     sizes, network = conditional("augmented.amortised_iteration", columns(extra), tuple(map(operator.index, hidden)))
     _check_centre("augmented.amortised_iteration", extra, centre)
     symbols = {"k": of_coefficients(H.shape[1], full=full) + network["k"]} if is_matrix(H) and is_matrix(extra) else None
@@ -368,7 +369,8 @@ def network_iteration(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    """`amortised_iteration` with a network in the predictor: g = f_phi(X) theta, theta ~ N(0, I), phi a mode or a maximum."""
+    """Does the work of `amortised_iteration` with a network in the predictor: g = f_phi(X) theta, theta ~ N(0, I), phi a mode or
+    a maximum."""
     units, layers, symbols = _of_network(extra, hidden, sizes, activation, centre, full=full)
     inputs = (X, precision, H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
     return NETWORK_ITERATION.run(
@@ -379,7 +381,7 @@ def network_iteration(
 
 @binds(network_iteration, NETWORK_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
 def bind_network_iteration(given: Given) -> Iterations:
-    """`network_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns.
+    """Binds `network_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> its results.
 
     Examples
     --------
@@ -408,7 +410,8 @@ def bind_network_iteration(given: Given) -> Iterations:
 def _of_network(
     extra: object, hidden: Sequence[int], sizes: Sequence[int], activation: str, centre: int | None, *, full: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, int]]:
-    """Hidden sizes of z's network and sizes of the predictor's, as backends take them, and what follows from them."""
+    """Returns the hidden sizes of z's network and the sizes of the predictor's, as backends take them, and the symbols that
+    follow."""
     kernel = NETWORK_ITERATION.name
     units, network = conditional(kernel, columns(extra), tuple(map(operator.index, hidden)))
     layers, of_phi, _ = mlp.network(kernel, sizes, activation)

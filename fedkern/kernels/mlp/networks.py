@@ -50,7 +50,7 @@ _WORDS = {
     "X": "Rows of the input; d = d0.",
     "parameters": "One vector: see the module; k = n_parameters(sizes).",
     "sizes": "(d0, d1, .., dL).",
-    "activation": "Of all layers but the last.",
+    "activation": "Activation of all layers but the last.",
     "Y": "The network's values; q = dL. NaN in a row of X gives NaN in that row.",
     "upstream": "Derivatives of an objective in the network's values; q = dL.",
     "grad_parameters": "Gradient in the parameters, summed over rows.",
@@ -99,7 +99,7 @@ BACKWARD = Kernel(
 
 
 def n_parameters(sizes: Sequence[int]) -> int:
-    """Length of the parameter vector.
+    """Returns the length of the parameter vector.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def n_parameters(sizes: Sequence[int]) -> int:
 
 
 def network(kernel: str, sizes: Sequence[int], activation: str = "tanh") -> tuple[NDArray[np.int64], dict[str, int], int]:
-    """What backends and checks need of a network, found once for each.
+    """Returns the numbers that backends and checks need of a network; they are computed once for each network.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def network(kernel: str, sizes: Sequence[int], activation: str = "tanh") -> tupl
     symbols : dict
         d, q, k: the first size, the last one, the number of parameters.
     code : int
-        Of the activation.
+        The activation's number.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def forward(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[Float]:
-    """Values of a network at every row."""
+    """Returns the values of a network at every row."""
     array, symbols, _ = network("mlp.forward", sizes, activation)
     values: NDArray[Float]
     (values,) = FORWARD.run((X, parameters), out, n_threads, backend, symbols, sizes=array, activation=activation)
@@ -200,7 +200,7 @@ def backward(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[NDArray[Float], NDArray[Float]]:
-    """Gradient of sum(upstream * forward(X, parameters)) in the parameters and in X."""
+    """Returns the gradient of sum(upstream * forward(X, parameters)) in the parameters and in X."""
     array, symbols, _ = network("mlp.backward", sizes, activation)
     inputs = (X, parameters, upstream)
     return BACKWARD.run(inputs, out, n_threads, backend, symbols, sizes=array, activation=activation)

@@ -1,4 +1,4 @@
-"""Moves of the sparse models that shift global and local coefficients together."""
+"""Moves global and local coefficients of the sparse models together."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ MOVE = Kernel(
     host="the server's own: p^2 numbers a round",
     words=_WORDS
     | {
-        "gradient": "What `move_terms` gives, added over all clients.",
-        "precision": "What `move_terms` gives, added over all clients.",
+        "gradient": "The gradient of `move_terms`, added over all clients.",
+        "precision": "The precision of `move_terms`, added over all clients.",
         "block": "The block of these terms.",
         "gamma": "Indicators; of an always included coefficient 1.",
         "eta": "Slab variances.",
-        "seed": "Of the job.",
+        "seed": "Seed of the job.",
         "chain": "Number of the first chain.",
         "step": "Number of the move.",
         "scale_tau": "Scale of tau's half-Cauchy prior.",
@@ -120,7 +120,7 @@ def move_terms(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Pair:
-    """One client's Z'h and Z'HZ, Z = [I, diag(d / tau)], for a block of the coordinates x = (theta, t).
+    """Returns one client's Z'h and Z'HZ, Z = [I, diag(d / tau)], for a block of the coordinates x = (theta, t).
 
     Raises
     ------
@@ -157,7 +157,7 @@ def move(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Pair:
-    """A draw of a block of x = (theta, t) with all d / tau held fixed.
+    """Returns a draw of a block of x = (theta, t) with all d / tau held fixed.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A site's part where every sweep touches its rows: a logistic response, or covariates that are missing."""
+"""Computes a site's part where every sweep touches its rows: a logistic response, or covariates that are missing."""
 
 from __future__ import annotations
 
@@ -103,9 +103,10 @@ IMPUTED_SWEEPS = Kernel(
         "psi": "Covariance of the covariates, positive definite.",
         "alpha": "The site's intercepts, which have a flat prior.",
         "completed": "X with its missing values filled by the sweep before; at first by anything finite.",
-        "shape": "Of the prior of sigma^2, IG(shape, rate); it is drawn with n degrees of freedom: the intercept is drawn, too.",
-        "patterns": "What `missing_patterns(X, psi)` gave: saves its work in every call but the first. Then psi and completed "
-        "are not checked. With `missing_patterns(X, psi, mean)` rows are N(mean, psi).",
+        "shape": "Shape of the prior of sigma^2, IG(shape, rate); it is drawn with n degrees of freedom: the intercept is "
+        "drawn, too.",
+        "patterns": "The result of `missing_patterns(X, psi)`: saves its work in every call but the first. Then psi and "
+        "completed are not checked. With `missing_patterns(X, psi, mean)` rows are N(mean, psi).",
         "new_completed": "X with its missing values as drawn last.",
     },
     example="""
@@ -125,14 +126,14 @@ Swept = tuple[np.ndarray, ...]
 
 
 class Patterns(NamedTuple):
-    """Rows by what they lack.
+    """Groups rows by the columns that they lack.
 
     Attributes
     ----------
     of_row : (n,) number of each row's pattern, -1: nothing is missing
-    K : (k, p, p) what is missing regressed on the others
-    L : (k, p, p) Cholesky factor of what is left of its covariance
-    shift : (k, p) what is missing where the others are 0
+    K : (k, p, p) regression of the missing columns on the others
+    L : (k, p, p) Cholesky factor of their covariance given the others
+    shift : (k, p) their mean where the others are 0
 
     Examples
     --------
@@ -174,7 +175,7 @@ def logistic_sweeps(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Swept:
-    """Gibbs sweeps of one site's P(y = 1) = 1 / (1 + exp(-x'theta_k - alpha)), theta_k = theta + deviation.
+    """Makes Gibbs sweeps of one site's P(y = 1) = 1 / (1 + exp(-x'theta_k - alpha)), theta_k = theta + deviation.
 
     Raises
     ------
@@ -227,7 +228,7 @@ def imputed_sweeps(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Swept:
-    """Gibbs sweeps of one site's y = alpha + X theta_k + e, where values of X are missing: its rows are N(0, psi).
+    """Makes Gibbs sweeps of one site's y = alpha + X theta_k + e, where values of X are missing: its rows are N(0, psi).
 
     Raises
     ------
@@ -263,7 +264,7 @@ def imputed_sweeps(
 
 
 def missing_patterns(X: Floats, psi: Floats, mean: Floats | None = None) -> Patterns:
-    """Which rows lack the same columns, and what psi says of these given the others.
+    """Returns which rows lack the same columns, and the regression of these columns on the others under psi.
 
     Parameters
     ----------

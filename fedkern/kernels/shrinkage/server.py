@@ -1,4 +1,4 @@
-"""The server's sweeps of the sparse models."""
+"""Makes the server's sweeps of the sparse models."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _options(scale_lambda: Scalar) -> tuple[Scalar, ...]:
 _WORDS = {
     "deviation": "theta_k - theta of each client, for c chains and g regressions.",
     "lambda_sq": "The squared local scales of each client.",
-    "sums": "What `local_sums` gives, added over the clients in their order: s = 3, or 4 with a slab.",
+    "sums": "The results of `local_sums`, added over the clients in their order: s = 3, or 4 with a slab.",
     "n_clients": "How many clients the sums are of.",
     "indicators": "-2: no such coefficient. -1: always included. i in [0, p): the number of its indicator in its regression; "
     "coefficients with the same number share it.",
@@ -65,10 +65,10 @@ _WORDS = {
     "gamma": "The last indicators, 0 or 1; 1 of a coefficient that is always included.",
     "eta": "The last slab variances; a common one is the same number in a whole row.",
     "rho": "The last inclusion rates.",
-    "seed": "Of the job.",
+    "seed": "Seed of the job.",
     "chain": "Number of the first chain.",
     "step": "Number of the first pass among all sweeps of the server; pass t is sweep step + t.",
-    "n_passes": "Each pass after the first draws the clients' lambda from what the server knows.",
+    "n_passes": "Each pass after the first draws the clients' lambda from the numbers that the server has.",
     "scales": 'How lambda and tau are drawn; "expanded" allows one pass.',
     "order": '"blocked": gamma with theta integrated out; "printed": given theta and after eta.',
     "eta_form": '"common": one slab variance for each regression; "coordinate": one for each coefficient.',
@@ -76,10 +76,10 @@ _WORDS = {
     "spike_variance": "A fixed variance of the spike in place of c0 eta; 0: none.",
     "scale_tau": "Scale of the half-Cauchy prior of tau.",
     "scale_lambda": "Scale of the half-Cauchy prior of lambda.",
-    "shape_eta": "Of eta's inverse gamma prior.",
-    "rate_eta": "Of eta's inverse gamma prior.",
-    "rho_a": "Of rho's beta prior.",
-    "rho_b": "Of rho's beta prior.",
+    "shape_eta": "Shape of eta's inverse gamma prior.",
+    "rate_eta": "Rate of eta's inverse gamma prior.",
+    "rho_a": "First number of rho's beta prior.",
+    "rho_b": "Second number of rho's beta prior.",
     "shared_rho": "One rho for all regressions of a chain.",
     "slab": "Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.",
     "new_theta": "Global coefficients.",
@@ -88,7 +88,7 @@ _WORDS = {
     "new_eta": "Slab variances.",
     "new_rho": "Inclusion rates.",
     "inclusion": "Mean over the passes of P(gamma = 1 | the rest): 1 where always included, 0 where there is no coefficient.",
-    "moved_deviation": "Of the same clients' coefficients about the new theta.",
+    "moved_deviation": "Deviations of the same clients' coefficients from the new theta.",
     "new_lambda_sq": "The squared local scales of each client, as drawn in the last pass.",
     "events": "Scales clipped to [1e-60, 1e60]; 0; 0; -1.",
 }
@@ -159,8 +159,8 @@ LOCAL_SUMS = Kernel(
     backends=BACKENDS,
     words=_WORDS
     | {
-        "deviation": "Of one client.",
-        "lambda_sq": "Of one client.",
+        "deviation": "Deviations of one client.",
+        "lambda_sq": "Squared local scales of one client.",
         "sums": "1/lambda^2, d/lambda^2, d^2/lambda^2 and, with a slab, d: s = 3, or 4. Added in the order of the clients, they "
         "give the bits that `global_sweep` works with.",
     },
@@ -209,7 +209,7 @@ def global_sweep(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Result:
-    """Sweeps of the server that holds the deviations and local scales of all m clients.
+    """Makes sweeps of the server that holds the deviations and local scales of all m clients.
 
     Raises
     ------
@@ -237,7 +237,8 @@ _VARYING = ("deviation", "lambda_sq", "theta", "tau_sq", "gamma", "eta", "rho", 
 
 @binds(global_sweep, GLOBAL_SWEEP, varying=_VARYING, without=())
 def bind_global_sweep(given: Given) -> ServerSweeps:
-    """`global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> result.
+    """Binds `global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> its
+    results.
 
     Examples
     --------
@@ -298,7 +299,7 @@ def global_sweep_sums(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Result:
-    """One sweep of the server that knows only sums over its clients: the bits of `global_sweep` with one pass.
+    """Makes one sweep of the server that knows only sums over its clients: the bits of `global_sweep` with one pass.
 
     Raises
     ------
@@ -332,7 +333,7 @@ def local_sums(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """One client's terms of the sums that are sufficient for a sweep of the server.
+    """Returns one client's terms of the sums that are sufficient for a sweep of the server.
 
     Raises
     ------
@@ -374,7 +375,7 @@ QUANTITIES = ("lambda^2", "a coefficient", "sigma^2", "tau^2", "theta", "eta", "
 
 
 def _shaped(array: object, ndim: int) -> bool:
-    """Whether it is an array of so many dimensions; what is none is refused by the record."""
+    """Tells whether a value is an array of that many dimensions; the record refuses any other object."""
     return isinstance(array, np.ndarray) and array.ndim == ndim
 
 

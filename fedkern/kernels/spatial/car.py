@@ -1,4 +1,4 @@
-"""Conditional autoregressive priors: densities, factors and draws for many phi at once (sigma.md, sections 3 and 9)."""
+"""Computes conditional autoregressive priors: densities, factors and draws for many phi at once (sigma.md, sections 3 and 9)."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def car_logdensity(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """log N(theta; 0, Q(phi)^-1) of every row, normalised, and its gradients.
+    """Returns log N(theta; 0, Q(phi)^-1) of every row, normalised, and its gradients.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def car_factor(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:
-    """Cholesky factors L L' = Q(phi)[order][:, order], one for each phi.
+    """Returns Cholesky factors L L' = Q(phi)[order][:, order], one for each phi.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def car_factor(
 
 
 def _check_pattern(name: str, indptr: Indices, indices: Indices, order: Indices, columns: Indices, rows: Indices) -> None:
-    """Every edge of the graph has its place in the factor."""
+    """Refuses a factor's pattern in which an edge of the graph has no place."""
     n = len(order)
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
@@ -222,7 +222,7 @@ def car_sample(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Draws weights * U (e / sqrt(precisions)), one for each phi; without the null space of an intrinsic model.
+    """Returns draws weights * U (e / sqrt(precisions)), one for each phi, without the null space of an intrinsic model.
 
     Costs n^2 operations a draw after the decomposition's n^3: for streams of draws a table of sparse factors (`DrawTable.car`) is
     faster at every size from 100 areas on, thirty times at 2,221.

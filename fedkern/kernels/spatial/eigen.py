@@ -1,4 +1,4 @@
-"""The eigenvalue route of the autoregressive priors: one decomposition serves every phi (sigma.md, sections 3 and 9)."""
+"""Computes autoregressive priors by eigenvalues: one decomposition serves every phi (sigma.md, sections 3 and 9)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Eigen", "LogDet", "car_eigen", "car_variance", "car_weights", "icar_
 
 @dataclass(frozen=True)
 class Eigen:
-    """Eigenvalues and orthonormal eigenvectors (in columns), rising.
+    """Holds eigenvalues and orthonormal eigenvectors (in columns), rising.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Eigen:
     form: str
 
     def precisions(self, phi: Floats) -> Floats:
-        """Precisions of the eigenvectors' coefficients, (m, n): 1 - phi lambda, 1 - phi + phi w, or w.
+        """Returns precisions of the eigenvectors' coefficients, (m, n): 1 - phi lambda, 1 - phi + phi w, or w.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class Eigen:
 
 
 def precisions(values: Floats, phi: Floats, form: str) -> Floats:
-    """See `Eigen.precisions`.
+    """Returns the numbers of `Eigen.precisions`, from eigenvalues.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def precisions(values: Floats, phi: Floats, form: str) -> Floats:
 
 
 def _scaled(indptr: Indices, indices: Indices, form: str) -> Any:
-    """The dense matrix that is decomposed."""
+    """Returns the dense matrix that is decomposed."""
     W, d = adjacency(indptr, indices).toarray(), diagonal(indptr)
     if form == "car":
         return W / np.sqrt(d[:, None] * d)
@@ -128,7 +128,7 @@ def car_eigen(indptr: Indices, indices: Indices, *, form: str = "car") -> Eigen:
 
 
 def car_weights(indptr: Indices, *, form: str = "car") -> Floats:
-    """What multiplies the eigenvectors' combination in a draw: D^-1/2 ("car"), or ones.
+    """Returns the factors of the eigenvectors' combination in a draw: D^-1/2 ("car"), or ones.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def car_weights(indptr: Indices, *, form: str = "car") -> Floats:
 
 
 def car_variance(values: Floats, vectors: Floats, weights: Floats, phi: Floats, *, form: str = "car") -> Floats:
-    """Variances of every area.
+    """Returns the variances of every area.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def car_variance(values: Floats, vectors: Floats, weights: Floats, phi: Floats, 
 
 
 def icar_scale(values: Floats, vectors: Floats, groups: NDArray[np.int64]) -> Floats:
-    """Weights with which the geometric mean of an intrinsic model's marginal variances is 1 in each component.
+    """Returns weights with which the geometric mean of an intrinsic model's marginal variances is 1 in each component.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def icar_scale(values: Floats, vectors: Floats, groups: NDArray[np.int64]) -> Fl
 
 @dataclass(frozen=True)
 class LogDet:
-    """log det Q as a Chebyshev series in t = log(1 + widest phi / (1 - phi)) over [lo, hi], and how far from it.
+    """Holds log det Q as a Chebyshev series in t = log(1 + widest phi / (1 - phi)) over [lo, hi], with bounds of its error.
 
     Attributes
     ----------
@@ -258,14 +258,14 @@ class LogDet:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What `car_logdensity` has to be told beside the coefficients."""
+        """The arguments of `car_logdensity` that go with the coefficients."""
         return {"form": self.form, "lo": self.lo, "hi": self.hi, "widest": self.widest, "rank": self.rank}
 
 
 def logdet_table(
     values: Floats, indptr: Indices, *, form: str = "car", lo: float = 0.0, hi: float = 0.99, tolerance: float = 1e-12
 ) -> LogDet:
-    """log det Q(phi) for all phi of a range, without eigenvalues at every call.
+    """Returns log det Q(phi) for all phi of a range, without eigenvalues at every call.
 
     With r = phi / (1 - phi), log det Q = log det D + sum log((1 - phi)(1 + r w_i)), w = 1 - lambda ("car"), or w of D - W
     ("leroux", without D). In t = log(1 + c r), c >= all w, 1 + r w = 1 - u + u e^t with 0 <= u = w / c <= 1: all singularities

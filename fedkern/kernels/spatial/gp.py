@@ -1,4 +1,4 @@
-"""Gaussian processes at fixed locations: covariances, low-rank factors and draws (docs/methods/sigma.md, section 3)."""
+"""Computes Gaussian processes at fixed locations: covariances, low-rank factors and draws (docs/methods/sigma.md, section 3)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WORDS = WORDS | {
     "tolerance": "Once the mean remaining variance is below it, the other columns are zero.",
     "covariance": "One for each lengthscale.",
     "factors": "One for each lengthscale.",
-    "residual": "Trace of what is missing, K - F F', which is positive semidefinite; at most n tolerance where the rank was "
+    "residual": "Trace of the missing part, K - F F', which is positive semidefinite; at most n tolerance where the rank was "
     "enough.",
     "theta": "The draws.",
 }
@@ -103,7 +103,7 @@ def gp_covariance(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Covariance matrices k(|x_i - x_j| / lengthscale) + jitter I."""
+    """Returns covariance matrices k(|x_i - x_j| / lengthscale) + jitter I."""
     covariance: Floats
     (covariance,) = GP_COVARIANCE.run((x, lengthscale), out, n_threads, backend, kind=kind, jitter=jitter)
     return covariance
@@ -121,7 +121,7 @@ def gp_factor(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:
-    """Factors F with F F' near the covariance: Cholesky with the largest remaining variance as the next pivot."""
+    """Returns factors F with F F' near the covariance: Cholesky with the largest remaining variance as the next pivot."""
     AT_LEAST_0.check(GP_FACTOR.name, "rank", rank)
     symbols = {"rank": operator.index(rank)}
     return GP_FACTOR.run((x, lengthscale), out, n_threads, backend, symbols, kind=kind, tolerance=tolerance)
@@ -142,7 +142,7 @@ def gp_sample(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Draws L e with L L' = `gp_covariance`, one for each lengthscale.
+    """Returns draws L e with L L' = `gp_covariance`, one for each lengthscale.
 
     Raises
     ------

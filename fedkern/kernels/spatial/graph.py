@@ -1,4 +1,4 @@
-"""Graphs of areas: what is checked, their components, and the sparse pattern of a Cholesky factor."""
+"""Checks graphs of areas, and finds their components and the sparse pattern of a Cholesky factor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMS = {"car": 0, "leroux": 1, "icar": 2}
 
 @dataclass(frozen=True)
 class Pattern:
-    """The pattern of the Cholesky factors L L' = Q[order][:, order] of all precisions of a graph.
+    """Holds the pattern of the Cholesky factors L L' = Q[order][:, order] of all precisions of a graph.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Pattern:
 
 
 def check_graph(indptr: Indices, indices: Indices, *, name: str = "spatial.check_graph") -> None:
-    """Whether these are the compressed rows of a symmetric adjacency matrix.
+    """Refuses arrays that are not the compressed rows of a symmetric adjacency matrix.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def check_graph(indptr: Indices, indices: Indices, *, name: str = "spatial.check
 
 
 def adjacency(indptr: Indices, indices: Indices) -> Any:
-    """W as a SciPy sparse array.
+    """Returns W as a SciPy sparse array.
 
     Parameters
     ----------
@@ -117,7 +117,8 @@ def adjacency(indptr: Indices, indices: Indices) -> Any:
 
 
 def diagonal(indptr: Indices) -> Floats:
-    """D: how many neighbours an area has; 1 for one that has none, which makes it independent N(0, 1) in every form.
+    """Returns D, the number of neighbours of each area. An area without neighbours has 1, which makes it independent N(0, 1) in
+    every form.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ def diagonal(indptr: Indices) -> Floats:
 
 
 def components(indptr: Indices, indices: Indices) -> NDArray[np.int64]:
-    """Number of the connected component of each area, (n,).
+    """Returns the number of the connected component of each area, (n,).
 
     Parameters
     ----------
@@ -154,7 +155,7 @@ def components(indptr: Indices, indices: Indices) -> NDArray[np.int64]:
 
 
 def null_dimension(indptr: Indices, indices: Indices) -> int:
-    """Dimension of the null space of D - W: how many components have two areas or more.
+    """Returns the dimension of the null space of D - W: the number of components of two areas or more.
 
     Parameters
     ----------
@@ -172,7 +173,7 @@ def null_dimension(indptr: Indices, indices: Indices) -> int:
 
 
 def car_precision(indptr: Indices, indices: Indices, phi: float = 1.0, *, form: str = "car") -> Any:
-    """The precision matrix as a SciPy sparse array.
+    """Returns the precision matrix as a SciPy sparse array.
 
     Parameters
     ----------
@@ -204,7 +205,7 @@ def car_precision(indptr: Indices, indices: Indices, phi: float = 1.0, *, form: 
 
 
 def car_analyse(indptr: Indices, indices: Indices) -> Pattern:
-    """An order of elimination that keeps Cholesky factors sparse, and their pattern.
+    """Returns an order of elimination that keeps Cholesky factors sparse, and their pattern.
 
     Parameters
     ----------
@@ -242,7 +243,7 @@ def car_analyse(indptr: Indices, indices: Indices) -> Pattern:
 
 
 def minimum_degree(indptr: Indices, indices: Indices) -> Indices:
-    """An order of elimination, (n,).
+    """Returns an order of elimination, (n,).
 
     Parameters
     ----------
@@ -258,7 +259,7 @@ def minimum_degree(indptr: Indices, indices: Indices) -> Indices:
 
 
 def columns_of(order: Indices, indptr: Indices, indices: Indices) -> list[NDArray[np.int64]]:
-    """Rows of the entries of each column of a Cholesky factor, rising.
+    """Returns the rows of the entries of each column of a Cholesky factor, rising.
 
     Parameters
     ----------

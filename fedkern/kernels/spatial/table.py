@@ -1,4 +1,4 @@
-"""Draws from a finite set of priors: what trains a network that stands in for a prior (docs/methods/sigma.md, section 3)."""
+"""Draws from a finite set of priors, to train a network that stands in for a prior (docs/methods/sigma.md, section 3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WORDS = {
     "indptr": '"sparse": where the columns of L begin, and their end f.',
     "indices": '"sparse": the rows of the entries of L: in each column the diagonal first, then rising.',
     "order": '"sparse": L is the factor of Q[order][:, order].',
-    "kind": "What the entries are: see `values`.",
+    "kind": "The kind of the entries: see `values`.",
     "rank": '"dense": columns of a factor.',
     "group": "How many neighbours in the batch share an entry; eight are drawn in the time of one or two.",
     "seed": "Names the random numbers.",
@@ -95,7 +95,7 @@ def table_sample(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Indices]:
-    """Draws scale * N(0, C_t) (or stored draws), t drawn for each group of rows.
+    """Returns draws scale * N(0, C_t) (or stored draws), t drawn for each group of rows.
 
     Rows of one group come from one entry: number t = floor(u T), u uniform number g (that of the group) of stream
     `prior_entries`. The normals e of row b are numbers b L .. b L + L - 1 of stream `prior_draws`, L = 0, rank or n.
@@ -129,7 +129,7 @@ def check_table(
     indices: Indices | None,
     order: Indices | None,
 ) -> None:
-    """Whether the parts of a table agree."""
+    """Refuses parts of a table that contradict each other."""
     entries, f = shape
     require(name, entries >= 1, "values", "must have an entry", shape)
     pattern = {"indptr": indptr, "indices": indices, "order": order}
@@ -146,7 +146,7 @@ def check_table(
 
 @dataclass(frozen=True)
 class DrawTable:
-    """A table of priors with the condition of each: what a trainer draws from (docs/methods/sigma.md, section 3).
+    """Holds a table of priors with the condition of each, from which a trainer draws (docs/methods/sigma.md, section 3).
 
     Attributes
     ----------
@@ -195,11 +195,11 @@ class DrawTable:
 
     @property
     def n(self) -> int:
-        """Length of a draw."""
+        """The length of a draw."""
         return len(self.scale)
 
     def at(self, home: Home) -> DrawTable:
-        """The same table there; what was checked is not looked at again."""
+        """Returns the same table at another home, without checking it again."""
         if home.kind == "cpu":
             return self
         there = copy(self)
@@ -210,7 +210,7 @@ class DrawTable:
     def sample(
         self, seed: int, step: int, batch: int, *, chain: int = 0, n_threads: int = 1, backend: str | None = None
     ) -> tuple[Floats, Floats]:
-        """Draws and their conditions.
+        """Returns draws and their conditions.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class DrawTable:
 
     @classmethod
     def stored(cls, draws: Floats, phi: Floats, scale: Floats | None = None) -> DrawTable:
-        """A table of finished draws.
+        """Makes a table of finished draws.
 
         Parameters
         ----------
@@ -258,7 +258,7 @@ class DrawTable:
         group: int = 8,
         n_threads: int = 1,
     ) -> DrawTable:
-        """A table of Gaussian processes, as low-rank factors.
+        """Makes a table of Gaussian processes, as low-rank factors.
 
         Parameters
         ----------
@@ -294,7 +294,7 @@ class DrawTable:
         group: int = 8,
         n_threads: int = 1,
     ) -> DrawTable:
-        """A table of autoregressive priors, as sparse factors.
+        """Makes a table of autoregressive priors, as sparse factors.
 
         Parameters
         ----------
@@ -319,7 +319,8 @@ class DrawTable:
 
     @classmethod
     def icar(cls, indptr: Indices, indices: Indices, *, scale: Floats | None = None, group: int = 8) -> DrawTable:
-        """The intrinsic model u* of BYM2 with a geometric mean of the variances of 1, summing to 0 in every component: one entry.
+        """Makes a table of one entry: the intrinsic model u* of BYM2, summing to 0 in every component, its variances with a
+        geometric mean of 1.
 
         Parameters
         ----------
@@ -338,7 +339,7 @@ class DrawTable:
 
 
 def stratified(entries: int, *, seed: int, chain: int = 0, step: int = 0) -> Floats:
-    """One uniform number in each of [0, 1/T), [1/T, 2/T), ..: the quantiles at which a table's conditions are taken.
+    """Returns one uniform number in each of [0, 1/T), [1/T, 2/T), ..: the quantiles at which a table's conditions are taken.
 
     Parameters
     ----------
