@@ -293,19 +293,19 @@ def _set_mode(file: int, mode: int) -> bool:
 
 def _closed(folder: int) -> bool:
     """Does the work of `close_to_others` for an opened folder."""
-    found = [_set_mode(folder, OWN_FOLDER)]
+    are_closed = [_set_mode(folder, OWN_FOLDER)]
     for name in os.listdir(folder):
         with suppress(FileNotFoundError):
             state = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if stat.S_ISDIR(state.st_mode):
                 below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
                 try:
-                    found.append(_closed(below))
+                    are_closed.append(_closed(below))
                 finally:
                     os.close(below)
             elif stat.S_ISREG(state.st_mode) and stat.S_IMODE(state.st_mode) != OWN:
-                found.append(_closed_file(folder, name))
-    return all(found)
+                are_closed.append(_closed_file(folder, name))
+    return all(are_closed)
 
 
 def _closed_file(folder: int, name: str) -> bool:

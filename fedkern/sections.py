@@ -136,14 +136,14 @@ def remedy(field: FieldInfo) -> str:
 def marked(root: Model, mark: Literal["path", "resumable"]) -> Mapping[str, bool | str]:
     """Returns the keys of a file that bear a mark: dotted name -> the mark's value. A table whose names the user chose has
     none."""
-    found = dict[str, bool | str]()
+    marks = dict[str, bool | str]()
     for name, field in root.model_fields.items():
         extra = field.json_schema_extra
         if isinstance(extra, dict) and isinstance(said := extra.get(mark), bool | str) and said:
-            found[name] = said
+            marks[name] = said
         for table in () if _of_names(field) else _tables(field.annotation):
-            found |= {f"{name}.{inner}": said for inner, said in marked(table, mark).items()}
-    return MappingProxyType(found)
+            marks |= {f"{name}.{inner}": said for inner, said in marked(table, mark).items()}
+    return MappingProxyType(marks)
 
 
 def _of_names(field: FieldInfo) -> bool:
@@ -153,8 +153,8 @@ def _of_names(field: FieldInfo) -> bool:
 
 def _meant(field: FieldInfo | None) -> Mapping[str, str]:
     extra = None if field is None else field.json_schema_extra
-    found = extra.get("meant") if isinstance(extra, dict) else None
-    return {str(name): str(own) for name, own in found.items()} if isinstance(found, Mapping) else NONE
+    meanings = extra.get("meant") if isinstance(extra, dict) else None
+    return {str(name): str(own) for name, own in meanings.items()} if isinstance(meanings, Mapping) else NONE
 
 
 def _once(faults: Sequence[ErrorDetails], root: Model) -> list[ErrorDetails]:

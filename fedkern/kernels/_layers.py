@@ -93,12 +93,12 @@ class Sizes(NamedTuple):
 
 def parts_of(a: Sized) -> dict[str, Part]:
     """Returns name -> part, in the order in which the parts stand."""
-    found, begin = dict[str, Part](), 0
+    parts, begin = dict[str, Part](), 0
     for name, layers in _layers(a):
         end = begin + sum(layer.n_parameters for layer in layers)
-        found[name] = Part(slice(begin, end), layers)
+        parts[name] = Part(slice(begin, end), layers)
         begin = end
-    return found
+    return parts
 
 
 def _layers(a: Sized) -> Iterator[tuple[str, tuple[Layer, ...]]]:

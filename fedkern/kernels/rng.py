@@ -439,6 +439,6 @@ def _parameters(kernel: Kernel, n: int | None, backend: str | None, out: Out, **
         if len(numbers) == len(values):
             raise TypeError(f"{kernel.name}: n must be given where no array says it")
         n = next(len(value) for name, value in values.items() if name not in numbers)
-    found = {home(value) for value in (*values.values(), out)} - {None}
-    xp = homes.there().xp if found == {"cuda"} or (backend == "cuda" and not found) else np
+    places = {home(value) for value in (*values.values(), out)} - {None}
+    xp = homes.there().xp if places == {"cuda"} or (backend == "cuda" and not places) else np
     return [xp.broadcast_to(xp.full((), value, np.float64), (n,)) if name in numbers else value for name, value in values.items()]

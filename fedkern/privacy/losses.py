@@ -55,11 +55,11 @@ def epsilon_bounds(parts: Parts, delta: float, points: int = 1 << 20, n_cells: i
     if done and all(m.sampling == "counts" for m in done):
         spent = of_counts([(m.decay * GRID, int(m.clip), steps) for m, steps in done.items()], delta)
         return spent * (1 - ROUNDED), spent * (1 + ROUNDED)
-    found = [
+    intervals = [
         bounds([(pair, m.sigma, steps) for pair, (m, steps) in zip(choice, done.items())], delta, points, n_cells)
         for choice in neighbours(list(done))
     ]
-    return float(max((low for low, _ in found), default=0.0)), float(max((high for _, high in found), default=0.0))
+    return float(max((low for low, _ in intervals), default=0.0)), float(max((high for _, high in intervals), default=0.0))
 
 
 def neighbours(mechanisms: Sequence[Mechanism]) -> list[list[Pair]]:

@@ -376,11 +376,11 @@ def check_home(kernel: str, arrays: Iterable[Array]) -> None:
     TypeError
     """
     here = current()
-    found = [a for a in arrays if a is not None]
-    for array in found:
+    given = [a for a in arrays if a is not None]
+    for array in given:
         if not isinstance(array, here.xp.ndarray):
             raise TypeError(f"{kernel}: backend 'cuda' takes CuPy arrays, got NumPy arrays; move them by cupy.asarray")
-    if len({getattr(getattr(a, "device", None), "id", None) for a in found}) > 1:
+    if len({getattr(getattr(a, "device", None), "id", None) for a in given}) > 1:
         raise TypeError(f"{kernel}: arrays of two devices in one call; move them to one of the two")
 
 

@@ -162,11 +162,11 @@ def _examples(data: Data, by: str, clip: tuple[float, ...] | None, value: bool, 
         shares = blocks(data.n, 64, 128)
         partial, slopes = xp.empty((shares, size), dtype), xp.empty((data.n, shared[3]) if by == "several" else 0)
         alpha, beta, values = (xp.empty(data.n) for _ in range(3))
-        found = (alpha, beta, values, slopes)
-        first_pass = (data.regression, data.likelihood, *common, vectors, *found)
+        by_row = (alpha, beta, values, slopes)
+        first_pass = (data.regression, data.likelihood, *common, vectors, *by_row)
         _launch(f"example_coefficients<By::{by}, {data.c_type}>", (blocks(data.n, WARPS),), *first_pass)
         tiles = (shares, -(-(d + 1) // THREADS))
-        _launch(f"example_columns<By::{by}, {data.c_type}, {out}>", tiles, data.regression, common[1], vectors, *found, partial)
+        _launch(f"example_columns<By::{by}, {data.c_type}, {out}>", tiles, data.regression, common[1], vectors, *by_row, partial)
     return _summed(partial, shares, size, out)
 
 

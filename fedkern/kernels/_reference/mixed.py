@@ -145,22 +145,22 @@ def modes(rows, fixed, T, w):
         right = np.einsum("sab,sga->sgb", T, rows.sums((weight * (target - fixed))[:, :, None] * rows.Z))
         H = np.einsum("sac,sgab,sbd->sgcd", T, rows.sums(weight[:, :, None, None] * ZZ), T) + np.eye(d)
         u = solved(H, right, np.isfinite(right).all(axis=2) & np.isfinite(H).all(axis=(2, 3)))
-    found = np.zeros((S, G), bool)
+    done = np.zeros((S, G), bool)
     for _ in range(STEPS):
         level, g, H = at(u)
         good = np.isfinite(level) & np.isfinite(g).all(axis=2) & np.isfinite(H).all(axis=(2, 3))
         step = solved(H, g, good)
         for _ in range(HALVINGS):
-            worse = ~(at(u + step, False) >= level - 1e-10 * (1 + np.abs(level))) & good & ~found
+            worse = ~(at(u + step, False) >= level - 1e-10 * (1 + np.abs(level))) & good & ~done
             if not worse.any():
                 break
             step[worse] /= 2
-        u = np.where((good & ~found)[:, :, None], u + step, u)
-        found |= good & (np.abs(step).max(axis=2) < STEP)
-        if (found | ~good).all():
+        u = np.where((good & ~done)[:, :, None], u + step, u)
+        done |= good & (np.abs(step).max(axis=2) < STEP)
+        if (done | ~good).all():
             break
     _, _, H = at(u)
-    return np.where(found[:, :, None], u, np.nan), H
+    return np.where(done[:, :, None], u, np.nan), H
 
 
 def integrals(rows, xi, nodes):

@@ -24,12 +24,12 @@ LIMIT = 2**31  # of a layer's size
 
 def matrices(flat: Numbers, layers: tuple[Layer, ...]) -> list[tuple[Numbers, Numbers | None]]:
     """Returns views of a part's layers: W (n_out, n_in), and b (n_out,) or None."""
-    found, begin = list[tuple[Numbers, Numbers | None]](), 0
+    views, begin = list[tuple[Numbers, Numbers | None]](), 0
     for n_out, n_in, bias in layers:
         end = begin + n_out * n_in
-        found.append((flat[begin:end].reshape(n_out, n_in), flat[end : end + n_out] if bias else None))
+        views.append((flat[begin:end].reshape(n_out, n_in), flat[end : end + n_out] if bias else None))
         begin = end + n_out * bias
-    return found
+    return views
 
 
 @dataclass(frozen=True)

@@ -174,8 +174,8 @@ def car_variance(values: Floats, vectors: Floats, weights: Floats, phi: Floats, 
     array([[1.   , 0.5  , 1.   ],
            [3.132, 2.632, 3.132]])
     """
-    found = precisions(values, np.asarray(phi, np.float64), form)
-    inverse = np.divide(1.0, found, out=np.zeros_like(found), where=found > 0)
+    eigenprecisions = precisions(values, np.asarray(phi, np.float64), form)
+    inverse = np.divide(1.0, eigenprecisions, out=np.zeros_like(eigenprecisions), where=eigenprecisions > 0)
     return np.asarray(inverse @ (vectors**2).T * weights**2)
 
 

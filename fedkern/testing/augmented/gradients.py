@@ -83,10 +83,10 @@ def network(g: Floats, most: Floats, arguments: Arguments) -> tuple[Any, Any, An
     psi, extra = arguments["psi"], arguments["extra"]
     sizes = (1 + extra.shape[1], *arguments["hidden"], 2)
     u, most_u = np.column_stack([g, extra]), np.column_stack([most, abs(extra)])
-    h, found = values(u, most_u, psi, sizes, "tanh")
+    h, magnitudes = values(u, most_u, psi, sizes, "tanh")
     with np.errstate(over="ignore", invalid="ignore"):
         s = arguments["rho"] * np.exp(np.clip(h[-1][:, 1], reference.LOWEST, reference.HIGHEST))
-    return s, found[-1][:, 0], found[-1][:, 1], (u, most_u, psi)
+    return s, magnitudes[-1][:, 0], magnitudes[-1][:, 1], (u, most_u, psi)
 
 
 def amortised_draw(source: Source) -> Case:

@@ -50,10 +50,10 @@ def prior(source: Source) -> Arguments:
     return {"prior_mean": source.choose([0.0, 1.5]), "prior_sd": source.choose([1.0, 0.3])}
 
 
-def magnitudes(found: Results, H: Floats, centre: int | None) -> list[Floats]:
+def magnitudes(results: Results, H: Floats, centre: int | None) -> list[Floats]:
     """Of the parameters and what follows them, where `H` is that of the design."""
-    most = [1 + abs(value) for value in found]
-    most[1][0] += 4 * np.sqrt(found[1][1])  # the gradient is below the root of 1000 v
+    most = [1 + abs(value) for value in results]
+    most[1][0] += 4 * np.sqrt(results[1][1])  # the gradient is below the root of 1000 v
     most[5] = most[5] + H @ most[4]
     if centre is not None:
         most[7][:, centre] += H @ most[0][: H.shape[1]]
@@ -69,8 +69,8 @@ def mean_field_iteration(source: Source) -> Case:
 
     H = source.normal(n, source.choose(COLUMNS))
     arguments = state(source, H, np.concatenate([mean, log_sd]), draw) | prior(source) | {"rho": rho}
-    found = augmented.mean_field_iteration(**arguments, backend="reference")
-    return Case(arguments, kind="chain", magnitude=magnitudes(found, abs(H), None))
+    results = augmented.mean_field_iteration(**arguments, backend="reference")
+    return Case(arguments, kind="chain", magnitude=magnitudes(results, abs(H), None))
 
 
 def conditional(source: Source, n: int) -> tuple[Arguments, Floats, Callable[..., Results]]:
@@ -92,8 +92,8 @@ def amortised_iteration(source: Source) -> Case:
     told, psi, draw = conditional(source, n)
     H = source.normal(n, source.choose(COLUMNS))
     arguments = state(source, H, psi, draw) | prior(source) | told
-    found = augmented.amortised_iteration(**arguments, backend="reference")
-    return Case(arguments, kind="chain", magnitude=magnitudes(found, abs(H), told["centre"]))
+    results = augmented.amortised_iteration(**arguments, backend="reference")
+    return Case(arguments, kind="chain", magnitude=magnitudes(results, abs(H), told["centre"]))
 
 
 def network_iteration(source: Source) -> Case:
@@ -108,14 +108,14 @@ def network_iteration(source: Source) -> Case:
         H = source.array(mlp.forward(np.array(X), phi, sizes=sizes, activation=activation, backend="reference"))
         of_network: Arguments = {"X": X, "precision": precision, "sizes": sizes, "activation": activation}
         arguments = of_network | state(source, H, np.concatenate([phi, psi]), draw) | told
-        found = augmented.network_iteration(**arguments, backend="reference")
-        end = len(found[1]) - len(psi)
-        return arguments, found, found[1][end - f : end]
+        results = augmented.network_iteration(**arguments, backend="reference")
+        end = len(results[1]) - len(psi)
+        return arguments, results, results[1][end - f : end]
 
-    arguments, found, moved = drawn(activation)
+    arguments, results, moved = drawn(activation)
     if activation == "relu" and (near_a_kink(X, phi, sizes) or near_a_kink(X, moved, sizes)):
         activation = "tanh"
-        arguments, found, moved = drawn(activation)
+        arguments, results, moved = drawn(activation)
     h, rounding = values(X, abs(X), moved, sizes, activation)
     design = 1 + abs(h[-1]) + rounding[-1]
-    return Case(arguments, kind="chain", magnitude=[design, *magnitudes(found[1:], design, told["centre"])])
+    return Case(arguments, kind="chain", magnitude=[design, *magnitudes(results[1:], design, told["centre"])])

@@ -33,30 +33,30 @@ def values(
 ) -> tuple[list[Floats], list[Floats]]:
     """Each layer's values and, to first order, how much of their rounding is to be allowed: the sums of the absolute terms, with
     what the rounding of the layers before, beginning with `most` of X, does to them."""
-    code, h, found = mlp.ACTIVATIONS[activation], [X.astype(np.float64)], [most.astype(np.float64)]
+    code, h, magnitudes = mlp.ACTIVATIONS[activation], [X.astype(np.float64)], [most.astype(np.float64)]
     layers = reference.layers(parameters.astype(np.float64), sizes)
     with np.errstate(over="ignore", invalid="ignore"):
         for i, (W, b) in enumerate(layers):
             h.append(h[-1] @ W.T + b)
-            found.append(found[-1] @ abs(W).T + abs(b))
+            magnitudes.append(magnitudes[-1] @ abs(W).T + abs(b))
             if i < len(layers) - 1:
                 h[-1] = reference.activate(h[-1], code)
-                found[-1] = reference.slope(h[-1], code) * found[-1] + abs(h[-1])
-    return h, found
+                magnitudes[-1] = reference.slope(h[-1], code) * magnitudes[-1] + abs(h[-1])
+    return h, magnitudes
 
 
 def gradient_magnitudes(
     X: Floats, most: Floats, parameters: Floats, upstream: Floats, sizes: tuple[int, ...], activation: str
 ) -> tuple[Floats, Floats]:
     """The same for a gradient, where `upstream` are magnitudes: a slope 1 - h^2 has 2|h| times the error of h."""
-    code, (h, found) = mlp.ACTIVATIONS[activation], values(X, most, parameters, sizes, activation)
+    code, (h, magnitudes) = mlp.ACTIVATIONS[activation], values(X, most, parameters, sizes, activation)
     delta, parts = abs(upstream.astype(np.float64)), list[Floats]()
     with np.errstate(over="ignore", invalid="ignore"):
         for i, (W, _) in reversed(list(enumerate(reference.layers(abs(parameters.astype(np.float64)), sizes)))):
-            parts = [(delta.T @ found[i]).ravel(), delta.sum(axis=0), *parts]
+            parts = [(delta.T @ magnitudes[i]).ravel(), delta.sum(axis=0), *parts]
             delta = delta @ W
             if i:
-                delta = delta * (reference.slope(h[i], code) + (2 * abs(h[i]) * found[i] if activation == "tanh" else 0))
+                delta = delta * (reference.slope(h[i], code) + (2 * abs(h[i]) * magnitudes[i] if activation == "tanh" else 0))
     return np.concatenate(parts), delta
 
 

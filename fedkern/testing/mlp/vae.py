@@ -72,10 +72,10 @@ def most(
     arrays: tuple[Floats, ...], a: Architecture, gamma: float, weight: float, dtype: str, random: np.random.Generator
 ) -> list[Floats]:
     """How large the results are, or the change that a relative change of all inputs makes, divided by it."""
-    found = reference.elbo(*arrays, a, gamma, weight)
+    results = reference.elbo(*arrays, a, gamma, weight)
     moved = [array * (1 + STEP * random.choice([-1.0, 1.0], array.shape)) for array in arrays]
-    change = [abs(x - y).max() / STEP for x, y in zip(reference.elbo(*moved, a, gamma, weight), found)]
-    return [SLACK[dtype] * (abs(x).max() + 10 * c) for x, c in zip(found, change)]
+    change = [abs(x - y).max() / STEP for x, y in zip(reference.elbo(*moved, a, gamma, weight), results)]
+    return [SLACK[dtype] * (abs(x).max() + 10 * c) for x, c in zip(results, change)]
 
 
 def vae_gradient(source: Source) -> Case:
@@ -138,7 +138,7 @@ def vae_step(source: Source) -> Case:
         "chain": source.choose([0, 5]),
         "first": source.choose([0, 70_000]),
     }
-    found = public.vae_step(**arguments, backend="reference")
-    largest = abs(np.nan_to_num(found[2])).max(axis=0, initial=1.0)
+    results = public.vae_step(**arguments, backend="reference")
+    largest = abs(np.nan_to_num(results[2])).max(axis=0, initial=1.0)
     slack = 1 + 1e-3 * largest[4]  # what rounding and a relu on its other side may change of the gradient
-    return Case(arguments, "chain", dtype, [1 + abs(found[0]), slack * (1 + abs(found[1])), largest])
+    return Case(arguments, "chain", dtype, [1 + abs(results[0]), slack * (1 + abs(results[1])), largest])

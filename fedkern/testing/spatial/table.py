@@ -38,19 +38,19 @@ def magnitudes(
     size = {"stored": 0, "dense": rank, "sparse": n}[kind]
     u = table.numbers(rng.uniform, -(-batch // group), "prior_entries", *counters)
     e = abs(table.numbers(rng.normal, batch * size, "prior_draws", *counters)).reshape(batch, size)
-    found = np.empty((batch, n))
+    sums = np.empty((batch, n))
     for b in range(batch):
         entry = values[int(u[b // group] * len(values))]
         if kind == "stored":
-            found[b] = abs(entry)
+            sums[b] = abs(entry)
         elif kind == "dense":
-            found[b] = abs(entry).reshape(n, rank) @ e[b]
+            sums[b] = abs(entry).reshape(n, rank) @ e[b]
         else:
             assert pattern is not None
             indptr, indices, order = pattern
             L = -abs(table.triangle(entry, indptr, indices))
-            found[b, order] = solve_triangular((L - 2 * np.diag(np.diag(L))).T, e[b])
-    return scale * found
+            sums[b, order] = solve_triangular((L - 2 * np.diag(np.diag(L))).T, e[b])
+    return scale * sums
 
 
 def table_sample(source: Source) -> Case:

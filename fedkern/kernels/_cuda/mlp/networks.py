@@ -39,11 +39,11 @@ class Layer(NamedTuple):
 
 
 def layers_of(sizes: Any) -> list[Layer]:
-    found, at = list[Layer](), 0
+    layers, at = list[Layer](), 0
     for n_in, n_out in itertools.pairwise(map(int, sizes)):
-        found.append(Layer(at, n_in, n_out))
+        layers.append(Layer(at, n_in, n_out))
         at += n_out * (n_in + 1)
-    return found
+    return layers
 
 
 def affine(x: Array, weights: Array, bias: Array, activation: str = "identity", out: Array = None) -> Array:
@@ -88,12 +88,12 @@ def pieces(n: int, layers: list[Layer], chunk: int) -> Iterator[slice]:
 
 def forth(x: Array, flat: Array, layers: list[Layer], activation: str, out: Array) -> list[Array]:
     """The inputs of all layers; the last one's values go to `out`, if there is one."""
-    found = [x]
+    inputs = [x]
     for layer in layers[:-1]:
-        found.append(affine(found[-1], layer.weights_of(flat), layer.bias_of(flat), activation))
+        inputs.append(affine(inputs[-1], layer.weights_of(flat), layer.bias_of(flat), activation))
     if out is not None:
-        affine(found[-1], layers[-1].weights_of(flat), layers[-1].bias_of(flat), out=out)
-    return found
+        affine(inputs[-1], layers[-1].weights_of(flat), layers[-1].bias_of(flat), out=out)
+    return inputs
 
 
 def forward(X: Array, parameters: Array, sizes: object, activation: int, Y: Array, n_threads: int) -> None:

@@ -75,8 +75,8 @@ class Pass:
         return current().xp.empty((self.rows, columns), self.dtype)
 
     def zeros(self, columns: int) -> Array:
-        found, self.cleared = self.cleared[: self.rows * columns], self.cleared[self.rows * columns :]
-        return found.reshape(self.rows, columns)
+        block, self.cleared = self.cleared[: self.rows * columns], self.cleared[self.rows * columns :]
+        return block.reshape(self.rows, columns)
 
     def launch(self, kernel: str, elements: int, *arguments: object) -> None:
         """With as many blocks as elements need, one a thread."""
@@ -112,16 +112,16 @@ class Pass:
 
     def forth(self, name: str, x: Array, last: bool = True) -> list[Array]:
         """The values of each layer; without `last`, the last one's are products that still lack the bias."""
-        found, (layers, activation) = list[Array](), self.parts[name]
+        values, (layers, activation) = list[Array](), self.parts[name]
         for i, layer in enumerate(layers):
-            W, x = layer.weights_of(self.flat), found[-1] if found else x
+            W, x = layer.weights_of(self.flat), values[-1] if values else x
             if i == len(layers) - 1 and not last:
-                found.append(self.empty(layer.n_out))
-                multiply(x, W.T, found[-1])
+                values.append(self.empty(layer.n_out))
+                multiply(x, W.T, values[-1])
             else:
                 hidden = activation if i == 0 and len(layers) > 1 else "identity"
-                found.append(affine(x, W, layer.bias_of(self.flat), hidden))
-        return found
+                values.append(affine(x, W, layer.bias_of(self.flat), hidden))
+        return values
 
     def back(self, name: str, x: Array, values: list[Array], d: Array) -> Array:
         """From the cotangent of the last layer's values: the gradients, and the cotangent of the first layer's units in front of
@@ -262,10 +262,10 @@ def vae_gradient(
     terms: Array, n_threads: int,
 ) -> None:  # fmt: skip
     xp, flat = current().xp, neighbours(parameters)
-    found = xp.empty(len(flat), flat.dtype)
+    contiguous = xp.empty(len(flat), flat.dtype)
     batch = Batch(_side_by_side(theta, t), neighbours(noise), gamma, xp.full(1, kl_weight), xp.zeros(1, np.int64))
-    sums = Pass(code, flat, batch, found).run()
-    gradient[...] = found
+    sums = Pass(code, flat, batch, contiguous).run()
+    gradient[...] = contiguous
     arguments = (sums, len(theta), theta.shape[1], gamma, vector(terms))
     current().launch("mlp", "elbo_terms", (1,), THREADS, arguments)
 
@@ -302,8 +302,8 @@ class Draws:
         if self.values.shape[1] != columns or not len(self.values):
             raise ValueError(f"mlp.vae_step: values must have a row, and {columns} columns, got {self.values.shape}")
         if self.kind == SPARSE and (len(self.pattern[0]), len(self.pattern[2])) != (n + 1, n):
-            found = f"{len(self.pattern[0])} and {len(self.pattern[2])}"
-            raise ValueError(f"mlp.vae_step: indptr and order must have {n + 1} and {n} numbers, got {found}")
+            came = f"{len(self.pattern[0])} and {len(self.pattern[2])}"
+            raise ValueError(f"mlp.vae_step: indptr and order must have {n + 1} and {n} numbers, got {came}")
 
     def normals(self, stream: str, rows: int, columns: int, dtype: object) -> Array:
         out = current().xp.empty((rows, columns), dtype)

@@ -9,12 +9,12 @@ TANH, RELU, IDENTITY = range(3)
 
 def layers(parameters, sizes):
     """Weights (out, in) and bias (out,) of every layer."""
-    found, begin = [], 0
+    of_layers, begin = [], 0
     for n_in, n_out in itertools.pairwise(sizes):
         end = begin + n_in * n_out
-        found.append((parameters[begin:end].reshape(n_out, n_in), parameters[end : end + n_out]))
+        of_layers.append((parameters[begin:end].reshape(n_out, n_in), parameters[end : end + n_out]))
         begin = end + n_out
-    return found
+    return of_layers
 
 
 def activate(a, activation):
@@ -42,13 +42,13 @@ def values(X, parameters, sizes, activation):
 
 def pull_back(h, parameters, upstream, sizes, activation):
     """Gradients of sum(upstream * h[-1]) in the parameters and in h[0]."""
-    delta, found = upstream.astype(np.float64), []
+    delta, gradients = upstream.astype(np.float64), []
     for i, (W, _) in reversed(list(enumerate(layers(parameters.astype(np.float64), sizes)))):
-        found = [(delta.T @ h[i]).ravel(), delta.sum(axis=0), *found]
+        gradients = [(delta.T @ h[i]).ravel(), delta.sum(axis=0), *gradients]
         delta = delta @ W
         if i:
             delta = delta * slope(h[i], activation)
-    return np.concatenate(found), delta
+    return np.concatenate(gradients), delta
 
 
 def forward(X, parameters, sizes, activation, Y, n_threads):
