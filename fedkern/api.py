@@ -137,7 +137,7 @@ def check(
     """
     config, folder, held = _given(job, data, test, server, prior, sections)
     with _in_memory(held, config.private):
-        lines = checked(InProcess(), config, folder, held)
+        lines = check_job(InProcess(), config, folder, held)
     assert lines is not None
     return lines
 
@@ -240,7 +240,7 @@ def perform(place: Place, config: JobConfig, folder: Path, output: Output, held:
     return None if result is None else _predicting(result)
 
 
-def checked(place: Place, config: JobConfig, folder: Path, held: Held | None = None) -> list[str] | None:
+def check_job(place: Place, config: JobConfig, folder: Path, held: Held | None = None) -> list[str] | None:
     """Returns the lines that `fedkern check` prints of a job at the server's place, None elsewhere."""
     return engine.checked(named(config.job.method), Part(place, config, folder, held))
 

@@ -18,7 +18,7 @@ from ._checks import NAMES, Domain, Together
 _SYMBOL = re.compile(r"[a-z]\w*")
 Named: TypeAlias = dict[str, Any]  # what generated statements name
 Function: TypeAlias = Callable[..., Any]
-Run: TypeAlias = Callable[..., tuple[Any, ...]]
+Compute: TypeAlias = Callable[..., tuple[Any, ...]]
 
 
 class ArrayLike(Protocol):
@@ -66,14 +66,14 @@ def arrays_of(inputs: Sequence[ArrayLike], outputs: Sequence[ArrayLike]) -> Call
     return _compiled("inputs, symbols", lines, known)
 
 
-def numbers_of(scalars: Sequence[ScalarLike], together: Sequence[Together], refuse: Refuse) -> Run:
+def numbers_of(scalars: Sequence[ScalarLike], together: Sequence[Together], refuse: Refuse) -> Compute:
     """Returns a function: (scalars by keyword) -> the values that backends get, in their order. It raises the error of
     `refuse`."""
     source, keywords, known = _scalars(scalars, together, refuse)
     return _compiled(keywords.lstrip(", "), [*source, f"return ({''.join(f'_c{i}, ' for i in range(len(scalars)))})"], known)
 
 
-def run_of(
+def compute_of(
     inputs: Sequence[ArrayLike],
     scalars: Sequence[ScalarLike],
     together: Sequence[Together],
@@ -82,8 +82,8 @@ def run_of(
     returns: bool,
     function: Function,
     refuse: Refuse,
-    slowly: Run,
-) -> Run:
+    slowly: Compute,
+) -> Compute:
     """Returns a function that checks, allocates and calls: (inputs in their order, out, threads, backend, further symbols,
     scalars by keyword) -> the outputs, filled by `function`. The value that `function` returns comes before them, if it is
     wanted.

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _checks
 from ._checks import MADE, POSITIVE, Domain, Together, require
-from ._fast import arrays_of, numbers_of, run_of, sizes_of
+from ._fast import arrays_of, compute_of, numbers_of, sizes_of
 
 Function: TypeAlias = Callable[..., Any]  # of a backend
 Out: TypeAlias = np.ndarray | tuple[np.ndarray | None, ...] | None  # one output, or all; None: it is allocated
@@ -198,7 +198,7 @@ class Kernel:
     together : scalars that are refused in one sentence
     order : the arguments of backends by name, where it is not inputs, scalars, outputs, n_threads
     streams : the random streams that it draws from; empty for a deterministic kernel
-    returns : whether `run` gives back the value that backends return, before the outputs
+    returns : whether `compute` gives back the value that backends return, before the outputs
     backends : those that exist; the others are listed as missing
     function : the public function, where it has not the kernel's own name
     blas : whether the C++ version calls BLAS or LAPACK; they are loaded when first needed, because SciPy takes its time
@@ -283,14 +283,14 @@ class Kernel:
         return numbers_of(self.scalars, self.together, self._refuse)
 
     @cached_property
-    def run(self) -> Callable[..., tuple[Any, ...]]:
+    def compute(self) -> Callable[..., tuple[Any, ...]]:
         """A function that checks, allocates and calls: (inputs, out, n_threads, backend, symbols=None, *, scalars by keyword) ->
         outputs.
 
         `inputs` are in the record's order; `symbols` as in `prepare`.
         """
         function = self.implementation(self.backends[0])
-        return run_of(
+        return compute_of(
             self.inputs, self.scalars, self.together, self.outputs, self.order, self.returns, function, self._refuse, self._slowly
         )
 
@@ -304,18 +304,19 @@ class Kernel:
         last: int = 2**32 - 1,
         **scalars: Any,
     ) -> Callable[..., tuple[Any, ...]]:
-        """Returns a call that does the work of `run` many times with equal sizes and types. All arguments are checked here once;
-        each call checks only those that may have changed.
+        """Returns a call that does the work of `compute` many times with equal sizes and types.
+
+        All arguments are checked here once; each call checks only those that may have changed.
 
         Parameters
         ----------
-        inputs, n_threads, backend, symbols, scalars : the arguments of `run`, of any call
+        inputs, n_threads, backend, symbols, scalars : the arguments of `compute`, of any call
         varying : the arguments of each call, in this order: names of inputs, then of scalars that are positive, or whole numbers
             from 0 to `last`
 
         Returns
         -------
-        (arguments that vary) -> the results of `run`, newly allocated. It raises ValueError if a bound array has changed its
+        (arguments that vary) -> the results of `compute`, newly allocated. It raises ValueError if a bound array has changed its
         memory, shape or type since, or if an argument has another type or shape than here. A length that no other array has may
         be another.
         """
@@ -336,7 +337,7 @@ class Kernel:
                 if name in of and of[name].domain is not POSITIVE:
                     require(self.name, 0 <= now[name] <= last, name, f"must be in [0, {last}]", now[name])
             keywords = {name: now[name] for name in scalars}
-            return self.run([now[name] for name in here], None, n_threads, backend, sizes, **keywords)
+            return self.compute([now[name] for name in here], None, n_threads, backend, sizes, **keywords)
 
         if self._backend(backend, arrays) not in (None, "cpp"):
             return slowly

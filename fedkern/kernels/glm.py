@@ -363,7 +363,7 @@ def loglik_grad(
     """
     _check_scale(LOGLIK_GRAD, family, scale)
     inputs = (X, y, theta, offset, weights)
-    loglik, grad = LOGLIK_GRAD.run(inputs, out, n_threads, backend, family=family, scale=scale)
+    loglik, grad = LOGLIK_GRAD.compute(inputs, out, n_threads, backend, family=family, scale=scale)
     return _number(loglik), grad
 
 
@@ -412,7 +412,7 @@ def elbo_grad(
         if not (np.diagonal(log_sigma) > 0).all():
             raise ValueError(f"{record.public}: log_sigma must be a lower Cholesky factor with a positive diagonal")
         constant["normaliser"] = _log_normaliser(shift, precision)
-    elbo, grad_mu, grad_log_sigma = record.run(
+    elbo, grad_mu, grad_log_sigma = record.compute(
         inputs, out, n_threads, backend, **constant, family=family, scale=scale, estimator=estimator, draws=draws, key=key,
         client=client, step=step,
     )  # fmt: skip
@@ -457,7 +457,7 @@ def expectations(
     record = EXPECTATIONS_FULL if _full(log_sigma) else EXPECTATIONS
     _check_scale(record, family, scale)
     inputs = (X, y, mu, log_sigma, offset, weights)
-    value, slope, curvature = record.run(inputs, out, n_threads, backend, family=family, scale=scale)
+    value, slope, curvature = record.compute(inputs, out, n_threads, backend, family=family, scale=scale)
     return value, slope, curvature
 
 
@@ -514,7 +514,7 @@ def clipped_grad_sum(
         raise TypeError(
             f"{record.public}: total must be {'float64 without' if grid is None else 'int64 with'} a grid, got {given}"
         )
-    skipped, total = record.run(
+    skipped, total = record.compute(
         (X, y, mu, log_sigma, rows, offset, weights), out, n_threads, backend, family=family, scale=scale, clip=clip,
         estimator=estimator, draws=draws, key=key, client=client, step=step, noise_multiplier=noise_multiplier, grid=grid,
     )  # fmt: skip
@@ -596,5 +596,5 @@ def predict(
     record = PREDICT_FULL if _full(log_sigma) else PREDICT
     _check_scale(record, family, scale)
     mean: Vector
-    (mean,) = record.run((X, mu, log_sigma, offset), out, n_threads, backend, family=family, scale=scale, method=method)
+    (mean,) = record.compute((X, mu, log_sigma, offset), out, n_threads, backend, family=family, scale=scale, method=method)
     return mean

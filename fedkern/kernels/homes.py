@@ -63,10 +63,10 @@ def of(array: object) -> Home:
     >>> homes.of(np.ones(2)).kind
     'cpu'
     """
-    return there() if home(array) == "cuda" else HOST
+    return device_home() if home(array) == "cuda" else HOST
 
 
-def there() -> Home:
+def device_home() -> Home:
     """Returns the device of this process.
 
     Raises
@@ -77,7 +77,7 @@ def there() -> Home:
     Examples
     --------
     >>> from fedkern.kernels import homes
-    >>> homes.there().kind  # doctest: +SKIP
+    >>> homes.device_home().kind  # doctest: +SKIP
     """
     from ._cuda import device
 

@@ -97,7 +97,7 @@ def adam(
     backend: str | None = None,
 ) -> tuple[Vector, Vector]:
     """Makes one iteration of Adam with bias correction."""
-    new_state, step = ADAM.run(
+    new_state, step = ADAM.compute(
         (state, gradient), out, n_threads, backend, learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon
     )
     return new_state, step
@@ -116,5 +116,5 @@ def adagrad(
 ) -> tuple[Vector, Vector]:
     """Makes one iteration of Adagrad."""
     inputs = (state, gradient)
-    new_state, step = ADAGRAD.run(inputs, out, n_threads, backend, learning_rate=learning_rate, epsilon=epsilon)
+    new_state, step = ADAGRAD.compute(inputs, out, n_threads, backend, learning_rate=learning_rate, epsilon=epsilon)
     return new_state, step

@@ -102,7 +102,7 @@ def clip_sum(
     backend: str | None = None,
 ) -> NDArray[np.float64]:
     """Returns the sum of rows, each scaled to a Euclidean norm of at most `bound`."""
-    total: NDArray[np.float64] = CLIP_SUM.run((rows,), out, n_threads, backend, bound=bound)[0]
+    total: NDArray[np.float64] = CLIP_SUM.compute((rows,), out, n_threads, backend, bound=bound)[0]
     return total
 
 
@@ -121,7 +121,7 @@ def add_noise(
     """Returns a sum plus normal noise that a key repeats. It is for experiments: whoever knows the key can take the noise off
     again."""
     noisy: NDArray[np.float64]
-    (noisy,) = ADD_NOISE.run((total,), out, n_threads, backend, sigma=sigma, key=key, client=client, step=step)
+    (noisy,) = ADD_NOISE.compute((total,), out, n_threads, backend, sigma=sigma, key=key, client=client, step=step)
     return noisy
 
 

@@ -260,7 +260,7 @@ def words(
     _check_counter(WORDS, n, key, client, step, draw, first_item)
     counter = {"key": key, "client": client, "step": step, "draw": draw, "first_item": first_item}
     words: NDArray[np.uint32]
-    (words,) = WORDS.run((), out, n_threads, backend, {"n": n}, **counter)
+    (words,) = WORDS.compute((), out, n_threads, backend, {"n": n}, **counter)
     return words
 
 
@@ -392,7 +392,8 @@ def _pairs(
 ) -> NDArray[np.float64]:
     _check_counter(kernel, n, key, client, step, draw, item, per_block=2)
     numbers: NDArray[np.float64]
-    (numbers,) = kernel.run((), out, n_threads, backend, {"n": n}, key=key, client=client, step=step, draw=draw, first_item=item)
+    counter = {"key": key, "client": client, "step": step, "draw": draw, "first_item": item}
+    (numbers,) = kernel.compute((), out, n_threads, backend, {"n": n}, **counter)
     return numbers
 
 
@@ -410,7 +411,7 @@ def _own_blocks(
     n = inputs[0].size if home(inputs[0]) else 0  # what is no array is refused below
     _check_counter(kernel, n, key, client, step, 0, item)
     numbers: NDArray[np.float64]
-    (numbers,) = kernel.run(inputs, out, n_threads, backend, key=key, client=client, step=step, first_item=item)
+    (numbers,) = kernel.compute(inputs, out, n_threads, backend, key=key, client=client, step=step, first_item=item)
     return numbers
 
 
@@ -440,5 +441,5 @@ def _parameters(kernel: Kernel, n: int | None, backend: str | None, out: Out, **
             raise TypeError(f"{kernel.name}: n must be given where no array says it")
         n = next(len(value) for name, value in values.items() if name not in numbers)
     places = {home(value) for value in (*values.values(), out)} - {None}
-    xp = homes.there().xp if places == {"cuda"} or (backend == "cuda" and not places) else np
+    xp = homes.device_home().xp if places == {"cuda"} or (backend == "cuda" and not places) else np
     return [xp.broadcast_to(xp.full((), value, np.float64), (n,)) if name in numbers else value for name, value in values.items()]

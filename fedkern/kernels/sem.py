@@ -161,7 +161,7 @@ def log_density(
 ) -> Floats:
     """Returns the log-likelihood of y = Theta y + e, e_j Laplace of scale b_j, for each chain."""
     loglik: Floats
-    (loglik,) = LOG_DENSITY.run((_by_chain(Y, coefficients), coefficients, b), out, n_threads, backend)
+    (loglik,) = LOG_DENSITY.compute((_by_chain(Y, coefficients), coefficients, b), out, n_threads, backend)
     return loglik
 
 

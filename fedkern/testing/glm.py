@@ -43,7 +43,7 @@ def regression(source: Source, extremes: tuple[float, ...] = PLAIN, dtype: str =
     return {"X": X, "y": source.array(y, response), "family": family, "scale": scale, **columns}
 
 
-def posterior(source: Source, d: int, full: bool) -> Arguments:
+def draw_posterior(source: Source, d: int, full: bool) -> Arguments:
     if full:
         spread = np.tril(0.3 * source.random.standard_normal((d, d))) + np.eye(d)
         spread[np.triu_indices(d, 1)] = 77  # must not be read
@@ -87,7 +87,7 @@ def loglik_grad(source: Source) -> Case:
 def elbo(source: Source, full: bool) -> Case:
     data = regression(source)
     d = data["X"].shape[1]
-    q, random = posterior(source, d, full), draws(source)
+    q, random = draw_posterior(source, d, full), draws(source)
     estimator = source.choose(["stl", "total", "analytic"])
     prior: Arguments = {"prior_shift": source.choose([0.0, source.normal(d)]), "prior_precision": 1.0}
     if source.choose([True, False]):
@@ -120,7 +120,7 @@ def elbo_grad_full(source: Source) -> Case:
 
 def expected(source: Source, full: bool) -> Case:
     data = regression(source, extremes=(1.0, 0.0, 1e3, np.nan))
-    return Case({**data, **posterior(source, data["X"].shape[1], full)})
+    return Case({**data, **draw_posterior(source, data["X"].shape[1], full)})
 
 
 def expectations(source: Source) -> Case:
@@ -136,7 +136,7 @@ def clipped(source: Source, full: bool) -> Case:
     n, d = data["X"].shape
     estimator = "analytic" if full else source.choose(["analytic", "weight-mc", "activation-mc"])
     clip = source.choose([1e-3, 0.5, 2.0, np.inf])
-    arguments: Arguments = {**data, **posterior(source, d, full), **draws(source), "estimator": estimator, "clip": clip}
+    arguments: Arguments = {**data, **draw_posterior(source, d, full), **draws(source), "estimator": estimator, "clip": clip}
     if source.choose([True, False]):
         arguments["rows"] = source.array(source.random.integers(0, n, n // 2) if n else np.empty(0), "i8")
     if clip < np.inf:
@@ -154,7 +154,8 @@ def clipped_grad_sum_full(source: Source) -> Case:
 
 def predictive(source: Source, full: bool) -> Case:
     data = regression(source)
-    arguments = {name: data[name] for name in ("X", "family", "scale", "offset")} | posterior(source, data["X"].shape[1], full)
+    arguments = {name: data[name] for name in ("X", "family", "scale", "offset")}
+    arguments |= draw_posterior(source, data["X"].shape[1], full)
     return Case({**arguments, "method": source.choose(["probit", "quadrature"])})
 
 

@@ -19,7 +19,7 @@ CLASSES = ("errors", "ground", "sections", "jobs.ledger")  # of these every clas
 PRIVACY = tuple(f"privacy.{path.stem}" for path in sorted((ROOT / "privacy").glob("[a-z]*.py")))
 WITHOUT = {  # what shows an example that cannot run here, and why
     "kernels.from_dlpack": "it needs a CUDA card and another library's array",
-    "kernels.homes.there": "it needs a CUDA card",
+    "kernels.homes.device_home": "it needs a CUDA card",
     "testing.cases": "a Hypothesis strategy is drawn from inside of a test",
 }
 
@@ -131,8 +131,8 @@ def test_examples_have_the_same_output_by_the_reference(monkeypatch):
         return implementation(kernel, "reference")
 
     monkeypatch.setattr(Kernel, "implementation", reference)
-    for kernel in KERNELS.values():  # `run` keeps the function of the first backend
-        monkeypatch.setitem(vars(kernel), "run", Kernel.run.func(kernel))
+    for kernel in KERNELS.values():  # `compute` keeps the function of the first backend
+        monkeypatch.setitem(vars(kernel), "compute", Kernel.compute.func(kernel))
     assert not {name: said for name, kernel in KERNELS.items() if (said := outcome(name, example_of(kernel)))}
     assert set(asked) == set(KERNELS)
 

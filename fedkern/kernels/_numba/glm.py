@@ -313,7 +313,7 @@ def columns(X, y, offset, weights):
     return y.astype(np.float64, copy=False), column(offset, n, 0.0), column(weights, n, 1.0)
 
 
-def posterior(mu, spread):
+def copy_posterior(mu, spread):
     """mu, variance, factor, full: contiguous copies, one of variance and factor empty."""
     if spread.ndim == 2:
         return np.array(mu), np.empty(0), np.array(spread, order="C"), True
@@ -343,14 +343,14 @@ def loglik_grad(X, y, theta, offset, weights, family, scale, grad, n_threads):
 
 
 def expectations(X, y, mu, log_sigma, offset, weights, family, scale, value, slope, curvature, n_threads):
-    _expectations(X, *columns(X, y, offset, weights), *posterior(mu, log_sigma), family, scale, value, slope, curvature)
+    _expectations(X, *columns(X, y, offset, weights), *copy_posterior(mu, log_sigma), family, scale, value, slope, curvature)
 
 
 expectations_full = expectations
 
 
 def predict(X, mu, log_sigma, offset, family, method, mean, n_threads):
-    _predictions(X, column(offset, len(X), 0.0), *posterior(mu, log_sigma), family, method, mean)
+    _predictions(X, column(offset, len(X), 0.0), *copy_posterior(mu, log_sigma), family, method, mean)
 
 
 predict_full = predict
@@ -363,8 +363,8 @@ def examples(X, y, mu, log_sigma, rows, offset, weights, family, scale, e, estim
     total, whole = np.zeros(size), np.zeros(size, np.int64)
     index = np.empty(0, np.int64) if rows is None else rows
     value, skipped = _examples(
-        X, *columns(X, y, offset, weights), index, rows is None, *posterior(mu, log_sigma), e, family, scale, estimator, clip,
-        grid, total, whole,
+        X, *columns(X, y, offset, weights), index, rows is None, *copy_posterior(mu, log_sigma), e, family, scale, estimator,
+        clip, grid, total, whole,
     )  # fmt: skip
     return value, total, whole, skipped
 

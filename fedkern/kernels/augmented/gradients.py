@@ -199,7 +199,7 @@ def coefficients(
     """Returns a draw of coefficients theta ~ N(mu, L L')."""
     theta: Floats
     symbols = {"k": of_coefficients(len(mu), full=full) - len(mu)} if isinstance(mu, np.ndarray) and mu.ndim == 1 else None
-    (theta,) = COEFFICIENTS.run((mu, scale, eps), out, n_threads, backend, symbols, full=full)
+    (theta,) = COEFFICIENTS.compute((mu, scale, eps), out, n_threads, backend, symbols, full=full)
     return theta
 
 
@@ -216,7 +216,7 @@ def mean_field_draw(
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:
     """Returns the linear predictor and a draw of the auxiliary variables, mean-field."""
-    g, z = MEAN_FIELD_DRAW.run((H, w, tau, mean, log_sd), out, n_threads, backend)
+    g, z = MEAN_FIELD_DRAW.compute((H, w, tau, mean, log_sd), out, n_threads, backend)
     return g, z
 
 
@@ -238,7 +238,7 @@ def mean_field_gradient(
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Returns the gradient of the ELBO at one draw, mean-field."""
     inputs = (H, g, z, tau, log_sd, message, own)
-    return MEAN_FIELD_GRADIENT.run(inputs, out, n_threads, backend, rho=rho, path=path)
+    return MEAN_FIELD_GRADIENT.compute(inputs, out, n_threads, backend, rho=rho, path=path)
 
 
 @documented(AMORTISED_DRAW)
@@ -257,7 +257,7 @@ def amortised_draw(
 ) -> tuple[Floats, Floats]:
     """Returns the linear predictor and a draw of the auxiliary variables, amortised."""
     sizes, symbols = conditional("augmented.amortised_draw", columns(extra), tuple(map(operator.index, hidden)))
-    g, z = AMORTISED_DRAW.run((H, w, tau, extra, psi), out, n_threads, backend, symbols, rho=rho, hidden=sizes)
+    g, z = AMORTISED_DRAW.compute((H, w, tau, extra, psi), out, n_threads, backend, symbols, rho=rho, hidden=sizes)
     return g, z
 
 
@@ -283,4 +283,4 @@ def amortised_gradient(
     time."""
     sizes, symbols = conditional("augmented.amortised_gradient", columns(extra), tuple(map(operator.index, hidden)))
     inputs = (H, g, z, tau, extra, psi, message, own)
-    return AMORTISED_GRADIENT.run(inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, path=path)
+    return AMORTISED_GRADIENT.compute(inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, path=path)

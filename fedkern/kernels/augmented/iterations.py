@@ -234,7 +234,7 @@ def mean_field_iteration(
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
     """Does a client's work between two messages, mean-field: a gradient, a step, the next draw."""
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message)
-    return MEAN_FIELD_ITERATION.run(
+    return MEAN_FIELD_ITERATION.compute(
         inputs, out, n_threads, backend, _of_mean_field(H, full=full), rho=rho, prior_mean=prior_mean, prior_sd=prior_sd,
         learning_rate=learning_rate, **_ADAM, path=path, full=full, key=key, client=client, step=step,
     )  # fmt: skip
@@ -298,7 +298,7 @@ def amortised_iteration(
     """Does a client's work between two messages, amortised: a gradient, a step, the next draw."""
     sizes, symbols = _of_amortised(H, extra, hidden, centre, full=full)
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
-    return AMORTISED_ITERATION.run(
+    return AMORTISED_ITERATION.compute(
         inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, prior_mean=prior_mean, prior_sd=prior_sd,
         learning_rate=learning_rate, **_ADAM, path=path, full=full, centre=centre, key=key,
         client=client, step=step,
@@ -373,7 +373,7 @@ def network_iteration(
     a maximum."""
     units, layers, symbols = _of_network(extra, hidden, sizes, activation, centre, full=full)
     inputs = (X, precision, H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
-    return NETWORK_ITERATION.run(
+    return NETWORK_ITERATION.compute(
         inputs, out, n_threads, backend, symbols, rho=rho, hidden=units, sizes=layers, activation=activation,
         learning_rate=learning_rate, **_ADAM, path=path, full=full, centre=centre, key=key, client=client, step=step,
     )  # fmt: skip

@@ -184,7 +184,7 @@ def forward(
     """Returns the values of a network at every row."""
     array, symbols, _ = network("mlp.forward", sizes, activation)
     values: NDArray[Float]
-    (values,) = FORWARD.run((X, parameters), out, n_threads, backend, symbols, sizes=array, activation=activation)
+    (values,) = FORWARD.compute((X, parameters), out, n_threads, backend, symbols, sizes=array, activation=activation)
     return values
 
 
@@ -203,4 +203,4 @@ def backward(
     """Returns the gradient of sum(upstream * forward(X, parameters)) in the parameters and in X."""
     array, symbols, _ = network("mlp.backward", sizes, activation)
     inputs = (X, parameters, upstream)
-    return BACKWARD.run(inputs, out, n_threads, backend, symbols, sizes=array, activation=activation)
+    return BACKWARD.compute(inputs, out, n_threads, backend, symbols, sizes=array, activation=activation)

@@ -180,7 +180,7 @@ def vae_gradient(
         raise ValueError(f"{name}: theta must have at least one row")
     inputs = (parameters, theta, t, noise)
     scalars = {"architecture": architecture, "gamma": gamma, "kl_weight": kl_weight}
-    gradient, terms = VAE_GRADIENT.run(inputs, out, n_threads, backend, symbols, **scalars)
+    gradient, terms = VAE_GRADIENT.compute(inputs, out, n_threads, backend, symbols, **scalars)
     return gradient, terms
 
 
@@ -230,7 +230,7 @@ def vae_step(
     AT_LEAST_1.check(name, "batch", batch)
     pattern: list[object] = [_no_pattern(parameters) if part is None else part for part in (indptr, indices, order)]
     inputs: tuple[object, ...] = (parameters, moments, values, phi, scale, *pattern, rates, kl_weights)
-    if _alike(VAE_STEP, inputs):  # else `run` refuses them
+    if _alike(VAE_STEP, inputs):  # else `compute` refuses them
         if all(home(array) != "cuda" for array in inputs):
             check_table(name, kind, values.shape, len(scale), rank, indptr, indices, order)
             for argument, array in (("rates", rates), ("kl_weights", kl_weights)):
@@ -238,7 +238,7 @@ def vae_step(
         require(name, 0 <= first <= 2**32 - len(rates), "first", f"must be in [0, 2^32 - {len(rates)}]", first)
     latents = {"stored": 0, "dense": rank, "sparse": architecture.n_values}[kind]
     check_normals(name, batch * max(architecture.n_latents, latents))
-    return VAE_STEP.run(
+    return VAE_STEP.compute(
         inputs, out, n_threads, backend, symbols, architecture=architecture, kind=kind, rank=rank if kind == "dense" else 0,
         group=group, batch=batch, gamma=gamma, clip=clip, seed=seed, chain=chain, first=first,
     )  # fmt: skip

@@ -217,7 +217,7 @@ def local_sweeps(
     check_steps(LOCAL_SWEEPS, step, n_sweeps)
     _check_factor(LOCAL_SWEEPS, R)
     inputs = R, theta, tau_sq, deviation, lambda_sq, sigma_sq, each(q, theta, 1), each(rss, theta, 0), gram
-    swept: Swept = LOCAL_SWEEPS.run(
+    swept: Swept = LOCAL_SWEEPS.compute(
         inputs, out, n_threads, backend, n=n, seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales,
         draw=draw, scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab,
     )  # fmt: skip
@@ -362,7 +362,7 @@ def local_sweeps_batched(
     check_steps(LOCAL_SWEEPS_BATCHED, step, n_sweeps)
     _check_factor(LOCAL_SWEEPS_BATCHED, R)
     inputs = R, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram
-    swept: Swept = LOCAL_SWEEPS_BATCHED.run(
+    swept: Swept = LOCAL_SWEEPS_BATCHED.compute(
         inputs, out, n_threads, backend, n=n, seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales,
         draw=draw, scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab,
     )  # fmt: skip

@@ -222,7 +222,7 @@ def global_sweep(
     if _shaped(deviation, 4):
         m, _, g, p = deviation.shape
         _check(GLOBAL_SWEEP, m, g, p, indicators, seed, chain, step, n_passes)
-    swept: Result = GLOBAL_SWEEP.run(
+    swept: Result = GLOBAL_SWEEP.compute(
         (deviation, lambda_sq, indicators, theta, tau_sq, gamma, eta, rho), out, n_threads, backend, seed=seed, chain=chain,
         step=step, n_passes=n_passes, scales=scales, order=order, eta_form=eta_form, shared_rho=shared_rho, c0=c0,
         spike_variance=spike_variance, scale_tau=scale_tau, scale_lambda=scale_lambda, shape_eta=shape_eta, rate_eta=rate_eta,
@@ -314,7 +314,7 @@ def global_sweep_sums(
             raise ValueError(f"shrinkage.global_sweep_sums: sums must be {_n_sums(slab)} with slab = {slab}, got {n_sums}")
         AT_LEAST_1.check(GLOBAL_SWEEP_SUMS.name, "n_clients", n_clients)
         _check(GLOBAL_SWEEP_SUMS, n_clients, g, p, indicators, seed, chain, step, 1)
-    swept: Result = GLOBAL_SWEEP_SUMS.run(
+    swept: Result = GLOBAL_SWEEP_SUMS.compute(
         (sums, indicators, theta, tau_sq, gamma, eta, rho), out, n_threads, backend, n_clients=n_clients, seed=seed, chain=chain,
         step=step, scales=scales, order=order, eta_form=eta_form, shared_rho=shared_rho, c0=c0, spike_variance=spike_variance,
         scale_tau=scale_tau, scale_lambda=1.0, shape_eta=shape_eta, rate_eta=rate_eta, rho_a=rho_a, rho_b=rho_b, slab=slab,
@@ -341,7 +341,7 @@ def local_sums(
         Wrong types or shapes, a slab that is not positive.
     """
     sums: NDArray[np.float64]
-    (sums,) = LOCAL_SUMS.run((deviation, lambda_sq), out, n_threads, backend, {"s": _n_sums(slab)}, slab=slab)
+    (sums,) = LOCAL_SUMS.compute((deviation, lambda_sq), out, n_threads, backend, {"s": _n_sums(slab)}, slab=slab)
     return sums
 
 

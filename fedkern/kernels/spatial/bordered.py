@@ -205,7 +205,7 @@ def bordered_inverse(
 ) -> Floats:
     """Returns the entries of the inverse in the pattern, without computing the others."""
     inverse: Floats
-    (inverse,) = BORDERED_INVERSE.run((factor, indptr, indices, block), out, n_threads, backend)
+    (inverse,) = BORDERED_INVERSE.compute((factor, indptr, indices, block), out, n_threads, backend)
     return inverse
 
 
@@ -223,5 +223,5 @@ def bordered_solve(
 ) -> Floats:
     """Returns solutions of L x = right before the dense block's own factor, or of L' x = right after it."""
     solved: Floats
-    (solved,) = BORDERED_SOLVE.run((right, factor, indptr, indices), out, n_threads, backend, back=back)
+    (solved,) = BORDERED_SOLVE.compute((right, factor, indptr, indices), out, n_threads, backend, back=back)
     return solved

@@ -147,7 +147,7 @@ def car_logdensity(
     """
     require(CAR_LOGDENSITY.name, 0 <= lo <= hi < 1, "lo <= hi", "must be in [0, 1)", (lo, hi))
     inputs = (theta, phi, indptr, indices, logdet)
-    return CAR_LOGDENSITY.run(inputs, out, n_threads, backend, form=form, lo=lo, hi=hi, widest=widest, rank=rank)
+    return CAR_LOGDENSITY.compute(inputs, out, n_threads, backend, form=form, lo=lo, hi=hi, widest=widest, rank=rank)
 
 
 @documented(CAR_FACTOR)

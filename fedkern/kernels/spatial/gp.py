@@ -105,7 +105,7 @@ def gp_covariance(
 ) -> Floats:
     """Returns covariance matrices k(|x_i - x_j| / lengthscale) + jitter I."""
     covariance: Floats
-    (covariance,) = GP_COVARIANCE.run((x, lengthscale), out, n_threads, backend, kind=kind, jitter=jitter)
+    (covariance,) = GP_COVARIANCE.compute((x, lengthscale), out, n_threads, backend, kind=kind, jitter=jitter)
     return covariance
 
 
@@ -124,7 +124,7 @@ def gp_factor(
     """Returns factors F with F F' near the covariance: Cholesky with the largest remaining variance as the next pivot."""
     AT_LEAST_0.check(GP_FACTOR.name, "rank", rank)
     symbols = {"rank": operator.index(rank)}
-    return GP_FACTOR.run((x, lengthscale), out, n_threads, backend, symbols, kind=kind, tolerance=tolerance)
+    return GP_FACTOR.compute((x, lengthscale), out, n_threads, backend, symbols, kind=kind, tolerance=tolerance)
 
 
 @documented(GP_SAMPLE)

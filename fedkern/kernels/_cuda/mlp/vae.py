@@ -61,7 +61,7 @@ class Pass:
         self.theta, self.t = batch.theta_t[:, : sum(self.a.groups)], batch.theta_t[:, sum(self.a.groups) :]
         self.sums = current().xp.empty((3, self.rows))
 
-    def run(self) -> Array:
+    def run_pass(self) -> Array:
         """Writes the gradient."""
         mixed = self.a.variant == "multiplicative"
         self.cleared = self.empty(self.a.n_latents + (2 * self.a.rank if mixed else self.a.hidden)).ravel()
@@ -264,7 +264,7 @@ def vae_gradient(
     xp, flat = current().xp, neighbours(parameters)
     contiguous = xp.empty(len(flat), flat.dtype)
     batch = Batch(_side_by_side(theta, t), neighbours(noise), gamma, xp.full(1, kl_weight), xp.zeros(1, np.int64))
-    sums = Pass(code, flat, batch, contiguous).run()
+    sums = Pass(code, flat, batch, contiguous).run_pass()
     gradient[...] = contiguous
     arguments = (sums, len(theta), theta.shape[1], gamma, vector(terms))
     current().launch("mlp", "elbo_terms", (1,), THREADS, arguments)
@@ -339,7 +339,7 @@ def vae_step(
 
     def step() -> None:
         noise = draws.normals("latents", batch, Sizes.of(code).n_latents, dtype)
-        sums = Pass(code, flat, Batch(draws.theta_t(batch), noise, gamma, kl_weights, made), gradient).run()
+        sums = Pass(code, flat, Batch(draws.theta_t(batch), noise, gamma, kl_weights, made), gradient).run_pass()
         device = current()
         device.launch("mlp", f"squares_of<{c_type}>", (parts,), THREADS, (gradient, k, partial))
         of_batch, of_gradient = (sums, batch, len(scale), gamma), (partial, parts, clip)

@@ -210,7 +210,7 @@ def sweep_chains(
                     stopped[:] = True
 
 
-def run(deviation, lambda_sq, given, m, kinds, state, seed, chain, step, n_passes, options, out_state, events):
+def run_sweeps(deviation, lambda_sq, given, m, kinds, state, seed, chain, step, n_passes, options, out_state, events):
     """Copies to arrays of one layout, so that one compilation serves all, and back."""
     expanded, blocked, common, shared, c0, fixed, scale_tau, scale_lambda, shape_eta, rate_eta, a, b, slab = options
     new = (*(np.array(x, order="C") for x in state), np.empty(out_state[5].shape))
@@ -239,7 +239,7 @@ def global_sweep(
     state = (theta, tau_sq, gamma, eta, rho)
     moved, drawn = np.array(deviation, order="C"), np.array(lambda_sq, order="C")
     given = np.empty((4 if slab < np.inf else 3, 0, 0, 0))
-    run(moved, drawn, given, len(deviation), indicators, state, seed, chain, step, n_passes, options, out_state, events)
+    run_sweeps(moved, drawn, given, len(deviation), indicators, state, seed, chain, step, n_passes, options, out_state, events)
     moved_deviation[...], new_lambda_sq[...] = moved, drawn
 
 
@@ -256,7 +256,8 @@ def global_sweep_sums(
     out_state = (new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion)
     state = (theta, tau_sq, gamma, eta, rho)
     none = np.empty((0, *theta.shape))
-    run(none, none, np.array(sums, order="C"), n_clients, indicators, state, seed, chain, step, 1, options, out_state, events)
+    given = np.array(sums, order="C")
+    run_sweeps(none, none, given, n_clients, indicators, state, seed, chain, step, 1, options, out_state, events)
 
 
 @loop_ieee

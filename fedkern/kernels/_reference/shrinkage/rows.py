@@ -40,7 +40,7 @@ def check(quantity, *values):
         raise Failed(quantity)
 
 
-def run(sweep, state, n_sweeps, events):
+def run_sweeps(sweep, state, n_sweeps, events):
     """Sweeps of one chain; a draw that is not finite ends them."""
     events[:] = 0, 0, 0, -1
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
@@ -83,7 +83,7 @@ def logistic_sweeps(
             return d, lambda_sq, alpha
 
         state = deviation[c], lambda_sq[c], alpha[c] if intercept else 0.0
-        new_deviation[c], new_lambda_sq[c], new_alpha[c] = run(sweep, state, n_sweeps, events[c])
+        new_deviation[c], new_lambda_sq[c], new_alpha[c] = run_sweeps(sweep, state, n_sweeps, events[c])
 
 
 def impute(row, r, law, b, sigma, normal):
@@ -132,6 +132,6 @@ def imputed_sweeps(
             return d, lambda_sq, variance, alpha, X
 
         state = deviation[c], lambda_sq[c], sigma_sq[c], alpha[c] if intercept else 0.0, completed[c]
-        new_deviation[c], new_lambda_sq[c], new_sigma_sq[c], new_alpha[c], new_completed[c] = run(
+        new_deviation[c], new_lambda_sq[c], new_sigma_sq[c], new_alpha[c], new_completed[c] = run_sweeps(
             sweep, state, n_sweeps, events[c]
         )
