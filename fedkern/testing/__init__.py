@@ -1,4 +1,4 @@
-"""Cases, tolerances and the comparison with the reference: for fedkern's own tests and for those of other libraries.
+"""Makes cases for kernels and compares backends with the reference: for fedkern's tests and for those of other libraries.
 
 A kernel's cases stand in the module of the same name as its own: a function that takes a `Source` and returns a `Case`.
 
@@ -47,7 +47,7 @@ THREADS = (2, 3, 8)
 
 @dataclass(frozen=True)
 class Case:
-    """One call of a public function.
+    """Holds one call of a public function.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Case:
 
 @dataclass
 class Source:
-    """What a case is made of. `choose(options)` picks one of several; the numbers themselves come from `random`.
+    """Makes the numbers of a case. `choose(options)` picks one of several; the numbers themselves come from `random`.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class Source:
         return int(self.choose(self.sizes))
 
     def array(self, values: ArrayLike, dtype: DTypeLike = np.float64, extremes: Sequence[float] = ()) -> np.ndarray:
-        """`values` in the case's layout, one of them replaced by one of `extremes`."""
+        """Returns `values` in the case's layout, one of them replaced by one of `extremes`."""
         with np.errstate(over="ignore", under="ignore"):
             content = np.array(values, dtype)
             if extremes and content.size:
@@ -113,7 +113,7 @@ class Source:
 
 
 def laid_out(content: np.ndarray, layout: str) -> np.ndarray:
-    """The same numbers, lying differently in memory.
+    """Returns the same numbers in another layout of memory.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def laid_out(content: np.ndarray, layout: str) -> np.ndarray:
 
 
 def maker(kernel: str) -> Callable[[Source], Case]:
-    """The function that makes the cases of a kernel.
+    """Returns the function that makes the cases of a kernel.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def maker(kernel: str) -> Callable[[Source], Case]:
 
 
 def case(kernel: str, seed: int, sizes: Sequence[int] = SIZES, layouts: Sequence[str] = LAYOUTS) -> Case:
-    """A case that follows from a seed.
+    """Returns the case of a seed.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def case(kernel: str, seed: int, sizes: Sequence[int] = SIZES, layouts: Sequence
 
 
 def cases(kernel: str, layouts: Sequence[str] = LAYOUTS) -> Any:
-    """The Hypothesis strategy of a kernel's cases.
+    """Returns the Hypothesis strategy of a kernel's cases.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def public_function(kernel: Kernel) -> Callable[..., Any]:
 
 
 def results_of(kernel: str, case: Case, **options: object) -> Results:
-    """All that the public function returns, as a tuple.
+    """Returns all results of the public function, as a tuple.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def results_of(kernel: str, case: Case, **options: object) -> Results:
 
 
 def at_home(backend: str, value: object) -> Any:
-    """An array where the backend's arrays live, in the same layout; all else as it is.
+    """Returns an array where the backend's arrays live, in the same layout; any other object unchanged.
 
     Examples
     --------
@@ -245,7 +245,7 @@ def at_home(backend: str, value: object) -> Any:
 
 
 def on_host(value: object) -> Any:
-    """What a backend has returned, as NumPy has it.
+    """Returns a backend's result as NumPy has it.
 
     Examples
     --------
@@ -258,7 +258,8 @@ def on_host(value: object) -> Any:
 
 
 def assert_conforms(kernel: str, backend: str, case: Case, once: bool = False) -> None:
-    """The backend gives what the reference gives; results go where `out` says and do not depend on threads; no input changes.
+    """Asserts that the backend gives the results of the reference. Results must stand where `out` says and not depend on threads,
+    and no input may change.
 
     Parameters
     ----------

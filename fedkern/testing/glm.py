@@ -1,4 +1,4 @@
-"""Cases of the glm kernels."""
+"""Makes cases of the glm kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEP = 1e-3  # of a, for a curvature
 
 
 def regression(source: Source, extremes: tuple[float, ...] = PLAIN, dtype: str = "") -> Arguments:
-    """X, y, family, scale and, sometimes, offset and weights."""
+    """Returns X, y, family, scale and, sometimes, offset and weights."""
     n, d = source.size(), source.size()
     d = min(d, 40) if source.sizes is SIZES else d  # wide rows where they are asked for
     family = source.choose(sorted(CODES))
@@ -65,7 +65,8 @@ def draws(source: Source) -> Arguments:
 def absolute_terms(
     X: Floats, y: Floats, theta: Floats, family: str, offset: Floats, weights: Floats, scale: float
 ) -> tuple[float, Any]:
-    """Sums of the absolute terms of a log-likelihood and of its gradient, with what rounding of x'theta does to them."""
+    """Returns sums of the absolute terms of a log-likelihood and of its gradient, with the effect of the rounding of x'theta on
+    them."""
     n = len(X)
     X, w = np.nan_to_num(abs(X.astype(np.float64))), abs(reference.column(weights, n, 1.0))
     shift, code = reference.column(offset, n, 0.0), CODES[family]

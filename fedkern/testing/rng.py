@@ -1,4 +1,4 @@
-"""Cases of the random-number kernels."""
+"""Makes cases of the random-number kernels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def exponential(source: Source) -> Case:
 
 
 def parameter(source: Source, n: int) -> Floats | float:
-    """An array or, for all alike, a float."""
+    """Returns an array or, for all alike, a float."""
     scale: float = source.choose([1e-300, 1e-3, 0.3, 1.0, 40.0, 1e12])
     if source.choose([True, False]):
         return scale

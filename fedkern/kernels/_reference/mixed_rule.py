@@ -1,4 +1,4 @@
-"""The rule for integrands that may have several modes, of one effect a group: panels of Gauss and Legendre.
+"""Defines the rule for integrands that may have several modes, of one effect a group: panels of Gauss and Legendre.
 
 l(u) = sum_i l_i(eta_i(u)) - u^2 / 2, where each l_i rises to one mode and falls beyond it. So on a panel l is at most `bound`:
 of each row its mode's value if that is inside, else the larger of the ends', less the least u^2 / 2. Beyond |u| = `reach` l is 50
@@ -15,7 +15,7 @@ BENT, TILTED, MISFIT, HIDDEN = 3.0, 8.0, 0.03, 0.3
 
 
 class Integrands:
-    """All groups at all points, whose rows are laid out one after the other for any list of (point, group, u)."""
+    """Lays out the rows of all groups at all points one after the other, for any list of (point, group, u)."""
 
     def __init__(self, rows, fixed, T, parts):
         S, n = fixed.shape
@@ -24,14 +24,14 @@ class Integrands:
         self.parts = [np.broadcast_to(part, (S, n)) for part in parts]
 
     def layout(self, s, g):
-        """Of each row of each: which it is, the point, the row; and where each begins."""
+        """Returns for each row of each integrand which it is, the point, the row; and where each begins."""
         sizes = self.sizes[g]
         first = np.cumsum(sizes) - sizes
         one = np.repeat(np.arange(len(g)), sizes)
         return one, s[one], self.rows.starts[g][one] + np.arange(len(one)) - first[one], first
 
     def at(self, layout, u):
-        """Values and slopes in u of the rows."""
+        """Returns values and slopes in u of the rows."""
         one, s, i, _ = layout
         by = self.by[s, i]
         value, slope, _ = self.rows.family.row(self.fixed[s, i] + by * u[one], *(part[s, i] for part in self.parts))
@@ -39,7 +39,7 @@ class Integrands:
 
 
 def panels(integrands, tops):
-    """Points, groups, lower and upper ends of all panels, and whether each integral (S, G) has too many or is not finite.
+    """Returns points, groups, lower and upper ends of all panels, and whether each integral (S, G) has too many or is not finite.
 
     `tops` (S, n) are the rows' largest values.
     """
@@ -93,7 +93,8 @@ def panels(integrands, tops):
 
 
 def nodes_of(integrands, tops, nodes):
-    """Points, groups, places u and logarithms of the terms that add up to the integrals of exp(l); and which are bad (S, G).
+    """Returns points, groups, places u and logarithms of the terms that add up to the integrals of exp(l); and which are bad (S,
+    G).
 
     Nodes are sorted by integral.
     """

@@ -1,10 +1,10 @@
-"""What the kernels of multinomial models mean: predictors of all levels, and their softmax, written down."""
+"""Defines the kernels of multinomial models in plain NumPy: predictors of all levels, and their softmax, written down."""
 
 import numpy as np
 
 
 def of_point(beta, X, y, levels):
-    """Value, gradient and minus Hessian at one point; NaN where something is not finite."""
+    """Returns value, gradient and minus Hessian at one point; NaN where one of them is not finite."""
     n, p = X.shape
     k = (levels - 1) * p
     eta = np.hstack([np.zeros((n, 1)), X @ beta.reshape(levels - 1, p).T])

@@ -1,4 +1,4 @@
-"""Cases of whole iterations: a client in the middle of a run."""
+"""Makes cases of whole iterations: a client in the middle of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = [0, 1, 2, 3, 9]
 
 
 def state(source: Source, H: Floats, others: Floats, draw: Callable[..., Results]) -> Arguments:
-    """Of a client; the second moments keep a step a smooth function of its gradient. `draw` makes g and z."""
+    """Returns a client's state; its second moments keep a step a smooth function of its gradient. `draw` makes g and z."""
     (n, p), random = H.shape, source.random
     eps, tau = source.normal(p), source.normal(n)
     full = source.choose([False, True])
@@ -51,7 +51,7 @@ def prior(source: Source) -> Arguments:
 
 
 def magnitudes(results: Results, H: Floats, centre: int | None) -> list[Floats]:
-    """Of the parameters and what follows them, where `H` is that of the design."""
+    """Returns the magnitudes of the parameters and of the numbers that follow from them, where `H` is that of the design."""
     most = [1 + abs(value) for value in results]
     most[1][0] += 4 * np.sqrt(results[1][1])  # the gradient is below the root of 1000 v
     most[5] = most[5] + H @ most[4]
@@ -74,7 +74,7 @@ def mean_field_iteration(source: Source) -> Case:
 
 
 def conditional(source: Source, n: int) -> tuple[Arguments, Floats, Callable[..., Results]]:
-    """What an amortised family is told, its network's parameters, and its draw."""
+    """Returns the arguments of an amortised family, its network's parameters, and its draw."""
     e, hidden = source.choose([0, 1, 2, 5]), source.choose(HIDDEN)
     given = {"rho": source.choose([0.1, 0.5, 1.0, 10.0]), "hidden": hidden}
     extra, extra_next = source.normal(n, e), source.normal(n, e)
@@ -97,7 +97,7 @@ def amortised_iteration(source: Source) -> Case:
 
 
 def network_iteration(source: Source) -> Case:
-    """A step across a kink of a relu is none of the kernel's: where rounding might decide, the activation is another."""
+    """Makes a case without a step across a kink of a relu: where rounding might decide, the activation is another."""
     n, sizes = source.size(), (source.choose([1, 3, 9]), *source.choose(HIDDEN), source.choose([1, 2, 3]))
     X, phi = source.normal(n, sizes[0]), parameters_of(source, sizes)
     f, activation = len(phi), source.choose(sorted(mlp.ACTIVATIONS))

@@ -1,4 +1,5 @@
-"""The hierarchical autoencoder: client after client, forth and back, for the whole batch. The equations are in the reference."""
+"""Computes the hierarchical autoencoder: client after client, forth and back, for the whole batch. The equations are in the
+reference."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from .networks import C_TYPES, NOWHERE, THREADS, Layer, affine, pull
 
 
 class Part(NamedTuple):
-    """Affine layers with an activation behind the first of several."""
+    """Holds affine layers with an activation behind the first of several."""
 
     layers: tuple[Layer, ...]
     activation: str = "relu"
@@ -24,7 +25,7 @@ class Part(NamedTuple):
 
 @lru_cache(maxsize=16)
 def plan_of(code: bytes) -> tuple[Sizes, dict[str, Part]]:
-    """The sizes, and parts by name: where each layer's parameters stand."""
+    """Returns the sizes, and parts by name: where each layer's parameters stand."""
     a, parts = Sizes.of(np.frombuffer(code, np.int64)), dict[str, Part]()
     for name, part in parts_of(a).items():
         layers, at = [], part.where.start
@@ -36,7 +37,8 @@ def plan_of(code: bytes) -> tuple[Sizes, dict[str, Part]]:
 
 
 class Batch(NamedTuple):
-    """Rows, one behind the other, and what is maximised: of the weights the one behind as many as the device has made steps."""
+    """Holds rows, one behind the other, and the numbers of the maximised function. The KL weight in use is the one at the number
+    of steps that the device has made."""
 
     theta_t: Array  # [theta; t]
     noise: Array
@@ -46,7 +48,7 @@ class Batch(NamedTuple):
 
 
 class Pass:
-    """One way forth and back.
+    """Goes one way forth and back.
 
     Attributes
     ----------
@@ -79,12 +81,12 @@ class Pass:
         return block.reshape(self.rows, columns)
 
     def launch(self, kernel: str, elements: int, *arguments: object) -> None:
-        """With as many blocks as elements need, one a thread."""
+        """Starts a kernel with as many blocks as elements need, one a thread."""
         kernel = f"{kernel}<{C_TYPES[named(self.dtype)]}>"
         current().launch("mlp", kernel, (blocks(elements, THREADS),), THREADS, arguments)
 
     def joined(self, *parts: Array) -> Array:
-        """[a; b; c] of each row."""
+        """Returns [a; b; c] of each row."""
         out = self.empty(sum(part.shape[1] for part in parts))
         self.launch("joined", out.size, *map(matrix, parts), *(NOWHERE,) * (3 - len(parts)), out)
         return out
@@ -95,12 +97,12 @@ class Pass:
         return z
 
     def residuals(self, theta: Array, bias: Array, products: Array) -> Array:
-        """The cotangent of the decoder's values."""
+        """Returns the cotangent of the decoder's values."""
         self.launch("residuals", 32 * self.rows, matrix(theta), bias, self.batch.gamma**-2, products, self.sums[0])
         return products
 
     def standard_heads(self, mean: Array, raw: Array, e: Array, to_z: Array, sums: Array) -> tuple[Array, Array, Array]:
-        """The cotangents of [mean, raw], and views of both."""
+        """Returns the cotangents of [mean, raw], and views of both."""
         q = mean.shape[1]
         to = self.empty(2 * q)
         to_mean, to_raw = to[:, :q], to[:, q:]
@@ -111,7 +113,7 @@ class Pass:
     # ---- Layers.
 
     def forth(self, name: str, x: Array, last: bool = True) -> list[Array]:
-        """The values of each layer; without `last`, the last one's are products that still lack the bias."""
+        """Returns the values of each layer; without `last`, the last one's are products that still lack the bias."""
         values, (layers, activation) = list[Array](), self.parts[name]
         for i, layer in enumerate(layers):
             W, x = layer.weights_of(self.flat), values[-1] if values else x
@@ -124,8 +126,8 @@ class Pass:
         return values
 
     def back(self, name: str, x: Array, values: list[Array], d: Array) -> Array:
-        """From the cotangent of the last layer's values: the gradients, and the cotangent of the first layer's units in front of
-        their activation."""
+        """Computes from the cotangent of the last layer's values the gradients, and the cotangent of the first layer's units in
+        front of their activation."""
         layers, activation = self.parts[name]
         for i, layer in reversed(list(enumerate(layers))):
             if i == 0 and len(layers) > 1:
@@ -190,12 +192,12 @@ class Pass:
     # ---- "multiplicative".
 
     def _products(self, part: str) -> Layer:
-        """M of a mixture out_o = sum_k s_k (M_ok . x), as a layer of out * rank units."""
+        """Returns M of a mixture out_o = sum_k s_k (M_ok . x), as a layer of out * rank units."""
         layer, rank = self.parts[part].layers[0], self.a.rank
         return Layer(layer.at, layer.n_in // rank, layer.n_out * rank)
 
     def _mixed(self, part: str, s: Array, x: Array) -> tuple[Array, Array]:
-        """The products M_ok . x, and their mixtures."""
+        """Returns the products M_ok . x, and their mixtures."""
         layer = self._products(part)
         y, out = self.empty(layer.n_out), self.empty(layer.n_out // self.a.rank)
         multiply(x, layer.weights_of(self.flat).T, y)
@@ -203,12 +205,12 @@ class Pass:
         return y, out
 
     def _mixed_back(self, part: str, s: Array, x: Array, y: Array, d: Array, to_s: Array) -> None:
-        """The gradient of M; y become cotangents."""
+        """Computes the gradient of M; y become cotangents."""
         self.launch("mixed_back", 32 * to_s.size, matrix(d), s, self.a.rank, y, to_s)
         multiply(y.T, x, self._products(part).weights_of(self.gradient))
 
     def _variances_back(self, part: str, s: Array, d: Array, to_s: Array) -> None:
-        """Of the layer of log variances, which stands behind M."""
+        """Goes back through the layer of log variances, which stands behind M."""
         layer = self.parts[part].layers[1]
         pull(d, "identity", None, None, layer.bias_of(self.gradient))
         multiply(d.T, s, layer.weights_of(self.gradient))
@@ -271,7 +273,7 @@ def vae_gradient(
 
 
 def _side_by_side(theta: Array, t: Array) -> Array:
-    """[theta; t] of each row."""
+    """Returns [theta; t] of each row."""
     out = current().xp.empty((len(theta), theta.shape[1] + t.shape[1]), theta.dtype)
     kernel = f"joined<{C_TYPES[named(theta.dtype)]}>"
     current().launch("mlp", kernel, (blocks(out.size, THREADS),), THREADS, (matrix(theta), matrix(t), NOWHERE, out))
@@ -279,7 +281,7 @@ def _side_by_side(theta: Array, t: Array) -> Array:
 
 
 class Draws:
-    """A table of priors, and the batch of each step (docs/methods/sigma.md, section 3)."""
+    """Holds a table of priors, and draws the batch of each step (docs/methods/sigma.md, section 3)."""
 
     def __init__(
         self,
@@ -311,7 +313,7 @@ class Draws:
         return out
 
     def theta_t(self, rows: int) -> Array:
-        """[theta; t] of each row."""
+        """Returns [theta; t] of each row."""
         device, n, c_type = current(), len(self.scale), C_TYPES[named(self.dtype)]
         out = device.xp.empty((rows, n + self.phi.shape[1]), self.dtype)
         theta, t = out[:, :n], out[:, n:]

@@ -1,4 +1,4 @@
-"""The server's sweeps for Numba. `sweep_row` is public, and callable from other people's nopython code."""
+"""Makes the server's sweeps for Numba. `sweep_row` is public, and callable from other people's nopython code."""
 
 import numpy as np
 
@@ -21,13 +21,13 @@ TAU, THETA, ETA, RHO, OTHER = 3, 4, 5, 6, 7  # quantities in a fault
 
 @scalar_ieee
 def log_ratio(x, wide, narrow):
-    """log N(x; 0, wide) - log N(x; 0, narrow)."""
+    """Returns log N(x; 0, wide) - log N(x; 0, narrow)."""
     return 0.5 * (np.log(narrow / wide) + (x / wide) * (x / narrow) * (wide - narrow))
 
 
 @scalar_ieee
 def draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key):
-    """Each indicator from the sum of its coefficients' log ratios. The number of those that are 1, and of all."""
+    """Draws each indicator from the sum of its coefficients' log ratios. Returns the number of those that are 1, and of all."""
     p = kind.size
     logit = np.full(p, np.log(rho) - np.log1p(-rho))
     used = np.zeros(p, np.bool_)
@@ -56,7 +56,8 @@ def draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key):
 
 @scalar_ieee
 def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusion, weight, seed, chain, step, o):
-    """One sweep of regression r but for rho, in place: how many indicators are 1, how many there are, clips, faulty quantity."""
+    """Makes one sweep of regression r but for rho, in place. Returns how many indicators are 1, their number, clips, faulty
+    quantity."""
     expanded, blocked, common, c0, fixed, scale_tau, shape_eta, rate_eta, slab = o
     p = kind.size
     first = r * p
@@ -129,7 +130,7 @@ def draw_rho(included, number, prior, first, seed, chain, step):
 
 @scalar_ieee
 def add_locals(deviation, lambda_sq, sums):
-    """The terms of one client; products are stored before they are added."""
+    """Adds the terms of one client; products are stored before they are added."""
     product = np.empty((3, deviation.size))
     for j in range(deviation.size):
         product[0, j] = 1.0 / lambda_sq[j]
@@ -142,7 +143,7 @@ def add_locals(deviation, lambda_sq, sums):
 
 @scalar_ieee
 def draw_lambda(deviation, lambda_sq, kind, tau_sq, scale, expanded, first, step, key):
-    """One client's lambda^2, drawn at the server; how many were clipped."""
+    """Draws one client's lambda^2 at the server. Returns how many were clipped."""
     clips = 0
     for j in range(kind.size):
         if kind[j] > -2:
@@ -157,7 +158,7 @@ def draw_lambda(deviation, lambda_sq, kind, tau_sq, scale, expanded, first, step
 def sweep_chains(
     deviation, lambda_sq, given, m, kinds, state, seed, chain, step, n_passes, shared, scale_lambda, rate, o, events
 ):
-    """All chains in place: `deviation` and `lambda_sq` (m, c, g, p), or of no client and the `given` sums."""
+    """Sweeps all chains in place: `deviation` and `lambda_sq` (m, c, g, p), or of no client and the `given` sums."""
     theta, tau_sq, gamma, eta, rho, inclusion = state
     c, g, p = theta.shape
     known = deviation.shape[0] > 0
@@ -211,7 +212,7 @@ def sweep_chains(
 
 
 def run_sweeps(deviation, lambda_sq, given, m, kinds, state, seed, chain, step, n_passes, options, out_state, events):
-    """Copies to arrays of one layout, so that one compilation serves all, and back."""
+    """Copies to arrays of one layout, so that one compilation serves all, makes the sweeps, and copies back."""
     expanded, blocked, common, shared, c0, fixed, scale_tau, scale_lambda, shape_eta, rate_eta, a, b, slab = options
     new = (*(np.array(x, order="C") for x in state), np.empty(out_state[5].shape))
     o = (bool(expanded), bool(blocked), bool(common), c0, fixed, scale_tau, shape_eta, rate_eta, slab)

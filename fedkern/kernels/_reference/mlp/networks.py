@@ -1,4 +1,4 @@
-"""What the network kernels mean: layer by layer, in float64."""
+"""Defines the network kernels: layer by layer, in float64."""
 
 import itertools
 
@@ -8,7 +8,7 @@ TANH, RELU, IDENTITY = range(3)
 
 
 def layers(parameters, sizes):
-    """Weights (out, in) and bias (out,) of every layer."""
+    """Returns weights (out, in) and bias (out,) of every layer."""
     of_layers, begin = [], 0
     for n_in, n_out in itertools.pairwise(sizes):
         end = begin + n_in * n_out
@@ -24,14 +24,14 @@ def activate(a, activation):
 
 
 def slope(h, activation):
-    """The activation's derivative, from its value."""
+    """Returns the activation's derivative, from its value."""
     if activation == TANH:
         return 1 - h**2
     return np.where(h > 0, 1.0, 0.0) if activation == RELU else np.ones_like(h)
 
 
 def values(X, parameters, sizes, activation):
-    """The input of every layer, and the last one's output."""
+    """Returns the input of every layer, and the last one's output."""
     h = [X.astype(np.float64)]
     for W, b in layers(parameters.astype(np.float64), sizes):
         if len(h) > 1:
@@ -41,7 +41,7 @@ def values(X, parameters, sizes, activation):
 
 
 def pull_back(h, parameters, upstream, sizes, activation):
-    """Gradients of sum(upstream * h[-1]) in the parameters and in h[0]."""
+    """Returns gradients of sum(upstream * h[-1]) in the parameters and in h[0]."""
     delta, gradients = upstream.astype(np.float64), []
     for i, (W, _) in reversed(list(enumerate(layers(parameters.astype(np.float64), sizes)))):
         gradients = [(delta.T @ h[i]).ravel(), delta.sum(axis=0), *gradients]
