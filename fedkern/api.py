@@ -89,6 +89,7 @@ def run(
     with _in_memory(held, config.private):
         result = perform(InProcess(), config, folder, output, held)
     assert result is not None
+    # Raised only now: the files of the run are written, with all that was spent.
     if problem := too_few(result, config.least_updates):
         raise BudgetSpent(problem)
     return result
@@ -152,6 +153,7 @@ def _given(
     if prior is not None:
         said["model"] = {"prior": folder_of(prior)}
     laid = merged(sections, {name: table for name, table in said.items() if table})
+    # Keys that are derived from tables in memory count as defaults: the job may say otherwise.
     config, folder = job_of(job, sections=laid, defaults=held.defaults)
     return config, folder, held if held.clients or held.own else None
 

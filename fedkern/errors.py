@@ -106,6 +106,7 @@ def outline(error: BaseException) -> str:
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
         causes.append(cause)
     lines = []
+    # The first cause first, as Python prints them.
     for one in reversed(causes):
         lines.append("Traceback (most recent call last):")
         lines += [f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}' for frame in extract_tb(one.__traceback__)]

@@ -101,6 +101,7 @@ class Ground:
         OSError
         """
         with self._opened(path.parent, make) as folder:
+            # O_NOFOLLOW in `_FILE`: a link in the last place fails here.
             try:
                 file = os.open(path.name, (flags & ~os.O_TRUNC) | _FILE, mode, dir_fd=folder)
             except OSError as error:
@@ -109,6 +110,7 @@ class Ground:
             state = os.fstat(file)
             if not stat.S_ISREG(state.st_mode):
                 raise Foreign(errno.EINVAL, "it is no plain file", str(path))
+            # A second name may belong to a file elsewhere, which would be overwritten through it.
             if flags & (os.O_WRONLY | os.O_RDWR) and state.st_nlink > 1:
                 raise Foreign(errno.EMLINK, "it has a second name (a hard link)", str(path))
             if flags & os.O_TRUNC:
@@ -124,8 +126,10 @@ class Ground:
 
         `secret`: it is its owner's alone, whatever the umask, and so are folders that are made for it."""
         with self._opened(path.parent, OWN_FOLDER if secret else OPEN_FOLDER) as folder:
+            # The whole content stands in a file beside it, on the disk, before the name is moved to it.
             with self._beside(folder, path, data, secret=secret, sync=sync) as beside:
                 os.replace(beside, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            # The new name survives a crash only after its folder is synced.
             if sync:
                 os.fsync(folder)
 
@@ -133,6 +137,7 @@ class Ground:
         """Writes a secret file as `put` does, unless a file of that name exists or appears meanwhile; that one then stays."""
         with self._opened(path.parent, OWN_FOLDER) as folder:
             with self._beside(folder, path, data, secret=True, sync=True) as beside:
+                # A link, unlike a rename, never replaces a file that another process has made meanwhile.
                 try:
                     os.link(beside, path.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
                 except FileExistsError:
@@ -194,10 +199,12 @@ class Ground:
                 break
         try:
             with open(file, "wb") as written:
+                # Before the first byte is written: a disk may give a file another mode than was asked for.
                 if secret:
                     _set_mode(file, OWN)
                 written.write(data)
                 written.flush()
+                # Before the name is given away: a rename must not reach the disk before the content.
                 if sync:
                     os.fsync(file)
             yield beside
@@ -212,6 +219,7 @@ class Ground:
         try:
             for name in path.relative_to(self.path).parts:
                 way /= name
+                # A folder of that name is no link, and leads out all the same.
                 if name == os.pardir:
                     raise Foreign(errno.EINVAL, "it leads out of the folder", str(way))
                 below = _below(at, name, way, make)

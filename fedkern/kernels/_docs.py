@@ -57,12 +57,14 @@ def binds(
     parameters = {p.name: p for p in signature(of).parameters.values()}
     defaults = {name: p.default for name, p in parameters.items() if p.default is not Parameter.empty} | start
     arrays = {a.name for kernel in kernels for a in kernel.inputs}
+    # Arrays that vary are still given once, for their types and shapes; scalars that vary are not.
     kept = [p for p in parameters.values() if p.name in arrays or p.name not in {*varying, *without, "out"}]
 
     def complete(function: Callable[[Given], Bound]) -> Callable[..., Bound]:
         taken = signature(function).replace(parameters=kept)
 
         def bind(*positional: Any, **options: Any) -> Bound:
+            # Said here by name: the error of `bind` would not name the kernel.
             if unknown := options.keys() - taken.parameters.keys():
                 raise TypeError(f"{kernels[0].public}: no option {min(unknown)!r}")
             try:
@@ -71,6 +73,7 @@ def binds(
                 raise TypeError(f"{function.__name__}: {error}") from None
             return function({**defaults, **given})
 
+        # `help` and editors show the arguments and the name of the function that was written.
         named: Any = bind
         named.__name__, named.__qualname__, named.__module__ = function.__name__, function.__qualname__, function.__module__
         named.__signature__, named.__doc__ = taken, function.__doc__
@@ -87,6 +90,7 @@ def _complete(function: object, kernels: Sequence[Kernel], parameters: str, retu
         return
     own, _, own_example = cleandoc(function.__doc__).partition("\n\nExamples\n--------\n")
     head, _, raises = own.partition("\n\nRaises\n------\n")  # beside the usual
+    # A function that says itself which errors it raises for wrong arguments keeps its words.
     if not raises.startswith("TypeError, ValueError"):
         raises = f"TypeError, ValueError\n    {refused}\n{raises}".rstrip()
     sections = {"Parameters": parameters, "Returns": returns, "Raises": raises}
@@ -120,6 +124,7 @@ def arguments(
     first, entries = kernels[0], []
     arrays = {same[0].name: same for same in zip(*(kernel.inputs for kernel in kernels))}
     scalars = {s.keyword: s for s in first.scalars if s.domain is not MADE}
+    # The kind comes from the record where it has one, else from the annotation.
     for name in names:
         kind, _, rest = annotations[name].partition(" | ")
         words = words_of(first, name)

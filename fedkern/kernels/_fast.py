@@ -91,10 +91,12 @@ def compute_of(
     Where an output or a backend is given or an array is not plainly right, `slowly` is called instead with (inputs, values of the
     scalars for backends, out, threads, backend, further symbols).
     """
+    # Scalars are refused first: a wrong number is then told before a wrong array, on both ways.
     numbers, keywords, known = _scalars(scalars, together, refuse)
     otherwise = f"slowly(inputs, ({''.join(f'_c{i}, ' for i in range(len(scalars)))}), out, n_threads, backend, symbols)"
     checks, bound, named = _checks(inputs, _IN_ORDER, otherwise)
     known |= named | {"function": function, "slowly": slowly}
+    # Backends may take their arguments in another order than inputs, scalars, outputs.
     variables = {a.name: f"a{i}" for i, a in enumerate(inputs)} | {s.name: f"_c{i}" for i, s in enumerate(scalars)}
     variables |= {a.name: f"o{i}" for i, a in enumerate(outputs)} if order else {}
     arguments = [variables.get(name, name) for name in order] or [
@@ -103,6 +105,7 @@ def compute_of(
         *(f"o{i}" for i in range(len(outputs))),
         "n_threads",
     ]
+    # A given output or backend is rare, and goes the long way.
     lines = [
         *numbers,
         f"if out is not None or backend is not None: return {otherwise}",
@@ -155,11 +158,14 @@ def _checks(
         known[f"t{i}"] = a.dtypes[0] if len(a.dtypes) == 1 else a.dtypes
         if a.like:
             wrong.append(f"a{i}.dtype is not a0.dtype")
+        # Symbols that this array is the first to have; those bound by earlier arrays are compared below.
         fresh = [s for s in dict.fromkeys(a.shape) if s not in bound and s.isidentifier()]
+        # A vector of a length that no other array has needs no symbol: it may be any length, unless one is asked for.
         if a.optional and fresh and len(a.shape) == 1 and not _named_again(fresh[0], inputs[i + 1 :]):
             wrong = [*wrong, f"a{i}.ndim != 1", f"{fresh[0]!r} in (symbols or ())"]
             lines.append(f"if a{i} is not None and ({' or '.join(wrong)}): return {otherwise}")
             continue
+        # An optional array that would bind sizes, or a formula of unbound sizes: the slow check knows what to do.
         if (a.optional and fresh) or not set(_SYMBOL.findall(" ".join(a.shape))) <= {*bound, *fresh}:
             return [f"return {otherwise}"], [], known  # one after the other
         shape = [s.replace("/", "//") for s in a.shape]
@@ -174,6 +180,7 @@ def _checks(
             lines += [f"if a{i}.ndim != {len(a.shape)}: return {otherwise}", f"{', '.join(names)}, = a{i}.shape"]
             lines += [f"if {name} != {s}: return {otherwise}" for name, s in zip(names, shape) if name != s]
             bound += fresh
+    # Sizes that the caller gave besides must agree with those of the arrays.
     if bound:
         lines.append(f"if symbols and ({' or '.join(f'symbols.get({s!r}, {s}) != {s}' for s in bound)}): return {otherwise}")
     return lines, bound, known

@@ -88,10 +88,12 @@ class Array:
             return None
         if type(value) is not np.ndarray and home(value) is None:
             raise TypeError(f"{kernel}: {self.name} must be a NumPy or CuPy array, got {type(value).__name__}")
+        # NumPy would hand over the numbers below the mask.
         if masked(value):
             raise TypeError(f"{kernel}: {self.name} is a masked array, whose masked cells would be data; leave those rows out")
         if value.dtype not in self.dtypes:
             raise TypeError(f"{kernel}: {self.name} must be {' or '.join(map(str, self.dtypes))}, got {value.dtype}")
+        # The first array with a symbol says its size; the others must agree.
         shape = value.shape
         fits = len(shape) == len(self.shape)
         for symbol, n in zip(self.shape, shape):
@@ -252,6 +254,7 @@ class Kernel:
             if backend not in self.backends:
                 raise ValueError(f"{self.name}: no backend {backend!r}; there are {', '.join(self.backends)}")
             family, function = self.name.split(".")
+            # Modules are imported on first use: a caller of one backend does not wait for the others.
             if backend == "cpp":
                 if self.blas:
                     load_blas()
@@ -323,12 +326,14 @@ class Kernel:
         here, sizes, k = names(*self.inputs), dict(symbols or {}), len(self.inputs)
         numbers = self.numbers(**scalars)
         arrays = self.prepare(dict(zip(here, inputs)), None, symbols, backend, self._second(numbers))
+        # These checks bind the sizes, which each call is compared with.
         for a, value in zip(self.inputs, inputs):
             a.check(self.name, value, sizes)
         of = {s.name: s for s in self.scalars}
         free = self._free(varying)
         sizes = {symbol: n for symbol, n in sizes.items() if symbol not in free}
 
+        # A call whose types or shapes differ is refused there in the usual words.
         def slowly(*given: Any) -> tuple[object, ...]:
             if len(given) != len(varying):
                 raise TypeError(f"{self.name}: this bound call takes {', '.join(varying)}; {len(given)} were given")
@@ -343,6 +348,7 @@ class Kernel:
             return slowly
         from fedkern._core import bound
 
+        # Places of all arguments in the order in which the backend takes them, for the compiled call.
         every = (*here, *of, *names(*self.outputs), "n_threads")
         values = (*arrays[:k], *numbers, *arrays[k:], n_threads)
         order = [every.index(name) for name in self.order] or range(len(every))  # an output may be called what an input is
@@ -424,6 +430,7 @@ class Kernel:
     def _backend(self, wanted: str | None, arrays: Sequence[object]) -> str | None:
         """Returns the backend that is called: the wanted one, if the arrays live where it runs."""
         homes = {h for h in map(home, arrays) if h}
+        # Nothing is copied between host and device unasked: it would be slow, and hard to see.
         if len(homes) > 1:
             raise TypeError(f"{self.name}: arrays of the host and of a device in one call; move them to one of the two")
         if homes <= {"cpp"} and wanted != "cuda":
@@ -470,8 +477,10 @@ class Kernel:
         inputs and outputs, in the record's order
         """
         symbols = symbols or {}
+        # The usual call: all is checked and allocated by one generated function.
         if out is None and backend != "cuda" and not second and (prepared := self._arrays_together(inputs, symbols)) is not None:
             return prepared
+        # Else one array after the other, so that an error can name the first that is wrong.
         arrays = [inputs[a.name] for a in self.inputs]
         bound = self._sizes_together(inputs, symbols)
         if bound is None:
@@ -489,6 +498,7 @@ class Kernel:
             self._same_type(spec, spec.check(self.name, value, bound), arrays)
             if home(value) == "cpp" and not value.flags.writeable:  # all arrays of a device can be written
                 raise ValueError(f"{self.name}: {spec.name} is read-only")
+            # A kernel that wrote into an array that it still reads would give other numbers.
             others = (a for a in (*arrays, *results) if a is not None and home(a) == home(value))
             if any(map(partial((space if home(value) == "cuda" else np).may_share_memory, value), others)):
                 raise ValueError(f"{self.name}: {spec.name} overlaps another argument")

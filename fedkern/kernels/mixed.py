@@ -197,6 +197,7 @@ def _call(
     arrays = kernel.prepare({a.name: value for a, value in zip(kernel.inputs, inputs)}, out, backend=backend)
     numbers = kernel.numbers(family=family, nodes=nodes)
     (n, p), d, k = arrays[1].shape, arrays[2].shape[1], arrays[0].shape[1]
+    # Integrands of several modes are integrated on panels, which exist in one dimension.
     most = 1 if family in SEVERAL_MODES else MOST_EFFECTS
     if d > most:
         of = f"{family} rows: Z must have at most 1 column" if most == 1 else f"Z must have at most {most} columns"

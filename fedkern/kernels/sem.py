@@ -211,6 +211,7 @@ def sweeps(
         },
         out,
     )  # fmt: skip
+    # The counter of random numbers has 32 bits for items: variables times rows, or pairs of variables.
     _, p, n = arrays[0].shape
     if p == 0 or n == 0 or p * max(n, p + 1) >= LIMIT:
         raise ValueError(f"sem.sweeps: Y must have at least one variable and one row, and p n < 2^32; got p = {p}, n = {n}")
@@ -223,6 +224,7 @@ def sweeps(
     )  # fmt: skip
     SWEEPS.call(backend, arrays, numbers, n_threads)
     results = arrays[8:]
+    # The kernel ends a chain at its first fault and notes it in the events.
     _raise_faults(results[5], chain, client, step)
     return tuple(results)
 

@@ -109,6 +109,7 @@ class Mechanism:
 
         if self.sampling not in _NEEDS:
             refuse("sampling", "one of " + ", ".join(_NEEDS), self.sampling)
+        # A number that the scheme does not use is refused too: the accounts would silently ignore it.
         for name in ("sampling_rate", "batch_size", "max_batch", "dataset_size"):
             value, needed = getattr(self, name), name in _NEEDS[self.sampling]
             if needed != (value is not None):
@@ -119,6 +120,7 @@ class Mechanism:
             refuse("sampling_rate", "in (0, 1]", self.sampling_rate)
         if self.batch_size is not None and self.dataset_size is not None and self.batch_size > self.dataset_size:
             refuse("batch_size", f"at most dataset_size = {self.dataset_size}", self.batch_size)
+        # Beyond this range the exact sampler cannot draw the noise.
         if self.noise_multiplier is not None and not LEAST_NOISE <= self.noise_multiplier <= MOST_NOISE:
             refuse("noise_multiplier", f"in [2^-10, {MOST_NOISE:g}]", self.noise_multiplier)
         if not 0 < self.clip < math.inf:
@@ -129,11 +131,13 @@ class Mechanism:
             refuse("unit", "'example', 'client' or 'case'", self.unit)
         if (self.unit == "case") != (self.sampling == "counts"):
             refuse("unit", "'case' with sampling = 'counts', and with no other", self.unit)
+        # Counts change by whole cases, and their noise needs a decay of at least one unit of the grid.
         if self.sampling == "counts":
             if self.clip != int(self.clip) or self.clip < 1:
                 refuse("clip", "a number of cases, 1 or more, with sampling = 'counts'", self.clip)
             if self.noise_multiplier is not None and self.decay < 1:
                 refuse("noise_multiplier", "smaller for so many cases", self.noise_multiplier)
+        # By default the first accountant that knows the scheme; one that does not would price another scheme.
         if self.accountant is None:
             object.__setattr__(self, "accountant", _ACCOUNTANTS[self.sampling][0])
         elif self.accountant not in _ACCOUNTANTS[self.sampling]:
@@ -214,6 +218,7 @@ class Mechanism:
         (dimension,) float64 array
             In the units of `clip`; standard deviation of the noise `noise_multiplier` x `clip`.
         """
+        # Before any number is drawn: keyed noise must not pass for secure noise.
         self._check(source)
         if total.shape != (self.dimension,):
             raise ValueError(f"privacy: total must have shape ({self.dimension},), which is accounted for, got {total.shape}")

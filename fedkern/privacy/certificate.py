@@ -50,11 +50,13 @@ def certificate(
     policy : whether a policy of the holder binds
     rows_per_person : how many rows one person may have: group privacy multiplies epsilon by it
     """
+    # The claim is about every mechanism that was charged; one that took no step spends nothing.
     ran = list(dict.fromkeys(m for m, n in ((mechanism, steps), *before) if n)) or [mechanism]
     secure = all(m.secure for m in (mechanism, *ran))
     spent = composed(((mechanism, steps), *before), delta)
     neighbours = neighbours_of(ran)
     several = f", composition of {len(ran)} mechanisms" if len(ran) > 1 else ""
+    # Predictable noise protects nobody, however small the nominal epsilon is.
     promised = spent if secure else math.inf
     content: dict[str, str | float] = {
         "claim": f"({spent:.4g}, {delta:g})-differential privacy, neighbours: {neighbours}{several}" if secure else KEYED,

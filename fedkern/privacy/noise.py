@@ -148,6 +148,7 @@ class SecureSource:
         if self._stream is None:
             self.rekey()
         left = CHUNK - self._at
+        # Words that are left come first: throwing them away would favour draws that need few.
         self._words[:left] = self._words[self._at :].copy()
         fresh = self._words[left:].view(np.uint8)
         self._stream.update_into(memoryview(_ZEROS)[: fresh.size], fresh.data)
@@ -233,6 +234,7 @@ def two_sided(bits: Callable[[int], int], decay: int) -> int:
 
     def below(n: int) -> int:
         length = n.bit_length()
+        # Rejection, so that every number is equally likely.
         while (drawn := bits(length)) >= n:
             pass
         return drawn
@@ -245,6 +247,7 @@ def two_sided(bits: Callable[[int], int], decay: int) -> int:
         return k % 2 == 1
 
     whole = 1 << GRID_BITS
+    # A geometric number at the finest scale, by exact coins, then coarsened by the decay.
     while True:
         part = bits(GRID_BITS)
         if not happens(part, whole):
@@ -253,6 +256,7 @@ def two_sided(bits: Callable[[int], int], decay: int) -> int:
         while happens(1, 1):
             turns += 1
         size, negative = (part + whole * turns) // decay, bits(1)
+        # Zero has no sign: taken with both it would come twice as often.
         if size or not negative:
             return -size if negative else size
 

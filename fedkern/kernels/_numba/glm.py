@@ -223,6 +223,7 @@ def example_vector(x, y, offset, weight, mu, variance, factor, full, e, family, 
             for j in range(d):
                 u[j] += slope * e[t, j]
         value = 0.0 * r
+    # From derivatives in the activation to those in the parameters.
     at = d
     for i in range(d):
         v[i] = weight * r * x[i]
@@ -245,6 +246,7 @@ def example_rows(
     bound = clip * (1.0 - 1e-9)
     for k in range(X.shape[0] if all_rows else rows.size):
         i = k if all_rows else rows[k]
+        # Compiled code does not check an index: another row would be read, or memory beyond.
         if i < 0 or i >= X.shape[0]:
             raise IndexError("rows: an index is no row of X")
         for j in range(d):
@@ -264,6 +266,7 @@ def example_rows(
                 continue
             norm = np.sqrt(squared)
             w = bound / norm if norm > bound else 1.0
+        # Whole numbers add up exactly: the sum does not depend on the order of rows.
         if grid > 0.0:
             for j in range(v.size):
                 whole[j] += int64(w * v[j] / grid)

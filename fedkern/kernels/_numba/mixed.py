@@ -272,6 +272,7 @@ def mode(rows, begin, end, base, family, square, T, d, u, C):
             tried[a] = u[a] + step[a]
             most = max(most, abs(step[a]))
         there = level(rows, begin, end, base, family, square, T, d, tried, next_g, next_H)
+        # A step that lowers l, but for rounding, is halved: far from the mode Newton overshoots.
         if there >= here - SLACK * (1.0 + abs(here)) and abs(there) < np.inf:
             here = there
             u[:], g[:], H[:] = tried, next_g, next_H
@@ -323,6 +324,7 @@ def terms_of(rows, begin, end, base, family, square, T, d, t, weight, u, inverse
             term += one
         terms[k] = term
         most = max(most, term) if term == term else np.nan
+    # The largest term is taken out before the exponentials: they would overflow, or all vanish.
     if not abs(most) < np.inf:
         return np.nan
     total = 0.0

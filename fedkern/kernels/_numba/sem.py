@@ -437,6 +437,7 @@ def swap(data, state, work, log_det, stable, shape, rate, client, step, key, eve
     p = T.shape[0]
     if p < 2:
         return log_det
+    # The pair (j, h), j < h, that the uniform number chooses.
     choice, accept = uniform_pair(p * p, 0, client, step, key)
     pairs = p * (p - 1) // 2
     j, rest = 0, min(int(choice * pairs), pairs - 1)
@@ -445,6 +446,7 @@ def swap(data, state, work, log_det, stable, shape, rate, client, step, key, eve
         j += 1
     h = j + 1 + rest
     u, w = -T[j, h], -T[h, j]
+    # The exchanged rows are divided by these numbers.
     if u == 0.0 or w == 0.0:
         return log_det
     new = T.copy()
@@ -456,6 +458,7 @@ def swap(data, state, work, log_det, stable, shape, rate, client, step, key, eve
             if i != row:
                 moved = new[row, i] - theta[row, i]
                 quadratic += (moved * moved - d[row, i] * d[row, i]) / (2.0 * lambda_sq[row, i] * tau_sq[row, i])
+    # The likelihood stays; the ratio has the priors and the Jacobian of the exchange.
     b_j, b_h = b[h] / abs(w), b[j] / abs(u)
     log_scale = np.log(abs(u * w)) if u * w != 0.0 else -np.inf
     log_ratio = -quadratic - (p + 1) * log_scale - (shape + 1.0) * (np.log(b_j / b[j]) + np.log(b_h / b[h]))
@@ -470,6 +473,7 @@ def swap(data, state, work, log_det, stable, shape, rate, client, step, key, eve
         if i != h:
             d[h, i] = T[h, i] - theta[h, i]
         W[i, j], W[i, h] = W[i, h] * w, W[i, j] * u
+    # The same exchange in all that is kept beside the coefficients.
     for i in range(e.shape[1]):
         e[j, i], e[h, i] = e[h, i] / w, e[j, i] / u
     sums[j], sums[h] = sums[h] / abs(w), sums[j] / abs(u)
@@ -531,6 +535,7 @@ def all_sweeps(
         for t in range(n_sweeps):
             now = step + t
             gain = (now + 1.0) ** -0.6 if adapt else 0.0
+            # Made anew in every sweep, so that two calls give the bits of one and rounding does not add up.
             log_det = start(y, theta[c], deviation[c], T, W, e, sums)
             if not abs(log_det) < np.inf:
                 fault = 8 * t + OTHER
@@ -556,6 +561,7 @@ def all_sweeps(
             if fault >= 0:
                 fault += 8 * t
                 break
+        # A chain with a fault has no log-likelihood; its state is not to be used.
         counts[FAULT] = fault
         loglik[c] = np.nan
         if fault < 0:

@@ -151,6 +151,7 @@ def modes(rows, fixed, T, w):
         good = np.isfinite(level) & np.isfinite(g).all(axis=2) & np.isfinite(H).all(axis=(2, 3))
         step = solved(H, g, good)
         for _ in range(HALVINGS):
+            # A step that lowers l, but for rounding, is halved; groups that are done stay.
             worse = ~(at(u + step, False) >= level - 1e-10 * (1 + np.abs(level))) & good & ~done
             if not worse.any():
                 break

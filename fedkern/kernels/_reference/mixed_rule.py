@@ -46,6 +46,7 @@ def panels(integrands, tops):
     S, G = len(tops), len(integrands.sizes)
     s, g = (index.ravel() for index in np.indices((S, G)))
     layout = integrands.layout(s, g)
+    # No likelihood can be above that at 0 by more than `gain`: beyond `reach` the integrand is at most e^-50 of its value at 0.
     gain = np.add.reduceat(tops[layout[1], layout[2]] - integrands.at(layout, np.zeros(S * G))[0], layout[3])
     bad = ~np.isfinite(gain)
     reach = np.sqrt(2 * (np.maximum(np.where(bad, 0, gain), 0) + BELOW))
@@ -64,6 +65,7 @@ def panels(integrands, tops):
         first, top = layout[3], tops[layout[1], layout[2]]
         (a, slope_a), (m, _), (b, slope_b) = (integrands.at(layout, u) for u in (low, middle, high))
         seen = np.maximum(np.maximum(a, m), b)
+        # A row rises at the left end and falls at the right one: its top, which was not seen, is inside.
         inside = (slope_a > 0) & (slope_b < 0)
         hidden = np.maximum.reduceat(np.where(inside, top - seen, 0.0), first)
         bound = np.add.reduceat(np.where(inside, np.maximum(top, seen), seen), first)
@@ -72,9 +74,11 @@ def panels(integrands, tops):
         tilt = np.add.reduceat(slope_a, first) - low - np.add.reduceat(slope_b, first) + high
         np.maximum.at(best, owner, np.maximum(np.maximum(at_low, at_middle), at_high))
         bend = at_middle - 0.5 * (at_low + at_high)
+        # Panels on which the logarithm is not nearly a parabola are halved, but for the last depth.
         rough = (np.abs(2 * bend) > BENT) | (np.abs(at_high - at_low) > TILTED) | (hidden > HIDDEN)
         rough |= np.abs(bend - 0.125 * (high - low) * tilt) > MISFIT
         bad[owner[~np.isfinite(bound + bend)]] = True
+        # A panel whose bound is far below the best value adds nothing.
         left = bound > best[owner] - BELOW
         ready = left & (~rough | (depth == DEPTH))
         done.append([one[ready] for one in (s, g, low, high)])

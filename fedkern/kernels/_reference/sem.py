@@ -247,6 +247,7 @@ class Chain:
         u, w = self.B[j, h], self.B[h, j]
         if u == 0 or w == 0:
             return
+        # The likelihood stays; the ratio has the priors and the Jacobian of the exchange.
         B, b = swapped(self.B, self.b, j, h)
         two = [j, h]
         d = -B[two] - self.theta[two]
@@ -256,6 +257,7 @@ class Chain:
             log_ratio = -quadratic - prior_b - (self.p + 1) * np.log(abs(u * w))
         if not np.log(accept[0]) < log_ratio or (self.stable and not self.is_stable(B, -1 / (u * w))):
             return
+        # The same exchange in all that is kept beside the coefficients.
         self.events[SWAPS] += 1
         self.d[two] = np.where(self.off[two], d, self.d[two])
         self.B, self.b[:] = B, b

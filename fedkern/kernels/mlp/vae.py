@@ -231,11 +231,13 @@ def vae_step(
     pattern: list[object] = [_no_pattern(parameters) if part is None else part for part in (indptr, indices, order)]
     inputs: tuple[object, ...] = (parameters, moments, values, phi, scale, *pattern, rates, kl_weights)
     if _alike(VAE_STEP, inputs):  # else `compute` refuses them
+        # On a device looking at numbers would wait for it, so they are not checked there.
         if all(home(array) != "cuda" for array in inputs):
             check_table(name, kind, values.shape, len(scale), rank, indptr, indices, order)
             for argument, array in (("rates", rates), ("kl_weights", kl_weights)):
                 require(name, ((array >= 0) & (array < math.inf)).all(), argument, "must be >= 0 and finite", array)
         require(name, 0 <= first <= 2**32 - len(rates), "first", f"must be in [0, 2^32 - {len(rates)}]", first)
+    # A step takes normals for the prior and for the latents; the larger count must fit into the counter.
     latents = {"stored": 0, "dense": rank, "sparse": architecture.n_values}[kind]
     check_normals(name, batch * max(architecture.n_latents, latents))
     return VAE_STEP.compute(

@@ -248,6 +248,7 @@ def imputed_sweeps(
     n, p = X.shape
     require(kernel.name, n > 0, "X", "must have rows", X.shape)
     require(kernel.name, n * (p // 2 + 1) < 2**32, "X", "must have fewer than 2^32 values", X.shape)
+    # Who gives patterns has had psi and the completed matrix checked by the first call.
     if patterns is None:
         there = ~np.isnan(X)
         known = bool((completed[:, there] == X[there]).all())
@@ -300,6 +301,7 @@ def missing_patterns(X: Floats, psi: Floats, mean: Floats | None = None) -> Patt
     except np.linalg.LinAlgError:
         symmetric = False
     require(kernel, symmetric, "psi", "must be symmetric and positive definite", "another matrix")
+    # Rows that lack the same columns share one regression: it is computed once for each such set.
     incomplete, p = np.flatnonzero(missing.any(axis=1)), len(psi)
     kinds, number = np.unique(missing[incomplete], axis=0, return_inverse=True)
     of_row = np.full(len(missing), -1)
@@ -308,6 +310,7 @@ def missing_patterns(X: Floats, psi: Floats, mean: Floats | None = None) -> Patt
     shift, at = np.zeros((len(kinds), p)), np.zeros(p) if mean is None else mean
     for i, u in enumerate(kinds):
         o = ~u
+        # Conditional normal distribution of the missing columns u given the observed ones o.
         K[i][np.ix_(u, o)] = np.linalg.solve(psi[np.ix_(o, o)], psi[np.ix_(o, u)]).T
         L[i][np.ix_(u, u)] = np.linalg.cholesky(psi[np.ix_(u, u)] - K[i][np.ix_(u, o)] @ psi[np.ix_(o, u)])
         shift[i, u] = at[u] - K[i][np.ix_(u, o)] @ at[o]

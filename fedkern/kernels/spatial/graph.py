@@ -79,6 +79,7 @@ def check_graph(indptr: Indices, indices: Indices, *, name: str = "spatial.check
             raise TypeError(
                 f"{name}: {what} must be an int64 array of one dimension, got {getattr(a, 'dtype', type(a).__name__)}"
             )
+    # Ranges first: the checks below index by these numbers.
     check_indptr(name, indptr, len(indices))
     n = len(indptr) - 1
     fine = not len(indices) or (indices.min() >= 0 and indices.max() < n)
@@ -86,9 +87,11 @@ def check_graph(indptr: Indices, indices: Indices, *, name: str = "spatial.check
     rows = np.repeat(np.arange(n), np.diff(indptr))
     own = rows[rows == indices]
     require(name, not own.size, "indices", "must not hold an area itself", f"area {own[:1]}")
+    # An edge as one number; edges in order are rising numbers.
     place = rows * n + indices
     wrong = rows[1:][np.diff(place) <= 0]
     require(name, not wrong.size, "indices", "must rise within each row", f"area {wrong[:1]}")
+    # Turned edges that are not in the list.
     alone = np.setdiff1d(indices * n + rows, place)
     pair = tuple(int(i) for i in divmod(alone[0], n)) if alone.size else ()
     require(name, not alone.size, "indices", "must be symmetric", f"a neighbour in one direction only: {pair[::-1]}")

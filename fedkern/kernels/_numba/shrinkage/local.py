@@ -175,6 +175,7 @@ def sweep_chain(
     scale_key, normal_key = rng.stream_key(seed, SCALES, chain), rng.stream_key(seed, COEFFICIENTS, chain)
     variance_key = rng.stream_key(seed, VARIANCES, chain)
     c, t, first_item = np.zeros(p), np.empty(p), regression * p
+    # R'e once for all sweeps: the system's right side depends on d through nothing else.
     for i in range(R.shape[0]):
         for j in range(i, p):
             c[j] += R[i, j] * e[i]
@@ -190,6 +191,7 @@ def sweep_chain(
             )
             lambda_sq[j] = clipped(drawn)
             events[0] += drawn != lambda_sq[j]
+            # A NaN fails this test too. The state before the fault is given back.
             if not lambda_sq[j] > 0.0:
                 events[3] = 8 * i + OF_LAMBDA
                 return sigma_sq
@@ -200,6 +202,7 @@ def sweep_chain(
             return sigma_sq
         events[1] += way == ORTHOGONAL
         events[2] += way == IN_DATA
+        # The residual sum of squares: that of the least-squares fit, and the part that d leaves.
         left = residual(R, e, d)
         rss_here = rss + np.sum(left * left)
         sigma_sq = (rate + 0.5 * rss_here) / rng.gamma_one(shape + 0.5 * n, regression, client, step + i, variance_key)

@@ -130,6 +130,7 @@ def imputed_sweep(y, pattern, K, L, shift, theta, tau_sq, d, lambda_sq, noise, a
     n, p = X.shape
     k = p + 1 if intercept else p
     t, prior = np.empty(p), np.ones(k)
+    # The intercept has a flat prior; its column is scaled to length 1 for the system.
     prior[p:] = 0.0
     clips = draw_scales(d, tau_sq, lambda_sq, t, expanded, scale_lambda, slab, client, step, stream_key(seed, SCALES, chain))
     if clips < 0:
@@ -152,6 +153,7 @@ def imputed_sweep(y, pattern, K, L, shift, theta, tau_sq, d, lambda_sq, noise, a
     noise = (rate + 0.5 * (e * e).sum()) / gamma_one(shape + 0.5 * n, 0, client, step, stream_key(seed, VARIANCES, chain))
     if not (noise > 0.0 and noise < np.inf):
         return noise, alpha, OF_SIGMA
+    # Missing values last, given the coefficients and the variance just drawn.
     key = stream_key(seed, IMPUTATION, chain)
     for i in range(n):
         if pattern[i] >= 0:

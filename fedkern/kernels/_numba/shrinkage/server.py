@@ -62,6 +62,7 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
     p = kind.size
     first = r * p
     W, mhat, ratio, clips = np.zeros(p), np.zeros(p), np.zeros(p), 0
+    # tau^2 first: W and mhat, the clients' evidence about theta, depend on it.
     key = stream_key(seed, GLOBAL_SCALES, chain)
     for j in range(p):
         if kind[j] == -2:
@@ -76,6 +77,7 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
         mhat[j] = theta[j] + shift / W[j]
 
     included, number = 0.0, 0
+    # Indicators with theta integrated out; theta is drawn given them.
     if blocked:
         for j in range(p):
             if kind[j] >= 0:
@@ -84,6 +86,7 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
         key = stream_key(seed, INDICATORS, chain)
         included, number = draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key)
 
+    # theta given its indicator: a product of two normals, in a form without cancellation.
     key = stream_key(seed, EFFECTS, chain)
     for j in range(p):
         if kind[j] > -2:
@@ -92,6 +95,7 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
             normal, _ = normal_pair(first + j, 0, SERVER, step, key)
             theta[j] = mhat[j] * (W[j] * v / spread) + np.sqrt(v / spread) * normal
 
+    # A coefficient in the spike tells of eta only where the spike is c0 eta.
     key = stream_key(seed, VARIANCES, chain)
     count, total = 0.0, 0.0
     for j in range(p):
@@ -105,6 +109,7 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
     if common:
         eta[:] = (rate_eta + total) / gamma_one(shape_eta + count, r, SERVER, step, key)
 
+    # The printed order: given theta, and after eta.
     if not blocked:
         for j in range(p):
             if kind[j] >= 0:
@@ -112,6 +117,7 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
         key = stream_key(seed, INDICATORS, chain)
         included, number = draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key)
 
+    # The quantity that was drawn first is named: it spoils the later ones.
     fault = -1
     for quantity, values in ((OTHER, inclusion), (ETA, eta), (THETA, theta), (TAU, tau_sq)):
         for j in range(p):
@@ -168,6 +174,7 @@ def sweep_chains(
     weight = 1.0 / n_passes
     for i in range(c):
         stopped = np.zeros(g, np.bool_)
+        # A coefficient that is always included has the indicator 1, whatever came.
         for r in range(g):
             for j in range(p):
                 if kinds[r, j] == -1:
@@ -180,6 +187,7 @@ def sweep_chains(
                 sums = np.zeros((len(given), p)) if known else given[:, i, r]
                 for k in range(len(deviation)):
                     d, scales = deviation[k, i, r], lambda_sq[k, i, r]
+                    # In the first pass the clients have just drawn their scales.
                     if t > 0:
                         first, key = (k * g + r) * p, stream_key(seed, SCALES, chain + i)
                         events[i, r, 0] += draw_lambda(
@@ -192,6 +200,7 @@ def sweep_chains(
                     seed, chain + i, step + t, o
                 )  # fmt: skip
                 events[i, r, 0] += clips
+                # The coefficients theta + d stay; theta has moved, so the deviations move against it.
                 if known:
                     deviation[:, i, r] += old - theta[i, r]
                 total += included
@@ -204,6 +213,7 @@ def sweep_chains(
                     if shared:
                         stopped[:] = True
                     stopped[r] = True
+            # A shared rate needs the counts of all regressions, so that it is drawn last.
             if shared and g > 0 and not stopped[0]:
                 rho[i] = draw_rho(total, numbers, rate, 0, seed, chain + i, step + t)
                 if np.isnan(rho[i, 0]):

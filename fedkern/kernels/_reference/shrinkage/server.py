@@ -193,12 +193,14 @@ def sweep_chain(chain, locals_, given, n_clients, indicators, state, o, seed, st
         for i, row in enumerate(rows):
             if i in stopped:
                 continue
+            # In the first pass the clients have just drawn their scales.
             if t > 0:
                 draw_lambda(*locals_, row, o, step + t, keys["scales"])
             sums = given[:, i] if locals_ is None else sum(local_sums_of(d[i], s[i], o.slab) for d, s in zip(*locals_))
             old = row.theta
             q, fault = sweep(row, sums, rho[i], n_clients, o, step + t, keys)
             inclusion[i, row.active] += q / n_passes
+            # The coefficients theta + d stay; theta has moved, so the deviations move against it.
             if locals_ is not None:
                 locals_[0][:, i, row.active] += old - row.theta
             if fault is None and not o.shared_rho:
@@ -207,6 +209,7 @@ def sweep_chain(chain, locals_, given, n_clients, indicators, state, o, seed, st
             if fault is not None:
                 events[i, 3] = 8 * t + fault
                 stopped |= set(range(len(rows))) if o.shared_rho else {i}
+        # A shared rate needs the counts of all regressions, so that it is drawn last.
         if o.shared_rho and not stopped:
             rho[:] = draw_rho(sum(row.included() for row in rows), total, o, 0, step + t, keys)
             if finite((RHO, rho)) is not None:
