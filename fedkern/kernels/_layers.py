@@ -25,6 +25,7 @@ class Layer(NamedTuple):
 
     @property
     def n_parameters(self) -> int:
+        """The number of the map's parameters."""
         return self.n_out * (self.n_in + self.bias)
 
 
@@ -81,6 +82,7 @@ class Sizes(NamedTuple):
 
     @property
     def n_latents(self) -> int:
+        """The number of latents."""
         return self.n_global + sum(self.n_local)
 
     @classmethod

@@ -77,10 +77,12 @@ def neighbours(mechanisms: Sequence[Mechanism]) -> list[list[Pair]]:
 
 
 def swapped(pair: Pair) -> Pair:
+    """Returns the pair with its neighbours exchanged."""
     return pair[1], pair[0]
 
 
 def both_ways(pair: Pair) -> list[Pair]:
+    """Returns the pair and its exchange, once where they are the same."""
     return [pair] if pair[0] == pair[1] else [pair, swapped(pair)]
 
 

@@ -89,12 +89,14 @@ class SecureSource:
             self._at = CHUNK
 
     def coins(self, n_rows: int, threshold: int, step: int = 0) -> NDArray[np.int64]:
+        """Returns the rows whose 32-bit word is below `threshold`, in increasing order."""
         if n_rows <= CHUNK:
             with self._lock:
                 return (self._take(n_rows) < threshold).nonzero()[0]
         return np.concatenate([at + self.coins(min(CHUNK, n_rows - at), threshold) for at in range(0, n_rows, CHUNK)])
 
     def subset(self, n_rows: int, size: int, step: int = 0) -> NDArray[np.int64]:
+        """Returns a uniform subset of `size` rows, in increasing order."""
         words = np.empty(2 * n_rows, np.uint32)
         while True:
             for at in range(0, len(words), CHUNK):
@@ -104,6 +106,7 @@ class SecureSource:
                 return rows
 
     def add_noise(self, total: NDArray[np.int64], sigma: float, step: int = 0) -> NDArray[np.float64]:
+        """Returns total + exact discrete Gaussian noise of standard deviation sigma / GRID, in units of the grid."""
         parameter = math.ceil(sigma / GRID)
         if not 1 <= parameter <= privacy.LARGEST_SIGMA:
             raise ValueError(
@@ -134,6 +137,7 @@ class SecureSource:
         return int.from_bytes(words.tobytes(), "little") >> (32 * len(words) - n)
 
     def describe(self) -> str:
+        """Returns the source's words for the certificate."""
         return "secure (ChaCha20, keyed from the operating system at every update; exact discrete Gaussian)"
 
     def _take(self, n: int) -> NDArray[np.uint32]:
@@ -194,6 +198,7 @@ class KeyedSource:
         """Does nothing: the step alone tells one draw from another."""
 
     def coins(self, n_rows: int, threshold: int, step: int = 0) -> NDArray[np.int64]:
+        """Returns the rows whose 32-bit word is below `threshold`, in increasing order."""
         n_blocks = -(-n_rows // 4)
         key, client = self.key, self.client
         call = self._coins.of(None, lambda: rng.bind_words(n_blocks, key=key, client=client, draw=1), key, client, n_blocks)
@@ -202,12 +207,14 @@ class KeyedSource:
         return (words.reshape(-1)[:n_rows] < threshold).nonzero()[0]
 
     def subset(self, n_rows: int, size: int, step: int = 0) -> NDArray[np.int64]:
+        """Returns a uniform subset of `size` rows, in increasing order."""
         draw = 2
         while (rows := smallest(self._words(2 * n_rows, step, draw), size)) is None:
             draw += 1
         return rows
 
     def add_noise(self, total: NDArray[np.int64], sigma: float, step: int = 0) -> NDArray[np.float64]:
+        """Returns total + keyed normal noise of standard deviation sigma / GRID, in units of the grid."""
         sum_ = total.astype(np.float64)
         call = self._noise.of(None, lambda: self._bound_noise(sum_, sigma), self.key, self.client, sum_.size, sigma)
         noisy: NDArray[np.float64]
@@ -215,6 +222,7 @@ class KeyedSource:
         return noisy
 
     def describe(self) -> str:
+        """Returns the source's words for the certificate."""
         return "keyed (Philox4x32-10): repeatable, for experiments, not private"
 
     def _bound_noise(self, total: NDArray[np.float64], sigma: float) -> Call:

@@ -72,6 +72,7 @@ class Case:
 
     @property
     def tolerance(self) -> float:
+        """The largest difference to the reference, in the units of `kind`."""
         return TOLERANCES[self.precision, self.kind]
 
 
@@ -98,6 +99,7 @@ class Source:
         self.layout = self.choose(self.layouts)
 
     def size(self) -> int:
+        """Returns one of the sizes."""
         return int(self.choose(self.sizes))
 
     def array(self, values: ArrayLike, dtype: DTypeLike = np.float64, extremes: Sequence[float] = ()) -> np.ndarray:
@@ -109,6 +111,7 @@ class Source:
         return laid_out(content, self.layout)
 
     def normal(self, *shape: int, dtype: DTypeLike = np.float64, extremes: Sequence[float] = ()) -> np.ndarray:
+        """Returns standard normal numbers in the case's layout."""
         return self.array(self.random.standard_normal(shape), dtype, extremes)
 
 

@@ -44,6 +44,7 @@ def regression(source: Source, extremes: tuple[float, ...] = PLAIN, dtype: str =
 
 
 def draw_posterior(source: Source, d: int, full: bool) -> Arguments:
+    """Returns a posterior, mean-field or full-rank."""
     if full:
         spread = np.tril(0.3 * source.random.standard_normal((d, d))) + np.eye(d)
         spread[np.triu_indices(d, 1)] = 77  # must not be read
@@ -54,6 +55,7 @@ def draw_posterior(source: Source, d: int, full: bool) -> Arguments:
 
 
 def draws(source: Source) -> Arguments:
+    """Returns the names of a call's draws."""
     return {
         "draws": source.choose([1, 2, 5, 8, 13]),
         "key": rng.key(7, "draws"),
@@ -86,6 +88,7 @@ def loglik_grad(source: Source) -> Case:
 
 
 def elbo(source: Source, full: bool) -> Case:
+    """Makes a case of the bound, of a mean-field or a full-rank posterior."""
     data = regression(source)
     d = data["X"].shape[1]
     q, random = draw_posterior(source, d, full), draws(source)
@@ -120,6 +123,7 @@ def elbo_grad_full(source: Source) -> Case:
 
 
 def expected(source: Source, full: bool) -> Case:
+    """Makes a case of expectations, of a mean-field or a full-rank posterior."""
     data = regression(source, extremes=(1.0, 0.0, 1e3, np.nan))
     return Case({**data, **draw_posterior(source, data["X"].shape[1], full)})
 
@@ -133,6 +137,7 @@ def expectations_full(source: Source) -> Case:
 
 
 def clipped(source: Source, full: bool) -> Case:
+    """Makes a case of a clipped sum, of a mean-field or a full-rank posterior."""
     data = regression(source, extremes=ROWS)
     n, d = data["X"].shape
     estimator = "analytic" if full else source.choose(["analytic", "weight-mc", "activation-mc"])
@@ -154,6 +159,7 @@ def clipped_grad_sum_full(source: Source) -> Case:
 
 
 def predictive(source: Source, full: bool) -> Case:
+    """Makes a case of predictions, of a mean-field or a full-rank posterior."""
     data = regression(source)
     arguments = {name: data[name] for name in ("X", "family", "scale", "offset")}
     arguments |= draw_posterior(source, data["X"].shape[1], full)

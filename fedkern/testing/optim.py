@@ -10,6 +10,7 @@ EXTREMES: tuple[tuple[float, ...], ...] = ((), (0.0, 1e-200, 1e150, -1e200, np.i
 
 
 def gradient(source: Source) -> Floats:
+    """Returns a gradient of some length."""
     k = source.size()
     return source.array(
         np.exp(source.random.uniform(-8, 8, k)) * source.random.choice([-1, 1], k), extremes=source.choose(EXTREMES)

@@ -12,6 +12,7 @@ LAST = 2**32 - 1
 
 
 def counter(source: Source, n: int) -> Arguments:
+    """Returns a key and words of a counter, some of them near their limits."""
     return {
         "key": source.choose([0, 2**64 - 1, rng.key(7, "draws", chain=3)]),
         "client": source.choose([0, 5, LAST]),
