@@ -160,7 +160,7 @@ def lines(home: homes.Home) -> Iterator[str]:
 
 def main() -> None:
     found = []
-    for line in lines(homes.there()):
+    for line in lines(homes.device_home()):
         print(line, flush=True)
         found.append(line)
     (Path(__file__).parent / "results" / "gpu-worth.txt").write_text("\n".join(found) + "\n")

@@ -21,7 +21,15 @@ def __getattr__(name: str) -> object:
 
 
 def get_include() -> str:
-    """Folder of the C++ headers: compile with `-I$(python -c 'import fedkern; print(fedkern.get_include())')`."""
+    """Returns the folder of the C++ headers: compile with `-I$(python -c 'import fedkern; print(fedkern.get_include())')`.
+
+    Examples
+    --------
+    >>> import fedkern
+    >>> from pathlib import Path
+    >>> (Path(fedkern.get_include()) / "fedkern" / "rng.hpp").is_file()
+    True
+    """
     from pathlib import Path  # here, for a command's first handlers wait for this module (`cli/early.py`)
 
     here = Path(__file__).parent

@@ -1,4 +1,4 @@
-"""`python -m fedkern` is the command `fedkern`."""
+"""Makes `python -m fedkern` the command `fedkern`."""
 
 import sys
 

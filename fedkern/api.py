@@ -1,4 +1,4 @@
-"""Running a job from Python, and its result again from its folder: `fedkern.run`, `fedkern.check`, `fedkern.load`."""
+"""Runs a job from Python, and loads its result again from its folder: `fedkern.run`, `fedkern.check`, `fedkern.load`."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def run(
     Parameters
     ----------
     job : path of a job file, or its tables
-    data : client -> its rows, in the place of the job's files: a data frame (pandas, polars, pyarrow), arrays (X, y) of (n, p)
-        and (n,), whose columns are x1, x2, ... and the response (y, unless the job names it), or X alone; NumPy's, or what has
-        `__dlpack__` on the CPU. Columns are matched by name, in any order; clients are taken in the order of their names, as
-        files are. Or keys of [data], such as `data={"response": "income"}`
-    test, server : the server's test rows, and its own rows (vertical); as those of a client
-    prior : of a spatial job: the folder that `fedkern sigma build` or `fedkern sigma train` wrote
+    data : client -> its rows, in the place of the job's files. Rows are a data frame (pandas, polars, pyarrow), arrays (X, y) of
+        (n, p) and (n,), whose columns are x1, x2, ... and the response (y, unless the job names it), or X alone. Arrays are
+        NumPy's, or have `__dlpack__` on the CPU. Columns are matched by name, in any order; clients are taken in the order of
+        their names, as files are. Instead of rows: keys of [data], such as `data={"response": "income"}`
+    test, server : the server's test rows, and its rows of a vertical job; in the forms of a client's
+    prior : for a spatial job the folder that `fedkern sigma build` or `fedkern sigma train` wrote
     out : folder for the run's files; by default nothing is written
-    progress : whether to show it
+    progress : whether to show the progress
     **sections : tables that override keys of the job, such as `algorithm={"damping": 0.2}`
 
     Returns
@@ -61,9 +61,26 @@ def run(
     Raises
     ------
     JobError
-        A bad job or bad data; the text says which key, client or row, and what to do.
+        A bad job or bad data; the text names the key, client or row, and the remedy.
     BudgetSpent
         A privacy budget ended the job before `algorithm.min_updates`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedkern
+    >>> x = np.linspace(-1, 1, 60)
+    >>> def rows(shift):
+    ...     X = np.column_stack([x, np.sin(7 * x + shift)])
+    ...     return X, 1 + X @ [2.0, -1.0] + 0.1 * np.cos(31 * x + shift)
+    ...
+    >>> data = {"north": rows(0), "south": rows(1)}  # two clients
+    >>> job = {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}}
+    >>> result = fedkern.run(job, data=data)
+    >>> result.converged
+    True
+    >>> round(result.parameters["theta[x1]"]["mean"], 1)
+    2.0
     """
     if out == "":
         raise JobError("out = '' names no folder; give one, or None to write nothing")
@@ -72,6 +89,7 @@ def run(
     with _in_memory(held, config.private):
         result = perform(InProcess(), config, folder, output, held)
     assert result is not None
+    # Raised only now: the files of the run are written, with all that was spent.
     if problem := too_few(result, config.least_updates):
         raise BudgetSpent(problem)
     return result
@@ -87,7 +105,8 @@ def check(
     prior: object = None,
     **sections: Mapping[str, object],
 ) -> list[str]:
-    """Whether a job is sound, what it will spend, and what each party will send. Nothing is spent; rows are not sent.
+    """Says whether a job is sound, how much of a budget it will spend, and which messages each party will send. Nothing is spent,
+    and no rows are sent.
 
     Parameters
     ----------
@@ -101,10 +120,25 @@ def check(
     ------
     JobError
         Whatever would end the job before its first round.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedkern
+    >>> x = np.linspace(-1, 1, 60)
+    >>> def rows(shift):
+    ...     X = np.column_stack([x, np.sin(7 * x + shift)])
+    ...     return X, 1 + X @ [2.0, -1.0] + 0.1 * np.cos(31 * x + shift)
+    ...
+    >>> data = {"north": rows(0), "south": rows(1)}  # two clients
+    >>> job = {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}}
+    >>> lines = fedkern.check(job, data=data)
+    >>> lines[2]
+    'clients  2: north, south'
     """
     config, folder, held = _given(job, data, test, server, prior, sections)
     with _in_memory(held, config.private):
-        lines = checked(InProcess(), config, folder, held)
+        lines = check_job(InProcess(), config, folder, held)
     assert lines is not None
     return lines
 
@@ -112,21 +146,22 @@ def check(
 def _given(
     job: str | Path | Mapping[str, Any], data: Any, test: Any, server: Any, prior: Any, sections: Mapping[str, Mapping[str, Any]]
 ) -> tuple[JobConfig, Path, Held | None]:
-    """The job as its arguments have it: its configuration, the folder of its paths, and what is in memory."""
+    """Returns the job that the arguments describe: its configuration, the folder of its paths, and the tables in memory."""
     keys = data if _are_keys(data) else {}
     held = Held.of(None if _are_keys(data) else data, test, server)
     said: dict[str, dict[str, Any]] = {"data": {**keys, **held.laid()}}
     if prior is not None:
         said["model"] = {"prior": folder_of(prior)}
     laid = merged(sections, {name: table for name, table in said.items() if table})
+    # Keys that are derived from tables in memory count as defaults: the job may say otherwise.
     config, folder = job_of(job, sections=laid, defaults=held.defaults)
     return config, folder, held if held.clients or held.own else None
 
 
 @contextmanager
 def _in_memory(held: Held | None, private: bool) -> Iterator[None]:
-    """What is wrong with rows in memory is said to the caller, who holds them: column, row and cell, and not how to look into a
-    holder's file. A private job's rows are told to nobody."""
+    """Tells the caller, who holds the rows in memory, which column, row and cell is wrong, without the hint how to look into a
+    holder's file. Cells of a private job are told to nobody."""
     try:
         yield
     except OwnFault as error:
@@ -137,7 +172,7 @@ def _in_memory(held: Held | None, private: bool) -> Iterator[None]:
 
 
 def _are_keys(data: object) -> bool:
-    """Whether `data=` are keys of [data], and no clients' tables: a list is a value of a known key alone."""
+    """Tells whether `data=` holds keys of [data], and no clients' tables. A list counts as a value only of a known key."""
     if not isinstance(data, Mapping) or not data:
         return isinstance(data, Mapping)
     known = {key for name in METHODS for key in named(name).keys.Config.model_fields["data"].annotation.model_fields}
@@ -145,7 +180,7 @@ def _are_keys(data: object) -> bool:
 
 
 def load(folder: str | Path) -> Result:
-    """`fedkern.load`: the result of a finished run, as the run gave it.
+    """Returns the result of a finished run from its folder, as the run gave it.
 
     Parameters
     ----------
@@ -155,6 +190,25 @@ def load(folder: str | Path) -> Result:
     ------
     JobError
         The folder holds no finished run, or a file of it cannot be read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedkern
+    >>> x = np.linspace(-1, 1, 60)
+    >>> def rows(shift):
+    ...     X = np.column_stack([x, np.sin(7 * x + shift)])
+    ...     return X, 1 + X @ [2.0, -1.0] + 0.1 * np.cos(31 * x + shift)
+    ...
+    >>> data = {"north": rows(0), "south": rows(1)}  # two clients
+    >>> job = {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}}
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = fedkern.run(job, data=data, out=f"{folder}/first")
+    ...     again = fedkern.load(f"{folder}/first")
+    ...
+    >>> again.digest == result.digest
+    True
     """
     folder = Path(folder)
     job, summary = (_json(folder / name) for name in ("job.json", "summary.json"))
@@ -177,29 +231,31 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _predicting(result: Result) -> Result:
-    """With what its method says of new rows."""
+    """Returns the result with its method's function that predicts new rows."""
     return replace(result, predictor=partial(named(result.summary["method"]).predict.predicted, result))
 
 
 def perform(place: Place, config: JobConfig, folder: Path, output: Output, held: Held | None = None) -> Result | None:
-    """The part of one place in a job whose paths are relative to `folder`: the result at the server's, None elsewhere."""
+    """Performs the part of one place in a job whose paths are relative to `folder`. Returns the result at the server's place,
+    None elsewhere."""
     result = engine.perform(named(config.job.method), Part(place, config, folder, held), output)
     return None if result is None else _predicting(result)
 
 
-def checked(place: Place, config: JobConfig, folder: Path, held: Held | None = None) -> list[str] | None:
-    """What `fedkern check` prints of a job, at the server's place; None elsewhere."""
+def check_job(place: Place, config: JobConfig, folder: Path, held: Held | None = None) -> list[str] | None:
+    """Returns the lines that `fedkern check` prints of a job at the server's place, None elsewhere."""
     return engine.checked(named(config.job.method), Part(place, config, folder, held))
 
 
 def plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Plan]:
-    """What each client of a private job (or all, by one name) may spend, as `fedkern check` finds it; empty of an open job."""
+    """Returns the plan of each client of a private job (or of all, by one name): how much it may spend, as `fedkern check` finds
+    it. The plans of an open job are empty."""
     said, *_ = engine.looked_at(named(config.job.method), Part(place, config, folder))
     return {} if said is None else said.plans
 
 
 def too_few(result: Result, min_updates: int) -> str | None:
-    """What to say if the budgets were spent before the job reached its smallest number of updates."""
+    """Returns a sentence where the budgets were spent before the job reached its smallest number of updates, else None."""
     updates = sum(client["updates"] for client in result.summary["clients"].values())
     if result.stop != "budget" or updates >= min_updates:
         return None

@@ -1,8 +1,9 @@
-"""A folder in which files are written, and below which no link is followed.
+"""Reads and writes files in a folder, below which no link is followed.
 
-The way to the folder may lead over links: it is gone once, and the folder kept open. From then on every name is looked up in an
-opened folder (`dir_fd`), one component at a time, and none of them may be a link: whoever can write there could else have another
-file overwritten, cut or opened to others. A file that is written in its place must be a plain one without a second name.
+The path of the folder may lead over links: it is followed once, and the folder is kept open. From then on every name is looked
+up in an opened folder (`dir_fd`), one component at a time, and none of them may be a link. Else whoever can write in the folder
+could have another file overwritten, cut or opened to others. A file that is written in place must be a plain one without a
+second name.
 Temporary files have random names, and are made anew (O_EXCL).
 """
 
@@ -17,22 +18,48 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-OWN, OWN_FOLDER = 0o600, 0o700  # what only its owner may read
-OPEN, OPEN_FOLDER = 0o644, 0o755  # what others may read, and nobody else write
+OWN, OWN_FOLDER = 0o600, 0o700  # only the owner may read
+OPEN, OPEN_FOLDER = 0o644, 0o755  # others may read, and only the owner may write
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # a pipe that somebody has put there makes nobody wait
 
 
 class Foreign(OSError):
-    """A name that is not the plain file or folder that it should be; `strerror` says what it is."""
+    """Reports a name that is not the plain file or folder that it should be; `strerror` says what stands there instead.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from pathlib import Path
+    >>> from fedkern.ground import Foreign, Ground
+    >>> with tempfile.TemporaryDirectory() as folder, Ground(Path(folder)) as ground:
+    ...     os.symlink("/etc/hosts", Path(folder) / "table.csv")
+    ...     try:
+    ...         ground.open(Path(folder) / "table.csv", os.O_RDONLY)
+    ...     except Foreign as error:
+    ...         print(error.strerror)
+    ...
+    it is a link
+    """
 
 
 class Ground:
-    """See the head of this module.
+    """Reads and writes below one folder without following a link, as the head of this module says.
 
     Parameters
     ----------
     path : of the folder, as errors name it; opened when it is first needed, and made where something is written
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fedkern.ground import Ground
+    >>> with tempfile.TemporaryDirectory() as folder, Ground(Path(folder)) as ground:
+    ...     ground.put(Path(folder) / "notes" / "first.txt", b"kept")
+    ...     ground.names(Path(folder) / "notes")
+    ...
+    ['first.txt']
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,18 +76,19 @@ class Ground:
         self.close()
 
     def close(self) -> None:
-        """Until it is needed again."""
+        """Closes the folder; it is opened again when it is next needed."""
         if self._file is not None:
             file, self._file = self._file, None
             os.close(file)
 
     def make(self, folder: Path, mode: int = OPEN_FOLDER) -> None:
-        """A folder, with those above it; new ones have this mode, less what the umask takes from others."""
+        """Makes a folder, with those above it. New ones get this mode, less the bits that the umask takes away."""
         with self._opened(folder, mode):
             pass
 
     def open(self, path: Path, flags: int, mode: int = OPEN, *, make: int | None = None) -> int:
-        """As `os.open`. What is to be written is not cut: O_TRUNC comes after it is known to be the file that was meant.
+        """Opens a file as `os.open` does. A file that is to be written is cut (O_TRUNC) only after it is known to be the one that
+        was meant.
 
         Parameters
         ----------
@@ -73,6 +101,7 @@ class Ground:
         OSError
         """
         with self._opened(path.parent, make) as folder:
+            # O_NOFOLLOW in `_FILE`: a link in the last place fails here.
             try:
                 file = os.open(path.name, (flags & ~os.O_TRUNC) | _FILE, mode, dir_fd=folder)
             except OSError as error:
@@ -81,6 +110,7 @@ class Ground:
             state = os.fstat(file)
             if not stat.S_ISREG(state.st_mode):
                 raise Foreign(errno.EINVAL, "it is no plain file", str(path))
+            # A second name may belong to a file elsewhere, which would be overwritten through it.
             if flags & (os.O_WRONLY | os.O_RDWR) and state.st_nlink > 1:
                 raise Foreign(errno.EMLINK, "it has a second name (a hard link)", str(path))
             if flags & os.O_TRUNC:
@@ -91,19 +121,23 @@ class Ground:
         return file
 
     def put(self, path: Path, data: bytes | memoryview, *, secret: bool = False, sync: bool = True) -> None:
-        """The file is the old one or the new one, whatever happens in between (without `sync`: to this process).
+        """Replaces a file in one step: whatever happens in between, the old or the new content is there. Without `sync` this
+        holds for this process only.
 
         `secret`: it is its owner's alone, whatever the umask, and so are folders that are made for it."""
         with self._opened(path.parent, OWN_FOLDER if secret else OPEN_FOLDER) as folder:
+            # The whole content stands in a file beside it, on the disk, before the name is moved to it.
             with self._beside(folder, path, data, secret=secret, sync=sync) as beside:
                 os.replace(beside, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            # The new name survives a crash only after its folder is synced.
             if sync:
                 os.fsync(folder)
 
     def first(self, path: Path, data: bytes, *, sync: bool = True) -> None:
-        """As `put`, of a secret file, unless one of its name is there, or comes to be there meanwhile; it then stays."""
+        """Writes a secret file as `put` does, unless a file of that name exists or appears meanwhile; that one then stays."""
         with self._opened(path.parent, OWN_FOLDER) as folder:
             with self._beside(folder, path, data, secret=True, sync=True) as beside:
+                # A link, unlike a rename, never replaces a file that another process has made meanwhile.
                 try:
                     os.link(beside, path.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
                 except FileExistsError:
@@ -119,7 +153,7 @@ class Ground:
             os.unlink(path.name, dir_fd=folder)
 
     def rename(self, path: Path, other: Path) -> None:
-        """Both are in one folder."""
+        """Renames a file within one folder."""
         with self._opened(path.parent) as folder:
             os.rename(path.name, other.name, src_dir_fd=folder, dst_dir_fd=folder)
 
@@ -129,21 +163,23 @@ class Ground:
             os.fsync(folder)
 
     def names(self, path: Path) -> list[str]:
-        """What is in a folder; nothing where there is none."""
+        """Returns the sorted names in a folder; an empty list where the folder does not exist."""
         with suppress(FileNotFoundError), self._opened(path) as folder:
             return sorted(os.listdir(folder))
         return []
 
     def close_to_others(self, path: Path) -> bool:
-        """Whether a folder, which is made if need be, is its owner's alone with all that it holds, once that was tried.
+        """Tries to make a folder, and all that it holds, readable by its owner alone. Returns whether it is so now. A folder that
+        does not exist is made.
 
-        Links in it, and what they lead to, are left as they are; so is a file with a second name, which may be somebody else's.
+        Links in it, and their targets, are left unchanged; so is a file with a second name, which may be somebody else's.
         """
         with self._opened(path, OWN_FOLDER) as folder:
             return _closed(folder)
 
     def owner(self, path: Path) -> tuple[int, int]:
-        """Whose a folder is, and as whom its disk knows this process (not always by its own number: on a server's, say)."""
+        """Returns the owner of a folder, and the user as whom its disk knows this process. On a server's disk that need not be
+        the process's own number."""
         with self._opened(path) as folder:
             owner, own = os.fstat(folder).st_uid, os.geteuid()
             if owner != own:
@@ -153,7 +189,8 @@ class Ground:
 
     @contextmanager
     def _beside(self, folder: int, path: Path, data: bytes | memoryview, *, secret: bool, sync: bool) -> Iterator[str]:
-        """The name of a new file in a folder, with this content; removed if it has it still at the end."""
+        """Yields the name of a new file in a folder, with this content. The file is removed if it still has that name at the
+        end."""
         while True:
             beside = f".{path.name}.{secrets.token_hex(4)}.part"
             with suppress(FileExistsError):
@@ -162,10 +199,12 @@ class Ground:
                 break
         try:
             with open(file, "wb") as written:
+                # Before the first byte is written: a disk may give a file another mode than was asked for.
                 if secret:
                     _set_mode(file, OWN)
                 written.write(data)
                 written.flush()
+                # Before the name is given away: a rename must not reach the disk before the content.
                 if sync:
                     os.fsync(file)
             yield beside
@@ -175,11 +214,12 @@ class Ground:
 
     @contextmanager
     def _opened(self, path: Path, make: int | None = None) -> Iterator[int]:
-        """A folder below this one, or this one itself."""
+        """Opens a folder below this one, or this one itself."""
         at, way = self._root(make), self.path
         try:
             for name in path.relative_to(self.path).parts:
                 way /= name
+                # A folder of that name is no link, and leads out all the same.
                 if name == os.pardir:
                     raise Foreign(errno.EINVAL, "it leads out of the folder", str(way))
                 below = _below(at, name, way, make)
@@ -211,7 +251,7 @@ class Ground:
 
 @contextmanager
 def on(ground: Ground | None, folder: Path) -> Iterator[Ground]:
-    """The ground that is given, or this folder as one for as long as it is used."""
+    """Yields the ground that is given, or one of this folder for as long as the block lasts."""
     if ground is not None:
         yield ground
         return
@@ -220,7 +260,7 @@ def on(ground: Ground | None, folder: Path) -> Iterator[Ground]:
 
 
 def _below(folder: int, name: str, way: Path, make: int | None) -> int:
-    """A folder in a folder."""
+    """Opens a folder in a folder."""
     new = False
     while True:
         try:
@@ -240,7 +280,7 @@ def _below(folder: int, name: str, way: Path, make: int | None) -> int:
 
 
 def _named(error: OSError, path: Path, folder: int) -> OSError:
-    """An error with the whole path; that of a link says that it is one."""
+    """Returns an error with the whole path; the error of a link says that it is a link."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
         with suppress(OSError):
             if stat.S_ISLNK(os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode):
@@ -249,7 +289,8 @@ def _named(error: OSError, path: Path, folder: int) -> OSError:
 
 
 def _set_mode(file: int, mode: int) -> bool:
-    """Whether a file or folder is its owner's alone, once that was tried. (Some disks know no modes, and some do not say so.)"""
+    """Tries to set the mode of a file or folder. Returns whether it is its owner's alone now: some disks know no modes, and some
+    do not say so."""
     state = os.fstat(file)
     if stat.S_IMODE(state.st_mode) != mode:
         with suppress(OSError):
@@ -259,20 +300,20 @@ def _set_mode(file: int, mode: int) -> bool:
 
 
 def _closed(folder: int) -> bool:
-    """As `close_to_others`, of an opened folder."""
-    found = [_set_mode(folder, OWN_FOLDER)]
+    """Does the work of `close_to_others` for an opened folder."""
+    are_closed = [_set_mode(folder, OWN_FOLDER)]
     for name in os.listdir(folder):
         with suppress(FileNotFoundError):
             state = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if stat.S_ISDIR(state.st_mode):
                 below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
                 try:
-                    found.append(_closed(below))
+                    are_closed.append(_closed(below))
                 finally:
                     os.close(below)
             elif stat.S_ISREG(state.st_mode) and stat.S_IMODE(state.st_mode) != OWN:
-                found.append(_closed_file(folder, name))
-    return all(found)
+                are_closed.append(_closed_file(folder, name))
+    return all(are_closed)
 
 
 def _closed_file(folder: int, name: str) -> bool:

@@ -1,4 +1,5 @@
-"""What JSON and TOML hold, as types: of texts that others wrote, before each value is looked at and after."""
+"""Defines types for the content of JSON and TOML: one for texts that others wrote, before each value is looked at, and one for
+after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts as a terminal, a page or a figure may show them: names come from files, and may hold anything."""
+"""Makes texts safe for a terminal, a page or a figure: names come from files, and may hold any character."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ JOINERS = "\u200c\u200d"  # without which some scripts cannot be written
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with what cannot be seen as an escape such as `\\x1b` or `\\u202e`; `keep`: characters that stay, such as line
-    ends of a text that has several lines."""
+    """Returns the text with each character that cannot be seen as an escape such as `\\x1b` or `\\u202e`. Characters in `keep`
+    stay: line ends of a text of several lines, for example."""
     if text.isprintable():
         return text
     stays = JOINERS + keep
@@ -28,24 +28,25 @@ _PATH = re.compile(r"(?<![\w.~/-])/(?:[^/\s'\",;:()\[\]]+/)+([^/\s'\",;:()\[\]]+
 
 
 def without_folders(text: str) -> str:
-    """A text in which absolute paths are the names of their files: other parties need not know where a holder keeps them."""
+    """Returns the text with absolute paths cut to the names of their files: other parties need not know where a holder keeps
+    them."""
     return _PATH.sub(r"\1", text)
 
 
 def several(text: str) -> str:
-    """The same for a text of several lines."""
+    """Returns a text of several lines with each character that cannot be seen as an escape."""
     return printable(text, keep="\n")
 
 
 def aligned(*values: float, width: int = 8) -> list[str]:
-    """The numbers of one row, right-aligned: three decimals, or powers of ten where those would say nothing (a coefficient of
-    10^-6 a unit, a ratio of 10^70)."""
+    """Returns the numbers of one row, right-aligned. They have three decimals, or powers of ten where three decimals would show
+    nothing (a coefficient of 10^-6 a unit, a ratio of 10^70)."""
     largest = max((abs(value) for value in values if isfinite(value)), default=0.0)
     return [f"{value:>{width}.3f}" if largest == 0 or 0.02 <= largest < 1e5 else f"{value:>{width}.1e}" for value in values]
 
 
 def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows of equal length as lines in columns; names in them may hold anything."""
+    """Yields rows of equal length as lines in columns; names in them may hold any character."""
     shown = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown)]
     for row in shown:

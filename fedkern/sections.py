@@ -1,4 +1,4 @@
-"""What every table of a TOML file is made of, and what was wrong with a key, in one sentence that says how to mend it."""
+"""Describes tables of TOML files, and turns a fault of a key into one sentence that says how to mend it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,26 @@ ELSEWHERE = 0.8  # how alike a key of another section must be to be suggested
 
 
 class Section(BaseModel):
-    """A table of a file. Unknown keys are errors, and no value is converted except a whole number to a real one."""
+    """Describes a table of a file. Unknown keys are errors, and no value is converted except a whole number to a real one.
+
+    Examples
+    --------
+    >>> from fedkern.sections import Section, key, validated
+    >>> class Fruit(Section):
+    ...     apples: int = key(3, help="how many apples", ge=0)
+    ...
+    >>> class File(Section):
+    ...     fruit: Fruit = key(Fruit(), help="what is on the table")
+    ...
+    >>> validated(File, {"fruit": {"apples": 5}}, lambda file: iter(()), "lunch.toml").fruit.apples
+    5
+    >>> try:
+    ...     validated(File, {"fruit": {"aples": 5}}, lambda file: iter(()), "lunch.toml")
+    ... except Exception as error:
+    ...     print(error)
+    ...
+    lunch.toml: unknown key fruit.aples; did you mean fruit.apples?
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
 
@@ -63,13 +82,13 @@ def key(
     resumable: bool | str = False,
     **limits: Any,
 ) -> Any:
-    """A key of a section.
+    """Declares a key of a section.
 
     Parameters
     ----------
-    default : without one the key must be given, or be filled in
-    help, remedy : what it is; what to do when it is wrong
-    meant : what others call its values -> its own
+    default : the default; without one the key must be given, or be filled in
+    help, remedy : the meaning of the key; the advice when it is wrong
+    meant : other people's word for a value -> the value
     path : whether it is a path, or names clients, whose names come from paths: its letters stay as they are written
     resumable : whether a resumed run may have another value; or the property of the file that says so
     limits : gt, ge, lt, le
@@ -79,7 +98,8 @@ def key(
 
 
 def validated(kind: type[File], tables: Mapping[str, object], refused: Callable[[Any], Iterator[str]], name: str) -> File:
-    """The tables as a file of this kind; JobError with all faults, or all contradictions that `refused` names."""
+    """Returns the tables as a file of this kind. Raises JobError with all faults, or with all contradictions that `refused`
+    names."""
     try:
         file = kind.model_validate(tables)
     except ValidationError as error:
@@ -91,53 +111,55 @@ def validated(kind: type[File], tables: Mapping[str, object], refused: Callable[
 
 
 def explain(faults: Sequence[ErrorDetails], root: Model) -> str:
-    """All faults of a file as sentences, unknown keys first, since they often cause the others.
+    """Returns all faults of a file as sentences, unknown keys first, since they often cause the others.
 
     Parameters
     ----------
-    faults : what pydantic found
+    faults : the faults that pydantic found
     root : the model of the whole file
 
     Returns
     -------
-    one line: section.key, what came, what was wanted, the remedy; for each fault
+    one line: for each fault section.key, the value that came, the value that was wanted, and the remedy
     """
     ordered = sorted(_once(faults, root), key=lambda f: f["type"] != "extra_forbidden")
     return "; also ".join(dict.fromkeys(_sentence(fault, root) for fault in ordered))
 
 
 def remedy(field: FieldInfo) -> str:
-    """What to do when the key is wrong; where nothing is said, what the key is."""
+    """Returns what to do when the key is wrong; where no remedy is given, the key's description."""
     extra = field.json_schema_extra
     return str((extra.get("remedy") if isinstance(extra, dict) else "") or field.description or "")
 
 
 @cache  # each party and file asks it several times of the same few kinds
 def marked(root: Model, mark: Literal["path", "resumable"]) -> Mapping[str, bool | str]:
-    """Of a file's keys those that bear a mark: dotted name -> what it says. A table of names that the user chose has none."""
-    found = dict[str, bool | str]()
+    """Returns the keys of a file that bear a mark: dotted name -> the mark's value. A table whose names the user chose has
+    none."""
+    marks = dict[str, bool | str]()
     for name, field in root.model_fields.items():
         extra = field.json_schema_extra
         if isinstance(extra, dict) and isinstance(said := extra.get(mark), bool | str) and said:
-            found[name] = said
+            marks[name] = said
         for table in () if _of_names(field) else _tables(field.annotation):
-            found |= {f"{name}.{inner}": said for inner, said in marked(table, mark).items()}
-    return MappingProxyType(found)
+            marks |= {f"{name}.{inner}": said for inner, said in marked(table, mark).items()}
+    return MappingProxyType(marks)
 
 
 def _of_names(field: FieldInfo) -> bool:
-    """Whether a table's next level are names that the user chose, not keys."""
+    """Tells whether the next level of a table holds names that the user chose, and not keys."""
     return str(field.annotation).startswith("dict")
 
 
 def _meant(field: FieldInfo | None) -> Mapping[str, str]:
     extra = None if field is None else field.json_schema_extra
-    found = extra.get("meant") if isinstance(extra, dict) else None
-    return {str(name): str(own) for name, own in found.items()} if isinstance(found, Mapping) else NONE
+    meanings = extra.get("meant") if isinstance(extra, dict) else None
+    return {str(name): str(own) for name, own in meanings.items()} if isinstance(meanings, Mapping) else NONE
 
 
 def _once(faults: Sequence[ErrorDetails], root: Model) -> list[ErrorDetails]:
-    """Of a key with several types the fault of one of them: that which looked deepest into what came, at a text the words."""
+    """Returns one fault a key. Of a key with several types it is the fault of the type that looked deepest into the value; of a
+    text that of the allowed words."""
 
     def depth(fault: ErrorDetails) -> tuple[int, bool]:
         return len(fault["loc"]), fault["type"] == "literal_error" and isinstance(fault["input"], str)
@@ -152,7 +174,7 @@ def _once(faults: Sequence[ErrorDetails], root: Model) -> list[ErrorDetails]:
 
 
 def _of_several_types(root: Model, location: Sequence[int | str]) -> int | None:
-    """Where in a location the type stands that was tried; None where the key has one type."""
+    """Returns where in a location the type stands that was tried; None where the key has one type."""
     for number in range(1, len(location)):
         section, field = _walk(root, location[:number])
         if section is None and field is not None and not isinstance(location[number], int):
@@ -186,7 +208,7 @@ def _sentence(fault: ErrorDetails, root: Model) -> str:
 
 
 def chosen(where: str, value: object, choices: Sequence[str], meant: Mapping[str, str] = NONE) -> str:
-    """What to say of a value that is none of the choices; `meant`: what others call them -> the choice."""
+    """Returns the sentence for a value that is none of the choices. `meant` maps other people's words to the choices."""
     *others, last = (json.dumps(choice) for choice in choices)
     wanted = f"{', '.join(others)} or {last}" if others else last
     known = {name: own for name, own in meant.items() if own in choices}
@@ -195,13 +217,13 @@ def chosen(where: str, value: object, choices: Sequence[str], meant: Mapping[str
 
 
 def shown(value: object) -> str:
-    """A value about as the job file has it, cut where it is long."""
+    """Returns a value about as the job file has it, cut where it is long."""
     text = f"{value:g}" if isinstance(value, float) else json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _unknown(root: Model, location: Sequence[int | str]) -> str:
-    """An unknown key, with the nearest one: in its own section, or the same name in another."""
+    """Returns the sentence for an unknown key, with the nearest known one: in the same section, or the same name in another."""
     *path, last = map(str, location)
     if not path:
         near = get_close_matches(last, root.model_fields, 1)
@@ -222,7 +244,7 @@ def _unknown(root: Model, location: Sequence[int | str]) -> str:
 
 
 def _walk(root: Model, location: Sequence[int | str]) -> tuple[Model | None, FieldInfo | None]:
-    """The section that a location ends in, and the last key that is declared on the way."""
+    """Returns the section that a location ends in, and the last key that is declared on the way."""
     section: Model | None = root
     field: FieldInfo | None = None
     for part in location:
@@ -236,7 +258,7 @@ def _walk(root: Model, location: Sequence[int | str]) -> tuple[Model | None, Fie
 
 
 def _tables(annotation: object) -> Iterator[Model]:
-    """The models inside a type."""
+    """Yields the models inside a type."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):

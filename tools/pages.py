@@ -19,7 +19,7 @@ from fedkern import kernels
 from fedkern.algorithms.core.messages import Message
 from fedkern.jobs.wire import ALSO
 from fedkern.kernels._checks import MADE
-from fedkern.kernels._docs import COMMON
+from fedkern.kernels._docs import COMMON, example_of
 from fedkern.kernels._record import Array, Kernel
 from fedkern.methods import named, reference
 from fedkern.methods.sigma.prior import reference as prior_reference
@@ -118,7 +118,7 @@ def lacking(kernel: Kernel) -> list[str]:
 
 
 def entry(kernel: Kernel, module: object) -> str:
-    """A kernel: purpose, call, arrays, scalars."""
+    """Returns the section of a kernel: its purpose, the call, a table of arrays, a table of scalars, an example."""
     family, _, own = kernel.name.partition(".")
     function = kernel.function or own
     arguments = []
@@ -144,6 +144,7 @@ def entry(kernel: Kernel, module: object) -> str:
             *rows,
             "",
             *scalars(kernel, inspect.signature(getattr(module, function)).parameters),
+            f"```pycon\n{example_of(kernel)}\n```\n",
         ]
     )
 

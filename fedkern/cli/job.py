@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from ..api import checked, perform, too_few
+from ..api import check_job, perform, too_few
 from ..errors import BudgetSpent, FedkernError, JobError, plainly
 from ..jobs.engine import local
 from ..jobs.files import writing
@@ -100,7 +100,7 @@ def check(options: argparse.Namespace) -> int:
 
     def main(place: Place) -> int:
         config, folder = load(options.job, options.sets)
-        lines = checked(place, config, folder)
+        lines = check_job(place, config, folder)
         if lines is not None:
             print("\n".join(map(printable, lines)))
         return 0

@@ -66,7 +66,7 @@ def used(kind: str, place: Place, clients: Sequence[int]) -> Used:
     told = place.settle(machine.encode(), lambda told: json.dumps([name.decode() for name in told]).encode())
     home, about = homes.HOST, dict[str, str]()
     if clients:
-        home = homes.there()
+        home = homes.device_home()
         near = [rank for rank, name in enumerate(json.loads(told)) if name == machine]
         cuda.current().take(near.index(place.rank), len(near))
         about = cuda.current().about()

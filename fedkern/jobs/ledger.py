@@ -32,7 +32,21 @@ SHARE = 0.01  # of the time, at most, goes into syncs beside those of checkpoint
 
 
 class Ledger(Lines):
-    """The log of one client's messages."""
+    """The log of one client's messages.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fedkern.jobs.ledger import Ledger
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(Path(folder) / "north.jsonl")
+    ...     ledger.append({"round": 0, "kind": "SchemaReply"})
+    ...     ledger.size
+    ...     ledger.close()
+    ...
+    36
+    """
 
     def __init__(self, path: Path, ground: Ground | None = None) -> None:
         self._hash, self._length, self._here = hashlib.blake2b(digest_size=SIZE), 0, 0

@@ -23,10 +23,10 @@ __all__ = [
 def bind(
     kernel: str, inputs: Mapping[str, Any], varying: Sequence[str], n_threads: int = 1, **scalars: Any
 ) -> Callable[..., tuple[Any, ...]]:
-    """A call of a kernel whose arguments are checked once, for many calls with equal sizes and types.
+    """Checks the arguments of a kernel once, and returns a call for many uses with equal sizes and types.
 
-    What does not vary is taken from here in every call; arrays are not copied, and must stay where they are. A call compares only
-    what it is given with what was here: its types, shapes and bounds.
+    The arguments that do not vary are taken from here in every call. Their arrays are not copied, and must stay where they are. A
+    call compares its arguments only with those given here: types, shapes and bounds.
 
     Parameters
     ----------
@@ -36,7 +36,8 @@ def bind(
         All arrays of the kernel's record (`kernels.KERNELS[kernel].inputs`) of any call, by name; those that are left out are
         None.
     varying : sequence of str
-        What each call is given, in this order: names of inputs, then of scalars that are positive, or whole numbers below 2^32.
+        The arguments of each call, in this order: names of inputs, then names of scalars that are positive, or whole numbers
+        below 2^32.
     n_threads : int
         No result depends on it.
     scalars
@@ -45,13 +46,13 @@ def bind(
     Returns
     -------
     function
-        (what varies) -> tuple of newly allocated outputs, with what the kernel returns beside its arrays before them. Unlike the
-        public functions it raises nothing for a draw that is not finite; `shrinkage` has bound calls that do.
+        (arguments that vary) -> tuple of newly allocated outputs; a value that the kernel returns beside its arrays comes first.
+        Unlike the public functions it raises no error for a draw that is not finite; `shrinkage` has bound calls that do.
 
     Raises
     ------
     TypeError, ValueError
-        Here, what the public function refuses; in a call, an array of another type or shape, or a bound array whose memory,
+        Here, the errors of the public function; in a call, an array of another type or shape, or a bound array whose memory,
         shape or type has changed. A length that no other array has, as that of `rows` in `glm.clipped_grad_sum`, may be another.
 
     Examples
@@ -78,12 +79,12 @@ def bind(
 
 
 def from_dlpack(array: Any) -> Any:
-    """An array of another library on a CUDA device (torch, JAX, ..) as one that the cuda backend takes. Nothing is copied.
+    """Returns an array of another library on a CUDA device (torch, JAX, ..) as one that the cuda backend takes, without a copy.
 
     Parameters
     ----------
     array : an object with `__dlpack__`
-        Its memory is shared: what a kernel writes into the result is written there.
+        Its memory is shared: a kernel that writes into the result writes there.
 
     Returns
     -------
@@ -93,6 +94,11 @@ def from_dlpack(array: Any) -> Any:
     ------
     fedkern.errors.DeviceError
         No CuPy, no driver, or no card.
+
+    Examples
+    --------
+    >>> from fedkern import kernels
+    >>> kernels.from_dlpack(torch.ones(3, device="cuda"))  # doctest: +SKIP
     """
     from ._cuda import device
 

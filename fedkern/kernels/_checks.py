@@ -1,4 +1,4 @@
-"""What the scalar arguments of kernels may be, and the sentences with which other values are refused."""
+"""Describes which values the scalar arguments of kernels may have, and refuses others in one sentence."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-# What the expressions of a domain may name, beside builtins and its own `codes`.
+# The names that the expressions of a domain may use, beside builtins and its `codes`.
 NAMES: Mapping[str, object] = MappingProxyType({"inf": math.inf, "index": operator.index, "uint64": np.uint64})
 
 
 @dataclass(frozen=True)
 class Domain:
-    """What a scalar may be. Expressions in `x`, which the call of a kernel is compiled from.
+    """Describes which values a scalar may have, by expressions in `x` from which the call of a kernel is compiled.
 
     Attributes
     ----------
-    words : what an error says between its name and its value
-    test : whether x is allowed; "": it is for the caller to say
-    passed : what backends get
-    codes : of a choice: name -> what backends get
+    words : the part of an error's text between the name and the value
+    test : an expression that holds where x is allowed; "": the caller checks
+    passed : an expression for the value that backends get
+    codes : for a choice: name -> the value that backends get
     """
 
     words: str = ""
@@ -39,18 +39,18 @@ class Domain:
         return self.words.removeprefix("must be ").replace("'", '"')
 
     def check(self, kernel: str, name: str, value: object) -> None:
-        """Nothing, or an error that names the argument, what it must be, and what came."""
+        """Raises ValueError for a value outside the domain; the text names the argument, the domain and the value."""
         require(kernel, self.has(value), name, self.words, repr(value) if self.codes else value)
 
     @cached_property
     def has(self) -> Callable[[Any], bool]:
-        """Whether a value is allowed."""
+        """A function that tells whether a value is allowed."""
         has: Callable[[Any], bool] = eval(f"lambda x: {self.test or True}", {**NAMES, "codes": self.codes})
         return has
 
 
 def choice_of(codes: Mapping[str, int], words: str = "") -> Domain:
-    """One of several names; backends get its code."""
+    """Returns the domain of one of several names; backends get the name's code."""
     return Domain(words or f"must be {' or '.join(map(repr, codes))}", "x in codes", "codes[x]", codes)
 
 
@@ -73,13 +73,13 @@ MADE = Domain()  # no argument of the public function, but made of others
 
 @dataclass(frozen=True)
 class Together:
-    """Scalars that are refused in one sentence.
+    """Groups scalars that are refused in one sentence.
 
     Attributes
     ----------
-    names : in the order in which the sentence tells what came
-    words : what is needed
-    test : what they must be beside their domains, by their names
+    names : the scalars, in the order in which the sentence tells their values
+    words : the condition, as the sentence has it
+    test : an expression in their names that must hold beside their domains
     """
 
     names: tuple[str, ...]
@@ -106,12 +106,12 @@ def _refuse_together(kernel: str, sentence: Together, values: Mapping[str, objec
 
 
 def require(kernel: str, holds: object, name: str, what: str, value: object) -> None:
-    """Raises ValueError unless it holds: "kernel: name what, got value"."""
+    """Raises ValueError unless a condition holds: "kernel: name what, got value"."""
     if not holds:
         raise ValueError(f"{kernel}: {name} {what}, got {value}")
 
 
 def choice(kernel: str, name: str, value: Any, codes: Mapping[str, int]) -> int:
-    """The code of a choice."""
+    """Returns the code of a choice."""
     choice_of(codes).check(kernel, name, value)
     return codes[value]

@@ -1,5 +1,8 @@
-"""All arguments of a call are checked, and its outputs allocated, in one generated function: a fifth of the time of one array
-after the other. It only says whether all is well; where it is not, `Array.check` and `Domain.check` say what is wrong."""
+"""Generates one function that checks all arguments of a call and allocates its outputs.
+
+It takes a fifth of the time of one array after the other. It only tells whether all is well; where it is not, `Array.check` and
+`Domain.check` say what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from ._checks import NAMES, Domain, Together
 _SYMBOL = re.compile(r"[a-z]\w*")
 Named: TypeAlias = dict[str, Any]  # what generated statements name
 Function: TypeAlias = Callable[..., Any]
-Run: TypeAlias = Callable[..., tuple[Any, ...]]
+Compute: TypeAlias = Callable[..., tuple[Any, ...]]
 
 
 class ArrayLike(Protocol):
-    """What is asked of the record of an array."""
+    """Lists the attributes that this module reads of the record of an array."""
 
     @property
     def name(self) -> str: ...
@@ -36,7 +39,7 @@ class ArrayLike(Protocol):
 
 
 class ScalarLike(Protocol):
-    """What is asked of the record of a scalar."""
+    """Lists the attributes that this module reads of the record of a scalar."""
 
     @property
     def name(self) -> str: ...
@@ -50,26 +53,27 @@ Refuse = Callable[[Mapping[str, Any]], None]  # by keyword; raises
 
 
 def sizes_of(inputs: Sequence[ArrayLike]) -> Callable[..., dict[str, int] | None]:
-    """(inputs by name, further symbols) -> all sizes, or None."""
+    """Returns a function: (inputs by name, further symbols) -> all sizes, or None where an input is not plainly right."""
     source, bound, known = _checks(inputs, _BY_NAME, "None")
     return _compiled("inputs, symbols", [*source, f"return {{**symbols, {', '.join(f'{s!r}: {s}' for s in bound)}}}"], known)
 
 
 def arrays_of(inputs: Sequence[ArrayLike], outputs: Sequence[ArrayLike]) -> Callable[..., list[Any] | None]:
-    """(inputs by name, further sizes) -> the list of inputs and newly allocated outputs, or None."""
+    """Returns a function: (inputs by name, further sizes) -> the list of inputs and newly allocated outputs, or None."""
     source, bound, known = _checks(inputs, _BY_NAME, "None")
     arrays = [f"a{i}" for i in range(len(inputs))] + [f"o{i}" for i in range(len(outputs))]
     lines = [*source, *_allocations(outputs, bound, known), f"return [{', '.join(arrays)}]"]
     return _compiled("inputs, symbols", lines, known)
 
 
-def numbers_of(scalars: Sequence[ScalarLike], together: Sequence[Together], refuse: Refuse) -> Run:
-    """(scalars by keyword) -> what backends get, in their order; or what `refuse` raises."""
+def numbers_of(scalars: Sequence[ScalarLike], together: Sequence[Together], refuse: Refuse) -> Compute:
+    """Returns a function: (scalars by keyword) -> the values that backends get, in their order. It raises the error of
+    `refuse`."""
     source, keywords, known = _scalars(scalars, together, refuse)
     return _compiled(keywords.lstrip(", "), [*source, f"return ({''.join(f'_c{i}, ' for i in range(len(scalars)))})"], known)
 
 
-def run_of(
+def compute_of(
     inputs: Sequence[ArrayLike],
     scalars: Sequence[ScalarLike],
     together: Sequence[Together],
@@ -78,18 +82,21 @@ def run_of(
     returns: bool,
     function: Function,
     refuse: Refuse,
-    slowly: Run,
-) -> Run:
-    """(inputs in their order, out, threads, backend, further symbols, scalars by keyword) -> the outputs, filled by `function`;
-    what it returns comes before them, if that is wanted.
+    slowly: Compute,
+) -> Compute:
+    """Returns a function that checks, allocates and calls: (inputs in their order, out, threads, backend, further symbols,
+    scalars by keyword) -> the outputs, filled by `function`. The value that `function` returns comes before them, if it is
+    wanted.
 
-    Where an output or a backend is given or an array is not plainly right, it is `slowly` that is called with (inputs, what
-    backends get of the scalars, out, threads, backend, further symbols).
+    Where an output or a backend is given or an array is not plainly right, `slowly` is called instead with (inputs, values of the
+    scalars for backends, out, threads, backend, further symbols).
     """
+    # Scalars are refused first: a wrong number is then told before a wrong array, on both ways.
     numbers, keywords, known = _scalars(scalars, together, refuse)
     otherwise = f"slowly(inputs, ({''.join(f'_c{i}, ' for i in range(len(scalars)))}), out, n_threads, backend, symbols)"
     checks, bound, named = _checks(inputs, _IN_ORDER, otherwise)
     known |= named | {"function": function, "slowly": slowly}
+    # Backends may take their arguments in another order than inputs, scalars, outputs.
     variables = {a.name: f"a{i}" for i, a in enumerate(inputs)} | {s.name: f"_c{i}" for i, s in enumerate(scalars)}
     variables |= {a.name: f"o{i}" for i, a in enumerate(outputs)} if order else {}
     arguments = [variables.get(name, name) for name in order] or [
@@ -98,6 +105,7 @@ def run_of(
         *(f"o{i}" for i in range(len(outputs))),
         "n_threads",
     ]
+    # A given output or backend is rare, and goes the long way.
     lines = [
         *numbers,
         f"if out is not None or backend is not None: return {otherwise}",
@@ -118,7 +126,8 @@ def _IN_ORDER(inputs: Sequence[ArrayLike]) -> list[str]:
 
 
 def _scalars(scalars: Sequence[ScalarLike], together: Sequence[Together], refuse: Refuse) -> tuple[list[str], str, Named]:
-    """Statements that refuse, or bind what backends get; the keywords as parameters; what the statements name."""
+    """Returns statements that refuse scalars or bind the values for backends, the keywords as parameters, and the names that the
+    statements use."""
     known: Named = {**NAMES, "refuse": refuse}
     keywords = list(dict.fromkeys(s.keyword for s in scalars))
     tests, lines = [f"({t.test})" for t in together if t.test], []
@@ -133,14 +142,14 @@ def _scalars(scalars: Sequence[ScalarLike], together: Sequence[Together], refuse
 
 
 def _of_scalar(expression: str, keyword: str, number: int) -> str:
-    """A domain's expression for one scalar of several."""
+    """Returns a domain's expression for one scalar of several."""
     return re.sub(r"\bx\b", keyword, re.sub(r"\bcodes\b", f"codes{number}", expression))
 
 
 def _checks(
     inputs: Sequence[ArrayLike], unpack: Callable[[Sequence[ArrayLike]], list[str]], otherwise: str
 ) -> tuple[list[str], list[str], Named]:
-    """Statements that bind all symbols or return `otherwise`; the symbols; what the statements name."""
+    """Returns statements that bind all symbols or return `otherwise`, the symbols, and the names that the statements use."""
     known: Named = {"ndarray": np.ndarray, "empty": np.empty}
     bound: list[str] = []
     lines = unpack(inputs)
@@ -149,11 +158,14 @@ def _checks(
         known[f"t{i}"] = a.dtypes[0] if len(a.dtypes) == 1 else a.dtypes
         if a.like:
             wrong.append(f"a{i}.dtype is not a0.dtype")
+        # Symbols that this array is the first to have; those bound by earlier arrays are compared below.
         fresh = [s for s in dict.fromkeys(a.shape) if s not in bound and s.isidentifier()]
+        # A vector of a length that no other array has needs no symbol: it may be any length, unless one is asked for.
         if a.optional and fresh and len(a.shape) == 1 and not _named_again(fresh[0], inputs[i + 1 :]):
             wrong = [*wrong, f"a{i}.ndim != 1", f"{fresh[0]!r} in (symbols or ())"]
             lines.append(f"if a{i} is not None and ({' or '.join(wrong)}): return {otherwise}")
             continue
+        # An optional array that would bind sizes, or a formula of unbound sizes: the slow check knows what to do.
         if (a.optional and fresh) or not set(_SYMBOL.findall(" ".join(a.shape))) <= {*bound, *fresh}:
             return [f"return {otherwise}"], [], known  # one after the other
         shape = [s.replace("/", "//") for s in a.shape]
@@ -168,6 +180,7 @@ def _checks(
             lines += [f"if a{i}.ndim != {len(a.shape)}: return {otherwise}", f"{', '.join(names)}, = a{i}.shape"]
             lines += [f"if {name} != {s}: return {otherwise}" for name, s in zip(names, shape) if name != s]
             bound += fresh
+    # Sizes that the caller gave besides must agree with those of the arrays.
     if bound:
         lines.append(f"if symbols and ({' or '.join(f'symbols.get({s!r}, {s}) != {s}' for s in bound)}): return {otherwise}")
     return lines, bound, known
@@ -180,7 +193,7 @@ def _named_again(symbol: str, arrays: Sequence[ArrayLike]) -> bool:
 def _allocations(
     outputs: Sequence[ArrayLike], bound: Sequence[str], known: Named, variables: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Statements that allocate o0, o1, ..; adds to `known`. `variables`: what scalars are called."""
+    """Returns statements that allocate o0, o1, .., and adds to `known`. `variables` maps scalars to their variables."""
     lines = []
     for i, a in enumerate(outputs):
         known[f"u{i}"] = a.dtypes[0]

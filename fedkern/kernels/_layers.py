@@ -1,4 +1,4 @@
-"""How the networks of a hierarchical variational autoencoder are made of layers: `mlp.Architecture`, for backends too."""
+"""Says which layers the networks of a hierarchical variational autoencoder have, for `mlp.Architecture` and for backends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ VARIANTS = ("printed", "amended", "multiplicative")
 
 
 class Layer(NamedTuple):
-    """An affine map: W (n_out, n_in) row by row, then b (n_out,) if it has a bias."""
+    """Describes an affine map: W (n_out, n_in) row by row, then b (n_out,) if it has a bias.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import mlp
+    >>> mlp.Layer(n_out=3, n_in=2).n_parameters  # six weights and three biases
+    9
+    """
 
     n_out: int
     n_in: int
@@ -18,18 +25,27 @@ class Layer(NamedTuple):
 
     @property
     def n_parameters(self) -> int:
+        """The number of the map's parameters."""
         return self.n_out * (self.n_in + self.bias)
 
 
 class Part(NamedTuple):
-    """One network: where its parameters stand, and its layers."""
+    """Describes one network: where its parameters stand, and its layers.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import mlp
+    >>> part = mlp.Part(slice(0, 9), (mlp.Layer(3, 2),))
+    >>> part.where.stop, part.layers[0].n_out
+    (9, 3)
+    """
 
     where: slice
     layers: tuple[Layer, ...]
 
 
 class Sized(Protocol):
-    """See `mlp.Architecture`."""
+    """Lists the sizes of an architecture; see `mlp.Architecture`."""
 
     @property
     def variant(self) -> str: ...
@@ -52,7 +68,7 @@ class Sized(Protocol):
 
 
 class Sizes(NamedTuple):
-    """Those of an architecture, unchecked."""
+    """Holds the sizes of an architecture, unchecked."""
 
     variant: str
     groups: tuple[int, ...]
@@ -66,24 +82,25 @@ class Sizes(NamedTuple):
 
     @property
     def n_latents(self) -> int:
+        """The number of latents."""
         return self.n_global + sum(self.n_local)
 
     @classmethod
     def of(cls, code: Any) -> Sizes:
-        """From what backends get."""
+        """Returns the sizes that a code of backends holds."""
         variant, J, n_conditions, n_global, *others = map(int, code[:HEAD])
         groups, n_local = (tuple(map(int, code[i : i + J])) for i in (HEAD, HEAD + J))
         return cls(VARIANTS[variant], groups, n_conditions, n_global, n_local, *others)
 
 
 def parts_of(a: Sized) -> dict[str, Part]:
-    """Name -> part, in the order in which they stand."""
-    found, begin = dict[str, Part](), 0
+    """Returns name -> part, in the order in which the parts stand."""
+    parts, begin = dict[str, Part](), 0
     for name, layers in _layers(a):
         end = begin + sum(layer.n_parameters for layer in layers)
-        found[name] = Part(slice(begin, end), layers)
+        parts[name] = Part(slice(begin, end), layers)
         begin = end
-    return found
+    return parts
 
 
 def _layers(a: Sized) -> Iterator[tuple[str, tuple[Layer, ...]]]:

@@ -1,4 +1,4 @@
-"""What a kernel is: one record that the checks, the call, the documentation and the tests all read."""
+"""Defines the record of a kernel, which the checks, the call, the documentation and the tests all read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _checks
 from ._checks import MADE, POSITIVE, Domain, Together, require
-from ._fast import arrays_of, numbers_of, run_of, sizes_of
+from ._fast import arrays_of, compute_of, numbers_of, sizes_of
 
 Function: TypeAlias = Callable[..., Any]  # of a backend
 Out: TypeAlias = np.ndarray | tuple[np.ndarray | None, ...] | None  # one output, or all; None: it is allocated
@@ -31,19 +31,19 @@ KERNELS: dict[str, Kernel] = {}  # filled by the records themselves
 
 
 def home(value: object) -> str | None:
-    """The backend that lives where the array does; None for what is no array."""
+    """Returns the backend that lives where the array does; None for any other object."""
     if isinstance(value, np.ndarray):
         return "cpp"
     return "cuda" if type(value).__module__.partition(".")[0] == "cupy" else None
 
 
 def masked(value: object) -> bool:
-    """Whether it is an array whose masked cells a kernel would take for data."""
+    """Tells whether a value is an array whose masked cells a kernel would take for data."""
     return isinstance(value, np.ma.MaskedArray)
 
 
 def on_host(array: Any) -> Any:
-    """An array of a device as a NumPy array, which is waited for; all else as it is."""
+    """Returns an array of a device as a NumPy array, which is waited for; any other object unchanged."""
     return array.get() if home(array) == "cuda" else array
 
 
@@ -52,12 +52,12 @@ _named = cache(str)  # a type, whose name takes NumPy some microseconds
 
 @dataclass(frozen=True)
 class Array:
-    """An array argument.
+    """Describes an array argument.
 
     Attributes
     ----------
     name : as in the public function
-    shape : one symbol a dimension; "2*d" in an output is twice what d is
+    shape : one symbol a dimension; "2*d" in an output is twice the size d
     dtypes : the types that it may have; an output that is allocated has the first
     optional : may be None
     like : the first input, where the type must be the same; then an output that is allocated has it
@@ -83,15 +83,17 @@ class Array:
         return shape, f"array, {', '.join(types)} or {last}"
 
     def check(self, kernel: str, value: Any, sizes: dict[str, int]) -> Any:
-        """The array itself, or an error that names the argument, what it must be, and what came."""
+        """Returns the array itself, or raises an error that names the argument, its domain, and the value that came."""
         if value is None and self.optional:
             return None
         if type(value) is not np.ndarray and home(value) is None:
             raise TypeError(f"{kernel}: {self.name} must be a NumPy or CuPy array, got {type(value).__name__}")
+        # NumPy would hand over the numbers below the mask.
         if masked(value):
             raise TypeError(f"{kernel}: {self.name} is a masked array, whose masked cells would be data; leave those rows out")
         if value.dtype not in self.dtypes:
             raise TypeError(f"{kernel}: {self.name} must be {' or '.join(map(str, self.dtypes))}, got {value.dtype}")
+        # The first array with a symbol says its size; the others must agree.
         shape = value.shape
         fits = len(shape) == len(self.shape)
         for symbol, n in zip(self.shape, shape):
@@ -112,7 +114,7 @@ class Array:
 
 
 def require_numba() -> None:
-    """ImportError, which names the extra, where Numba is not installed."""
+    """Raises ImportError, which names the extra, where Numba is not installed."""
     try:
         import_module("numba")
     except ImportError as error:
@@ -137,7 +139,7 @@ def load_blas() -> None:
 
 @cache
 def _formula(dimension: str) -> Callable[[Mapping[str, int]], int]:
-    """A formula of sizes, compiled once."""
+    """Returns a formula of sizes as a function, compiled once."""
     formula: Callable[[Mapping[str, int]], int] = eval(
         "lambda sizes: " + re.sub(r"[a-z]\w*", lambda m: f"sizes[{m[0]!r}]", dimension).replace("/", "//")
     )
@@ -145,23 +147,23 @@ def _formula(dimension: str) -> Callable[[Mapping[str, int]], int]:
 
 
 def with_unsigned_keys(function: Function) -> Function:
-    """Numba takes a Python int for an int64: a key beyond that must say that it is unsigned."""
+    """Returns the function with large keys made unsigned: Numba takes a Python int for an int64."""
     return lambda *arguments: function(*(np.uint64(a) if type(a) is int and a >= 2**63 else a for a in arguments))
 
 
 def size(dimension: str, sizes: Mapping[str, int]) -> int:
-    """The length of a dimension: "d", "2*d", "d*(d+3)/2" or "4"."""
+    """Returns the length of a dimension: "d", "2*d", "d*(d+3)/2" or "4"."""
     return sizes[dimension] if dimension in sizes else _formula(dimension)(sizes)
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number, a choice or a switch that a kernel takes beside its arrays.
+    """Describes a number, a choice or a switch that a kernel takes beside its arrays.
 
     Attributes
     ----------
-    name : as backends have it
-    domain : what it may be
+    name : the name that backends give it
+    domain : the values that it may have
     default : as in the public function; ...: it has none
     of : the public argument that it comes from, where that has another name
     binds : symbols of shapes that follow from it
@@ -175,37 +177,38 @@ class Scalar:
 
     @property
     def keyword(self) -> str:
-        """What the public function calls it."""
+        """The name that the public function gives it."""
         return self.of or self.name
 
 
 def names(*arguments: Array | Scalar) -> tuple[str, ...]:
-    """What backends call them."""
+    """Returns the names that backends give to arguments."""
     return tuple(a.name for a in arguments)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """The contract of one kernel.
+    """Holds the contract of one kernel.
 
     Attributes
     ----------
     name : "family.function"
-    module : of the public function; a backend's function stands in the module of the same name in its folder
-    purpose, source : one line; the equation that it computes
+    module : the public function's module; a backend's function stands in the module of the same name in its folder
+    purpose, source : one line; where the equation that it computes is written
     inputs, outputs : the arrays, in the order in which every backend takes them
-    scalars : what backends take between the two
+    scalars : the numbers, choices and switches that backends take between the two
     together : scalars that are refused in one sentence
     order : the arguments of backends by name, where it is not inputs, scalars, outputs, n_threads
     streams : the random streams that it draws from; empty for a deterministic kernel
-    returns : whether `run` gives back what backends return, before the outputs
+    returns : whether `compute` gives back the value that backends return, before the outputs
     backends : those that exist; the others are listed as missing
     function : the public function, where it has not the kernel's own name
     blas : whether the C++ version calls BLAS or LAPACK; they are loaded when first needed, because SciPy takes its time
     host : why it has no cuda backend and shall have none
-    lacks : backend -> what of the scalar `family` it has not, and refuses
-    words : what each argument and each result means, as the public function calls it; "result": an output called `out`
-    results : what the public function returns, where that is not the outputs: "name", or "name : type" of what is no output
+    lacks : backend -> the values of the scalar `family` that it refuses
+    words : name in the public function -> the meaning of the argument or result; "result" stands for an output called `out`
+    results : the results of the public function, where they are not the outputs: "name", or "name : type" where it is no output
+    example : a call of the public function as a doctest, without imports; `_docs.example_of` adds these
     """
 
     name: str
@@ -226,6 +229,7 @@ class Kernel:
     lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
     words: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     results: tuple[str, ...] = ()
+    example: str = field(default="", compare=False, repr=False)
     _loaded: dict[str, Function] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -239,17 +243,18 @@ class Kernel:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What every backend takes, in order."""
+        """The arguments that every backend takes, in order."""
         return self.order or (*names(*self.inputs, *self.scalars, *self.outputs), "n_threads")
 
     def implementation(self, backend: str | None) -> Function:
-        """The function of one backend, by default of the first that there is."""
+        """Returns the function of one backend, by default of the first that the kernel has."""
         if backend is None:
             backend = self.backends[0]
         if backend not in self._loaded:
             if backend not in self.backends:
                 raise ValueError(f"{self.name}: no backend {backend!r}; there are {', '.join(self.backends)}")
             family, function = self.name.split(".")
+            # Modules are imported on first use: a caller of one backend does not wait for the others.
             if backend == "cpp":
                 if self.blas:
                     load_blas()
@@ -271,7 +276,7 @@ class Kernel:
 
     @cached_property
     def numbers(self) -> Callable[..., tuple[Any, ...]]:
-        """(scalars by keyword) -> what backends get, in the record's order.
+        """A function: (scalars by keyword) -> the values that backends get, in the record's order.
 
         Raises
         ------
@@ -281,13 +286,14 @@ class Kernel:
         return numbers_of(self.scalars, self.together, self._refuse)
 
     @cached_property
-    def run(self) -> Callable[..., tuple[Any, ...]]:
-        """Checks, allocates and calls: (inputs, out, n_threads, backend, symbols=None, *, scalars by keyword) -> the outputs.
+    def compute(self) -> Callable[..., tuple[Any, ...]]:
+        """A function that checks, allocates and calls: (inputs, out, n_threads, backend, symbols=None, *, scalars by keyword) ->
+        outputs.
 
         `inputs` are in the record's order; `symbols` as in `prepare`.
         """
         function = self.implementation(self.backends[0])
-        return run_of(
+        return compute_of(
             self.inputs, self.scalars, self.together, self.outputs, self.order, self.returns, function, self._refuse, self._slowly
         )
 
@@ -301,28 +307,33 @@ class Kernel:
         last: int = 2**32 - 1,
         **scalars: Any,
     ) -> Callable[..., tuple[Any, ...]]:
-        """What `run` does, for many calls with equal sizes and types: all is checked once, and then what may have changed.
+        """Returns a call that does the work of `compute` many times with equal sizes and types.
+
+        All arguments are checked here once; each call checks only those that may have changed.
 
         Parameters
         ----------
-        inputs, n_threads, backend, symbols, scalars : as `run` takes them, of any call
-        varying : what each call is given, in this order: names of inputs, then of scalars that are positive, or whole numbers
+        inputs, n_threads, backend, symbols, scalars : the arguments of `compute`, of any call
+        varying : the arguments of each call, in this order: names of inputs, then of scalars that are positive, or whole numbers
             from 0 to `last`
 
         Returns
         -------
-        (what varies) -> what `run` returns, newly allocated. ValueError if a bound array has changed its memory, shape or type
-        since, or if what varies has not the types and shapes that it had here; a length that no other array has may be another.
+        (arguments that vary) -> the results of `compute`, newly allocated. It raises ValueError if a bound array has changed its
+        memory, shape or type since, or if an argument has another type or shape than here. A length that no other array has may
+        be another.
         """
         here, sizes, k = names(*self.inputs), dict(symbols or {}), len(self.inputs)
         numbers = self.numbers(**scalars)
         arrays = self.prepare(dict(zip(here, inputs)), None, symbols, backend, self._second(numbers))
+        # These checks bind the sizes, which each call is compared with.
         for a, value in zip(self.inputs, inputs):
             a.check(self.name, value, sizes)
         of = {s.name: s for s in self.scalars}
         free = self._free(varying)
         sizes = {symbol: n for symbol, n in sizes.items() if symbol not in free}
 
+        # A call whose types or shapes differ is refused there in the usual words.
         def slowly(*given: Any) -> tuple[object, ...]:
             if len(given) != len(varying):
                 raise TypeError(f"{self.name}: this bound call takes {', '.join(varying)}; {len(given)} were given")
@@ -331,12 +342,13 @@ class Kernel:
                 if name in of and of[name].domain is not POSITIVE:
                     require(self.name, 0 <= now[name] <= last, name, f"must be in [0, {last}]", now[name])
             keywords = {name: now[name] for name in scalars}
-            return self.run([now[name] for name in here], None, n_threads, backend, sizes, **keywords)
+            return self.compute([now[name] for name in here], None, n_threads, backend, sizes, **keywords)
 
         if self._backend(backend, arrays) not in (None, "cpp"):
             return slowly
         from fedkern._core import bound
 
+        # Places of all arguments in the order in which the backend takes them, for the compiled call.
         every = (*here, *of, *names(*self.outputs), "n_threads")
         values = (*arrays[:k], *numbers, *arrays[k:], n_threads)
         order = [every.index(name) for name in self.order] or range(len(every))  # an output may be called what an input is
@@ -360,19 +372,20 @@ class Kernel:
         symbols: Mapping[str, int] | None = None,
         last: int = 2**32 - 1,
     ) -> Callable[..., tuple[Any, ...]]:
-        """`bind` of all arguments of the public function, by name."""
+        """Does the same as `bind` for all arguments of the public function, by name."""
         inputs, scalars = [given[a.name] for a in self.inputs], {s.keyword: given[s.keyword] for s in self.scalars}
         return self.bind(inputs, varying, given["n_threads"], given["backend"], symbols, last, **scalars)
 
     def _free(self, varying: Sequence[str]) -> set[str]:
-        """Symbols that one dimension of one varying input has, and nothing else: as the number of rows in a batch."""
+        """Returns symbols that one dimension of one varying input has, and no other array: the number of rows in a batch, for
+        example."""
         shapes = [a.shape for a in (*self.inputs, *self.outputs)]
         named = [symbol for shape in shapes for length in shape for symbol in re.findall(r"[a-z]\w*", length)]
         mine = [length for a in self.inputs if a.name in varying for length in a.shape]
         return {symbol for symbol in mine if symbol.isidentifier() and named.count(symbol) == 1}
 
     def call(self, backend: str | None, arrays: Sequence[object], numbers: Sequence[object], n_threads: int) -> Any:
-        """What the backend returns for the arrays of `prepare` and the scalars of `numbers`."""
+        """Calls the backend with the arrays of `prepare` and the scalars of `numbers`, and returns its value."""
         function, k = self.implementation(self._backend(backend, arrays)), len(self.inputs)
         if not self.order:
             return function(*arrays[:k], *numbers, *arrays[k:], n_threads)
@@ -381,7 +394,8 @@ class Kernel:
         return function(*(values[name] for name in self.order))
 
     def backend_of(self, family: str, wanted: str | None, arrays: Sequence[object]) -> str | None:
-        """What to ask for, of a kernel some of whose backends lack families; an error where it was asked for one that does."""
+        """Returns the backend to ask for where some backends lack families. Raises ValueError where the wanted one lacks this
+        family."""
         having = [b for b in self.backends if family not in self.lacks.get(b, ())]
         there = self._backend(wanted, arrays)
         if there is None:
@@ -406,7 +420,7 @@ class Kernel:
         return (returned, *outputs) if self.returns else outputs
 
     def _second(self, numbers: Sequence[object]) -> set[str]:
-        """Outputs that have the second of their types."""
+        """Returns the names of outputs that have the second of their types."""
         given = dict(zip(names(*self.scalars), numbers))
         return {o.name for o in self.outputs if given.get(o.second)}
 
@@ -414,8 +428,9 @@ class Kernel:
         _checks.refuse(self.public, {s.keyword: s.domain for s in self.scalars}, self.together, values)
 
     def _backend(self, wanted: str | None, arrays: Sequence[object]) -> str | None:
-        """The one that is called: what was wanted, if the arrays live where it runs."""
+        """Returns the backend that is called: the wanted one, if the arrays live where it runs."""
         homes = {h for h in map(home, arrays) if h}
+        # Nothing is copied between host and device unasked: it would be slow, and hard to see.
         if len(homes) > 1:
             raise TypeError(f"{self.name}: arrays of the host and of a device in one call; move them to one of the two")
         if homes <= {"cpp"} and wanted != "cuda":
@@ -431,7 +446,7 @@ class Kernel:
         return "cuda"
 
     def _space(self, backend: str | None, arrays: Iterable[object]) -> Any:
-        """The namespace in which outputs are allocated."""
+        """Returns the namespace in which outputs are allocated."""
         homes = {home(a) for a in arrays}
         if "cpp" in homes or not (backend == "cuda" or "cuda" in homes):
             return np
@@ -462,8 +477,10 @@ class Kernel:
         inputs and outputs, in the record's order
         """
         symbols = symbols or {}
+        # The usual call: all is checked and allocated by one generated function.
         if out is None and backend != "cuda" and not second and (prepared := self._arrays_together(inputs, symbols)) is not None:
             return prepared
+        # Else one array after the other, so that an error can name the first that is wrong.
         arrays = [inputs[a.name] for a in self.inputs]
         bound = self._sizes_together(inputs, symbols)
         if bound is None:
@@ -481,6 +498,7 @@ class Kernel:
             self._same_type(spec, spec.check(self.name, value, bound), arrays)
             if home(value) == "cpp" and not value.flags.writeable:  # all arrays of a device can be written
                 raise ValueError(f"{self.name}: {spec.name} is read-only")
+            # A kernel that wrote into an array that it still reads would give other numbers.
             others = (a for a in (*arrays, *results) if a is not None and home(a) == home(value))
             if any(map(partial((space if home(value) == "cuda" else np).may_share_memory, value), others)):
                 raise ValueError(f"{self.name}: {spec.name} overlaps another argument")
@@ -497,8 +515,17 @@ class Kernel:
 
 
 def table() -> dict[str, dict[str, str]]:
-    """Which (kernel, backend) pairs exist: kernel -> backend -> "yes", "partly" (its record says what it `lacks`), "missing", or
-    "host" where a device would gain nothing."""
+    """Returns which (kernel, backend) pairs exist, as kernel -> backend -> word.
+
+    The words are "yes", "partly" (the kernel's record says what the backend `lacks`), "missing", or "host" where a device would
+    gain nothing.
+
+    Examples
+    --------
+    >>> from fedkern import kernels
+    >>> kernels.list()["optim.adam"]
+    {'cpp': 'yes', 'numba': 'missing', 'cuda': 'yes', 'reference': 'yes'}
+    """
 
     def pair(kernel: Kernel, backend: str) -> str:
         if backend in kernel.backends:

@@ -1,5 +1,5 @@
-"""What rows of student, gamma, beta and zero-inflated responses are, for the records in `families.py`, as these have it:
-functions of y, eta or mean, `scale` and trials.
+"""Computes rows of student, gamma, beta and zero-inflated responses for the records in `families.py`, as functions of y, eta or
+mean, `scale` and trials.
 
 A zero-inflated count is 0 with probability pi (a structural zero), and else a count with the mean exp(eta), which may be 0 too:
 `mean` is of that count, and E[y] is 1 - pi times as large.
@@ -27,7 +27,7 @@ BELOW_ONE = 1 - 2.0**-53
 
 
 def student_value(y: Vector, eta: Vector, scale: Any, trials: Any) -> Vector:
-    """Of y = eta + sd t, t with nu degrees of freedom."""
+    """Returns log p(y | eta) of y = eta + sd t, t with nu degrees of freedom."""
     sd, nu = scale
     gammaln = special("gammaln")
     constant = gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu) - np.log(sd)
@@ -35,32 +35,32 @@ def student_value(y: Vector, eta: Vector, scale: Any, trials: Any) -> Vector:
 
 
 def student_slope(y: Vector, eta: Vector, scale: Any, trials: Any) -> Vector:
-    """Bounded: a row far away has no weight."""
+    """Returns d log p / d eta, which is bounded: a row far away has no weight."""
     sd, nu = scale
     z = (y - eta) / sd
     return np.asarray((nu + 1) * z / (sd * (nu + z**2)))
 
 
 def student_information(y: Vector, eta: Vector, scale: Any, trials: Any) -> Vector:
-    """At the mode of the row."""
+    """Returns minus the second derivative at the mode of the row."""
     sd, nu = scale
     return np.broadcast_to((nu + 1) / (nu * sd**2), np.shape(y))
 
 
 def student_draw(source: Any, mean: Vector, scale: Any, trials: Any) -> Vector:
-    """By quantiles."""
+    """Draws y by quantiles."""
     sd, nu = scale
     return np.asarray(mean + sd * np.clip(special("stdtrit")(nu, source.uniform(len(mean))), -FAR, FAR))
 
 
 def student_cdf(y: Vector, mean: Vector, scale: Any, trials: Any) -> Vector:
-    """Of y."""
+    """Returns P(Y <= y)."""
     sd, nu = scale
     return np.asarray(special("stdtr")(nu, (y - mean) / sd))
 
 
 def student_spread(mean: Vector, scale: Any, trials: Any) -> Vector:
-    """There is none with up to two degrees of freedom: NaN."""
+    """Returns the variance of y; NaN with up to two degrees of freedom, where it does not exist."""
     sd, nu = scale
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.broadcast_to(np.where(nu > 2, sd**2 * nu / (nu - 2), np.nan), np.shape(mean))
@@ -70,24 +70,24 @@ def student_spread(mean: Vector, scale: Any, trials: Any) -> Vector:
 
 
 def gamma_value(y: Vector, eta: Vector, scale: Any, trials: Any) -> Vector:
-    """With mean exp(eta) and variance mean^2 / shape."""
+    """Returns log p(y | eta) with mean exp(eta) and variance mean^2 / shape."""
     constant = scale * np.log(scale) - scale - special("gammaln")(scale)
     ratio = np.log(y) - eta
     return np.asarray(constant - scale * (np.expm1(np.minimum(ratio, MOST_ETA)) - ratio) - np.log(y))
 
 
 def gamma_slope(y: Vector, eta: Vector, scale: Any, trials: Any) -> Vector:
-    """A row's weight is y / mean."""
+    """Returns d log p / d eta, shape times (y / mean - 1)."""
     return np.asarray(scale * np.expm1(np.minimum(np.log(y) - eta, MOST_ETA)))
 
 
 def gamma_draw(source: Any, mean: Vector, scale: Any, trials: Any) -> Vector:
-    """By quantiles."""
+    """Draws y by quantiles."""
     return np.asarray(np.maximum(mean * special("gammaincinv")(scale, source.uniform(len(mean))) / scale, LEAST))
 
 
 def gamma_cdf(y: Vector, mean: Vector, scale: Any, trials: Any) -> Vector:
-    """Of y."""
+    """Returns P(Y <= y)."""
     return np.asarray(special("gammainc")(scale, y * scale / mean))
 
 
@@ -104,33 +104,33 @@ def _parts_at(eta: Vector, scale: Any) -> tuple[Vector, Vector]:
 
 
 def beta_value(y: Vector, eta: Vector, scale: Any, trials: Any) -> Vector:
-    """y ~ Beta(mean precision, (1 - mean) precision)."""
+    """Returns log p(y | eta) of y ~ Beta(mean precision, (1 - mean) precision)."""
     a, b = _parts_at(eta, scale)
     return np.asarray((a - 1) * np.log(y) + (b - 1) * np.log1p(-y) - special("betaln")(a, b))
 
 
 def beta_slope(y: Vector, eta: Vector, scale: Any, trials: Any) -> Vector:
-    """Of the logit of y, less what it is on average."""
+    """Returns d log p / d eta: a multiple of the logit of y less its average."""
     a, b = _parts_at(eta, scale)
     psi = special("psi")
     return np.asarray(a * b / scale * (np.log(y) - np.log1p(-y) - psi(a) + psi(b)))
 
 
 def beta_information(y: Vector, eta: Vector, scale: Any, trials: Any) -> Vector:
-    """On average over y."""
+    """Returns minus the second derivative, averaged over y."""
     a, b = _parts_at(eta, scale)
     polygamma = special("polygamma")
     return np.asarray((a * b / scale) ** 2 * (polygamma(1, a) + polygamma(1, b)))
 
 
 def beta_draw(source: Any, mean: Vector, scale: Any, trials: Any) -> Vector:
-    """By quantiles, inside of (0, 1)."""
+    """Draws y by quantiles, inside of (0, 1)."""
     drawn = special("betaincinv")(*_parts(mean, scale), source.uniform(len(mean)))
     return np.asarray(np.clip(drawn, LEAST, BELOW_ONE))
 
 
 def beta_cdf(y: Vector, mean: Vector, scale: Any, trials: Any) -> Vector:
-    """Of y."""
+    """Returns P(Y <= y)."""
     return np.asarray(special("betainc")(*_parts(mean, scale), y))
 
 
@@ -138,28 +138,28 @@ def beta_cdf(y: Vector, mean: Vector, scale: Any, trials: Any) -> Vector:
 
 
 def inflated_value(y: Vector, count: Vector, pi: Any) -> Vector:
-    """Of y whose density without structural zeros has the logarithm `count`."""
+    """Returns log p(y) where `count` is the logarithm of the density without structural zeros."""
     return np.asarray(np.where(y > 0, np.log1p(-pi) + count, np.log(pi + (1 - pi) * np.exp(count))))
 
 
 def inflated_slope(y: Vector, count: Vector, slope: Vector, pi: Any) -> Vector:
-    """From the logarithm of the density without structural zeros, and its slope: of a zero times the probability that it is
-    none of these."""
+    """Returns the derivative from the logarithm of the density without structural zeros, and its slope. The slope of a zero is
+    multiplied by the probability that the zero is not structural."""
     own = (1 - pi) * np.exp(count)
     return np.where(y > 0, slope, slope * own / (pi + own))
 
 
 def inflated_draw(source: Any, pi: Any, drawn: Callable[[Any], Vector], n: int) -> Vector:
-    """`drawn` makes counts of a source."""
+    """Draws structural zeros, and counts elsewhere; `drawn` makes counts of a source."""
     structural = source.uniform(n) < pi
     return np.asarray(np.where(structural, 0.0, drawn(source)))
 
 
 def inflated_cdf(y: Vector, below: Vector, pi: Any) -> Vector:
-    """From the distribution function without structural zeros; y >= 0."""
+    """Returns P(Y <= y) from the distribution function without structural zeros; y >= 0."""
     return np.where(y >= 0, pi + (1 - pi) * below, 0.0)
 
 
 def inflated_spread(mean: Vector, spread: Vector, pi: Any) -> Vector:
-    """From the variance without structural zeros."""
+    """Returns the variance of y from the variance without structural zeros."""
     return np.asarray((1 - pi) * (spread + pi * mean**2))

@@ -1,4 +1,4 @@
-"""Functions of SciPy, which who only calls kernels need not load."""
+"""Loads functions of SciPy when they are first used: a caller of kernels alone does not wait for them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from typing import Any
 
 @cache
 def special(name: str) -> Callable[..., Any]:
-    """One of them."""
+    """Returns one function of `scipy.special`."""
     function: Callable[..., Any] = getattr(import_module("scipy.special"), name)
     return function

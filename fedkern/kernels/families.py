@@ -1,4 +1,4 @@
-"""Families of likelihoods: one record each, with everything in which they differ. All others ask it.
+"""Describes families of likelihoods: one record each, with everything in which they differ. All other modules ask these records.
 
 One row has a linear predictor eta and a log-density l(eta) = log p(y | eta), normalised in y:
 
@@ -14,15 +14,15 @@ family              y                  E[y | eta]
 "gamma"             above 0            exp(eta), with variance exp(2 eta) / `scale`
 "beta"              between 0 and 1    1 / (1 + exp(-eta)), with precision `scale`
 "zero-inflated-.."  0, 1, 2, ..        (1 - pi) exp(eta); `scale`: pi, or (r, pi)
-"ordinal"           0 .. K - 1         of the latent number, eta (`ordered`)
+"ordinal"           0 .. K - 1         eta, which is that of the latent number (`ordered`)
 =================== ================== ============================================================
 
 Kernels average the logistic families by a quadrature whose errors a negative binomial multiplies by y + scale: where scale is in
 the thousands, take "poisson".
 
-A new family is a record here, listed in `RECORDS`, with what its methods need (`NEEDED`), and what CONTRIBUTING.md lists where
-kernels take it (`code`): they refuse a number that they have no case of. Keys, checks of cells and of jobs, cases of the
-conformance test and texts follow. Source: vertical.md, sections 1, 8, 9 and 11.
+A new family is a record here, listed in `RECORDS`, with the fields that its methods need (`NEEDED`). Where kernels take it
+(`code`) CONTRIBUTING.md lists the other places; kernels refuse a number that they have no case of. Keys, checks of cells and of
+jobs, cases of the conformance test and texts follow from the record. Source: vertical.md, sections 1, 8, 9 and 11.
 """
 
 from __future__ import annotations
@@ -46,17 +46,38 @@ HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
 
 
 def expit(x: object) -> Any:
-    """1 / (1 + exp(-x))."""
+    """Returns 1 / (1 + exp(-x)).
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> float(families.expit(0.0))
+    0.5
+    """
     return _special("expit")(x)
 
 
 def gammaln(x: object) -> Any:
-    """log |Gamma(x)|."""
+    """Returns log |Gamma(x)|.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> float(families.gammaln(5.0).round(3))  # log 4!
+    3.178
+    """
     return _special("gammaln")(x)
 
 
 def betaln(a: object, b: object) -> Any:
-    """log of the beta function."""
+    """Returns the logarithm of the beta function.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> float(families.betaln(2.0, 3.0).round(3))  # log(1 / 12)
+    -2.485
+    """
     return _special("betaln")(a, b)
 
 
@@ -65,13 +86,21 @@ def betaln(a: object, b: object) -> Any:
 
 @dataclass(frozen=True)
 class Domain:
-    """Values of a response.
+    """Describes the values that a response may have.
 
     Attributes
     ----------
-    words : what they are
-    has : whether each is one
-    remedy : of a cell that is none
+    words : the values in words
+    has : y -> whether each number is such a value
+    remedy : the advice for a cell that holds another value
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import families
+    >>> even = families.Domain("an even number", lambda y: y % 2 == 0)
+    >>> even.has(np.array([2.0, 3.0]))
+    array([ True, False])
     """
 
     words: str
@@ -80,7 +109,23 @@ class Domain:
 
 
 class Source(Protocol):
-    """Where a sampler's random numbers come from: uniform ones in (0, 1), and standard normal ones."""
+    """Supplies a sampler's random numbers: uniform ones in (0, 1), and standard normal ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import families
+    >>> class Numpy(families.Source):
+    ...     def __init__(self, seed):
+    ...         self.random = np.random.default_rng(seed)
+    ...     def uniform(self, n):
+    ...         return self.random.uniform(size=n)
+    ...     def normal(self, n):
+    ...         return self.random.normal(size=n)
+    ...
+    >>> families.FAMILIES["bernoulli"].draw(Numpy(7), np.array([0.0, 1.0]), 1.0, None)
+    array([0., 1.])
+    """
 
     def uniform(self, n: int) -> Vector: ...
 
@@ -105,13 +150,21 @@ LEVELS = Domain("the number of a level", lambda y: (y >= 0) & (y == np.floor(y))
 
 @dataclass(frozen=True)
 class Unknown:
-    """A dispersion that is learnt, as w = log scale.
+    """Describes a dispersion that is learnt, as w = log scale.
 
     Attributes
     ----------
     slope : (y, eta, scale) -> dl / dw of each row
     prior : w -> its log-density, Jacobian included once, and the derivative
-    curvature : w -> kappa >= -l'' for every y and eta; None: there is none
+    curvature : w -> kappa >= -l'' for every y and eta; None where no such kappa exists
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import families
+    >>> unknown = families.FAMILIES["gaussian"].dispersion.unknown
+    >>> isinstance(unknown, families.Unknown), unknown.slope(np.array([2.0]), np.array([0.0]), 1.0)
+    (True, array([3.]))
     """
 
     slope: Callable[[Vector, Vector, Scale], Vector]
@@ -121,13 +174,20 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Dispersion:
-    """The second number of a family.
+    """Describes the second number of a family.
 
     Attributes
     ----------
-    words : what `scale` is
-    unknown : how it is learnt
+    words : the meaning of `scale`
+    unknown : how it is learnt; None: it is given, or the family's methods learn it in their way
     learnt_by : the methods that learn it; to others it must be given
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> dispersion = families.FAMILIES["gamma"].dispersion
+    >>> isinstance(dispersion, families.Dispersion), dispersion.words
+    (True, 'the shape')
     """
 
     words: str
@@ -135,44 +195,56 @@ class Dispersion:
     learnt_by: tuple[str, ...] = ()
 
 
-# What a record must have for a method to take it, beside what every record has.
+# The fields that a record must have for a method to take it, beside those of every record.
 NEEDED = {"pvi": ("code", "predictive"), "vertical": ("variance", "variance_words", "slope_words")}
 
 
 @dataclass(frozen=True)
 class Family:
-    """All that is known of a family. Functions are of all rows at once: y, eta (n,), its dispersion `scale`, and trials (n,).
+    """Holds all that is known of a family. Its functions take all rows at once: y, eta (n,), its dispersion `scale`, and trials
+    (n,).
 
     Attributes
     ----------
-    name, code : in job files, and in kernels; None: no kernel takes it
-    also : what others call it
-    link : of E[y]; "logit" and "log" have no unit, with "identity" eta has that of y
-    domain : of y
-    linear : whether -l'' is one number: sums over rows have the same weights in every round, and tell of them what least squares
-        do. Where it is not said, what is sent is watched as of a family that tells more
-    methods : that take it
-    level : what E[y | eta] is called in tables (of a binomial y: for one trial)
-    value, slope : (y, eta, scale, trials) -> l and l'; of an eta that may be far off they are asked for its `kept`
-    mean : eta -> E[y | eta], of a binomial y for one trial; of a zero-inflated count without structural zeros
+    name, code : the name in job files, the number in kernels; None: no kernel takes it
+    also : other people's names of it
+    link : the link of E[y]; "logit" and "log" have no unit, with "identity" eta has the unit of y
+    domain : the values of y
+    linear : whether -l'' is one number: sums over rows have the same weights in every round, and tell of the rows as much as
+        least squares do. Messages of a family that does not say so are watched as those of one that tells more
+    methods : the methods that take it
+    level : the word of tables for E[y | eta] (of one trial, where y is binomial)
+    value, slope : (y, eta, scale, trials) -> l and l'; an eta that may be far off is first passed through `kept`
+    mean : eta -> E[y | eta]: for a binomial y of one trial, for a zero-inflated count without structural zeros
     draw : (source, mean, scale, trials) -> y of every row
     cdf : (y, mean, scale, trials) -> P(Y <= y)
     spread : (mean, scale, trials) -> Var Y
     information : (y, eta, scale, trials) -> about -l'' of each row where eta fits y, above 0
-    curvature : (y, scale) -> kappa >= -l'' of each row for every eta; None: there is none
-    local_curvature : (eta, scale) -> where there is none, kappa good for moves of eta by at most 1
+    curvature : (y, scale) -> kappa >= -l'' of each row for every eta; None where no such kappa exists
+    local_curvature : (eta, scale) -> in that case, a kappa good for moves of eta by at most 1
     variance, variance_words : (y, scale) -> 1 / E(-l''), a row's variance on the link scale, at the mean of y
-    least_variance : which it has for every y and eta
-    slope_words : what clients learn from slopes
+    least_variance : the least that this variance can be, for every y and eta
+    slope_words : the numbers that clients can compute from slopes
     predictive : (y, mean, variance, scale) -> log-density of held-out rows, given the predictive mean and, when called, the
         predictor's variance
-    noise : (mean, scale) -> the variance of (y - mean)^2 / Var Y; None: of a y that is 0 or 1 its mean says all
-    dispersion : None: how y varies follows from its mean, and from its structural zeros
-    share : scale -> E[y] over `mean`, where these are not one
+    noise : (mean, scale) -> the variance of (y - mean)^2 / Var Y; None: the mean says all, as where y is 0 or 1
+    dispersion : the second number; None: the variance of y follows from its mean, and from its structural zeros
+    share : scale -> E[y] over `mean`, where the two differ
     concave : whether l is concave in eta, for every y: if not, a group's effect may have several modes
     trials : whether rows have a number of trials
-    exact : (y, base, scale) -> ends of the exact 95 % interval of a level that was seen once: y of so much exposure, or of so
-        many trials; None: there is none without an error's standard deviation
+    exact : (y, base, scale) -> ends of the exact 95 % interval of a level that was seen once, `base` being its exposure or its
+        number of trials; None: no such interval without an error's standard deviation
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import families
+    >>> poisson = families.FAMILIES["poisson"]
+    >>> isinstance(poisson, families.Family), poisson.link
+    (True, 'log')
+    >>> y, eta = np.array([0.0, 2.0]), np.zeros(2)
+    >>> poisson.value(y, eta, 1.0, None).round(3), poisson.slope(y, eta, 1.0, None)
+    (array([-1.   , -1.693]), array([-1.,  1.]))
     """
 
     name: str
@@ -221,7 +293,7 @@ class Family:
 
     @property
     def leveled(self) -> bool:
-        """Whether y is the number of a level, of which the job says what they are called."""
+        """Whether y is the number of a level, whose name the job has."""
         return self.domain is LEVELS
 
     @property
@@ -241,7 +313,7 @@ class Family:
 
     @property
     def chances(self) -> bool:
-        """Whether the mean is the probability of what happens or does not: to a row, or in each of its trials."""
+        """Whether the mean is the probability of an event: of a row's, or of one in each of its trials."""
         return self.binary or self.trials
 
     @property
@@ -250,11 +322,11 @@ class Family:
         return self.counted and not self.trials
 
     def kept(self, eta: Vector) -> Vector:
-        """eta, as a logarithm of a rate at most `MOST`."""
+        """Returns eta; of a logarithm of a rate, at most `MOST`."""
         return np.minimum(eta, MOST) if self.whole else eta
 
     def expected(self, mean: Vector, scale: Scale) -> Vector:
-        """E[y] where the record's `mean` is this."""
+        """Returns E[y] for a value of the record's `mean`."""
         return mean if self.share is None else np.asarray(self.share(scale) * mean)
 
     @property
@@ -263,24 +335,40 @@ class Family:
         return self.curvature is not None and bool(np.isfinite(self.curvature(np.inf, 1.0)))
 
     def lacks_scale(self, scale: float | str, method: str) -> bool:
-        """Whether a job must give the scale that it leaves "unknown"."""
+        """Tells whether a job must give the scale that it leaves "unknown"."""
         return scale == "unknown" and self.dispersion is not None and method not in self.dispersion.learnt_by
 
     @property
     def scale_is_missing(self) -> str:
-        """The fault of such a job."""
+        """The sentence for a job that must give a scale."""
         words = "" if self.dispersion is None else self.dispersion.words
         return f'model.scale is missing: family = "{self.name}" does not learn {words}; give it'
 
 
 def half_normal(log_scale: float) -> tuple[float, float]:
-    """Log-density of w = log sigma where sigma ~ HalfNormal(1), Jacobian included once, and its derivative."""
+    """Returns the log-density of w = log sigma where sigma ~ HalfNormal(1), Jacobian included once, and its derivative.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> value, slope = families.half_normal(0.0)
+    >>> round(value, 3), slope
+    (-0.726, 0.0)
+    """
     square = float(np.exp(2 * log_scale))
     return 0.5 * float(np.log(2 / np.pi)) - 0.5 * square + log_scale, 1 - square
 
 
 def half_normal_root(log_r: float) -> tuple[float, float]:
-    """Log-density of w = log r where 1 / sqrt r ~ HalfNormal(1), Jacobian included once, and its derivative."""
+    """Returns the log-density of w = log r where 1 / sqrt r ~ HalfNormal(1), Jacobian included once, and its derivative.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> value, slope = families.half_normal_root(1.0)
+    >>> round(value, 3), round(slope, 3)
+    (-1.603, -0.316)
+    """
     value, slope = half_normal(-0.5 * log_r)
     return value - float(np.log(2)), -0.5 * slope
 
@@ -294,7 +382,7 @@ def _of(trials: Trials) -> Any:
 
 
 def _smallest(guess: Vector, u: Vector, cdf: Callable[[Vector], Vector]) -> Vector:
-    """The smallest counts whose distribution function reaches u, from real numbers where it does."""
+    """Returns the smallest counts whose distribution function reaches u, from real numbers where it does."""
     y = np.ceil(np.nan_to_num(np.maximum(guess, 0.0)))  # nan where u is below the probability of 0
     return np.asarray(y - ((y > 0) & (cdf(np.maximum(y - 1, 0)) >= u)), dtype=np.float64)
 
@@ -306,20 +394,20 @@ TAIL = 0.025
 
 
 def _garwood(y: Vector, exposure: Vector, scale: Scale) -> tuple[Vector, Vector]:
-    """Quantiles of chi-square with 2 y and 2 y + 2 degrees of freedom, halved (Garwood, 1936)."""
+    """Returns quantiles of chi-square with 2 y and 2 y + 2 degrees of freedom, halved (Garwood, 1936)."""
     low = np.where(y > 0, _special("gammaincinv")(np.maximum(y, 1), TAIL), 0.0)
     return low / exposure, np.asarray(_special("gammaincinv")(y + 1, 1 - TAIL) / exposure)
 
 
 def _clopper_pearson(y: Vector, trials: Vector, scale: Scale) -> tuple[Vector, Vector]:
-    """Quantiles of beta distributions (Clopper and Pearson, 1934)."""
+    """Returns quantiles of beta distributions (Clopper and Pearson, 1934)."""
     failures = trials - y
     low = np.where(y > 0, _special("betaincinv")(np.maximum(y, 1), failures + 1, TAIL), 0.0)
     return low, np.where(failures > 0, _special("betaincinv")(y + 1, np.maximum(failures, 1), 1 - TAIL), 1.0)
 
 
 def _negative_exact(y: Vector, exposure: Vector, scale: Scale) -> tuple[Vector, Vector]:
-    """By the same tails, which are incomplete beta functions of r / (r + mean)."""
+    """Returns the ends for the same tails, which are incomplete beta functions of r / (r + mean)."""
     below = _special("betaincinv")(scale, np.maximum(y, 1), 1 - TAIL)
     above = _special("betaincinv")(scale, y + 1, TAIL)
     return np.where(y > 0, scale * (1 - below) / below, 0.0) / exposure, np.asarray(scale * (1 - above) / above / exposure)
@@ -380,7 +468,7 @@ def _of_trials(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
 
 
 def _binomial_cdf(y: Vector, mean: Vector, scale: Scale, trials: Any) -> Vector:
-    """By the incomplete beta function, which takes real numbers."""
+    """Returns P(Y <= y) by the incomplete beta function, which takes real numbers."""
     return np.where(y < trials, _special("betaincc")(y + 1, np.maximum(trials - y, 1), mean), 1.0)
 
 
@@ -636,7 +724,7 @@ ZERO_INFLATED_POISSON = Family(
 
 
 def _two(scale: Scale) -> tuple[Any, Any]:
-    """Of a family with two numbers."""
+    """Returns the two dispersions of a family that has two."""
     first, second = np.asarray(scale)
     return first, second
 
@@ -734,7 +822,14 @@ MEANT |= dict.fromkeys(("nominal", "categorical", "softmax", "multinom", "mlogit
 
 
 def is_linear(name: str) -> bool:
-    """Whether sums over rows have the same weights in every round (`Family.linear`): of survival times they have not."""
+    """Tells whether sums over rows have the same weights in every round (`Family.linear`). Those of survival times do not.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> families.is_linear("gaussian"), families.is_linear("bernoulli"), families.is_linear("cox")
+    (True, False, False)
+    """
     return name in FAMILIES and FAMILIES[name].linear
 
 
@@ -742,11 +837,17 @@ CODES = {f.name: f.code for f in sorted(RECORDS, key=lambda f: f.code or 0) if f
 
 
 def numbered(code: int) -> Family:
-    """The family that has this number in kernels.
+    """Returns the family that has this number in kernels.
 
     Raises
     ------
     ValueError
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> families.numbered(1).name
+    'poisson'
     """
     if code not in CODES.values():
         raise ValueError(f"family: no likelihood has the number {code}")
@@ -754,17 +855,38 @@ def numbered(code: int) -> Family:
 
 
 def taken_by(method: str, first: str = "", where: Callable[[Family], bool] = lambda family: True) -> tuple[str, ...]:
-    """Names of the families that a method takes and that are as asked, `first` first."""
+    """Returns the names of the families that a method takes and for which `where` holds, `first` first.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> families.taken_by("pvi", "bernoulli")
+    ('bernoulli', 'poisson', 'negative-binomial', 'gaussian')
+    """
     return tuple(sorted((f.name for f in RECORDS if method in f.methods and where(f)), key=lambda name: name != first))
 
 
 def quoted(names: tuple[str, ...]) -> str:
-    """Names for the text of an error."""
+    """Returns names in quotes for the text of an error.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> families.quoted(("poisson", "bernoulli"))
+    '"poisson" or "bernoulli"'
+    """
     return " or ".join(f'"{name}"' for name in names)
 
 
 def given_scales(method: str) -> str:
-    """For a key's help: the families of a method whose dispersion must be given."""
+    """Returns a part of a key's help: the families of a method whose dispersion must be given.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> families.given_scales("pvi")
+    '; negative-binomial: r, to be given'
+    """
     given = [f for f in RECORDS if method in f.methods and f.dispersion is not None and method not in f.dispersion.learnt_by]
     return "".join(f"; {f.name}: {f.dispersion.words}, to be given" for f in given if f.dispersion is not None)
 

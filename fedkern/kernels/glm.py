@@ -2,7 +2,7 @@
 
 One row (x, y) has a = x'theta + offset and log p(y | a), normalised in y; the families are those of `kernels.families` that have
 a code. Weights multiply a row's log-likelihood. The posterior is q = N(mu, diag(exp(2 log_sigma))) or, where `log_sigma` is a
-(d, d) matrix, N(mu, L L') with L its lower triangle (what is above is not read).
+(d, d) matrix, N(mu, L L') with L its lower triangle (the numbers above are not read).
 
 X may have any strides and may be a memory map larger than the memory: it is read once, in blocks of rows, and never copied. Sums
 are taken in a fixed order that depends on the number of rows alone: results do not depend on `n_threads`.
@@ -91,7 +91,7 @@ _WORDS = {
     "curvature": "weights_i E l_i''.",
 }
 _ELBO_WORDS = _WORDS | {
-    "prior_shift": "Of the prior exp(prior_shift'theta - theta' P theta / 2).",
+    "prior_shift": "Shift in the prior exp(prior_shift'theta - theta' P theta / 2).",
     "prior_precision": "P of the same prior: symmetric, or its diagonal.",
     "estimator": '"stl": the path gradient, with (mu, sigma) in log q held fixed, whose variance goes to 0 where q is exact; '
     '"total": the gradient of the same average; "analytic": no draws, the quadrature of `expectations`, and KL(q || prior) in '
@@ -143,6 +143,12 @@ LOGLIK_GRAD = Kernel(
         "float32.",
     },
     results=("loglik : float", "grad"),
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+        >>> loglik, grad = glm.loglik_grad(X, y, np.zeros(2), family="bernoulli")
+        >>> round(loglik, 3), grad
+        (-2.079, array([0.5 , 1.75]))
+    """,
 )
 ELBO_GRAD = Kernel(
     "glm.elbo_grad",
@@ -158,6 +164,13 @@ ELBO_GRAD = Kernel(
     backends=BACKENDS,
     words=_ELBO_WORDS,
     results=("elbo : float", "grad_mu", "grad_log_sigma"),
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+        >>> mu, log_sigma = np.zeros(2), np.zeros(2)
+        >>> elbo, grad_mu, grad_log_sigma = glm.elbo_grad(X, y, mu, log_sigma, family="bernoulli", estimator="analytic")
+        >>> round(elbo, 3), grad_mu.round(3), grad_log_sigma.round(3)
+        (-2.875, array([0.5 , 1.75]), array([-0.522, -0.796]))
+    """,
 )
 ELBO_GRAD_FULL = Kernel(
     "glm.elbo_grad_full",
@@ -174,6 +187,14 @@ ELBO_GRAD_FULL = Kernel(
     backends=BACKENDS,
     words=_ELBO_WORDS,
     results=("elbo : float", "grad_mu", "grad_log_sigma"),
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+        >>> L = np.array([[0.5, 0.0], [0.2, 0.5]])  # the posterior's covariance is L L'
+        >>> elbo, grad_mu, grad_L = glm.elbo_grad(X, y, np.zeros(2), L, family="bernoulli", estimator="analytic")
+        >>> round(elbo, 3), grad_L.round(3)
+        (-3.019, array([[ 1.127,  0.   ],
+               [-0.533,  0.985]]))
+    """,
 )
 EXPECTATIONS = Kernel(
     "glm.expectations",
@@ -185,6 +206,12 @@ EXPECTATIONS = Kernel(
     scalars=_FAMILY,
     backends=BACKENDS,
     words=_WORDS,
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+        >>> value, slope, curvature = glm.expectations(X, y, np.zeros(2), np.log([0.5, 0.5]), family="poisson")
+        >>> value.round(3), slope.round(3)
+        (array([-1.169, -1.284, -1.868]), array([-0.169, -1.284, -0.868]))
+    """,
 )
 EXPECTATIONS_FULL = Kernel(
     "glm.expectations_full",
@@ -197,6 +224,12 @@ EXPECTATIONS_FULL = Kernel(
     scalars=_FAMILY,
     backends=BACKENDS,
     words=_WORDS,
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+        >>> L = np.array([[0.5, 0.0], [0.2, 0.5]])
+        >>> glm.expectations(X, y, np.zeros(2), L, family="poisson")[0].round(3)
+        array([-1.235, -1.185, -2.472])
+    """,
 )
 CLIPPED_GRAD_SUM = Kernel(
     "glm.clipped_grad_sum",
@@ -212,6 +245,15 @@ CLIPPED_GRAD_SUM = Kernel(
     backends=BACKENDS,
     words=_CLIPPED_WORDS,
     results=("total", "skipped : int"),
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+        >>> mu, log_sigma = np.zeros(2), np.log([0.5, 0.5])
+        >>> total, skipped = glm.clipped_grad_sum(X, y, mu, log_sigma, family="bernoulli", clip=0.5)
+        >>> total.round(3), skipped
+        (array([ 0.313,  1.014, -0.113, -0.14 ]), 0)
+        >>> glm.clipped_grad_sum(X, y, mu, log_sigma, family="bernoulli", clip=0.5, grid=2**-10)[0]
+        array([ 321, 1036, -115, -142])
+    """,
 )
 CLIPPED_GRAD_SUM_FULL = Kernel(
     "glm.clipped_grad_sum_full",
@@ -228,6 +270,13 @@ CLIPPED_GRAD_SUM_FULL = Kernel(
     backends=BACKENDS,
     words=_CLIPPED_WORDS,
     results=("total", "skipped : int"),
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+        >>> L = np.array([[0.5, 0.0], [0.2, 0.5]])
+        >>> total, skipped = glm.clipped_grad_sum(X, y, np.zeros(2), L, family="bernoulli", clip=0.5)
+        >>> total.round(3)
+        array([ 0.287,  0.966, -0.233, -0.146, -0.255])
+    """,
 )
 PREDICT = Kernel(
     "glm.predict",
@@ -240,6 +289,13 @@ PREDICT = Kernel(
     order=_PREDICT_ORDER,
     backends=BACKENDS,
     words=_PREDICT_WORDS,
+    example="""
+        >>> X, mu, log_sigma = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.log([0.5, 0.5])
+        >>> glm.predict(X, mu, log_sigma, family="bernoulli").round(3)
+        array([0.659, 0.325])
+        >>> glm.predict(X, mu, log_sigma, family="poisson").round(3)
+        array([2.354, 0.577])
+    """,
 )
 PREDICT_FULL = Kernel(
     "glm.predict_full",
@@ -253,11 +309,16 @@ PREDICT_FULL = Kernel(
     order=_PREDICT_ORDER,
     backends=BACKENDS,
     words=_PREDICT_WORDS,
+    example="""
+        >>> X, mu, L = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([[0.5, 0.0], [0.2, 0.5]])
+        >>> glm.predict(X, mu, L, family="bernoulli").round(3)
+        array([0.657, 0.321])
+    """,
 )
 
 
 def _check_scale(kernel: Kernel, family: str, scale: float) -> None:
-    """A scale other than 1 needs a family that has one."""
+    """Refuses a scale other than 1 for a family that has none."""
     if scale != 1 and family in families.CODES and families.FAMILIES[family].dispersion is None:
         has = [(f.dispersion.words, f.name) for f in families.RECORDS if f.dispersion is not None and f.code is not None]
         what = " or ".join(f"{words} of the {name} family" for words, name in has)
@@ -265,7 +326,7 @@ def _check_scale(kernel: Kernel, family: str, scale: float) -> None:
 
 
 def _check_key(kernel: Kernel, key: int | None, random: str) -> None:
-    """`random` says what needs a key; nothing if it is empty."""
+    """Refuses a missing key where something is random; `random` names it, and is empty where nothing is."""
     if random and key is None:
         raise ValueError(f'{kernel.public}: {random} needs a key: key=rng.key(seed, "draws")')
 
@@ -275,7 +336,7 @@ def _full(log_sigma: Vector) -> bool:
 
 
 def _number(value: Any) -> float:
-    """A float; what lives on a device stays there, as an array without dimensions."""
+    """Returns a float; a number on a device stays there, as an array without dimensions."""
     return value if home(value) == "cuda" else float(value)
 
 
@@ -293,7 +354,7 @@ def loglik_grad(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[float, Vector]:
-    """Log-likelihood of all rows and its gradient.
+    """Returns the log-likelihood of all rows and its gradient.
 
     Raises
     ------
@@ -302,7 +363,7 @@ def loglik_grad(
     """
     _check_scale(LOGLIK_GRAD, family, scale)
     inputs = (X, y, theta, offset, weights)
-    loglik, grad = LOGLIK_GRAD.run(inputs, out, n_threads, backend, family=family, scale=scale)
+    loglik, grad = LOGLIK_GRAD.compute(inputs, out, n_threads, backend, family=family, scale=scale)
     return _number(loglik), grad
 
 
@@ -328,11 +389,11 @@ def elbo_grad(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[float, Vector, Vector]:
-    """Evidence lower bound of the posterior, and its gradient.
+    """Returns the evidence lower bound of the posterior, and its gradient.
 
-    E_q[sum_i weights_i log p(y_i | x_i'theta + offset_i) + log prior(theta) - log q(theta)], with the prior (inside PVI: the
-    cavity) exp(prior_shift'theta - theta' P theta / 2) times its normalising constant; a P that is not positive has none, and
-    then it is left out. With a prior that is a density the ELBO is a lower bound of the log evidence.
+    The bound is E_q[sum_i weights_i log p(y_i | x_i'theta + offset_i) + log prior(theta) - log q(theta)]. The prior (inside PVI:
+    the cavity) is exp(prior_shift'theta - theta' P theta / 2) times its normalising constant; a P that is not positive has no
+    such constant, and it is left out. With a prior that is a density the bound is a lower bound of the log evidence.
 
     Raises
     ------
@@ -351,7 +412,7 @@ def elbo_grad(
         if not (np.diagonal(log_sigma) > 0).all():
             raise ValueError(f"{record.public}: log_sigma must be a lower Cholesky factor with a positive diagonal")
         constant["normaliser"] = _log_normaliser(shift, precision)
-    elbo, grad_mu, grad_log_sigma = record.run(
+    elbo, grad_mu, grad_log_sigma = record.compute(
         inputs, out, n_threads, backend, **constant, family=family, scale=scale, estimator=estimator, draws=draws, key=key,
         client=client, step=step,
     )  # fmt: skip
@@ -367,7 +428,8 @@ def _as_matrix(value: float | Vector, mu: Vector) -> Vector:
 
 
 def _log_normaliser(shift: Vector, precision: Vector) -> float:
-    """log of the constant that makes exp(h'theta - theta' P theta / 2) a density; 0 if P is not positive definite."""
+    """Returns the logarithm of the constant that makes exp(h'theta - theta' P theta / 2) a density; 0 if P is not positive
+    definite."""
     try:
         factor = np.linalg.cholesky(on_host(precision))
     except np.linalg.LinAlgError:
@@ -391,11 +453,11 @@ def expectations(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Vector, Vector, Vector]:
-    """Expectations of a row's log-likelihood and of its first two derivatives in a, under the posterior."""
+    """Returns expectations of each row's log-likelihood and of its first two derivatives in a, under the posterior."""
     record = EXPECTATIONS_FULL if _full(log_sigma) else EXPECTATIONS
     _check_scale(record, family, scale)
     inputs = (X, y, mu, log_sigma, offset, weights)
-    value, slope, curvature = record.run(inputs, out, n_threads, backend, family=family, scale=scale)
+    value, slope, curvature = record.compute(inputs, out, n_threads, backend, family=family, scale=scale)
     return value, slope, curvature
 
 
@@ -423,7 +485,7 @@ def clipped_grad_sum(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[np.ndarray, int]:
-    """Sum over rows of clipped gradients of the expected log-likelihood: the private step of DP-PVI.
+    """Returns the sum over rows of clipped gradients of the expected log-likelihood: the private step of DP-PVI.
 
     Row i has v_i, the gradient of weights_i E_q log p(y_i | x_i'theta + offset_i) in (mu, log sigma). It is multiplied by
     w_i = min(1, clip (1 - 1e-9) / ||v_i||), so that adding or removing a row moves the sum by at most `clip`:
@@ -452,7 +514,7 @@ def clipped_grad_sum(
         raise TypeError(
             f"{record.public}: total must be {'float64 without' if grid is None else 'int64 with'} a grid, got {given}"
         )
-    skipped, total = record.run(
+    skipped, total = record.compute(
         (X, y, mu, log_sigma, rows, offset, weights), out, n_threads, backend, family=family, scale=scale, clip=clip,
         estimator=estimator, draws=draws, key=key, client=client, step=step, noise_multiplier=noise_multiplier, grid=grid,
     )  # fmt: skip
@@ -490,7 +552,7 @@ def _check_clipped(
     without=("noise_multiplier", "backend"),
 )
 def bind_clipped_grad_sum(given: Given) -> ClippedSums:
-    """`clipped_grad_sum` of the same data at many points: (mu, log_sigma, rows, step) -> (skipped, total).
+    """Binds `clipped_grad_sum` of the same data at many points: (mu, log_sigma, rows, step) -> (skipped, total).
 
     Batches `rows` may differ in size. Where `rows` is None, all rows count in every call, and calls are not given them.
 
@@ -498,6 +560,17 @@ def bind_clipped_grad_sum(given: Given) -> ClippedSums:
     ------
     IndexError
         In a call, as `clipped_grad_sum`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import glm
+    >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+    >>> mu, log_sigma, rows = np.zeros(2), np.log([0.5, 0.5]), np.array([0, 2])
+    >>> step = glm.bind_clipped_grad_sum(X, y, mu, log_sigma, family="bernoulli", clip=0.5, rows=rows)
+    >>> skipped, total = step(mu, log_sigma, np.array([1]), 0)  # the batch is row 1 alone
+    >>> total.round(3)
+    array([-0.351,  0.351, -0.039, -0.039])
     """
     record = CLIPPED_GRAD_SUM_FULL if _full(given["log_sigma"]) else CLIPPED_GRAD_SUM
     checked = ("clip", "family", "scale", "estimator", "key", "grid", "noise_multiplier")
@@ -519,9 +592,9 @@ def predict(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Vector:
-    """Predictive mean E[y | x] under the posterior."""
+    """Returns the predictive mean E[y | x] under the posterior."""
     record = PREDICT_FULL if _full(log_sigma) else PREDICT
     _check_scale(record, family, scale)
     mean: Vector
-    (mean,) = record.run((X, mu, log_sigma, offset), out, n_threads, backend, family=family, scale=scale, method=method)
+    (mean,) = record.compute((X, mu, log_sigma, offset), out, n_threads, backend, family=family, scale=scale, method=method)
     return mean

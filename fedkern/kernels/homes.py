@@ -1,7 +1,8 @@
-"""Where arrays live, for whoever computes with them beside kernels: in memory, or on the device of the cuda backend.
+"""Tells where arrays live (in memory, or on the device of the cuda backend) and moves them, for code that computes beside
+kernels.
 
-An algorithm asks an array for its home, puts there what a kernel takes beside it, and takes back what goes into its state or a
-message. On the host both do nothing.
+An algorithm asks an array for its home, puts there the kernel's other arrays, and takes back those that go into its state or a
+message. On the host both return their arguments.
 """
 
 from __future__ import annotations
@@ -16,27 +17,36 @@ from ._record import on_host as on_host
 
 
 class Home(NamedTuple):
-    """A place of arrays.
+    """Names a place of arrays, and moves arrays to it and back.
 
     Attributes
     ----------
     kind : "cpu" or "cuda", as jobs have it
     xp : its namespace: NumPy, or one with the same functions
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels.homes import HOST, Home
+    >>> isinstance(HOST, Home), HOST.kind
+    (True, 'cpu')
+    >>> HOST.put(np.ones(2))
+    array([1., 1.])
     """
 
     kind: str
     xp: Any
 
     def put(self, array: object) -> Any:
-        """The array here, copied if it lives elsewhere; None stays None."""
+        """Returns the array here, copied if it lives elsewhere; None stays None."""
         return array if self.kind == "cpu" or array is None else self.xp.asarray(array)
 
     def all(self, *arrays: object) -> tuple[Any, ...]:
-        """Several."""
+        """Puts several arrays here."""
         return arrays if self.kind == "cpu" else tuple(map(self.put, arrays))
 
     def back(self, arrays: Iterable[object]) -> tuple[Any, ...]:
-        """What a kernel returned, in this process's memory; it is waited for."""
+        """Returns a kernel's results in this process's memory; they are waited for."""
         return tuple(arrays) if self.kind == "cpu" else tuple(map(on_host, arrays))
 
 
@@ -44,17 +54,30 @@ HOST = Home("cpu", np)
 
 
 def of(array: object) -> Home:
-    """Where an array lives."""
-    return there() if home(array) == "cuda" else HOST
+    """Returns the home of an array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import homes
+    >>> homes.of(np.ones(2)).kind
+    'cpu'
+    """
+    return device_home() if home(array) == "cuda" else HOST
 
 
-def there() -> Home:
-    """The device of this process.
+def device_home() -> Home:
+    """Returns the device of this process.
 
     Raises
     ------
     fedkern.errors.DeviceError
         There is none.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import homes
+    >>> homes.device_home().kind  # doctest: +SKIP
     """
     from ._cuda import device
 

@@ -24,7 +24,7 @@ A time is two columns: y = `upper`: an event at y (> 0); `upper` inf: none until
 
 A group's integral is taken around its mode, by `nodes` nodes a dimension: log integral exp(l(u)) du = -log|C| + (d/2) log 2 pi +
 log sum_k w_k exp(l(mode + C^-T t_k) + t_k't_k / 2) with -l'' = C C' at the mode. Where a group's mode is not found or a number is
-not finite, what belongs to that point is NaN, and nothing else.
+not finite, the results of that point are NaN, and no others.
 
 The densities of `SEVERAL_MODES` have one mode in eta, each, but their product may have many. Their Z has one column, and there
 are `nodes` of Gauss and Legendre on each of a few panels: those that hold all but e^-50 of the integrand's top, halved until its
@@ -80,18 +80,18 @@ _VALUE = Array("value", ("s",), F64)
 _WORDS = {
     "points": "Points at which the log-likelihood is wanted: coefficients, T, shape numbers.",
     "X": "Rows, sorted by group.",
-    "Z": "What the group's effects are multiplied by: ones for an intercept, then slopes; at most 3 columns, and "
+    "Z": "Factors of the group's effects: ones for an intercept, then slopes; at most 3 columns, and "
     "1 where a product of densities may have several modes. Without columns the value is the sum over rows.",
     "y": "The response. A value that the family does not have makes all results NaN.",
-    "trials": "Of a binomial response; 1 if it is not given.",
+    "trials": "Trials of a binomial response; 1 if it is not given.",
     "offset": "Added to the predictor.",
     "starts": "Where each group begins, from 0, and the number of rows at the end.",
-    "upper": "Of a time: y itself for an event, inf where it is censored on the right at y, and the end of an interval in which "
-    "it was. None: all are events.",
+    "upper": "The second column of a time: y itself for an event, inf where it is censored on the right at y, and the end of an "
+    "interval in which it was. None: all are events.",
     "cuts": "Where the hazard of a piecewise model changes: rising, above 0.",
     "family": "The likelihood of a row.",
-    "nodes": "Of the quadrature, a dimension, or on each panel where there may be several modes. For gaussian rows 1 (the value) "
-    "and 3 are exact, and taken.",
+    "nodes": "Nodes of the quadrature, a dimension, or on each panel where a group may have several modes. For gaussian rows 1 "
+    "(the value) and 3 are exact, and taken.",
     "value": "The log-likelihood, normalised in y.",
     "gradient": "Its gradient.",
     "minus_hessian": "Minus its matrix of second derivatives: the lower triangle, row by row.",
@@ -108,6 +108,13 @@ VALUES = Kernel(
     backends=BACKENDS,
     lacks=LACKS,
     words=_WORDS,
+    example="""
+        >>> X, y = np.ones((4, 1)), np.array([3.0, 5.0, 0.0, 1.0])
+        >>> Z, starts = np.ones((4, 1)), np.array([0, 2, 4])  # an intercept of each group; two groups of two rows
+        >>> points = np.array([[0.5, 0.0], [0.5, -9.0]])  # the coefficient, and the logarithm of the groups' standard deviation
+        >>> mixed.values(points, X, Z, y, None, None, starts, family="poisson", nodes=9).round(3)
+        array([-7.457, -8.674])
+    """,
 )
 
 CURVATURE = Kernel(
@@ -122,6 +129,14 @@ CURVATURE = Kernel(
     lacks=LACKS,
     host="a point a round, which takes a CPU milliseconds",
     words=_WORDS,
+    example="""
+        >>> X, y = np.ones((4, 1)), np.array([3.0, 5.0, 0.0, 1.0])
+        >>> Z, starts = np.ones((4, 1)), np.array([0, 2, 4])  # an intercept of each group; two groups of two rows
+        >>> points = np.array([[0.5, 0.0]])  # the coefficient, and the logarithm of the groups' standard deviation
+        >>> value, gradient, minus_hessian = mixed.curvature(points, X, Z, y, None, None, starts, family="poisson", nodes=9)
+        >>> value.round(3), gradient.round(3), minus_hessian.round(3)
+        (array([-7.457]), array([[-0.06 , -0.334]]), array([[1.49 , 0.393, 1.524]]))
+    """,
 )
 
 
@@ -143,7 +158,8 @@ def values(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Log-likelihood of a mixed model at many points, the effects of groups integrated out; NaN where a mode is not found."""
+    """Returns the log-likelihood of a mixed model at many points, the effects of groups integrated out; NaN where a mode is not
+    found."""
     inputs = (points, X, Z, y, trials, offset, starts, upper, cuts)
     value: Floats
     (value,) = _call(VALUES, inputs, out, n_threads, backend, family, nodes)
@@ -168,7 +184,8 @@ def curvature(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """The same with its gradient and minus its Hessian: those of the integral (Louis 1982), by the nodes of the value."""
+    """Returns the log-likelihood with its gradient and minus its Hessian: those of the integral (Louis 1982), by the nodes of the
+    value."""
     inputs = (points, X, Z, y, trials, offset, starts, upper, cuts)
     value, gradient, minus_hessian = _call(CURVATURE, inputs, out, n_threads, backend, family, nodes)
     return value, gradient, minus_hessian
@@ -180,6 +197,7 @@ def _call(
     arrays = kernel.prepare({a.name: value for a, value in zip(kernel.inputs, inputs)}, out, backend=backend)
     numbers = kernel.numbers(family=family, nodes=nodes)
     (n, p), d, k = arrays[1].shape, arrays[2].shape[1], arrays[0].shape[1]
+    # Integrands of several modes are integrated on panels, which exist in one dimension.
     most = 1 if family in SEVERAL_MODES else MOST_EFFECTS
     if d > most:
         of = f"{family} rows: Z must have at most 1 column" if most == 1 else f"Z must have at most {most} columns"
@@ -199,7 +217,7 @@ def _call(
 
 
 def _cuts(kernel: Kernel, family: str, upper: object, cuts: object) -> Floats:
-    """Those of a piecewise hazard; an error for an array that the family does not take."""
+    """Returns the cuts of a piecewise hazard; refuses an array that the family does not take."""
     if upper is not None and family not in TIMES:
         raise ValueError(f"{kernel.name}: upper is of times ({', '.join(TIMES)}), and {family} rows have none")
     if (cuts is None) != (family != "piecewise"):
@@ -213,7 +231,7 @@ def _cuts(kernel: Kernel, family: str, upper: object, cuts: object) -> Floats:
 
 
 def size(p: int, d: int, family: str, own: int | None = None) -> int:
-    """How many numbers a point has.
+    """Returns the length of a point.
 
     Parameters
     ----------
@@ -229,5 +247,11 @@ def size(p: int, d: int, family: str, own: int | None = None) -> int:
     Returns
     -------
     int
+
+    Examples
+    --------
+    >>> from fedkern.kernels import mixed
+    >>> mixed.size(p=3, d=2, family="gaussian")  # 3 coefficients, 3 numbers of T, the standard deviation
+    7
     """
     return p + d * (d + 1) // 2 + (SHAPES.get(family, 0) if own is None else own)

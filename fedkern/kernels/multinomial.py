@@ -1,8 +1,8 @@
-"""Multinomial: a response that is one of K levels without an order, each but the first with coefficients of its own.
+"""Multinomial models: a response that is one of K levels without an order, each but the first with coefficients of its own.
 
 A row of level y, with the predictors eta_0 = 0 of the first level and eta_k = X_i beta_k of the others, adds
-eta_y - log sum_k e^eta_k. A point holds the blocks beta_1, .., beta_(K-1), one after the other. What is not finite at a point is
-NaN, and nothing else.
+eta_y - log sum_k e^eta_k. A point holds the blocks beta_1, .., beta_(K-1), one after the other. Results that are
+not finite at a point are NaN, and no others.
 """
 
 from __future__ import annotations
@@ -42,6 +42,12 @@ VALUES = Kernel(
     backends=COMPILED,
     host="a client's rows are few beside the points, and each needs few exponentials",
     words=_WORDS,
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([0.0, 2.0, 1.0])
+        >>> points = np.array([[0.0, 0.0, 0.0, 0.0], [0.5, 1.0, 0.0, -1.0]])  # two coefficients of level 1, then two of level 2
+        >>> multinomial.values(points, X, y, levels=3).round(3)
+        array([-3.296, -2.018])
+    """,
 )
 
 CURVATURE = Kernel(
@@ -55,6 +61,12 @@ CURVATURE = Kernel(
     backends=COMPILED,
     host="a point a round, which takes a CPU milliseconds",
     words=_WORDS,
+    example="""
+        >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([0.0, 2.0, 1.0])
+        >>> value, gradient, minus_hessian = multinomial.curvature(np.zeros((1, 4)), X, y, levels=3)
+        >>> value.round(3), gradient.round(3), minus_hessian.shape
+        (array([-3.296]), array([[ 0. ,  1.5,  0. , -1.5]]), (1, 10))
+    """,
 )
 
 
@@ -69,7 +81,7 @@ def values(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Log-likelihood of a multinomial logistic model at many points."""
+    """Returns the log-likelihood of a multinomial logistic model at many points."""
     value: Floats
     (value,) = _call(VALUES, (points, X, y), out, n_threads, backend, levels)
     return value
@@ -86,7 +98,7 @@ def curvature(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """The same with its gradient and minus its Hessian."""
+    """Returns the log-likelihood with its gradient and minus its Hessian."""
     value, gradient, minus_hessian = _call(CURVATURE, (points, X, y), out, n_threads, backend, levels)
     return value, gradient, minus_hessian
 

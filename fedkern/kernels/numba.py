@@ -1,4 +1,4 @@
-"""The @njit functions of the kernels, for other people's nopython code: `from fedkern.kernels.numba import rng`."""
+"""Gives the @njit functions of the kernels to other people's nopython code: `from fedkern.kernels.numba import rng`."""
 
 from __future__ import annotations
 

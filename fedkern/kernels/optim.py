@@ -16,7 +16,7 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # of Adam, where nobody says otherwise
 _GRADIENT, _STEP = Array("gradient", ("k",), F64), Array("step", ("k",), F64)
 
 _BETA = Domain("must be in [0, 1)", "0 <= x < 1", "float(x)")
-_WORDS = {"gradient": "Of what is to grow.", "learning_rate": "Length of the step."}
+_WORDS = {"gradient": "Gradient of the function that is to grow.", "learning_rate": "Length of the step."}
 
 ADAM = Kernel(
     "optim.adam",
@@ -47,6 +47,12 @@ ADAM = Kernel(
         "new_state": "beta1 m + (1 - beta1) g, beta2 v + (1 - beta2) g^2, t + 1.",
         "step": "learning_rate m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon), of the new m, v and t.",
     },
+    example="""
+        >>> state, gradient = np.zeros((3, 2)), np.array([1.0, -4.0])
+        >>> state, step = optim.adam(state, gradient, learning_rate=0.1)
+        >>> step.round(6)
+        array([ 0.1, -0.1])
+    """,
 )
 
 ADAGRAD = Kernel(
@@ -66,6 +72,14 @@ ADAGRAD = Kernel(
         "new_state": "G + g^2.",
         "step": "learning_rate g / (sqrt(G) + epsilon), of the new G.",
     },
+    example="""
+        >>> state, gradient = np.zeros((1, 2)), np.array([1.0, -4.0])
+        >>> state, step = optim.adagrad(state, gradient, learning_rate=0.1)
+        >>> state
+        array([[ 1., 16.]])
+        >>> step.round(6)
+        array([ 0.1, -0.1])
+    """,
 )
 
 
@@ -82,8 +96,8 @@ def adam(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Vector, Vector]:
-    """One iteration of Adam with bias correction."""
-    new_state, step = ADAM.run(
+    """Makes one iteration of Adam with bias correction."""
+    new_state, step = ADAM.compute(
         (state, gradient), out, n_threads, backend, learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon
     )
     return new_state, step
@@ -100,7 +114,7 @@ def adagrad(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Vector, Vector]:
-    """One iteration of Adagrad."""
+    """Makes one iteration of Adagrad."""
     inputs = (state, gradient)
-    new_state, step = ADAGRAD.run(inputs, out, n_threads, backend, learning_rate=learning_rate, epsilon=epsilon)
+    new_state, step = ADAGRAD.compute(inputs, out, n_threads, backend, learning_rate=learning_rate, epsilon=epsilon)
     return new_state, step

@@ -24,6 +24,11 @@ CLIP_SUM = Kernel(
         "result": "sum_i min(1, bound (1 - 1e-9) / ||rows_i||) rows_i: replacing one row moves it by at most 2 bound, adding one "
         "by at most bound, whatever the rounding.",
     },
+    example="""
+        >>> rows = np.array([[3.0, 4.0], [0.3, 0.4]])
+        >>> privacy.clip_sum(rows, bound=1.0).round(6)
+        array([0.9, 1.2])
+    """,
 )
 
 ADD_NOISE = Kernel(
@@ -44,6 +49,13 @@ ADD_NOISE = Kernel(
         "step": "A word of the counter.",
         "result": "total + sigma z, z = rng.normal(d, key=key, client=client, step=step).",
     },
+    example="""
+        >>> total, key = np.array([10.0, 20.0]), rng.key(7, "noise")
+        >>> privacy.add_noise(total, sigma=0.5, key=key).round(3)
+        array([10.013, 20.341])
+        >>> privacy.add_noise(total, sigma=0.5, key=key, step=1).round(3)
+        array([ 9.118, 19.433])
+    """,
 )
 
 # The parameter of the discrete Gaussian is at most this: then every comparison fits into 64 bits and a carry.
@@ -69,6 +81,14 @@ DISCRETE_GAUSSIAN = Kernel(
         "whoever throws them away favours draws that need few words.",
     },
     results=("draws : (m,) int64 array", "used : int"),
+    example="""
+        >>> words = rng.words(30, key=rng.key(7)).ravel()  # a private job takes secret words
+        >>> draws, used = privacy.discrete_gaussian(words, sigma=3, n=6)
+        >>> draws
+        array([-3,  0,  0,  0,  2, -4])
+        >>> words.size, used
+        (120, 54)
+    """,
 )
 
 
@@ -81,8 +101,8 @@ def clip_sum(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Sum of rows, each scaled to a Euclidean norm of at most `bound`."""
-    total: NDArray[np.float64] = CLIP_SUM.run((rows,), out, n_threads, backend, bound=bound)[0]
+    """Returns the sum of rows, each scaled to a Euclidean norm of at most `bound`."""
+    total: NDArray[np.float64] = CLIP_SUM.compute((rows,), out, n_threads, backend, bound=bound)[0]
     return total
 
 
@@ -98,9 +118,10 @@ def add_noise(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """A sum plus normal noise that a key repeats. For experiments: whoever knows the key can take the noise off again."""
+    """Returns a sum plus normal noise that a key repeats. It is for experiments: whoever knows the key can take the noise off
+    again."""
     noisy: NDArray[np.float64]
-    (noisy,) = ADD_NOISE.run((total,), out, n_threads, backend, sigma=sigma, key=key, client=client, step=step)
+    (noisy,) = ADD_NOISE.compute((total,), out, n_threads, backend, sigma=sigma, key=key, client=client, step=step)
     return noisy
 
 
@@ -114,7 +135,8 @@ def discrete_gaussian(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[NDArray[np.int64], int]:
-    """Exact draws of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers, by comparing integers only."""
+    """Returns exact draws of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers, by comparing integers
+    only."""
     numbers = DISCRETE_GAUSSIAN.numbers(sigma=sigma)
     arrays = DISCRETE_GAUSSIAN.prepare({"words": words}, out, {"n": n})
     done, used = DISCRETE_GAUSSIAN.call(backend, arrays, numbers, n_threads)

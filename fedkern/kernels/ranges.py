@@ -1,4 +1,4 @@
-"""Whether the numbers of an array are what they may be, in one pass over it and without another array."""
+"""Tells whether the numbers of an array are in their range, in one pass and without another array."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedkern import _core
 
 
 def finite(a: NDArray[np.float64]) -> bool:
-    """Whether no number is infinite or NaN.
+    """Tells whether all numbers are finite.
 
     Parameters
     ----------
@@ -20,12 +20,19 @@ def finite(a: NDArray[np.float64]) -> bool:
     ------
     TypeError
         Another type or order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import ranges
+    >>> ranges.finite(np.array([1.0, 2.0])), ranges.finite(np.array([1.0, np.nan]))
+    (True, False)
     """
     return _core.ranges.finite(a)
 
 
 def within(a: NDArray[np.float64], least: float, most: float) -> bool:
-    """Whether every number is at least `least` and at most `most`; a NaN is not.
+    """Tells whether every number is at least `least` and at most `most`; a NaN is not.
 
     Parameters
     ----------
@@ -38,5 +45,12 @@ def within(a: NDArray[np.float64], least: float, most: float) -> bool:
     ------
     TypeError
         Another type or order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import ranges
+    >>> ranges.within(np.array([0.0, 0.5, 1.0]), 0.0, 1.0)
+    True
     """
     return _core.ranges.within(a, least, most)

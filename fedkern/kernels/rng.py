@@ -61,6 +61,11 @@ WORDS = Kernel(
         "backend": "By default cpp. All give the same bits.",
         "result": "The words of a block in each row.",
     },
+    example="""
+        >>> rng.words(2, key=rng.key(7))
+        array([[4263607705, 1961988155, 3595974273, 1168623564],
+               [ 123178867, 1853623042, 2465252756,  458130038]], dtype=uint32)
+    """,
 )
 UNIFORM, NORMAL, EXPONENTIAL = (
     Kernel(
@@ -74,8 +79,9 @@ UNIFORM, NORMAL, EXPONENTIAL = (
         streams=("user",),
         backends=BACKENDS,
         words=_WORDS | {"first_item": item, "backend": f"By default cpp. {agree}", "result": result},
+        example=example,
     )
-    for name, purpose, source, item, agree, result in (
+    for name, purpose, source, item, agree, result, example in (
         (
             "uniform",
             "Uniform numbers on the open interval (0, 1).",
@@ -83,6 +89,13 @@ UNIFORM, NORMAL, EXPONENTIAL = (
             _HALF,
             "All give the same bits.",
             "(k + 1/2) 2^-52, k 52 random bits: never 0 and never 1.",
+            """
+            >>> key = rng.key(7)
+            >>> rng.uniform(4, key=key).round(3)
+            array([0.457, 0.272, 0.432, 0.107])
+            >>> rng.uniform(2, key=key, first_item=1).round(3)
+            array([0.432, 0.107])
+            """,
         ),
         (
             "normal",
@@ -91,6 +104,13 @@ UNIFORM, NORMAL, EXPONENTIAL = (
             "Number e belongs to the block of item first_item + e // 2 < 2^32: its cosine for even e, its sine for odd e.",
             "They agree within 1e-14.",
             "sqrt(-2 log u) (cos 2 pi v, sin 2 pi v) of the two uniforms of a block; at most 8.58 in size.",
+            """
+            >>> key = rng.key(7)
+            >>> rng.normal(4, key=key).round(3)
+            array([-0.173,  1.24 ,  1.016,  0.805])
+            >>> rng.normal(2, key=key, first_item=1).round(3)
+            array([1.016, 0.805])
+            """,
         ),
         (
             "exponential",
@@ -99,6 +119,13 @@ UNIFORM, NORMAL, EXPONENTIAL = (
             _HALF,
             "They agree within a few units in the last place.",
             "-log(u): positive, at most 36.8.",
+            """
+            >>> key = rng.key(7)
+            >>> rng.exponential(4, key=key).round(3)
+            array([0.783, 1.302, 0.84 , 2.238])
+            >>> rng.exponential(2, key=key, first_item=1).round(3)
+            array([0.84 , 2.238])
+            """,
         ),
     )
 )
@@ -112,7 +139,14 @@ GAMMA = Kernel(
     scalars=_OWN_BLOCKS,
     streams=("user",),
     backends=BACKENDS,
-    words=_OWN_WORDS | {"shape": "Positive and at most 1e300; a number that is not gives NaN.", "result": "Of mean `shape`."},
+    words=_OWN_WORDS
+    | {"shape": "Positive and at most 1e300; a number that is not gives NaN.", "result": "Numbers of mean `shape`."},
+    example="""
+        >>> rng.gamma(np.array([0.5, 2.0, 30.0]), key=rng.key(7)).round(3)
+        array([ 0.616,  3.352, 30.787])
+        >>> rng.gamma(2.0, n=3, key=rng.key(7)).round(3)
+        array([1.453, 3.352, 1.943])
+    """,
 )
 INVERSE_GAUSSIAN = Kernel(
     "rng.inverse_gaussian",
@@ -129,8 +163,12 @@ INVERSE_GAUSSIAN = Kernel(
         "mean": "Positive and finite; a number that is not gives NaN.",
         "shape": "Positive and finite; a number that is not gives NaN. Where mean / shape is beyond 1e300, the result is 0.",
         "first_item": "Number e owns the two blocks, draw 0 and 1, of item first_item + e < 2^32.",
-        "result": "Of mean `mean` and variance mean^3 / shape.",
+        "result": "Numbers of mean `mean` and variance mean^3 / shape.",
     },
+    example="""
+        >>> rng.inverse_gaussian(np.array([1.0, 2.0]), 3.0, key=rng.key(7)).round(3)
+        array([0.905, 0.892])
+    """,
 )
 POLYA_GAMMA = Kernel(
     "rng.polya_gamma",
@@ -146,13 +184,17 @@ POLYA_GAMMA = Kernel(
     | {
         "z": "The tilt; a number that is not finite gives NaN.",
         "first_item": "Number e owns all blocks of item first_item + e < 2^32: draws 3 t to 3 t + 2 for attempt t.",
-        "result": "Of mean tanh(z / 2) / (2 z).",
+        "result": "Numbers of mean tanh(z / 2) / (2 z).",
     },
+    example="""
+        >>> rng.polya_gamma(np.array([0.0, 1.0, 4.0]), key=rng.key(7)).round(3)
+        array([0.071, 0.315, 0.108])
+    """,
 )
 
 
 def key(seed: int, stream: str = "user", chain: int = 0) -> int:
-    """The 64-bit key of a stream of random numbers.
+    """Returns the 64-bit key of a stream of random numbers.
 
     Parameters
     ----------
@@ -172,6 +214,14 @@ def key(seed: int, stream: str = "user", chain: int = 0) -> int:
     ------
     ValueError
         An unknown stream, or a seed or chain outside [0, 2^64).
+
+    Examples
+    --------
+    >>> from fedkern.kernels import rng
+    >>> rng.key(7)
+    8409816773569330625
+    >>> rng.key(7, "noise") == rng.key(7, "draws")
+    False
     """
     if stream not in STREAMS:
         raise ValueError(f"rng.key: no stream {stream!r}; there are {', '.join(STREAMS)}")
@@ -182,7 +232,14 @@ def key(seed: int, stream: str = "user", chain: int = 0) -> int:
 
 
 def streams() -> dict[str, int]:
-    """Name -> id of every random stream; streams.def is the only list."""
+    """Returns name -> id of every random stream; streams.def is the only list.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import rng
+    >>> rng.streams()["user"], "noise" in rng.streams()
+    (0, True)
+    """
     return dict(STREAMS)
 
 
@@ -199,17 +256,27 @@ def words(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.uint32]:
-    """The 32-bit words of `n` consecutive Philox4x32-10 blocks."""
+    """Returns the 32-bit words of `n` consecutive Philox4x32-10 blocks."""
     _check_counter(WORDS, n, key, client, step, draw, first_item)
     counter = {"key": key, "client": client, "step": step, "draw": draw, "first_item": first_item}
     words: NDArray[np.uint32]
-    (words,) = WORDS.run((), out, n_threads, backend, {"n": n}, **counter)
+    (words,) = WORDS.compute((), out, n_threads, backend, {"n": n}, **counter)
     return words
 
 
 @binds(words, WORDS, varying=("step",), without=("first_item", "n_threads", "backend"))
 def bind_words(given: Given) -> Callable[[int], tuple[Any, ...]]:
-    """`words` of many steps: step -> (words,)."""
+    """Binds `words` of many steps: step -> (words,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import rng
+    >>> draw = rng.bind_words(2, key=rng.key(7))
+    >>> (words,) = draw(5)
+    >>> np.array_equal(words, rng.words(2, key=rng.key(7), step=5))
+    True
+    """
     _check_counter(WORDS, *(given[name] for name in ("n", "key", "client", "step", "draw", "first_item")))
     return WORDS.bind_given(given, ("step",), {"n": given["n"]})
 
@@ -227,7 +294,7 @@ def uniform(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Uniform numbers on the open interval (0, 1)."""
+    """Returns uniform numbers on the open interval (0, 1)."""
     return _pairs(UNIFORM, n, key, client, step, draw, first_item, out, n_threads, backend)
 
 
@@ -244,7 +311,7 @@ def normal(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Standard normal numbers."""
+    """Returns standard normal numbers."""
     return _pairs(NORMAL, n, key, client, step, draw, first_item, out, n_threads, backend)
 
 
@@ -261,7 +328,7 @@ def exponential(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Exponential numbers of mean 1."""
+    """Returns exponential numbers of mean 1."""
     return _pairs(EXPONENTIAL, n, key, client, step, draw, first_item, out, n_threads, backend)
 
 
@@ -278,7 +345,7 @@ def gamma(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Gamma numbers of scale 1."""
+    """Returns gamma numbers of scale 1."""
     (shapes,) = _parameters(GAMMA, n, backend, out, shape=shape)
     return _own_blocks(GAMMA, (shapes,), key, client, step, first_item, out, n_threads, backend)
 
@@ -297,7 +364,7 @@ def inverse_gaussian(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Inverse Gaussian numbers, density proportional to x^(-3/2) exp(-shape (x - mean)^2 / (2 mean^2 x))."""
+    """Returns inverse Gaussian numbers, density proportional to x^(-3/2) exp(-shape (x - mean)^2 / (2 mean^2 x))."""
     means, shapes = _parameters(INVERSE_GAUSSIAN, n, backend, out, mean=mean, shape=shape)
     return _own_blocks(INVERSE_GAUSSIAN, (means, shapes), key, client, step, first_item, out, n_threads, backend)
 
@@ -315,7 +382,7 @@ def polya_gamma(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """Polya-Gamma numbers PG(1, z), exact."""
+    """Returns Polya-Gamma numbers PG(1, z), exact."""
     (tilts,) = _parameters(POLYA_GAMMA, n, backend, out, z=z)
     return _own_blocks(POLYA_GAMMA, (tilts,), key, client, step, first_item, out, n_threads, backend)
 
@@ -325,7 +392,8 @@ def _pairs(
 ) -> NDArray[np.float64]:
     _check_counter(kernel, n, key, client, step, draw, item, per_block=2)
     numbers: NDArray[np.float64]
-    (numbers,) = kernel.run((), out, n_threads, backend, {"n": n}, key=key, client=client, step=step, draw=draw, first_item=item)
+    counter = {"key": key, "client": client, "step": step, "draw": draw, "first_item": item}
+    (numbers,) = kernel.compute((), out, n_threads, backend, {"n": n}, **counter)
     return numbers
 
 
@@ -343,14 +411,14 @@ def _own_blocks(
     n = inputs[0].size if home(inputs[0]) else 0  # what is no array is refused below
     _check_counter(kernel, n, key, client, step, 0, item)
     numbers: NDArray[np.float64]
-    (numbers,) = kernel.run(inputs, out, n_threads, backend, key=key, client=client, step=step, first_item=item)
+    (numbers,) = kernel.compute(inputs, out, n_threads, backend, key=key, client=client, step=step, first_item=item)
     return numbers
 
 
 def _check_counter(
     kernel: Kernel, n: int, key: int, client: int, step: int, draw: int, first_item: int, per_block: int = 1
 ) -> None:
-    """Words are never reused by running over: that is an error."""
+    """Refuses numbers outside the counter: words are never reused by running over."""
     if not n >= 0:
         raise ValueError(f"{kernel.name}: n must be >= 0, got {n}")
     if not 0 <= key < 2**64:
@@ -364,7 +432,7 @@ def _check_counter(
 
 
 def _parameters(kernel: Kernel, n: int | None, backend: str | None, out: Out, **values: Any) -> list[NDArray[np.float64]]:
-    """Numbers as arrays of stride 0, where the other arrays live."""
+    """Returns numbers as arrays of stride 0, where the other arrays live."""
     numbers = {name for name, value in values.items() if isinstance(value, (int, float, np.number))}
     if not numbers:
         return [*values.values()]
@@ -372,6 +440,6 @@ def _parameters(kernel: Kernel, n: int | None, backend: str | None, out: Out, **
         if len(numbers) == len(values):
             raise TypeError(f"{kernel.name}: n must be given where no array says it")
         n = next(len(value) for name, value in values.items() if name not in numbers)
-    found = {home(value) for value in (*values.values(), out)} - {None}
-    xp = homes.there().xp if found == {"cuda"} or (backend == "cuda" and not found) else np
+    places = {home(value) for value in (*values.values(), out)} - {None}
+    xp = homes.device_home().xp if places == {"cuda"} or (backend == "cuda" and not places) else np
     return [xp.broadcast_to(xp.full((), value, np.float64), (n,)) if name in numbers else value for name, value in values.items()]

@@ -1,4 +1,5 @@
-"""Cyclic structural equation model of one site, y = Theta y + e with Laplace errors: its sampler's sweeps, and its likelihood."""
+"""Cyclic structural equation model of one site, y = Theta y + e with Laplace errors: sweeps of its sampler, and its
+likelihood."""
 
 from __future__ import annotations
 
@@ -115,6 +116,15 @@ SWEEPS = Kernel(
         "events": "Scales clipped, moves accepted and proposed (elements or rows), swaps accepted, inverses made anew because a "
         "determinant fell to less than a thousandth, and -1.",
     },
+    example="""
+        >>> Y = np.array([[0.5, -1.0, 0.5], [1.0, -0.5, -0.5]])  # two variables, three rows, centred
+        >>> zeros, ones, deviation = np.zeros((1, 2, 2)), np.ones((1, 2, 2)), np.full((1, 2, 2), 0.1)  # of one chain
+        >>> deviation, lambda_sq, b, log_step, loglik, events = sem.sweeps(
+        ...     Y, zeros, ones, deviation, ones, np.ones((1, 2)), zeros, np.ones(1), seed=7, n_sweeps=3
+        ... )
+        >>> deviation.shape, b.round(3)
+        ((1, 2, 2), array([[0.573, 0.615]]))
+    """,
 )
 
 LOG_DENSITY = Kernel(
@@ -130,6 +140,12 @@ LOG_DENSITY = Kernel(
         "coefficients": "Theta: [j, h] is the effect of h on j. The diagonal is not read.",
         "loglik": "n log|det(I - Theta)| - sum_j (n log(2 b_j) + sum_i |e_ij| / b_j); -inf where the determinant is 0.",
     },
+    example="""
+        >>> Y = np.array([[0.5, -1.0, 0.2], [1.0, -0.5, 0.3]])  # two variables, three rows
+        >>> coefficients = np.array([[[0.0, 0.4], [0.3, 0.0]]])  # of one chain: [0, 1] is the effect of variable 1 on variable 0
+        >>> sem.log_density(Y, coefficients, np.ones((1, 2))).round(3)
+        array([-6.812])
+    """,
 )
 
 
@@ -143,9 +159,9 @@ def log_density(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Log-likelihood of y = Theta y + e, e_j Laplace of scale b_j, for each chain."""
+    """Returns the log-likelihood of y = Theta y + e, e_j Laplace of scale b_j, for each chain."""
     loglik: Floats
-    (loglik,) = LOG_DENSITY.run((_by_chain(Y, coefficients), coefficients, b), out, n_threads, backend)
+    (loglik,) = LOG_DENSITY.compute((_by_chain(Y, coefficients), coefficients, b), out, n_threads, backend)
     return loglik
 
 
@@ -177,7 +193,8 @@ def sweeps(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, NDArray[np.int64]]:
-    """Sweeps over what one site owns: scales lambda^2, coefficients theta + deviation, scales b of the Laplace errors.
+    """Makes sweeps over the variables of one site: scales lambda^2, coefficients theta + deviation, scales b of the Laplace
+    errors.
 
     A sweep is: lambda^2; the coefficients by `update`; a swap of two rows; after "row-gibbs" all elements once more; b. The
     inverse of I - Theta and the residuals are made anew for every sweep, so that two calls give the bits of one.
@@ -194,6 +211,7 @@ def sweeps(
         },
         out,
     )  # fmt: skip
+    # The counter of random numbers has 32 bits for items: variables times rows, or pairs of variables.
     _, p, n = arrays[0].shape
     if p == 0 or n == 0 or p * max(n, p + 1) >= LIMIT:
         raise ValueError(f"sem.sweeps: Y must have at least one variable and one row, and p n < 2^32; got p = {p}, n = {n}")
@@ -206,6 +224,7 @@ def sweeps(
     )  # fmt: skip
     SWEEPS.call(backend, arrays, numbers, n_threads)
     results = arrays[8:]
+    # The kernel ends a chain at its first fault and notes it in the events.
     _raise_faults(results[5], chain, client, step)
     return tuple(results)
 
@@ -215,7 +234,7 @@ def _chosen(p: int, n: int) -> str:
 
 
 def _by_chain(Y: Any, state: Any) -> Any:
-    """Rows that all chains share, as an array of stride 0 over chains."""
+    """Returns rows that all chains share, as an array of stride 0 over chains."""
     shared = home(Y) and not masked(Y) and Y.ndim == 2 and home(state) and state.ndim == 3
     return np.broadcast_to(Y, (len(state), *Y.shape)) if shared else Y
 

@@ -59,6 +59,12 @@ COX_VALUES = Kernel(
     backends=COMPILED,
     host="sums over who is at risk follow each other",
     words=_WORDS,
+    example="""
+        >>> X = np.array([[0.5], [-1.0], [2.0], [0.0]])
+        >>> rows = survival.arranged(time=np.array([4.0, 5.0, 2.0, 3.0]), event=np.array([True, False, True, True]))
+        >>> survival.cox_values(np.array([[0.0], [0.7]]), X[rows.order], None, None, *rows[1:]).round(3)
+        array([-3.178, -1.912])
+    """,
 )
 
 COX_CURVATURE = Kernel(
@@ -71,6 +77,13 @@ COX_CURVATURE = Kernel(
     backends=COMPILED,
     host="a point a round, which takes a CPU milliseconds",
     words=_WORDS,
+    example="""
+        >>> X = np.array([[0.5], [-1.0], [2.0], [0.0]])
+        >>> rows = survival.arranged(time=np.array([4.0, 5.0, 2.0, 3.0]), event=np.array([True, False, True, True]))
+        >>> value, gradient, minus_hessian = survival.cox_curvature(np.array([[0.0]]), X[rows.order], None, None, *rows[1:])
+        >>> value.round(3), gradient.round(3), minus_hessian.round(3)
+        (array([-3.178]), array([[2.542]]), array([[2.123]]))
+    """,
 )
 
 
@@ -81,6 +94,16 @@ class Arranged(NamedTuple):
     ----------
     order : (n,) of the rows that were given, the one that stands here
     first, ends, deaths, until : as kernels take them
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import survival
+    >>> rows = survival.arranged(time=np.array([4.0, 5.0, 2.0, 3.0]), event=np.array([True, False, True, True]))
+    >>> isinstance(rows, survival.Arranged)
+    True
+    >>> rows.first, rows.ends  # at risk at the latest event are rows 0 and 1 of this order
+    (array([0, 0, 0]), array([2, 3, 4]))
     """
 
     order: Indices
@@ -112,6 +135,16 @@ def arranged(time: Floats, event: NDArray[np.bool_], entry: Floats | None = None
     ------
     ValueError
         A number that is not finite, or an entry that is not before the row's time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import survival
+    >>> rows = survival.arranged(time=np.array([4.0, 5.0, 2.0, 3.0]), event=np.array([True, False, True, True]))
+    >>> rows.order  # the last time first
+    array([1, 0, 3, 2])
+    >>> rows.deaths
+    array([1, 1, 1])
     """
     time = np.asarray(time, np.float64)
     n = len(time)

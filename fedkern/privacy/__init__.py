@@ -1,1 +1,4 @@
-"""Differential privacy: mechanisms and what they spend, unpredictable noise, plans, certificates. No file is opened here."""
+"""Differential privacy: mechanisms and the budget that they spend, unpredictable noise, plans, certificates.
+
+No file is opened here.
+"""

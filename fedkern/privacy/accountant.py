@@ -1,5 +1,5 @@
-"""What a mechanism spends. One object chooses the rows, adds the noise and is the accounting event, so that the three
-cannot disagree.
+"""Computes the budget that a mechanism spends. One object chooses the rows, adds the noise and is the accounting event, so that
+the three cannot disagree.
 
 Specification: docs/methods/pvi.md, section 6. Epsilon is computed by dp-accounting (`pip install fedkern[dp]`).
 """
@@ -62,7 +62,7 @@ _ACCOUNTANTS: dict[str, tuple[Accountant, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """A noisy clipped sum, or a noisy table of counts: which rows, how much noise, and what one such step spends.
+    """Describes a noisy clipped sum, or a noisy table of counts: which rows, how much noise, and how much one such step spends.
 
     Attributes
     ----------
@@ -78,6 +78,17 @@ class Mechanism:
     unit : whose presence is hidden, one "example", one "client" with all its data, or one "case" (`clip` cases) of a count
     accountant : "pld" or "rdp"; None takes the tightest that knows the sampling
     secure : whether the noise cannot be predicted. Where it can (keyed noise, for experiments), epsilon is infinite
+
+    Examples
+    --------
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> mechanism.neighbours
+    'add or remove one example'
+    >>> round(mechanism.rate, 6), mechanism.sensitivity_factor
+    (0.1, 1.0)
+    >>> round(mechanism.epsilon(steps=100, delta=1e-5), 1)
+    2.3
     """
 
     sampling: Sampling
@@ -98,6 +109,7 @@ class Mechanism:
 
         if self.sampling not in _NEEDS:
             refuse("sampling", "one of " + ", ".join(_NEEDS), self.sampling)
+        # A number that the scheme does not use is refused too: the accounts would silently ignore it.
         for name in ("sampling_rate", "batch_size", "max_batch", "dataset_size"):
             value, needed = getattr(self, name), name in _NEEDS[self.sampling]
             if needed != (value is not None):
@@ -108,6 +120,7 @@ class Mechanism:
             refuse("sampling_rate", "in (0, 1]", self.sampling_rate)
         if self.batch_size is not None and self.dataset_size is not None and self.batch_size > self.dataset_size:
             refuse("batch_size", f"at most dataset_size = {self.dataset_size}", self.batch_size)
+        # Beyond this range the exact sampler cannot draw the noise.
         if self.noise_multiplier is not None and not LEAST_NOISE <= self.noise_multiplier <= MOST_NOISE:
             refuse("noise_multiplier", f"in [2^-10, {MOST_NOISE:g}]", self.noise_multiplier)
         if not 0 < self.clip < math.inf:
@@ -118,11 +131,13 @@ class Mechanism:
             refuse("unit", "'example', 'client' or 'case'", self.unit)
         if (self.unit == "case") != (self.sampling == "counts"):
             refuse("unit", "'case' with sampling = 'counts', and with no other", self.unit)
+        # Counts change by whole cases, and their noise needs a decay of at least one unit of the grid.
         if self.sampling == "counts":
             if self.clip != int(self.clip) or self.clip < 1:
                 refuse("clip", "a number of cases, 1 or more, with sampling = 'counts'", self.clip)
             if self.noise_multiplier is not None and self.decay < 1:
                 refuse("noise_multiplier", "smaller for so many cases", self.noise_multiplier)
+        # By default the first accountant that knows the scheme; one that does not would price another scheme.
         if self.accountant is None:
             object.__setattr__(self, "accountant", _ACCOUNTANTS[self.sampling][0])
         elif self.accountant not in _ACCOUNTANTS[self.sampling]:
@@ -132,7 +147,7 @@ class Mechanism:
 
     @property
     def threshold(self) -> int:
-        """A row is taken if its 32-bit word is below this number."""
+        """The number below which a row's 32-bit word must be for the row to be taken."""
         return math.ceil((self.sampling_rate or 1.0) * COIN_VALUES)
 
     @property
@@ -146,13 +161,13 @@ class Mechanism:
 
     @property
     def inverse_rate(self) -> float:
-        """What makes the noisy sum of a batch an estimate of the sum over all rows: 1 / rate, never a function of private
-        sizes."""
+        """The factor 1 / rate, which makes the noisy sum of a batch an estimate of the sum over all rows. It is never a function
+        of private sizes."""
         return 1 / self.rate
 
     @property
     def grid(self) -> float:
-        """Clipped vectors are rounded toward zero to multiples of this number."""
+        """The number to whose multiples clipped vectors are rounded, toward zero."""
         return self.clip * GRID
 
     @property
@@ -164,11 +179,12 @@ class Mechanism:
 
     @property
     def decay(self) -> int:
-        """Of the noise on counts: P(noise = k) is proportional to exp(-|k| decay / 2^20). Rounded down, toward more noise."""
+        """The decay of the noise on counts: P(noise = k) is proportional to exp(-|k| decay / 2^20). It is rounded down, toward
+        more noise."""
         return int(2 * math.asinh(1 / (math.sqrt(2) * self.sigma * self.clip)) / GRID)
 
     def draw(self, source: Source, n_rows: int, step: int) -> NDArray[np.int64]:
-        """The rows of one step, in increasing order.
+        """Returns the rows of one step, in increasing order.
 
         Parameters
         ----------
@@ -190,7 +206,7 @@ class Mechanism:
         return rows
 
     def release(self, source: Source, total: NDArray[np.int64], step: int) -> NDArray[np.float64]:
-        """The sum that may leave: (total + noise) x grid.
+        """Returns the sum that may leave: (total + noise) x grid.
 
         Parameters
         ----------
@@ -202,6 +218,7 @@ class Mechanism:
         (dimension,) float64 array
             In the units of `clip`; standard deviation of the noise `noise_multiplier` x `clip`.
         """
+        # Before any number is drawn: keyed noise must not pass for secure noise.
         self._check(source)
         if total.shape != (self.dimension,):
             raise ValueError(f"privacy: total must have shape ({self.dimension},), which is accounted for, got {total.shape}")
@@ -210,7 +227,7 @@ class Mechanism:
         return noisy
 
     def count(self, source: SecureSource, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The table that may leave: counts (dimension,) with exact two-sided geometric noise."""
+        """Returns the table that may leave: counts (dimension,) with exact two-sided geometric noise."""
         if self.sampling != "counts":
             raise ValueError(f"privacy: counts have sampling = 'counts', not {self.sampling!r}")
         if counts.shape != (self.dimension,):
@@ -231,12 +248,12 @@ class Mechanism:
 
     @property
     def neighbours(self) -> str:
-        """What epsilon compares, in words; see `neighbours_of`."""
+        """The data sets that epsilon compares, in words; see `neighbours_of`."""
         return neighbours_of([self])
 
     @property
     def sensitivity_factor(self) -> float:
-        """How far, in units of `clip`, neighbours may move the sum.
+        """The largest move of the sum between neighbours, in units of `clip`.
 
         A row that is added moves a sum of rows by 1; one that is replaced by 2; and a shard, whose one row is added, removed or
         changed, answers with another vector, by 2. (A row that is replaced by one with another id may move two shards, together
@@ -245,8 +262,8 @@ class Mechanism:
         return 1.0 if self.sampling in ("poisson", "full", "counts") else 2.0
 
     def to_dp_event(self, steps: int = 1, relation: Relation | None = None) -> Any:
-        """dp-accounting's `DpEvent` of a number of steps, for its accountant `accountant` under `relation` (the mechanism's own
-        where none is given). That gives `nominal_epsilon` but for `price_of_integers`.
+        """Returns dp-accounting's `DpEvent` of a number of steps, for its accountant `accountant` under `relation` (by default
+        the mechanism's). That gives `nominal_epsilon` but for `price_of_integers`.
 
         Trap: RdpAccountant takes the multiplier as noise over *sensitivity* under either relation, so replacing one (sensitivity
         2 clip) needs sigma / 2; PLDAccountant doubles the sensitivity by itself, and needs sigma.
@@ -271,25 +288,26 @@ class Mechanism:
     # ---- the price
 
     def epsilon(self, steps: int, delta: float) -> float:
-        """Epsilon of `steps` steps at `delta`; infinite if the noise can be predicted."""
+        """Returns the epsilon of `steps` steps at `delta`; infinite if the noise can be predicted."""
         return self.nominal_epsilon(steps, delta) if self.secure else math.inf
 
     def nominal_epsilon(self, steps: int, delta: float) -> float:
-        """What epsilon would be if the noise came from a secure source: an experiment with keyed noise stops where the
-        real one would."""
+        """Returns the epsilon as if the noise came from a secure source: an experiment with keyed noise stops where the real one
+        would."""
         return nominal_epsilon(((self, steps),), delta)
 
     def max_steps(self, epsilon: float, delta: float, *, enough: int | None = None) -> int:
-        """The largest number of steps whose (nominal) epsilon at `delta` is at most `epsilon`: refusals then compare integers."""
+        """Returns the largest number of steps whose (nominal) epsilon at `delta` is at most `epsilon`: refusals then compare
+        integers."""
         return max_steps(self, epsilon, delta, enough=enough)
 
     def as_dict(self) -> dict[str, str | float | None]:
-        """The public parameters, for a ledger."""
+        """Returns the public parameters, for a ledger."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @staticmethod
     def from_dict(parameters: Record) -> Mechanism:
-        """The mechanism that `as_dict` described."""
+        """Returns the mechanism that `as_dict` described."""
         return Mechanism(**parameters)
 
 
@@ -310,7 +328,17 @@ _CHANGES: dict[str, frozenset[str]] = {
 
 
 def neighbours_of(mechanisms: Iterable[Mechanism]) -> str:
-    """What the epsilon of all these mechanisms together compares, in words: the changes that each of them accounts for."""
+    """Returns in words which data sets the epsilon of all these mechanisms together compares: the changes that each of them
+    accounts for.
+
+    Examples
+    --------
+    >>> from fedkern.privacy import accountant
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> accountant.neighbours_of([mechanism])
+    'add or remove one example'
+    """
     mechanisms = list(mechanisms)
     if any(m.unit == "client" for m in mechanisms):
         return "add or remove one client with all its rows"
@@ -328,15 +356,34 @@ def neighbours_of(mechanisms: Iterable[Mechanism]) -> str:
 
 
 def epsilon(parts: Parts, delta: float) -> float:
-    """Epsilon at `delta` of everything that was done to one data set; infinite if any noise could be predicted."""
+    """Returns the epsilon at `delta` of all that was done to one data set; infinite if any noise could be predicted.
+
+    Examples
+    --------
+    >>> from fedkern.privacy import accountant
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> round(accountant.epsilon(((mechanism, 100),), delta=1e-5), 1)
+    2.3
+    """
     return nominal_epsilon(parts, delta) if all(m.secure for m, steps in parts if steps) else math.inf
 
 
 def nominal_epsilon(parts: Parts, delta: float) -> float:
-    """`epsilon` as if all noise were secure.
+    """Returns the `epsilon` as if all noise were secure.
 
     Adaptive composition in one accountant where one knows all the parts. Otherwise each accountant gets an equal share of
     delta and the epsilons are added; add-or-remove parts beside replace-one parts are composed under replace-one.
+
+    Examples
+    --------
+    >>> from fedkern.privacy import accountant
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> keyed = Mechanism(sampling="full", clip=1.0, dimension=4, noise_multiplier=2.0, secure=False)
+    >>> round(accountant.nominal_epsilon(((keyed, 1),), delta=1e-5), 1)
+    2.0
+    >>> accountant.epsilon(((keyed, 1),), delta=1e-5)  # whoever knows the key can take the noise off
+    inf
     """
     never = delta == 0 and all(m.sampling == "counts" for m, _ in parts)  # their losses have a largest
     if not (0 < delta < 1 or never):
@@ -377,7 +424,7 @@ def _by_dp_accounting(parts: Parts, delta: float, relation: Relation) -> float:
 
 
 def price_of_integers(parts: Parts, delta: float) -> tuple[float, float]:
-    """What to add to epsilon, and what is left of delta, because the noise is a discrete Gaussian and not a continuous one.
+    """Returns the addition to epsilon, and the rest of delta, because the noise is a discrete Gaussian and not a continuous one.
 
     Integers plus a rounded continuous Gaussian would be post-processing of the Gaussian mechanism. Let r and p be the
     probabilities of the rounded and of the discrete Gaussian of parameter s at distance k from the centre. With u uniform on
@@ -386,9 +433,18 @@ def price_of_integers(parts: Parts, delta: float) -> tuple[float, float]:
         -1 / (24 s^2) <= log(r / p) <= k^2 / (24 s^4) .
 
     Over n numbers p is at most exp(a) r, a = n / (24 s^2), and, but for |k| > 20 s, r is at most exp(400 a) p. Hence epsilon
-    grows by 401 a, and delta by the factor exp(a) and by what lies beyond 20 standard deviations, which is less than n 1e-44
-    for any epsilon up to LARGEST_EPSILON. (This is tighter than the total variation times 1 + exp(epsilon), which is useless
-    beyond epsilon = 8.)
+    grows by 401 a, and delta by the factor exp(a) and by the probability beyond 20 standard deviations, which is less than
+    n 1e-44 for any epsilon up to LARGEST_EPSILON. (This is tighter than the total variation times 1 + exp(epsilon), which is
+    useless beyond epsilon = 8.)
+
+    Examples
+    --------
+    >>> from fedkern.privacy import accountant
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> more, kept = accountant.price_of_integers(((mechanism, 100),), delta=1e-5)
+    >>> more < 1e-6, kept < 1e-5
+    (True, True)
     """
     a = sum(m.dimension * steps / (24 * math.ceil(m.sigma / GRID) ** 2) for m, steps in parts)
     numbers = sum(m.dimension * steps for m, steps in parts)
@@ -397,7 +453,7 @@ def price_of_integers(parts: Parts, delta: float) -> tuple[float, float]:
 
 @contextmanager
 def _logged_here() -> Iterator[None]:
-    """What dp-accounting logs meanwhile goes into this package's log, and not to the terminal.
+    """Sends the messages that dp-accounting logs meanwhile into this package's log, and not to the terminal.
 
     It says which orders' bounds did not converge, which are left out, and where rounding has made a loss of 0 negative: epsilon
     is an upper bound all the same.
@@ -432,7 +488,7 @@ def _accountant(kind: Accountant, relation: Relation) -> object:
 
 
 def _about(mechanism: Mechanism, steps: int, delta: float) -> float:
-    """About how large epsilon is, at no cost. (Tables of privacy losses grow with epsilon, until the memory is full.)"""
+    """Estimates epsilon at no cost. (Tables of privacy losses grow with epsilon, until the memory is full.)"""
     if mechanism.sampling == "counts":
         return steps * mechanism.clip * mechanism.decay * GRID
     renyi = rdp_epsilon(mechanism.rate, mechanism.sigma / mechanism.sensitivity_factor, steps, delta, largest=64)
@@ -441,7 +497,7 @@ def _about(mechanism: Mechanism, steps: int, delta: float) -> float:
 
 
 def _squared_mu(mechanism: Mechanism) -> float:
-    """T steps are nearly Gaussian of mu^2 = T q^2 (exp(1/sigma^2) - 1) (Dong, Roth and Su 2022)."""
+    """Returns mu^2 of one step: T steps are nearly Gaussian of mu^2 = T q^2 (exp(1/sigma^2) - 1) (Dong, Roth and Su 2022)."""
     if mechanism.sampling == "counts":
         return (mechanism.clip * mechanism.decay * GRID) ** 2
     precision = (mechanism.sensitivity_factor / mechanism.sigma) ** 2
@@ -450,9 +506,18 @@ def _squared_mu(mechanism: Mechanism) -> float:
 
 @lru_cache(maxsize=256)
 def max_steps(mechanism: Mechanism, epsilon: float, delta: float, earlier: Parts = (), *, enough: int | None = None) -> int:
-    """The largest number of steps that keeps (nominal) epsilon, with everything `earlier`, within `epsilon` at `delta`.
+    """Returns the largest number of steps that keeps (nominal) epsilon, with everything `earlier`, within `epsilon` at `delta`.
 
-    `enough` is the answer if that many are within: to look far beyond what a job needs takes minutes where the cap is large.
+    `enough` is the answer if that many are within: to look far beyond a job's need takes minutes where the cap is large.
+
+    Examples
+    --------
+    >>> from fedkern.privacy import accountant
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> steps = accountant.max_steps(mechanism, epsilon=2.0, delta=1e-5)
+    >>> mechanism.epsilon(steps, 1e-5) <= 2.0 < mechanism.epsilon(steps + 1, 1e-5)
+    True
     """
     if not epsilon > 0:
         raise ValueError(f"privacy: epsilon must be > 0, got {epsilon}")
@@ -471,7 +536,7 @@ def max_steps(mechanism: Mechanism, epsilon: float, delta: float, earlier: Parts
 
 
 def _central_limit(epsilon: float, delta: float) -> float:
-    """mu^2 of the Gaussian mechanism with this epsilon and delta, for first guesses."""
+    """Returns mu^2 of the Gaussian mechanism with this epsilon and delta, for first guesses."""
 
     def cdf(z: float) -> float:
         return math.erfc(-z / math.sqrt(2)) / 2
@@ -487,9 +552,17 @@ def _central_limit(epsilon: float, delta: float) -> float:
 
 
 def calibrate(mechanism: Mechanism, epsilon: float, delta: float, steps: int) -> float:
-    """The smallest noise multiplier (to 1e-6 relative) for which `steps` steps spend at most `epsilon` at `delta`.
+    """Returns the smallest noise multiplier (to 1e-6 relative) for which `steps` steps spend at most `epsilon` at `delta`.
 
     The mechanism's own multiplier, if it has one, is ignored.
+
+    Examples
+    --------
+    >>> from fedkern.privacy import accountant
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> round(accountant.calibrate(mechanism, epsilon=2.0, delta=1e-5, steps=100), 2)
+    2.25
     """
     if not (epsilon > 0 and steps > 0):
         raise ValueError(f"privacy: epsilon and steps must be > 0, got {epsilon} and {steps}")

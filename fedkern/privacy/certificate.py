@@ -1,4 +1,5 @@
-"""What a job can say about its privacy, and what it can't. Every number is a function of public ones."""
+"""Writes the claims that a job can make about its privacy, and those that it cannot. Every number is a function of public
+ones."""
 
 from __future__ import annotations
 
@@ -39,21 +40,23 @@ def certificate(
     before: Parts = (),
     rows_per_person: int = 1,
 ) -> dict[str, str | float]:
-    """The certificate of one client: a flat table of texts and numbers; an infinite epsilon is "inf". What other parties take as
-    one is in `certificate_fields`, where a new field needs its line.
+    """Returns the certificate of one client: a flat table of texts and numbers, in which an infinite epsilon is "inf". Another
+    party checks its fields by `certificate_fields`, where a new field needs its line.
 
     Parameters
     ----------
     steps : accounted steps of `mechanism` that were charged in this job
-    before : what this job was charged for other mechanisms. Epsilon is that of all together, infinite if any noise was keyed
+    before : this job's charges for other mechanisms. Epsilon is that of all together, infinite if any noise was keyed
     policy : whether a policy of the holder binds
     rows_per_person : how many rows one person may have: group privacy multiplies epsilon by it
     """
+    # The claim is about every mechanism that was charged; one that took no step spends nothing.
     ran = list(dict.fromkeys(m for m, n in ((mechanism, steps), *before) if n)) or [mechanism]
     secure = all(m.secure for m in (mechanism, *ran))
     spent = composed(((mechanism, steps), *before), delta)
     neighbours = neighbours_of(ran)
     several = f", composition of {len(ran)} mechanisms" if len(ran) > 1 else ""
+    # Predictable noise protects nobody, however small the nominal epsilon is.
     promised = spent if secure else math.inf
     content: dict[str, str | float] = {
         "claim": f"({spent:.4g}, {delta:g})-differential privacy, neighbours: {neighbours}{several}" if secure else KEYED,
@@ -82,7 +85,7 @@ def certificate(
 
 
 def trust(mechanism: Mechanism) -> str:
-    """Whom the claim trusts, and which of the numbers and names beside the rows are public, in one line."""
+    """Returns one line: whom the claim trusts, and which of the numbers and names beside the rows are public."""
     if not mechanism.secure:
         return "everybody who has the job file, for its seed predicts the noise"
     if mechanism.unit == "client":
@@ -96,13 +99,13 @@ def trust(mechanism: Mechanism) -> str:
 
 
 def of_group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
-    """(epsilon, delta) for `size` rows of one person together (Dwork and Roth 2014, Theorem 2.2 and its extension to delta
-    > 0)."""
+    """Returns (epsilon, delta) for `size` rows of one person together (Dwork and Roth 2014, Theorem 2.2 and its extension to
+    delta > 0)."""
     return size * epsilon, min(1.0, size * math.exp(min((size - 1) * epsilon, 700.0)) * delta)
 
 
 def text(client: str, content: Certificate) -> str:
-    """A few lines for a person to read."""
+    """Returns a few lines for a person to read."""
     spent = f"epsilon = {_short(content['epsilon'])} of {_short(content['epsilon_cap'])} at delta = {_short(content['delta'])}"
     lines = [
         f"{client}: {content['claim']}",
@@ -133,7 +136,7 @@ def _version() -> str:
 
 
 def certificates(of_clients: Mapping[str, Certificate]) -> Iterator[str]:
-    """One certificate where all clients have the same, else each of them."""
+    """Yields the lines of one certificate where all clients have the same, else of each of them."""
     distinct: dict[str, list[str]] = {}
     for client, content in of_clients.items():
         distinct.setdefault(text("", content), []).append(client)

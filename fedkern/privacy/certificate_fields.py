@@ -1,4 +1,4 @@
-"""What a certificate that came from another party may hold: every field of its type and in its range, and no other field."""
+"""Checks a certificate that came from another party: every field of its type and in its range, and no other field."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ OPTIONAL: Mapping[str, Check] = {"public": TEXT, "person_epsilon": AMOUNT, "pers
 
 
 def problem(content: Json) -> str | None:
-    """What is wrong with a certificate that came from elsewhere, beginning with the field; None if nothing is."""
+    """Returns the fault of a certificate that came from elsewhere, beginning with the field; None if it has none."""
     if not isinstance(content, dict):
         return " must be a table"
     for name in (name for name in FIELDS if name not in content):

@@ -1,7 +1,7 @@
-"""Disclosure control of open jobs, which no noise protects: its numbers, in one place.
+"""Keeps the numbers of disclosure control of open jobs, which no noise protects, in one place.
 
-What an open client sends is a function of its rows; where these are few it can tell them. Job files (`data.least_rows`) and
-holders' policies (`[disclosure]`) may ask for more rows.
+The messages of an open client are functions of its rows; where these are few, messages can tell them. Job files
+(`data.least_rows`) and holders' policies (`[disclosure]`) may ask for more rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EQUATIONS = 10  # combinations a squared coefficient: with fewer, more numbers a
 
 
 def told_up_to(coefficients: int, *, diagonal: bool) -> int:
-    """The rows of a client up to which what it sends of a nonlinear model may tell them all."""
+    """Returns the number of rows of a client up to which its messages of a nonlinear model may tell them all."""
     d, p = coefficients, max(coefficients - 1, 1)
     whole = d * (d + 1) // 2 + d
     numbers = ((QS - 2) * 2 * d + 2 * whole if diagonal else QS * whole) + min(VALUES, LEAST_ROWS * d - 1)
@@ -49,7 +49,8 @@ def told_up_to(coefficients: int, *, diagonal: bool) -> int:
 
 
 def told_by_values(coefficients: int, slopes: int = 0) -> int:
-    """The same where it sends its log-likelihood at thousands of points, which are more numbers than its rows have cells.
+    """Returns the number of rows where a client sends its log-likelihood at thousands of points, which are more numbers than its
+    rows have cells.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ def told_by_values(coefficients: int, slopes: int = 0) -> int:
 
 
 def of_a_vague_prior(said: str) -> str:
-    """Why a logistic job whose prior lets slopes grow tells rows; `said`: that prior, as the job file has it."""
+    """Returns why a logistic job whose prior lets slopes grow tells rows; `said` is that prior, as the job file has it."""
     return (
         f"{said} lets a slope grow where a column decides the response (anaemia, by haemoglobin): only the few rows beside the "
         "threshold then have weight, and a server can compute them, at any number of rows; take a narrower prior, or leave that "
@@ -69,7 +70,8 @@ def of_a_vague_prior(said: str) -> str:
 
 
 def of_a_narrow_prior(said: str, holds: str) -> str:
-    """Why a nonlinear job whose prior decides its result tells rows; `said`: as above, `holds`: what such a prior holds."""
+    """Returns why a nonlinear job whose prior decides its result tells rows. `said` is the prior as the job file has it, `holds`
+    the part of the model that such a prior holds."""
     return (
         f"{said}: the prior holds {holds} where the job has it, so that messages are sums over rows with weights the job has "
         "chosen, by offsets, centers and scales, and a server can compute the row that it lets weigh most, at any number of "

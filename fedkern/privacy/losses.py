@@ -1,4 +1,4 @@
-"""A second accountant, which shares nothing with the first: bounds of epsilon from the definition of the mechanism alone.
+"""Bounds epsilon from the definition of the mechanism alone: a second accountant, which shares nothing with the first.
 
 The sums of two neighbours, in clips, are mixtures of a few integers; the noise is the discrete Gaussian on multiples of 2^-20
 clips that the sampler draws. Its privacy loss is tabulated and composed by FFT, once rounded so that epsilon can only fall, and
@@ -36,7 +36,18 @@ ETA = 1e-13  # what windows and rounding may leave out, of delta
 
 @lru_cache(maxsize=256)
 def epsilon_bounds(parts: Parts, delta: float, points: int = 1 << 20, n_cells: int = 3000) -> tuple[float, float]:
-    """Epsilon at `delta` of everything that was done to one data set, as if all noise were secure: from below and from above."""
+    """Returns a lower and an upper bound of the epsilon at `delta` of all that was done to one data set, as if all noise were
+    secure.
+
+    Examples
+    --------
+    >>> from fedkern.privacy import losses
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> mechanism = Mechanism(sampling="full", clip=1.0, dimension=1, noise_multiplier=2.0)
+    >>> low, high = losses.epsilon_bounds(((mechanism, 1),), delta=1e-5)
+    >>> low <= mechanism.epsilon(1, 1e-5) <= high + 1e-3
+    True
+    """
     done: dict[Mechanism, int] = {}
     for mechanism, steps in parts:
         if steps:
@@ -44,15 +55,15 @@ def epsilon_bounds(parts: Parts, delta: float, points: int = 1 << 20, n_cells: i
     if done and all(m.sampling == "counts" for m in done):
         spent = of_counts([(m.decay * GRID, int(m.clip), steps) for m, steps in done.items()], delta)
         return spent * (1 - ROUNDED), spent * (1 + ROUNDED)
-    found = [
+    intervals = [
         bounds([(pair, m.sigma, steps) for pair, (m, steps) in zip(choice, done.items())], delta, points, n_cells)
         for choice in neighbours(list(done))
     ]
-    return float(max((low for low, _ in found), default=0.0)), float(max((high for _, high in found), default=0.0))
+    return float(max((low for low, _ in intervals), default=0.0)), float(max((high for _, high in intervals), default=0.0))
 
 
 def neighbours(mechanisms: Sequence[Mechanism]) -> list[list[Pair]]:
-    """For each change of one row (or client) that all of these account for, the pair of each."""
+    """Returns the pair of each mechanism, for each change of one row (or client) that all of them account for."""
     choices: list[list[Pair]] = []
     if all(m.sampling in ("poisson", "full", "shards") for m in mechanisms):  # it is added or removed
         pairs = [answered() if m.sampling == "shards" else added(m) for m in mechanisms]
@@ -66,21 +77,24 @@ def neighbours(mechanisms: Sequence[Mechanism]) -> list[list[Pair]]:
 
 
 def swapped(pair: Pair) -> Pair:
+    """Returns the pair with its neighbours exchanged."""
     return pair[1], pair[0]
 
 
 def both_ways(pair: Pair) -> list[Pair]:
+    """Returns the pair and its exchange, once where they are the same."""
     return [pair] if pair[0] == pair[1] else [pair, swapped(pair)]
 
 
 def added(m: Mechanism, rows: int = 1) -> Pair:
-    """`rows` rows at the clip, all alike, or none, among rows that are zero."""
+    """Returns the pair of `rows` rows at the clip, all alike, or none, among rows that are zero."""
     chances = stats.binom.pmf(np.arange(rows + 1), rows, m.rate)
     return {j: float(p) for j, p in enumerate(chances) if p}, {0: 1.0}
 
 
 def replaced(m: Mechanism) -> list[Pair]:
-    """One row at the clip, or at its opposite, among rows that are zero, and among rows that are like the first."""
+    """Returns the pairs of one row at the clip, or at its opposite, among rows that are zero, and among rows that are like the
+    first."""
     if m.sampling == "poisson":
         return [({0: 1 - m.rate, 1: m.rate}, {0: 1 - m.rate, -1: m.rate})]
     if m.sampling == "without-replacement":  # of b equal rows one has been turned round
@@ -104,7 +118,7 @@ def replaced(m: Mechanism) -> list[Pair]:
 
 
 def answered() -> Pair:
-    """A shard, or a row's own number, at the clip or at its opposite."""
+    """Returns the pair of a shard, or of a row's own number, at the clip or at its opposite."""
     return {1: 1.0}, {-1: 1.0}
 
 
@@ -112,7 +126,8 @@ def answered() -> Pair:
 
 
 def of_counts(parts: Sequence[tuple[float, int, int]], delta: float) -> float:
-    """Epsilon at delta of tables of (decay, cases by which neighbours differ, number of tables), from their few losses.
+    """Returns the epsilon at delta of tables of (decay, cases by which neighbours differ, number of tables), from their few
+    losses.
 
     Of a count that is larger by m the loss at k is decay (|k - m| - |k|): decay (m - 2 j), j = 0 to m. Its law is the same where
     the count is smaller by m.
@@ -143,13 +158,20 @@ def of_counts(parts: Sequence[tuple[float, int, int]], delta: float) -> float:
 
 @dataclass(frozen=True)
 class Table:
-    """log(P / Q) of the noisy sum under P, cell by cell of the numbers that it can be.
+    """Holds log(P / Q) of the noisy sum under P, cell by cell of the numbers that it can be.
 
     Attributes
     ----------
     p, loss : probability of a cell under P, and log(P / Q) of the whole cell, which tells less than the number in it
     low, high, at_high : the least and the largest log(P / Q) of a number in the cell, and the part of p that belongs at the
-        largest so that P and Q of the cell stay what they are, which tells at least as much as the number
+        largest so that P and Q of the cell stay the same, which tells at least as much as the number
+
+    Examples
+    --------
+    >>> from fedkern.privacy import losses
+    >>> table = losses.tabulated(({1: 1.0}, {0: 1.0}), sigma=1.0, n_cells=100)  # one row at the clip, or none
+    >>> isinstance(table, losses.Table), round(float(table.p @ table.loss), 2)  # the mean is 1 / (2 sigma^2)
+    (True, 0.5)
     """
 
     p: Vector
@@ -160,7 +182,7 @@ class Table:
 
 
 def tabulated(pair: Pair, sigma: float, n_cells: int) -> Table:
-    """The loss of one step."""
+    """Returns the losses of one step."""
     s = math.ceil(sigma / GRID)
     shifts = [shift * UNITS for law in pair for shift in law]
     first, last = min(shifts) - REACH * s, max(shifts) + REACH * s
@@ -176,7 +198,7 @@ def tabulated(pair: Pair, sigma: float, n_cells: int) -> Table:
 
 
 def cells(edges: Vector, s: int) -> Vector:
-    """Probabilities of the discrete Gaussian of parameter s between edges (half-integers), by Euler and Maclaurin's sum.
+    """Returns probabilities of the discrete Gaussian of parameter s between edges (half-integers), by Euler and Maclaurin's sum.
 
     The next term of the sum, and the sum of all integers against the integral, are below 1e-25 for s beyond 1000.
     """
@@ -189,7 +211,7 @@ def cells(edges: Vector, s: int) -> Vector:
 
 
 def at_points(pair: Pair, points: Vector, s: int) -> Vector:
-    """log(P / Q) at integers."""
+    """Returns log(P / Q) at integers."""
 
     def log_density(law: Law) -> Vector:
         terms = [math.log(w) - ((points - shift * UNITS) / s) ** 2 / 2 for shift, w in law.items()]
@@ -201,7 +223,17 @@ def at_points(pair: Pair, points: Vector, s: int) -> Vector:
 
 @dataclass(frozen=True)
 class Composed:
-    """Losses start, start + h, .. of all steps together, with their probabilities; `missing` probability has no loss here."""
+    """Holds the losses start, start + h, .. of all steps together, with their probabilities; `missing` probability has no loss
+    here.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.privacy.losses import Composed
+    >>> two_losses = Composed(start=0.0, h=1.0, p=np.array([0.9, 0.1]))  # 0, or 1 with probability 0.1
+    >>> round(two_losses.epsilon(delta=0.02), 3)
+    0.777
+    """
 
     start: float
     h: float
@@ -209,7 +241,7 @@ class Composed:
     missing: float = 0.0
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon with sum p (1 - exp(epsilon - loss))+ + missing <= delta."""
+        """Returns the smallest epsilon with sum p (1 - exp(epsilon - loss))+ + missing <= delta."""
         left = delta - self.missing
         if left <= 0:
             return math.inf
@@ -226,7 +258,7 @@ class Composed:
 def bounds(
     parts: Sequence[tuple[Pair, float, int]], delta: float, points: int = POINTS, n_cells: int = CELLS
 ) -> tuple[float, float]:
-    """Epsilon at delta of steps of (pair, noise multiplier, number): from below and from above."""
+    """Returns a lower and an upper bound of the epsilon at delta of steps of (pair, noise multiplier, number)."""
     tables = [(tabulated(pair, sigma, n_cells), steps) for pair, sigma, steps in parts]
     start, h = window(tables, points)
     lower, rest = [], 0.0
@@ -251,7 +283,8 @@ def bounds(
 
 
 def window(tables: Sequence[tuple[Table, int]], points: int) -> tuple[float, float]:
-    """Start and spacing of the losses, so that the sum lies outside with a probability of at most 2 ETA (Chernoff's bound)."""
+    """Returns start and spacing of the losses, so that the sum lies outside with a probability of at most 2 ETA (Chernoff's
+    bound)."""
     ends = []
     for sign in (1, -1):
         best = math.inf
@@ -264,12 +297,12 @@ def window(tables: Sequence[tuple[Table, int]], points: int) -> tuple[float, flo
 
 
 def placed(k: Vector, mass: Vector, points: int) -> Vector:
-    """Masses at whole multiples of the spacing, round a circle."""
+    """Returns the masses at whole multiples of the spacing, round a circle."""
     return np.bincount(k.astype(np.int64) % points, weights=mass, minlength=points).astype(np.float64, copy=False)
 
 
 def folded(parts: Sequence[tuple[Vector, int]], start: float, h: float, points: int) -> Composed:
-    """The convolution of all steps."""
+    """Returns the convolution of all steps."""
     spectrum = np.ones(points // 2 + 1, complex)
     for p, steps in parts:
         spectrum *= np.fft.rfft(p) ** steps

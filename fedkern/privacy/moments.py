@@ -1,5 +1,5 @@
-"""Renyi divergences of the sampled Gaussian in closed form: the accounting of the papers, and an independent check of the
-library's.
+"""Computes Renyi divergences of the sampled Gaussian in closed form: the accounting of the papers, and an independent check of
+the library's.
 
 (alpha - 1) eps(alpha) = log sum_k binom(alpha, k) (1 - q)^(alpha - k) q^k exp((k^2 - k) / (2 sigma^2)) for whole alpha
 (docs/methods/pvi.md,
@@ -21,7 +21,7 @@ LARGEST_MOMENT = 32  # in the public code of both papers
 
 @lru_cache(maxsize=64)
 def log_moments(rate: float, sigma: float, largest: int) -> NDArray[np.float64]:
-    """(alpha - 1) eps(alpha) of one step for alpha = 2, .., `largest`.
+    """Returns (alpha - 1) eps(alpha) of one step for alpha = 2, .., `largest`.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def log_moments(rate: float, sigma: float, largest: int) -> NDArray[np.float64]:
 
 
 def rdp_epsilon(rate: float, sigma: float, steps: int, delta: float, largest: int = 256) -> float:
-    """Epsilon from Renyi divergences of whole orders up to `largest` (conversion of Canonne, Kamath and Steinke 2020,
+    """Returns epsilon from Renyi divergences of whole orders up to `largest` (conversion of Canonne, Kamath and Steinke 2020,
     Proposition 12)."""
     alpha = np.arange(2.0, largest + 1)
     divergence = steps * log_moments(rate, sigma, largest) / (alpha - 1)
@@ -51,7 +51,7 @@ def rdp_epsilon(rate: float, sigma: float, steps: int, delta: float, largest: in
 
 
 def moments_epsilon(rate: float, sigma: float, steps: int, delta: float, largest: int = LARGEST_MOMENT) -> float:
-    """Epsilon of the moments accountant of Abadi et al. (2016), moments 1 to `largest`: the accounting of the papers.
+    """Returns epsilon of the moments accountant of Abadi et al. (2016), moments 1 to `largest`: the accounting of the papers.
 
     It is looser than the library's, and it is a claim about Poisson sampling, whatever the sampler was.
     """
@@ -60,5 +60,5 @@ def moments_epsilon(rate: float, sigma: float, steps: int, delta: float, largest
 
 
 def moments_max_steps(rate: float, sigma: float, epsilon: float, delta: float, largest: int = LARGEST_MOMENT) -> int:
-    """The largest number of steps with `moments_epsilon` at most `epsilon`."""
+    """Returns the largest number of steps with `moments_epsilon` at most `epsilon`."""
     return largest_count(lambda steps: moments_epsilon(rate, sigma, steps, delta, largest), epsilon, 1000.0)

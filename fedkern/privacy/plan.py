@@ -1,4 +1,4 @@
-"""What a job will spend of a budget, before it begins."""
+"""Plans how much of a budget a job will spend, before it begins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .accountant import Mechanism
 
 @dataclass(frozen=True)
 class Plan:
-    """What one client (or, for unit "client", the server) may spend in a job.
+    """Says how much one client (or, for unit "client", the server) may spend in a job.
 
     Attributes
     ----------
@@ -23,6 +23,15 @@ class Plan:
     updates : planned, None if only the budget ends the job
     first : those of the first update that are accounted at the start; of every later one as many with the update before it
     shorten : whether the last update may have fewer steps than the others
+
+    Examples
+    --------
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> from fedkern.privacy.plan import Plan
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> plan = Plan(mechanism, epsilon=2.0, delta=1e-5, max_steps=100, update=10, updates=25)
+    >>> plan.planned, plan.steps, plan.paid  # 250 steps are planned, and the budget pays for 10 updates
+    (250, 100, 10)
     """
 
     mechanism: Mechanism
@@ -60,7 +69,8 @@ class Plan:
         return self.mechanism.nominal_epsilon(self.steps, self.delta) if self.steps else 0.0
 
     def check_size(self, client: str, n_rows: int) -> None:
-        """JobError, before anything is charged, where a number of rows is declared as public and is another; it is not told."""
+        """Raises JobError, before anything is charged, where a number of rows is declared as public and the client has another,
+        which is not told."""
         if self.mechanism.dataset_size not in (None, n_rows):
             raise JobError(
                 f"client {client!r}: privacy.dataset_size = {self.mechanism.dataset_size} is not its number of rows; give the "
@@ -70,7 +80,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a plan would be with another noise.
+    """Holds the figures of a plan with another noise.
 
     Attributes
     ----------
@@ -79,6 +89,16 @@ class Outlook:
     norm : expected Euclidean norm of the noise on one sum over the clip, which is the most that one row adds to it
     spent : epsilon after all planned rounds (as if the noise were secure); None where only the budget ends the job
     updates : cap -> updates that it pays for; at most those that are planned
+
+    Examples
+    --------
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> from fedkern.privacy.plan import Outlook, Plan, outlooks
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> plan = Plan(mechanism, epsilon=2.0, delta=1e-5, max_steps=100, update=10, updates=25)
+    >>> (outlook,) = outlooks(plan, noises=[4.0], caps=[1.0, 4.0])
+    >>> isinstance(outlook, Outlook), outlook.sd, round(outlook.norm, 2)
+    (True, 4.0, 7.52)
     """
 
     noise: float
@@ -89,12 +109,21 @@ class Outlook:
 
 
 def outlooks(plan: Plan, noises: Sequence[float], caps: Sequence[float]) -> Iterator[Outlook]:
-    """The same job with other noise multipliers, under other caps, by the accountant of its own sampler.
+    """Yields the figures of the same job with other noise multipliers, under other caps, by the accountant of its sampler.
 
     Raises
     ------
     ValueError
         A noise multiplier or a cap that cannot be.
+
+    Examples
+    --------
+    >>> from fedkern.privacy.accountant import Mechanism
+    >>> from fedkern.privacy.plan import Plan, outlooks
+    >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
+    >>> plan = Plan(mechanism, epsilon=2.0, delta=1e-5, max_steps=100, update=10, updates=25)
+    >>> [outlook.updates[1.0] for outlook in outlooks(plan, noises=[2.0, 4.0], caps=[1.0])]
+    [1, 10]
     """
     for noise in noises:
         mechanism = replace(plan.mechanism, noise_multiplier=noise)
@@ -107,6 +136,6 @@ def outlooks(plan: Plan, noises: Sequence[float], caps: Sequence[float]) -> Iter
 
 
 def _chi(dimension: int) -> float:
-    """The expected norm of so many standard normal numbers."""
+    """Returns the expected norm of `dimension` standard normal numbers."""
     half = dimension / 2
     return math.sqrt(2) * math.exp(math.lgamma(half + 0.5) - math.lgamma(half)) if dimension else 0.0

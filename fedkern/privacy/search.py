@@ -1,4 +1,4 @@
-"""Searches that call a monotone, expensive function few times and end on its safe side."""
+"""Searches a monotone, expensive function by few calls, and ends on its safe side."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOST_STEPS = 10_000_000
 
 
 def largest_count(spent: Callable[[int], float], cap: float, guess: float) -> int:
-    """The largest whole t in [0, MOST_STEPS] with spent(t) <= cap, for an increasing `spent` with spent(0) = 0."""
+    """Returns the largest whole t in [0, MOST_STEPS] with spent(t) <= cap, for an increasing `spent` with spent(0) = 0."""
     low, at_low, high, at_high = 0, 0.0, MOST_STEPS + 1, math.inf
     t = int(min(max(guess, 1), MOST_STEPS))
     calls = 0
@@ -29,7 +29,7 @@ def largest_count(spent: Callable[[int], float], cap: float, guess: float) -> in
 
 
 def smallest_number(spent: Callable[[float], float], cap: float, guess: float, *, lowest: float, highest: float) -> float:
-    """The smallest x in (lowest, highest), to 1e-6 relative, with spent(x) <= cap, for a decreasing `spent`."""
+    """Returns the smallest x in (lowest, highest), to 1e-6 relative, with spent(x) <= cap, for a decreasing `spent`."""
     low, at_low, high, at_high = lowest, math.nan, highest, math.nan  # nan: not asked yet
     x, calls = guess, 0
     while high > low * (1 + 1e-6):

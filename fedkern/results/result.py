@@ -34,6 +34,23 @@ class Result:
     job : the job's tables with all defaults
     made : when, and how long it took, as ArviZ has it
     predictor : rows -> what the posterior says of them; see `predict`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedkern
+    >>> x = np.linspace(-1, 1, 60)
+    >>> def rows(shift):
+    ...     X = np.column_stack([x, np.sin(7 * x + shift)])
+    ...     return X, 1 + X @ [2.0, -1.0] + 0.1 * np.cos(31 * x + shift)
+    ...
+    >>> data = {"north": rows(0), "south": rows(1)}  # two clients
+    >>> job = {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}}
+    >>> result = fedkern.run(job, data=data)
+    >>> isinstance(result, fedkern.Result), result.stop
+    (True, 'enough')
+    >>> [row["parameter"] for row in result.rows()]
+    ['intercept', 'theta[x1]', 'theta[x2]', 'sigma']
     """
 
     summary: Record

@@ -1,4 +1,4 @@
-"""Cases, tolerances and the comparison with the reference: for fedkern's own tests and for those of other libraries.
+"""Makes cases for kernels and compares backends with the reference: for fedkern's tests and for those of other libraries.
 
 A kernel's cases stand in the module of the same name as its own: a function that takes a `Source` and returns a `Case`.
 
@@ -47,7 +47,7 @@ THREADS = (2, 3, 8)
 
 @dataclass(frozen=True)
 class Case:
-    """One call of a public function.
+    """Holds one call of a public function.
 
     Attributes
     ----------
@@ -55,6 +55,14 @@ class Case:
     kind : of operation, see TOLERANCES
     precision : "float64", or "float32" where the kernel computes in it
     magnitude : sums of the absolute terms, one for each result, for a reduction whose terms cancel; None: the largest result
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern import testing
+    >>> case = testing.Case({"rows": np.ones((3, 2)), "bound": 1.0})
+    >>> case.kind, case.tolerance
+    ('reduction', 1e-12)
     """
 
     arguments: Arguments
@@ -64,12 +72,22 @@ class Case:
 
     @property
     def tolerance(self) -> float:
+        """The largest difference to the reference, in the units of `kind`."""
         return TOLERANCES[self.precision, self.kind]
 
 
 @dataclass
 class Source:
-    """What a case is made of. `choose(options)` picks one of several; the numbers themselves come from `random`."""
+    """Makes the numbers of a case. `choose(options)` picks one of several; the numbers themselves come from `random`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern import testing
+    >>> source = testing.Source(choose=lambda options: options[0], random=np.random.default_rng(7))
+    >>> source.size(), source.normal(2, 3).shape
+    (0, (2, 3))
+    """
 
     choose: Callable[[Sequence[Any]], Any]
     random: np.random.Generator
@@ -81,10 +99,11 @@ class Source:
         self.layout = self.choose(self.layouts)
 
     def size(self) -> int:
+        """Returns one of the sizes."""
         return int(self.choose(self.sizes))
 
     def array(self, values: ArrayLike, dtype: DTypeLike = np.float64, extremes: Sequence[float] = ()) -> np.ndarray:
-        """`values` in the case's layout, one of them replaced by one of `extremes`."""
+        """Returns `values` in the case's layout, one of them replaced by one of `extremes`."""
         with np.errstate(over="ignore", under="ignore"):
             content = np.array(values, dtype)
             if extremes and content.size:
@@ -92,11 +111,21 @@ class Source:
         return laid_out(content, self.layout)
 
     def normal(self, *shape: int, dtype: DTypeLike = np.float64, extremes: Sequence[float] = ()) -> np.ndarray:
+        """Returns standard normal numbers in the case's layout."""
         return self.array(self.random.standard_normal(shape), dtype, extremes)
 
 
 def laid_out(content: np.ndarray, layout: str) -> np.ndarray:
-    """The same numbers, lying differently in memory."""
+    """Returns the same numbers in another layout of memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern import testing
+    >>> a = testing.laid_out(np.array([1.0, 2.0, 3.0]), "reversed")
+    >>> a, a.strides
+    (array([1., 2., 3.]), (-8,))
+    """
     if layout == "F":
         return np.asfortranarray(content)
     if layout == "strided":
@@ -112,7 +141,14 @@ def laid_out(content: np.ndarray, layout: str) -> np.ndarray:
 
 
 def maker(kernel: str) -> Callable[[Source], Case]:
-    """The function that makes the cases of a kernel."""
+    """Returns the function that makes the cases of a kernel.
+
+    Examples
+    --------
+    >>> from fedkern import testing
+    >>> testing.maker("privacy.clip_sum").__name__
+    'clip_sum'
+    """
     family, _, name = kernel.partition(".")
     module = KERNELS[kernel].module if kernel in KERNELS else f"fedkern.kernels.{family}"
     module = module.replace("fedkern.kernels.", "fedkern.testing.", 1)
@@ -125,13 +161,26 @@ def maker(kernel: str) -> Callable[[Source], Case]:
 
 
 def case(kernel: str, seed: int, sizes: Sequence[int] = SIZES, layouts: Sequence[str] = LAYOUTS) -> Case:
-    """A case that follows from a seed."""
+    """Returns the case of a seed.
+
+    Examples
+    --------
+    >>> from fedkern import testing
+    >>> sorted(testing.case("privacy.clip_sum", seed=1).arguments)
+    ['bound', 'rows']
+    """
     random = np.random.default_rng(seed)
     return maker(kernel)(Source(lambda options: options[int(random.integers(len(options)))], random, sizes, layouts))
 
 
 def cases(kernel: str, layouts: Sequence[str] = LAYOUTS) -> Any:
-    """The Hypothesis strategy of a kernel's cases."""
+    """Returns the Hypothesis strategy of a kernel's cases.
+
+    Examples
+    --------
+    >>> from fedkern import testing
+    >>> strategy = testing.cases("privacy.clip_sum")  # doctest: +SKIP
+    """
     from hypothesis import strategies as st
 
     @st.composite
@@ -143,18 +192,44 @@ def cases(kernel: str, layouts: Sequence[str] = LAYOUTS) -> Any:
 
 
 def public_function(kernel: Kernel) -> Callable[..., Any]:
+    """Returns the function that callers have of a kernel; two records may share one.
+
+    Examples
+    --------
+    >>> from fedkern import testing
+    >>> from fedkern.kernels import KERNELS
+    >>> testing.public_function(KERNELS["glm.elbo_grad_full"]).__name__
+    'elbo_grad'
+    """
     function: Callable[..., Any] = getattr(import_module(kernel.module), kernel.public.partition(".")[2])
     return function
 
 
 def results_of(kernel: str, case: Case, **options: object) -> Results:
-    """All that the public function returns, as a tuple."""
+    """Returns all results of the public function, as a tuple.
+
+    Examples
+    --------
+    >>> from fedkern import testing
+    >>> case = testing.case("optim.adam", seed=1)
+    >>> new_state, step = testing.results_of("optim.adam", case, backend="reference")
+    >>> new_state.shape == case.arguments["state"].shape
+    True
+    """
     returned = public_function(KERNELS[kernel])(**case.arguments, **options)
     return returned if isinstance(returned, tuple) else (returned,)
 
 
 def at_home(backend: str, value: object) -> Any:
-    """An array where the backend's arrays live, in the same layout; all else as it is."""
+    """Returns an array where the backend's arrays live, in the same layout; any other object unchanged.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern import testing
+    >>> testing.at_home("cpp", np.ones(2))
+    array([1., 1.])
+    """
     if backend != "cuda" or not isinstance(value, np.ndarray):
         return value
     from fedkern.kernels._cuda import device
@@ -173,12 +248,21 @@ def at_home(backend: str, value: object) -> Any:
 
 
 def on_host(value: object) -> Any:
-    """What a backend has returned, as NumPy has it."""
+    """Returns a backend's result as NumPy has it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern import testing
+    >>> testing.on_host(np.ones(2))
+    array([1., 1.])
+    """
     return value.get() if hasattr(value, "get") and hasattr(value, "device") else value
 
 
 def assert_conforms(kernel: str, backend: str, case: Case, once: bool = False) -> None:
-    """The backend gives what the reference gives; results go where `out` says and do not depend on threads; no input changes.
+    """Asserts that the backend gives the results of the reference. Results must stand where `out` says and not depend on threads,
+    and no input may change.
 
     Parameters
     ----------
@@ -188,6 +272,11 @@ def assert_conforms(kernel: str, backend: str, case: Case, once: bool = False) -
     Raises
     ------
     AssertionError
+
+    Examples
+    --------
+    >>> from fedkern import testing
+    >>> testing.assert_conforms("privacy.clip_sum", "cpp", testing.case("privacy.clip_sum", seed=1))
     """
     if (family := case.arguments.get("family")) in KERNELS[kernel].lacks.get(backend, ()):
         _assert_refused(kernel, backend, case, f"has no family {family!r}")

@@ -1,4 +1,4 @@
-"""Cases of the glm kernels."""
+"""Makes cases of the glm kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEP = 1e-3  # of a, for a curvature
 
 
 def regression(source: Source, extremes: tuple[float, ...] = PLAIN, dtype: str = "") -> Arguments:
-    """X, y, family, scale and, sometimes, offset and weights."""
+    """Returns X, y, family, scale and, sometimes, offset and weights."""
     n, d = source.size(), source.size()
     d = min(d, 40) if source.sizes is SIZES else d  # wide rows where they are asked for
     family = source.choose(sorted(CODES))
@@ -43,7 +43,8 @@ def regression(source: Source, extremes: tuple[float, ...] = PLAIN, dtype: str =
     return {"X": X, "y": source.array(y, response), "family": family, "scale": scale, **columns}
 
 
-def posterior(source: Source, d: int, full: bool) -> Arguments:
+def draw_posterior(source: Source, d: int, full: bool) -> Arguments:
+    """Returns a posterior, mean-field or full-rank."""
     if full:
         spread = np.tril(0.3 * source.random.standard_normal((d, d))) + np.eye(d)
         spread[np.triu_indices(d, 1)] = 77  # must not be read
@@ -54,6 +55,7 @@ def posterior(source: Source, d: int, full: bool) -> Arguments:
 
 
 def draws(source: Source) -> Arguments:
+    """Returns the names of a call's draws."""
     return {
         "draws": source.choose([1, 2, 5, 8, 13]),
         "key": rng.key(7, "draws"),
@@ -65,7 +67,8 @@ def draws(source: Source) -> Arguments:
 def absolute_terms(
     X: Floats, y: Floats, theta: Floats, family: str, offset: Floats, weights: Floats, scale: float
 ) -> tuple[float, Any]:
-    """Sums of the absolute terms of a log-likelihood and of its gradient, with what rounding of x'theta does to them."""
+    """Returns sums of the absolute terms of a log-likelihood and of its gradient, with the effect of the rounding of x'theta on
+    them."""
     n = len(X)
     X, w = np.nan_to_num(abs(X.astype(np.float64))), abs(reference.column(weights, n, 1.0))
     shift, code = reference.column(offset, n, 0.0), CODES[family]
@@ -85,9 +88,10 @@ def loglik_grad(source: Source) -> Case:
 
 
 def elbo(source: Source, full: bool) -> Case:
+    """Makes a case of the bound, of a mean-field or a full-rank posterior."""
     data = regression(source)
     d = data["X"].shape[1]
-    q, random = posterior(source, d, full), draws(source)
+    q, random = draw_posterior(source, d, full), draws(source)
     estimator = source.choose(["stl", "total", "analytic"])
     prior: Arguments = {"prior_shift": source.choose([0.0, source.normal(d)]), "prior_precision": 1.0}
     if source.choose([True, False]):
@@ -119,8 +123,9 @@ def elbo_grad_full(source: Source) -> Case:
 
 
 def expected(source: Source, full: bool) -> Case:
+    """Makes a case of expectations, of a mean-field or a full-rank posterior."""
     data = regression(source, extremes=(1.0, 0.0, 1e3, np.nan))
-    return Case({**data, **posterior(source, data["X"].shape[1], full)})
+    return Case({**data, **draw_posterior(source, data["X"].shape[1], full)})
 
 
 def expectations(source: Source) -> Case:
@@ -132,11 +137,12 @@ def expectations_full(source: Source) -> Case:
 
 
 def clipped(source: Source, full: bool) -> Case:
+    """Makes a case of a clipped sum, of a mean-field or a full-rank posterior."""
     data = regression(source, extremes=ROWS)
     n, d = data["X"].shape
     estimator = "analytic" if full else source.choose(["analytic", "weight-mc", "activation-mc"])
     clip = source.choose([1e-3, 0.5, 2.0, np.inf])
-    arguments: Arguments = {**data, **posterior(source, d, full), **draws(source), "estimator": estimator, "clip": clip}
+    arguments: Arguments = {**data, **draw_posterior(source, d, full), **draws(source), "estimator": estimator, "clip": clip}
     if source.choose([True, False]):
         arguments["rows"] = source.array(source.random.integers(0, n, n // 2) if n else np.empty(0), "i8")
     if clip < np.inf:
@@ -153,8 +159,10 @@ def clipped_grad_sum_full(source: Source) -> Case:
 
 
 def predictive(source: Source, full: bool) -> Case:
+    """Makes a case of predictions, of a mean-field or a full-rank posterior."""
     data = regression(source)
-    arguments = {name: data[name] for name in ("X", "family", "scale", "offset")} | posterior(source, data["X"].shape[1], full)
+    arguments = {name: data[name] for name in ("X", "family", "scale", "offset")}
+    arguments |= draw_posterior(source, data["X"].shape[1], full)
     return Case({**arguments, "method": source.choose(["probit", "quadrature"])})
 
 

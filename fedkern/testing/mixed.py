@@ -1,4 +1,4 @@
-"""Cases of the kernels of mixed models."""
+"""Makes cases of the kernels of mixed models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CUTS = ((), (0.7,), (0.3, 0.9, 2.5))
 
 
 def data(source: Source) -> Arguments:
-    """Points and rows of some groups, some of which have none."""
+    """Returns points and rows of some groups, some of which have no rows."""
     random, family = source.random, source.choose(FAMILIES)
     several = family in mixed.SEVERAL_MODES
     n, s, p = source.choose(ROWS), source.choose(POINTS), source.choose([1, 2, 4])
@@ -65,7 +65,7 @@ def data(source: Source) -> Arguments:
 
 
 def response(source: Source, family: str, eta: Any, trials: Any, own: int) -> Any:
-    """y of predictors; of times those of events."""
+    """Returns y of predictors; for times those of events."""
     random, n = source.random, len(eta)
     if family in ("gaussian", "student"):
         return eta + (random.standard_normal(n) if family == "gaussian" else random.standard_t(2, n))
@@ -82,14 +82,15 @@ def response(source: Source, family: str, eta: Any, trials: Any, own: int) -> An
 
 
 def values(source: Source) -> Case:
-    """A value is a sum of terms of many sizes, that of each point as large as its normaliser and its rows."""
+    """Makes a case of values. A value is a sum of terms of many sizes; that of each point is as large as its normaliser and its
+    rows."""
     arguments = data(source)
     value = mixed.values(**arguments, backend="reference")
     return Case(arguments, magnitude=[_large(value, arguments)])
 
 
 def curvature(source: Source) -> Case:
-    """Covariances of slopes are differences of their squares."""
+    """Makes a case of curvatures. Covariances of slopes are differences of their squares."""
     arguments = data(source)
     value, gradient, minus_hessian = mixed.curvature(**arguments, backend="reference")
     slope, curve = (np.abs(result).max(axis=1, initial=0.0, keepdims=True) for result in (gradient, minus_hessian))

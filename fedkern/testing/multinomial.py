@@ -1,4 +1,4 @@
-"""Cases of the kernels of multinomial models."""
+"""Makes cases of the kernels of multinomial models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ POINTS = (1, 2, 7, 16, 17, 33)
 
 
 def data(source: Source) -> Arguments:
-    """Rows of several levels; predictors may be far from each other, and a response may be none of the levels."""
+    """Returns rows of several levels. Predictors may be far from each other, and a response may be none of the levels."""
     random = source.random
     n, s, p, levels = source.size(), source.choose(POINTS), source.choose([0, 1, 2, 3, 9]), source.choose([2, 3, 6])
     X = random.standard_normal((n, p))
@@ -34,7 +34,7 @@ def curvature(source: Source) -> Case:
 
 
 def _large(arguments: Arguments) -> list[np.ndarray]:
-    """Sums of the absolute terms: of the value of predictors, of the others of the columns."""
+    """Returns sums of the absolute terms: for the value those of predictors, for the other results those of the columns."""
     points, X = (np.asarray(arguments[name], np.float64) for name in ("points", "X"))
     n, p = X.shape
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Cases of the optimisers."""
+"""Makes cases of the optimisers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ EXTREMES: tuple[tuple[float, ...], ...] = ((), (0.0, 1e-200, 1e150, -1e200, np.i
 
 
 def gradient(source: Source) -> Floats:
+    """Returns a gradient of some length."""
     k = source.size()
     return source.array(
         np.exp(source.random.uniform(-8, 8, k)) * source.random.choice([-1, 1], k), extremes=source.choose(EXTREMES)
@@ -17,7 +18,7 @@ def gradient(source: Source) -> Floats:
 
 
 def adam(source: Source) -> Case:
-    """Counts that are all the same, as in most uses, or not: of parameters that not every batch touches."""
+    """Makes a case whose counts are all the same, as in most uses, or not, as of parameters that not every batch touches."""
     g = gradient(source)
     k = len(g)
     t = source.choose([np.zeros(k), np.full(k, 7.0), np.full(k, 1e5), source.random.integers(0, 50, k).astype(float)])
@@ -36,7 +37,7 @@ def adam(source: Source) -> Case:
 def _adam_magnitude(
     state: Floats, gradient: Floats, learning_rate: float, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
 ) -> tuple[Floats, Floats]:
-    """The first moment is a sum whose terms may cancel."""
+    """Returns the magnitudes; the first moment is a sum whose terms may cancel."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         m = beta1 * abs(state[0]) + (1 - beta1) * abs(gradient)
         v = beta2 * state[1] + (1 - beta2) * gradient * gradient

@@ -1,4 +1,4 @@
-"""Cases of the privacy kernels."""
+"""Makes cases of the privacy kernels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_noise(source: Source) -> Case:
 
 
 def discrete_gaussian(source: Source) -> Case:
-    """Enough words for all draws: what happens without has a test of its own. Some of the words make ties and long runs (then a
+    """Makes a case with enough words for all draws: another test has too few. Some of the words make ties and long runs (then a
     draw takes up to 45)."""
     n = source.size()
     words = source.random.integers(0, 2**32, 60 * n + 600, dtype=np.uint32)

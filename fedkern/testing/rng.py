@@ -1,4 +1,4 @@
-"""Cases of the random-number kernels."""
+"""Makes cases of the random-number kernels."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ LAST = 2**32 - 1
 
 
 def counter(source: Source, n: int) -> Arguments:
+    """Returns a key and words of a counter, some of them near their limits."""
     return {
         "key": source.choose([0, 2**64 - 1, rng.key(7, "draws", chain=3)]),
         "client": source.choose([0, 5, LAST]),
@@ -42,7 +43,7 @@ def exponential(source: Source) -> Case:
 
 
 def parameter(source: Source, n: int) -> Floats | float:
-    """An array or, for all alike, a float."""
+    """Returns an array or, for all alike, a float."""
     scale: float = source.choose([1e-300, 1e-3, 0.3, 1.0, 40.0, 1e12])
     if source.choose([True, False]):
         return scale

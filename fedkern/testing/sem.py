@@ -1,4 +1,4 @@
-"""Cases of the kernels of the structural equation model."""
+"""Makes cases of the kernels of the structural equation model."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ROWS = (1, 2, 7, 8, 9, 33, 65)
 
 
 def small(source: Source) -> tuple[int, int, int]:
-    """Chains, variables and rows."""
+    """Returns the numbers of chains, variables and rows."""
     return source.choose([1, 2, 3]), source.choose(VARIABLES), source.choose(ROWS)
 
 
 def model(source: Source, c: int, p: int, n: int, stable: bool) -> Arguments:
-    """Rows, global coefficients, deviations and error scales; the diagonals hold numbers that must not be read."""
+    """Returns rows, global coefficients, deviations and error scales; the diagonals hold numbers that must not be read."""
     random, off = source.random, ~np.eye(p, dtype=bool)
     theta, deviation = 0.3 * random.standard_normal((c, p, p)), 0.2 * random.standard_normal((c, p, p))
     if stable:
@@ -68,13 +68,14 @@ def sweeps(source: Source) -> Case:
 
 
 def of_sweeps(arguments: Arguments) -> Case:
-    """The case of these arguments."""
+    """Returns the case of these arguments."""
     want: Results = sem.sweeps(**arguments, backend="reference")
     return Case(arguments, magnitude=[_magnitude(name, value) for name, value in zip(reference.RESULTS, want)])
 
 
 def _magnitude(name: str, value: Floats) -> Floats:
-    """Coefficients are sums of moves as large as the largest of them; a scale answers to the relative error of its deviation."""
+    """Returns the magnitudes. Coefficients are sums of moves as large as the largest of them; a scale answers to the relative
+    error of its deviation."""
     if name == "lambda_sq":
         return 1e3 * np.abs(value)
     most: Floats = 10 * np.max(np.abs(value), axis=tuple(range(1, value.ndim)), keepdims=True, initial=1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedkern.api import checked, perform
+from fedkern.api import check_job, perform
 from fedkern.errors import FedkernError
 from fedkern.jobs.run import Output
 from fedkern.methods import load
@@ -22,7 +22,7 @@ def faults(path: Path, *sets: str) -> tuple[str, str]:
     config, folder = load(path, sets)
     texts = []
     for command in (
-        lambda: checked(InProcess(), config, folder),
+        lambda: check_job(InProcess(), config, folder),
         lambda: perform(InProcess(), config, folder, Output(quiet=True)),
     ):
         with pytest.raises(FedkernError) as caught:
@@ -80,6 +80,6 @@ def test_check_says_how_often_statistics_leave(tmp_path: Path) -> None:
     path = TwoClients(tmp_path).job(SPARSE)
     for more, times in (((), "once"), (("output.leave_one_out=true", "output.sensitivity=true"), "9 times, once for each run")):
         config, folder = load(path, ("algorithm.statistics=pooled", *more))
-        lines = checked(InProcess(), config, folder)
+        lines = check_job(InProcess(), config, folder)
         assert lines is not None
         assert any(f"go to the server, {times}" in line for line in lines)

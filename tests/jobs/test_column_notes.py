@@ -13,7 +13,7 @@ import fedkern
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
 from fedkern.algorithms.exchanges import column_notes
 from fedkern.algorithms.exchanges.column_notes import Degenerate
-from fedkern.api import checked, perform
+from fedkern.api import check_job, perform
 from fedkern.errors import LostPeer, OwnFault
 from fedkern.jobs.run import Output
 from fedkern.methods import load
@@ -95,7 +95,7 @@ def test_the_run_and_check_name_them(tmp_path: Path, method: str) -> None:
     config, folder = load(path)
     here = perform(InProcess(), config, folder, Output(tmp_path / "out", quiet=True))
     assert here is not None
-    lines = checked(InProcess(), config, folder)
+    lines = check_job(InProcess(), config, folder)
     assert lines is not None
     for told in (here.summary["notes"], [line for line in lines if line.startswith("note ")]):
         if method == "vertical":
@@ -118,7 +118,7 @@ def test_ordinary_columns_are_not_named(tmp_path: Path, method: str) -> None:
     path = job(tmp_path, method, data={"ignore": list(BAD)})
     result = fedkern.run(path)
     assert not [note for note in result.summary["notes"] if "column" in note]
-    assert not [line for line in checked(InProcess(), *load(path)) or () if line.startswith("note ")]
+    assert not [line for line in check_job(InProcess(), *load(path)) or () if line.startswith("note ")]
 
 
 PRIVACY = {"epsilon": 4.0, "delta": 1e-3, "clip": 1.0, "noise_multiplier": 4.0, "sampling_rate": 0.2}
@@ -127,7 +127,7 @@ PRIVACY = {"epsilon": 4.0, "delta": 1e-3, "clip": 1.0, "noise_multiplier": 4.0, 
 def test_a_private_job_tells_its_holder_alone(tmp_path: Path) -> None:
     path = job(tmp_path, "pvi", privacy=PRIVACY, data={"standardise": "none", "columns": KINDS})
     result = fedkern.run(path, out=tmp_path / "out")
-    told = [*result.summary["notes"], *(checked(InProcess(), *load(path)) or ())]
+    told = [*result.summary["notes"], *(check_job(InProcess(), *load(path)) or ())]
     told += [(tmp_path / "out" / "ledger" / f"{name}.jsonl").read_text() for name in NAMES]
     assert not [line for line in told if any(name in line for name in BAD) or "ColumnNotes" in line]
     own = json.loads((tmp_path / "out" / "client-west" / "rows.json").read_text())["notes"]
@@ -151,7 +151,7 @@ def test_a_column_with_one_value_ends_a_vertical_job_and_is_named(tmp_path: Path
     with pytest.raises(OwnFault, match="client 'north'") as caught:
         fedkern.run(path)
     assert "column 'flat1' has one value" in caught.value.own
-    assert any("'flat1' has one value" in line for line in checked(InProcess(), *load(path)) or ())
+    assert any("'flat1' has one value" in line for line in check_job(InProcess(), *load(path)) or ())
 
 
 # ---- The machine.

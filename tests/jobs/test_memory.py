@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.api import checked
+from fedkern.api import check_job
 from fedkern.jobs import memory
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
@@ -46,7 +46,7 @@ def tables(folder: Path, p: int, rows: int, kind: str) -> dict[str, Any]:
 def said(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> float:
     """Bytes of the server and all clients."""
     monkeypatch.setattr(memory, "SILENT", 0)
-    lines = checked(InProcess(), *load(job)) or []
+    lines = check_job(InProcess(), *load(job)) or []
     line = next(line for line in lines if line.startswith("memory"))
     units = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
     server, client = (float(n) * units[u] for n, u in re.findall(r"([\d.]+(?:e\+\d+)?) (k?B|MB|GB)", line))
@@ -74,7 +74,7 @@ def test_a_job_that_no_machine_holds_is_said_without_taking_it(tmp_path: Path, m
     monkeypatch.setattr(memory, "available", lambda: 1e8)
     job = tables(tmp_path, 600, 3, "mrf")
     tracemalloc.start()
-    lines = "\n".join(checked(InProcess(), *load(job)) or [])
+    lines = "\n".join(check_job(InProcess(), *load(job)) or [])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert "memory   about" in lines
@@ -83,7 +83,7 @@ def test_a_job_that_no_machine_holds_is_said_without_taking_it(tmp_path: Path, m
 
 
 def test_a_small_job_says_nothing_of_it(tmp_path: Path) -> None:
-    assert "memory" not in "\n".join(checked(InProcess(), *load(tables(tmp_path, 5, 40, "full"))) or [])
+    assert "memory" not in "\n".join(check_job(InProcess(), *load(tables(tmp_path, 5, 40, "full"))) or [])
 
 
 def test_sizes() -> None:

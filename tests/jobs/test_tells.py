@@ -14,7 +14,7 @@ import pytest
 import fedkern.algorithms
 from fedkern.algorithms.core.messages import KINDS, Message, Protocol, Tells
 from fedkern.algorithms.soul.messages import Predicted
-from fedkern.api import checked, perform
+from fedkern.api import check_job, perform
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError
 from fedkern.jobs.disclosure import tells
@@ -68,7 +68,7 @@ def test_a_message_that_does_not_say_it_is_refused() -> None:
 
 
 def said(path: Path, *sets: str) -> str:
-    return "\n".join(checked(InProcess(), *load(path, sets=sets)) or [])
+    return "\n".join(check_job(InProcess(), *load(path, sets=sets)) or [])
 
 
 def computed(path: Path, *sets: str) -> str:

@@ -17,7 +17,7 @@ import fedkern
 from fedkern.algorithms.core import until
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.core.windows import STRETCHES
-from fedkern.api import checked, perform
+from fedkern.api import check_job, perform
 from fedkern.cli import report, show
 from fedkern.data.columns import Columns
 from fedkern.errors import JobError, LostPeer
@@ -197,7 +197,7 @@ def test_ranks_do_not_change_a_bit(settled, tmp_path):
 
 
 def test_check_says_how_often_clients_may_be_asked(tmp_path):
-    said = "\n".join(checked(InProcess(), *load(job(tmp_path, "never"))) or [])
+    said = "\n".join(check_job(InProcess(), *load(job(tmp_path, "never"))) or [])
     assert "rounds until all has settled, at most 3000 (shorter lengths: 1171, 1875)" in said
     assert "the same bit up to 2 times before" in said
     for kind in ("AskMoving", "Moving"):
@@ -208,7 +208,7 @@ def test_check_says_how_often_clients_may_be_asked(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_sent_is_what_check_said(settled, kind):
     path, out, _ = settled(kind)
-    compare("\n".join(checked(InProcess(), *load(path)) or []), ledgers(out))
+    compare("\n".join(check_job(InProcess(), *load(path)) or []), ledgers(out))
 
 
 PRIVATE = {"epsilon": 5.0, "delta": 1e-5, "noise_multiplier": 5.0}

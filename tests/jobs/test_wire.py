@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern.api import checked, perform
+from fedkern.api import check_job, perform
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.jobs.run import Output
 from fedkern.methods import load
@@ -117,7 +117,7 @@ def test_the_jobs_of_the_pages(tmp_path: Path) -> None:
 def test_a_list_that_is_wrong_is_noticed(tmp_path: Path) -> None:
     """Negative control: a message too many, one too few, another size, in either direction."""
     path = small(tmp_path)
-    said = "\n".join(checked(InProcess(), *load(path)) or [])
+    said = "\n".join(check_job(InProcess(), *load(path)) or [])
     checked_and_run(path, tmp_path / "out")
     sent = ledgers(tmp_path / "out")
     compare(said, sent)
@@ -170,12 +170,12 @@ def test_a_column_of_texts_makes_messages_longer_and_check_says_so(tmp_path: Pat
     """Until the job file declares its levels: then the list is right again."""
     text = JOB.replace("[data]", f"method = '{method}'\n[data]")
     path = small(tmp_path, text, "abc")
-    said = "\n".join(checked(InProcess(), *load(path)) or [])
+    said = "\n".join(check_job(InProcess(), *load(path)) or [])
     assert "sizes are those of numeric columns (x, ward); a column of texts counts by its levels" in said
     with pytest.raises(AssertionError, match=r"sent, and listed: .*(SiteDelta|Locals)"):
         checked_and_run(path, tmp_path / "out")
     declared = {"columns": {"x": {"kind": "numeric"}, "ward": {"levels": ["a", "b", "c"]}}}
-    said = "\n".join(checked(InProcess(), *load(path, sections={"data": declared})) or [])
+    said = "\n".join(check_job(InProcess(), *load(path, sections={"data": declared})) or [])
     assert "sizes are those" not in said
     checked_and_run(path, tmp_path / "declared", data=declared)
 
@@ -184,7 +184,7 @@ def test_a_column_of_texts_makes_messages_longer_and_check_says_so(tmp_path: Pat
 def test_ranks_send_what_is_listed(tmp_path: Path, topology: str) -> None:
     path = simulate("sparse", tmp_path / "sparse", Settings(clients=3, rows=30, columns=2))
     sets = ["--set", "job.rounds=12", "--set", "algorithm.burn_in=2", "--set", f"algorithm.topology={topology}"]
-    said = "\n".join(checked(InProcess(), *load(path, [sets[1], sets[3], sets[5]])) or [])
+    said = "\n".join(check_job(InProcess(), *load(path, [sets[1], sets[3], sets[5]])) or [])
     ended = mpirun(3, "run", path, "--out", tmp_path / "out", *sets)
     assert ended.code == 0, ended.err
     control = {("control", kind): sizes for (_, kind), sizes in ledgers(tmp_path / "out", "rank-*").items()}
@@ -211,7 +211,7 @@ def test_ranks_send_what_is_listed(tmp_path: Path, topology: str) -> None:
 
 
 def said_of(path: Path, *sets: str) -> str:
-    return "\n".join(checked(InProcess(), *load(path, sets)) or [])
+    return "\n".join(check_job(InProcess(), *load(path, sets)) or [])
 
 
 @pytest.mark.parametrize("kind", ["sfvi", "soul"])
@@ -222,7 +222,7 @@ def test_a_vertical_job_sends_what_is_said_to_the_byte(tmp_path: Path, kind: str
     if kind == "soul":
         path.write_text(re.sub(r"(?m)^(auxiliary|missing_party|covariance).*\n", "", path.read_text()))
     config, folder = load(path, ["job.rounds=12", *own])
-    said = "\n".join(checked(InProcess(), config, folder) or [])
+    said = "\n".join(check_job(InProcess(), config, folder) or [])
     wire = Wire()
     with wire:
         perform(InProcess(), config, folder, Output(None, quiet=True))

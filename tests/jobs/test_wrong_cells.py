@@ -13,7 +13,7 @@ import pytest
 
 from fedkern import run
 from fedkern.algorithms.exchanges import centres, column_means, spreads
-from fedkern.api import checked
+from fedkern.api import check_job
 from fedkern.data.isolated import decide, distances
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
@@ -166,7 +166,7 @@ def test_check_says_it_before_the_run_and_a_private_job_never(tmp_path: Path) ->
     said = {}
     for name, text in {"open": f"{job}least_rows = 1\n", "private": f'{job}standardise = "none"\n{private}'}.items():
         (tmp_path / f"{name}.toml").write_text(text)
-        said[name] = "\n".join(checked(InProcess(), *load(tmp_path / f"{name}.toml")) or ())
+        said[name] = "\n".join(check_job(InProcess(), *load(tmp_path / f"{name}.toml")) or ())
     assert FAR.format("age") in said["open"]
     assert "far from all" not in said["private"]
 

@@ -94,7 +94,7 @@ def test_the_script_of_where_a_card_pays_runs(monkeypatch: pytest.MonkeyPatch) -
     for name, value in (small | {"PAPER": paper, "of_jobs": lambda: iter(())}).items():
         monkeypatch.setattr(gpu_worth, name, value)
     monkeypatch.setattr(gpu_worth, "field", lambda p, made=gpu_worth.field: made(min(p, 5)))
-    found = [*gpu_worth.lines(homes.there())]
+    found = [*gpu_worth.lines(homes.device_home())]
     assert sum(line.startswith("  ") for line in found) == 4 + 2 + 3 + 1
     assert sum(line.startswith("card, ") for line in found) == 2
     del sys.modules["gpu_worth"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkern.algorithms.core.messages import KINDS, Tells
-from fedkern.api import checked, perform
+from fedkern.api import check_job, perform
 from fedkern.jobs.keys import JobConfig
 from fedkern.jobs.run import Output
 from fedkern.jobs.wire import ALSO
@@ -104,7 +104,7 @@ def checked_and_run(
     `wanted` : messages that not every run has, and that this one must have
     """
     config, folder = load(job, sections=sections)
-    said = "\n".join(checked(InProcess(), config, folder) or [])
+    said = "\n".join(check_job(InProcess(), config, folder) or [])
     wire = Wire()
     with wire as sent:
         result = perform(InProcess(), config, folder, Output(out, quiet=True))

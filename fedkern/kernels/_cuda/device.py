@@ -1,4 +1,4 @@
-"""Where arrays of the cuda backend live and how a kernel is started: on a card by CuPy, or in tests by the grid emulator."""
+"""Says where arrays of the cuda backend live and starts kernels: on a card by CuPy, or in tests by the grid emulator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IN_MEMORY = "CUPY_CACHE_IN_MEMORY"
 
 
 class Gemm(NamedTuple):
-    """What BLAS calls by this name, of matrices by columns: C = op(A) op(B) + beta C, so many `times`.
+    """Describes a call of BLAS's gemm, for matrices by columns: C = op(A) op(B) + beta C, `times` times.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Gemm(NamedTuple):
 
 
 class Device(Protocol):
-    """One side of the seam.
+    """Describes one side of the seam between the backend and a device.
 
     Attributes
     ----------
@@ -69,13 +69,13 @@ class Device(Protocol):
     def xp(self) -> Any: ...
 
     def shared_memory(self) -> int:
-        """Bytes that a block may have."""
+        """The bytes of shared memory that a block may have."""
         ...
 
     def ready(
         self, module: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Launched, shared: int = 0
     ) -> Callable[[], object]:
-        """What `launch` calls, as often as it is wanted: all is found but the stream."""
+        """Returns the call that `launch` makes, for as many starts as wanted: all is found but the stream."""
         ...
 
     def launch(self, module: str, kernel: str, grid: tuple[int, ...], threads: int, arguments: Launched, shared: int = 0) -> None:
@@ -83,7 +83,7 @@ class Device(Protocol):
         ...
 
     def ready_gemm(self, product: Gemm) -> Callable[[], object]:
-        """What `gemm` calls."""
+        """Returns the call that `gemm` makes."""
         ...
 
     def gemm(self, product: Gemm) -> None:
@@ -91,27 +91,27 @@ class Device(Protocol):
         ...
 
     def take(self, local: int, ranks: int) -> None:
-        """This process is one of so many on this machine that share its cards: it uses one, and its share of the memory."""
+        """Makes this process one of several on this machine that share its cards: it uses one, and its share of the memory."""
         ...
 
     def about(self) -> dict[str, str]:
-        """What its bits depend on: versions, and the card."""
+        """Returns the versions and the card that its bits depend on."""
         ...
 
 
 def sources() -> Path:
-    """The folder of the .cu files."""
+    """Returns the folder of the .cu files."""
     return Path(fedkern.get_include()).parent / "cuda"
 
 
 def text(module: str) -> str:
-    """What is compiled: names of instances are then those of the file itself."""
+    """Returns the text that is compiled: names of instances are then those of the file itself."""
     return f'#include "{module}.cu"\nusing namespace fedkern;\nusing namespace fedkern::cuda;\n'
 
 
 @cache
 def options() -> tuple[str, ...]:
-    """Of the compiler. CuPy's cache does not look into included files, so their digest is among them.
+    """Returns the options of the compiler. CuPy's cache does not look into included files, so their digest is among them.
 
     Lambdas are a device's functions: CUDA 13 sees that by itself, CUDA 12 must be told.
     """
@@ -124,7 +124,7 @@ def options() -> tuple[str, ...]:
 
 
 class Card:
-    """A GPU, through CuPy. An instance is compiled when it is first needed; CuPy keeps it on disk.
+    """Drives a GPU through CuPy. An instance is compiled when it is first needed; CuPy keeps it on disk.
 
     Raises
     ------
@@ -228,7 +228,7 @@ class Card:
 
 @cache
 def _factor(value: float, dtype: Any) -> Any:
-    """Of a product. cuBLAS reads it where it stands, whenever it is asked: it stays."""
+    """Returns the factor of a product. cuBLAS reads it where it stands, whenever it runs, so it is kept."""
     return np.array(value, dtype)
 
 
@@ -236,14 +236,14 @@ _MAJOR = "install the one of this machine's CUDA, and no other: pip install 'fed
 
 
 def _first_line(error: BaseException) -> str:
-    """CuPy explains itself at length: of that the original error, else the first line that says something."""
+    """Returns the original error of CuPy's long explanation, else its first line with a content."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip().strip("=")]
     after = [lines[i + 1] for i, line in enumerate(lines[:-1]) if line.startswith("Original error")]
     return (after or lines or [type(error).__name__])[0]
 
 
 def _dotted(version: int) -> str:
-    """12090 as people write it."""
+    """Returns 12090 as people write it."""
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
@@ -258,7 +258,7 @@ def _too_old(cupy: Any) -> str:
 
 
 def _check_versions(cupy: Any) -> None:
-    """That driver, runtime and compiler are of one CUDA, or the driver newer."""
+    """Checks that driver, runtime and compiler are of one CUDA, or the driver newer."""
     runtime = cupy.cuda.runtime
     built = runtime.runtimeGetVersion() // 1000
     try:
@@ -274,7 +274,7 @@ def _check_versions(cupy: Any) -> None:
 
 @contextmanager
 def said_of_memory(lower: str) -> Iterator[None]:
-    """Where a card's memory does not suffice, the error says what was asked, what is free, and what to lower.
+    """Gives the error of a card's memory a text that says the amount asked, the amount free, and which setting to lower.
 
     Raises
     ------
@@ -298,8 +298,8 @@ def said_of_memory(lower: str) -> Iterator[None]:
 
 
 class Tape:
-    """Stands before a device, and keeps what it is asked: `again` asks the same with the same arrays, without the time that
-    Python takes to find them. All that is done under it is launches and products: of its namespace there is `empty` alone."""
+    """Stands before a device and keeps its calls: `again` makes the same calls with the same arrays, without the time that Python
+    takes to find them. The calls under it are launches and products only; of its namespace only `empty` exists."""
 
     def __init__(self, device: Device) -> None:
         self._device, self._calls, self._kept = device, list[Callable[[], object]](), list[Any]()
@@ -349,7 +349,7 @@ _RECORDING: ContextVar[Tape | None] = ContextVar("_RECORDING", default=None)  # 
 
 
 def current() -> Device:
-    """The device of this process, found when it is first needed."""
+    """Returns the device of this process, found when it is first needed."""
     if tape := _RECORDING.get():
         return tape
     if not _CURRENT:
@@ -359,7 +359,7 @@ def current() -> Device:
 
 @contextmanager
 def recorded() -> Iterator[Tape]:
-    """What this thread asks of the device goes through a tape."""
+    """Sends this thread's calls of the device through a tape."""
     tape = Tape(current())
     before = _RECORDING.set(tape)
     try:
@@ -369,18 +369,18 @@ def recorded() -> Iterator[Tape]:
 
 
 def check_home(kernel: str, arrays: Iterable[Array]) -> None:
-    """That all arrays live on one device, where the backend's kernels run.
+    """Refuses arrays that do not all live on the one device where the backend's kernels run.
 
     Raises
     ------
     TypeError
     """
     here = current()
-    found = [a for a in arrays if a is not None]
-    for array in found:
+    given = [a for a in arrays if a is not None]
+    for array in given:
         if not isinstance(array, here.xp.ndarray):
             raise TypeError(f"{kernel}: backend 'cuda' takes CuPy arrays, got NumPy arrays; move them by cupy.asarray")
-    if len({getattr(getattr(a, "device", None), "id", None) for a in found}) > 1:
+    if len({getattr(getattr(a, "device", None), "id", None) for a in given}) > 1:
         raise TypeError(f"{kernel}: arrays of two devices in one call; move them to one of the two")
 
 
@@ -391,14 +391,14 @@ named = cache(str)  # of types of numbers: NumPy takes some microseconds for a n
 
 
 def pointer(array: Array) -> np.uintp:
-    """Where an array begins; 0 for None."""
+    """Returns where an array begins; 0 for None."""
     if array is None:
         return np.uintp(0)
     return np.uintp(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
 
 
 def plain(value: object) -> Any:
-    """An array becomes its pointer, a Python int an Index, a float a double."""
+    """Returns an array as its pointer, a Python int as an Index, a float as a double."""
     if value is None or getattr(value, "shape", ()) != ():
         return pointer(value)
     if isinstance(value, bool):
@@ -416,37 +416,38 @@ _COUNTER = np.dtype([(f, "u4") for f in ("item", "draw", "client", "step")], ali
 
 
 def structure(dtype: np.dtype[np.void], *values: object) -> np.void:
-    """By value, as a kernel takes it."""
+    """Returns a structure by value, as a kernel takes it."""
     return cast(np.void, np.array(tuple(values), dtype)[()])
 
 
 def strides(array: Array) -> list[int]:
-    """In elements."""
+    """Returns strides in elements."""
     return [s // array.itemsize for s in array.strides]
 
 
 def matrix(array: Array) -> np.void:
-    """Matrix<T> of view.hpp."""
+    """Returns a Matrix<T> of view.hpp."""
     return structure(MATRIX, pointer(array), *array.shape, *strides(array))
 
 
 def vector(array: Array) -> np.void:
-    """Vector<T> of view.hpp."""
+    """Returns a Vector<T> of view.hpp."""
     return structure(VECTOR, pointer(array), *array.shape, *strides(array))
 
 
 def counter(client: int, step: int, draw: int = 0, item: int = 0) -> np.void:
-    """Counter of rng.hpp."""
+    """Returns a Counter of rng.hpp."""
     return structure(_COUNTER, item, draw, client, step)
 
 
 def key(value: int) -> np.uint64:
-    """U64."""
+    """Returns a U64."""
     return np.uint64(value)
 
 
 def blocks(work: int, each: int, most: int = MOST_BLOCKS) -> int:
-    """How many blocks, of which one does `each` of the work: from its size alone, so that no card changes a sum's order."""
+    """Returns the number of blocks, each of which does `each` of the work. It follows from the size alone, so that no card
+    changes a sum's order."""
     return max(1, min(-(-work // each), most))
 
 
@@ -454,7 +455,7 @@ def blocks(work: int, each: int, most: int = MOST_BLOCKS) -> int:
 
 
 def multiply(a: Array, b: Array, out: Array, add: bool = False) -> None:
-    """out = a b, or out += a b; of three dimensions, for each index of the first.
+    """Computes out = a b, or out += a b; with three dimensions, for each index of the first.
 
     Parameters
     ----------
@@ -474,7 +475,7 @@ def multiply(a: Array, b: Array, out: Array, add: bool = False) -> None:
 
 
 def _leading(x: Array) -> tuple[bool, int]:
-    """Whether neighbours stand along columns, and the numbers from one row (or column) to the next."""
+    """Returns whether neighbours stand along columns, and the distance in numbers from one row (or column) to the next."""
     rows, columns = x.shape[-2:]
     down, right = strides(x)[-2:]
     if right == 1 or columns == 1:
@@ -484,7 +485,7 @@ def _leading(x: Array) -> tuple[bool, int]:
 
 
 def neighbours(array: Array) -> Array:
-    """The array if its numbers stand one behind the other from a multiple of 16 bytes on, else its copy: what cuBLAS does depends
-    on that, and its bits with it."""
+    """Returns the array if its numbers stand one behind the other from a multiple of 16 bytes on, else its copy. The algorithm
+    that cuBLAS takes depends on that, and its bits with it."""
     xp = current().xp
     return xp.ascontiguousarray(array) if int(pointer(array)) % 16 == 0 else xp.array(array, order="C")

@@ -1,4 +1,5 @@
-"""Generalised linear models: which instance for how many columns, workspaces, and chunks of rows for full-rank posteriors."""
+"""Chooses for generalised linear models the instance by the number of columns, workspaces, and chunks of rows for full-rank
+posteriors."""
 
 from __future__ import annotations
 
@@ -45,12 +46,12 @@ _CHUNK = np.dtype([(name, "i8") for name in ("m", "v", "n2", "n4")], align=True)
 
 
 def _column(values: Array | None, fill: float) -> Launched:
-    """Column of views.hpp."""
+    """Returns a Column of views.hpp."""
     return (0, 0, 0, fill) if values is None else (pointer(values), values.strides[0], COLUMN_TYPES[named(values.dtype)], 0.0)
 
 
 class Data(NamedTuple):
-    """Rows and a likelihood as kernels take them, with the arrays that have to live as long."""
+    """Holds rows and a likelihood as kernels take them, with the arrays that have to live as long."""
 
     regression: np.void
     likelihood: np.void
@@ -62,7 +63,7 @@ class Data(NamedTuple):
 
 @cache
 def _known(family: int) -> int:
-    """The number, if a family has it: a host's kernels, which have the same list of them, refuse it by name."""
+    """Returns the number, if a family has it. A host's kernels, which have the same list of them, refuse it by name."""
     none = np.empty(0)
     host.predict(np.empty((0, 0)), none, none, None, family, 0, none, 1)
     return family
@@ -86,7 +87,7 @@ def _data(
 
 
 def _shape(shapes: tuple[tuple[int, int], ...], d: int) -> tuple[int, int] | None:
-    """(C, R) for so many columns; None for more than a warp holds."""
+    """Returns (C, R) for a number of columns; None for more than a warp holds."""
     return next(((c, r) for c, r in shapes if d <= 32 * c), None)
 
 
@@ -95,7 +96,7 @@ def _launch(kernel: str, grid: tuple[int, ...], *arguments: object) -> None:
 
 
 def _summed(partial: Array, shares: int, size: int, c_type: str = "double") -> Array:
-    """The sum of the blocks' partial sums, in a fixed order."""
+    """Returns the sum of the blocks' partial sums, in a fixed order."""
     total = current().xp.empty(size, partial.dtype)
     _launch(f"sum_partials<{c_type}>", (-(-size // 32),), partial, shares, size, vector(total))
     return total
@@ -104,7 +105,7 @@ def _summed(partial: Array, shares: int, size: int, c_type: str = "double") -> A
 def _weights(
     mu: Array, log_sigma: Array, draws: int, share: float, key_: int, client: int, step: int
 ) -> tuple[Array, Array, Array]:
-    """theta_s = mu + sigma e_s; e_s; share sigma e_s."""
+    """Returns theta_s = mu + sigma e_s; e_s; share sigma e_s."""
     theta, e, deviation = (current().xp.empty((draws, len(mu))) for _ in range(3))
     grid = (blocks(draws * -(-len(mu) // 2), THREADS),)
     named = (key(key_), counter(client, step))
@@ -116,7 +117,7 @@ def _weights(
 
 
 def _logliks(data: Data, theta: Array) -> Array:
-    """(S, d + 1): gradient and value at each of S parameters."""
+    """Returns (S, d + 1): gradient and value at each of S parameters."""
     xp, (draws, d), shape = current().xp, theta.shape, _shape(LOGLIK_SHAPES, data.d)
     if shape:
         c, (r, s) = shape[0], SEVERAL_LOGLIKS[shape[0]] if draws > 1 else (shape[1], 1)
@@ -147,7 +148,8 @@ def loglik_grad(
 
 
 def _examples(data: Data, by: str, clip: tuple[float, ...] | None, value: bool, shared: Launched, grid: bool = False) -> Array:
-    """(2 d + 2,): what example_rows sums; `shared` are two arrays of vectors, the draws of the activations, and a count."""
+    """Returns (2 d + 2,): the sums of example_rows. `shared` are two arrays of vectors, the draws of the activations, and a
+    count."""
     xp, d, out = current().xp, data.d, "Index" if grid else "double"
     shape = _shape(EXAMPLE_SHAPES[by], d)
     common = (structure(_CLIPPING, *(clip or NO_CLIP)), np.int32(clip is not None), np.int32(value))
@@ -162,16 +164,16 @@ def _examples(data: Data, by: str, clip: tuple[float, ...] | None, value: bool, 
         shares = blocks(data.n, 64, 128)
         partial, slopes = xp.empty((shares, size), dtype), xp.empty((data.n, shared[3]) if by == "several" else 0)
         alpha, beta, values = (xp.empty(data.n) for _ in range(3))
-        found = (alpha, beta, values, slopes)
-        first_pass = (data.regression, data.likelihood, *common, vectors, *found)
+        by_row = (alpha, beta, values, slopes)
+        first_pass = (data.regression, data.likelihood, *common, vectors, *by_row)
         _launch(f"example_coefficients<By::{by}, {data.c_type}>", (blocks(data.n, WARPS),), *first_pass)
         tiles = (shares, -(-(d + 1) // THREADS))
-        _launch(f"example_columns<By::{by}, {data.c_type}, {out}>", tiles, data.regression, common[1], vectors, *found, partial)
+        _launch(f"example_columns<By::{by}, {data.c_type}, {out}>", tiles, data.regression, common[1], vectors, *by_row, partial)
     return _summed(partial, shares, size, out)
 
 
 def _unfolded(mu: Array, log_sigma: Array, draws: int = 0, key_: int = 0, client: int = 0, step: int = 0) -> Launched:
-    """mu, sigma^2, draws of the activations, and their number."""
+    """Returns mu, sigma^2, draws of the activations, and their number."""
     mean, variance, z = (current().xp.empty(size) for size in (len(mu), len(mu), draws))
     named = (draws, key(key_), counter(client, step))
     _launch("unfold", (blocks(max(len(mu), draws), THREADS),), vector(mu), vector(log_sigma), *named, mean, variance, z)
@@ -228,7 +230,7 @@ _OUTPUTS = np.dtype([(name, VECTOR) for name in ("value", "slope", "curvature")]
 
 
 def _outputs(*arrays: Array) -> Array:
-    """RowOutputs of glm.cu."""
+    """Returns RowOutputs of glm.cu."""
     given = [tuple(vector(a).item()) for a in arrays]
     return structure(_OUTPUTS, *given, *((0, 0, 0),) * (3 - len(given)))
 
@@ -260,7 +262,7 @@ def predict(X: Array, mu: Array, log_sigma: Array, offset: Array, family: int, m
 
 
 class Rotated(NamedTuple):
-    """A chunk of rows: x, u = L'x, and sums over their columns."""
+    """Holds a chunk of rows: x, u = L'x, and sums over their columns."""
 
     begin: int
     n: int
@@ -318,7 +320,7 @@ def _coefficients(data: Data, chunk: Rotated, clip: tuple[float, ...] | None, va
 
 
 def _full_sums(data: Data, mu: Array, L: Array, clip: tuple[float, ...] | None, value: bool) -> tuple[Array, Array, Array, Array]:
-    """(d,), (d, d) whose lower triangle counts, the value, and how many rows were skipped."""
+    """Returns (d,), (d, d) whose lower triangle counts, the value, and how many rows were skipped."""
     xp, d = current().xp, data.d
     sum_mu, sum_L, sum_value, skipped = xp.zeros(d), xp.zeros((d, d)), xp.zeros(()), xp.zeros(())
     for chunk in _chunks(data, mu, L):

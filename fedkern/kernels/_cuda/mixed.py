@@ -29,7 +29,7 @@ _RULE = np.dtype([("t", "f8", (MOST_NODES,)), ("weight", "f8", (MOST_NODES,))], 
 
 @cache
 def _rule(nodes: int) -> Any:
-    """MixedRule: log w + t^2 / 2 beside t."""
+    """Returns a MixedRule: log w + t^2 / 2 beside t."""
     t, w = hermegauss(nodes)
     room = np.zeros((2, MOST_NODES))
     room[:, :nodes] = t, np.log(w / w.sum()) + 0.5 * t * t

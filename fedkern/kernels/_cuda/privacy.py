@@ -11,7 +11,7 @@ SHAPES = ((1, 8), (4, 4), (16, 1))  # (C, R): a warp holds R rows of up to 32 C 
 
 
 def shape_of(p: int) -> tuple[int, int] | None:
-    """(C, R) for so many columns; None for more than a warp holds."""
+    """Returns (C, R) for a number of columns; None for more than a warp holds."""
     return next(((c, r) for c, r in SHAPES if p <= 32 * c), None)
 
 
@@ -35,7 +35,7 @@ def clip_sum(rows: Array, bound: float, out: Array, n_threads: int) -> None:
 
 
 def sum_partials(module: str, partial: Array, grid: int, size: int, out: Array) -> None:
-    """out = the sum of the blocks' partial sums, in a fixed order."""
+    """Computes out = the sum of the blocks' partial sums, in a fixed order."""
     current().launch(module, "sum_partials<double>", (-(-size // 32),), THREADS, (partial, grid, size, vector(out)))
 
 

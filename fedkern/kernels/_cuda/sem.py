@@ -13,7 +13,7 @@ UPDATES = ("row_gibbs", "element", "row")  # as SemUpdate has them
 
 
 def _tensor(dimensions: int) -> np.dtype[np.void]:
-    """Tensor<T, D> of tensor.hpp."""
+    """Returns a Tensor<T, D> of tensor.hpp."""
     return np.dtype([("data", "i8"), ("shape", "i8", (dimensions,)), ("stride", "i8", (dimensions,))], align=True)
 
 
@@ -36,7 +36,7 @@ def _item(array: Array) -> Launched:
 
 
 def _chains(chains: int, each: int) -> tuple[int, Array]:
-    """How many chains run at a time, and memory for so many numbers of each."""
+    """Returns how many chains run at a time, and memory for that many numbers of each."""
     grid = blocks(chains, 1, min(MOST_CHAINS, max(1, WORKSPACE // (8 * max(each, 1)))))
     return grid, current().xp.empty(grid * each)
 

@@ -1,4 +1,4 @@
-"""How the functions of this folder are compiled: one decorator for each kind, so that the flags are written once.
+"""Compiles the functions of this folder: one decorator for each kind, so that the flags are written once.
 
 ======================== ====================================== ==============================
                          x / 0 raises ZeroDivisionError         x / 0 is inf or NaN
@@ -23,10 +23,10 @@ loop_ieee = njit(cache=False, nogil=True, error_model="numpy")
 
 
 def loop_of(signature):
-    """A loop compiled at once, for one signature."""
+    """Returns the decorator of a loop that is compiled at once, for one signature."""
     return njit(signature, cache=False, nogil=True)
 
 
 def vector(*fastmath, **flags):
-    """A short loop that becomes vectors: "contract" fuses a * b + c, "reassoc" reorders sums."""
+    """Compiles a short loop that becomes vectors: "contract" fuses a * b + c, "reassoc" reorders sums."""
     return njit(cache=False, fastmath=set(fastmath), **flags)

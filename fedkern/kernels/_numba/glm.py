@@ -1,4 +1,4 @@
-"""Generalised linear models for Numba. The @njit functions are public, and callable from other people's nopython code.
+"""Computes generalised linear models for Numba. The @njit functions are public, and callable from other people's nopython code.
 
 Scalars: `clean`, `log_likelihood`, `expected_log_likelihood`. Loops over rows in float64, whatever X is: `loglik_rows`,
 `expectation_rows`, `predict_rows`, `example_rows`. The functions that bear a kernel's name prepare arrays for them.
@@ -29,7 +29,7 @@ U_WEIGHT /= U_WEIGHT.sum()
 
 @scalar
 def clean(y, family):
-    """The response, or NaN where the family has no such value; where no family has the number, an error."""
+    """Returns the response, or NaN where the family has no such value. It raises an error where no family has the number."""
     if family == BERNOULLI:
         return y if y == 0.0 or y == 1.0 else np.nan
     if family in (POISSON, NEGATIVE_BINOMIAL):
@@ -47,7 +47,7 @@ def sigmoid(a):
 
 @scalar
 def log_ways(y, r):
-    """log Gamma(y + r) - log Gamma(r) - log y!, without the digits that the first two would lose to each other."""
+    """Returns log Gamma(y + r) - log Gamma(r) - log y!, without the digits that the first two would lose to each other."""
     if np.isnan(y):
         return np.nan
     low, high = 1.0, 1.0  # both arguments are raised above 10, where the series holds to 1e-14
@@ -64,7 +64,7 @@ def log_ways(y, r):
 
 @scalar
 def log_likelihood(a, y, family, scale):
-    """log p(y | a) and its derivative with respect to a."""
+    """Returns log p(y | a) and its derivative with respect to a."""
     if family == BERNOULLI:
         return y * a - (max(a, 0.0) + np.log1p(np.exp(-abs(a))) if a == a else np.nan), y - sigmoid(a)
     if family == POISSON:
@@ -82,7 +82,7 @@ def log_likelihood(a, y, family, scale):
 
 @scalar
 def expected_log_sigmoid(b, s):
-    """E log sigmoid(a), a ~ N(b, s^2), and the expectations of its first two derivatives."""
+    """Returns E log sigmoid(a), a ~ N(b, s^2), and the expectations of its first two derivatives."""
     value, slope, curvature = 0.0, 0.0, 0.0
     if s <= WIDEST:
         # exp(-a) over equidistant nodes is a geometric series. Beyond |b| = 340 the sigmoid is 0 or 1 at every node.
@@ -111,7 +111,7 @@ def expected_log_sigmoid(b, s):
 
 @scalar
 def expected_log_likelihood(m, s, y, family, scale):
-    """E log p(y | a), a ~ N(m, s^2), and the expectations of its first two derivatives."""
+    """Returns E log p(y | a), a ~ N(m, s^2), and the expectations of its first two derivatives."""
     if family == BERNOULLI:
         sign = 2.0 * y - 1.0
         value, slope, curvature = expected_log_sigmoid(sign * m, s)
@@ -131,7 +131,7 @@ def expected_log_likelihood(m, s, y, family, scale):
 
 @scalar
 def activation(x, offset, mu, variance, factor, full, u):
-    """Mean and standard deviation of x'theta + offset. Fills u = factor' x for a full-rank posterior."""
+    """Returns mean and standard deviation of x'theta + offset. For a full-rank posterior it fills u = factor' x."""
     d = x.size
     m, v = 0.0, 0.0
     if full:
@@ -223,6 +223,7 @@ def example_vector(x, y, offset, weight, mu, variance, factor, full, e, family, 
             for j in range(d):
                 u[j] += slope * e[t, j]
         value = 0.0 * r
+    # From derivatives in the activation to those in the parameters.
     at = d
     for i in range(d):
         v[i] = weight * r * x[i]
@@ -245,6 +246,7 @@ def example_rows(
     bound = clip * (1.0 - 1e-9)
     for k in range(X.shape[0] if all_rows else rows.size):
         i = k if all_rows else rows[k]
+        # Compiled code does not check an index: another row would be read, or memory beyond.
         if i < 0 or i >= X.shape[0]:
             raise IndexError("rows: an index is no row of X")
         for j in range(d):
@@ -264,6 +266,7 @@ def example_rows(
                 continue
             norm = np.sqrt(squared)
             w = bound / norm if norm > bound else 1.0
+        # Whole numbers add up exactly: the sum does not depend on the order of rows.
         if grid > 0.0:
             for j in range(v.size):
                 whole[j] += int64(w * v[j] / grid)
@@ -274,7 +277,7 @@ def example_rows(
 
 
 class Lean:
-    """A loop compiled once for each type of X, whatever the layouts: they cost a few per cent, and a compilation seconds."""
+    """Compiles a loop once for each type of X, whatever the layouts: they cost a few per cent, and a compilation seconds."""
 
     def __init__(self, rows, *arguments):
         self.dispatcher = loop(rows.py_func)
@@ -304,7 +307,7 @@ _examples = Lean(
 
 
 def column(values, n, default):
-    """A float64 column; a constant one takes no memory."""
+    """Returns a float64 column; a constant one takes no memory."""
     return np.ndarray((n,), np.float64, np.array(default), 0, (0,)) if values is None else values.astype(np.float64, copy=False)
 
 
@@ -313,8 +316,8 @@ def columns(X, y, offset, weights):
     return y.astype(np.float64, copy=False), column(offset, n, 0.0), column(weights, n, 1.0)
 
 
-def posterior(mu, spread):
-    """mu, variance, factor, full: contiguous copies, one of variance and factor empty."""
+def copy_posterior(mu, spread):
+    """Returns mu, variance, factor, full: contiguous copies, one of variance and factor empty."""
     if spread.ndim == 2:
         return np.array(mu), np.empty(0), np.array(spread, order="C"), True
     return np.array(mu), np.exp(2 * spread), np.empty((0, 0)), False
@@ -343,28 +346,29 @@ def loglik_grad(X, y, theta, offset, weights, family, scale, grad, n_threads):
 
 
 def expectations(X, y, mu, log_sigma, offset, weights, family, scale, value, slope, curvature, n_threads):
-    _expectations(X, *columns(X, y, offset, weights), *posterior(mu, log_sigma), family, scale, value, slope, curvature)
+    _expectations(X, *columns(X, y, offset, weights), *copy_posterior(mu, log_sigma), family, scale, value, slope, curvature)
 
 
 expectations_full = expectations
 
 
 def predict(X, mu, log_sigma, offset, family, method, mean, n_threads):
-    _predictions(X, column(offset, len(X), 0.0), *posterior(mu, log_sigma), family, method, mean)
+    _predictions(X, column(offset, len(X), 0.0), *copy_posterior(mu, log_sigma), family, method, mean)
 
 
 predict_full = predict
 
 
 def examples(X, y, mu, log_sigma, rows, offset, weights, family, scale, e, estimator, clip, grid):
-    """sum of E log p, sum of vectors (float64, and in whole multiples of the grid), rows skipped."""
+    """Returns the sum of E log p, the sum of vectors (float64, and in whole multiples of the grid), and the number of rows
+    skipped."""
     d = X.shape[1]
     size = d * (d + 3) // 2 if log_sigma.ndim == 2 else 2 * d
     total, whole = np.zeros(size), np.zeros(size, np.int64)
     index = np.empty(0, np.int64) if rows is None else rows
     value, skipped = _examples(
-        X, *columns(X, y, offset, weights), index, rows is None, *posterior(mu, log_sigma), e, family, scale, estimator, clip,
-        grid, total, whole,
+        X, *columns(X, y, offset, weights), index, rows is None, *copy_posterior(mu, log_sigma), e, family, scale, estimator,
+        clip, grid, total, whole,
     )  # fmt: skip
     return value, total, whole, skipped
 

@@ -1,4 +1,4 @@
-"""Mixed models for Numba: a point and a group at a time, every row at every node.
+"""Computes mixed models for Numba: a point and a group at a time, every row at every node.
 
 Callable from nopython code: `row`, `dispersion`, `rising`. The functions that bear a kernel's name prepare arrays for the loops.
 Matrices of a group's effects have room for three, of which the first d are used.
@@ -24,7 +24,8 @@ STEPS, NEAR, SLACK = 600, 1e-6, 1e-10  # of the search: the last step leaves an 
 
 @scalar_ieee
 def row(eta, y, trials, family, square):
-    """log p(y | eta) without what does not depend on eta, its slope and minus its curvature. `square`: phi^2 or the precision."""
+    """Returns the part of log p(y | eta) that depends on eta, its slope and minus its curvature. `square`: phi^2 or the
+    precision."""
     if family == BINOMIAL:
         decay = np.exp(-abs(eta))
         inverse = 1.0 / (1.0 + decay)
@@ -48,7 +49,7 @@ def row(eta, y, trials, family, square):
 
 @scalar_ieee
 def dispersion(eta, y, w, family, square):
-    """Of a row, in the last coordinate w: dl / dw, d2l / dw deta, d2l / dw2, without what `rising` has."""
+    """Returns a row's derivatives in the last coordinate w, without those of `rising`: dl / dw, d2l / dw deta, d2l / dw2."""
     if family == GAUSSIAN:
         r = y - eta
         return square * r * r - 1.0, -2.0 * square * r, -2.0 * square * r * r
@@ -74,7 +75,7 @@ def dispersion(eta, y, w, family, square):
 
 @scalar_ieee
 def antiderivative(x, a):
-    """Of the sum over k < x of log(1 + a k), up to a constant; the next term is below 1e-15."""
+    """Returns the antiderivative of the sum over k < x of log(1 + a k), up to a constant; the next term is below 1e-15."""
     z = a * x
     f = np.log1p(z)
     if z < 0.1:
@@ -90,7 +91,7 @@ def antiderivative(x, a):
 
 @scalar_ieee
 def rising(y, a):
-    """sum over rows, whose counts y rise, of sum_{k < y} log(1 + k a)."""
+    """Returns the sum over rows, whose counts y rise, of sum_{k < y} log(1 + k a)."""
     total, n, below, k = 0.0, y.size, 0, 0.0
     while k < LEAST_LARGE:
         while below < n and y[below] <= k:
@@ -107,7 +108,7 @@ def rising(y, a):
 
 @scalar_ieee
 def rising_slopes(y, a):
-    """The derivatives of `rising`, term by term; NaN of counts with too many terms."""
+    """Returns the derivatives of `rising`, term by term; NaN for counts with too many terms."""
     first, second, n, below, k = 0.0, 0.0, y.size, 0, 0.0
     if n and not y[n - 1] <= MOST_TERMS:
         return np.nan, np.nan
@@ -124,7 +125,8 @@ def rising_slopes(y, a):
 
 @scalar_ieee
 def constant_of(y, trials, family):
-    """What depends on no point, of all rows; NaN if a response is not of the family, an error where no family has the number."""
+    """Returns the part of all rows that depends on no point. It is NaN if a response is not of the family, and an error where no
+    family has the number."""
     if family not in (BINOMIAL, POISSON, GAUSSIAN, NEGATIVE_BINOMIAL):
         raise ValueError("family: no likelihood of the Numba kernels has this number")
     total = 0.0
@@ -160,7 +162,8 @@ def place(xi, p, d, family, T):
 
 @scalar_ieee
 def level(rows, begin, end, base, family, square, T, d, u, g, H):
-    """l at u; g is its gradient, H minus its Hessian (the lower triangle), a row of counts cut off. NaN: not all finite."""
+    """Returns l at u. g is its gradient, H minus its Hessian (the lower triangle), a row of counts cut off. NaN: not all
+    finite."""
     Z, y, trials = rows
     v, G, M = np.zeros(EFFECTS), np.zeros(EFFECTS), np.zeros((EFFECTS, EFFECTS))
     value = 0.0
@@ -188,7 +191,7 @@ def level(rows, begin, end, base, family, square, T, d, u, g, H):
 
 @scalar_ieee
 def turned(T, d, u, G, M, g, H):
-    """g = T'G - u, H = T'M T + I of lower triangles. Returns 0, or NaN where they are not finite."""
+    """Turns into coordinates of u: g = T'G - u, H = T'M T + I of lower triangles. Returns 0, or NaN where they are not finite."""
     bad = 0.0
     for c in range(d):
         g[c] = -u[c]
@@ -206,7 +209,7 @@ def turned(T, d, u, G, M, g, H):
 
 @scalar_ieee
 def factorise(H, d, C):
-    """C of H = C C', lower triangles."""
+    """Fills C of H = C C', lower triangles."""
     for a in range(d):
         for b in range(a + 1):
             left = H[a, b]
@@ -217,7 +220,7 @@ def factorise(H, d, C):
 
 @scalar_ieee
 def solve(H, d, C, x):
-    """x = H^-1 x; C becomes the factor."""
+    """Solves x = H^-1 x; C becomes the factor."""
     factorise(H, d, C)
     for a in range(d):
         for b in range(a):
@@ -231,7 +234,7 @@ def solve(H, d, C, x):
 
 @scalar_ieee
 def least_squares(rows, begin, end, base, family, square, T, d, u):
-    """Where a search of counts begins: the weighted least squares of log(y + 1/2)."""
+    """Starts a search of counts: the weighted least squares of log(y + 1/2)."""
     Z, y, _ = rows
     G, M, H, C = np.zeros(EFFECTS), np.zeros((EFFECTS, EFFECTS)), np.zeros((EFFECTS, EFFECTS)), np.zeros((EFFECTS, EFFECTS))
     for i in range(begin, end):
@@ -251,8 +254,8 @@ def least_squares(rows, begin, end, base, family, square, T, d, u):
 
 @scalar_ieee
 def mode(rows, begin, end, base, family, square, T, d, u, C):
-    """Newton's steps from 0 or `least_squares`, halved until l does not fall: u becomes the mode, C C' minus the Hessian there.
-    Returns l; NaN if the mode is not found."""
+    """Searches the mode by Newton's steps from 0 or `least_squares`, halved until l does not fall. u becomes the mode, C C' minus
+    the Hessian there. Returns l; NaN if no mode is found."""
     u[:] = 0.0
     if family in (POISSON, NEGATIVE_BINOMIAL):
         least_squares(rows, begin, end, base, family, square, T, d, u)
@@ -269,6 +272,7 @@ def mode(rows, begin, end, base, family, square, T, d, u, C):
             tried[a] = u[a] + step[a]
             most = max(most, abs(step[a]))
         there = level(rows, begin, end, base, family, square, T, d, tried, next_g, next_H)
+        # A step that lowers l, but for rounding, is halved: far from the mode Newton overshoots.
         if there >= here - SLACK * (1.0 + abs(here)) and abs(there) < np.inf:
             here = there
             u[:], g[:], H[:] = tried, next_g, next_H
@@ -285,7 +289,7 @@ def mode(rows, begin, end, base, family, square, T, d, u, C):
 
 @scalar_ieee
 def invert(C, d, inverse):
-    """Of a lower triangle."""
+    """Inverts a lower triangle."""
     for a in range(d):
         for b in range(a + 1):
             left = 1.0 if a == b else 0.0
@@ -296,7 +300,8 @@ def invert(C, d, inverse):
 
 @scalar_ieee
 def terms_of(rows, begin, end, base, family, square, T, d, t, weight, u, inverse, at, terms):
-    """Logarithms of a group's terms at all nodes, whose effects are put into `at` (K, d). Returns the logarithm of their sum."""
+    """Returns the logarithm of the sum of a group's terms at all nodes. The logarithms of the terms are filled in, and the
+    effects are put into `at` (K, d)."""
     Z, y, trials = rows
     most = -np.inf
     v = np.zeros(EFFECTS)
@@ -319,6 +324,7 @@ def terms_of(rows, begin, end, base, family, square, T, d, t, weight, u, inverse
             term += one
         terms[k] = term
         most = max(most, term) if term == term else np.nan
+    # The largest term is taken out before the exponentials: they would overflow, or all vanish.
     if not abs(most) < np.inf:
         return np.nan
     total = 0.0
@@ -366,7 +372,7 @@ def values_of(points, X, Z, y, trials, offset, starts, counts, family, t, weight
 
 @scalar_ieee
 def derivative(Z_row, X_row, T, p, d, u, q):
-    """d eta / d xi of a row at fixed u."""
+    """Computes d eta / d xi of a row at fixed u."""
     for j in range(p):
         q[j] = X_row[j]
     at = p
@@ -378,7 +384,8 @@ def derivative(Z_row, X_row, T, p, d, u, q):
 
 @loop_ieee
 def curvature_of(points, X, Z, y, trials, offset, starts, counts, family, t, weight, value, gradient, minus_hessian):
-    """Louis (1982): gradient = E D, minus the Hessian = E[-D'] - cov(D), of each group; D = d log p(y, u | xi) / d xi."""
+    """Computes gradient and minus Hessian of each group by Louis (1982): gradient = E D, minus the Hessian = E[-D'] - cov(D); D =
+    d log p(y, u | xi) / d xi."""
     p, d, K, P = X.shape[1], Z.shape[1], len(t), points.shape[1]
     rows, constant, dispersed = (Z, y, trials), constant_of(y, trials, family), family in (GAUSSIAN, NEGATIVE_BINOMIAL)
     base, at, terms, D, mean = np.empty(len(y)), np.empty((K, EFFECTS)), np.empty(K), np.empty((K, P)), np.empty(P)
@@ -452,14 +459,14 @@ def curvature_of(points, X, Z, y, trials, offset, starts, counts, family, t, wei
 
 
 def rule(nodes, d):
-    """Nodes (K, d) of the standard normal, and log w + t't / 2 with weights that add up to 1."""
+    """Returns nodes (K, d) of the standard normal, and log w + t't / 2 with weights that add up to 1."""
     t, w = hermegauss(nodes)
     at = np.array(list(product(range(nodes), repeat=d)), dtype=int).reshape(nodes**d, d)
     return t[at], (np.log(w / w.sum()) + 0.5 * t * t)[at].sum(axis=1)
 
 
 def prepared(points, X, Z, y, trials, offset, starts, nodes):
-    """Contiguous copies: one compilation for every layout. Without effects all rows are one group."""
+    """Returns contiguous copies: one compilation for every layout. Without effects all rows are one group."""
     n, d = Z.shape
     trials, offset = np.ones(n) if trials is None else trials, np.zeros(n) if offset is None else offset
     starts = starts if d else np.array([0, n])

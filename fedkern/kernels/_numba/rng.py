@@ -1,4 +1,4 @@
-"""Philox4x32-10 for Numba: public, and callable from other people's nopython code.
+"""Computes Philox4x32-10 for Numba: public, and callable from other people's nopython code.
 
 `philox`, `uniform_pair`, `normal_pair`, `exponential_pair` take the counter (item, draw, client, step) and a 64-bit key;
 `gamma_one`, `inverse_gaussian_one` and `polya_gamma_one` the same without draw. Nothing has a state.
@@ -28,7 +28,7 @@ def stream_key(seed, stream, chain):
 
 @scalar
 def philox(item, draw, client, step, key):
-    """The four words of a block."""
+    """Returns the four words of a block."""
     a, b, c, d = uint32(item), uint32(draw), uint32(client), uint32(step)
     k0, k1 = uint32(key), uint32(uint64(key) >> uint64(32))
     for _ in range(10):
@@ -105,7 +105,7 @@ def inverse_gaussian_one(mean, shape, item, client, step, key):
 
 @scalar
 def polya_gamma_accept(x, u):
-    """Whether u lies below 1 - a_1/a_0 + a_2/a_0 - ..., a falling series."""
+    """Tells whether u lies below 1 - a_1/a_0 + a_2/a_0 - ..., a falling series."""
     rate = 0.5 * np.pi * np.pi * x if x > 0.64 else 2.0 / x
     total, n = 1.0, 1.0
     while True:
@@ -120,7 +120,7 @@ def polya_gamma_accept(x, u):
 
 @scalar_ieee
 def polya_gamma_one(z, item, client, step, key):
-    """PG(1, z): an exponential beyond the cut t or an inverse Gaussian below it, then Devroye's series."""
+    """Draws PG(1, z): an exponential beyond the cut t or an inverse Gaussian below it, then Devroye's series."""
     t, c = 0.64, 0.5 * abs(z)
     if not c < np.inf:
         return np.nan

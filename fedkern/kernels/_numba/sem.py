@@ -1,4 +1,5 @@
-"""Cyclic structural equation model for Numba: one chain at a time. Public: `invert`, `is_contraction`, `update_inverse`."""
+"""Computes the cyclic structural equation model for Numba, one chain at a time. Public: `invert`, `is_contraction`,
+`update_inverse`."""
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def invert(W):
 
 @scalar
 def update_inverse(W, j, image, ratio):
-    """W after row j of I - Theta has moved by -delta: image is delta' W, ratio = 1 - delta' W[:, j]."""
+    """Updates W after row j of I - Theta has moved by -delta: image is delta' W, ratio = 1 - delta' W[:, j]."""
     p = W.shape[0]
     for i in range(p):
         factor = W[i, j] / ratio
@@ -65,7 +66,7 @@ def update_inverse(W, j, image, ratio):
 
 @scalar
 def is_contraction(matrix):
-    """Whether the spectral radius is below 1: from the powers T^(2^k), their traces and their row and column sums."""
+    """Tells whether the spectral radius is below 1, from the powers T^(2^k), their traces and their row and column sums."""
     p = matrix.shape[0]
     T, square, columns = matrix.copy(), np.empty((p, p)), np.empty(p)
     for _ in range(64):
@@ -118,7 +119,7 @@ def log_densities(Y, coefficients, b):
 
 @scalar
 def combine(e, delta, Y, out):
-    """out = e - sum_h delta_h y_h. Returns sum |out|."""
+    """Computes out = e - sum_h delta_h y_h. Returns sum |out|."""
     for i in range(e.size):
         out[i] = e[i]
     for h in range(delta.size):
@@ -140,7 +141,7 @@ def dot(x, y):
 
 @scalar
 def start(Y, theta, d, T, W, e, sums):
-    """Theta, residuals, the inverse of I - Theta; returns log|det|."""
+    """Computes Theta, residuals and the inverse of I - Theta. Returns log|det|."""
     p = Y.shape[0]
     for j in range(p):
         for h in range(p):
@@ -181,7 +182,7 @@ def proposal_sd(variance, square, b, power):
 
 @scalar
 def take_row(j, delta, ratio, total, shifted, d, work, log_det, events):
-    """theta_j += delta, whose determinant ratio and residuals are known. Returns the new log|det|."""
+    """Takes theta_j += delta, whose determinant ratio and residuals are known. Returns the new log|det|."""
     T, W, e, sums = work
     p = T.shape[0]
     image = np.zeros(p)
@@ -292,7 +293,8 @@ def rows(data, state, work, log_det, gain, stable, client, step, key, events):
 
 @scalar
 def factorise(A):
-    """U with A = U'U in the upper triangle. A - I must be positive semidefinite: a pivot that rounding made less than 1 is 1."""
+    """Fills U with A = U'U in the upper triangle. A - I must be positive semidefinite: a pivot that rounding made less than 1 is
+    1."""
     p = A.shape[0]
     for k in range(p):
         root = np.sqrt(max(A[k, k], 1.0))
@@ -322,7 +324,7 @@ def solve_upper(U, x):
 
 @scalar
 def gibbs_row(j, data, state, work, log_det, stable, client, step, keys, events):
-    """Section 9, steps 1 to 4. With S_jj = 0 row and column j of A are those of the identity."""
+    """Draws a row: section 9, steps 1 to 4. With S_jj = 0 row and column j of A are those of the identity."""
     normals_key, proposals_key, weights_key = keys
     Y, _, theta, tau_sq, power = data
     d, lambda_sq, b, _ = state
@@ -396,13 +398,13 @@ def log_normal(x, weight, mode, wide):
 
 @scalar
 def log_sum(x, y):
-    """log(e^x + e^y)."""
+    """Returns log(e^x + e^y)."""
     return max(x, y) + np.log1p(np.exp(-abs(x - y)))
 
 
 @scalar
 def draw_ratio(item, r, a, N, client, step, key):
-    """One independence step of x from 0, density ~ |1 + r x|^N exp(-(x - a)^2 / 2): a normal at each of its two modes."""
+    """Makes one independence step of x from 0, density ~ |1 + r x|^N exp(-(x - a)^2 / 2): a normal at each of its two modes."""
     turn = 1.0 - a * r  # r x^2 + turn x - (a + N r) = 0
     root = np.sqrt((1.0 + a * r) ** 2 + 4.0 * N * (r * r))
     q = -0.5 * (turn - root if turn < 0.0 else turn + root)
@@ -435,6 +437,7 @@ def swap(data, state, work, log_det, stable, shape, rate, client, step, key, eve
     p = T.shape[0]
     if p < 2:
         return log_det
+    # The pair (j, h), j < h, that the uniform number chooses.
     choice, accept = uniform_pair(p * p, 0, client, step, key)
     pairs = p * (p - 1) // 2
     j, rest = 0, min(int(choice * pairs), pairs - 1)
@@ -443,6 +446,7 @@ def swap(data, state, work, log_det, stable, shape, rate, client, step, key, eve
         j += 1
     h = j + 1 + rest
     u, w = -T[j, h], -T[h, j]
+    # The exchanged rows are divided by these numbers.
     if u == 0.0 or w == 0.0:
         return log_det
     new = T.copy()
@@ -454,6 +458,7 @@ def swap(data, state, work, log_det, stable, shape, rate, client, step, key, eve
             if i != row:
                 moved = new[row, i] - theta[row, i]
                 quadratic += (moved * moved - d[row, i] * d[row, i]) / (2.0 * lambda_sq[row, i] * tau_sq[row, i])
+    # The likelihood stays; the ratio has the priors and the Jacobian of the exchange.
     b_j, b_h = b[h] / abs(w), b[j] / abs(u)
     log_scale = np.log(abs(u * w)) if u * w != 0.0 else -np.inf
     log_ratio = -quadratic - (p + 1) * log_scale - (shape + 1.0) * (np.log(b_j / b[j]) + np.log(b_h / b[h]))
@@ -468,6 +473,7 @@ def swap(data, state, work, log_det, stable, shape, rate, client, step, key, eve
         if i != h:
             d[h, i] = T[h, i] - theta[h, i]
         W[i, j], W[i, h] = W[i, h] * w, W[i, j] * u
+    # The same exchange in all that is kept beside the coefficients.
     for i in range(e.shape[1]):
         e[j, i], e[h, i] = e[h, i] / w, e[j, i] / u
     sums[j], sums[h] = sums[h] / abs(w), sums[j] / abs(u)
@@ -494,7 +500,7 @@ def sweeps(
     Y, theta, tau_sq, deviation, lambda_sq, b, log_step, temperature, seed, chain, client, step, n_sweeps, update, swap, stable,
     adapt, expanded, scale_lambda, shape, rate, deviation_out, lambda_sq_out, b_out, log_step_out, loglik, events, n_threads,
 ):  # fmt: skip
-    """On contiguous copies: one compilation for every layout."""
+    """Makes the sweeps on contiguous copies: one compilation for every layout."""
     state = [np.array(a, order="C") for a in (deviation, lambda_sq, b, log_step)]
     fixed = [np.array(a, order="C") for a in (Y, theta, tau_sq, temperature)]
     values, counts = np.empty(len(loglik)), np.zeros(events.shape, np.int64)
@@ -511,7 +517,7 @@ def all_sweeps(
     Y, theta, tau_sq, temperature, deviation, lambda_sq, b, log_step, loglik, events, seed, chain, client, step, n_sweeps, update,
     use_swap, stable, adapt, expanded, scale_lambda, shape, rate,
 ):  # fmt: skip
-    """In place."""
+    """Makes all sweeps in place."""
     p, n = Y.shape[1], Y.shape[2]
     T, W, e = np.empty((p, p)), np.empty((p, p)), np.empty((p, n))
     sums, square = np.empty(p), np.empty(p)
@@ -529,6 +535,7 @@ def all_sweeps(
         for t in range(n_sweeps):
             now = step + t
             gain = (now + 1.0) ** -0.6 if adapt else 0.0
+            # Made anew in every sweep, so that two calls give the bits of one and rounding does not add up.
             log_det = start(y, theta[c], deviation[c], T, W, e, sums)
             if not abs(log_det) < np.inf:
                 fault = 8 * t + OTHER
@@ -554,6 +561,7 @@ def all_sweeps(
             if fault >= 0:
                 fault += 8 * t
                 break
+        # A chain with a fault has no log-likelihood; its state is not to be used.
         counts[FAULT] = fault
         loglik[c] = np.nan
         if fault < 0:

@@ -1,4 +1,4 @@
-"""What the glm kernels mean: every example's vector is written down, clipped and summed. float64, plain and slow."""
+"""Defines the glm kernels in plain NumPy: every example's vector is written down, clipped and summed. float64 and slow."""
 
 import numpy as np
 from scipy.special import expit, gammaln, ndtr
@@ -20,19 +20,19 @@ MIXTURE_FROM = 5.0
 
 
 def in_domain(y, family):
-    """The response as float64; NaN where the family has no such value."""
+    """Returns the response as float64; NaN where the family has no such value."""
     y = y.astype(np.float64)
     return np.where(numbered(family).domain.has(y), y, np.nan)
 
 
 def log_likelihood(a, y, family, scale):
-    """log p(y | a) and its derivative with respect to a; NaN with y."""
+    """Returns log p(y | a) and its derivative with respect to a; NaN with y."""
     record = numbered(family)
     return record.value(y, a, scale, None) + 0 * y, record.slope(y, a, scale, None)
 
 
 def expected_log_likelihood(m, s, y, family, scale):
-    """E log p(y | a) and of its first two derivatives, a ~ N(m, s^2)."""
+    """Returns E log p(y | a) and the expectations of its first two derivatives, a ~ N(m, s^2)."""
     if family == POISSON:
         rate = np.exp(m + s**2 / 2)
         return y * m - rate - gammaln(y + 1), y - rate, -rate
@@ -61,7 +61,7 @@ def expected_log_likelihood(m, s, y, family, scale):
 
 
 def spread(X, log_sigma):
-    """The standard deviation of x'theta, for a mean-field or a full-rank posterior."""
+    """Returns the standard deviation of x'theta, for a mean-field or a full-rank posterior."""
     return np.linalg.norm(X * np.exp(log_sigma) if log_sigma.ndim == 1 else X @ np.tril(log_sigma), axis=1)
 
 
@@ -86,7 +86,7 @@ def loglik_grad(X, y, theta, offset, weights, family, scale, grad, n_threads):
 
 
 def log_normaliser(shift, precision):
-    """log of the constant that makes exp(h'theta - theta'P theta/2), P diagonal, a density; 0 if none does."""
+    """Returns the logarithm of the constant that makes exp(h'theta - theta'P theta/2), P diagonal, a density; 0 if none does."""
     if not (precision > 0).all():
         return 0.0
     return float((np.log(precision / (2 * np.pi)) / 2 - shift**2 / (2 * precision)).sum())
@@ -188,7 +188,7 @@ predict_full = predict
 
 
 def example_vectors(X, y, mu, log_sigma, rows, offset, weights, family, scale, estimator, draws, key, client, step):
-    """Every example's gradient of E log p(y_i | x_i'theta), (b, 2d) full rank (b, d + d(d+1)/2); NaN in a faulty row."""
+    """Returns every example's gradient of E log p(y_i | x_i'theta), (b, 2d) full rank (b, d + d(d+1)/2); NaN in a faulty row."""
     n, d = X.shape
     rows = np.arange(n) if rows is None else rows
     offset, weights = column(offset, n, 0.0)[rows], column(weights, n, 1.0)[rows]

@@ -1,4 +1,4 @@
-"""What the kernels of mixed models mean: all nodes of all groups, written down. float64, plain and slow; points in pieces.
+"""Defines the kernels of mixed models in plain NumPy: all nodes of all groups, written down. float64 and slow; points in pieces.
 
 A group is (l, u): l(u) = sum_i log p(y_i | eta_i) - u'u / 2, what does not depend on u left out until the end.
 """
@@ -48,7 +48,7 @@ class Rows:
 
     @property
     def shapes_at(self):
-        """Where the shape numbers of a point begin."""
+        """Returns where the shape numbers of a point begin."""
         return self.p + self.d * (self.d + 1) // 2
 
     @property
@@ -59,19 +59,19 @@ class Rows:
         return self.family.good(m).all()
 
     def sums(self, values):
-        """(S, n, ..) -> sums over the rows of each group."""
+        """Returns sums over the rows of each group, of (S, n, ..)."""
         if not len(self.starts):
             return np.zeros((len(values), 0, *values.shape[2:]))
         return np.add.reduceat(values, self.starts, axis=1)
 
     def eta(self, fixed, T, u):
-        """u (S, G, d) -> the predictor (S, n)."""
+        """Returns the predictor (S, n) of u (S, G, d)."""
         effects = np.einsum("sab,sgb->sga", T, u)
         return fixed + np.einsum("na,sna->sn", self.Z, effects[:, self.group])
 
 
 def rule(nodes, d):
-    """Nodes (K, d) of the standard normal in d dimensions, and the logarithms of weights that add up to 1."""
+    """Returns nodes (K, d) of the standard normal in d dimensions, and the logarithms of weights that add up to 1."""
     t, w = hermegauss(nodes)
     log_w = np.log(w / w.sum())
     at = np.array(list(product(range(nodes), repeat=d)), dtype=int).reshape(nodes**d, d)
@@ -79,7 +79,7 @@ def rule(nodes, d):
 
 
 def factor_of(xi, p, d):
-    """T (S, d, d) of each point."""
+    """Returns T (S, d, d) of each point."""
     T = np.zeros((len(xi), d, d))
     for j, (a, b) in enumerate(lower(d)):
         T[:, a, b] = np.exp(xi[:, p + j]) if a == b else xi[:, p + j]
@@ -91,7 +91,7 @@ def lower(d):
 
 
 def cholesky(H):
-    """C of H = C C', for each of many; NaN where there is none."""
+    """Returns C of H = C C', for each of many; NaN where no factor exists."""
     C = np.zeros_like(H)
     for a in range(H.shape[-1]):
         for b in range(a + 1):
@@ -101,7 +101,7 @@ def cholesky(H):
 
 
 def inverse(C):
-    """C^-1 of lower triangles."""
+    """Returns C^-1 of lower triangles."""
     back = np.zeros_like(C)
     for a in range(C.shape[-1]):
         for b in range(a + 1):
@@ -111,13 +111,13 @@ def inverse(C):
 
 
 def solved(H, g, good):
-    """H^-1 g of each group; 0 where it is not good."""
+    """Returns H^-1 g of each group; 0 where it is not good."""
     back = inverse(cholesky(np.where(good[..., None, None], H, np.eye(H.shape[-1]))))
     return np.einsum("sgba,sgbc,sgc->sga", back, back, np.where(good[..., None], g, 0.0))
 
 
 def modes(rows, fixed, T, w):
-    """u (S, G, d) and -l'' there; NaN where it is not found. Newton steps, halved until l does not fall.
+    """Returns the modes u (S, G, d) and -l'' there; NaN where a mode is not found. Newton steps are halved until l does not fall.
 
     From 0, or for counts and times from weighted least squares: a mean that is far too large is left by one in each step.
     """
@@ -145,26 +145,28 @@ def modes(rows, fixed, T, w):
         right = np.einsum("sab,sga->sgb", T, rows.sums((weight * (target - fixed))[:, :, None] * rows.Z))
         H = np.einsum("sac,sgab,sbd->sgcd", T, rows.sums(weight[:, :, None, None] * ZZ), T) + np.eye(d)
         u = solved(H, right, np.isfinite(right).all(axis=2) & np.isfinite(H).all(axis=(2, 3)))
-    found = np.zeros((S, G), bool)
+    done = np.zeros((S, G), bool)
     for _ in range(STEPS):
         level, g, H = at(u)
         good = np.isfinite(level) & np.isfinite(g).all(axis=2) & np.isfinite(H).all(axis=(2, 3))
         step = solved(H, g, good)
         for _ in range(HALVINGS):
-            worse = ~(at(u + step, False) >= level - 1e-10 * (1 + np.abs(level))) & good & ~found
+            # A step that lowers l, but for rounding, is halved; groups that are done stay.
+            worse = ~(at(u + step, False) >= level - 1e-10 * (1 + np.abs(level))) & good & ~done
             if not worse.any():
                 break
             step[worse] /= 2
-        u = np.where((good & ~found)[:, :, None], u + step, u)
-        found |= good & (np.abs(step).max(axis=2) < STEP)
-        if (found | ~good).all():
+        u = np.where((good & ~done)[:, :, None], u + step, u)
+        done |= good & (np.abs(step).max(axis=2) < STEP)
+        if (done | ~good).all():
             break
     _, _, H = at(u)
-    return np.where(found[:, :, None], u, np.nan), H
+    return np.where(done[:, :, None], u, np.nan), H
 
 
 def integrals(rows, xi, nodes):
-    """Of some points: logarithms (S, G, K) of terms that add up to each group's integral, and their effects u (S, G, K, d)."""
+    """Returns, for some points, logarithms (S, G, K) of terms that add up to each group's integral, and their effects u (S, G, K,
+    d)."""
     fixed = xi[:, : rows.p] @ rows.X.T + rows.offset
     T, w = factor_of(xi, rows.p, rows.d), xi[:, rows.shapes_at :]
     if rows.d and not rows.family.concave:
@@ -184,7 +186,7 @@ def integrals(rows, xi, nodes):
 
 
 def of_panels(rows, fixed, T, w, nodes):
-    """The same where there is no mode to go by; a place that an integral does not need has weight 0."""
+    """Returns the numbers of `integrals` where no mode leads; a place that an integral does not need has weight 0."""
     S, G, parts = len(fixed), len(rows.starts), rows.family.parts(w)
     if not G or not S:
         return np.zeros((S, G, 1)), np.zeros((S, G, 1, 1))
@@ -221,7 +223,7 @@ def values(points, X, Z, y, trials, offset, starts, upper, cuts, family, nodes, 
 
 
 def finite(value, xi):
-    """NaN where it is not finite, or its point is not."""
+    """Returns the array with NaN where it, or its point, is not finite."""
     return np.where(np.isfinite(value) & np.isfinite(xi).all(axis=1), value, np.nan)
 
 
@@ -240,7 +242,8 @@ def curvature(points, X, Z, y, trials, offset, starts, upper, cuts, family, node
 
 
 def of_point(rows, xi, nodes):
-    """Louis (1982): grad = E d, minus the Hessian = E[-d'] - cov(d), of each group and added up; d = d log p(y, u | xi) / dxi."""
+    """Computes gradient and minus Hessian by Louis (1982): grad = E d, minus the Hessian = E[-d'] - cov(d), of each group and
+    added up; d = d log p(y, u | xi) / dxi."""
     p, d, P, G, own = rows.p, rows.d, xi.shape[1], len(rows.starts), slice(rows.shapes_at, None)
     w = xi[:, own]
     fixed, T, parts = xi[:, :p] @ rows.X.T + rows.offset, factor_of(xi, p, d), rows.family.parts(w)

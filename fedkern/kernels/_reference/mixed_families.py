@@ -1,7 +1,7 @@
-"""What a row of a mixed model is, family by family: log p(y | eta, w) with its derivatives, w the shape numbers of a point.
+"""Defines a row of a mixed model, family by family: log p(y | eta, w) with its derivatives, w the shape numbers of a point.
 
-A family splits it into what depends on eta (`row`), and what does not (`constant`): the sum over all rows. `parts` are what `row`
-has of the response and of w: arrays (S, n), or such as broadcast to it.
+A family splits it into a part that depends on eta (`row`), and one that does not (`constant`), which is the sum over all rows.
+`parts` are the arrays (S, n), or such as broadcast to it, that `row` needs of the response and of w.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ class Family:
         self.n = len(y)
 
     def good(self, m):
-        """(n,) whether the family has the response, where points have m shape numbers."""
+        """Returns (n,) whether the family has the response, where points have m shape numbers."""
         return np.isfinite(self.y)
 
     def parts(self, w):
@@ -29,23 +29,24 @@ class Family:
 
     @staticmethod
     def row(eta, *parts):
-        """Value without `constant`, d / deta, -d2 / deta2."""
+        """Returns the value without `constant`, d / deta, -d2 / deta2."""
         raise NotImplementedError
 
     def constant(self, w):
-        """(S,) the sum over rows of what does not depend on eta."""
+        """Returns (S,) the sum over rows of the part that does not depend on eta."""
         return np.zeros(len(w))
 
     def constant_slopes(self, w):
-        """Its derivatives (m,) and (m, m) at one w (m,)."""
+        """Returns its derivatives (m,) and (m, m) at one w (m,)."""
         return np.zeros(len(w)), np.zeros((len(w), len(w)))
 
     def own(self, eta, w):
-        """Of `row` at eta (n,) and w (m,): d / dw (m, n), d2 / dw deta (m, n), d2 / dw2 (m, m, n)."""
+        """Returns derivatives of `row` at eta (n,) and w (m,): d / dw (m, n), d2 / dw deta (m, n), d2 / dw2 (m, m, n)."""
         return np.zeros((0, self.n)), np.zeros((0, self.n)), np.zeros((0, 0, self.n))
 
     def start(self, w):
-        """Of `counted` ones: weights and targets (S, n) of the least squares from which a search begins, and sizes of rows."""
+        """Returns, for `counted` families, weights and targets (S, n) of the least squares from which a search begins, and sizes
+        of rows."""
         raise NotImplementedError
 
 
@@ -90,7 +91,7 @@ class Poisson(Family):
 
 
 class Gaussian(Family):
-    """w = log sd."""
+    """Defines gaussian rows; w = log sd."""
 
     def parts(self, w):
         return self.y, np.exp(-2 * w[:, :1])
@@ -111,7 +112,7 @@ class Gaussian(Family):
 
 
 class NegativeBinomial(Family):
-    """w = phi, where the variance is mu + phi^2 mu^2."""
+    """Defines negative binomial rows; w = phi, where the variance is mu + phi^2 mu^2."""
 
     counted = True
 
@@ -146,7 +147,7 @@ class NegativeBinomial(Family):
 
 
 def dispersion(y, eta, w):
-    """Of a negative binomial's rows: dl / dphi, d2l / dphi deta, d2l / dphi2, without what `rising` has."""
+    """Returns derivatives of a negative binomial's rows, without those of `rising`: dl / dphi, d2l / dphi deta, d2l / dphi2."""
     a, mean = w**2, np.exp(np.minimum(eta, MOST_ETA))
     x, m = a * mean, mean / (1 + a * mean)
     _, one, two = log1p_ratio(x)  # of h = log(1 + a mean) / a
@@ -158,7 +159,7 @@ def dispersion(y, eta, w):
 
 
 def log1p_ratio(x):
-    """log(1 + x) / x and its first two derivatives, x >= 0."""
+    """Returns log(1 + x) / x and its first two derivatives, x >= 0."""
     small = np.minimum(x, 0.1)
     series = [np.zeros_like(x) for _ in range(3)]
     for j in reversed(range(18)):  # sum (-x)^j / (j + 1)
@@ -176,7 +177,8 @@ def log1p_ratio(x):
 
 
 def rising(y, a):
-    """sum over rows of sum_{k < y} log(1 + k a) = log Gamma(y + 1/a) - log Gamma(1/a) + y log a, and two derivatives in a."""
+    """Returns the sum over rows of sum_{k < y} log(1 + k a) = log Gamma(y + 1/a) - log Gamma(1/a) + y log a, and two derivatives
+    in a."""
     if y.max(initial=0) > MOST_TERMS:
         return (gammaln(y + 1 / a) - gammaln(1 / a) + y * np.log(a)).sum(), np.nan, np.nan
     k = np.arange(int(y.max(initial=0)))
@@ -189,7 +191,7 @@ def rising(y, a):
 
 
 def stirling(x):
-    """r of log Gamma(x) = (x - 1/2) log x - x + log(2 pi) / 2 + r, then 1/2 + x dr/dx - 1 = x (digamma(x) - log x), and
+    """Returns r of log Gamma(x) = (x - 1/2) log x - x + log(2 pi) / 2 + r, then 1/2 + x dr/dx - 1 = x (digamma(x) - log x), and
     1/2 + x^2 d2r/dx2 = x^2 trigamma(x) - x."""
     far = np.maximum(x, 10.0)
     s = far**-2.0
@@ -204,7 +206,7 @@ def stirling(x):
 
 
 class Student(Family):
-    """w = log sd, log nu."""
+    """Defines student rows; w = log sd, log nu."""
 
     concave = False
 
@@ -213,7 +215,7 @@ class Student(Family):
 
     @staticmethod
     def row(eta, y, precision, a):
-        """a = 1 / nu."""
+        """Returns the row's numbers; a = 1 / nu."""
         rho = y - eta
         q = precision * rho**2
         z = a * q
@@ -246,12 +248,12 @@ class Student(Family):
         return first, cross, np.array([[-2 * (1 + a) * q * by**2, both], [both, last]])
 
     def mode(self, w):
-        """Where a row's density is largest."""
+        """Returns where a row's density is largest."""
         return self.y + np.zeros((len(w), 1))
 
 
 class Gamma(Family):
-    """w = log shape s; l = s (r - (e^r - 1)) with r = log y - eta."""
+    """Defines gamma rows; w = log shape s; l = s (r - (e^r - 1)) with r = log y - eta."""
 
     counted = True
 
@@ -282,7 +284,7 @@ class Gamma(Family):
 
 
 class Beta(Family):
-    """w = log precision; y has the shapes a = precision mu and b = precision (1 - mu), mu = expit(eta)."""
+    """Defines beta rows; w = log precision. y has the shapes a = precision mu and b = precision (1 - mu), mu = expit(eta)."""
 
     concave = False
 
@@ -294,7 +296,8 @@ class Beta(Family):
 
     @staticmethod
     def row(eta, log_y, log_not, precision):
-        """The divergence of y from mu, and Stirling's rests, of which nothing cancels where the precision is large."""
+        """Returns the row's numbers from the divergence of y from mu and Stirling's rests, where nothing cancels if the precision
+        is large."""
         mu, nu = expit(eta), expit(-eta)
         log_mu, log_nu = -np.logaddexp(0, -eta), -np.logaddexp(0, eta)
         (r, f, s), (r_not, f_not, s_not) = stirling(precision * mu), stirling(precision * nu)
@@ -321,7 +324,7 @@ class Beta(Family):
         return first[None], (slope + mu * s_not - nu * s)[None], (first - s - s_not)[None, None]
 
     def mode(self, w):
-        """digamma(a) - digamma(b) = logit(y), between 0 and logit(y): by bisection."""
+        """Solves digamma(a) - digamma(b) = logit(y), between 0 and logit(y), by bisection."""
         logit, precision = np.log(self.y) - np.log1p(-self.y), np.exp(w[:, :1])
         low, high = np.zeros((len(w), self.n)), np.ones((len(w), 1)) * logit
         for _ in range(60):
@@ -332,7 +335,7 @@ class Beta(Family):
 
 
 class ZeroInflatedPoisson(Family):
-    """w = logit of the probability that a zero is structural."""
+    """Defines zero-inflated Poisson rows; w = logit of the probability that a zero is structural."""
 
     concave = False
     phi = False
@@ -341,7 +344,7 @@ class ZeroInflatedPoisson(Family):
         return whole(self.y)
 
     def count(self, w):
-        """phi^2 (S, 1) and the logit (S, 1)."""
+        """Returns phi^2 (S, 1) and the logit (S, 1)."""
         return np.zeros((len(w), 1)), w[:, :1]
 
     def parts(self, w):
@@ -386,12 +389,12 @@ class ZeroInflatedPoisson(Family):
         return np.array(first), np.array(cross), second
 
     def mode(self, w):
-        """A zero has none: its density falls all the way."""
+        """Returns the mode; a zero has none, for its density falls all the way."""
         return np.where(self.y > 0, np.log(np.maximum(self.y, 1)), -MOST_ETA) + np.zeros((len(w), 1))
 
 
 class ZeroInflatedNegativeBinomial(ZeroInflatedPoisson):
-    """w = phi, and the logit."""
+    """Defines zero-inflated negative binomial rows; w = phi, and the logit."""
 
     phi = True
 
@@ -400,7 +403,7 @@ class ZeroInflatedNegativeBinomial(ZeroInflatedPoisson):
 
 
 def log_1m_exp(x):
-    """log(1 - exp(-e^x)) and two derivatives in x."""
+    """Returns log(1 - exp(-e^x)) and two derivatives in x."""
     x = np.minimum(x, MOST_ETA)
     g = np.exp(x)
     few = np.where(g < 1e-12, x, np.log(-np.expm1(-g)))

@@ -1,4 +1,4 @@
-"""Rows of mixed models whose responses are levels in an order."""
+"""Defines rows of mixed models whose responses are levels in an order."""
 
 import numpy as np
 from scipy.special import expit, log_ndtr
@@ -28,7 +28,7 @@ class Ordinal(Family):
         return value, expit(a) - expit(-b), expit(a) * expit(-a) + expit(b) * expit(-b)
 
     def gaps(self, w):
-        """How many rows stand between the thresholds that follow each other."""
+        """Returns how many rows stand between the thresholds that follow each other."""
         return np.bincount(np.nan_to_num(self.y).astype(int), minlength=w.shape[-1] + 1)[1 : w.shape[-1]]
 
     def constant(self, w):
@@ -65,7 +65,7 @@ class Ordinal(Family):
 
 
 def thresholds(w):
-    """(S, m + 2) from -inf to inf."""
+    """Returns the thresholds (S, m + 2) from -inf to inf."""
     steps = np.concatenate([w[:, :1], np.exp(w[:, 1:])], axis=1)
     ends = np.full((len(w), 1), np.inf)
     return np.concatenate([-ends, np.cumsum(steps, axis=1), ends], axis=1)
@@ -103,7 +103,7 @@ ONE_TAIL = 30.0
 
 
 def tail(x):
-    """log Phi(-x), the mean of -t and the variance of t beyond x (t > x) of a standard normal."""
+    """Returns log Phi(-x), the mean of -t and the variance of t beyond x (t > x) of a standard normal."""
     far = np.maximum(x, ONE_TAIL)
     fraction = far
     for j in range(24, 1, -1):
@@ -117,7 +117,7 @@ def tail(x):
 
 
 def normal_interval(a, b, gap):
-    """log(Phi(b) - Phi(a)), b = a + gap, with the mean and the variance of a standard normal in (a, b)."""
+    """Returns log(Phi(b) - Phi(a)), b = a + gap, with the mean and the variance of a standard normal in (a, b)."""
     turn = a + b > 0
     a, b = np.where(turn, -b, a), np.where(turn, -a, b)  # so that b is not far to the right
     below, high_mean, high_variance = tail(-b)

@@ -1,4 +1,4 @@
-"""The rule for integrands that may have several modes, of one effect a group: panels of Gauss and Legendre.
+"""Defines the rule for integrands that may have several modes, of one effect a group: panels of Gauss and Legendre.
 
 l(u) = sum_i l_i(eta_i(u)) - u^2 / 2, where each l_i rises to one mode and falls beyond it. So on a panel l is at most `bound`:
 of each row its mode's value if that is inside, else the larger of the ends', less the least u^2 / 2. Beyond |u| = `reach` l is 50
@@ -15,7 +15,7 @@ BENT, TILTED, MISFIT, HIDDEN = 3.0, 8.0, 0.03, 0.3
 
 
 class Integrands:
-    """All groups at all points, whose rows are laid out one after the other for any list of (point, group, u)."""
+    """Lays out the rows of all groups at all points one after the other, for any list of (point, group, u)."""
 
     def __init__(self, rows, fixed, T, parts):
         S, n = fixed.shape
@@ -24,14 +24,14 @@ class Integrands:
         self.parts = [np.broadcast_to(part, (S, n)) for part in parts]
 
     def layout(self, s, g):
-        """Of each row of each: which it is, the point, the row; and where each begins."""
+        """Returns for each row of each integrand which it is, the point, the row; and where each begins."""
         sizes = self.sizes[g]
         first = np.cumsum(sizes) - sizes
         one = np.repeat(np.arange(len(g)), sizes)
         return one, s[one], self.rows.starts[g][one] + np.arange(len(one)) - first[one], first
 
     def at(self, layout, u):
-        """Values and slopes in u of the rows."""
+        """Returns values and slopes in u of the rows."""
         one, s, i, _ = layout
         by = self.by[s, i]
         value, slope, _ = self.rows.family.row(self.fixed[s, i] + by * u[one], *(part[s, i] for part in self.parts))
@@ -39,13 +39,14 @@ class Integrands:
 
 
 def panels(integrands, tops):
-    """Points, groups, lower and upper ends of all panels, and whether each integral (S, G) has too many or is not finite.
+    """Returns points, groups, lower and upper ends of all panels, and whether each integral (S, G) has too many or is not finite.
 
     `tops` (S, n) are the rows' largest values.
     """
     S, G = len(tops), len(integrands.sizes)
     s, g = (index.ravel() for index in np.indices((S, G)))
     layout = integrands.layout(s, g)
+    # No likelihood can be above that at 0 by more than `gain`: beyond `reach` the integrand is at most e^-50 of its value at 0.
     gain = np.add.reduceat(tops[layout[1], layout[2]] - integrands.at(layout, np.zeros(S * G))[0], layout[3])
     bad = ~np.isfinite(gain)
     reach = np.sqrt(2 * (np.maximum(np.where(bad, 0, gain), 0) + BELOW))
@@ -64,6 +65,7 @@ def panels(integrands, tops):
         first, top = layout[3], tops[layout[1], layout[2]]
         (a, slope_a), (m, _), (b, slope_b) = (integrands.at(layout, u) for u in (low, middle, high))
         seen = np.maximum(np.maximum(a, m), b)
+        # A row rises at the left end and falls at the right one: its top, which was not seen, is inside.
         inside = (slope_a > 0) & (slope_b < 0)
         hidden = np.maximum.reduceat(np.where(inside, top - seen, 0.0), first)
         bound = np.add.reduceat(np.where(inside, np.maximum(top, seen), seen), first)
@@ -72,9 +74,11 @@ def panels(integrands, tops):
         tilt = np.add.reduceat(slope_a, first) - low - np.add.reduceat(slope_b, first) + high
         np.maximum.at(best, owner, np.maximum(np.maximum(at_low, at_middle), at_high))
         bend = at_middle - 0.5 * (at_low + at_high)
+        # Panels on which the logarithm is not nearly a parabola are halved, but for the last depth.
         rough = (np.abs(2 * bend) > BENT) | (np.abs(at_high - at_low) > TILTED) | (hidden > HIDDEN)
         rough |= np.abs(bend - 0.125 * (high - low) * tilt) > MISFIT
         bad[owner[~np.isfinite(bound + bend)]] = True
+        # A panel whose bound is far below the best value adds nothing.
         left = bound > best[owner] - BELOW
         ready = left & (~rough | (depth == DEPTH))
         done.append([one[ready] for one in (s, g, low, high)])
@@ -93,7 +97,8 @@ def panels(integrands, tops):
 
 
 def nodes_of(integrands, tops, nodes):
-    """Points, groups, places u and logarithms of the terms that add up to the integrals of exp(l); and which are bad (S, G).
+    """Returns points, groups, places u and logarithms of the terms that add up to the integrals of exp(l); and which are bad (S,
+    G).
 
     Nodes are sorted by integral.
     """

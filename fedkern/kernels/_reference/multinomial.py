@@ -1,10 +1,10 @@
-"""What the kernels of multinomial models mean: predictors of all levels, and their softmax, written down."""
+"""Defines the kernels of multinomial models in plain NumPy: predictors of all levels, and their softmax, written down."""
 
 import numpy as np
 
 
 def of_point(beta, X, y, levels):
-    """Value, gradient and minus Hessian at one point; NaN where something is not finite."""
+    """Returns value, gradient and minus Hessian at one point; NaN where one of them is not finite."""
     n, p = X.shape
     k = (levels - 1) * p
     eta = np.hstack([np.zeros((n, 1)), X @ beta.reshape(levels - 1, p).T])
@@ -24,8 +24,8 @@ def of_point(beta, X, y, levels):
         for m in range(levels - 1):
             weight = chance[:, j + 1] * (others[:, j + 1] if j == m else -chance[:, m + 1])
             curved[j, :, m] = (X.T * weight) @ X
-    found = np.concatenate([[value], gradient, curved.reshape(k, k)[np.tril_indices(k)]])
-    return found if np.isfinite(found).all() else np.full(len(found), np.nan)
+    results = np.concatenate([[value], gradient, curved.reshape(k, k)[np.tril_indices(k)]])
+    return results if np.isfinite(results).all() else np.full(len(results), np.nan)
 
 
 def known(y, levels):
@@ -43,8 +43,8 @@ def values(points, X, y, levels, value, n_threads):
                 continue
             top = eta.max(axis=1)
             seen = eta[np.arange(n), y.astype(int)] - top - np.log(np.exp(eta - top[:, None]).sum(axis=1))
-            found = seen.sum() + 0 * eta.sum() + 0 * beta.sum()
-            value[i] = found if np.isfinite(found) else np.nan
+            loglik = seen.sum() + 0 * eta.sum() + 0 * beta.sum()
+            value[i] = loglik if np.isfinite(loglik) else np.nan
 
 
 def curvature(points, X, y, levels, value, gradient, minus_hessian, n_threads):
@@ -52,5 +52,5 @@ def curvature(points, X, y, levels, value, gradient, minus_hessian, n_threads):
     k = points.shape[1]
     with np.errstate(all="ignore"):
         for i, beta in enumerate(np.array(points)):
-            found = of_point(beta, X, y, levels)
-            value[i], gradient[i], minus_hessian[i] = found[0], found[1 : 1 + k], found[1 + k :]
+            results = of_point(beta, X, y, levels)
+            value[i], gradient[i], minus_hessian[i] = results[0], results[1 : 1 + k], results[1 + k :]

@@ -1,4 +1,4 @@
-"""What the optimisers mean."""
+"""Defines the optimisers in plain NumPy."""
 
 import numpy as np
 

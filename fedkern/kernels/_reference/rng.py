@@ -1,4 +1,4 @@
-"""What the random-number kernels mean: Philox4x32-10 and the distributions made of its blocks."""
+"""Defines the random-number kernels in plain NumPy: Philox4x32-10 and the distributions made of its blocks."""
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -8,7 +8,7 @@ MOST_SHAPE = 1e300  # of a gamma number: beyond it the test of a proposal would 
 
 
 def philox(item, draw, client, step, key):
-    """The four words of each block, as uint64 arrays; the counter's words are broadcast."""
+    """Returns the four words of each block, as uint64 arrays; the counter's words are broadcast."""
     a, b, c, d = (np.asarray(word, np.uint64) for word in (item, draw, client, step))
     k0, k1 = int(key) & 0xFFFFFFFF, int(key) >> 32
     for _ in range(10):
@@ -29,7 +29,7 @@ def key(seed, stream, chain):
 
 
 def uniforms(item, draw, client, step, key):
-    """The two uniforms of each block: (k + 1/2) 2^-52, k the upper 52 of 64 bits."""
+    """Returns the two uniforms of each block: (k + 1/2) 2^-52, k the upper 52 of 64 bits."""
     a, b, c, d = philox(item, draw, client, step, key)
     return [
         ((low | high << np.uint64(32)) >> np.uint64(12)).astype(np.float64) * 2.0**-52 + 2.0**-53
@@ -46,7 +46,7 @@ def normals(u, v):
 
 
 def accepts(log_ratio, u):
-    """The Metropolis rule; NaN is refused."""
+    """Applies the Metropolis rule; NaN is refused."""
     return np.log(u) < log_ratio
 
 
@@ -76,7 +76,7 @@ def exponential(key, client, step, draw, first_item, out, n_threads):
 
 
 def gamma(shape, key, client, step, first_item, out, n_threads):
-    """Marsaglia and Tsang, attempt by attempt, for all that are still without a value."""
+    """Draws by Marsaglia and Tsang, attempt by attempt, for all that are still without a value."""
     todo = np.flatnonzero((shape > 0) & (shape <= MOST_SHAPE))
     out[:] = np.nan
     attempt = 0
@@ -112,7 +112,7 @@ CUT = 0.64
 
 
 def polya_gamma_series(x, u):
-    """Whether u lies below 1 - a_1/a_0 + a_2/a_0 - ...; sums go on until all are decided."""
+    """Tells whether u lies below 1 - a_1/a_0 + a_2/a_0 - ...; sums go on until all are decided."""
     rate = np.where(x > CUT, 0.5 * np.pi**2 * x, 2 / x)
     total, n = np.ones(x.shape), 0
     accepted, todo = np.zeros(x.shape, bool), np.ones(x.shape, bool)
@@ -126,7 +126,7 @@ def polya_gamma_series(x, u):
 
 
 def polya_gamma(z, key, client, step, first_item, out, n_threads):
-    """Polson, Scott and Windle: an exponential beyond the cut or an inverse Gaussian below it, then Devroye's series."""
+    """Draws by Polson, Scott and Windle: an exponential beyond the cut or an inverse Gaussian below it, then Devroye's series."""
     out[:] = np.nan
     todo, attempt = np.flatnonzero(np.isfinite(z)), 0
     side = np.full(len(z), -1)  # 1: beyond the cut, 0: below, -1: to be drawn

@@ -1,4 +1,5 @@
-"""What the kernels of the cyclic structural equation model mean: sparse.md, sections 9 and 10. One chain at a time."""
+"""Defines the kernels of the cyclic structural equation model in plain NumPy: sparse.md, sections 9 and 10. One chain at a
+time."""
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -30,7 +31,8 @@ def spectral_radius_below_one(coefficients):
 
 
 def swapped(B, b, j, h):
-    """Rows j and h of B = I - Theta exchanged and divided by their diagonal, and the b that go with them. Undoes itself."""
+    """Returns B = I - Theta with rows j and h exchanged and divided by their diagonal, and the b that go with them. It undoes
+    itself."""
     new_B, new_b = B.copy(), b.copy()
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         new_B[j], new_B[h] = B[h] / B[h, j], B[j] / B[j, h]
@@ -40,7 +42,7 @@ def swapped(B, b, j, h):
 
 
 def pair(u, p):
-    """Of the pairs (0, 1), (0, 2), ..., (p - 2, p - 1): the one that a uniform number chooses."""
+    """Returns the one of the pairs (0, 1), (0, 2), ..., (p - 2, p - 1) that a uniform number chooses."""
     rows, columns = np.triu_indices(p, 1)
     number = min(int(u * len(rows)), len(rows) - 1)
     return rows[number], columns[number]
@@ -51,7 +53,7 @@ class Fault(Exception):
 
 
 class Chain:
-    """The state of one chain; `d` are the deviations, theta + d the coefficients. Diagonals are never read."""
+    """Holds the state of one chain; `d` are the deviations, theta + d the coefficients. Diagonals are never read."""
 
     def __init__(self, Y, theta, tau_sq, d, lambda_sq, b, log_step, power, seed, chain, client, stable, events):
         self.Y, self.theta, self.tau_sq = Y, theta, tau_sq
@@ -69,14 +71,14 @@ class Chain:
         return rng.normals(*self.uniforms(stream, items, draw))
 
     def items(self, j=None):
-        """Of all elements, or of those of row j."""
+        """Returns the items of all elements, or of those of row j."""
         items = np.arange(self.p**2).reshape(self.p, self.p)
         return items if j is None else items[j]
 
     # ---- What follows from the coefficients.
 
     def start(self):
-        """B, its inverse and determinant and the residuals: from the coefficients, at the start of every sweep."""
+        """Computes B, its inverse and determinant and the residuals from the coefficients, at the start of every sweep."""
         self.B = np.eye(self.p) - np.where(self.off, self.theta + self.d, 0)
         if not np.isfinite(self.B).all():
             raise Fault(OTHER)
@@ -94,7 +96,8 @@ class Chain:
         return self.n * (self.log_det - np.log(2 * self.b).sum()) - (self.sums / self.b).sum()
 
     def is_stable(self, B, det_ratio):
-        """Spectral radius of I - B below 1, where it was below 1 before: then the determinant keeps its sign."""
+        """Tells whether the spectral radius of I - B is below 1, where it was below 1 before: then the determinant keeps its
+        sign."""
         return det_ratio > 0 and spectral_radius_below_one(np.eye(self.p) - B)
 
     def move_row(self, j, delta, ratio, e, sums):
@@ -121,13 +124,14 @@ class Chain:
             raise Fault(LAMBDA)
 
     def steps(self):
-        """Standard deviations of the proposals. Neither these nor anything that they depend on moves with the coefficients."""
+        """Returns standard deviations of the proposals. Neither these nor the numbers that they depend on move with the
+        coefficients."""
         variance = self.lambda_sq * self.tau_sq
         likelihood = self.power * self.square[None, :] / self.b[:, None] ** 2
         return np.sqrt(variance / (1 + variance * likelihood))
 
     def try_row(self, j, delta, log_u):
-        """Metropolis: theta_j += delta."""
+        """Proposes theta_j += delta by Metropolis."""
         on = self.off[j]
         ratio = 1 - delta[on] @ self.W[on, j]
         e = self.e[j] - delta[on] @ self.Y[on]
@@ -149,7 +153,7 @@ class Chain:
         return True
 
     def elements(self, gain):
-        """Block 0: the proposal's normal; block 1: the acceptance."""
+        """Proposes a move of each element. Block 0 is the proposal's normal, block 1 the acceptance."""
         delta = np.exp(self.log_step) * self.steps() * self.normals("proposals", self.items(), 0)[0]
         log_u = np.log(self.uniforms("proposals", self.items(), 1)[0])
         for j, h in zip(*np.nonzero(self.off)):
@@ -157,7 +161,8 @@ class Chain:
             self.log_step[j, h] += gain * (accepted - TARGET)
 
     def rows(self, gain):
-        """As the elements, all of a row at once: block 2 of each is its normal; block 1 of the diagonal is the acceptance."""
+        """Proposes moves of all elements of a row at once. Block 2 of each is its normal; block 1 of the diagonal is the
+        acceptance."""
         delta = np.exp(np.diag(self.log_step))[:, None] * self.steps() * self.normals("proposals", self.items(), 2)[0]
         log_u = np.log(self.uniforms("proposals", np.diag(self.items()), 1)[0])
         for j in range(self.p):
@@ -165,7 +170,7 @@ class Chain:
             self.log_step[j, j] += gain * (accepted - TARGET)
 
     def gibbs_row(self, j):
-        """Section 9, augmented row Gibbs, steps 1 to 4."""
+        """Draws a row by augmented row Gibbs, section 9, steps 1 to 4."""
         if self.p < 2:
             return
         p, n, on = self.p, self.n, self.off[j]
@@ -201,7 +206,8 @@ class Chain:
             self.move_row(j, delta, ratio, e, np.abs(e).sum())
 
     def draw_ratio(self, j, r, a):
-        """One independence step of x from 0, density ~ |1 + r x|^N exp(-(x - a)^2 / 2): a normal at each of its two modes."""
+        """Makes one independence step of x from 0, density ~ |1 + r x|^N exp(-(x - a)^2 / 2): a normal at each of its two
+        modes."""
         N = self.power * self.n
         turn = 1 - a * r  # r x^2 + turn x - (a + N r) = 0
         q = -(turn + np.copysign(np.hypot(1 + a * r, 2 * r * np.sqrt(N)), turn)) / 2
@@ -233,7 +239,7 @@ class Chain:
         return x if np.log(accept[0]) < gain else 0.0
 
     def swap(self, shape, rate):
-        """Item p^2, block 0: the pair, and the acceptance."""
+        """Proposes a swap. Item p^2, block 0 has the pair and the acceptance."""
         if self.p < 2:
             return
         choice, accept = self.uniforms("proposals", [self.p**2], 0)
@@ -241,6 +247,7 @@ class Chain:
         u, w = self.B[j, h], self.B[h, j]
         if u == 0 or w == 0:
             return
+        # The likelihood stays; the ratio has the priors and the Jacobian of the exchange.
         B, b = swapped(self.B, self.b, j, h)
         two = [j, h]
         d = -B[two] - self.theta[two]
@@ -250,6 +257,7 @@ class Chain:
             log_ratio = -quadratic - prior_b - (self.p + 1) * np.log(abs(u * w))
         if not np.log(accept[0]) < log_ratio or (self.stable and not self.is_stable(B, -1 / (u * w))):
             return
+        # The same exchange in all that is kept beside the coefficients.
         self.events[SWAPS] += 1
         self.d[two] = np.where(self.off[two], d, self.d[two])
         self.B, self.b[:] = B, b

@@ -9,7 +9,7 @@ z_i ~ N(g_i, sd rho). Variational families of z given w:
 
 A draw is z = m + s tau with standard normal tau that the caller gives, and keeps for the gradient: w, tau, z must be of one
 draw. Gradients are of the evidence lower bound at that draw; the terms of the prior of w and of its own distribution are the
-caller's. `message` is the derivative of the log-likelihood in z that comes from outside, `own` what enters through g.
+caller's. `message` is the derivative of the log-likelihood in z that comes from outside, `own` the one that enters through g.
 
 * path=True, "sticking the landing": log q(z | w) with its own parameters held fixed; its variance goes to 0 where q is exact.
 * path=False: the closed-form entropy sum log s.

@@ -1,4 +1,4 @@
-"""Draws of a client's coefficients and auxiliary variables, and gradients at them (see the family)."""
+"""Draws a client's coefficients and auxiliary variables, and computes gradients at the draws (see the family)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WORDS = {
     "tau": "Standard normal numbers, of the draw.",
     "g": "H w, of the draw.",
     "z": "The auxiliary variables, of the draw.",
-    "extra": "What the network sees beside g; e may be 0.",
+    "extra": "Numbers that the network sees beside g; e may be 0.",
     "psi": "Parameters of the network, k = mlp.n_parameters((1 + e, *hidden, 2)).",
     "message": "Derivative of the log-likelihood in z.",
     "own": "Derivative of the client's own part of the likelihood in g (power likelihood); default 0.",
@@ -65,6 +65,11 @@ COEFFICIENTS = Kernel(
         "eps": "Standard normal numbers.",
         "theta": "mu + L eps.",
     },
+    example="""
+        >>> mu, log_sd, eps = np.array([1.0, 2.0]), np.log([0.5, 0.1]), np.array([1.0, -1.0])
+        >>> augmented.coefficients(mu, log_sd, eps).round(6)
+        array([1.5, 1.9])
+    """,
 )
 MEAN_FIELD_DRAW = Kernel(
     "augmented.mean_field_draw",
@@ -82,6 +87,12 @@ MEAN_FIELD_DRAW = Kernel(
         "g": "H w.",
         "z": "mean + exp(log_sd) tau.",
     },
+    example="""
+        >>> H, w, tau = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([1.0, -1.0])
+        >>> g, z = augmented.mean_field_draw(H, w, tau, mean=np.zeros(2), log_sd=np.log([0.5, 0.5]))
+        >>> g.round(6), z.round(6)
+        (array([ 0.7, -0.8]), array([ 0.5, -0.5]))
+    """,
 )
 MEAN_FIELD_GRADIENT = Kernel(
     "augmented.mean_field_gradient",
@@ -101,6 +112,14 @@ MEAN_FIELD_GRADIENT = Kernel(
         "grad_mean": "a = message - (z - g) / rho^2, plus tau / s if `path`.",
         "grad_log_sd": "a tau s, plus 1 if not `path`.",
     },
+    example="""
+        >>> H, w, tau = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([1.0, -1.0])
+        >>> log_sd = np.log([0.5, 0.5])
+        >>> g, z = augmented.mean_field_draw(H, w, tau, np.zeros(2), log_sd)
+        >>> grad_w, cotangent, grad_mean, grad_log_sd = augmented.mean_field_gradient(H, g, z, tau, log_sd, np.ones(2), rho=1.0)
+        >>> grad_w.round(6), grad_mean.round(6)
+        (array([ 0.1, -0.4]), array([ 3.2, -1.3]))
+    """,
 )
 AMORTISED_DRAW = Kernel(
     "augmented.amortised_draw",
@@ -113,6 +132,13 @@ AMORTISED_DRAW = Kernel(
     host="every iteration ends with a message, and a client has too few rows",
     backends=COMPILED,
     words=WORDS | {"g": "H w.", "z": "m + s tau."},
+    example="""
+        >>> H, w, tau = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([1.0, -1.0])
+        >>> extra, psi = np.zeros((2, 0)), np.zeros(mlp.n_parameters((1, 3, 2)))  # a network of values 0: z ~ N(g, rho^2)
+        >>> g, z = augmented.amortised_draw(H, w, tau, extra, psi, rho=0.5, hidden=(3,))
+        >>> g.round(6), z.round(6)
+        (array([ 0.7, -0.8]), array([ 1.2, -1.3]))
+    """,
 )
 AMORTISED_GRADIENT = Kernel(
     "augmented.amortised_gradient",
@@ -126,15 +152,23 @@ AMORTISED_GRADIENT = Kernel(
     backends=COMPILED,
     words=WORDS
     | {
-        "cotangent": "The whole derivative in g: own + (z - g) / rho^2, and what comes through z and through log q(z | w).",
+        "cotangent": "The whole derivative in g: own + (z - g) / rho^2, and the parts through z and through log q(z | w).",
         "grad_psi": "Gradient in psi.",
     },
+    example="""
+        >>> H, w, tau = np.array([[1.0, 0.5], [1.0, -1.0]]), np.array([0.2, 1.0]), np.array([1.0, -1.0])
+        >>> extra, psi = np.zeros((2, 0)), np.zeros(mlp.n_parameters((1, 3, 2)))  # a network of values 0: z ~ N(g, rho^2)
+        >>> g, z = augmented.amortised_draw(H, w, tau, extra, psi, rho=0.5, hidden=(3,))
+        >>> grad_w, cotangent, grad_psi = augmented.amortised_gradient(H, g, z, tau, extra, psi, np.ones(2), rho=0.5, hidden=(3,))
+        >>> grad_w.round(6), grad_psi.shape
+        (array([ 2. , -0.5]), (14,))
+    """,
 )
 
 
 @lru_cache(maxsize=256)
 def conditional(kernel: str, e: int, hidden: tuple[int, ...]) -> tuple[NDArray[np.int64], dict[str, int]]:
-    """The hidden sizes as backends take them, and how many parameters the network has."""
+    """Returns the hidden sizes as backends take them, and the number of parameters of the network."""
     return mlp.network(kernel, (1 + e, *hidden, 2))[0][1:-1], {"k": mlp.n_parameters((1 + e, *hidden, 2))}
 
 
@@ -143,7 +177,7 @@ def is_matrix(array: object) -> bool:
 
 
 def of_coefficients(p: int, *, full: bool) -> int:
-    """How many parameters q(theta) has."""
+    """Returns the number of parameters of q(theta)."""
     return p + (p * (p + 1) // 2 if full else p)
 
 
@@ -162,10 +196,10 @@ def coefficients(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """A draw of coefficients theta ~ N(mu, L L')."""
+    """Returns a draw of coefficients theta ~ N(mu, L L')."""
     theta: Floats
     symbols = {"k": of_coefficients(len(mu), full=full) - len(mu)} if isinstance(mu, np.ndarray) and mu.ndim == 1 else None
-    (theta,) = COEFFICIENTS.run((mu, scale, eps), out, n_threads, backend, symbols, full=full)
+    (theta,) = COEFFICIENTS.compute((mu, scale, eps), out, n_threads, backend, symbols, full=full)
     return theta
 
 
@@ -181,8 +215,8 @@ def mean_field_draw(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:
-    """Linear predictor and auxiliary variables, mean-field."""
-    g, z = MEAN_FIELD_DRAW.run((H, w, tau, mean, log_sd), out, n_threads, backend)
+    """Returns the linear predictor and a draw of the auxiliary variables, mean-field."""
+    g, z = MEAN_FIELD_DRAW.compute((H, w, tau, mean, log_sd), out, n_threads, backend)
     return g, z
 
 
@@ -202,9 +236,9 @@ def mean_field_gradient(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Gradient of the ELBO at one draw, mean-field."""
+    """Returns the gradient of the ELBO at one draw, mean-field."""
     inputs = (H, g, z, tau, log_sd, message, own)
-    return MEAN_FIELD_GRADIENT.run(inputs, out, n_threads, backend, rho=rho, path=path)
+    return MEAN_FIELD_GRADIENT.compute(inputs, out, n_threads, backend, rho=rho, path=path)
 
 
 @documented(AMORTISED_DRAW)
@@ -221,9 +255,9 @@ def amortised_draw(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:
-    """Linear predictor and auxiliary variables, amortised."""
+    """Returns the linear predictor and a draw of the auxiliary variables, amortised."""
     sizes, symbols = conditional("augmented.amortised_draw", columns(extra), tuple(map(operator.index, hidden)))
-    g, z = AMORTISED_DRAW.run((H, w, tau, extra, psi), out, n_threads, backend, symbols, rho=rho, hidden=sizes)
+    g, z = AMORTISED_DRAW.compute((H, w, tau, extra, psi), out, n_threads, backend, symbols, rho=rho, hidden=sizes)
     return g, z
 
 
@@ -245,7 +279,8 @@ def amortised_gradient(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """Gradient of the ELBO at one draw, amortised. The network's values are computed again, a block of rows at a time."""
+    """Returns the gradient of the ELBO at one draw, amortised. The network's values are computed again, a block of rows at a
+    time."""
     sizes, symbols = conditional("augmented.amortised_gradient", columns(extra), tuple(map(operator.index, hidden)))
     inputs = (H, g, z, tau, extra, psi, message, own)
-    return AMORTISED_GRADIENT.run(inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, path=path)
+    return AMORTISED_GRADIENT.compute(inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, path=path)

@@ -1,4 +1,5 @@
-"""All that a client does between two messages, in one call: a gradient, a step of Adam, the next draw (see the family)."""
+"""Does the whole work of a client between two messages in one call: a gradient, a step of Adam, the next draw (see the
+family)."""
 
 from __future__ import annotations
 
@@ -75,22 +76,22 @@ _WORDS = WORDS | {
     "z": "The auxiliary variables, of the same draw.",
     "prior_mean": "theta ~ N(prior_mean, prior_sd^2 I).",
     "prior_sd": "theta ~ N(prior_mean, prior_sd^2 I).",
-    "learning_rate": "Of the step of Adam, with its usual other numbers.",
-    "full": f"Of q(theta) = N(mu, L L'). {WORDS['full']}",
+    "learning_rate": "Learning rate of the step of Adam, whose other numbers are the usual ones.",
+    "full": f"For q(theta) = N(mu, L L'). {WORDS['full']}",
     "key": "Names the normals of the next draw, rng.normal(p + n, ..): the first p are eps, the others tau.",
     "client": "Names the normals of the next draw.",
     "step": "Names the normals of the next draw.",
     "new_parameters": "After a step of Adam along the gradient of the ELBO, the terms of the priors and of q(theta) included.",
     "new_moments": "Adam's state after the step.",
-    **{f"new_{name}": "Of the next draw, made with `new_parameters`." for name in ("eps", "tau", "theta", "g", "z")},
+    **{f"new_{name}": "Numbers of the next draw, made with `new_parameters`." for name in ("eps", "tau", "theta", "g", "z")},
 }
 _AMORTISED_WORDS = _WORDS | {
     "parameters": "[mu (p), scale, psi], with mlp.n_parameters((1 + e, *hidden, 2)) in psi. The scale of q(theta) is log sd (p), "
     "or with `full` a triangle (p (p + 1) / 2).",
-    "extra": "What the network of z sees beside g, at the draw that was made.",
+    "extra": "Numbers that the network of z sees beside g, at the draw that was made.",
     "extra_next": "The same at the next draw.",
     "centre": "The column of `extra_next` that is not read: the network is told H mu there, with the H and mu after the step.",
-    "new_extra": "What the network of z saw: `extra_next`, with the centre.",
+    "new_extra": "The numbers that the network of z saw: `extra_next`, with the centre.",
 }
 MEAN_FIELD_ITERATION = Kernel(
     "augmented.mean_field_iteration",
@@ -109,6 +110,17 @@ MEAN_FIELD_ITERATION = Kernel(
         "parameters": "[mu (p), scale, mean (n), log_sd (n)]. The scale of q(theta) is log sd (p), or with `full` a triangle "
         "(p (p + 1) / 2).",
     },
+    example="""
+        >>> H, eps, tau = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0])  # p = 1 coefficient, n = 2 rows
+        >>> parameters = np.zeros(6)  # mu and log sd of the coefficient, means and log sds of z
+        >>> theta, g, z = eps, H @ eps, tau  # the draw that was made with them
+        >>> new_parameters, *others = augmented.mean_field_iteration(
+        ...     H, parameters, np.zeros((3, 6)), eps, tau, theta, g, z, np.array([0.3, -0.2]),
+        ...     rho=1.0, learning_rate=0.01, key=rng.key(7),
+        ... )
+        >>> new_parameters.round(3)
+        array([-0.01, -0.01,  0.01,  0.01,  0.01, -0.01])
+    """,
 )
 AMORTISED_ITERATION = Kernel(
     "augmented.amortised_iteration",
@@ -123,6 +135,17 @@ AMORTISED_ITERATION = Kernel(
     host="every iteration ends with a message, and a client has too few rows",
     backends=COMPILED,
     words=_AMORTISED_WORDS,
+    example="""
+        >>> H, eps, tau = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0])  # p = 1 coefficient, n = 2 rows
+        >>> k = 2 + mlp.n_parameters((1, 3, 2))  # mu and log sd of the coefficient, and the network of z
+        >>> theta, g, z, extra = eps, H @ eps, H @ eps + tau, np.zeros((2, 0))  # the draw that was made with zeros
+        >>> new_parameters, *others = augmented.amortised_iteration(
+        ...     H, np.zeros(k), np.zeros((3, k)), eps, tau, theta, g, z, np.array([0.3, -0.2]), extra, extra,
+        ...     rho=1.0, hidden=(3,), learning_rate=0.01, key=rng.key(7),
+        ... )
+        >>> new_parameters[:2].round(3)
+        array([-0.01, -0.01])
+    """,
 )
 
 NETWORK_ITERATION = Kernel(
@@ -159,9 +182,24 @@ NETWORK_ITERATION = Kernel(
         "H": "The design of the draw that was made: `mlp.forward` of X with its phi.",
         "parameters": "[mu (p), scale, phi (f), psi], the scale and psi as in `amortised_iteration`.",
         "sizes": "(d, .., p), of the predictor's network; f = mlp.n_parameters(sizes).",
-        "activation": "Of all its layers but the last.",
+        "activation": "Activation of all its layers but the last.",
         "new_H": "The design of the next draw.",
     },
+    example="""
+        >>> X, sizes, eps, tau = np.array([[1.0], [2.0]]), (1, 2, 1), np.array([0.5]), np.array([1.0, -1.0])
+        >>> f = mlp.n_parameters(sizes)  # of the predictor's network, phi
+        >>> phi, k = np.full(f, 0.1), 2 + f + mlp.n_parameters((1, 3, 2))  # and of the network of z, psi
+        >>> parameters = np.concatenate([np.zeros(2), phi, np.zeros(k - 2 - f)])
+        >>> H, theta, extra = mlp.forward(X, phi, sizes=sizes, activation="relu"), eps, np.zeros((2, 0))
+        >>> g = H @ theta
+        >>> new_H, new_parameters, *others = augmented.network_iteration(
+        ...     X, np.zeros(f), H, parameters, np.zeros((3, k)), eps, tau, theta, g, g + tau, np.array([0.3, -0.2]), extra, extra,
+        ...     rho=1.0, hidden=(3,), sizes=sizes, learning_rate=0.01, key=rng.key(7),
+        ... )
+        >>> new_H.round(3)
+        array([[0.15 ],
+               [0.168]])
+    """,
 )
 
 
@@ -194,9 +232,9 @@ def mean_field_iteration(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    """All that a client does between two messages, mean-field: a gradient, a step, the next draw."""
+    """Does a client's work between two messages, mean-field: a gradient, a step, the next draw."""
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message)
-    return MEAN_FIELD_ITERATION.run(
+    return MEAN_FIELD_ITERATION.compute(
         inputs, out, n_threads, backend, _of_mean_field(H, full=full), rho=rho, prior_mean=prior_mean, prior_sd=prior_sd,
         learning_rate=learning_rate, **_ADAM, path=path, full=full, key=key, client=client, step=step,
     )  # fmt: skip
@@ -204,13 +242,27 @@ def mean_field_iteration(
 
 @binds(mean_field_iteration, MEAN_FIELD_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
 def bind_mean_field_iteration(given: Given) -> Iterations:
-    """`mean_field_iteration` for many calls with equal sizes: (H, .., message, learning_rate, step) -> what it returns."""
+    """Binds `mean_field_iteration` for many calls with equal sizes: (H, .., message, learning_rate, step) -> its results.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented, rng
+    >>> H, eps, tau = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0])
+    >>> state = np.zeros(6), np.zeros((3, 6)), eps, tau, eps, H @ eps, tau
+    >>> iterate = augmented.bind_mean_field_iteration(H, *state, np.zeros(2), rho=1.0, key=rng.key(7))
+    >>> for step in range(3):
+    ...     state = iterate(H, *state, np.array([0.3, -0.2]), 0.01, step)
+    ...
+    >>> state[0].shape
+    (6,)
+    """
     symbols = _of_mean_field(given["H"], full=given["full"])
     return MEAN_FIELD_ITERATION.bind_given(given | _ADAM, (*names(*MEAN_FIELD_ITERATION.inputs), *_NEXT), symbols)
 
 
 def _of_mean_field(H: Any, *, full: bool) -> dict[str, int] | None:
-    """How many parameters a client has."""
+    """Returns the number of a client's parameters."""
     return {"k": of_coefficients(H.shape[1], full=full) + 2 * len(H)} if is_matrix(H) else None
 
 
@@ -243,10 +295,10 @@ def amortised_iteration(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    """All that a client does between two messages, amortised: a gradient, a step, the next draw."""
+    """Does a client's work between two messages, amortised: a gradient, a step, the next draw."""
     sizes, symbols = _of_amortised(H, extra, hidden, centre, full=full)
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
-    return AMORTISED_ITERATION.run(
+    return AMORTISED_ITERATION.compute(
         inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, prior_mean=prior_mean, prior_sd=prior_sd,
         learning_rate=learning_rate, **_ADAM, path=path, full=full, centre=centre, key=key,
         client=client, step=step,
@@ -255,7 +307,22 @@ def amortised_iteration(
 
 @binds(amortised_iteration, AMORTISED_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
 def bind_amortised_iteration(given: Given) -> Iterations:
-    """`amortised_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns."""
+    """Binds `amortised_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> its results.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented, mlp, rng
+    >>> H, eps, tau, extra = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0]), np.zeros((2, 0))
+    >>> k = 2 + mlp.n_parameters((1, 3, 2))
+    >>> state = np.zeros(k), np.zeros((3, k)), eps, tau, eps, H @ eps, H @ eps + tau
+    >>> iterate = augmented.bind_amortised_iteration(H, *state, np.zeros(2), extra, extra, rho=1.0, hidden=(3,), key=rng.key(7))
+    >>> for step in range(3):
+    ...     *state, extra = iterate(H, *state, np.array([0.3, -0.2]), extra, extra, 0.01, step)
+    ...
+    >>> state[0].shape == (k,)
+    True
+    """
     kernel = AMORTISED_ITERATION
     sizes, symbols = _of_amortised(*(given[name] for name in ("H", "extra", "hidden", "centre")), full=given["full"])
     return kernel.bind_given(given | _ADAM | {"hidden": sizes}, (*names(*kernel.inputs), *_NEXT), symbols)
@@ -264,7 +331,7 @@ def bind_amortised_iteration(given: Given) -> Iterations:
 def _of_amortised(
     H: Any, extra: Any, hidden: Sequence[int], centre: int | None, *, full: bool
 ) -> tuple[NDArray[np.int64], dict[str, int] | None]:
-    """The network's hidden sizes as backends take them, and how many parameters a client has."""
+    """Returns the network's hidden sizes as backends take them, and the number of a client's parameters."""
     sizes, network = conditional("augmented.amortised_iteration", columns(extra), tuple(map(operator.index, hidden)))
     _check_centre("augmented.amortised_iteration", extra, centre)
     symbols = {"k": of_coefficients(H.shape[1], full=full) + network["k"]} if is_matrix(H) and is_matrix(extra) else None
@@ -302,10 +369,11 @@ def network_iteration(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
-    """`amortised_iteration` with a network in the predictor: g = f_phi(X) theta, theta ~ N(0, I), phi a mode or a maximum."""
+    """Does the work of `amortised_iteration` with a network in the predictor: g = f_phi(X) theta, theta ~ N(0, I), phi a mode or
+    a maximum."""
     units, layers, symbols = _of_network(extra, hidden, sizes, activation, centre, full=full)
     inputs = (X, precision, H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
-    return NETWORK_ITERATION.run(
+    return NETWORK_ITERATION.compute(
         inputs, out, n_threads, backend, symbols, rho=rho, hidden=units, sizes=layers, activation=activation,
         learning_rate=learning_rate, **_ADAM, path=path, full=full, centre=centre, key=key, client=client, step=step,
     )  # fmt: skip
@@ -313,7 +381,27 @@ def network_iteration(
 
 @binds(network_iteration, NETWORK_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
 def bind_network_iteration(given: Given) -> Iterations:
-    """`network_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> what it returns."""
+    """Binds `network_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> its results.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import augmented, mlp, rng
+    >>> X, sizes, eps, tau = np.array([[1.0], [2.0]]), (1, 2, 1), np.array([0.5]), np.array([1.0, -1.0])
+    >>> f, extra = mlp.n_parameters(sizes), np.zeros((2, 0))
+    >>> k = 2 + f + mlp.n_parameters((1, 3, 2))
+    >>> H = mlp.forward(X, np.full(f, 0.1), sizes=sizes, activation="relu")
+    >>> parameters = np.concatenate([np.zeros(2), np.full(f, 0.1), np.zeros(k - 2 - f)])
+    >>> state = H, parameters, np.zeros((3, k)), eps, tau, eps, H @ eps, H @ eps + tau
+    >>> iterate = augmented.bind_network_iteration(
+    ...     X, np.zeros(f), *state, np.zeros(2), extra, extra, rho=1.0, hidden=(3,), sizes=sizes, key=rng.key(7)
+    ... )
+    >>> for step in range(3):
+    ...     *state, extra = iterate(*state, np.array([0.3, -0.2]), extra, extra, 0.01, step)
+    ...
+    >>> state[1].shape == (k,)
+    True
+    """
     kernel, of = NETWORK_ITERATION, ("extra", "hidden", "sizes", "activation", "centre")
     units, layers, symbols = _of_network(*(given[name] for name in of), full=given["full"])
     return kernel.bind_given(given | _ADAM | {"hidden": units, "sizes": layers}, (*names(*kernel.inputs)[2:], *_NEXT), symbols)
@@ -322,7 +410,8 @@ def bind_network_iteration(given: Given) -> Iterations:
 def _of_network(
     extra: object, hidden: Sequence[int], sizes: Sequence[int], activation: str, centre: int | None, *, full: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, int]]:
-    """Hidden sizes of z's network and sizes of the predictor's, as backends take them, and what follows from them."""
+    """Returns the hidden sizes of z's network and the sizes of the predictor's, as backends take them, and the symbols that
+    follow."""
     kernel = NETWORK_ITERATION.name
     units, network = conditional(kernel, columns(extra), tuple(map(operator.index, hidden)))
     layers, of_phi, _ = mlp.network(kernel, sizes, activation)

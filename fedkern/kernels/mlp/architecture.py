@@ -1,4 +1,4 @@
-"""The networks of a hierarchical variational autoencoder, and where their parameters stand (docs/methods/sigma.md, section 1)."""
+"""Describes the networks of a hierarchical variational autoencoder, and where their parameters stand (sigma.md, section 1)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ LIMIT = 2**31  # of a layer's size
 
 
 def matrices(flat: Numbers, layers: tuple[Layer, ...]) -> list[tuple[Numbers, Numbers | None]]:
-    """Views of a part's layers: W (n_out, n_in), and b (n_out,) or None."""
-    found, begin = list[tuple[Numbers, Numbers | None]](), 0
+    """Returns views of a part's layers: W (n_out, n_in), and b (n_out,) or None."""
+    views, begin = list[tuple[Numbers, Numbers | None]](), 0
     for n_out, n_in, bias in layers:
         end = begin + n_out * n_in
-        found.append((flat[begin:end].reshape(n_out, n_in), flat[end : end + n_out] if bias else None))
+        views.append((flat[begin:end].reshape(n_out, n_in), flat[end : end + n_out] if bias else None))
         begin = end + n_out * bias
-    return found
+    return views
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Sizes of the autoencoder of theta = (theta_1 .. theta_J) given a condition t, with latents z_G and z_L1 .. z_LJ.
+    """Holds the sizes of the autoencoder of theta = (theta_1 .. theta_J) given a condition t, with latents z_G and z_L1 .. z_LJ.
 
     Its parameters are one vector: part after part, and in a part layer after layer, W row by row and then b. All layers of a part
     are affine; relu follows the first of several ("..._weights": tanh). Where a part's output is a normal distribution, its last
@@ -64,6 +64,17 @@ class Architecture:
     n_local : p_L1 .. p_LJ
     hidden, local_hidden : units of the hidden layers ("printed", "amended")
     width, rank : of the networks of weights ("multiplicative")
+
+    Examples
+    --------
+    >>> from fedkern.kernels import mlp
+    >>> architecture = mlp.Architecture("amended", groups=(4, 3), n_local=(2, 2))
+    >>> architecture.n_values, architecture.n_latents
+    (7, 9)
+    >>> list(architecture.parts)[:3]
+    ['global_encoder', 'global_decoder', 'prior[0]']
+    >>> architecture.initial(seed=7).shape == (architecture.n_parameters,)
+    True
     """
 
     variant: str
@@ -96,12 +107,12 @@ class Architecture:
 
     @property
     def n_values(self) -> int:
-        """d, of theta."""
+        """The number d of values in theta."""
         return sum(self.groups)
 
     @property
     def n_latents(self) -> int:
-        """p_G + sum p_Lj."""
+        """The number of latents, p_G + sum p_Lj."""
         return self.n_global + sum(self.n_local)
 
     @cached_property
@@ -110,7 +121,7 @@ class Architecture:
 
     @cached_property
     def parts(self) -> Mapping[str, Part]:
-        """Name -> part, in the order in which they stand."""
+        """The parts by name, in the order in which they stand."""
         return MappingProxyType(parts_of(self))
 
     @cached_property
@@ -123,16 +134,16 @@ class Architecture:
 
     @classmethod
     def of(cls, code: NDArray[np.int64]) -> Architecture:
-        """The architecture that has a code."""
+        """Returns the architecture that has a code."""
         return cls(*Sizes.of(code))
 
     def layers(self, parameters: Numbers, part: str) -> list[tuple[Numbers, Numbers | None]]:
-        """A part's layers, as views of the parameters: W (n_out, n_in), and b (n_out,) or None."""
+        """Returns a part's layers, as views of the parameters: W (n_out, n_in), and b (n_out,) or None."""
         where, layers = self.parts[part]
         return matrices(parameters[where], layers)
 
     def initial(self, seed: int) -> NDArray[np.float64]:
-        """Where training starts: weights and biases uniform on +-1 / sqrt(n_in), numbers of the stream "initial"."""
+        """Returns the parameters with which training starts: uniform on +-1 / sqrt(n_in), numbers of the stream "initial"."""
         uniforms = rng.uniform(self.n_parameters, key=rng.key(seed, "initial"))
         layers = [layer for part in self.parts.values() for layer in part.layers]
         bounds: NDArray[np.float64] = np.concatenate([np.full(layer.n_parameters, layer.n_in**-0.5) for layer in layers])

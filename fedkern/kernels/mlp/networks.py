@@ -50,7 +50,7 @@ _WORDS = {
     "X": "Rows of the input; d = d0.",
     "parameters": "One vector: see the module; k = n_parameters(sizes).",
     "sizes": "(d0, d1, .., dL).",
-    "activation": "Of all layers but the last.",
+    "activation": "Activation of all layers but the last.",
     "Y": "The network's values; q = dL. NaN in a row of X gives NaN in that row.",
     "upstream": "Derivatives of an objective in the network's values; q = dL.",
     "grad_parameters": "Gradient in the parameters, summed over rows.",
@@ -67,6 +67,12 @@ FORWARD = Kernel(
     blas=True,
     backends=WITHOUT_NUMBA,
     words=_WORDS,
+    example="""
+        >>> X, parameters = np.array([[1.0, 2.0], [0.0, -1.0]]), np.array([0.5, -0.5, 0.1])  # W, then b
+        >>> mlp.forward(X, parameters, sizes=(2, 1)).round(3)
+        array([[-0.4],
+               [ 0.6]])
+    """,
 )
 
 BACKWARD = Kernel(
@@ -80,11 +86,20 @@ BACKWARD = Kernel(
     blas=True,
     backends=WITHOUT_NUMBA,
     words=_WORDS,
+    example="""
+        >>> X, parameters = np.array([[1.0, 2.0], [0.0, -1.0]]), np.array([0.5, -0.5, 0.1])  # W, then b
+        >>> grad_parameters, grad_X = mlp.backward(X, parameters, np.ones((2, 1)), sizes=(2, 1))
+        >>> grad_parameters
+        array([1., 1., 2.])
+        >>> grad_X
+        array([[ 0.5, -0.5],
+               [ 0.5, -0.5]])
+    """,
 )
 
 
 def n_parameters(sizes: Sequence[int]) -> int:
-    """Length of the parameter vector.
+    """Returns the length of the parameter vector.
 
     Parameters
     ----------
@@ -100,12 +115,18 @@ def n_parameters(sizes: Sequence[int]) -> int:
     ------
     ValueError
         Fewer than two sizes, or one that is not positive.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import mlp
+    >>> mlp.n_parameters((2, 16, 1))  # 16 (2 + 1) + 1 (16 + 1)
+    65
     """
     return network("mlp.n_parameters", sizes)[1]["k"]
 
 
 def network(kernel: str, sizes: Sequence[int], activation: str = "tanh") -> tuple[NDArray[np.int64], dict[str, int], int]:
-    """What backends and checks need of a network, found once for each.
+    """Returns the numbers that backends and checks need of a network; they are computed once for each network.
 
     Parameters
     ----------
@@ -120,12 +141,19 @@ def network(kernel: str, sizes: Sequence[int], activation: str = "tanh") -> tupl
     symbols : dict
         d, q, k: the first size, the last one, the number of parameters.
     code : int
-        Of the activation.
+        The activation's number.
 
     Raises
     ------
     ValueError
         Fewer than two sizes, one that is not positive, an unknown activation.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import mlp
+    >>> sizes, symbols, code = mlp.network("my_function", (2, 16, 1), "relu")
+    >>> sizes, symbols
+    (array([ 2, 16,  1]), {'d': 2, 'q': 1, 'k': 65})
     """
     return _network(kernel, tuple(map(operator.index, sizes)), activation)
 
@@ -153,10 +181,10 @@ def forward(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[Float]:
-    """Values of a network at every row."""
+    """Returns the values of a network at every row."""
     array, symbols, _ = network("mlp.forward", sizes, activation)
     values: NDArray[Float]
-    (values,) = FORWARD.run((X, parameters), out, n_threads, backend, symbols, sizes=array, activation=activation)
+    (values,) = FORWARD.compute((X, parameters), out, n_threads, backend, symbols, sizes=array, activation=activation)
     return values
 
 
@@ -172,7 +200,7 @@ def backward(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[NDArray[Float], NDArray[Float]]:
-    """Gradient of sum(upstream * forward(X, parameters)) in the parameters and in X."""
+    """Returns the gradient of sum(upstream * forward(X, parameters)) in the parameters and in X."""
     array, symbols, _ = network("mlp.backward", sizes, activation)
     inputs = (X, parameters, upstream)
-    return BACKWARD.run(inputs, out, n_threads, backend, symbols, sizes=array, activation=activation)
+    return BACKWARD.compute(inputs, out, n_threads, backend, symbols, sizes=array, activation=activation)

@@ -1,4 +1,4 @@
-"""Training of a hierarchical variational autoencoder: the gradient of its objective, and steps of the optimiser.
+"""Trains a hierarchical variational autoencoder: the gradient of its objective, and steps of the optimiser.
 
 For one theta with its condition t and standard normal e (docs/methods/sigma.md, section 2):
 
@@ -7,7 +7,7 @@ For one theta with its condition t and standard normal e (docs/methods/sigma.md,
            - KL[N(mu_G, tau_G^2) || N(0, I)]  -  sum_j KL_j
     KL_j:  amended KL[N(m_j, v_j) || N(m0_j, v0_j)] ;  printed, multiplicative KL[N(m_j, v_j) || N(0, I)]
 
-gamma is a standard deviation. Both KLs have a weight in what is maximised, and none in the ELBO that is reported.
+gamma is a standard deviation. Both KLs have a weight in the function that is maximised, and none in the ELBO that is reported.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _CODE = Scalar("code", Domain("an `Architecture`", "", "x.code"), of="architectu
 _GAMMA = Scalar("gamma", POSITIVE)
 
 _WORDS = {
-    "parameters": "Of the networks, k = architecture.n_parameters.",
-    "architecture": "Of the networks.",
+    "parameters": "Parameters of the networks, k = architecture.n_parameters.",
+    "architecture": "Sizes of the networks.",
     "gamma": "Standard deviation of theta about the decoder's values.",
 }
 VAE_GRADIENT = Kernel(
@@ -57,10 +57,18 @@ VAE_GRADIENT = Kernel(
         "theta": "The batch, b >= 1, standardised.",
         "t": "Their conditions.",
         "noise": "Standard normal numbers, l = p_G + sum p_Lj: those of z_G, then of z_L1 .. z_LJ.",
-        "kl_weight": "Of both KLs in what is maximised.",
+        "kl_weight": "Weight of both KLs in the function that is maximised.",
         "gradient": "Ascent direction. A log variance that is clamped has derivative 0.",
         "terms": "Batch means of the ELBO (unweighted), |theta - mu|^2, KL_G and sum_j KL_j.",
     },
+    example="""
+        >>> architecture = mlp.Architecture("amended", groups=(2,), n_global=1, n_local=(1,), hidden=2, local_hidden=2)
+        >>> parameters = architecture.initial(seed=7)
+        >>> theta, t, noise = np.array([[0.5, -0.3]]), np.array([[1.0]]), np.zeros((1, architecture.n_latents))
+        >>> gradient, terms = mlp.vae_gradient(parameters, theta, t, noise, architecture=architecture, gamma=1.0)
+        >>> gradient.shape, terms.round(3)
+        ((88,), array([-2.878,  0.656,  0.42 ,  0.292]))
+    """,
 )
 
 VAE_STEP = Kernel(
@@ -103,23 +111,34 @@ VAE_STEP = Kernel(
     | {
         "moments": "Adam's m and v; zeros at the start.",
         "values": "The table of priors, as in `spatial.table_sample`; n = architecture.n_values.",
-        "phi": "What the networks see of the condition of each entry.",
+        "phi": "The numbers that the networks see of the condition of each entry.",
         "rates": "Learning rate of each step, >= 0 and finite.",
         "kl_weights": "Weight of both KLs, of each step; >= 0 and finite.",
         "batch": "Draws of a step.",
         "clip": "Where the norm of g is greater, g is made as long as this; 0: never.",
         "first": "Number of the first step: how many there were before.",
-        "new_parameters": "Of each step: parameters + rate m / (1 - 0.9^s) / (sqrt(v / (1 - 0.999^s)) + 1e-8), s the number of "
+        "new_parameters": "In each step parameters + rate m / (1 - 0.9^s) / (sqrt(v / (1 - 0.999^s)) + 1e-8), s the number of "
         "the step plus 1.",
-        "new_moments": "Of each step: 0.9 m + 0.1 g, 0.999 v + 0.001 g^2.",
-        "trace": "Of each step: the four terms of `vae_gradient`, and the norm of g before it is clipped. A step whose ELBO or "
-        "norm is not finite is not made: its row and all later ones are NaN, and the results are those before it.",
+        "new_moments": "In each step 0.9 m + 0.1 g, 0.999 v + 0.001 g^2.",
+        "trace": "A row for each step: the four terms of `vae_gradient`, and the norm of g before it is clipped. A step whose "
+        "ELBO or norm is not finite is not made: its row and all later ones are NaN, and the results are those before it.",
     },
+    example="""
+        >>> architecture = mlp.Architecture("amended", groups=(2,), n_global=1, n_local=(1,), hidden=2, local_hidden=2)
+        >>> parameters = architecture.initial(seed=7)
+        >>> moments, values, phi = np.zeros((2, parameters.size)), np.array([[0.5, -0.3], [1.0, 0.4]]), np.array([[0.0], [1.0]])
+        >>> new_parameters, new_moments, trace = mlp.vae_step(
+        ...     parameters, moments, values, phi, np.ones(2), rates=np.array([0.01, 0.01]), kl_weights=np.ones(2),
+        ...     architecture=architecture, kind="stored", batch=4, gamma=1.0, seed=7,
+        ... )
+        >>> new_parameters.shape, trace.shape
+        ((88,), (2, 5))
+    """,
 )
 
 
 def _no_pattern(like: object) -> object:
-    """Empty, where the other arrays live."""
+    """Returns an empty array where the other arrays live."""
     if home(like) != "cuda":
         return np.zeros(0, np.int64)
     from .._cuda import device
@@ -148,7 +167,7 @@ def vae_gradient(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[NDArray[Float], NDArray[np.float64]]:
-    """Gradient of the ELBO, mean over a batch.
+    """Returns the gradient of the ELBO, mean over a batch.
 
     Raises
     ------
@@ -161,7 +180,7 @@ def vae_gradient(
         raise ValueError(f"{name}: theta must have at least one row")
     inputs = (parameters, theta, t, noise)
     scalars = {"architecture": architecture, "gamma": gamma, "kl_weight": kl_weight}
-    gradient, terms = VAE_GRADIENT.run(inputs, out, n_threads, backend, symbols, **scalars)
+    gradient, terms = VAE_GRADIENT.compute(inputs, out, n_threads, backend, symbols, **scalars)
     return gradient, terms
 
 
@@ -192,11 +211,11 @@ def vae_step(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[NDArray[Float], NDArray[Float], NDArray[np.float64]]:
-    """Steps `first`, `first` + 1, .. of training: draws, the gradient of the ELBO, a step of Adam.
+    """Makes the steps `first`, `first` + 1, .. of training: draws, the gradient of the ELBO, a step of Adam.
 
     A step draws a batch as `spatial.table_sample` does at (seed, chain, step), with the conditions phi[entry]; the noise of row b
     are the normals b l .. b l + l - 1 of stream "latents", l = architecture.n_latents. The gradient g is that of `vae_gradient`.
-    Steps in one call give the bits of as many calls of one step. Of arrays on a device, shapes are checked and numbers are not:
+    Steps in one call give the bits of as many calls of one step. On a device shapes are checked and numbers are not:
     to look at a pattern, or at rates, would wait for the device.
 
     Raises
@@ -211,22 +230,24 @@ def vae_step(
     AT_LEAST_1.check(name, "batch", batch)
     pattern: list[object] = [_no_pattern(parameters) if part is None else part for part in (indptr, indices, order)]
     inputs: tuple[object, ...] = (parameters, moments, values, phi, scale, *pattern, rates, kl_weights)
-    if _alike(VAE_STEP, inputs):  # else `run` refuses them
+    if _alike(VAE_STEP, inputs):  # else `compute` refuses them
+        # On a device looking at numbers would wait for it, so they are not checked there.
         if all(home(array) != "cuda" for array in inputs):
             check_table(name, kind, values.shape, len(scale), rank, indptr, indices, order)
             for argument, array in (("rates", rates), ("kl_weights", kl_weights)):
                 require(name, ((array >= 0) & (array < math.inf)).all(), argument, "must be >= 0 and finite", array)
         require(name, 0 <= first <= 2**32 - len(rates), "first", f"must be in [0, 2^32 - {len(rates)}]", first)
+    # A step takes normals for the prior and for the latents; the larger count must fit into the counter.
     latents = {"stored": 0, "dense": rank, "sparse": architecture.n_values}[kind]
     check_normals(name, batch * max(architecture.n_latents, latents))
-    return VAE_STEP.run(
+    return VAE_STEP.compute(
         inputs, out, n_threads, backend, symbols, architecture=architecture, kind=kind, rank=rank if kind == "dense" else 0,
         group=group, batch=batch, gamma=gamma, clip=clip, seed=seed, chain=chain, first=first,
     )  # fmt: skip
 
 
 def _alike(kernel: Kernel, inputs: tuple[Any, ...]) -> bool:
-    """Whether all are arrays of the types and numbers of dimensions of the record."""
+    """Tells whether all are arrays of the types and numbers of dimensions of the record."""
     return all(
         home(array) is not None and array.dtype in spec.dtypes and array.ndim == len(spec.shape)
         for spec, array in zip(kernel.inputs, inputs)

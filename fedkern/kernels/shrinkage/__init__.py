@@ -4,7 +4,7 @@
 
 All arrays are float64; the first axis of a state is the chain, and several chains in one call give the bits of each alone. A
 kernel changes none of its inputs; an input that is the same for all chains may be a broadcast view. Random numbers are named by
-(seed, chain, client, step), so that results depend neither on `n_threads` nor on what else travels in a call.
+(seed, chain, client, step), so that results depend neither on `n_threads` nor on the other chains of a call.
 """
 
 from __future__ import annotations

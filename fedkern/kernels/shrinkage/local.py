@@ -1,4 +1,4 @@
-"""A site's part: its coefficients, their scales and its error variance, given the global theta and tau."""
+"""Computes a site's part: its coefficients, their scales and its error variance, given the global theta and tau."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _FORM = Scalar("form", choice_of(FORMS), "auto", of="draw")
 _SWEEPS = (Scalar("n", NOT_NEGATIVE), *NAMES, N_SWEEPS, EXPANDED, _FORM, SCALE_LAMBDA, *VARIANCE, SLAB)
 
 WORDS = {
-    "R": "Upper triangular (trapezoidal) factor of the centred X = Q R, r <= p; what is below the diagonal is not read.",
+    "R": "Upper triangular (trapezoidal) factor of the centred X = Q R, r <= p; numbers below the diagonal are not read.",
     "q": "Q'y: of each chain, or (r,): the same for all.",
     "rss": "|y|^2 - |q|^2, the residual sum of squares of the least-squares fit.",
     "n": "Degrees of freedom of the rows: their number, less 1 if X and y are centred.",
@@ -75,8 +75,8 @@ WORDS = {
     "scales": 'How lambda^2 is drawn: "exact" without auxiliary variables, "expanded" through nu.',
     "draw": '"gram": p x p systems; "data": r x r systems, where lambda tau / sigma < 1e4; "auto": the cheaper of the two.',
     "scale_lambda": "Scale of the half-Cauchy prior of lambda.",
-    "shape": "Of the prior of sigma^2, IG(shape, rate).",
-    "rate": "Of the prior of sigma^2, IG(shape, rate).",
+    "shape": "Shape of the prior of sigma^2, IG(shape, rate).",
+    "rate": "Rate of the prior of sigma^2, IG(shape, rate).",
     "slab": "Standard deviation of the regularised horseshoe's second factor N(deviation; 0, slab^2); inf: none.",
     "gram": "R'R, where it is at hand: saves r p^2 operations a call.",
     "events": "How many scales were clipped to [1e-60, 1e60], systems factorised again by QR, coefficients drawn in data space; "
@@ -94,6 +94,15 @@ LOCAL_SWEEPS = Kernel(
     backends=BACKENDS,
     blas=True,
     words=WORDS,
+    example="""
+        >>> R, q = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6])  # X = Q R, and Q'y
+        >>> theta, ones, deviation = np.zeros((1, 2)), np.ones((1, 2)), np.full((1, 2), 0.1)  # of one chain
+        >>> deviation, lambda_sq, sigma_sq, events = shrinkage.local_sweeps(
+        ...     R, q, 0.8, 5.0, theta, ones, deviation, ones, np.ones(1), seed=7, n_sweeps=3
+        ... )
+        >>> deviation.round(3), sigma_sq.round(3)
+        (array([[0.083, 0.084]]), array([0.474]))
+    """,
 )
 LOCAL_SWEEPS_BATCHED = Kernel(
     "shrinkage.local_sweeps_batched",
@@ -108,13 +117,23 @@ LOCAL_SWEEPS_BATCHED = Kernel(
     blas=True,
     words=WORDS
     | {
-        "R": "Upper triangular (trapezoidal) factor of the centred Y = Q R, r <= p; what is below the diagonal is not read.",
+        "R": "Upper triangular (trapezoidal) factor of the centred Y = Q R, r <= p; numbers below the diagonal are not read.",
         "n": "Degrees of freedom of the rows: their number, less 1 if Y is centred.",
         "theta": "Global coefficients: [chain, response, column]. The diagonal is not read.",
         "tau_sq": "Squared global scales, > 0. The diagonal is not read.",
         "deviation": "The site's deviations from theta. The diagonal becomes 0.",
         "lambda_sq": "The squared local scales of the deviations. The diagonal becomes 1.",
     },
+    example="""
+        >>> R = np.array([[2.0, 0.5], [0.0, 1.5]])  # Y = Q R
+        >>> theta, ones, deviation = np.zeros((1, 2, 2)), np.ones((1, 2, 2)), np.full((1, 2, 2), 0.1)  # of one chain
+        >>> deviation, lambda_sq, sigma_sq, events = shrinkage.local_sweeps_batched(
+        ...     R, 5.0, theta, ones, deviation, ones, np.ones((1, 2)), seed=7
+        ... )
+        >>> deviation.round(3), sigma_sq.round(3)
+        (array([[[ 0.   , -0.012],
+                [-0.111,  0.   ]]]), array([[0.695, 3.089]]))
+    """,
 )
 GAUSSIAN_POSTERIOR_DRAW = Kernel(
     "shrinkage.gaussian_posterior_draw",
@@ -136,7 +155,7 @@ GAUSSIAN_POSTERIOR_DRAW = Kernel(
     blas=True,
     words=WORDS
     | {
-        "R": "Upper triangular (trapezoidal) factor of X = Q R, r <= p; what is below the diagonal is not read.",
+        "R": "Upper triangular (trapezoidal) factor of X = Q R, r <= p; numbers below the diagonal are not read.",
         "q": "Q'y: of each draw, or (r,): the same for all.",
         "mean": "Means of the prior.",
         "scale": "Standard deviations of the prior.",
@@ -148,6 +167,12 @@ GAUSSIAN_POSTERIOR_DRAW = Kernel(
         "gram": "R'R, where it is at hand.",
         "deviation": "beta - mean, which stays accurate where it is small.",
     },
+    example="""
+        >>> R, q = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6])  # X = Q R, and Q'y
+        >>> mean, scale = np.zeros((1, 2)), np.ones((1, 2))  # of the prior, of one draw
+        >>> shrinkage.gaussian_posterior_draw(R, q, mean, scale, np.ones(1), seed=7).round(3)
+        array([[ 1.193, -0.362]])
+    """,
 )
 
 
@@ -179,7 +204,7 @@ def local_sweeps(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Swept:
-    """Gibbs sweeps of one site's regression y = X theta_k + e, theta_k = theta + deviation, given the global theta and tau.
+    """Makes Gibbs sweeps of one site's regression y = X theta_k + e, theta_k = theta + deviation, given the global theta and tau.
 
     A sweep draws, in this order, lambda^2 (half-Cauchy lambda; the deviations have variances lambda^2 tau^2), the deviations, and
     sigma^2 ~ IG(shape + n / 2, rate + RSS / 2). Chains are independent: several in one call give the bits of each alone.
@@ -192,7 +217,7 @@ def local_sweeps(
     check_steps(LOCAL_SWEEPS, step, n_sweeps)
     _check_factor(LOCAL_SWEEPS, R)
     inputs = R, theta, tau_sq, deviation, lambda_sq, sigma_sq, each(q, theta, 1), each(rss, theta, 0), gram
-    swept: Swept = LOCAL_SWEEPS.run(
+    swept: Swept = LOCAL_SWEEPS.compute(
         inputs, out, n_threads, backend, n=n, seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales,
         draw=draw, scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab,
     )  # fmt: skip
@@ -212,7 +237,7 @@ def local_sweeps_gram(
     sigma_sq: Floats,
     **options: Any,
 ) -> Swept:
-    """`local_sweeps` where only second moments are known.
+    """Makes the sweeps of `local_sweeps` where only second moments are known.
 
     Parameters
     ----------
@@ -236,13 +261,23 @@ def local_sweeps_gram(
         The moments are those of no columns [X y].
 
     Source: docs/methods/sparse.md, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> X, y = np.array([[1.0, 0.5], [-1.0, 0.0], [0.5, -1.0], [-0.5, 0.5]]), np.array([1.0, -0.4, -0.6, 0.0])
+    >>> theta, ones, deviation = np.zeros((1, 2)), np.ones((1, 2)), np.full((1, 2), 0.1)  # of one chain
+    >>> swept = shrinkage.local_sweeps_gram(X.T @ X, X.T @ y, y @ y, 3.0, theta, ones, deviation, ones, np.ones(1), seed=7)
+    >>> swept[0].shape
+    (1, 2)
     """
     R, q, rss = factor_of_moments(gram, xty, yy)
     return local_sweeps(R, q, rss, n, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram=gram, **options)
 
 
 def factor_of_moments(gram: Floats, xty: Floats, yy: float) -> tuple[Floats, Floats, float]:
-    """(R, q, rss) of `local_sweeps` from second moments.
+    """Returns (R, q, rss) of `local_sweeps` from second moments.
 
     Parameters
     ----------
@@ -263,6 +298,16 @@ def factor_of_moments(gram: Floats, xty: Floats, yy: float) -> tuple[Floats, Flo
     ------
     ValueError
         The matrix of moments of [X y] has a negative eigenvalue.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> X, y = np.array([[1.0, 0.5], [-1.0, 0.0], [0.5, -1.0], [-0.5, 0.5]]), np.array([1.0, -0.4, -0.6, 0.0])
+    >>> R, q, rss = shrinkage.factor_of_moments(X.T @ X, X.T @ y, y @ y)
+    >>> R.round(3), q.round(3), round(rss, 3)
+    (array([[ 1.581, -0.158],
+           [ 0.   ,  1.214]]), array([0.696, 0.996]), 0.043)
     """
     p = len(gram)
     moments = np.block([[gram, xty[:, None]], [xty[None, :], np.full((1, 1), yy)]])
@@ -304,10 +349,10 @@ def local_sweeps_batched(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Swept:
-    """Gibbs sweeps of the p regressions of every column of Y on the others (a Markov random field), all on one factor of Y.
+    """Makes Gibbs sweeps of the p regressions of every column of Y on the others (a Markov random field), all on one factor of Y.
 
-    Each regression is what `local_sweeps` does with the response's own column left out, with random numbers of its own. Nothing
-    p x p is copied for a regression. With `n_threads` > 1, limit the BLAS library to one thread.
+    Each regression has the result of `local_sweeps` with the response's column left out, and its random numbers. Nothing p x p
+    is copied for a regression. With `n_threads` > 1, limit the BLAS library to one thread.
 
     Raises
     ------
@@ -317,7 +362,7 @@ def local_sweeps_batched(
     check_steps(LOCAL_SWEEPS_BATCHED, step, n_sweeps)
     _check_factor(LOCAL_SWEEPS_BATCHED, R)
     inputs = R, theta, tau_sq, deviation, lambda_sq, sigma_sq, gram
-    swept: Swept = LOCAL_SWEEPS_BATCHED.run(
+    swept: Swept = LOCAL_SWEEPS_BATCHED.compute(
         inputs, out, n_threads, backend, n=n, seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales,
         draw=draw, scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab,
     )  # fmt: skip
@@ -330,14 +375,44 @@ _VARYING = ("theta", "tau_sq", "deviation", "lambda_sq", "sigma_sq", "step")
 
 @binds(local_sweeps, LOCAL_SWEEPS, varying=_VARYING, without=())
 def bind_local_sweeps(given: Given) -> Sweeps:
-    """`local_sweeps` for many calls of equal sizes: (theta, tau_sq, deviation, lambda_sq, sigma_sq, step) -> what it returns."""
+    """Binds `local_sweeps` for many calls of equal sizes: (theta, tau_sq, deviation, lambda_sq, sigma_sq, step) -> its results.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> R, q = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6])  # X = Q R, and Q'y
+    >>> theta, ones, deviation = np.zeros((1, 2)), np.ones((1, 2)), np.full((1, 2), 0.1)  # of one chain
+    >>> sweep = shrinkage.bind_local_sweeps(R, q, 0.8, 5.0, theta, ones, deviation, ones, np.ones(1), seed=7)
+    >>> state = deviation, ones, np.ones(1)
+    >>> for step in range(3):
+    ...     *state, events = sweep(theta, ones, *state, step)
+    ...
+    >>> state[2].round(3)  # the same as `local_sweeps` with n_sweeps=3
+    array([0.474])
+    """
     of = given["theta"]
     return _bind(LOCAL_SWEEPS, given | {"q": each(given["q"], of, 1), "rss": each(given["rss"], of, 0)})
 
 
 @binds(local_sweeps_batched, LOCAL_SWEEPS_BATCHED, varying=_VARYING, without=())
 def bind_local_sweeps_batched(given: Given) -> Sweeps:
-    """`local_sweeps_batched` for many calls with equal sizes: as `bind_local_sweeps`."""
+    """Binds `local_sweeps_batched` for many calls with equal sizes, as `bind_local_sweeps` does.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> R = np.array([[2.0, 0.5], [0.0, 1.5]])  # Y = Q R
+    >>> theta, ones, deviation = np.zeros((1, 2, 2)), np.ones((1, 2, 2)), np.full((1, 2, 2), 0.1)  # of one chain
+    >>> sweep = shrinkage.bind_local_sweeps_batched(R, 5.0, theta, ones, deviation, ones, np.ones((1, 2)), seed=7)
+    >>> state = deviation, ones, np.ones((1, 2))
+    >>> for step in range(3):
+    ...     *state, events = sweep(theta, ones, *state, step)
+    ...
+    >>> state[2].shape
+    (1, 2)
+    """
     return _bind(LOCAL_SWEEPS_BATCHED, given)
 
 
@@ -374,7 +449,7 @@ def gaussian_posterior_draw(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Draws of beta - mean, y = X beta + e, e ~ N(0, sigma_sq), beta ~ N(mean, diag(scale^2)).
+    """Returns draws of beta - mean, y = X beta + e, e ~ N(0, sigma_sq), beta ~ N(mean, diag(scale^2)).
 
     Raises
     ------
@@ -396,16 +471,16 @@ def gaussian_posterior_draw(
     return deviation
 
 
-# --- What all kernels of the family check.
+# --- The checks of all kernels of the family.
 
 
 def check_steps(kernel: Kernel, step: int, n_sweeps: int) -> None:
-    """Numbers of sweeps never run over."""
+    """Refuses numbers of sweeps that run over."""
     require(kernel.name, step + n_sweeps <= 2**32, "step + n_sweeps", "must be at most 2^32", step + n_sweeps)
 
 
 def each(value: Any, of: Any, ndim: int) -> Any:
-    """What is the same for all chains, as a view with a row for each row of `of`."""
+    """Returns a value that is the same for all chains as a view with a row for each row of `of`."""
     if (type(value) is np.ndarray and value.ndim > ndim) or masked(value):  # of each chain already; refused by the record
         return value
     chains = len(of) if home(of) and of.ndim else 1
@@ -429,12 +504,21 @@ _NOTHING = np.array([0, 0, 0, -1]).tobytes()
 
 
 def nothing_happened(events: NDArray[np.int64]) -> bool:
-    """Whether a call of sweeps counted nothing, and found no fault, as nearly always.
+    """Tells whether a call of sweeps counted nothing and found no fault, as nearly always.
 
     Parameters
     ----------
     events : (c, .., 4) int64 array
-        What it returned last: 0, 0, 0, -1 in every row.
+        The last of its results. Where nothing happened it is 0, 0, 0, -1 in every row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> shrinkage.nothing_happened(np.array([[0, 0, 0, -1]]))
+    True
+    >>> shrinkage.nothing_happened(np.array([[1, 0, 0, -1]]))  # a scale was clipped
+    False
     """
     return type(events) is np.ndarray and events.tobytes() == _NOTHING * (events.size >> 2)
 
@@ -450,6 +534,19 @@ def raise_fault(kernel: str, events: NDArray[np.int64], chain: int, client: int 
         The last column is -1 where nothing happened.
     chain, client, step : int
         Numbers of the first chain, the client and the first sweep.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> from fedkern.errors import NumericalError
+    >>> shrinkage.raise_fault("my_sweeps", np.array([[0, 0, 0, -1]]), chain=0, client=3, step=100)
+    >>> try:
+    ...     shrinkage.raise_fault("my_sweeps", np.array([[0, 0, 0, 8 * 5 + 2]]), chain=0, client=3, step=100)
+    ... except NumericalError as error:
+    ...     print(error)
+    ...
+    my_sweeps: chain 0, client 3, sweep 105: sigma^2 is not finite
     """
     faults = on_host(events[..., -1])
     if faults.max(initial=-1) < 0:

@@ -1,4 +1,4 @@
-"""Moves of the sparse models that shift global and local coefficients together."""
+"""Moves global and local coefficients of the sparse models together."""
 
 from __future__ import annotations
 
@@ -49,6 +49,14 @@ MOVE_TERMS = Kernel(
         "gradient": "Z'h, to be added over the clients.",
         "precision": "Z'HZ, to be added over the clients.",
     },
+    example="""
+        >>> R, q, block = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6]), np.arange(2)  # a translation
+        >>> theta, deviation, tau_sq = np.zeros((1, 2)), np.zeros((1, 2)), np.ones((1, 2))
+        >>> gradient, precision = shrinkage.move_terms(R, q, block, theta, deviation, tau_sq, np.ones(1))
+        >>> gradient, precision
+        (array([[ 2. , -0.4]]), array([[[4. , 1. ],
+                [1. , 2.5]]]))
+    """,
 )
 MOVE = Kernel(
     "shrinkage.move",
@@ -70,12 +78,12 @@ MOVE = Kernel(
     host="the server's own: p^2 numbers a round",
     words=_WORDS
     | {
-        "gradient": "What `move_terms` gives, added over all clients.",
-        "precision": "What `move_terms` gives, added over all clients.",
+        "gradient": "The gradient of `move_terms`, added over all clients.",
+        "precision": "The precision of `move_terms`, added over all clients.",
         "block": "The block of these terms.",
         "gamma": "Indicators; of an always included coefficient 1.",
         "eta": "Slab variances.",
-        "seed": "Of the job.",
+        "seed": "Seed of the job.",
         "chain": "Number of the first chain.",
         "step": "Number of the move.",
         "scale_tau": "Scale of tau's half-Cauchy prior.",
@@ -84,6 +92,14 @@ MOVE = Kernel(
         "new_theta": "Global coefficients.",
         "t": "tau with a sign; outside the block tau itself. A client then has d = (t / old tau) d, and tau^2 = t^2.",
     },
+    example="""
+        >>> R, q, block = np.array([[2.0, 0.5], [0.0, 1.5]]), np.array([1.0, -0.6]), np.arange(2)  # a translation
+        >>> theta, deviation, tau_sq = np.zeros((1, 2)), np.zeros((1, 2)), np.ones((1, 2))
+        >>> gradient, precision = shrinkage.move_terms(R, q, block, theta, deviation, tau_sq, np.ones(1))
+        >>> new_theta, t = shrinkage.move(gradient, precision, block, theta, tau_sq, np.ones((1, 2)), np.ones((1, 2)), seed=7)
+        >>> new_theta.round(3), t
+        (array([[ 0.236, -0.125]]), array([[1., 1.]]))
+    """,
 )
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -104,7 +120,7 @@ def move_terms(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Pair:
-    """One client's Z'h and Z'HZ, Z = [I, diag(d / tau)], for a block of the coordinates x = (theta, t).
+    """Returns one client's Z'h and Z'HZ, Z = [I, diag(d / tau)], for a block of the coordinates x = (theta, t).
 
     Raises
     ------
@@ -141,7 +157,7 @@ def move(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Pair:
-    """A draw of a block of x = (theta, t) with all d / tau held fixed.
+    """Returns a draw of a block of x = (theta, t) with all d / tau held fixed.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A site's part where every sweep touches its rows: a logistic response, or covariates that are missing."""
+"""Computes a site's part where every sweep touches its rows: a logistic response, or covariates that are missing."""
 
 from __future__ import annotations
 
@@ -56,6 +56,15 @@ LOGISTIC_SWEEPS = Kernel(
         "alpha": "The site's intercepts.",
         "scale_intercept": "Standard deviation of the intercept's normal prior.",
     },
+    example="""
+        >>> X, y = np.array([[0.5, -1.0], [-1.0, 0.0], [2.0, 1.0]]), np.array([1.0, 0.0, 1.0])
+        >>> theta, ones, deviation = np.zeros((1, 2)), np.ones((1, 2)), np.full((1, 2), 0.1)  # of one chain
+        >>> deviation, lambda_sq, alpha, events = shrinkage.logistic_sweeps(
+        ...     X, y, theta, ones, deviation, ones, np.zeros(1), seed=7
+        ... )
+        >>> deviation.round(3), alpha.round(3)
+        (array([[ 0.235, -0.031]]), array([2.363]))
+    """,
 )
 IMPUTED_SWEEPS = Kernel(
     "shrinkage.imputed_sweeps",
@@ -94,25 +103,46 @@ IMPUTED_SWEEPS = Kernel(
         "psi": "Covariance of the covariates, positive definite.",
         "alpha": "The site's intercepts, which have a flat prior.",
         "completed": "X with its missing values filled by the sweep before; at first by anything finite.",
-        "shape": "Of the prior of sigma^2, IG(shape, rate); it is drawn with n degrees of freedom: the intercept is drawn, too.",
-        "patterns": "What `missing_patterns(X, psi)` gave: saves its work in every call but the first. Then psi and completed "
-        "are not checked. With `missing_patterns(X, psi, mean)` rows are N(mean, psi).",
+        "shape": "Shape of the prior of sigma^2, IG(shape, rate); it is drawn with n degrees of freedom: the intercept is "
+        "drawn, too.",
+        "patterns": "The result of `missing_patterns(X, psi)`: saves its work in every call but the first. Then psi and "
+        "completed are not checked. With `missing_patterns(X, psi, mean)` rows are N(mean, psi).",
         "new_completed": "X with its missing values as drawn last.",
     },
+    example="""
+        >>> X, y = np.array([[0.5, -1.0], [-1.0, np.nan], [0.5, 1.0]]), np.array([1.0, 0.2, -0.4])
+        >>> theta, ones, deviation = np.zeros((1, 2)), np.ones((1, 2)), np.full((1, 2), 0.1)  # of one chain
+        >>> deviation, lambda_sq, sigma_sq, alpha, completed, events = shrinkage.imputed_sweeps(
+        ...     X, y, np.eye(2), theta, ones, deviation, ones, np.ones(1), np.zeros(1), np.nan_to_num(X)[np.newaxis], seed=7
+        ... )
+        >>> completed[0].round(3)
+        array([[ 0.5  , -1.   ],
+               [-1.   ,  0.621],
+               [ 0.5  ,  1.   ]])
+    """,
 )
 
 Swept = tuple[np.ndarray, ...]
 
 
 class Patterns(NamedTuple):
-    """Rows by what they lack.
+    """Groups rows by the columns that they lack.
 
     Attributes
     ----------
     of_row : (n,) number of each row's pattern, -1: nothing is missing
-    K : (k, p, p) what is missing regressed on the others
-    L : (k, p, p) Cholesky factor of what is left of its covariance
-    shift : (k, p) what is missing where the others are 0
+    K : (k, p, p) regression of the missing columns on the others
+    L : (k, p, p) Cholesky factor of their covariance given the others
+    shift : (k, p) their mean where the others are 0
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> X, psi = np.array([[0.5, -1.0], [-1.0, np.nan], [np.nan, 1.0]]), np.array([[1.0, 0.5], [0.5, 1.0]])
+    >>> patterns = shrinkage.missing_patterns(X, psi)
+    >>> isinstance(patterns, shrinkage.Patterns), patterns.K.shape
+    (True, (2, 2, 2))
     """
 
     of_row: NDArray[np.int64]
@@ -145,7 +175,7 @@ def logistic_sweeps(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Swept:
-    """Gibbs sweeps of one site's P(y = 1) = 1 / (1 + exp(-x'theta_k - alpha)), theta_k = theta + deviation.
+    """Makes Gibbs sweeps of one site's P(y = 1) = 1 / (1 + exp(-x'theta_k - alpha)), theta_k = theta + deviation.
 
     Raises
     ------
@@ -198,7 +228,7 @@ def imputed_sweeps(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Swept:
-    """Gibbs sweeps of one site's y = alpha + X theta_k + e, where values of X are missing: its rows are N(0, psi).
+    """Makes Gibbs sweeps of one site's y = alpha + X theta_k + e, where values of X are missing: its rows are N(0, psi).
 
     Raises
     ------
@@ -218,6 +248,7 @@ def imputed_sweeps(
     n, p = X.shape
     require(kernel.name, n > 0, "X", "must have rows", X.shape)
     require(kernel.name, n * (p // 2 + 1) < 2**32, "X", "must have fewer than 2^32 values", X.shape)
+    # Who gives patterns has had psi and the completed matrix checked by the first call.
     if patterns is None:
         there = ~np.isnan(X)
         known = bool((completed[:, there] == X[there]).all())
@@ -234,7 +265,7 @@ def imputed_sweeps(
 
 
 def missing_patterns(X: Floats, psi: Floats, mean: Floats | None = None) -> Patterns:
-    """Which rows lack the same columns, and what psi says of these given the others.
+    """Returns which rows lack the same columns, and the regression of these columns on the others under psi.
 
     Parameters
     ----------
@@ -253,6 +284,15 @@ def missing_patterns(X: Floats, psi: Floats, mean: Floats | None = None) -> Patt
     ------
     ValueError
         A psi that is not symmetric and positive definite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> X, psi = np.array([[0.5, -1.0], [-1.0, np.nan], [np.nan, 1.0]]), np.array([[1.0, 0.5], [0.5, 1.0]])
+    >>> patterns = shrinkage.missing_patterns(X, psi)
+    >>> patterns.of_row  # row 0 lacks nothing
+    array([-1,  0,  1])
     """
     kernel, missing = IMPUTED_SWEEPS.name, np.isnan(X)
     try:
@@ -261,6 +301,7 @@ def missing_patterns(X: Floats, psi: Floats, mean: Floats | None = None) -> Patt
     except np.linalg.LinAlgError:
         symmetric = False
     require(kernel, symmetric, "psi", "must be symmetric and positive definite", "another matrix")
+    # Rows that lack the same columns share one regression: it is computed once for each such set.
     incomplete, p = np.flatnonzero(missing.any(axis=1)), len(psi)
     kinds, number = np.unique(missing[incomplete], axis=0, return_inverse=True)
     of_row = np.full(len(missing), -1)
@@ -269,6 +310,7 @@ def missing_patterns(X: Floats, psi: Floats, mean: Floats | None = None) -> Patt
     shift, at = np.zeros((len(kinds), p)), np.zeros(p) if mean is None else mean
     for i, u in enumerate(kinds):
         o = ~u
+        # Conditional normal distribution of the missing columns u given the observed ones o.
         K[i][np.ix_(u, o)] = np.linalg.solve(psi[np.ix_(o, o)], psi[np.ix_(o, u)]).T
         L[i][np.ix_(u, u)] = np.linalg.cholesky(psi[np.ix_(u, u)] - K[i][np.ix_(u, o)] @ psi[np.ix_(o, u)])
         shift[i, u] = at[u] - K[i][np.ix_(u, o)] @ at[o]

@@ -1,4 +1,4 @@
-"""The server's sweeps of the sparse models."""
+"""Makes the server's sweeps of the sparse models."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _options(scale_lambda: Scalar) -> tuple[Scalar, ...]:
 _WORDS = {
     "deviation": "theta_k - theta of each client, for c chains and g regressions.",
     "lambda_sq": "The squared local scales of each client.",
-    "sums": "What `local_sums` gives, added over the clients in their order: s = 3, or 4 with a slab.",
+    "sums": "The results of `local_sums`, added over the clients in their order: s = 3, or 4 with a slab.",
     "n_clients": "How many clients the sums are of.",
     "indicators": "-2: no such coefficient. -1: always included. i in [0, p): the number of its indicator in its regression; "
     "coefficients with the same number share it.",
@@ -65,10 +65,10 @@ _WORDS = {
     "gamma": "The last indicators, 0 or 1; 1 of a coefficient that is always included.",
     "eta": "The last slab variances; a common one is the same number in a whole row.",
     "rho": "The last inclusion rates.",
-    "seed": "Of the job.",
+    "seed": "Seed of the job.",
     "chain": "Number of the first chain.",
     "step": "Number of the first pass among all sweeps of the server; pass t is sweep step + t.",
-    "n_passes": "Each pass after the first draws the clients' lambda from what the server knows.",
+    "n_passes": "Each pass after the first draws the clients' lambda from the numbers that the server has.",
     "scales": 'How lambda and tau are drawn; "expanded" allows one pass.',
     "order": '"blocked": gamma with theta integrated out; "printed": given theta and after eta.',
     "eta_form": '"common": one slab variance for each regression; "coordinate": one for each coefficient.',
@@ -76,10 +76,10 @@ _WORDS = {
     "spike_variance": "A fixed variance of the spike in place of c0 eta; 0: none.",
     "scale_tau": "Scale of the half-Cauchy prior of tau.",
     "scale_lambda": "Scale of the half-Cauchy prior of lambda.",
-    "shape_eta": "Of eta's inverse gamma prior.",
-    "rate_eta": "Of eta's inverse gamma prior.",
-    "rho_a": "Of rho's beta prior.",
-    "rho_b": "Of rho's beta prior.",
+    "shape_eta": "Shape of eta's inverse gamma prior.",
+    "rate_eta": "Rate of eta's inverse gamma prior.",
+    "rho_a": "First number of rho's beta prior.",
+    "rho_b": "Second number of rho's beta prior.",
     "shared_rho": "One rho for all regressions of a chain.",
     "slab": "Standard deviation of the regularised horseshoe's slab for the deviations; inf: none.",
     "new_theta": "Global coefficients.",
@@ -88,7 +88,7 @@ _WORDS = {
     "new_eta": "Slab variances.",
     "new_rho": "Inclusion rates.",
     "inclusion": "Mean over the passes of P(gamma = 1 | the rest): 1 where always included, 0 where there is no coefficient.",
-    "moved_deviation": "Of the same clients' coefficients about the new theta.",
+    "moved_deviation": "Deviations of the same clients' coefficients from the new theta.",
     "new_lambda_sq": "The squared local scales of each client, as drawn in the last pass.",
     "events": "Scales clipped to [1e-60, 1e60]; 0; 0; -1.",
 }
@@ -107,6 +107,14 @@ GLOBAL_SWEEP = Kernel(
     streams=("scales", *STREAMS),
     host="the server's own: p^2 numbers a round",
     words=_WORDS,
+    example="""
+        >>> deviation, lambda_sq = np.full((2, 1, 1, 2), 0.3), np.ones((2, 1, 1, 2))  # of two clients, one chain, one regression
+        >>> indicators, theta, tau_sq = np.array([[0, 1]]), np.zeros((1, 1, 2)), np.ones((1, 1, 2))
+        >>> gamma, eta, rho = np.ones((1, 1, 2)), np.ones((1, 1, 2)), np.full((1, 1), 0.5)
+        >>> swept = shrinkage.global_sweep(deviation, lambda_sq, indicators, theta, tau_sq, gamma, eta, rho, seed=7)
+        >>> swept[0].round(3)
+        array([[[0.106, 0.088]]])
+    """,
 )
 GLOBAL_SWEEP_SUMS = Kernel(
     "shrinkage.global_sweep_sums",
@@ -130,6 +138,15 @@ GLOBAL_SWEEP_SUMS = Kernel(
         "inclusion": "P(gamma = 1 | the rest).",
         "events": f"{_WORDS['events']} A client's deviation is then d + old theta - new theta.",
     },
+    example="""
+        >>> deviation, lambda_sq = np.full((2, 1, 1, 2), 0.3), np.ones((2, 1, 1, 2))  # of two clients, one chain, one regression
+        >>> indicators, theta, tau_sq = np.array([[0, 1]]), np.zeros((1, 1, 2)), np.ones((1, 1, 2))
+        >>> gamma, eta, rho = np.ones((1, 1, 2)), np.ones((1, 1, 2)), np.full((1, 1), 0.5)
+        >>> sums = sum(shrinkage.local_sums(d, l) for d, l in zip(deviation, lambda_sq))
+        >>> swept = shrinkage.global_sweep_sums(sums, 2, indicators, theta, tau_sq, gamma, eta, rho, seed=7)
+        >>> swept[0].round(3)
+        array([[[0.106, 0.088]]])
+    """,
 )
 LOCAL_SUMS = Kernel(
     "shrinkage.local_sums",
@@ -142,11 +159,18 @@ LOCAL_SUMS = Kernel(
     backends=BACKENDS,
     words=_WORDS
     | {
-        "deviation": "Of one client.",
-        "lambda_sq": "Of one client.",
+        "deviation": "Deviations of one client.",
+        "lambda_sq": "Squared local scales of one client.",
         "sums": "1/lambda^2, d/lambda^2, d^2/lambda^2 and, with a slab, d: s = 3, or 4. Added in the order of the clients, they "
         "give the bits that `global_sweep` works with.",
     },
+    example="""
+        >>> deviation, lambda_sq = np.array([[[0.5, -1.0]]]), np.array([[[1.0, 4.0]]])  # of one chain and one regression
+        >>> shrinkage.local_sums(deviation, lambda_sq)[:, 0, 0]
+        array([[ 1.  ,  0.25],
+               [ 0.5 , -0.25],
+               [ 0.25,  0.25]])
+    """,
 )
 
 Result = tuple[np.ndarray, ...]
@@ -185,7 +209,7 @@ def global_sweep(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Result:
-    """Sweeps of the server that holds the deviations and local scales of all m clients.
+    """Makes sweeps of the server that holds the deviations and local scales of all m clients.
 
     Raises
     ------
@@ -198,7 +222,7 @@ def global_sweep(
     if _shaped(deviation, 4):
         m, _, g, p = deviation.shape
         _check(GLOBAL_SWEEP, m, g, p, indicators, seed, chain, step, n_passes)
-    swept: Result = GLOBAL_SWEEP.run(
+    swept: Result = GLOBAL_SWEEP.compute(
         (deviation, lambda_sq, indicators, theta, tau_sq, gamma, eta, rho), out, n_threads, backend, seed=seed, chain=chain,
         step=step, n_passes=n_passes, scales=scales, order=order, eta_form=eta_form, shared_rho=shared_rho, c0=c0,
         spike_variance=spike_variance, scale_tau=scale_tau, scale_lambda=scale_lambda, shape_eta=shape_eta, rate_eta=rate_eta,
@@ -213,7 +237,22 @@ _VARYING = ("deviation", "lambda_sq", "theta", "tau_sq", "gamma", "eta", "rho", 
 
 @binds(global_sweep, GLOBAL_SWEEP, varying=_VARYING, without=())
 def bind_global_sweep(given: Given) -> ServerSweeps:
-    """`global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> result."""
+    """Binds `global_sweep` for many calls with equal sizes: (deviation, lambda_sq, theta, tau_sq, gamma, eta, rho, step) -> its
+    results.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import shrinkage
+    >>> deviation, lambda_sq = np.full((2, 1, 1, 2), 0.3), np.ones((2, 1, 1, 2))  # of two clients, one chain, one regression
+    >>> state = np.zeros((1, 1, 2)), np.ones((1, 1, 2)), np.ones((1, 1, 2)), np.ones((1, 1, 2)), np.full((1, 1), 0.5)
+    >>> sweep = shrinkage.bind_global_sweep(deviation, lambda_sq, np.array([[0, 1]]), *state, seed=7)
+    >>> for step in range(3):
+    ...     *state, inclusion, deviation, lambda_sq, events = sweep(deviation, lambda_sq, *state, step)
+    ...
+    >>> inclusion.shape
+    (1, 1, 2)
+    """
     kernel, chain, n_passes = GLOBAL_SWEEP, given["chain"], given["n_passes"]
     if _shaped(given["deviation"], 4):
         m, _, g, p = given["deviation"].shape
@@ -260,7 +299,7 @@ def global_sweep_sums(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Result:
-    """One sweep of the server that knows only sums over its clients: the bits of `global_sweep` with one pass.
+    """Makes one sweep of the server that knows only sums over its clients: the bits of `global_sweep` with one pass.
 
     Raises
     ------
@@ -275,7 +314,7 @@ def global_sweep_sums(
             raise ValueError(f"shrinkage.global_sweep_sums: sums must be {_n_sums(slab)} with slab = {slab}, got {n_sums}")
         AT_LEAST_1.check(GLOBAL_SWEEP_SUMS.name, "n_clients", n_clients)
         _check(GLOBAL_SWEEP_SUMS, n_clients, g, p, indicators, seed, chain, step, 1)
-    swept: Result = GLOBAL_SWEEP_SUMS.run(
+    swept: Result = GLOBAL_SWEEP_SUMS.compute(
         (sums, indicators, theta, tau_sq, gamma, eta, rho), out, n_threads, backend, n_clients=n_clients, seed=seed, chain=chain,
         step=step, scales=scales, order=order, eta_form=eta_form, shared_rho=shared_rho, c0=c0, spike_variance=spike_variance,
         scale_tau=scale_tau, scale_lambda=1.0, shape_eta=shape_eta, rate_eta=rate_eta, rho_a=rho_a, rho_b=rho_b, slab=slab,
@@ -294,7 +333,7 @@ def local_sums(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.float64]:
-    """One client's terms of the sums that are sufficient for a sweep of the server.
+    """Returns one client's terms of the sums that are sufficient for a sweep of the server.
 
     Raises
     ------
@@ -302,7 +341,7 @@ def local_sums(
         Wrong types or shapes, a slab that is not positive.
     """
     sums: NDArray[np.float64]
-    (sums,) = LOCAL_SUMS.run((deviation, lambda_sq), out, n_threads, backend, {"s": _n_sums(slab)}, slab=slab)
+    (sums,) = LOCAL_SUMS.compute((deviation, lambda_sq), out, n_threads, backend, {"s": _n_sums(slab)}, slab=slab)
     return sums
 
 
@@ -336,7 +375,7 @@ QUANTITIES = ("lambda^2", "a coefficient", "sigma^2", "tau^2", "theta", "eta", "
 
 
 def _shaped(array: object, ndim: int) -> bool:
-    """Whether it is an array of so many dimensions; what is none is refused by the record."""
+    """Tells whether a value is an array of that many dimensions; the record refuses any other object."""
     return isinstance(array, np.ndarray) and array.ndim == ndim
 
 

@@ -1,4 +1,4 @@
-"""What the kernels of the family have in common: scalars, and what is checked of graphs."""
+"""Holds the scalars that kernels of the family share, and checks graphs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ WORDS = {
     "indptr": "The graph: see the module `spatial`.",
     "indices": "The graph: see the module `spatial`.",
     "logdet": "`logdet_table(..).coefficients`, k >= 1.",
-    "lo": "Of the same table.",
-    "hi": "Of the same table.",
-    "widest": "Of the same table.",
+    "lo": "`lo` of the same table.",
+    "hi": "`hi` of the same table.",
+    "widest": "`widest` of the same table.",
     "seed": "Names the random numbers.",
     "chain": "Names the random numbers.",
     "client": "Names the random numbers.",
@@ -33,18 +33,19 @@ WORDS = {
 
 
 def check_normals(kernel: str, normals: int) -> None:
-    """Numbers of normals never run over."""
+    """Refuses a call that needs more normals than the counter has."""
     require(kernel, normals <= 2**33, "the number of normals", "of a call must be at most 2^33", normals)
 
 
 def check_indptr(kernel: str, indptr: Indices, nnz: int) -> None:
-    """Row (or column) boundaries that begin at 0, never fall and end at nnz."""
+    """Refuses boundaries of rows (or columns) unless they begin at 0, never fall and end at nnz."""
     fine = indptr.size >= 1 and indptr[0] == 0 and indptr[-1] == nnz and bool((indptr[1:] >= indptr[:-1]).all())
     require(kernel, fine, "indptr", f"must rise from 0 to {nnz}", indptr)
 
 
 def check_triangle(kernel: str, indptr: Indices, indices: Indices, order: Indices) -> None:
-    """Columns of a lower triangle, each with its diagonal first and its rows ascending; `order` a permutation."""
+    """Refuses anything but columns of a lower triangle, each with its diagonal first and its rows ascending, and a permutation
+    `order`."""
     n = len(order)
     check_indptr(kernel, indptr, len(indices))
     columns = np.arange(n)

@@ -1,4 +1,4 @@
-"""Cholesky factors of precisions, sparse but for a last block: a client's areas, its border last (sigma.md, section 13)."""
+"""Factorises precisions that are sparse but for a last block: a client's areas, its border last (sigma.md, section 13)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HOST = "some 100 us on a CPU, and each column waits for others"
 BORDERED_FACTOR = Kernel(
     "spatial.bordered_factor",
     __name__,
-    purpose="The sparse columns of the Cholesky factor of a precision whose last block is dense, and what they leave of it.",
+    purpose="The sparse columns of the Cholesky factor of a precision whose last block is dense, and the rest of that block.",
     source="docs/methods/sigma.md, section 13; columns from the left, as George and Liu (1981)",
     inputs=(Array("values", ("f",), F64), _INDPTR, _INDICES, _BLOCK),
     outputs=(_FACTOR, Array("rest", ("b", "b"), F64)),
@@ -41,8 +41,16 @@ BORDERED_FACTOR = Kernel(
         "values": "Entries of the precision in the pattern; 0 where there are none.",
         "block": "The precision's dense block, of which the lower triangle is read.",
         "factor": "Entries of L in the pattern.",
-        "rest": "The block less what the sparse columns take from it: its own Cholesky factor completes L.",
+        "rest": "The block less the part that the sparse columns take from it: its Cholesky factor completes L.",
     },
+    example="""
+        >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # areas 0, 1, 2 in a row; the border is area 1
+        >>> pattern = spatial.bordered_analyse(indptr, indices, border=np.array([1]))
+        >>> values, block = np.array([4.0, -1.0, 4.0, -1.0]), np.array([[2.0]])  # of the precision: areas 0 and 2; area 1
+        >>> factor, rest = spatial.bordered_factor(values, pattern.indptr, pattern.indices, block)
+        >>> factor.round(3), rest.round(3)
+        (array([ 2. , -0.5,  2. , -0.5]), array([[1.5]]))
+    """,
 )
 BORDERED_INVERSE = Kernel(
     "spatial.bordered_inverse",
@@ -55,9 +63,17 @@ BORDERED_INVERSE = Kernel(
     backends=COMPILED,
     words=_WORDS
     | {
-        "block": "The inverse of what `bordered_factor` left: the dense block of the inverse.",
+        "block": "The inverse of the rest from `bordered_factor`: the dense block of the inverse.",
         "inverse": "Entries of the inverse.",
     },
+    example="""
+        >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # areas 0, 1, 2 in a row; the border is area 1
+        >>> pattern = spatial.bordered_analyse(indptr, indices, border=np.array([1]))
+        >>> values, block = np.array([4.0, -1.0, 4.0, -1.0]), np.array([[2.0]])  # of the precision: areas 0 and 2; area 1
+        >>> factor, rest = spatial.bordered_factor(values, pattern.indptr, pattern.indices, block)
+        >>> spatial.bordered_inverse(factor, pattern.indptr, pattern.indices, 1 / rest).round(3)
+        array([0.292, 0.167, 0.292, 0.167])
+    """,
 )
 BORDERED_SOLVE = Kernel(
     "spatial.bordered_solve",
@@ -73,14 +89,22 @@ BORDERED_SOLVE = Kernel(
     | {
         "right": "Right sides, one a row, in the order of elimination. With `back` their last part is the solution's already.",
         "back": "Whether with L' instead of L.",
-        "solved": "Solutions; without `back` the last part is what remains for the factor of the dense block.",
+        "solved": "Solutions; without `back` the last part remains for the factor of the dense block.",
     },
+    example="""
+        >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # areas 0, 1, 2 in a row; the border is area 1
+        >>> pattern = spatial.bordered_analyse(indptr, indices, border=np.array([1]))
+        >>> values, block = np.array([4.0, -1.0, 4.0, -1.0]), np.array([[2.0]])  # of the precision: areas 0 and 2; area 1
+        >>> factor, rest = spatial.bordered_factor(values, pattern.indptr, pattern.indices, block)
+        >>> spatial.bordered_solve(np.array([[1.0, 0.0, 0.0]]), factor, pattern.indptr, pattern.indices).round(3)
+        array([[0.5 , 0.  , 0.25]])
+    """,
 )
 
 
 @dataclass(frozen=True)
 class Bordered:
-    """The pattern of the Cholesky factors of all precisions of a graph whose last areas are dense among each other.
+    """Holds the pattern of the Cholesky factors of all precisions of a graph whose last areas are dense among each other.
 
     Attributes
     ----------
@@ -88,6 +112,15 @@ class Bordered:
         Which area is eliminated when; the dense ones last, in their order.
     indptr, indices : int64 arrays
         Columns of L left of the dense block: in each the diagonal first, then rising rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> pattern = spatial.bordered_analyse(indptr, indices, border=np.array([1]))
+    >>> isinstance(pattern, spatial.Bordered), pattern.indptr, pattern.indices
+    (True, array([0, 2, 4]), array([0, 2, 1, 2]))
     """
 
     order: Indices
@@ -96,18 +129,26 @@ class Bordered:
 
 
 def bordered_analyse(indptr: Indices, indices: Indices, border: Indices) -> Bordered:
-    """An order of elimination that keeps the factor sparse, with the dense areas last.
+    """Returns an order of elimination that keeps the factor sparse, with the dense areas last, and the factor's pattern.
 
     Parameters
     ----------
     indptr, indices : int64 arrays
-        The graph: see the module `spatial`. What lies between areas of the border does not matter.
+        The graph: see the module `spatial`. Edges between areas of the border do not matter.
     border : (b,) int64 array
         The areas that are dense among each other, rising.
 
     Returns
     -------
     Bordered
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> spatial.bordered_analyse(indptr, indices, border=np.array([1])).order  # the border is eliminated last
+    array([0, 2, 1])
     """
     n = len(indptr) - 1
     inner = np.setdiff1d(np.arange(n), border)
@@ -133,7 +174,7 @@ def bordered_factor(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:
-    """The sparse columns of a Cholesky factor, and the Schur complement of the dense block.
+    """Returns the sparse columns of a Cholesky factor, and the Schur complement of the dense block.
 
     Raises
     ------
@@ -162,9 +203,9 @@ def bordered_inverse(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Entries of the inverse, without the rest of it."""
+    """Returns the entries of the inverse in the pattern, without computing the others."""
     inverse: Floats
-    (inverse,) = BORDERED_INVERSE.run((factor, indptr, indices, block), out, n_threads, backend)
+    (inverse,) = BORDERED_INVERSE.compute((factor, indptr, indices, block), out, n_threads, backend)
     return inverse
 
 
@@ -180,7 +221,7 @@ def bordered_solve(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Solutions of L x = right before the dense block's own factor, or of L' x = right after it."""
+    """Returns solutions of L x = right before the dense block's own factor, or of L' x = right after it."""
     solved: Floats
-    (solved,) = BORDERED_SOLVE.run((right, factor, indptr, indices), out, n_threads, backend, back=back)
+    (solved,) = BORDERED_SOLVE.compute((right, factor, indptr, indices), out, n_threads, backend, back=back)
     return solved

@@ -1,4 +1,4 @@
-"""Conditional autoregressive priors: densities, factors and draws for many phi at once (sigma.md, sections 3 and 9)."""
+"""Computes conditional autoregressive priors: densities, factors and draws for many phi at once (sigma.md, sections 3 and 9)."""
 
 from __future__ import annotations
 
@@ -45,6 +45,17 @@ CAR_LOGDENSITY = Kernel(
         "grad_theta": "Gradients in theta.",
         "grad_phi": 'Derivatives in phi; zero for "icar".',
     },
+    example="""
+        >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+        >>> eigen = spatial.car_eigen(indptr, indices)
+        >>> logdet = spatial.logdet_table(eigen.values, indptr)
+        >>> theta, phi = np.array([[0.5, 0.2, -0.3]]), np.array([0.9])
+        >>> value, grad_theta, grad_phi = spatial.car_logdensity(
+        ...     theta, phi, indptr, indices, logdet.coefficients, **logdet.options
+        ... )
+        >>> value.round(3), grad_theta.round(3), grad_phi.round(3)
+        (array([-3.415]), array([[-0.32, -0.22,  0.48]]), array([-4.697]))
+    """,
 )
 CAR_FACTOR = Kernel(
     "spatial.car_factor",
@@ -73,6 +84,14 @@ CAR_FACTOR = Kernel(
         "values": "The entries of L in the pattern's order.",
         "logdet": "log det Q.",
     },
+    example="""
+        >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+        >>> pattern = spatial.car_analyse(indptr, indices)
+        >>> parts = pattern.order, pattern.indptr, pattern.indices
+        >>> values, logdet = spatial.car_factor(np.array([0.0, 0.9]), *parts, indptr, indices)
+        >>> logdet.round(3)
+        array([ 0.693, -0.968])
+    """,
 )
 CAR_SAMPLE = Kernel(
     "spatial.car_sample",
@@ -92,6 +111,13 @@ CAR_SAMPLE = Kernel(
         "weights": "`car_weights`, or `icar_scale`.",
         "theta": "The draws. NaN where a phi leaves a precision below zero.",
     },
+    example="""
+        >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+        >>> eigen, weights = spatial.car_eigen(indptr, indices), spatial.car_weights(indptr)
+        >>> theta = spatial.car_sample(eigen.vectors, eigen.values, weights, np.array([0.1, 0.9]), seed=7)
+        >>> theta.shape
+        (2, 3)
+    """,
 )
 
 
@@ -112,7 +138,7 @@ def car_logdensity(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """log N(theta; 0, Q(phi)^-1) of every row, normalised, and its gradients.
+    """Returns log N(theta; 0, Q(phi)^-1) of every row, normalised, and its gradients.
 
     Raises
     ------
@@ -121,7 +147,7 @@ def car_logdensity(
     """
     require(CAR_LOGDENSITY.name, 0 <= lo <= hi < 1, "lo <= hi", "must be in [0, 1)", (lo, hi))
     inputs = (theta, phi, indptr, indices, logdet)
-    return CAR_LOGDENSITY.run(inputs, out, n_threads, backend, form=form, lo=lo, hi=hi, widest=widest, rank=rank)
+    return CAR_LOGDENSITY.compute(inputs, out, n_threads, backend, form=form, lo=lo, hi=hi, widest=widest, rank=rank)
 
 
 @documented(CAR_FACTOR)
@@ -138,7 +164,7 @@ def car_factor(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:
-    """Cholesky factors L L' = Q(phi)[order][:, order], one for each phi.
+    """Returns Cholesky factors L L' = Q(phi)[order][:, order], one for each phi.
 
     Raises
     ------
@@ -165,7 +191,7 @@ def car_factor(
 
 
 def _check_pattern(name: str, indptr: Indices, indices: Indices, order: Indices, columns: Indices, rows: Indices) -> None:
-    """Every edge of the graph has its place in the factor."""
+    """Refuses a factor's pattern in which an edge of the graph has no place."""
     n = len(order)
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
@@ -196,7 +222,7 @@ def car_sample(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Draws weights * U (e / sqrt(precisions)), one for each phi; without the null space of an intrinsic model.
+    """Returns draws weights * U (e / sqrt(precisions)), one for each phi, without the null space of an intrinsic model.
 
     Costs n^2 operations a draw after the decomposition's n^3: for streams of draws a table of sparse factors (`DrawTable.car`) is
     faster at every size from 100 areas on, thirty times at 2,221.

@@ -1,4 +1,4 @@
-"""The eigenvalue route of the autoregressive priors: one decomposition serves every phi (sigma.md, sections 3 and 9)."""
+"""Computes autoregressive priors by eigenvalues: one decomposition serves every phi (sigma.md, sections 3 and 9)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Eigen", "LogDet", "car_eigen", "car_variance", "car_weights", "icar_
 
 @dataclass(frozen=True)
 class Eigen:
-    """Eigenvalues and orthonormal eigenvectors (in columns), rising.
+    """Holds eigenvalues and orthonormal eigenvectors (in columns), rising.
 
     Attributes
     ----------
@@ -27,6 +27,15 @@ class Eigen:
         component exactly 0.
     vectors : (n, n) float64 array
     form : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> eigen = spatial.car_eigen(indptr, indices)
+    >>> isinstance(eigen, spatial.Eigen), eigen.precisions(np.array([0.5])).round(3)
+    (True, array([[1.5, 1. , 0.5]]))
     """
 
     values: Floats
@@ -34,7 +43,7 @@ class Eigen:
     form: str
 
     def precisions(self, phi: Floats) -> Floats:
-        """Precisions of the eigenvectors' coefficients, (m, n): 1 - phi lambda, 1 - phi + phi w, or w.
+        """Returns precisions of the eigenvectors' coefficients, (m, n): 1 - phi lambda, 1 - phi + phi w, or w.
 
         Parameters
         ----------
@@ -44,13 +53,21 @@ class Eigen:
 
 
 def precisions(values: Floats, phi: Floats, form: str) -> Floats:
-    """See `Eigen.precisions`.
+    """Returns the numbers of `Eigen.precisions`, from eigenvalues.
 
     Parameters
     ----------
     values : (n,) float64 array
     phi : (m,) float64 array
     form : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.precisions(np.array([-1.0, 0.0, 1.0]), np.array([0.5, 0.9]), "car")
+    array([[1.5, 1. , 0.5],
+           [1.9, 1. , 0.1]])
     """
     x = np.asarray(phi)[:, None]
     if form == "car":
@@ -59,7 +76,7 @@ def precisions(values: Floats, phi: Floats, form: str) -> Floats:
 
 
 def _scaled(indptr: Indices, indices: Indices, form: str) -> Any:
-    """The dense matrix that is decomposed."""
+    """Returns the dense matrix that is decomposed."""
     W, d = adjacency(indptr, indices).toarray(), diagonal(indptr)
     if form == "car":
         return W / np.sqrt(d[:, None] * d)
@@ -86,6 +103,15 @@ def car_eigen(indptr: Indices, indices: Indices, *, form: str = "car") -> Eigen:
         No graph: see `check_graph`.
 
     Source: docs/methods/sigma.md, sections 3 and 9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> eigen = spatial.car_eigen(indptr, indices, form="leroux")
+    >>> eigen.values.round(3)  # of D - W
+    array([0., 1., 3.])
     """
     name = "spatial.car_eigen"
     choice(name, "form", form, FORMS)
@@ -102,18 +128,25 @@ def car_eigen(indptr: Indices, indices: Indices, *, form: str = "car") -> Eigen:
 
 
 def car_weights(indptr: Indices, *, form: str = "car") -> Floats:
-    """What multiplies the eigenvectors' combination in a draw: D^-1/2 ("car"), or ones.
+    """Returns the factors of the eigenvectors' combination in a draw: D^-1/2 ("car"), or ones.
 
     Parameters
     ----------
     indptr : (n + 1,) int64 array
     form : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.car_weights(np.array([0, 1, 3, 4])).round(3)  # 1 / sqrt(neighbours)
+    array([1.   , 0.707, 1.   ])
     """
     return 1 / np.sqrt(diagonal(indptr)) if form == "car" else np.ones(len(indptr) - 1)
 
 
 def car_variance(values: Floats, vectors: Floats, weights: Floats, phi: Floats, *, form: str = "car") -> Floats:
-    """Variances of every area.
+    """Returns the variances of every area.
 
     Parameters
     ----------
@@ -130,14 +163,24 @@ def car_variance(values: Floats, vectors: Floats, weights: Floats, phi: Floats, 
     (m, n) float64 array
 
     Source: docs/methods/sigma.md, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> eigen = spatial.car_eigen(indptr, indices)
+    >>> spatial.car_variance(eigen.values, eigen.vectors, spatial.car_weights(indptr), np.array([0.0, 0.9])).round(3)
+    array([[1.   , 0.5  , 1.   ],
+           [3.132, 2.632, 3.132]])
     """
-    found = precisions(values, np.asarray(phi, np.float64), form)
-    inverse = np.divide(1.0, found, out=np.zeros_like(found), where=found > 0)
+    eigenprecisions = precisions(values, np.asarray(phi, np.float64), form)
+    inverse = np.divide(1.0, eigenprecisions, out=np.zeros_like(eigenprecisions), where=eigenprecisions > 0)
     return np.asarray(inverse @ (vectors**2).T * weights**2)
 
 
 def icar_scale(values: Floats, vectors: Floats, groups: NDArray[np.int64]) -> Floats:
-    """Weights with which the geometric mean of an intrinsic model's marginal variances is 1 in each component.
+    """Returns weights with which the geometric mean of an intrinsic model's marginal variances is 1 in each component.
 
     Parameters
     ----------
@@ -152,6 +195,19 @@ def icar_scale(values: Floats, vectors: Floats, groups: NDArray[np.int64]) -> Fl
         1 where an area is alone.
 
     Source: docs/methods/sigma.md, section 9; Riebler et al. (2016), Freni-Sterrantino, Ventrucci and Rue (2018).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> eigen = spatial.car_eigen(indptr, indices, form="icar")
+    >>> weights = spatial.icar_scale(eigen.values, eigen.vectors, spatial.components(indptr, indices))
+    >>> weights.round(3)
+    array([1.563, 1.563, 1.563])
+    >>> variances = spatial.car_variance(eigen.values, eigen.vectors, weights, np.zeros(1), form="icar")
+    >>> float(np.exp(np.log(variances).mean()).round(6))
+    1.0
     """
     n = len(values)
     if not n:
@@ -163,7 +219,7 @@ def icar_scale(values: Floats, vectors: Floats, groups: NDArray[np.int64]) -> Fl
 
 @dataclass(frozen=True)
 class LogDet:
-    """log det Q as a Chebyshev series in t = log(1 + widest phi / (1 - phi)) over [lo, hi], and how far from it.
+    """Holds log det Q as a Chebyshev series in t = log(1 + widest phi / (1 - phi)) over [lo, hi], with bounds of its error.
 
     Attributes
     ----------
@@ -179,6 +235,16 @@ class LogDet:
     rank : int
         Of Q: n, less the dimension of the null space of an intrinsic model.
     form : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> eigen = spatial.car_eigen(indptr, indices)
+    >>> table = spatial.logdet_table(eigen.values, indptr, hi=0.9)
+    >>> isinstance(table, spatial.LogDet), table.rank, table.bound < 1e-11
+    (True, 3, True)
     """
 
     coefficients: Floats
@@ -192,14 +258,14 @@ class LogDet:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What `car_logdensity` has to be told beside the coefficients."""
+        """The arguments of `car_logdensity` that go with the coefficients."""
         return {"form": self.form, "lo": self.lo, "hi": self.hi, "widest": self.widest, "rank": self.rank}
 
 
 def logdet_table(
     values: Floats, indptr: Indices, *, form: str = "car", lo: float = 0.0, hi: float = 0.99, tolerance: float = 1e-12
 ) -> LogDet:
-    """log det Q(phi) for all phi of a range, without eigenvalues at every call.
+    """Returns log det Q(phi) for all phi of a range, without eigenvalues at every call.
 
     With r = phi / (1 - phi), log det Q = log det D + sum log((1 - phi)(1 + r w_i)), w = 1 - lambda ("car"), or w of D - W
     ("leroux", without D). In t = log(1 + c r), c >= all w, 1 + r w = 1 - u + u e^t with 0 <= u = w / c <= 1: all singularities
@@ -230,6 +296,16 @@ def logdet_table(
         A range or tolerance that is none.
 
     Source: docs/methods/sigma.md, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> eigen = spatial.car_eigen(indptr, indices)
+    >>> table = spatial.logdet_table(eigen.values, indptr, hi=0.9)
+    >>> table.options
+    {'form': 'car', 'lo': 0.0, 'hi': 0.9, 'widest': 2.0, 'rank': 3}
     """
     name = "spatial.logdet_table"
     choice(name, "form", form, FORMS)

@@ -1,4 +1,4 @@
-"""Gaussian processes at fixed locations: covariances, low-rank factors and draws (docs/methods/sigma.md, section 3)."""
+"""Computes Gaussian processes at fixed locations: covariances, low-rank factors and draws (docs/methods/sigma.md, section 3)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WORDS = WORDS | {
     "tolerance": "Once the mean remaining variance is below it, the other columns are zero.",
     "covariance": "One for each lengthscale.",
     "factors": "One for each lengthscale.",
-    "residual": "Trace of what is missing, K - F F', which is positive semidefinite; at most n tolerance where the rank was "
+    "residual": "Trace of the missing part, K - F F', which is positive semidefinite; at most n tolerance where the rank was "
     "enough.",
     "theta": "The draws.",
 }
@@ -43,6 +43,15 @@ GP_COVARIANCE = Kernel(
     scalars=(_KIND, Scalar("jitter", NOT_NEGATIVE, 0.0)),
     backends=WITHOUT_NUMBA,
     words=_WORDS,
+    example="""
+        >>> x, lengthscale = np.array([[0.0], [1.0]]), np.array([0.5, 2.0])
+        >>> spatial.gp_covariance(x, lengthscale).round(3)
+        array([[[1.   , 0.135],
+                [0.135, 1.   ]],
+        <BLANKLINE>
+               [[1.   , 0.882],
+                [0.882, 1.   ]]])
+    """,
 )
 GP_FACTOR = Kernel(
     "spatial.gp_factor",
@@ -55,6 +64,12 @@ GP_FACTOR = Kernel(
     scalars=(_KIND, Scalar("tolerance", Domain("must be in [1e-10, 1)", "1e-10 <= x < 1", "float(x)"), 1e-6)),
     backends=WITHOUT_NUMBA,
     words=_WORDS,
+    example="""
+        >>> x, lengthscale = np.array([[0.0], [1.0], [2.0]]), np.array([3.0])
+        >>> factors, residual = spatial.gp_factor(x, lengthscale, rank=2)
+        >>> factors.shape, residual.round(3)
+        ((1, 3, 2), array([0.006]))
+    """,
 )
 GP_SAMPLE = Kernel(
     "spatial.gp_sample",
@@ -68,6 +83,12 @@ GP_SAMPLE = Kernel(
     blas=True,
     backends=WITHOUT_NUMBA,
     words=_WORDS,
+    example="""
+        >>> x, lengthscale = np.array([[0.0], [1.0]]), np.array([0.5, 2.0])
+        >>> spatial.gp_sample(x, lengthscale, seed=7).round(3)
+        array([[ 0.674,  1.094],
+               [-1.372, -1.444]])
+    """,
 )
 
 
@@ -82,9 +103,9 @@ def gp_covariance(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Covariance matrices k(|x_i - x_j| / lengthscale) + jitter I."""
+    """Returns covariance matrices k(|x_i - x_j| / lengthscale) + jitter I."""
     covariance: Floats
-    (covariance,) = GP_COVARIANCE.run((x, lengthscale), out, n_threads, backend, kind=kind, jitter=jitter)
+    (covariance,) = GP_COVARIANCE.compute((x, lengthscale), out, n_threads, backend, kind=kind, jitter=jitter)
     return covariance
 
 
@@ -100,10 +121,10 @@ def gp_factor(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats]:
-    """Factors F with F F' near the covariance: Cholesky with the largest remaining variance as the next pivot."""
+    """Returns factors F with F F' near the covariance: Cholesky with the largest remaining variance as the next pivot."""
     AT_LEAST_0.check(GP_FACTOR.name, "rank", rank)
     symbols = {"rank": operator.index(rank)}
-    return GP_FACTOR.run((x, lengthscale), out, n_threads, backend, symbols, kind=kind, tolerance=tolerance)
+    return GP_FACTOR.compute((x, lengthscale), out, n_threads, backend, symbols, kind=kind, tolerance=tolerance)
 
 
 @documented(GP_SAMPLE)
@@ -121,7 +142,7 @@ def gp_sample(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Draws L e with L L' = `gp_covariance`, one for each lengthscale.
+    """Returns draws L e with L L' = `gp_covariance`, one for each lengthscale.
 
     Raises
     ------

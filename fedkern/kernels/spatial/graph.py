@@ -1,4 +1,4 @@
-"""Graphs of areas: what is checked, their components, and the sparse pattern of a Cholesky factor."""
+"""Checks graphs of areas, and finds their components and the sparse pattern of a Cholesky factor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMS = {"car": 0, "leroux": 1, "icar": 2}
 
 @dataclass(frozen=True)
 class Pattern:
-    """The pattern of the Cholesky factors L L' = Q[order][:, order] of all precisions of a graph.
+    """Holds the pattern of the Cholesky factors L L' = Q[order][:, order] of all precisions of a graph.
 
     Attributes
     ----------
@@ -29,6 +29,15 @@ class Pattern:
         Where the columns of L begin.
     indices : (nnz_L,) int64 array
         The rows of the entries: in each column the diagonal first, then rising.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> pattern = spatial.car_analyse(indptr, indices)
+    >>> isinstance(pattern, spatial.Pattern), len(pattern.indices)  # of a path nothing is filled in: three and two entries
+    (True, 5)
     """
 
     order: Indices
@@ -37,7 +46,7 @@ class Pattern:
 
 
 def check_graph(indptr: Indices, indices: Indices, *, name: str = "spatial.check_graph") -> None:
-    """Whether these are the compressed rows of a symmetric adjacency matrix.
+    """Refuses arrays that are not the compressed rows of a symmetric adjacency matrix.
 
     Parameters
     ----------
@@ -52,12 +61,25 @@ def check_graph(indptr: Indices, indices: Indices, *, name: str = "spatial.check
     ------
     TypeError, ValueError
         An area that is its own neighbour, a neighbour twice or not in order, one of no number, or i next to j but not j to i.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.check_graph(np.array([0, 1, 2]), np.array([1, 0]))  # two neighbours
+    >>> try:
+    ...     spatial.check_graph(np.array([0, 1, 1]), np.array([1]))
+    ... except ValueError as error:
+    ...     print(error)
+    ...
+    spatial.check_graph: indices must be symmetric, got a neighbour in one direction only: (0, 1)
     """
     for what, a in (("indptr", indptr), ("indices", indices)):
         if type(a) is not np.ndarray or a.dtype not in INT64 or a.ndim != 1:
             raise TypeError(
                 f"{name}: {what} must be an int64 array of one dimension, got {getattr(a, 'dtype', type(a).__name__)}"
             )
+    # Ranges first: the checks below index by these numbers.
     check_indptr(name, indptr, len(indices))
     n = len(indptr) - 1
     fine = not len(indices) or (indices.min() >= 0 and indices.max() < n)
@@ -65,43 +87,70 @@ def check_graph(indptr: Indices, indices: Indices, *, name: str = "spatial.check
     rows = np.repeat(np.arange(n), np.diff(indptr))
     own = rows[rows == indices]
     require(name, not own.size, "indices", "must not hold an area itself", f"area {own[:1]}")
+    # An edge as one number; edges in order are rising numbers.
     place = rows * n + indices
     wrong = rows[1:][np.diff(place) <= 0]
     require(name, not wrong.size, "indices", "must rise within each row", f"area {wrong[:1]}")
+    # Turned edges that are not in the list.
     alone = np.setdiff1d(indices * n + rows, place)
     pair = tuple(int(i) for i in divmod(alone[0], n)) if alone.size else ()
     require(name, not alone.size, "indices", "must be symmetric", f"a neighbour in one direction only: {pair[::-1]}")
 
 
 def adjacency(indptr: Indices, indices: Indices) -> Any:
-    """W as a SciPy sparse array.
+    """Returns W as a SciPy sparse array.
 
     Parameters
     ----------
     indptr, indices : int64 arrays
         See the module `spatial`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> spatial.adjacency(indptr, indices).toarray()
+    array([[0., 1., 0.],
+           [1., 0., 1.],
+           [0., 1., 0.]])
     """
     n = len(indptr) - 1
     return scipy.sparse.csr_array((np.ones(len(indices)), *map(np.ascontiguousarray, (indices, indptr))), shape=(n, n))
 
 
 def diagonal(indptr: Indices) -> Floats:
-    """D: how many neighbours an area has; 1 for one that has none, which makes it independent N(0, 1) in every form.
+    """Returns D, the number of neighbours of each area. An area without neighbours has 1, which makes it independent N(0, 1) in
+    every form.
 
     Parameters
     ----------
     indptr : (n + 1,) int64 array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.diagonal(np.array([0, 1, 3, 4, 4]))  # the last area has no neighbour
+    array([1., 2., 1., 1.])
     """
     return np.maximum(np.diff(indptr), 1).astype(np.float64)
 
 
 def components(indptr: Indices, indices: Indices) -> NDArray[np.int64]:
-    """Number of the connected component of each area, (n,).
+    """Returns the number of the connected component of each area, (n,).
 
     Parameters
     ----------
     indptr, indices : int64 arrays
         See the module `spatial`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.components(np.array([0, 1, 2, 2]), np.array([1, 0]))  # two neighbours, and one area alone
+    array([0, 0, 1])
     """
     if len(indptr) == 1:
         return np.zeros(0, np.int64)
@@ -109,18 +158,25 @@ def components(indptr: Indices, indices: Indices) -> NDArray[np.int64]:
 
 
 def null_dimension(indptr: Indices, indices: Indices) -> int:
-    """Dimension of the null space of D - W: how many components have two areas or more.
+    """Returns the dimension of the null space of D - W: the number of components of two areas or more.
 
     Parameters
     ----------
     indptr, indices : int64 arrays
         See the module `spatial`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.null_dimension(np.array([0, 1, 2, 2]), np.array([1, 0]))  # two neighbours, and one area alone
+    1
     """
     return int((np.bincount(components(indptr, indices)) > 1).sum())
 
 
 def car_precision(indptr: Indices, indices: Indices, phi: float = 1.0, *, form: str = "car") -> Any:
-    """The precision matrix as a SciPy sparse array.
+    """Returns the precision matrix as a SciPy sparse array.
 
     Parameters
     ----------
@@ -134,6 +190,16 @@ def car_precision(indptr: Indices, indices: Indices, phi: float = 1.0, *, form: 
     Returns
     -------
     (n, n) sparse array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> spatial.car_precision(indptr, indices, 0.5).toarray()
+    array([[ 1. , -0.5,  0. ],
+           [-0.5,  2. , -0.5],
+           [ 0. , -0.5,  1. ]])
     """
     W, d = adjacency(indptr, indices), diagonal(indptr)
     if form == "leroux":
@@ -142,7 +208,7 @@ def car_precision(indptr: Indices, indices: Indices, phi: float = 1.0, *, form: 
 
 
 def car_analyse(indptr: Indices, indices: Indices) -> Pattern:
-    """An order of elimination that keeps Cholesky factors sparse, and their pattern.
+    """Returns an order of elimination that keeps Cholesky factors sparse, and their pattern.
 
     Parameters
     ----------
@@ -161,6 +227,14 @@ def car_analyse(indptr: Indices, indices: Indices) -> Pattern:
 
     Source: sigma.md, section 3; multiple minimum degree (Liu, 1985) as SuperLU has it; columns as unions along the elimination
     tree (George and Liu, 1981).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> np.sort(spatial.car_analyse(indptr, indices).order)
+    array([0, 1, 2])
     """
     check_graph(indptr, indices, name="spatial.car_analyse")
     order = minimum_degree(indptr, indices)
@@ -172,7 +246,7 @@ def car_analyse(indptr: Indices, indices: Indices) -> Pattern:
 
 
 def minimum_degree(indptr: Indices, indices: Indices) -> Indices:
-    """An order of elimination, (n,).
+    """Returns an order of elimination, (n,).
 
     Parameters
     ----------
@@ -188,7 +262,7 @@ def minimum_degree(indptr: Indices, indices: Indices) -> Indices:
 
 
 def columns_of(order: Indices, indptr: Indices, indices: Indices) -> list[NDArray[np.int64]]:
-    """Rows of the entries of each column of a Cholesky factor, rising.
+    """Returns the rows of the entries of each column of a Cholesky factor, rising.
 
     Parameters
     ----------

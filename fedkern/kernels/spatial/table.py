@@ -1,4 +1,4 @@
-"""Draws from a finite set of priors: what trains a network that stands in for a prior (docs/methods/sigma.md, section 3)."""
+"""Draws from a finite set of priors, to train a network that stands in for a prior (docs/methods/sigma.md, section 3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WORDS = {
     "indptr": '"sparse": where the columns of L begin, and their end f.',
     "indices": '"sparse": the rows of the entries of L: in each column the diagonal first, then rising.',
     "order": '"sparse": L is the factor of Q[order][:, order].',
-    "kind": "What the entries are: see `values`.",
+    "kind": "The kind of the entries: see `values`.",
     "rank": '"dense": columns of a factor.',
     "group": "How many neighbours in the batch share an entry; eight are drawn in the time of one or two.",
     "seed": "Names the random numbers.",
@@ -63,6 +63,16 @@ TABLE_SAMPLE = Kernel(
         "theta": "The draws.",
         "entry": "From which entry.",
     },
+    example="""
+        >>> values = np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]])  # two stored draws
+        >>> theta, entry = spatial.table_sample(values, np.ones(3), kind="stored", batch=3, seed=7)
+        >>> entry
+        array([1, 1, 0])
+        >>> theta
+        array([[10., 20., 30.],
+               [10., 20., 30.],
+               [ 1.,  2.,  3.]])
+    """,
 )
 
 
@@ -85,7 +95,7 @@ def table_sample(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Indices]:
-    """Draws scale * N(0, C_t) (or stored draws), t drawn for each group of rows.
+    """Returns draws scale * N(0, C_t) (or stored draws), t drawn for each group of rows.
 
     Rows of one group come from one entry: number t = floor(u T), u uniform number g (that of the group) of stream
     `prior_entries`. The normals e of row b are numbers b L .. b L + L - 1 of stream `prior_draws`, L = 0, rank or n.
@@ -119,7 +129,7 @@ def check_table(
     indices: Indices | None,
     order: Indices | None,
 ) -> None:
-    """Whether the parts of a table agree."""
+    """Refuses parts of a table that contradict each other."""
     entries, f = shape
     require(name, entries >= 1, "values", "must have an entry", shape)
     pattern = {"indptr": indptr, "indices": indices, "order": order}
@@ -136,7 +146,7 @@ def check_table(
 
 @dataclass(frozen=True)
 class DrawTable:
-    """A table of priors with the condition of each: what a trainer draws from (docs/methods/sigma.md, section 3).
+    """Holds a table of priors with the condition of each, from which a trainer draws (docs/methods/sigma.md, section 3).
 
     Attributes
     ----------
@@ -153,6 +163,16 @@ class DrawTable:
         How many neighbours in a batch share an entry.
     indptr, indices, order : int64 arrays, or None
         "sparse": the pattern of the factors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> indptr, indices = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1])  # three areas in a row
+    >>> table = spatial.DrawTable.car(indptr, indices, phi=np.array([0.1, 0.5, 0.9]))
+    >>> theta, phi = table.sample(seed=7, step=0, batch=16)
+    >>> theta.shape, phi.shape
+    ((16, 3), (16, 1))
     """
 
     values: Floats
@@ -175,11 +195,11 @@ class DrawTable:
 
     @property
     def n(self) -> int:
-        """Length of a draw."""
+        """The length of a draw."""
         return len(self.scale)
 
     def at(self, home: Home) -> DrawTable:
-        """The same table there; what was checked is not looked at again."""
+        """Returns the same table at another home, without checking it again."""
         if home.kind == "cpu":
             return self
         there = copy(self)
@@ -190,7 +210,7 @@ class DrawTable:
     def sample(
         self, seed: int, step: int, batch: int, *, chain: int = 0, n_threads: int = 1, backend: str | None = None
     ) -> tuple[Floats, Floats]:
-        """Draws and their conditions.
+        """Returns draws and their conditions.
 
         Parameters
         ----------
@@ -213,7 +233,7 @@ class DrawTable:
 
     @classmethod
     def stored(cls, draws: Floats, phi: Floats, scale: Floats | None = None) -> DrawTable:
-        """A table of finished draws.
+        """Makes a table of finished draws.
 
         Parameters
         ----------
@@ -238,7 +258,7 @@ class DrawTable:
         group: int = 8,
         n_threads: int = 1,
     ) -> DrawTable:
-        """A table of Gaussian processes, as low-rank factors.
+        """Makes a table of Gaussian processes, as low-rank factors.
 
         Parameters
         ----------
@@ -274,7 +294,7 @@ class DrawTable:
         group: int = 8,
         n_threads: int = 1,
     ) -> DrawTable:
-        """A table of autoregressive priors, as sparse factors.
+        """Makes a table of autoregressive priors, as sparse factors.
 
         Parameters
         ----------
@@ -299,7 +319,8 @@ class DrawTable:
 
     @classmethod
     def icar(cls, indptr: Indices, indices: Indices, *, scale: Floats | None = None, group: int = 8) -> DrawTable:
-        """The intrinsic model u* of BYM2 with a geometric mean of the variances of 1, summing to 0 in every component: one entry.
+        """Makes a table of one entry: the intrinsic model u* of BYM2, summing to 0 in every component, its variances with a
+        geometric mean of 1.
 
         Parameters
         ----------
@@ -318,7 +339,7 @@ class DrawTable:
 
 
 def stratified(entries: int, *, seed: int, chain: int = 0, step: int = 0) -> Floats:
-    """One uniform number in each of [0, 1/T), [1/T, 2/T), ..: the quantiles at which a table's conditions are taken.
+    """Returns one uniform number in each of [0, 1/T), [1/T, 2/T), ..: the quantiles at which a table's conditions are taken.
 
     Parameters
     ----------
@@ -326,6 +347,13 @@ def stratified(entries: int, *, seed: int, chain: int = 0, step: int = 0) -> Flo
         T.
     seed, chain, step : int
         Names of the random numbers, of stream `prior_entries` and client 2^32 - 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import spatial
+    >>> spatial.stratified(4, seed=7).round(3)
+    array([0.169, 0.478, 0.658, 0.937])
     """
     key = rng.key(seed, "prior_entries", chain)
     return (np.arange(entries) + rng.uniform(entries, key=key, client=2**32 - 1, step=step)) / entries

@@ -1,1 +1,1 @@
-"""Cases of the augmented models' kernels."""
+"""Makes cases of the augmented models' kernels."""

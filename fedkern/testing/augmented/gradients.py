@@ -1,4 +1,4 @@
-"""Cases of draws and gradients."""
+"""Makes cases of draws and gradients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXTREMES: tuple[tuple[float, ...], ...] = ((), (), (0.0, 1e-200, 1e9, np.nan))
 
 
 def rows(source: Source) -> Arguments:
-    """What both families share."""
+    """Returns the arguments that both families share."""
     n, p = source.size(), source.choose([0, 1, 2, 3, 9])
     extremes = source.choose(EXTREMES)
     return {"H": source.normal(n, p, extremes=extremes), "w": source.normal(p), "tau": source.normal(n)}
@@ -51,7 +51,7 @@ def gradient_inputs(source: Source, drawn: Arguments, g: Floats, z: Floats) -> A
 
 
 def terms(arguments: Arguments, s: Floats, rounding: Floats | float = 0.0) -> tuple[Floats, Floats]:
-    """Sums of absolute terms of a, and of own + (z - g) / rho^2; `rounding` is that of log s."""
+    """Returns sums of absolute terms of a, and of own + (z - g) / rho^2; `rounding` is that of log s."""
     own = 0 if arguments["own"] is None else abs(arguments["own"])
     pull = (abs(arguments["z"]) + abs(arguments["g"])) / arguments["rho"] ** 2
     return abs(arguments["message"]) + pull + abs(arguments["tau"]) / s * (1 + rounding), own + pull
@@ -79,14 +79,15 @@ def amortised(source: Source) -> Arguments:
 
 
 def network(g: Floats, most: Floats, arguments: Arguments) -> tuple[Any, Any, Any, tuple[Floats, Floats, Floats]]:
-    """s, magnitudes of the network's two values, and the arguments of `mlp.gradient_magnitudes` but two. `most` is that of g."""
+    """Returns s, magnitudes of the network's two values, and the arguments of `mlp.gradient_magnitudes` but two. `most` is that
+    of g."""
     psi, extra = arguments["psi"], arguments["extra"]
     sizes = (1 + extra.shape[1], *arguments["hidden"], 2)
     u, most_u = np.column_stack([g, extra]), np.column_stack([most, abs(extra)])
-    h, found = values(u, most_u, psi, sizes, "tanh")
+    h, magnitudes = values(u, most_u, psi, sizes, "tanh")
     with np.errstate(over="ignore", invalid="ignore"):
         s = arguments["rho"] * np.exp(np.clip(h[-1][:, 1], reference.LOWEST, reference.HIGHEST))
-    return s, found[-1][:, 0], found[-1][:, 1], (u, most_u, psi)
+    return s, magnitudes[-1][:, 0], magnitudes[-1][:, 1], (u, most_u, psi)
 
 
 def amortised_draw(source: Source) -> Case:
@@ -114,7 +115,7 @@ def amortised_gradient(source: Source) -> Case:
 
 
 def scale_of(source: Source, p: int, low: float, *, full: bool) -> Floats:
-    """log sd, or the triangle of a full q(theta)."""
+    """Returns log sd, or the triangle of a full q(theta)."""
     log_sd = source.random.uniform(low, 1, p)
     if not full:
         return log_sd

@@ -1,4 +1,4 @@
-"""Cases of whole iterations: a client in the middle of a run."""
+"""Makes cases of whole iterations: a client in the middle of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = [0, 1, 2, 3, 9]
 
 
 def state(source: Source, H: Floats, others: Floats, draw: Callable[..., Results]) -> Arguments:
-    """Of a client; the second moments keep a step a smooth function of its gradient. `draw` makes g and z."""
+    """Returns a client's state; its second moments keep a step a smooth function of its gradient. `draw` makes g and z."""
     (n, p), random = H.shape, source.random
     eps, tau = source.normal(p), source.normal(n)
     full = source.choose([False, True])
@@ -50,10 +50,10 @@ def prior(source: Source) -> Arguments:
     return {"prior_mean": source.choose([0.0, 1.5]), "prior_sd": source.choose([1.0, 0.3])}
 
 
-def magnitudes(found: Results, H: Floats, centre: int | None) -> list[Floats]:
-    """Of the parameters and what follows them, where `H` is that of the design."""
-    most = [1 + abs(value) for value in found]
-    most[1][0] += 4 * np.sqrt(found[1][1])  # the gradient is below the root of 1000 v
+def magnitudes(results: Results, H: Floats, centre: int | None) -> list[Floats]:
+    """Returns the magnitudes of the parameters and of the numbers that follow from them, where `H` is that of the design."""
+    most = [1 + abs(value) for value in results]
+    most[1][0] += 4 * np.sqrt(results[1][1])  # the gradient is below the root of 1000 v
     most[5] = most[5] + H @ most[4]
     if centre is not None:
         most[7][:, centre] += H @ most[0][: H.shape[1]]
@@ -69,12 +69,12 @@ def mean_field_iteration(source: Source) -> Case:
 
     H = source.normal(n, source.choose(COLUMNS))
     arguments = state(source, H, np.concatenate([mean, log_sd]), draw) | prior(source) | {"rho": rho}
-    found = augmented.mean_field_iteration(**arguments, backend="reference")
-    return Case(arguments, kind="chain", magnitude=magnitudes(found, abs(H), None))
+    results = augmented.mean_field_iteration(**arguments, backend="reference")
+    return Case(arguments, kind="chain", magnitude=magnitudes(results, abs(H), None))
 
 
 def conditional(source: Source, n: int) -> tuple[Arguments, Floats, Callable[..., Results]]:
-    """What an amortised family is told, its network's parameters, and its draw."""
+    """Returns the arguments of an amortised family, its network's parameters, and its draw."""
     e, hidden = source.choose([0, 1, 2, 5]), source.choose(HIDDEN)
     given = {"rho": source.choose([0.1, 0.5, 1.0, 10.0]), "hidden": hidden}
     extra, extra_next = source.normal(n, e), source.normal(n, e)
@@ -92,12 +92,12 @@ def amortised_iteration(source: Source) -> Case:
     told, psi, draw = conditional(source, n)
     H = source.normal(n, source.choose(COLUMNS))
     arguments = state(source, H, psi, draw) | prior(source) | told
-    found = augmented.amortised_iteration(**arguments, backend="reference")
-    return Case(arguments, kind="chain", magnitude=magnitudes(found, abs(H), told["centre"]))
+    results = augmented.amortised_iteration(**arguments, backend="reference")
+    return Case(arguments, kind="chain", magnitude=magnitudes(results, abs(H), told["centre"]))
 
 
 def network_iteration(source: Source) -> Case:
-    """A step across a kink of a relu is none of the kernel's: where rounding might decide, the activation is another."""
+    """Makes a case without a step across a kink of a relu: where rounding might decide, the activation is another."""
     n, sizes = source.size(), (source.choose([1, 3, 9]), *source.choose(HIDDEN), source.choose([1, 2, 3]))
     X, phi = source.normal(n, sizes[0]), parameters_of(source, sizes)
     f, activation = len(phi), source.choose(sorted(mlp.ACTIVATIONS))
@@ -108,14 +108,14 @@ def network_iteration(source: Source) -> Case:
         H = source.array(mlp.forward(np.array(X), phi, sizes=sizes, activation=activation, backend="reference"))
         of_network: Arguments = {"X": X, "precision": precision, "sizes": sizes, "activation": activation}
         arguments = of_network | state(source, H, np.concatenate([phi, psi]), draw) | told
-        found = augmented.network_iteration(**arguments, backend="reference")
-        end = len(found[1]) - len(psi)
-        return arguments, found, found[1][end - f : end]
+        results = augmented.network_iteration(**arguments, backend="reference")
+        end = len(results[1]) - len(psi)
+        return arguments, results, results[1][end - f : end]
 
-    arguments, found, moved = drawn(activation)
+    arguments, results, moved = drawn(activation)
     if activation == "relu" and (near_a_kink(X, phi, sizes) or near_a_kink(X, moved, sizes)):
         activation = "tanh"
-        arguments, found, moved = drawn(activation)
+        arguments, results, moved = drawn(activation)
     h, rounding = values(X, abs(X), moved, sizes, activation)
     design = 1 + abs(h[-1]) + rounding[-1]
-    return Case(arguments, kind="chain", magnitude=[design, *magnitudes(found[1:], design, told["centre"])])
+    return Case(arguments, kind="chain", magnitude=[design, *magnitudes(results[1:], design, told["centre"])])

@@ -1,1 +1,1 @@
-"""Cases of the networks and of the autoencoder."""
+"""Makes cases of the networks and of the autoencoder."""

@@ -1,4 +1,4 @@
-"""Cases of the network kernels."""
+"""Makes cases of the network kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINK = {"float64": 1e-10, "float32": 1e-4}  # a relu's input nearer to 0, relati
 
 
 def parameters_of(source: Source, sizes: tuple[int, ...], scale: float = 1.0) -> Floats:
-    """About as large as they are in a network that has been trained."""
+    """Returns parameters about as large as those of a network that has been trained."""
     parts = [
         part
         for n_in, n_out in itertools.pairwise(sizes)
@@ -31,37 +31,38 @@ def parameters_of(source: Source, sizes: tuple[int, ...], scale: float = 1.0) ->
 def values(
     X: Floats, most: Floats, parameters: Floats, sizes: tuple[int, ...], activation: str
 ) -> tuple[list[Floats], list[Floats]]:
-    """Each layer's values and, to first order, how much of their rounding is to be allowed: the sums of the absolute terms, with
-    what the rounding of the layers before, beginning with `most` of X, does to them."""
-    code, h, found = mlp.ACTIVATIONS[activation], [X.astype(np.float64)], [most.astype(np.float64)]
+    """Returns each layer's values and, to first order, the rounding to be allowed for them. It is the sum of the absolute terms,
+    with the effect of the rounding of the layers before, beginning with `most` of X."""
+    code, h, magnitudes = mlp.ACTIVATIONS[activation], [X.astype(np.float64)], [most.astype(np.float64)]
     layers = reference.layers(parameters.astype(np.float64), sizes)
     with np.errstate(over="ignore", invalid="ignore"):
         for i, (W, b) in enumerate(layers):
             h.append(h[-1] @ W.T + b)
-            found.append(found[-1] @ abs(W).T + abs(b))
+            magnitudes.append(magnitudes[-1] @ abs(W).T + abs(b))
             if i < len(layers) - 1:
                 h[-1] = reference.activate(h[-1], code)
-                found[-1] = reference.slope(h[-1], code) * found[-1] + abs(h[-1])
-    return h, found
+                magnitudes[-1] = reference.slope(h[-1], code) * magnitudes[-1] + abs(h[-1])
+    return h, magnitudes
 
 
 def gradient_magnitudes(
     X: Floats, most: Floats, parameters: Floats, upstream: Floats, sizes: tuple[int, ...], activation: str
 ) -> tuple[Floats, Floats]:
-    """The same for a gradient, where `upstream` are magnitudes: a slope 1 - h^2 has 2|h| times the error of h."""
-    code, (h, found) = mlp.ACTIVATIONS[activation], values(X, most, parameters, sizes, activation)
+    """Returns the rounding to be allowed for a gradient, where `upstream` are magnitudes: a slope 1 - h^2 has 2|h| times the
+    error of h."""
+    code, (h, magnitudes) = mlp.ACTIVATIONS[activation], values(X, most, parameters, sizes, activation)
     delta, parts = abs(upstream.astype(np.float64)), list[Floats]()
     with np.errstate(over="ignore", invalid="ignore"):
         for i, (W, _) in reversed(list(enumerate(reference.layers(abs(parameters.astype(np.float64)), sizes)))):
-            parts = [(delta.T @ found[i]).ravel(), delta.sum(axis=0), *parts]
+            parts = [(delta.T @ magnitudes[i]).ravel(), delta.sum(axis=0), *parts]
             delta = delta @ W
             if i:
-                delta = delta * (reference.slope(h[i], code) + (2 * abs(h[i]) * found[i] if activation == "tanh" else 0))
+                delta = delta * (reference.slope(h[i], code) + (2 * abs(h[i]) * magnitudes[i] if activation == "tanh" else 0))
     return np.concatenate(parts), delta
 
 
 def near_a_kink(X: Floats, parameters: Floats, sizes: tuple[int, ...]) -> bool:
-    """Whether rounding might decide on which side of 0 an input of a relu is."""
+    """Tells whether rounding might decide on which side of 0 an input of a relu is."""
     h, most = (X.astype(np.float64), abs(X.astype(np.float64)))
     with np.errstate(over="ignore", invalid="ignore"):
         for W, b in reference.layers(parameters.astype(np.float64), sizes)[:-1]:

@@ -1,4 +1,4 @@
-"""Cases of the kernels of the hierarchical variational autoencoder."""
+"""Makes cases of the kernels of the hierarchical variational autoencoder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def architecture(source: Source) -> Architecture:
 
 
 def near_a_kink(arrays: tuple[Floats, ...], a: Architecture, limit: float) -> bool:
-    """Whether rounding might decide about a relu, or about a log variance at the ends of its range."""
+    """Tells whether rounding might decide about a relu, or about a log variance at the ends of its range."""
     parameters, theta, t, noise = arrays
     net = reference.networks_of(parameters, np.zeros_like(parameters), a)
     objective = reference.multiplicative if a.variant == "multiplicative" else reference.networks
@@ -56,7 +56,7 @@ def near_a_kink(arrays: tuple[Floats, ...], a: Architecture, limit: float) -> bo
 
 
 def inputs(source: Source, a: Architecture, rows: int, dtype: str) -> tuple[Floats, ...]:
-    """parameters, theta, t, noise away from kinks."""
+    """Returns parameters, theta, t, noise away from kinks."""
     scale = source.choose([1.0, 1.0, 5.0])  # the last one clamps many a log variance
     for _ in itertools.count():
         draw = source.random.standard_normal
@@ -71,11 +71,11 @@ def inputs(source: Source, a: Architecture, rows: int, dtype: str) -> tuple[Floa
 def most(
     arrays: tuple[Floats, ...], a: Architecture, gamma: float, weight: float, dtype: str, random: np.random.Generator
 ) -> list[Floats]:
-    """How large the results are, or the change that a relative change of all inputs makes, divided by it."""
-    found = reference.elbo(*arrays, a, gamma, weight)
+    """Returns how large the results are, or the change that a relative change of all inputs makes, divided by it."""
+    results = reference.elbo(*arrays, a, gamma, weight)
     moved = [array * (1 + STEP * random.choice([-1.0, 1.0], array.shape)) for array in arrays]
-    change = [abs(x - y).max() / STEP for x, y in zip(reference.elbo(*moved, a, gamma, weight), found)]
-    return [SLACK[dtype] * (abs(x).max() + 10 * c) for x, c in zip(found, change)]
+    change = [abs(x - y).max() / STEP for x, y in zip(reference.elbo(*moved, a, gamma, weight), results)]
+    return [SLACK[dtype] * (abs(x).max() + 10 * c) for x, c in zip(results, change)]
 
 
 def vae_gradient(source: Source) -> Case:
@@ -92,7 +92,7 @@ def vae_gradient(source: Source) -> Case:
 
 
 def table(source: Source, n: int) -> Arguments:
-    """A table of a few priors."""
+    """Returns a table of a few priors."""
     T, kind, rank, draw = source.choose([1, 4]), source.choose(["stored", "dense", "sparse"]), 0, source.random.standard_normal
     pattern: Arguments = {}
     if kind == "sparse":
@@ -118,8 +118,8 @@ def table(source: Source, n: int) -> Arguments:
 
 
 def vae_step(source: Source) -> Case:
-    """In the middle of a run: the second moments keep a step a smooth function of its gradient. A table may have an entry that
-    is not finite, or too large; then the first step that draws it ends the run."""
+    """Makes a case in the middle of a run: the second moments keep a step a smooth function of its gradient. A table may have an
+    entry that is not finite, or too large; then the first step that draws it ends the run."""
     a, dtype, n_steps = architecture(source), source.choose(["float64", "float32"]), source.choose([0, 1, 3])
     k, draw = a.n_parameters, source.random.standard_normal
     priors = table(source, a.n_values)
@@ -138,7 +138,7 @@ def vae_step(source: Source) -> Case:
         "chain": source.choose([0, 5]),
         "first": source.choose([0, 70_000]),
     }
-    found = public.vae_step(**arguments, backend="reference")
-    largest = abs(np.nan_to_num(found[2])).max(axis=0, initial=1.0)
+    results = public.vae_step(**arguments, backend="reference")
+    largest = abs(np.nan_to_num(results[2])).max(axis=0, initial=1.0)
     slack = 1 + 1e-3 * largest[4]  # what rounding and a relu on its other side may change of the gradient
-    return Case(arguments, "chain", dtype, [1 + abs(found[0]), slack * (1 + abs(found[1])), largest])
+    return Case(arguments, "chain", dtype, [1 + abs(results[0]), slack * (1 + abs(results[1])), largest])

@@ -1,1 +1,1 @@
-"""Cases of the kernels of the sparse models."""
+"""Makes cases of the kernels of the sparse models."""

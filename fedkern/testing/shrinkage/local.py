@@ -1,4 +1,4 @@
-"""Cases of the local kernels."""
+"""Makes cases of the local kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGEST, BATCHED = 80, 48  # columns at most, and where the reference takes regr
 
 
 def names(source: Source) -> Arguments:
-    """Names of random numbers, up to their limits."""
+    """Returns names of random numbers, up to their limits."""
     return {
         "seed": source.choose([0, 5, 2**64 - 1]),
         "chain": source.choose([0, 7, 2**64 - 2]),
@@ -26,7 +26,7 @@ def names(source: Source) -> Arguments:
 
 
 def triangle(source: Source, p: int) -> tuple[int, Floats, Floats | None]:
-    """The number of rows, the factor of standard normal ones, and perhaps its square."""
+    """Returns the number of rows, the factor of standard normal ones, and perhaps its square."""
     rows = min(source.size(), LARGEST)
     r = min(rows, p)
     R = np.asarray(np.linalg.qr(source.random.standard_normal((rows, p)), mode="r")) if r else np.zeros((r, p))
@@ -61,12 +61,13 @@ def options(source: Source) -> Arguments:
 
 
 def response(source: Source, chains: int, r: int) -> Floats:
-    """q of each chain, or of all alike."""
+    """Returns q of each chain, or of all alike."""
     return source.normal(r) if chains > 1 and source.choose([True, False]) else source.normal(chains, r)
 
 
 def of_chain(function: Callable[..., Any], arguments: Arguments) -> Case:
-    """Errors are judged beside the largest deviation of a chain's regression, elsewhere beside the number itself."""
+    """Returns a case whose errors are judged beside the largest deviation of a chain's regression, elsewhere beside the number
+    itself."""
     deviation, *rest = function(**arguments, backend="reference")
     largest = np.abs(deviation).max(axis=-1, keepdims=True, initial=0)
     return Case(arguments, kind="chain", magnitude=[largest, *(np.abs(a) for a in rest)])

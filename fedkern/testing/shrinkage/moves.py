@@ -1,4 +1,4 @@
-"""Cases of the moves of the sparse models."""
+"""Makes cases of the moves of the sparse models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of the kernels of the sparse models that touch rows."""
+"""Makes cases of the kernels of the sparse models that touch rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def options(source: Source) -> Arguments:
 
 
 def of_chain(function: Callable[..., Results], arguments: Arguments) -> Case:
-    """Errors are judged beside the largest number of a result."""
+    """Returns a case whose errors are judged beside the largest number of a result."""
     results = function(**arguments, backend="reference")
     magnitude = [np.broadcast_to(np.max(abs(r), initial=0), r.shape) for r in results]
     magnitude[1] = abs(results[1])  # lambda^2 has a scale for each coefficient
@@ -42,7 +42,7 @@ def of_chain(function: Callable[..., Results], arguments: Arguments) -> Case:
 
 
 def response(source: Source, c: int, n: int) -> Floats:
-    """0 and 1 of each chain, or of all alike."""
+    """Returns 0 and 1 of each chain, or of all alike."""
     return source.array(source.random.integers(0, 2, (n,) if c > 1 and source.choose([True, False]) else (c, n)))
 
 

@@ -1,4 +1,4 @@
-"""Cases of the server's kernels of the sparse models."""
+"""Makes cases of the server's kernels of the sparse models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SERVER = {"seed": 2**64 - 5, "step": 2**32 - 9}
 
 
 def kinds(source: Source, g: int, p: int) -> Floats:
-    """Indicators: of their own, of groups, always included, absent."""
+    """Returns indicators of each kind: one for a coefficient alone, one for a group, always included, absent."""
     index = np.tile(np.arange(p, dtype=np.int64), (g, 1))
     shape = source.choose(["plain", "diagonal", "groups", "mixed"])
     if shape == "diagonal":
@@ -65,8 +65,8 @@ def clients(source: Source, *shape: int) -> Arguments:
 
 
 def case(function: Callable[..., Results], arguments: Arguments) -> Case:
-    """Rounding errors of theta and of the deviations are relative to the largest theta, those of the rest to themselves. A second
-    pass draws scales about deviations that theta has left with fewer digits."""
+    """Returns a case. Rounding errors of theta and of the deviations are relative to the largest theta, those of the other
+    results to themselves. A second pass draws scales about deviations that theta has left with fewer digits."""
     loss = 1e4 if arguments.get("n_passes", 1) > 1 else 10
     results = function(**arguments, backend="reference")
     magnitude = [np.abs(result) for result in results]

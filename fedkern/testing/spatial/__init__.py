@@ -1,1 +1,1 @@
-"""Cases of the spatial kernels."""
+"""Makes cases of the spatial kernels."""

@@ -1,4 +1,4 @@
-"""Cases of factors whose last block is dense."""
+"""Makes cases of factors whose last block is dense."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ reference: Any = _bordered
 
 
 def problem(source: Source) -> tuple[dict[str, Any], Any, Any]:
-    """The pattern of a random graph with a border, and values and dense block of a precision of it, whose eigenvalues are within
-    [1, 5] of those of its diagonal."""
+    """Returns the pattern of a random graph with a border, and values and dense block of a precision of it. Its eigenvalues are
+    within [1, 5] of those of its diagonal."""
     n = source.choose(SMALL)
     indptr, indices = graph(source, n)
     border = np.flatnonzero(source.random.random(n) < source.choose([0.0, 0.2, 1.0]))

@@ -1,4 +1,4 @@
-"""Cases of the autoregressive priors."""
+"""Makes cases of the autoregressive priors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = (1, 2, 3, 8, 17, 40)
 
 
 def graph(source: Source, n: int) -> tuple[Indices, Indices]:
-    """A random graph, some of its areas without neighbours."""
+    """Returns a random graph, some of its areas without neighbours."""
     chance = source.choose([0.0, 0.1, 0.3])
     W = np.triu(source.random.random((n, n)) < chance, 1)
     W |= W.T

@@ -1,4 +1,4 @@
-"""Cases of Gaussian processes."""
+"""Makes cases of Gaussian processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of draws from a table of priors."""
+"""Makes cases of draws from a table of priors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ table: Any = _table
 
 
 def triangle_pattern(source: Source, n: int) -> tuple[Indices, Indices]:
-    """Columns of a random sparse lower triangle: where they begin, and the rows."""
+    """Returns columns of a random sparse lower triangle: where they begin, and the rows."""
     kept = np.tril(source.random.random((n, n)) < min(1.0, 3 / max(n, 1)), -1) | np.eye(n, dtype=bool)
     columns, rows = np.nonzero(kept.T)
     return np.searchsorted(columns, np.arange(n + 1)).astype(np.int64), rows.astype(np.int64)
@@ -33,24 +33,24 @@ def magnitudes(
     batch: int,
     counters: tuple[int, ...],
 ) -> Floats:
-    """Sums of the absolute terms of every draw; of a triangular solve, the solution with the comparison matrix."""
+    """Returns sums of the absolute terms of every draw; for a triangular solve the solution with the comparison matrix."""
     n = len(scale)
     size = {"stored": 0, "dense": rank, "sparse": n}[kind]
     u = table.numbers(rng.uniform, -(-batch // group), "prior_entries", *counters)
     e = abs(table.numbers(rng.normal, batch * size, "prior_draws", *counters)).reshape(batch, size)
-    found = np.empty((batch, n))
+    sums = np.empty((batch, n))
     for b in range(batch):
         entry = values[int(u[b // group] * len(values))]
         if kind == "stored":
-            found[b] = abs(entry)
+            sums[b] = abs(entry)
         elif kind == "dense":
-            found[b] = abs(entry).reshape(n, rank) @ e[b]
+            sums[b] = abs(entry).reshape(n, rank) @ e[b]
         else:
             assert pattern is not None
             indptr, indices, order = pattern
             L = -abs(table.triangle(entry, indptr, indices))
-            found[b, order] = solve_triangular((L - 2 * np.diag(np.diag(L))).T, e[b])
-    return scale * found
+            sums[b, order] = solve_triangular((L - 2 * np.diag(np.diag(L))).T, e[b])
+    return scale * sums
 
 
 def table_sample(source: Source) -> Case:

@@ -195,14 +195,14 @@ def test_a_public_cap_on_updates_is_a_number_of_rounds(fedkern: Any, data: dict[
 
 @pytest.mark.parametrize("schedule", ["sequential", "random", "asynchronous", "synchronous"])
 def test_check_plans_the_rounds_that_run_and_says_what_they_cost(data: dict[str, Any], tmp_path: Path, schedule: str) -> None:
-    from fedkern.api import checked
+    from fedkern.api import check_job
 
     tables = job(data, algorithm={"schedule": schedule})
-    said = "\n".join(checked(InProcess(), parse(tables), tmp_path) or [])
+    said = "\n".join(check_job(InProcess(), parse(tables), tmp_path) or [])
     assert re.search(r"\(all\) +poisson 0\.4 .* 5 +5 +[\d.]+\n", said), said
     assert "every client works in every round, so that nobody sees whose work counts: 2.5 times the work" in said
     assert "pvi, synchronous, rounds = 5" in said
-    full = "\n".join(checked(InProcess(), parse(job(data, privacy={"client_rate": 1.0})), tmp_path) or [])
+    full = "\n".join(check_job(InProcess(), parse(job(data, privacy={"client_rate": 1.0})), tmp_path) or [])
     assert "whose work counts" not in full
 
 

@@ -14,7 +14,7 @@ import pytest
 import fedkern
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
 from fedkern.algorithms.exchanges import pearson
-from fedkern.api import checked
+from fedkern.api import check_job
 from fedkern.methods import load
 from fedkern.models.glm import Rows, pearson_sums
 from fedkern.results import dispersion
@@ -255,11 +255,11 @@ def test_check_lists_the_sums_of_open_jobs_alone(tmp_path: Path) -> None:
     for name in ("open", "private"):
         (tmp_path / name).mkdir()
     job = tmp_path / "open" / input_cases.METHODS["pvi"](tmp_path / "open").job
-    text = "\n".join(checked(InProcess(), *load(job, sets=["model.family=poisson"])) or [])
+    text = "\n".join(check_job(InProcess(), *load(job, sets=["model.family=poisson"])) or [])
     assert "PearsonSums" in text
-    assert "PearsonSums" not in "\n".join(checked(InProcess(), *load(job)) or []), "labels have no variance of their own"
+    assert "PearsonSums" not in "\n".join(check_job(InProcess(), *load(job)) or []), "labels have no variance of their own"
     job = tmp_path / "private" / input_cases.METHODS["private"](tmp_path / "private").job
-    assert "PearsonSums" not in "\n".join(checked(InProcess(), *load(job, sets=["model.family=poisson"])) or [])
+    assert "PearsonSums" not in "\n".join(check_job(InProcess(), *load(job, sets=["model.family=poisson"])) or [])
 
 
 HONEST = pearson.PearsonSums(0, 9, 1.0, 12.0, 8.5, 20.0, 11.0)

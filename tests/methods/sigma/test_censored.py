@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.api import checked
+from fedkern.api import check_job
 from fedkern.cli.report import write as write_report
 from fedkern.errors import JobError, OwnFault
 from fedkern.methods import load
@@ -86,7 +86,7 @@ def test_sums_of_the_fit_leave_out_what_is_hidden(tmp_path: Path) -> None:
 def test_what_is_sent_is_what_check_says(tmp_path: Path) -> None:
     tables = job(tmp_path)
     checked_and_run(tables, tmp_path / "out")
-    lines = checked(InProcess(), *load(tables)) or []
+    lines = check_job(InProcess(), *load(tables)) or []
     assert 'counts   some may be known by an interval: "<5" is 0 to 4; the likelihood is that of the interval' in lines
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.api import checked, perform
+from fedkern.api import check_job, perform
 from fedkern.data.artifact import read_client
 from fedkern.data.table import load as load_table
 from fedkern.errors import JobError, LostPeer, NumericalError, OwnFault
@@ -250,10 +250,10 @@ def test_files_of_the_prior_that_do_not_belong_are_refused(tmp_path: Path) -> No
     shutil.rmtree(tmp_path / "b" / "rows")
     artifacts.counts(tmp_path / "b" / "rows", names=("east", "north"), sizes=(5, 7))
     with pytest.raises(JobError, match=r"trained for 3 clients, the job has 2 .west on one side only."):
-        checked(InProcess(), config, folder)
+        check_job(InProcess(), config, folder)
     artifacts.counts(tmp_path / "b" / "rows", names=("east", "north", "south"), sizes=(5, 7, 4))
     with pytest.raises(JobError, match="not for a client 'south'"):
-        checked(InProcess(), config, folder)
+        check_job(InProcess(), config, folder)
 
 
 def test_the_rank_with_the_wrong_file_says_so(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.nested.settings import Settings
-from fedkern.api import checked
+from fedkern.api import check_job
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.methods import load
@@ -72,7 +72,7 @@ def test_it_is_learnt_published_and_said(tmp_path: Path, model: dict[str, Any], 
     result = checked_and_run(tables, tmp_path / "run")
     assert name in result.parameters
     assert set(result.summary["sigma"]["prior_of"][name]) == {"q025", "q05", "q50", "q95", "q975"}
-    assert any(line in said for said in checked(InProcess(), *load(tables)) or [])
+    assert any(line in said for said in check_job(InProcess(), *load(tables)) or [])
     new = tmp_path / "new.csv"
     assert main(["predict", str(tmp_path / "run" / "client-east"), str(tmp_path / "rows" / "east.csv"), "--out", str(new)]) == 0
     row = next(csv.DictReader(new.read_text().splitlines()))

@@ -13,7 +13,7 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.nested.settings import Settings
-from fedkern.api import checked
+from fedkern.api import check_job
 from fedkern.errors import JobError, OwnFault
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
@@ -117,7 +117,7 @@ def test_an_area_with_a_suppressed_count_is_hidden_in_every_period(tmp_path: Pat
 
 def test_check_and_notes_say_what_there_is(tmp_path: Path) -> None:
     tables = job(tmp_path, model={"overdispersion": True}, algorithm={"inference": "sfvi"})
-    lines = checked(InProcess(), *load(tables)) or []
+    lines = check_job(InProcess(), *load(tables)) or []
     assert "periods  4, from 2001 to 2004: a random walk that sums to 0" in lines
     result = fedkern.run({**tables, "job": {**tables["job"], "rounds": 3}}, out=tmp_path / "run")
     assert {"sigma_extra", "sigma_period"} <= set(result.parameters)

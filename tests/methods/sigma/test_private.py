@@ -19,7 +19,7 @@ from scipy.special import gammaln, logsumexp
 
 import fedkern
 from fedkern.algorithms.nested.settings import Settings
-from fedkern.api import checked, perform
+from fedkern.api import check_job, perform
 from fedkern.cli.__main__ import main
 from fedkern.cli.report import write as write_report
 from fedkern.errors import HolderError, JobError, LostPeer
@@ -142,7 +142,7 @@ def test_noise_is_drawn_and_paid_for_once(tmp_path: Path, home: Path) -> None:
 def test_what_is_sent_is_what_check_says(tmp_path: Path) -> None:
     inference = {"inference": "nested"}
     tables_of = job(tmp_path, algorithm=inference, output={"fit": True}, privacy={"epsilon": 2.0, "cases_per_person": 2})
-    said = "\n".join(checked(InProcess(), *load(tables_of)) or [])
+    said = "\n".join(check_job(InProcess(), *load(tables_of)) or [])
     assert "epsilon 2 at delta 0, spent once" in said
     assert "neighbours: add or remove one person with at most 2 cases" in said
     assert "areas, exposures or trials, offsets and covariates have no noise" in said

@@ -12,7 +12,7 @@ import pytest
 import fedkern
 from fedkern.algorithms.core.messages import evolve
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.api import checked, perform
+from fedkern.api import check_job, perform
 from fedkern.errors import JobError
 from fedkern.jobs.run import Output
 from fedkern.methods import load
@@ -92,7 +92,7 @@ def test_a_gaussian_posterior_is_reached_and_said_to_be_right(ran):
     assert found.result.converged is True
     told = "converged: settled, and q of the global unknowns is the posterior as far as weights tell: weights of "
     assert found.result.summary["verdict"].startswith(told)
-    compare("\n".join(checked(InProcess(), *load(path)) or []), ledgers(path.parent / "run"))
+    compare("\n".join(check_job(InProcess(), *load(path)) or []), ledgers(path.parent / "run"))
     sent = [json.loads(line)["kind"] for line in (path.parent / "run" / "ledger" / "east.jsonl").read_text().splitlines()]
     assert sent.count("LogTerms") == 1
     assert found.result.summary["sigma"]["weights"]["agrees"] is True

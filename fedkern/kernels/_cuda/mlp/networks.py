@@ -1,5 +1,5 @@
-"""Networks over the rows of a matrix. Values of a piece of rows are kept for the way back; a network of small layers is bound by
-writing and reading them."""
+"""Computes networks over the rows of a matrix. Values of a piece of rows are kept for the way back; a network of small layers is
+bound by writing and reading them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOWHERE = structure(MATRIX, 0, 0, 0, 0, 0)
 
 
 class Layer(NamedTuple):
-    """An affine map: where its weights W (n_out, n_in) begin; its bias stands behind them."""
+    """Describes an affine map: where its weights W (n_out, n_in) begin; its bias stands behind them."""
 
     at: int
     n_in: int
@@ -31,7 +31,7 @@ class Layer(NamedTuple):
         return self.at + self.n_out * self.n_in
 
     def weights_of(self, flat: Array) -> Array:
-        """A view of W; of several vectors of parameters, of each."""
+        """Returns a view of W; of several vectors of parameters, a view for each."""
         return flat[..., self.at : self.bias].reshape(*flat.shape[:-1], self.n_out, self.n_in)
 
     def bias_of(self, flat: Array) -> Array:
@@ -39,15 +39,15 @@ class Layer(NamedTuple):
 
 
 def layers_of(sizes: Any) -> list[Layer]:
-    found, at = list[Layer](), 0
+    layers, at = list[Layer](), 0
     for n_in, n_out in itertools.pairwise(map(int, sizes)):
-        found.append(Layer(at, n_in, n_out))
+        layers.append(Layer(at, n_in, n_out))
         at += n_out * (n_in + 1)
-    return found
+    return layers
 
 
 def affine(x: Array, weights: Array, bias: Array, activation: str = "identity", out: Array = None) -> Array:
-    """activation(x W' + b)."""
+    """Returns activation(x W' + b)."""
     products = current().xp.empty((len(x), len(weights)), x.dtype)
     multiply(x, weights.T, products)
     out = products if out is None else out
@@ -57,7 +57,7 @@ def affine(x: Array, weights: Array, bias: Array, activation: str = "identity", 
 
 
 def pull(d: Array, activation: str, values: Array, to: Array, bias: Array) -> Array:
-    """The way back through an activation, to `to` if anybody wants it; the sums of columns go to `bias` (n_out,), or those of
+    """Goes the way back through an activation, to `to` if it is given. The sums of columns go to `bias` (n_out,), or those of
     each chunk of rows to its rows."""
     chunks = bias if bias.ndim == 2 else bias[None]
     chunk = CHUNK[named(d.dtype)] if bias.ndim == 2 else len(d)
@@ -68,7 +68,7 @@ def pull(d: Array, activation: str, values: Array, to: Array, bias: Array) -> Ar
 
 
 def add_up(d: Array, x: Array, weights: Array) -> None:
-    """weights (chunks, n_out, n_in) = of each chunk of rows d' x."""
+    """Computes weights (chunks, n_out, n_in) = d' x of each chunk of rows."""
     chunk = CHUNK[named(d.dtype)]
     whole, rest = divmod(len(d), chunk)
     if whole:
@@ -79,7 +79,7 @@ def add_up(d: Array, x: Array, weights: Array) -> None:
 
 
 def pieces(n: int, layers: list[Layer], chunk: int) -> Iterator[slice]:
-    """Of the rows, as many at once as the workspaces may have."""
+    """Yields slices of as many rows at once as the workspaces may have."""
     units = layers[0].n_in + sum(2 * layer.n_out for layer in layers)
     parameters = layers[-1].bias + layers[-1].n_out
     rows = max(min(MOST // units // chunk, MOST // parameters), 1) * chunk
@@ -87,13 +87,13 @@ def pieces(n: int, layers: list[Layer], chunk: int) -> Iterator[slice]:
 
 
 def forth(x: Array, flat: Array, layers: list[Layer], activation: str, out: Array) -> list[Array]:
-    """The inputs of all layers; the last one's values go to `out`, if there is one."""
-    found = [x]
+    """Returns the inputs of all layers; the last one's values go to `out`, if it is given."""
+    inputs = [x]
     for layer in layers[:-1]:
-        found.append(affine(found[-1], layer.weights_of(flat), layer.bias_of(flat), activation))
+        inputs.append(affine(inputs[-1], layer.weights_of(flat), layer.bias_of(flat), activation))
     if out is not None:
-        affine(found[-1], layers[-1].weights_of(flat), layers[-1].bias_of(flat), out=out)
-    return found
+        affine(inputs[-1], layers[-1].weights_of(flat), layers[-1].bias_of(flat), out=out)
+    return inputs
 
 
 def forward(X: Array, parameters: Array, sizes: object, activation: int, Y: Array, n_threads: int) -> None:

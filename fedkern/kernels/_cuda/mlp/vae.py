@@ -1,4 +1,5 @@
-"""The hierarchical autoencoder: client after client, forth and back, for the whole batch. The equations are in the reference."""
+"""Computes the hierarchical autoencoder: client after client, forth and back, for the whole batch. The equations are in the
+reference."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from .networks import C_TYPES, NOWHERE, THREADS, Layer, affine, pull
 
 
 class Part(NamedTuple):
-    """Affine layers with an activation behind the first of several."""
+    """Holds affine layers with an activation behind the first of several."""
 
     layers: tuple[Layer, ...]
     activation: str = "relu"
@@ -24,7 +25,7 @@ class Part(NamedTuple):
 
 @lru_cache(maxsize=16)
 def plan_of(code: bytes) -> tuple[Sizes, dict[str, Part]]:
-    """The sizes, and parts by name: where each layer's parameters stand."""
+    """Returns the sizes, and parts by name: where each layer's parameters stand."""
     a, parts = Sizes.of(np.frombuffer(code, np.int64)), dict[str, Part]()
     for name, part in parts_of(a).items():
         layers, at = [], part.where.start
@@ -36,7 +37,8 @@ def plan_of(code: bytes) -> tuple[Sizes, dict[str, Part]]:
 
 
 class Batch(NamedTuple):
-    """Rows, one behind the other, and what is maximised: of the weights the one behind as many as the device has made steps."""
+    """Holds rows, one behind the other, and the numbers of the maximised function. The KL weight in use is the one at the number
+    of steps that the device has made."""
 
     theta_t: Array  # [theta; t]
     noise: Array
@@ -46,7 +48,7 @@ class Batch(NamedTuple):
 
 
 class Pass:
-    """One way forth and back.
+    """Goes one way forth and back.
 
     Attributes
     ----------
@@ -61,7 +63,7 @@ class Pass:
         self.theta, self.t = batch.theta_t[:, : sum(self.a.groups)], batch.theta_t[:, sum(self.a.groups) :]
         self.sums = current().xp.empty((3, self.rows))
 
-    def run(self) -> Array:
+    def run_pass(self) -> Array:
         """Writes the gradient."""
         mixed = self.a.variant == "multiplicative"
         self.cleared = self.empty(self.a.n_latents + (2 * self.a.rank if mixed else self.a.hidden)).ravel()
@@ -75,16 +77,16 @@ class Pass:
         return current().xp.empty((self.rows, columns), self.dtype)
 
     def zeros(self, columns: int) -> Array:
-        found, self.cleared = self.cleared[: self.rows * columns], self.cleared[self.rows * columns :]
-        return found.reshape(self.rows, columns)
+        block, self.cleared = self.cleared[: self.rows * columns], self.cleared[self.rows * columns :]
+        return block.reshape(self.rows, columns)
 
     def launch(self, kernel: str, elements: int, *arguments: object) -> None:
-        """With as many blocks as elements need, one a thread."""
+        """Starts a kernel with as many blocks as elements need, one a thread."""
         kernel = f"{kernel}<{C_TYPES[named(self.dtype)]}>"
         current().launch("mlp", kernel, (blocks(elements, THREADS),), THREADS, arguments)
 
     def joined(self, *parts: Array) -> Array:
-        """[a; b; c] of each row."""
+        """Returns [a; b; c] of each row."""
         out = self.empty(sum(part.shape[1] for part in parts))
         self.launch("joined", out.size, *map(matrix, parts), *(NOWHERE,) * (3 - len(parts)), out)
         return out
@@ -95,12 +97,12 @@ class Pass:
         return z
 
     def residuals(self, theta: Array, bias: Array, products: Array) -> Array:
-        """The cotangent of the decoder's values."""
+        """Returns the cotangent of the decoder's values."""
         self.launch("residuals", 32 * self.rows, matrix(theta), bias, self.batch.gamma**-2, products, self.sums[0])
         return products
 
     def standard_heads(self, mean: Array, raw: Array, e: Array, to_z: Array, sums: Array) -> tuple[Array, Array, Array]:
-        """The cotangents of [mean, raw], and views of both."""
+        """Returns the cotangents of [mean, raw], and views of both."""
         q = mean.shape[1]
         to = self.empty(2 * q)
         to_mean, to_raw = to[:, :q], to[:, q:]
@@ -111,21 +113,21 @@ class Pass:
     # ---- Layers.
 
     def forth(self, name: str, x: Array, last: bool = True) -> list[Array]:
-        """The values of each layer; without `last`, the last one's are products that still lack the bias."""
-        found, (layers, activation) = list[Array](), self.parts[name]
+        """Returns the values of each layer; without `last`, the last one's are products that still lack the bias."""
+        values, (layers, activation) = list[Array](), self.parts[name]
         for i, layer in enumerate(layers):
-            W, x = layer.weights_of(self.flat), found[-1] if found else x
+            W, x = layer.weights_of(self.flat), values[-1] if values else x
             if i == len(layers) - 1 and not last:
-                found.append(self.empty(layer.n_out))
-                multiply(x, W.T, found[-1])
+                values.append(self.empty(layer.n_out))
+                multiply(x, W.T, values[-1])
             else:
                 hidden = activation if i == 0 and len(layers) > 1 else "identity"
-                found.append(affine(x, W, layer.bias_of(self.flat), hidden))
-        return found
+                values.append(affine(x, W, layer.bias_of(self.flat), hidden))
+        return values
 
     def back(self, name: str, x: Array, values: list[Array], d: Array) -> Array:
-        """From the cotangent of the last layer's values: the gradients, and the cotangent of the first layer's units in front of
-        their activation."""
+        """Computes from the cotangent of the last layer's values the gradients, and the cotangent of the first layer's units in
+        front of their activation."""
         layers, activation = self.parts[name]
         for i, layer in reversed(list(enumerate(layers))):
             if i == 0 and len(layers) > 1:
@@ -190,12 +192,12 @@ class Pass:
     # ---- "multiplicative".
 
     def _products(self, part: str) -> Layer:
-        """M of a mixture out_o = sum_k s_k (M_ok . x), as a layer of out * rank units."""
+        """Returns M of a mixture out_o = sum_k s_k (M_ok . x), as a layer of out * rank units."""
         layer, rank = self.parts[part].layers[0], self.a.rank
         return Layer(layer.at, layer.n_in // rank, layer.n_out * rank)
 
     def _mixed(self, part: str, s: Array, x: Array) -> tuple[Array, Array]:
-        """The products M_ok . x, and their mixtures."""
+        """Returns the products M_ok . x, and their mixtures."""
         layer = self._products(part)
         y, out = self.empty(layer.n_out), self.empty(layer.n_out // self.a.rank)
         multiply(x, layer.weights_of(self.flat).T, y)
@@ -203,12 +205,12 @@ class Pass:
         return y, out
 
     def _mixed_back(self, part: str, s: Array, x: Array, y: Array, d: Array, to_s: Array) -> None:
-        """The gradient of M; y become cotangents."""
+        """Computes the gradient of M; y become cotangents."""
         self.launch("mixed_back", 32 * to_s.size, matrix(d), s, self.a.rank, y, to_s)
         multiply(y.T, x, self._products(part).weights_of(self.gradient))
 
     def _variances_back(self, part: str, s: Array, d: Array, to_s: Array) -> None:
-        """Of the layer of log variances, which stands behind M."""
+        """Goes back through the layer of log variances, which stands behind M."""
         layer = self.parts[part].layers[1]
         pull(d, "identity", None, None, layer.bias_of(self.gradient))
         multiply(d.T, s, layer.weights_of(self.gradient))
@@ -262,16 +264,16 @@ def vae_gradient(
     terms: Array, n_threads: int,
 ) -> None:  # fmt: skip
     xp, flat = current().xp, neighbours(parameters)
-    found = xp.empty(len(flat), flat.dtype)
+    contiguous = xp.empty(len(flat), flat.dtype)
     batch = Batch(_side_by_side(theta, t), neighbours(noise), gamma, xp.full(1, kl_weight), xp.zeros(1, np.int64))
-    sums = Pass(code, flat, batch, found).run()
-    gradient[...] = found
+    sums = Pass(code, flat, batch, contiguous).run_pass()
+    gradient[...] = contiguous
     arguments = (sums, len(theta), theta.shape[1], gamma, vector(terms))
     current().launch("mlp", "elbo_terms", (1,), THREADS, arguments)
 
 
 def _side_by_side(theta: Array, t: Array) -> Array:
-    """[theta; t] of each row."""
+    """Returns [theta; t] of each row."""
     out = current().xp.empty((len(theta), theta.shape[1] + t.shape[1]), theta.dtype)
     kernel = f"joined<{C_TYPES[named(theta.dtype)]}>"
     current().launch("mlp", kernel, (blocks(out.size, THREADS),), THREADS, (matrix(theta), matrix(t), NOWHERE, out))
@@ -279,7 +281,7 @@ def _side_by_side(theta: Array, t: Array) -> Array:
 
 
 class Draws:
-    """A table of priors, and the batch of each step (docs/methods/sigma.md, section 3)."""
+    """Holds a table of priors, and draws the batch of each step (docs/methods/sigma.md, section 3)."""
 
     def __init__(
         self,
@@ -302,8 +304,8 @@ class Draws:
         if self.values.shape[1] != columns or not len(self.values):
             raise ValueError(f"mlp.vae_step: values must have a row, and {columns} columns, got {self.values.shape}")
         if self.kind == SPARSE and (len(self.pattern[0]), len(self.pattern[2])) != (n + 1, n):
-            found = f"{len(self.pattern[0])} and {len(self.pattern[2])}"
-            raise ValueError(f"mlp.vae_step: indptr and order must have {n + 1} and {n} numbers, got {found}")
+            came = f"{len(self.pattern[0])} and {len(self.pattern[2])}"
+            raise ValueError(f"mlp.vae_step: indptr and order must have {n + 1} and {n} numbers, got {came}")
 
     def normals(self, stream: str, rows: int, columns: int, dtype: object) -> Array:
         out = current().xp.empty((rows, columns), dtype)
@@ -311,7 +313,7 @@ class Draws:
         return out
 
     def theta_t(self, rows: int) -> Array:
-        """[theta; t] of each row."""
+        """Returns [theta; t] of each row."""
         device, n, c_type = current(), len(self.scale), C_TYPES[named(self.dtype)]
         out = device.xp.empty((rows, n + self.phi.shape[1]), self.dtype)
         theta, t = out[:, :n], out[:, n:]
@@ -339,7 +341,7 @@ def vae_step(
 
     def step() -> None:
         noise = draws.normals("latents", batch, Sizes.of(code).n_latents, dtype)
-        sums = Pass(code, flat, Batch(draws.theta_t(batch), noise, gamma, kl_weights, made), gradient).run()
+        sums = Pass(code, flat, Batch(draws.theta_t(batch), noise, gamma, kl_weights, made), gradient).run_pass()
         device = current()
         device.launch("mlp", f"squares_of<{c_type}>", (parts,), THREADS, (gradient, k, partial))
         of_batch, of_gradient = (sums, batch, len(scale), gamma), (partial, parts, clip)

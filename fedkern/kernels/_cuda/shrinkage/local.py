@@ -33,7 +33,7 @@ _POSTERIOR = np.dtype(
 
 
 def rows(array: Array, regressions: bool, cols: bool = True) -> Launched:
-    """Rows<T> of views.hpp: (c, g, p), (c, p), or of one number each (c, g), (c,)."""
+    """Returns Rows<T> of views.hpp: (c, g, p), (c, p), or of one number each (c, g), (c,)."""
     step, shape = strides(array), array.shape
     chain, col = step[0], step[-1] if cols else 1
     return (
@@ -60,7 +60,7 @@ def _design(R: Array, gram: Array | None) -> tuple[Launched, Array]:
 
 
 def _launch(kernel: str, call: np.void, tasks: int, r: int, p: int) -> None:
-    """All tasks, and those again whose pivot has failed."""
+    """Starts all tasks, and those again whose pivot has failed."""
     device = current()
     xp, threads = device.xp, 32 if p <= 32 else 128 if p <= 128 else 256
     room = 8 * p + (p + 1) * (p + 2) // 2

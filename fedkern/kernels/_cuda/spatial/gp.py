@@ -13,7 +13,7 @@ _COVARIANCES = np.dtype([(f, "i8") for f in ("data", "matrix", "row", "col")], a
 
 
 def at_a_time(tasks: int, numbers: int) -> int:
-    """How many blocks, each with so many float64 numbers of its own."""
+    """Returns how many blocks run, each with `numbers` float64 numbers for itself."""
     return max(1, min(tasks, WORKSPACE // (8 * max(numbers, 1))))
 
 
@@ -39,7 +39,7 @@ def gp_sample(
     x: Array, lengthscale: Array, kind: int, jitter: float, seed: int, chain: int, client: int, step: int, theta: Array,
     n_threads: int,
 ) -> int:  # fmt: skip
-    """The first draw whose covariance has no factor, or -1; this is waited for."""
+    """Returns the first draw whose covariance has no factor, or -1; this is waited for."""
     m, n = theta.shape
     if not m or not n:
         return -1

@@ -18,18 +18,18 @@ DRAWN = np.dtype(_FIELDS, align=True)
 
 
 def stream(name: str, seed: int, chain: int) -> np.uint64:
-    """The key of a stream of random numbers."""
+    """Returns the key of a stream of random numbers."""
     return key(rng.key(int(seed), rng.streams()[name], int(chain)))
 
 
 def normals(module: str, named: np.uint64, first: np.uint32 | int, made: Array, out: Array) -> None:
-    """Numbers 0, 1, .. of a stream, at step `first` and so many more as the device has made."""
+    """Draws numbers 0, 1, .. of a stream, at step `first` and as many more as the device has made."""
     kernel = f"normals<{'double' if out.dtype == np.float64 else 'float'}>"
     current().launch(module, kernel, (blocks(out.size, 2 * THREADS),), THREADS, (named, np.uint32(first), made, out.size, out))
 
 
 def drawn(module: str, table: np.void, kind: int, rank: int, pattern: Array, e: Array | None, theta: Array) -> None:
-    """A draw for each row of theta; e: the rows' normals, which are overwritten."""
+    """Makes a draw for each row of theta; e: the rows' normals, which are overwritten."""
     device, (rows, n) = current(), theta.shape
     c_type = "double" if theta.dtype == np.float64 else "float"
     if kind == STORED:

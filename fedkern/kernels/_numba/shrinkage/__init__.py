@@ -1,4 +1,4 @@
-"""The sparse models for Numba. The @njit functions are public, and callable from other people's nopython code."""
+"""Computes the sparse models for Numba. The @njit functions are public, and callable from other people's nopython code."""
 
 from .local import *
 from .moves import *

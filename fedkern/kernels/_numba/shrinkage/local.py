@@ -23,7 +23,7 @@ OF_LAMBDA, OF_COEFFICIENTS, OF_SIGMA = range(3)
 
 @scalar
 def upper_factor(A):
-    """L' of A = L L', and whether A was positive definite; small matrices by loops, in place."""
+    """Computes L' of A = L L', in place for small matrices, by loops. Returns also whether A was positive definite."""
     p = A.shape[0]
     if p > LARGEST_SMALL:
         try:
@@ -44,7 +44,7 @@ def upper_factor(A):
 
 @scalar
 def solve_lower(U, x):
-    """U'y = x in place."""
+    """Solves U'y = x in place."""
     for j in range(x.size):
         x[j] /= U[j, j]
         for k in range(j + 1, x.size):
@@ -62,7 +62,7 @@ def solve_upper(U, x):
 
 @scalar
 def residual(R, q, x):
-    """q - R x, R upper trapezoidal."""
+    """Returns q - R x, R upper trapezoidal."""
     e = q.copy()
     for i in range(R.shape[0]):
         for j in range(i, R.shape[1]):
@@ -72,7 +72,7 @@ def residual(R, q, x):
 
 @scalar
 def in_data_space(R, e, s, sigma, z, first_item, client, step, key, u):
-    """W = R S, (I + W W') w = e / sigma - v, v = W z + N(0, I), u = z + W'w; whether it could be solved."""
+    """Draws by W = R S, (I + W W') w = e / sigma - v, v = W z + N(0, I), u = z + W'w. Returns whether it could be solved."""
     r = R.shape[0]
     W = np.zeros(R.shape)
     for i in range(r):
@@ -95,7 +95,7 @@ def in_data_space(R, e, s, sigma, z, first_item, client, step, key, u):
 
 @scalar
 def by_gram(gram, c, s, sigma, z, u):
-    """u = A^-1 rhs + L'^-1 z; whether A was positive definite."""
+    """Draws u = A^-1 rhs + L'^-1 z. Returns whether A was positive definite."""
     p = s.size
     A = np.empty((p, p))
     for i in range(p):
@@ -114,7 +114,7 @@ def by_gram(gram, c, s, sigma, z, u):
 
 @scalar
 def by_orthogonal_factor(R, e, s, sigma, z, u):
-    """The same from the QR factorisation of [R S; I] beside [e / sigma; 0], whose triangle is L' but for signs."""
+    """Draws the same from the QR factorisation of [R S; I] beside [e / sigma; 0], whose triangle is L' but for signs."""
     r, p = R.shape
     X = np.zeros((r + p, p + 1))
     for i in range(r):
@@ -133,7 +133,7 @@ def by_orthogonal_factor(R, e, s, sigma, z, u):
 
 @scalar
 def draw_coefficients(R, gram, e, c, t, sigma, form, first_item, client, step, key, d):
-    """d given the prior's standard deviations t, e = q - R theta and c = R'e; in which way it was drawn."""
+    """Draws d given the prior's standard deviations t, e = q - R theta and c = R'e. Returns in which way it was drawn."""
     r, p = R.shape
     s, z, u = t / sigma, np.empty(p), np.empty(p)
     rng.normal(key, client, step, 0, first_item, z, 1)
@@ -160,7 +160,7 @@ def draw_coefficients(R, gram, e, c, t, sigma, form, first_item, client, step, k
 
 @scalar
 def prior_deviation(t, slab):
-    """The standard deviation of N(0, t^2) N(0, slab^2)."""
+    """Returns the standard deviation of N(0, t^2) N(0, slab^2)."""
     return t / np.sqrt(1.0 + (t / slab) ** 2)
 
 
@@ -169,11 +169,13 @@ def sweep_chain(
     R, gram, e, rss, n, tau_sq, d, lambda_sq, sigma_sq, regression, inert, seed, chain, client, step, n_sweeps,
     expanded, form, scale_lambda, shape, rate, slab, events,
 ):  # fmt: skip
-    """Sweeps of one chain of one regression, in place; returns sigma^2. Coefficient `inert` (-1: none) does not exist."""
+    """Makes the sweeps of one chain of one regression, in place; returns sigma^2. Coefficient `inert` (-1: none) does not
+    exist."""
     p = d.size
     scale_key, normal_key = rng.stream_key(seed, SCALES, chain), rng.stream_key(seed, COEFFICIENTS, chain)
     variance_key = rng.stream_key(seed, VARIANCES, chain)
     c, t, first_item = np.zeros(p), np.empty(p), regression * p
+    # R'e once for all sweeps: the system's right side depends on d through nothing else.
     for i in range(R.shape[0]):
         for j in range(i, p):
             c[j] += R[i, j] * e[i]
@@ -189,6 +191,7 @@ def sweep_chain(
             )
             lambda_sq[j] = clipped(drawn)
             events[0] += drawn != lambda_sq[j]
+            # A NaN fails this test too. The state before the fault is given back.
             if not lambda_sq[j] > 0.0:
                 events[3] = 8 * i + OF_LAMBDA
                 return sigma_sq
@@ -199,6 +202,7 @@ def sweep_chain(
             return sigma_sq
         events[1] += way == ORTHOGONAL
         events[2] += way == IN_DATA
+        # The residual sum of squares: that of the least-squares fit, and the part that d leaves.
         left = residual(R, e, d)
         rss_here = rss + np.sum(left * left)
         sigma_sq = (rate + 0.5 * rss_here) / rng.gamma_one(shape + 0.5 * n, regression, client, step + i, variance_key)
@@ -213,7 +217,8 @@ def sweep_chains(
     R, gram, q, rss, n, theta, tau_sq, d, lambda_sq, sigma_sq, batched, seed, chain, client, step, n_sweeps, expanded, form,
     scale_lambda, shape, rate, slab, events,
 ):  # fmt: skip
-    """All chains and regressions in place: arrays (c, g, p), (c, g), events (c, g, 4). Batched: response g is column g."""
+    """Makes the sweeps of all chains and regressions in place: arrays (c, g, p), (c, g), events (c, g, 4). Batched: response g is
+    column g."""
     for i in range(theta.shape[0]):
         for g in range(theta.shape[1]):
             x, response, inert = theta[i, g].copy(), np.zeros(R.shape[0]), -1
@@ -245,7 +250,7 @@ def draw_chains(R, gram, mean, scale, sigma_sq, q, seed, chain, client, step, fo
 
 
 def prepared(R, gram):
-    """One layout, so that each function is compiled once."""
+    """Returns arrays of one layout, so that each function is compiled once."""
     R = np.triu(R)
     return R, R.T @ R if gram is None else np.array(gram, order="C")
 

@@ -1,4 +1,4 @@
-"""The moves of the sparse models for Numba: docs/methods/sparse.md, section 6 (and 11 for the slab)."""
+"""Moves coefficients of the sparse models for Numba: docs/methods/sparse.md, section 6 (and 11 for the slab)."""
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def fill_terms(R, q, block, theta, deviation, tau_sq, sigma_sq, slab, gradient, 
 
 @scalar_ieee
 def cholesky(A):
-    """The lower factor in place; whether there is one."""
+    """Computes the lower factor in place. Returns whether one exists."""
     for j in range(A.shape[0]):
         pivot = A[j, j] - (A[j, :j] * A[j, :j]).sum()
         if not pivot > 0.0:

@@ -1,4 +1,4 @@
-"""Local sweeps that touch rows, for Numba: docs/methods/sparse.md, section 11."""
+"""Makes local sweeps that touch rows, for Numba: docs/methods/sparse.md, section 11."""
 
 import numpy as np
 
@@ -28,14 +28,14 @@ def normals(n, first_item, client, step, key):
 
 @scalar_ieee
 def solve_transposed(L, x):
-    """x becomes L'^-1 x."""
+    """Replaces x by L'^-1 x."""
     for j in range(x.size - 1, -1, -1):
         x[j] = (x[j] - (L[j + 1 :, j] * x[j + 1 :]).sum()) / L[j, j]
 
 
 @scalar_ieee
 def posterior_draw(W, a, prior, z):
-    """u = A^-1 W'a + L'^-1 z, L L' = A = diag(prior) + W'W; whether QR was needed."""
+    """Draws u = A^-1 W'a + L'^-1 z, L L' = A = diag(prior) + W'W. Returns whether QR was needed."""
     n, k = W.shape
     A = W.T @ W
     for j in range(k):
@@ -61,7 +61,8 @@ def posterior_draw(W, a, prior, z):
 
 @scalar_ieee
 def draw_scales(d, tau_sq, lambda_sq, t, expanded, scale, slab, client, step, key):
-    """lambda^2 and the prior's standard deviations in place; how many were clipped, -1 where one is not a number."""
+    """Draws lambda^2 and the prior's standard deviations in place. Returns how many were clipped, -1 where one is not a
+    number."""
     clips = 0
     for j in range(d.size):
         drawn = local_variance(0.5 * d[j] * d[j] / tau_sq[j], lambda_sq[j], scale, expanded, j, client, step, key)
@@ -75,7 +76,7 @@ def draw_scales(d, tau_sq, lambda_sq, t, expanded, scale, slab, client, step, ke
 
 @scalar_ieee
 def logistic_sweep(X, y, theta, tau_sq, d, lambda_sq, alpha, seed, chain, client, step, o, events):
-    """One sweep in place: alpha, and the faulty quantity."""
+    """Makes one sweep in place. Returns alpha, and the faulty quantity."""
     expanded, scale_lambda, scale_intercept, intercept, slab = o
     n, p = X.shape
     k = p + 1 if intercept else p
@@ -105,7 +106,7 @@ def logistic_sweep(X, y, theta, tau_sq, d, lambda_sq, alpha, seed, chain, client
 
 @scalar_ieee
 def impute(row, r, K, L, shift, b, sigma, normal):
-    """x_U | x_O, y in place: a draw of N(shift + K x_O, C), C = L L', corrected by what it says of y."""
+    """Draws x_U | x_O, y in place: a draw of N(shift + K x_O, C), C = L L', corrected by y."""
     p = row.size
     for u in range(p):
         if L[u, u] > 0.0:
@@ -124,11 +125,12 @@ def impute(row, r, K, L, shift, b, sigma, normal):
 
 @scalar_ieee
 def imputed_sweep(y, pattern, K, L, shift, theta, tau_sq, d, lambda_sq, noise, alpha, X, seed, chain, client, step, o, events):
-    """One sweep in place: sigma^2, alpha, and the faulty quantity."""
+    """Makes one sweep in place. Returns sigma^2, alpha, and the faulty quantity."""
     expanded, scale_lambda, shape, rate, slab, intercept = o
     n, p = X.shape
     k = p + 1 if intercept else p
     t, prior = np.empty(p), np.ones(k)
+    # The intercept has a flat prior; its column is scaled to length 1 for the system.
     prior[p:] = 0.0
     clips = draw_scales(d, tau_sq, lambda_sq, t, expanded, scale_lambda, slab, client, step, stream_key(seed, SCALES, chain))
     if clips < 0:
@@ -151,6 +153,7 @@ def imputed_sweep(y, pattern, K, L, shift, theta, tau_sq, d, lambda_sq, noise, a
     noise = (rate + 0.5 * (e * e).sum()) / gamma_one(shape + 0.5 * n, 0, client, step, stream_key(seed, VARIANCES, chain))
     if not (noise > 0.0 and noise < np.inf):
         return noise, alpha, OF_SIGMA
+    # Missing values last, given the coefficients and the variance just drawn.
     key = stream_key(seed, IMPUTATION, chain)
     for i in range(n):
         if pattern[i] >= 0:
@@ -202,7 +205,7 @@ def imputed_chains(
 
 
 def ordered(*arrays):
-    """Copies of one layout, so that one compilation serves all."""
+    """Returns copies of one layout, so that one compilation serves all."""
     return [np.array(a, order="C") for a in arrays]
 
 

@@ -12,7 +12,7 @@ LEAST, MOST, LEAST_RATE = 1e-60, 1e60, 1e-290
 
 @scalar
 def clipped(variance):
-    """lambda^2 or tau^2 within [1e-60, 1e60]; NaN stays."""
+    """Returns lambda^2 or tau^2 within [1e-60, 1e60]; NaN stays."""
     if variance < LEAST:
         return LEAST
     return MOST if variance > MOST else variance
@@ -20,7 +20,7 @@ def clipped(variance):
 
 @scalar
 def half_cauchy_precision(m, item, client, step, key):
-    """zeta = 1/lambda^2 of density ~ exp(-m zeta) / (1 + zeta); NaN where m is."""
+    """Draws zeta = 1/lambda^2 of density ~ exp(-m zeta) / (1 + zeta); NaN where m is."""
     if not m >= 0.0:
         return np.nan
     rate = max(m, LEAST_RATE)
@@ -51,7 +51,7 @@ def inverse(x):
 
 @scalar
 def local_variance(m, lambda_sq, scale, expanded, item, client, step, key):
-    """lambda^2 given m = d^2 / (2 tau^2), not clipped."""
+    """Draws lambda^2 given m = d^2 / (2 tau^2), not clipped."""
     s2 = scale * scale
     if not expanded:
         return s2 * inverse(half_cauchy_precision(m / s2, item, client, step, key))
@@ -61,7 +61,7 @@ def local_variance(m, lambda_sq, scale, expanded, item, client, step, key):
 
 @scalar
 def gamma_proposal(shape, item, attempt, client, step, key):
-    """Marsaglia and Tsang's proposal from blocks 0 and 1 of three; -1: rejected."""
+    """Returns Marsaglia and Tsang's proposal from blocks 0 and 1 of three; -1: rejected."""
     x, _ = normal_pair(item, 3 * attempt, client, step, key)
     u, boost = uniform_pair(item, 3 * attempt + 1, client, step, key)
     d = (shape + 1.0 if shape < 1.0 else shape) - 1.0 / 3.0
@@ -73,7 +73,7 @@ def gamma_proposal(shape, item, attempt, client, step, key):
 
 @scalar
 def global_variance(m, clients, tau_sq, scale, expanded, item, client, step, key):
-    """tau^2 given m = (1/2) sum_k d_k^2 / lambda_k^2 over the clients, not clipped."""
+    """Draws tau^2 given m = (1/2) sum_k d_k^2 / lambda_k^2 over the clients, not clipped."""
     if not m >= 0.0:
         return np.nan
     s2 = scale * scale

@@ -1,4 +1,4 @@
-"""The server's sweeps for Numba. `sweep_row` is public, and callable from other people's nopython code."""
+"""Makes the server's sweeps for Numba. `sweep_row` is public, and callable from other people's nopython code."""
 
 import numpy as np
 
@@ -21,13 +21,13 @@ TAU, THETA, ETA, RHO, OTHER = 3, 4, 5, 6, 7  # quantities in a fault
 
 @scalar_ieee
 def log_ratio(x, wide, narrow):
-    """log N(x; 0, wide) - log N(x; 0, narrow)."""
+    """Returns log N(x; 0, wide) - log N(x; 0, narrow)."""
     return 0.5 * (np.log(narrow / wide) + (x / wide) * (x / narrow) * (wide - narrow))
 
 
 @scalar_ieee
 def draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key):
-    """Each indicator from the sum of its coefficients' log ratios. The number of those that are 1, and of all."""
+    """Draws each indicator from the sum of its coefficients' log ratios. Returns the number of those that are 1, and of all."""
     p = kind.size
     logit = np.full(p, np.log(rho) - np.log1p(-rho))
     used = np.zeros(p, np.bool_)
@@ -56,11 +56,13 @@ def draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key):
 
 @scalar_ieee
 def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusion, weight, seed, chain, step, o):
-    """One sweep of regression r but for rho, in place: how many indicators are 1, how many there are, clips, faulty quantity."""
+    """Makes one sweep of regression r but for rho, in place. Returns how many indicators are 1, their number, clips, faulty
+    quantity."""
     expanded, blocked, common, c0, fixed, scale_tau, shape_eta, rate_eta, slab = o
     p = kind.size
     first = r * p
     W, mhat, ratio, clips = np.zeros(p), np.zeros(p), np.zeros(p), 0
+    # tau^2 first: W and mhat, the clients' evidence about theta, depend on it.
     key = stream_key(seed, GLOBAL_SCALES, chain)
     for j in range(p):
         if kind[j] == -2:
@@ -75,6 +77,7 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
         mhat[j] = theta[j] + shift / W[j]
 
     included, number = 0.0, 0
+    # Indicators with theta integrated out; theta is drawn given them.
     if blocked:
         for j in range(p):
             if kind[j] >= 0:
@@ -83,6 +86,7 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
         key = stream_key(seed, INDICATORS, chain)
         included, number = draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key)
 
+    # theta given its indicator: a product of two normals, in a form without cancellation.
     key = stream_key(seed, EFFECTS, chain)
     for j in range(p):
         if kind[j] > -2:
@@ -91,6 +95,7 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
             normal, _ = normal_pair(first + j, 0, SERVER, step, key)
             theta[j] = mhat[j] * (W[j] * v / spread) + np.sqrt(v / spread) * normal
 
+    # A coefficient in the spike tells of eta only where the spike is c0 eta.
     key = stream_key(seed, VARIANCES, chain)
     count, total = 0.0, 0.0
     for j in range(p):
@@ -104,6 +109,7 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
     if common:
         eta[:] = (rate_eta + total) / gamma_one(shape_eta + count, r, SERVER, step, key)
 
+    # The printed order: given theta, and after eta.
     if not blocked:
         for j in range(p):
             if kind[j] >= 0:
@@ -111,6 +117,7 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
         key = stream_key(seed, INDICATORS, chain)
         included, number = draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key)
 
+    # The quantity that was drawn first is named: it spoils the later ones.
     fault = -1
     for quantity, values in ((OTHER, inclusion), (ETA, eta), (THETA, theta), (TAU, tau_sq)):
         for j in range(p):
@@ -129,7 +136,7 @@ def draw_rho(included, number, prior, first, seed, chain, step):
 
 @scalar_ieee
 def add_locals(deviation, lambda_sq, sums):
-    """The terms of one client; products are stored before they are added."""
+    """Adds the terms of one client; products are stored before they are added."""
     product = np.empty((3, deviation.size))
     for j in range(deviation.size):
         product[0, j] = 1.0 / lambda_sq[j]
@@ -142,7 +149,7 @@ def add_locals(deviation, lambda_sq, sums):
 
 @scalar_ieee
 def draw_lambda(deviation, lambda_sq, kind, tau_sq, scale, expanded, first, step, key):
-    """One client's lambda^2, drawn at the server; how many were clipped."""
+    """Draws one client's lambda^2 at the server. Returns how many were clipped."""
     clips = 0
     for j in range(kind.size):
         if kind[j] > -2:
@@ -157,7 +164,7 @@ def draw_lambda(deviation, lambda_sq, kind, tau_sq, scale, expanded, first, step
 def sweep_chains(
     deviation, lambda_sq, given, m, kinds, state, seed, chain, step, n_passes, shared, scale_lambda, rate, o, events
 ):
-    """All chains in place: `deviation` and `lambda_sq` (m, c, g, p), or of no client and the `given` sums."""
+    """Sweeps all chains in place: `deviation` and `lambda_sq` (m, c, g, p), or of no client and the `given` sums."""
     theta, tau_sq, gamma, eta, rho, inclusion = state
     c, g, p = theta.shape
     known = deviation.shape[0] > 0
@@ -167,6 +174,7 @@ def sweep_chains(
     weight = 1.0 / n_passes
     for i in range(c):
         stopped = np.zeros(g, np.bool_)
+        # A coefficient that is always included has the indicator 1, whatever came.
         for r in range(g):
             for j in range(p):
                 if kinds[r, j] == -1:
@@ -179,6 +187,7 @@ def sweep_chains(
                 sums = np.zeros((len(given), p)) if known else given[:, i, r]
                 for k in range(len(deviation)):
                     d, scales = deviation[k, i, r], lambda_sq[k, i, r]
+                    # In the first pass the clients have just drawn their scales.
                     if t > 0:
                         first, key = (k * g + r) * p, stream_key(seed, SCALES, chain + i)
                         events[i, r, 0] += draw_lambda(
@@ -191,6 +200,7 @@ def sweep_chains(
                     seed, chain + i, step + t, o
                 )  # fmt: skip
                 events[i, r, 0] += clips
+                # The coefficients theta + d stay; theta has moved, so the deviations move against it.
                 if known:
                     deviation[:, i, r] += old - theta[i, r]
                 total += included
@@ -203,6 +213,7 @@ def sweep_chains(
                     if shared:
                         stopped[:] = True
                     stopped[r] = True
+            # A shared rate needs the counts of all regressions, so that it is drawn last.
             if shared and g > 0 and not stopped[0]:
                 rho[i] = draw_rho(total, numbers, rate, 0, seed, chain + i, step + t)
                 if np.isnan(rho[i, 0]):
@@ -210,8 +221,8 @@ def sweep_chains(
                     stopped[:] = True
 
 
-def run(deviation, lambda_sq, given, m, kinds, state, seed, chain, step, n_passes, options, out_state, events):
-    """Copies to arrays of one layout, so that one compilation serves all, and back."""
+def run_sweeps(deviation, lambda_sq, given, m, kinds, state, seed, chain, step, n_passes, options, out_state, events):
+    """Copies to arrays of one layout, so that one compilation serves all, makes the sweeps, and copies back."""
     expanded, blocked, common, shared, c0, fixed, scale_tau, scale_lambda, shape_eta, rate_eta, a, b, slab = options
     new = (*(np.array(x, order="C") for x in state), np.empty(out_state[5].shape))
     o = (bool(expanded), bool(blocked), bool(common), c0, fixed, scale_tau, shape_eta, rate_eta, slab)
@@ -239,7 +250,7 @@ def global_sweep(
     state = (theta, tau_sq, gamma, eta, rho)
     moved, drawn = np.array(deviation, order="C"), np.array(lambda_sq, order="C")
     given = np.empty((4 if slab < np.inf else 3, 0, 0, 0))
-    run(moved, drawn, given, len(deviation), indicators, state, seed, chain, step, n_passes, options, out_state, events)
+    run_sweeps(moved, drawn, given, len(deviation), indicators, state, seed, chain, step, n_passes, options, out_state, events)
     moved_deviation[...], new_lambda_sq[...] = moved, drawn
 
 
@@ -256,7 +267,8 @@ def global_sweep_sums(
     out_state = (new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion)
     state = (theta, tau_sq, gamma, eta, rho)
     none = np.empty((0, *theta.shape))
-    run(none, none, np.array(sums, order="C"), n_clients, indicators, state, seed, chain, step, 1, options, out_state, events)
+    given = np.array(sums, order="C")
+    run_sweeps(none, none, given, n_clients, indicators, state, seed, chain, step, 1, options, out_state, events)
 
 
 @loop_ieee

@@ -1,1 +1,1 @@
-"""What the client's kernels of the augmented models mean."""
+"""Defines the client's kernels of the augmented models in plain NumPy."""

@@ -1,4 +1,4 @@
-"""Draws and gradients: docs/methods/vertical.md, sections 4 and 5, term by term."""
+"""Defines draws and gradients: docs/methods/vertical.md, sections 4 and 5, term by term."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ def coefficients(mu, scale, eps, full, theta, n_threads):
 
 
 def triangle(flat, p):
-    """L of a full q(theta), and the unit of its elements off the diagonal."""
+    """Returns L of a full q(theta), and the unit of its elements off the diagonal."""
     unit, L = min(1.0, 64 / p) ** 2 if p else 1.0, np.zeros((p, p))
     L[np.tril_indices(p)] = flat
     s = np.exp(np.maximum(np.diag(L), LEAST))
@@ -45,7 +45,7 @@ def mean_field_gradient(
 
 
 def network(g, extra, psi, hidden):
-    """The network's sizes, the values of its layers, and its two outputs."""
+    """Returns the network's sizes, the values of its layers, and its two outputs."""
     sizes = np.array([1 + extra.shape[1], *hidden, 2])
     h = networks.values(np.column_stack([g, extra]), psi, sizes, networks.TANH)
     return sizes, h, h[-1][:, 0], h[-1][:, 1]

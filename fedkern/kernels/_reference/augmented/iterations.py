@@ -1,4 +1,4 @@
-"""Iterations: a gradient, a step of Adam, the next draw, one after the other."""
+"""Defines iterations: a gradient, a step of Adam, the next draw, one after the other."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from .gradients import (
 
 
 def coefficients_gradient(parameters, eps, theta, grad_w, prior_mean, prior_sd, path, full):
-    """Of [mu, log sd] or [mu, triangle]: with the prior of theta, and -log q(theta)."""
+    """Returns the gradient in [mu, log sd] or [mu, triangle], with the prior of theta, and -log q(theta)."""
     p = len(eps)
     with np.errstate(over="ignore", invalid="ignore"):
         c = grad_w + (prior_mean - theta) / prior_sd**2
@@ -36,7 +36,7 @@ def of_coefficients(p, full):
 
 
 def stepped(parameters, moments, gradient, rule, random, full, new_parameters, new_moments, new_eps, new_tau, new_theta):
-    """A step of Adam, and the normals and the coefficients of the next draw."""
+    """Makes a step of Adam, and draws the normals and the coefficients of the next draw."""
     p, change, normals = len(new_eps), np.empty(len(gradient)), np.empty(len(new_eps) + len(new_tau))
     optim.adam(moments, gradient, *rule, new_moments, change, 1)
     new_parameters[:] = parameters + change

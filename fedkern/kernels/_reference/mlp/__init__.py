@@ -1,1 +1,1 @@
-"""What the network kernels mean."""
+"""Defines the network kernels in plain NumPy."""

@@ -1,4 +1,4 @@
-"""What the network kernels mean: layer by layer, in float64."""
+"""Defines the network kernels: layer by layer, in float64."""
 
 import itertools
 
@@ -8,13 +8,13 @@ TANH, RELU, IDENTITY = range(3)
 
 
 def layers(parameters, sizes):
-    """Weights (out, in) and bias (out,) of every layer."""
-    found, begin = [], 0
+    """Returns weights (out, in) and bias (out,) of every layer."""
+    of_layers, begin = [], 0
     for n_in, n_out in itertools.pairwise(sizes):
         end = begin + n_in * n_out
-        found.append((parameters[begin:end].reshape(n_out, n_in), parameters[end : end + n_out]))
+        of_layers.append((parameters[begin:end].reshape(n_out, n_in), parameters[end : end + n_out]))
         begin = end + n_out
-    return found
+    return of_layers
 
 
 def activate(a, activation):
@@ -24,14 +24,14 @@ def activate(a, activation):
 
 
 def slope(h, activation):
-    """The activation's derivative, from its value."""
+    """Returns the activation's derivative, from its value."""
     if activation == TANH:
         return 1 - h**2
     return np.where(h > 0, 1.0, 0.0) if activation == RELU else np.ones_like(h)
 
 
 def values(X, parameters, sizes, activation):
-    """The input of every layer, and the last one's output."""
+    """Returns the input of every layer, and the last one's output."""
     h = [X.astype(np.float64)]
     for W, b in layers(parameters.astype(np.float64), sizes):
         if len(h) > 1:
@@ -41,14 +41,14 @@ def values(X, parameters, sizes, activation):
 
 
 def pull_back(h, parameters, upstream, sizes, activation):
-    """Gradients of sum(upstream * h[-1]) in the parameters and in h[0]."""
-    delta, found = upstream.astype(np.float64), []
+    """Returns gradients of sum(upstream * h[-1]) in the parameters and in h[0]."""
+    delta, gradients = upstream.astype(np.float64), []
     for i, (W, _) in reversed(list(enumerate(layers(parameters.astype(np.float64), sizes)))):
-        found = [(delta.T @ h[i]).ravel(), delta.sum(axis=0), *found]
+        gradients = [(delta.T @ h[i]).ravel(), delta.sum(axis=0), *gradients]
         delta = delta @ W
         if i:
             delta = delta * slope(h[i], activation)
-    return np.concatenate(found), delta
+    return np.concatenate(gradients), delta
 
 
 def forward(X, parameters, sizes, activation, Y, n_threads):

@@ -1,4 +1,4 @@
-"""What the kernels of the hierarchical variational autoencoder mean: docs/methods/sigma.md, sections 1 and 2, in float64.
+"""Defines the kernels of the hierarchical variational autoencoder: docs/methods/sigma.md, sections 1 and 2, in float64.
 
 Every network keeps what went through it, so that `pull` can add to the gradient of its parameters and return that of its input.
 """
@@ -15,7 +15,7 @@ LOWEST, HIGHEST = -12.0, 6.0  # of the logarithm of a variance
 
 
 class Network:
-    """Affine layers; relu (or tanh) after the first of several."""
+    """Holds affine layers; relu (or tanh) follows the first of several."""
 
     def __init__(self, layers, slopes, tanh=False):
         self.layers, self.slopes, self.tanh = layers, slopes, tanh
@@ -41,7 +41,7 @@ class Network:
 
 
 class Kronecker:
-    """M kron(s, x), where kron(s, x) has s_r x_i at r len(x) + i."""
+    """Computes M kron(s, x), where kron(s, x) has s_r x_i at r len(x) + i."""
 
     def __init__(self, layer, slope):
         (self.M, _), (self.slope, _) = layer, slope
@@ -58,31 +58,32 @@ class Kronecker:
 
 
 def clamped(raw):
-    """A log variance, and where it follows its network."""
+    """Returns a log variance, and where it follows its network."""
     return np.clip(raw, LOWEST, HIGHEST), (raw >= LOWEST) & (raw <= HIGHEST)
 
 
 def normal(head):
-    """Mean, log variance, and where that follows the network, of a network's output."""
+    """Returns mean, log variance, and where that follows the network, of a network's output."""
     mean, raw = np.hsplit(head, 2)
     return mean, *clamped(raw)
 
 
 def divergence(m, log_v, m0=0.0, log_v0=0.0):
-    """KL[N(m, v) || N(m0, v0)] of every row, and its derivatives in m, log v and log v0; that in m0 is minus the first."""
+    """Returns KL[N(m, v) || N(m0, v0)] of every row, and its derivatives in m, log v and log v0; that in m0 is minus the
+    first."""
     distance = (np.exp(log_v) + (m - m0) ** 2) * np.exp(-log_v0)
     kl = 0.5 * (log_v0 - log_v + distance - 1).sum(axis=1)
     return kl, (m - m0) * np.exp(-log_v0), 0.5 * (np.exp(log_v - log_v0) - 1), 0.5 * (1 - distance)
 
 
 def split(array, *sizes):
-    """Columns of these numbers, and then those that are left."""
+    """Yields columns of these numbers, and then those that are left."""
     return np.split(array, np.cumsum(sizes), axis=1)
 
 
 def networks(net, theta, t, noise, a, gamma, weight):
-    """`printed` and `amended`: sums over rows of derivatives of the ELBO with `weight` on the KLs go into the slopes of `net`;
-    returns |theta - mu|^2, KL_G and sum_j KL_j of every row."""
+    """Computes `printed` and `amended`. Sums over rows of derivatives of the ELBO with `weight` on the KLs go into the slopes of
+    `net`; |theta - mu|^2, KL_G and sum_j KL_j of every row are returned."""
     p, squares, locals_kl, to_h, to_z_G = a.n_global, 0.0, 0.0, 0.0, 0.0
     e_G, *e = split(noise, p, *a.n_local)
     theta_j = split(theta, *a.groups)
@@ -116,7 +117,7 @@ def networks(net, theta, t, noise, a, gamma, weight):
 
 
 def multiplicative(net, theta, t, noise, a, gamma, weight):
-    """The same for `multiplicative`. The priors of all latents are standard normal."""
+    """Computes the same for `multiplicative`. The priors of all latents are standard normal."""
     p, squares, locals_kl, to_z_G, to_s_E, to_s_D = a.n_global, 0.0, 0.0, 0.0, 0.0, 0.0
     e_G, *e = split(noise, p, *a.n_local)
     theta_j = split(theta, *a.groups)
@@ -158,7 +159,7 @@ def network_of(name, variant, layers, slopes):
 
 
 def networks_of(parameters, gradient, a):
-    """The networks by name, which add to views of the gradient."""
+    """Returns the networks by name, which add to views of the gradient."""
     net = {}
     for name, (where, layers) in a.parts.items():
         net[name] = network_of(name, a.variant, matrices(parameters[where], layers), matrices(gradient[where], layers))
@@ -166,7 +167,7 @@ def networks_of(parameters, gradient, a):
 
 
 def elbo(parameters, theta, t, noise, a, gamma, weight):
-    """Gradient of the batch mean of the ELBO with `weight` on the KLs, and the batch means of its terms."""
+    """Returns the gradient of the batch mean of the ELBO with `weight` on the KLs, and the batch means of its terms."""
     gradient, d = np.zeros(len(parameters)), a.n_values
     with np.errstate(over="ignore", invalid="ignore"):
         objective = multiplicative if a.variant == "multiplicative" else networks
@@ -182,14 +183,14 @@ def vae_gradient(parameters, theta, t, noise, code, gamma, kl_weight, gradient, 
 
 
 def latents(rows, count, seed, chain, step):
-    """The noise of a batch."""
+    """Returns the noise of a batch."""
     noise, key = np.empty(rows * count), rng.key(int(seed), streams()["latents"], int(chain))
     rng.normal(key, 0, step, 0, 0, noise, 1)
     return noise.reshape(rows, count)
 
 
 def adam(parameters, moments, gradient, rate, t):
-    """Parameters and moments after iteration t = 1, 2, .."""
+    """Returns parameters and moments after iteration t = 1, 2, .."""
     m, v = 0.9 * moments[0] + 0.1 * gradient, 0.999 * moments[1] + 0.001 * gradient**2
     return parameters + rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8), np.stack([m, v])
 

@@ -1,1 +1,1 @@
-"""What the kernels of the sparse models mean."""
+"""Defines the kernels of the sparse models in plain NumPy."""

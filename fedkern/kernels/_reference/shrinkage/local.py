@@ -18,7 +18,7 @@ OF_LAMBDA, OF_COEFFICIENTS, OF_SIGMA = range(3)
 
 
 class Failed(Exception):
-    """A draw is not finite."""
+    """Reports a draw that is not finite."""
 
 
 def key(seed, stream, chain):
@@ -32,20 +32,20 @@ def normals(n, first_item, draw, client, step, key):
 
 
 def from_rows(W, a, z, row_normals):
-    """u in data space: (I + W W') w = a - v, v = W z + N(0, I), u = z + W'w."""
+    """Draws u in data space: (I + W W') w = a - v, v = W z + N(0, I), u = z + W'w."""
     w = np.linalg.solve(np.eye(len(W)) + W @ W.T, a - W @ z - row_normals)
     return z + W.T @ w
 
 
 def from_gram(W, a, z):
-    """u = A^-1 rhs + L'^-1 z with L L' = A = I + W'W and rhs = W'a, where W = R S and a = (q - R theta) / sigma."""
+    """Draws u = A^-1 rhs + L'^-1 z with L L' = A = I + W'W and rhs = W'a, where W = R S and a = (q - R theta) / sigma."""
     L = np.linalg.cholesky(np.eye(W.shape[1]) + W.T @ W)
     y = solve_triangular(L, W.T @ a, lower=True, check_finite=False)
     return solve_triangular(L.T, y + z, check_finite=False)
 
 
 def from_orthogonal_factor(W, a, z):
-    """The same from the QR factorisation of [W; I] beside [a; 0], whose triangle is L' but for signs."""
+    """Draws the same from the QR factorisation of [W; I] beside [a; 0], whose triangle is L' but for signs."""
     p = W.shape[1]
     rows = np.block([[W, a[:, None]], [np.eye(p), np.zeros((p, 1))]])
     triangle = np.linalg.qr(rows, mode="r")[:p]
@@ -54,7 +54,8 @@ def from_orthogonal_factor(W, a, z):
 
 
 def draw_coefficients(R, e, t, sigma, form, columns, width, first_item, client, step, key):
-    """d given the prior's standard deviations t and e = q - R theta; 1 if QR was needed; 1 if drawn in data space."""
+    """Draws d given the prior's standard deviations t and e = q - R theta. Returns also 1 if QR was needed, and 1 if drawn in
+    data space."""
     W, a = R * (t / sigma), e / sigma
     z = normals(width, first_item, 0, client, step, key)[columns]
     rows = len(R) and (form == DATA or (form == AUTO and width >= LEAST_FOR_DATA and len(R) < DATA_ROWS * width))
@@ -72,12 +73,12 @@ def draw_coefficients(R, e, t, sigma, form, columns, width, first_item, client, 
 
 
 def prior_deviation(t, slab):
-    """The standard deviation of N(0, t^2) N(0, slab^2)."""
+    """Returns the standard deviation of N(0, t^2) N(0, slab^2)."""
     return t / np.sqrt(1 + (t / slab) ** 2)
 
 
 def sweep(R, e, rss, n, tau_sq, d, lambda_sq, sigma_sq, model, regression, columns, width, client, step, keys, events):
-    """One sweep: lambda, d, sigma^2."""
+    """Makes one sweep: lambda, d, sigma^2."""
     expanded, form, scale_lambda, shape, rate, slab = model
     first_item = regression * width
     drawn = scales.local_variance(
@@ -103,7 +104,7 @@ def sweep(R, e, rss, n, tau_sq, d, lambda_sq, sigma_sq, model, regression, colum
 
 
 def sweeps(R, e, rss, n, tau_sq, state, model, regression, columns, width, counter, chain, events):
-    """All sweeps of one chain of one regression; a draw that is not finite ends them."""
+    """Makes all sweeps of one chain of one regression; a draw that is not finite ends them."""
     seed, client, step, n_sweeps = counter
     keys = {name: key(seed, name, chain) for name in ("scales", "coefficients", "variances")}
     events[:] = 0, 0, 0, -1

@@ -1,4 +1,4 @@
-"""What the moves of the sparse models mean: docs/methods/sparse.md, section 6 (and 11 for the slab)."""
+"""Defines the moves of the sparse models: docs/methods/sparse.md, section 6 (and 11 for the slab)."""
 
 import numpy as np
 
@@ -7,7 +7,8 @@ from .server import SERVER, key
 
 
 def move_terms(R, q, block, theta, deviation, tau_sq, sigma_sq, slab, gradient, precision, n_threads):
-    """Z'h and Z'HZ of one client with H = R'R / sigma^2, h = R'(q - R theta_k) / sigma^2, Z = [I, diag(w)], w = d / tau."""
+    """Returns Z'h and Z'HZ of one client with H = R'R / sigma^2, h = R'(q - R theta_k) / sigma^2, Z = [I, diag(w)], w = d /
+    tau."""
     p = theta.shape[1]
     column, of_tau = block % max(p, 1), block >= p
     for i in range(len(theta)):
@@ -24,7 +25,8 @@ def move(
     gradient, precision, block, theta, tau_sq, gamma, eta, seed, chain, step, scale_tau, c0, spike_variance, new_theta, t,
     n_threads,
 ):  # fmt: skip
-    """x += N(Q^-1 g, Q^-1), x = (theta, t) in the block: the clients' sums and the terms of the prior, diag(1/v, 1/kappa)."""
+    """Makes the draw x += N(Q^-1 g, Q^-1), x = (theta, t) in the block: the clients' sums and the terms of the prior, diag(1/v,
+    1/kappa)."""
     p, w = theta.shape[1], len(block)
     for i in range(len(theta)):
         moves = key(seed, "moves", chain + i)

@@ -11,7 +11,7 @@ OF_OTHERS = 7
 
 
 def posterior_draw(W, a, prior, z):
-    """u = A^-1 W'a + L'^-1 z, L L' = A = diag(prior) + W'W; 1 if QR was needed."""
+    """Returns u = A^-1 W'a + L'^-1 z, L L' = A = diag(prior) + W'W; 1 if QR was needed."""
     try:
         L = np.linalg.cholesky(np.diag(prior) + W.T @ W)
         y = solve_triangular(L, W.T @ a, lower=True, check_finite=False)
@@ -40,8 +40,8 @@ def check(quantity, *values):
         raise Failed(quantity)
 
 
-def run(sweep, state, n_sweeps, events):
-    """Sweeps of one chain; a draw that is not finite ends them."""
+def run_sweeps(sweep, state, n_sweeps, events):
+    """Makes the sweeps of one chain; a draw that is not finite ends them."""
     events[:] = 0, 0, 0, -1
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         for i in range(n_sweeps):
@@ -83,12 +83,11 @@ def logistic_sweeps(
             return d, lambda_sq, alpha
 
         state = deviation[c], lambda_sq[c], alpha[c] if intercept else 0.0
-        new_deviation[c], new_lambda_sq[c], new_alpha[c] = run(sweep, state, n_sweeps, events[c])
+        new_deviation[c], new_lambda_sq[c], new_alpha[c] = run_sweeps(sweep, state, n_sweeps, events[c])
 
 
 def impute(row, r, law, b, sigma, normal):
-    """x_U | x_O, y by precision C^-1 + b b' / sigma^2: a draw of N(shift + K x_O, C), C = L L', corrected by what it says of
-    y."""
+    """Draws x_U | x_O, y by precision C^-1 + b b' / sigma^2: a draw of N(shift + K x_O, C), C = L L', corrected by y."""
     K, L, shift = law
     missing = np.diag(L) > 0
     drawn = np.where(missing, shift + K @ np.where(missing, 0, row) + L @ normal[:-1], row)
@@ -132,6 +131,6 @@ def imputed_sweeps(
             return d, lambda_sq, variance, alpha, X
 
         state = deviation[c], lambda_sq[c], sigma_sq[c], alpha[c] if intercept else 0.0, completed[c]
-        new_deviation[c], new_lambda_sq[c], new_sigma_sq[c], new_alpha[c], new_completed[c] = run(
+        new_deviation[c], new_lambda_sq[c], new_sigma_sq[c], new_alpha[c], new_completed[c] = run_sweeps(
             sweep, state, n_sweeps, events[c]
         )

@@ -9,12 +9,12 @@ quiet = np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ign
 
 
 def clipped(variance):
-    """lambda^2 or tau^2 within [1e-60, 1e60], and which were outside; NaN stays."""
+    """Returns lambda^2 or tau^2 within [1e-60, 1e60], and which were outside; NaN stays."""
     return np.clip(variance, LEAST, MOST), (variance < LEAST) | (variance > MOST)
 
 
 def until_taken(propose, *arguments):
-    """propose(attempt, *arguments) -> (values, taken), attempt by attempt for all that have no value yet."""
+    """Calls propose(attempt, *arguments) -> (values, taken), attempt by attempt for all that have no value yet."""
     arguments = np.broadcast_arrays(*arguments)
     shape, arguments = arguments[0].shape, [np.ravel(a) for a in arguments]
     values, todo, attempt = np.empty(arguments[0].size), np.arange(arguments[0].size), 0
@@ -28,7 +28,7 @@ def until_taken(propose, *arguments):
 
 @quiet
 def half_cauchy_precision(m, item, client, step, key):
-    """zeta = 1/lambda^2 of density ~ exp(-m zeta) / (1 + zeta); NaN where m is."""
+    """Draws zeta = 1/lambda^2 of density ~ exp(-m zeta) / (1 + zeta); NaN where m is."""
 
     def propose(attempt, rate, item):
         u, v = rng.uniforms(item, attempt, client, step, key)
@@ -45,7 +45,7 @@ def half_cauchy_precision(m, item, client, step, key):
 
 @quiet
 def local_variance(m, lambda_sq, scale, expanded, item, client, step, key):
-    """lambda^2 given m = d^2 / (2 tau^2), not clipped."""
+    """Draws lambda^2 given m = d^2 / (2 tau^2), not clipped."""
     if not expanded:
         return scale**2 / half_cauchy_precision(m / scale**2, item, client, step, key)
     first, second = -np.log(rng.uniforms(item, 0, client, step, key))
@@ -54,7 +54,7 @@ def local_variance(m, lambda_sq, scale, expanded, item, client, step, key):
 
 
 def gamma_proposal(shape, item, attempt, client, step, key):
-    """Marsaglia and Tsang's proposal from blocks 0 and 1 of three, and whether it is taken."""
+    """Returns Marsaglia and Tsang's proposal from blocks 0 and 1 of three, and whether it is taken."""
     x, _ = rng.normals(*rng.uniforms(item, 3 * attempt, client, step, key))
     u, boost = rng.uniforms(item, 3 * attempt + 1, client, step, key)
     d = np.where(shape < 1, shape + 1, shape) - 1 / 3
@@ -66,7 +66,7 @@ def gamma_proposal(shape, item, attempt, client, step, key):
 
 @quiet
 def global_variance(m, clients, tau_sq, scale, expanded, item, client, step, key):
-    """tau^2 given m = (1/2) sum_k d_k^2 / lambda_k^2 over the clients, not clipped."""
+    """Draws tau^2 given m = (1/2) sum_k d_k^2 / lambda_k^2 over the clients, not clipped."""
     nan = ~(m >= 0)
     if expanded:
         xi_inverse = -np.log(rng.uniforms(item, 2, client, step, key)[0]) / (1 / scale**2 + 1 / tau_sq)

@@ -1,4 +1,4 @@
-"""What the server's sweeps of the sparse models mean: docs/methods/sparse.md, sections 2, 4 and 11."""
+"""Defines the server's sweeps of the sparse models: docs/methods/sparse.md, sections 2, 4 and 11."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ TAU, THETA, ETA, RHO, OTHER = 3, 4, 5, 6, 7  # quantities in a fault
 
 @dataclass
 class Options:
-    """Of a server sweep; in this order in the arguments of its kernels."""
+    """Holds the options of a server sweep, in their order in the arguments of its kernels."""
 
     expanded: bool
     blocked: bool
@@ -48,14 +48,14 @@ def gamma(shape, item, step, key):
 
 
 def local_sums_of(deviation, lambda_sq, slab):
-    """S0, S1, S2 and, with a slab, S3 of one client."""
+    """Returns S0, S1, S2 and, with a slab, S3 of one client."""
     precision = 1 / lambda_sq
     first = deviation * precision
     return np.stack([precision, first, deviation * first] + [deviation] * int(slab < np.inf))
 
 
 class Row:
-    """The state of one regression at the server. `active` are the coefficients that exist; all arrays hold these only."""
+    """Holds the state of one regression at the server. `active` are the coefficients that exist; all arrays hold these only."""
 
     def __init__(self, number, kinds, theta, tau_sq, gamma, eta):
         self.number, self.first_item = number, number * len(kinds)
@@ -78,7 +78,7 @@ class Row:
         self.clips += outside.sum()
 
     def sum_up(self, sums, n_clients, o):
-        """W and W mhat of section 4, with the tau just drawn."""
+        """Computes W and W mhat of section 4, with the tau just drawn."""
         self.W = sums[0] / self.tau_sq
         shift = sums[1] / self.tau_sq
         if np.isfinite(o.slab):
@@ -87,7 +87,7 @@ class Row:
         self.mhat = self.theta + shift / self.W
 
     def draw_gamma(self, rho, log_ratio, step, keys):
-        """Each indicator from the sum of its coefficients' log ratios; the probabilities."""
+        """Draws each indicator from the sum of its coefficients' log ratios. Returns the probabilities."""
         inclusion = np.ones(self.kinds.shape)
         for number in self.numbers:
             members = self.kinds == number
@@ -101,12 +101,12 @@ class Row:
         return inclusion
 
     def marginal_ratio(self, o):
-        """log N(mhat; 0, eta + 1/W) - log N(mhat; 0, spike + 1/W)."""
+        """Returns log N(mhat; 0, eta + 1/W) - log N(mhat; 0, spike + 1/W)."""
         wide, narrow = self.eta + 1 / self.W, self.spike(o) + 1 / self.W
         return 0.5 * (np.log(narrow / wide) + (self.mhat / wide) * (self.mhat / narrow) * (self.eta - self.spike(o)))
 
     def conditional_ratio(self, o):
-        """log N(theta; 0, eta) - log N(theta; 0, spike)."""
+        """Returns log N(theta; 0, eta) - log N(theta; 0, spike)."""
         wide, narrow = self.eta, self.spike(o)
         return 0.5 * (np.log(narrow / wide) + (self.theta / wide) * (self.theta / narrow) * (wide - narrow))
 
@@ -117,7 +117,7 @@ class Row:
         self.theta = self.mhat * (self.W * v / spread) + np.sqrt(v / spread) * normal
 
     def draw_eta(self, o, step, keys):
-        """IG of the coefficients of the slab and, where the spike is c0 eta, of the spike."""
+        """Draws eta from the IG of the coefficients of the slab and, where the spike is c0 eta, of the spike."""
         fixed = o.spike_variance > 0
         weight = np.where(self.gamma == 1, 1.0, 0.0 if fixed else 1 / o.c0)
         square, count = 0.5 * weight * self.theta**2, 0.5 * (weight > 0)
@@ -135,13 +135,13 @@ class Row:
 
 
 def finite(*quantities):
-    """The number of the first quantity that is not finite, or None."""
+    """Returns the number of the first quantity that is not finite, or None."""
     return next((number for number, value in quantities if not np.all(np.isfinite(value))), None)
 
 
 @quiet
 def sweep(row, sums, rho, n_clients, o, step, keys):
-    """One sweep but for rho: the probabilities of inclusion, and the faulty quantity or None."""
+    """Makes one sweep but for rho. Returns the probabilities of inclusion, and the faulty quantity or None."""
     sums = sums[:, row.active]
     row.draw_tau(sums[2], n_clients, o, step, keys)
     row.sum_up(sums, n_clients, o)
@@ -157,7 +157,7 @@ def sweep(row, sums, rho, n_clients, o, step, keys):
 
 
 def draw_rho(included, n_indicators, o, first, step, keys):
-    """Beta(a + sum gamma, b + number - sum gamma) from two gamma numbers."""
+    """Draws Beta(a + sum gamma, b + number - sum gamma) from two gamma numbers."""
     shapes = np.array([o.rho_a + included, o.rho_b + n_indicators - included])
     x, y = gamma(shapes, np.array([2 * first, 2 * first + 1], np.uint64), step, keys["rates"])
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -165,7 +165,7 @@ def draw_rho(included, n_indicators, o, first, step, keys):
 
 
 def draw_lambda(deviation, lambda_sq, row, o, step, key):
-    """The clients' lambda^2 drawn at the server, deviation and lambda_sq (m, g, p)."""
+    """Draws the clients' lambda^2 at the server, deviation and lambda_sq (m, g, p)."""
     m, g, p = deviation.shape
     for k in range(m):
         d, last = deviation[k, row.number, row.active], lambda_sq[k, row.number, row.active]
@@ -179,7 +179,8 @@ STREAMS = ("scales", "variances", "global_scales", "indicators", "effects", "rat
 
 
 def sweep_chain(chain, locals_, given, n_clients, indicators, state, o, seed, step, n_passes, events):
-    """All regressions of one chain, in place. `locals_`: deviation, lambda_sq (m, g, p), or None and `given` sums (s, g, p)."""
+    """Sweeps all regressions of one chain, in place. `locals_`: deviation, lambda_sq (m, g, p), or None and `given` sums (s, g,
+    p)."""
     theta, tau_sq, gamma_, eta, rho, inclusion = state
     keys = {name: key(seed, name, chain) for name in STREAMS}
     rows = [Row(i, indicators[i], theta[i], tau_sq[i], gamma_[i], eta[i]) for i in range(len(theta))]
@@ -192,12 +193,14 @@ def sweep_chain(chain, locals_, given, n_clients, indicators, state, o, seed, st
         for i, row in enumerate(rows):
             if i in stopped:
                 continue
+            # In the first pass the clients have just drawn their scales.
             if t > 0:
                 draw_lambda(*locals_, row, o, step + t, keys["scales"])
             sums = given[:, i] if locals_ is None else sum(local_sums_of(d[i], s[i], o.slab) for d, s in zip(*locals_))
             old = row.theta
             q, fault = sweep(row, sums, rho[i], n_clients, o, step + t, keys)
             inclusion[i, row.active] += q / n_passes
+            # The coefficients theta + d stay; theta has moved, so the deviations move against it.
             if locals_ is not None:
                 locals_[0][:, i, row.active] += old - row.theta
             if fault is None and not o.shared_rho:
@@ -206,6 +209,7 @@ def sweep_chain(chain, locals_, given, n_clients, indicators, state, o, seed, st
             if fault is not None:
                 events[i, 3] = 8 * t + fault
                 stopped |= set(range(len(rows))) if o.shared_rho else {i}
+        # A shared rate needs the counts of all regressions, so that it is drawn last.
         if o.shared_rho and not stopped:
             rho[:] = draw_rho(sum(row.included() for row in rows), total, o, 0, step + t, keys)
             if finite((RHO, rho)) is not None:

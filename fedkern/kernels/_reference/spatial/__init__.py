@@ -1,1 +1,1 @@
-"""What the spatial kernels mean."""
+"""Defines the spatial kernels in plain NumPy."""

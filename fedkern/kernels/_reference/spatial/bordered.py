@@ -5,7 +5,7 @@ from scipy.linalg import cho_solve, solve_triangular
 
 
 def columns(values, indptr, indices, n):
-    """(n, k) the sparse columns."""
+    """Returns (n, k) the sparse columns."""
     out = np.zeros((n, len(indptr) - 1))
     out[indices, np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))] = values
     return out
@@ -26,7 +26,8 @@ def bordered_factor(values, indptr, indices, block, factor, rest, n_threads):
 
 
 def bordered_inverse(factor, indptr, indices, block, inverse, n_threads):
-    """By blocks: with X = L_ii^-T L_bi', the inverse has -X S_bb beside S_bb, and L_ii^-T L_ii^-1 + X S_bb X' above it."""
+    """Computes the inverse by blocks: with X = L_ii^-T L_bi', it has -X S_bb beside S_bb, and L_ii^-T L_ii^-1 + X S_bb X' above
+    it."""
     k = len(indptr) - 1
     L = columns(factor, indptr, indices, k + len(block))
     Z = np.zeros((k + len(block), k))

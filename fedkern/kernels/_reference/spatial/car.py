@@ -9,7 +9,7 @@ CAR, LEROUX, ICAR = range(3)
 
 
 def degrees(indptr):
-    """D: 1 for an area without neighbours."""
+    """Returns D: 1 for an area without neighbours."""
     return np.maximum(np.diff(indptr), 1).astype(float)
 
 
@@ -28,7 +28,7 @@ def precision(indptr, indices, phi, form):
 
 
 def log_determinant(phi, coefficients, lo, hi, widest):
-    """The series in t = log(1 + widest phi / (1 - phi)), and its derivative in phi."""
+    """Returns the series in t = log(1 + widest phi / (1 - phi)), and its derivative in phi."""
     low, high = (np.log1p(widest * x / (1 - x)) for x in (lo, hi))
     half = max((high - low) / 2, 1e-3)
     r = widest * phi / (1 - phi)

@@ -30,7 +30,7 @@ def gp_covariance(x, lengthscale, kind, jitter, covariance, n_threads):
 
 
 def pivoted(K, rank, tolerance):
-    """A factor, and the trace of what is missing."""
+    """Returns a factor, and the trace of the missing part."""
     n = len(K)
     F, left = np.zeros((n, rank)), np.diag(K).copy()
     for r in range(min(rank, n)):

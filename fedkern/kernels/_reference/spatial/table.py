@@ -11,14 +11,14 @@ STORED, DENSE, SPARSE = range(3)
 
 
 def numbers(fill, count, stream, seed, chain, client, step):
-    """The first numbers of a stream."""
+    """Returns the first numbers of a stream."""
     out = np.empty(count)
     fill(rng.key(int(seed), streams()[stream], int(chain)), client, step, 0, 0, out, 1)
     return out
 
 
 def triangle(values, indptr, indices):
-    """The dense lower triangle whose columns these are."""
+    """Returns the dense lower triangle whose columns these are."""
     n = len(indptr) - 1
     L = np.zeros((n, n))
     L[indices, np.repeat(np.arange(n), np.diff(indptr))] = values
