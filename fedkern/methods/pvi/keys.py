@@ -419,7 +419,7 @@ def refused(raw: Raw) -> Iterator[str]:
     yield from laid.faults(raw, random=False)
 
 
-def filled(raw: Raw) -> dict[str, Any]:
+def fill_defaults(raw: Raw) -> dict[str, Any]:
     """Fills in every key that the job file left out.
 
     Parameters

@@ -15,7 +15,7 @@ from ...results.report import against_guessing
 SHOWN = 12  # coefficients; all of them are in summary.json
 
 
-def lines(content: Record, why: str) -> Iterator[str]:
+def describe_run(content: Record, why: str) -> Iterator[str]:
     """Yields the stop reason, metrics, the clearest coefficients, how much was sent, and the certificates."""
     updates = sum(client["updates"] for client in content["clients"].values())
     yield f"{why}: {content['rounds']} rounds, {updates} updates of {len(content['clients'])} clients"

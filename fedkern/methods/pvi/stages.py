@@ -89,7 +89,7 @@ def noisy_sums(model: Model) -> Stage:
     return Stage(noise_aware.PROTOCOL, {"d": model.encoding.size})
 
 
-def checked(at: Check[Config]) -> Said | None:
+def check_job(at: Check[Config]) -> Said | None:
     """Returns the text of `check` and the numbers behind it, at the server's place; None elsewhere."""
     encoding = at.agreed()
     notes = at.notes(intercept=at.config.model.intercept)
