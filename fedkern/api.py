@@ -17,7 +17,7 @@ from .jobs.held import Held, folder_of
 from .jobs.keys import JobConfig
 from .jobs.load import merged
 from .jobs.run import Output, Part
-from .methods import METHODS, named
+from .methods import METHODS, load_method
 from .methods import load as job_of
 from .privacy.plan import Plan
 from .results import stored
@@ -175,7 +175,7 @@ def _are_keys(data: object) -> bool:
     """Tells whether `data=` holds keys of [data], and no clients' tables. A list counts as a value only of a known key."""
     if not isinstance(data, Mapping) or not data:
         return isinstance(data, Mapping)
-    known = {key for name in METHODS for key in named(name).keys.Config.model_fields["data"].annotation.model_fields}
+    known = {key for name in METHODS for key in load_method(name).keys.Config.model_fields["data"].annotation.model_fields}
     return all(isinstance(v, str | bool | int | float) or (isinstance(v, list | Mapping) and k in known) for k, v in data.items())
 
 
@@ -232,25 +232,25 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _predicting(result: Result) -> Result:
     """Returns the result with its method's function that predicts new rows."""
-    return replace(result, predictor=partial(named(result.summary["method"]).predict.predicted, result))
+    return replace(result, predictor=partial(load_method(result.summary["method"]).predict.predicted, result))
 
 
 def perform(place: Place, config: JobConfig, folder: Path, output: Output, held: Held | None = None) -> Result | None:
     """Performs the part of one place in a job whose paths are relative to `folder`. Returns the result at the server's place,
     None elsewhere."""
-    result = engine.perform(named(config.job.method), Part(place, config, folder, held), output)
+    result = engine.perform(load_method(config.job.method), Part(place, config, folder, held), output)
     return None if result is None else _predicting(result)
 
 
 def check_job(place: Place, config: JobConfig, folder: Path, held: Held | None = None) -> list[str] | None:
     """Returns the lines that `fedkern check` prints of a job at the server's place, None elsewhere."""
-    return engine.checked(named(config.job.method), Part(place, config, folder, held))
+    return engine.checked(load_method(config.job.method), Part(place, config, folder, held))
 
 
 def plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Plan]:
     """Returns the plan of each client of a private job (or of all, by one name): how much it may spend, as `fedkern check` finds
     it. The plans of an open job are empty."""
-    said, *_ = engine.looked_at(named(config.job.method), Part(place, config, folder))
+    said, *_ = engine.looked_at(load_method(config.job.method), Part(place, config, folder))
     return {} if said is None else said.plans
 
 

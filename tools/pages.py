@@ -21,7 +21,7 @@ from fedkern.jobs.wire import ALSO
 from fedkern.kernels._checks import MADE
 from fedkern.kernels._docs import COMMON, example_of
 from fedkern.kernels._record import Array, Kernel
-from fedkern.methods import named, reference
+from fedkern.methods import load_method, reference
 from fedkern.methods.sigma.prior import reference as prior_reference
 
 ROOT = Path(__file__).parents[1]
@@ -196,7 +196,7 @@ def row(array: Array, direction: str, words: Mapping[str, str]) -> str:
 
 def disclosure() -> str:
     """docs/concepts/disclosure.md, whose tables are of what each message tells (`Message.tells`); the rest is written by hand."""
-    sent = {method: list(dict.fromkeys(named(method).stages.MAY_SEND)) for method in METHODS}
+    sent = {method: list(dict.fromkeys(load_method(method).stages.MAY_SEND)) for method in METHODS}
     often = Counter(kind for kinds in sent.values() for kind in kinds)
     lists = {"### Of several methods": [*(kind for kind in often if often[kind] > 1), *ALSO["to_server"]]}
     lists |= {f"### `{method}`": [kind for kind in kinds if often[kind] == 1] for method, kinds in sent.items()}

@@ -17,7 +17,7 @@ from ..jobs.files import writing
 from ..jobs.limits import open_more_files, refusals
 from ..jobs.run import Output, Part
 from ..jobs.site import GIVEN
-from ..methods import load, named
+from ..methods import load, load_method
 from ..printing import printable, several, without_folders
 from ..results.result import Result
 from ..transports.driver import Hooks, Timeouts
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         if result is None:
             return 0
         if not options.quiet:
-            print("\n".join(map(printable, show.lines(result))))
+            print("\n".join(map(printable, show.describe_result(result))))
             print(f"results in {out}")
         return exit_code(result, config.least_updates)
 
@@ -96,7 +96,7 @@ def check(options: argparse.Namespace) -> int:
     if options.local:
         config, folder = load(options.job, options.sets)
         with plainly():
-            return local(named(config.job.method), Part(InProcess(), config, folder), Path(options.local))
+            return local(load_method(config.job.method), Part(InProcess(), config, folder), Path(options.local))
 
     def main(place: Place) -> int:
         config, folder = load(options.job, options.sets)

@@ -16,7 +16,7 @@ from ..data.touching import Part
 from ..errors import JobError
 from ..jobs import ledger
 from ..jobs.files import write_atomically
-from ..methods import named
+from ..methods import load_method
 from ..results.plain import Record
 from ..results.report import RunFiles, page
 
@@ -45,7 +45,7 @@ def write(folder: Path) -> Path:
     shapes = {_client(home): _shapes(home / "areas.geojson") for home in homes if _client(home) in areas}
     fits = {_client(home): _json(home / "fit.json") for home in homes if _client(home) in areas and (home / "fit.json").exists()}
     path = folder / "report.html"
-    method = named(str(job["job"]["method"])).report if summary or own else None
+    method = load_method(str(job["job"]["method"])).report if summary or own else None
     run = RunFiles(
         folder.resolve().name,
         summary,

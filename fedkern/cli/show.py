@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..methods import named
+from ..methods import load_method
 from ..results.result import Result
 from ..results.verdict import ending
 
 
-def lines(result: Result) -> Iterator[str]:
+def describe_result(result: Result) -> Iterator[str]:
     """Whether the result has converged, why the run ended, and what its method has to say."""
     yield result.summary["verdict"]
-    yield from named(result.summary["method"]).show.lines(result.summary, ending(result.stop).clause)
+    yield from load_method(result.summary["method"]).show.describe_run(result.summary, ending(result.stop).clause)

@@ -161,7 +161,7 @@ def looked_at(method: Method[C], part: Part[C]) -> tuple[Said | None, Parties, t
     holders.permit_accounts(config, parties, bindings, alone=place.size == 1)
     opening = tuple(method.stages.opening(config))
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
-    return method.stages.checked(Check(part, parties, (*opening, *notes))), parties, opening, kept.notes
+    return method.stages.check_job(Check(part, parties, (*opening, *notes))), parties, opening, kept.notes
 
 
 def _written(parties: Parties, path: Path) -> Dialect | None:

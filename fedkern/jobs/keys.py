@@ -385,7 +385,7 @@ class Keys(Protocol[C]):
     def refused(self, raw: Raw) -> Iterator[str]:
         """What other methods have and this one has not: a sentence with its remedy for each, before the tables are checked."""
 
-    def filled(self, raw: Raw) -> dict[str, Any]:
+    def fill_defaults(self, raw: Raw) -> dict[str, Any]:
         """The tables as they came, with everything that they leave out."""
 
     def conflicts(self, config: C) -> Iterator[str]:

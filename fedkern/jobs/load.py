@@ -96,7 +96,7 @@ def config_of(keys: Keys[C], raw: Raw, *, name: str = "job") -> C:
     """The tables of a job as its method's configuration; JobError, which begins with `name`, with all faults."""
     if faults := list(keys.refused(raw)):
         raise JobError(f"{name}: " + "; also ".join(faults))
-    return validated(keys.Config, keys.filled(raw), keys.conflicts, name)
+    return validated(keys.Config, keys.fill_defaults(raw), keys.conflicts, name)
 
 
 def overridden(raw: Raw, sets: Sequence[str], kind: Model | None = None) -> Raw:

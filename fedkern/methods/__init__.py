@@ -20,7 +20,7 @@ from ..sections import chosen, validated
 METHODS = ("pvi", "likelihood", "vertical", "sigma", "sparse")  # the first is that of a job file which names none
 
 
-def named(name: str) -> Method[Any]:
+def load_method(name: str) -> Method[Any]:
     """A method by its name in a job file; it is loaded when it is asked for.
 
     Raises
@@ -76,7 +76,7 @@ def of_record(tables: Raw) -> JobConfig:
     method = table(tables, "job").get("method")
     if method not in METHODS:
         raise JobError(f"job.json: {chosen('job.method', method, METHODS)}")
-    kind = named(str(method)).keys.Config
+    kind = load_method(str(method)).keys.Config
     config: JobConfig = validated(kind, _revived(tables), lambda _: iter(()), "job.json")
     return config
 
@@ -92,7 +92,7 @@ def parse(raw: Raw, *, name: str = "job", sets: Sequence[str] = ()) -> JobConfig
     method = table(overridden(raw, sets), "job").get("method", METHODS[0])
     if method not in METHODS:
         raise JobError(f"{name}: {chosen('job.method', method, METHODS)}")
-    keys = named(method).keys
+    keys = load_method(method).keys
     tables = overridden(written_once(raw, keys.Config, name), sets, keys.Config)
     config: JobConfig = config_of(keys, tables, name=name)
     return config

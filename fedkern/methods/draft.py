@@ -197,9 +197,9 @@ def sites(files: Sequence[Path], policy: Path) -> dict[Path, str]:
 
 def schema(method: str) -> str:
     """JSON Schema of a method's job files."""
-    from . import named
+    from . import load_method
 
-    content = named(method).keys.Config.model_json_schema()
+    content = load_method(method).keys.Config.model_json_schema()
     for section in (content, *content["$defs"].values()):
         section.pop("required", None)  # what a file leaves out may follow from the rest; `fedkern check` says what is missing
         keys = section.get("properties", {})

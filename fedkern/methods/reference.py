@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from ..jobs import reference
 from ..jobs.keys import Tables
 from ..jobs.load import table
-from . import METHODS, named
+from . import METHODS, load_method
 
 HEAD = """\
 # Every key of a job file{}, with its default (... where there is none) and what it may be. Copy those that you need.
@@ -23,11 +23,11 @@ HEAD = """\
 
 def text(method: str = METHODS[0]) -> str:
     """The whole file of a method."""
-    keys, first = named(method).keys, method == METHODS[0]
+    keys, first = load_method(method).keys, method == METHODS[0]
     job: Tables = {} if first else {"job": {"method": method}}
 
     def default(field: FieldInfo, path: str, key: str) -> tuple[str, str]:
-        tables = (keys.filled(raw) for raw in (job, job or {"privacy": {}}))
+        tables = (keys.fill_defaults(raw) for raw in (job, job or {"privacy": {}}))
         value, private = (reference.toml(table(filled, path).get(key, field.default)) for filled in tables)
         if path == "privacy":
             return private, ""

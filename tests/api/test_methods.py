@@ -14,7 +14,7 @@ import fedkern.methods
 from fedkern.jobs import method as protocols
 from fedkern.jobs.keys import Keys
 from fedkern.jobs.model import JobModel
-from fedkern.methods import named
+from fedkern.methods import load_method
 from fedkern.results.report import Report
 
 FOLDER = Path(fedkern.methods.__file__).parent
@@ -39,7 +39,7 @@ def test_there_are_five() -> None:
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("name", METHODS)
 def test_a_door_has_what_the_engine_asks_for(name: str, door: str) -> None:
-    module = getattr(named(name), door)
+    module = getattr(load_method(name), door)
     for function, wanted in vars(DOORS[door]).items():
         if not function.startswith("_") and callable(wanted):
             own = list(inspect.signature(getattr(module, function)).parameters)
@@ -48,7 +48,7 @@ def test_a_door_has_what_the_engine_asks_for(name: str, door: str) -> None:
 
 def test_a_method_without_a_door_fails_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModuleNotFoundError, match=r"fedkern\.methods\.none"):
-        named("none")
+        load_method("none")
 
 
 @pytest.mark.parametrize("file", ["doors", "keys", "model", "run", "stages", "publish", "show", "report", "rows", "predict"])

@@ -14,7 +14,7 @@ from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.jobs import engine
 from fedkern.jobs.run import Output, Part, Run
 from fedkern.jobs.stage import Stage
-from fedkern.methods import load, named
+from fedkern.methods import load, load_method
 from fedkern.methods.pvi.model import Model
 from fedkern.methods.pvi.stages import trained
 from fedkern.transports.inprocess import InProcess
@@ -23,7 +23,7 @@ from fedkern.transports.inprocess import InProcess
 def performed(folder: Path, changed: Any) -> None:
     """A small job of a method whose `run` is another."""
     config, place = load(simulate("logistic", folder / "job", Settings(clients=2, rows=20, columns=2)))
-    method = named("pvi")._replace(run=SimpleNamespace(fit=changed))  # type: ignore[arg-type]
+    method = load_method("pvi")._replace(run=SimpleNamespace(fit=changed))  # type: ignore[arg-type]
     engine.perform(method, Part(InProcess(), config, place), Output(folder / "out", quiet=True))
 
 

@@ -19,7 +19,7 @@ from fedkern.cli.__main__ import EXIT_CODES, main, parser
 from fedkern.cli.papers import PAPERS
 from fedkern.jobs.holding.policy import read_policies
 from fedkern.jobs.site import SiteFile
-from fedkern.methods import load, named, parse
+from fedkern.methods import load, load_method, parse
 from fedkern.methods.pvi.keys import Config
 from fedkern.methods.reference import text
 from fedkern.methods.sigma.prior import keys as prior_config
@@ -168,7 +168,7 @@ def test_the_walks_of_the_documents_end_with_a_posterior(
 def ends_well(result: fedkern.Result) -> None:
     """What a reader who typed a page's lines sees first. (A private result may say why it is not judged.)"""
     assert result.converged in (True, "settled", *(["not judged"] if result.privacy else [])), result.summary["verdict"]
-    text = report.page(report.RunFiles("run", result.summary, result.job), named(result.summary["method"]).report)
+    text = report.page(report.RunFiles("run", result.summary, result.job), load_method(result.summary["method"]).report)
     assert "<i class=good>" in text
     assert "Worse than guessing" not in text
     assert result.summary["verdict"] in html.unescape(text)

@@ -52,9 +52,9 @@ def test_no_method_imports_what_only_some_of_its_jobs_need() -> None:
     heavy = ("scipy.stats", "scipy.signal", "dp_accounting", "cryptography", "h5py", "rich", *NEVER)
     code = f"""
 import sys
-from fedkern.methods import METHODS, named
+from fedkern.methods import METHODS, load_method
 for name in sorted(METHODS, key="sigma".__eq__):
-    named(name)
+    load_method(name)
     optimize = () if name == "sigma" else ("scipy.optimize",)  # which scipy.interpolate imports
     assert not (there := [m for m in {heavy!r} + optimize if m in sys.modules]), (name, there)
 """

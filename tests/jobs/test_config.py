@@ -24,7 +24,7 @@ from fedkern.errors import JobError
 from fedkern.jobs.keys import settings_of
 from fedkern.jobs.reference import tables
 from fedkern.jobs.site import SiteFile
-from fedkern.methods import METHODS, load, named, parse
+from fedkern.methods import METHODS, load, load_method, parse
 from fedkern.methods.pvi.keys import Config
 from fedkern.methods.sigma.prior.keys import PriorConfig
 from fedkern.sections import marked
@@ -282,7 +282,7 @@ def test_a_machine_has_no_default_for_what_a_job_says(kind: type) -> None:
     """Of what no key says it may: a place of a chain's start, a period, threads, that clients have no unknowns of their own."""
     own = {field.name for field in fields(kind) if (field.default, field.default_factory) != (MISSING, MISSING)}
     assert own <= {"n_threads", "jitter", "centre_every", "local_sd", "weights", "whole"}
-    said = {name for method in METHODS for section in _sections(named(method).keys.Config) for name in section.model_fields}
+    said = {name for method in METHODS for section in _sections(load_method(method).keys.Config) for name in section.model_fields}
     assert not own & said
 
 
@@ -407,7 +407,7 @@ def test_the_keys_of_paths_and_of_clients_names() -> None:
         "vertical": {"data.server", "model.priors"},
         "sigma": {"data.polygons", "model.prior"},
     }
-    assert {name: set(marked(named(name).keys.Config, "path")) for name in METHODS} == {n: common | own[n] for n in METHODS}
+    assert {name: set(marked(load_method(name).keys.Config, "path")) for name in METHODS} == {n: common | own[n] for n in METHODS}
     assert set(marked(PriorConfig, "path")) == {"data.areas", "data.adjacency", "data.polygons"}
     assert set(marked(SiteFile, "path")) == {"client", "path", "policy"}
 
@@ -437,7 +437,7 @@ def test_files_that_are_no_job(tmp_path: Any) -> None:
 
 
 def test_every_key_says_what_it_is() -> None:
-    sections = [(f"{method}: {path}", section) for method in METHODS for path, section in tables(named(method).keys.Config)]
+    sections = [(f"{method}: {path}", section) for method in METHODS for path, section in tables(load_method(method).keys.Config)]
     keys = [(path, name, field) for path, section in sections for name, field in section.model_fields.items()]
     assert len(keys) > 60
     for path, name, field in keys:

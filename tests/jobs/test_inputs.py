@@ -271,7 +271,7 @@ def test_values_of_another_type(place: Any, method: str) -> None:
     """Every key of every section, with values that no key has; the line names the key."""
     at, found = place("pvi"), []
     at.fresh()
-    model = PriorConfig if method == "prior" else methods.named(method).keys.Config
+    model = PriorConfig if method == "prior" else methods.load_method(method).keys.Config
     first = "" if method in ("pvi", "prior") else f'[job]\nmethod = "{method}"\n'
     Path("odd.toml").write_text(first)
     command = ("sigma", "train", "odd.toml", "--quiet") if method == "prior" else ("check", "odd.toml")

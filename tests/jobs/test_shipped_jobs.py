@@ -18,7 +18,7 @@ from fedkern.jobs.holding.binding import Binding
 from fedkern.jobs.holding.policy import DataSet
 from fedkern.jobs.keys import LEAST_ROWS, FewSection, JobConfig
 from fedkern.jobs.run import Part
-from fedkern.methods import load, named, parse
+from fedkern.methods import load, load_method, parse
 from fedkern.privacy.disclosure import told_by_values, told_up_to
 from fedkern.transports.inprocess import InProcess
 from support.golden_jobs import golden_jobs
@@ -31,7 +31,7 @@ SCRIPTS = sorted([*(ROOT / "docs" / "gallery").glob("*.py"), *(ROOT / "benchmark
 
 def counts(config: JobConfig, folder: Path) -> int:
     """Whether nobody is refused; the number of clients that counted."""
-    place, method = InProcess(), named(config.job.method)
+    place, method = InProcess(), load_method(config.job.method)
     parties = engine.there(method, Part(place, config, folder))
     if not isinstance(config.data, FewSection) or config.data.least_rows is None:
         return 0

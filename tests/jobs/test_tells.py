@@ -21,7 +21,7 @@ from fedkern.jobs.disclosure import tells
 from fedkern.jobs.keys import LEAST_ROWS
 from fedkern.jobs.run import Output
 from fedkern.jobs.wire import ALSO
-from fedkern.methods import METHODS, load, named
+from fedkern.methods import METHODS, load, load_method
 from fedkern.models.encoding import Spec
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import InProcess
@@ -45,7 +45,7 @@ def test_a_message_says_what_it_tells_where_a_client_sends_it(kind: type[Message
 
 def test_every_protocol_s_messages_are_a_method_s() -> None:
     """What no method lists could be sent without a line of the page."""
-    listed = {kind for method in METHODS for kind in named(method).stages.MAY_SEND} | {*ALSO["to_server"]}
+    listed = {kind for method in METHODS for kind in load_method(method).stages.MAY_SEND} | {*ALSO["to_server"]}
     assert listed == {kind for kind in OURS if kind.tells is not None}
     assert len(PROTOCOLS) > 15
     for protocol in PROTOCOLS:

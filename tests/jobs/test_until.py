@@ -120,7 +120,7 @@ def test_it_ends_early_and_its_bits_are_those_of_a_job_of_that_length(settled, t
     assert "settled" in (result.converged, result.summary["verdict"].removeprefix("not converged: ").partition(",")[0])
     assert result.summary["stop"] == "settled"
     assert "<i class=good>settled</i>" in report.write(out).read_text(encoding="utf-8")
-    assert any(line.startswith("all unknowns have settled: ") for line in show.lines(result))
+    assert any(line.startswith("all unknowns have settled: ") for line in show.describe_result(result))
     assert result.summary["rounds"] in until.lengths(50_000)[:5]
     sent = ledger(out)
     assert 1 <= sent.count("Moving") <= 5

@@ -237,7 +237,7 @@ def test_leave_one_out_of_sparse_is_that_of_the_pooled_rows(
             wanted = norm.logpdf(part["y"].to_numpy(), alpha[:, None] + theta @ part[["a", "b"]].to_numpy().T, sd)
             assert float(sd.mean()) == pytest.approx(0.7, abs=0.08)
         np.testing.assert_allclose(got, wanted, rtol=1e-9)
-    assert "rows without themselves" in "\n".join(fedkern.methods.named("sparse").show.lines(result.summary, ""))
+    assert "rows without themselves" in "\n".join(fedkern.methods.load_method("sparse").show.describe_run(result.summary, ""))
     for output, text in (({"loo": True, "largest": 1}, "output.loo needs kept draws"),):
         with pytest.raises(JobError, match=text):
             fedkern.run({**tables, "output": output})
@@ -289,7 +289,7 @@ def test_a_client_that_is_lost_after_the_rounds_costs_the_numbers_and_not_the_re
 
 def test_the_terminal_says_it(tmp_path: Path) -> None:
     result: Result = fedkern.run(job(tmp_path, rows("bernoulli")))
-    lines = list(fedkern.methods.named("pvi").show.lines(result.summary, "why"))
+    lines = list(fedkern.methods.load_method("pvi").show.describe_run(result.summary, "why"))
     assert any(line.startswith("q against the pooled posterior: k-hat ") for line in lines)
 
 

@@ -14,7 +14,7 @@ from fedkern.api import check_job, perform
 from fedkern.jobs.keys import JobConfig
 from fedkern.jobs.run import Output
 from fedkern.jobs.wire import ALSO
-from fedkern.methods import load, named
+from fedkern.methods import load, load_method
 from fedkern.results.result import Result
 from fedkern.transports.codec import HEADER, Frame
 from fedkern.transports.driver import Keep, Kept, Received, ServerSide
@@ -112,7 +112,9 @@ def checked_and_run(
     if server_less(config):  # in one process there is one all the same
         sent.pop(("to_client", "Globals"))
     assert ledgers(out) == {what: size for what, size in sent.items() if what[0] == "to_server"}, "a ledger and the wire differ"
-    told = {kind.__name__: kind.tells or Tells("") for kind in (*named(config.job.method).stages.MAY_SEND, *ALSO["to_server"])}
+    told = {
+        kind.__name__: kind.tells or Tells("") for kind in (*load_method(config.job.method).stages.MAY_SEND, *ALSO["to_server"])
+    }
     assert {kind for way, kind in sent if way == "to_server"} <= told.keys(), "not in MAY_SEND"
     if config.private and config.unit != "case":  # of which all is computed of what is released
         assert all(told[kind].private for way, kind in sent if way == "to_server"), "what it is in a private job is not said"

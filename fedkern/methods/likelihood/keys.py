@@ -337,7 +337,7 @@ def refused(raw: Raw) -> Iterator[str]:
         yield 'model.covariance is for method = "pvi": here the posterior has the form that it has; remove it'
 
 
-def filled(raw: Raw) -> dict[str, Any]:
+def fill_defaults(raw: Raw) -> dict[str, Any]:
     """The job file with everything it left out."""
     raw = laid.laid(raw)
     builtin = table(raw, "data").get("builtin")

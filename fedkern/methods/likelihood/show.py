@@ -17,7 +17,7 @@ SHOWN = 12  # coefficients; all of them are in summary.json
 WORDS = {"odds_ratio": "odds ratio", "rate_ratio": "rate ratio", "hazard_ratio": "hazard ratio", "mean_ratio": "ratio of means"}
 
 
-def lines(content: Record, why: str) -> Iterator[str]:
+def describe_run(content: Record, why: str) -> Iterator[str]:
     """Stop reason, evidence, metrics, coefficients, effects, and what was sent."""
     mode, draws = content.get("rounds_to_mode"), content.get("rounds_of_draws", content["rounds"])
     to_mode = "" if mode is None else f"{mode} rounds to the mode and "  # of unknowns of clients no mode is looked for

@@ -166,7 +166,7 @@ def own_modes(model: Model | OwnModel) -> list[Stage]:
     return [Stage(site_modes.PROTOCOL, site_modes.dims(size))] if model.output.sites else []
 
 
-def checked(at: Check[Config]) -> Said | None:
+def check_job(at: Check[Config]) -> Said | None:
     """What is said of the job, at the server's place; None elsewhere."""
     if (own := own_terms(at.config)) is not None:
         return own_check.checked(at, own)

@@ -1,8 +1,9 @@
-"""Whether the released q of an open job is where the posterior of all rows is, and as wide: a Newton step, and its curvature.
+"""Asks whether the released q of an open job has reached the posterior of all rows, in place and in width.
 
-With g the gradient of sum E_q[l] - KL(q || prior) in q's mean and A = prior precision + X'WX its curvature, A^-1 g is how far
-away the end is, to first order; and the standard deviations at the end are the roots of A^-1's diagonal. Those of a diagonal q
-are 1 / sqrt(A_dd), whatever its columns have to do with each other. Source: docs/concepts/convergence.md.
+A client answers with the gradient of its rows and their curvature X'WX. Let g be the gradient of sum E_q[l] - KL(q || prior) in
+q's mean, and A = prior precision + X'WX its curvature. One Newton step A^-1 g is, to first order, the distance that q still has
+to go. The roots of A^-1's diagonal are the standard deviations at the end; those of a diagonal q are 1 / sqrt(A_dd), however its
+columns are correlated. Source: docs/concepts/convergence.md.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Arrived:
-    """How far q is from the posterior of all rows: a step, or `why` that is not known."""
+    """Holds the step from q to the posterior of all rows, or the reason (`why`) that it is not known."""
 
     step: arrival.Step | None
     why: str = ""
 
 
 def stage(model: Model) -> Stage | None:
-    """The exchange; None in a private job, and where there are too many coefficients."""
+    """Returns the exchange of gradients and curvatures; None in a private job, and with more than `MOST_FULL` coefficients."""
     d = model.encoding.size
     if model.privacy is not None or d > keys.MOST_FULL:
         return None
@@ -50,13 +51,19 @@ def stage(model: Model) -> Stage | None:
 
 
 def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Arrived | None:
-    """What is found, at the server's place; None elsewhere, and in a private job."""
+    """Asks the clients for gradient and curvature at the released q.
+
+    Returns
+    -------
+    at the server's place the step, or why it is not known; None elsewhere, and in a private job
+    """
     if model.privacy is not None:
         return None
     asked = stage(model)
     if asked is None:
         why = f"it has {model.encoding.size} coefficients, and X'WX is asked for up to {keys.MOST_FULL}"
         return Arrived(None, why)
+    # After a loss q is not the posterior of all rows, so the server has no question.
     question = None
     if server is not None and not server.lost:
         q = pvi.released(server)
@@ -67,7 +74,7 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
 
 
 def client(run: Run[Config], model: Model, k: int, rows: Rows) -> once.Client[arrival.AskSlope, arrival.Slope]:
-    """A client that tells its gradient and X'WX, or nothing where it has too few rows."""
+    """Makes the client that answers with its gradient and X'WX, or with nothing where it has too few rows."""
 
     def answer(asked: arrival.AskSlope) -> tuple[Array, Array]:
         with owned(k):
@@ -78,7 +85,10 @@ def client(run: Run[Config], model: Model, k: int, rows: Rows) -> once.Client[ar
 
 
 def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
-    """Whether a client of an open job may tell its X'WX. With a full covariance its sites tell it, and it was counted before."""
+    """Returns whether a client may tell its X'WX: never in a private job, and only where it has enough rows.
+
+    With a full covariance the messages of its sites tell X'WX already, and the rows were counted before.
+    """
     if model.privacy is not None:
         return False
     counting = len(rows) if rows.weights is None else int((rows.weights != 0).sum())
@@ -87,6 +97,7 @@ def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
 
 
 def _found(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> Arrived:
+    """Returns the Newton step of all clients' answers, or the reason that an answer is missing."""
     names = model.names
     if not told.asks or told.lost:
         return Arrived(None, "a client was lost before it was asked for its gradient")
@@ -105,13 +116,13 @@ def _found(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> Arriv
     return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior")
 
 
-def judged(model: Model, found: Arrived | None) -> Verdict | None:
-    """What is said first of an open job's q; None in a private one."""
-    if found is None:
+def judged(model: Model, arrived: Arrived | None) -> Verdict | None:
+    """Returns the verdict on an open job's q by its distance from the posterior of all rows; None in a private job."""
+    if arrived is None:
         return None
-    step = found.step
+    step = arrived.step
     if step is None:
-        return not_judged(found.why)
+        return not_judged(arrived.why)
     names, away, width = model.encoding.names, step.away, step.width
     worst, narrow, wide = int(np.argmax(away)), int(np.argmin(width)), int(np.argmax(width))
     at = f"{names[worst]} is {away[worst]:.2g} sd from where the posterior of all rows has it (wanted {AWAY:g})"
@@ -135,6 +146,7 @@ def judged(model: Model, found: Arrived | None) -> Verdict | None:
 
 
 def _remedy_of_width(model: Model) -> str:
+    """Names the keys that let q have the width of the posterior."""
     full = 'take model.covariance = "full"'
     if model.one_posterior:
         return f'{full} with algorithm.variant = "pvi"'
@@ -142,7 +154,7 @@ def _remedy_of_width(model: Model) -> str:
 
 
 def _remedy(model: Model) -> str:
-    """What brings q nearer."""
+    """Names the keys that bring q nearer to the posterior of all rows."""
     a = model.settings
     if a.variant in keys.ONE_SHOT:
         return f'"{a.variant}" only combines posteriors: take algorithm.variant = "pvi"'

@@ -1,4 +1,4 @@
-"""What a private partitioned job may spend: each client, or the federation where whole clients are protected."""
+"""Computes the plans of a private job: each client's, or the federation's where whole clients are protected."""
 
 from __future__ import annotations
 
@@ -15,19 +15,25 @@ LEAST_UPDATES = 10  # of a client, for a posterior that contains the noise: fewe
 
 
 class Sizes(NamedTuple):
-    """Of a job: how many coefficients its model has, and how many clients it."""
+    """Holds the sizes of a job that a plan depends on: its numbers of coefficients and of clients."""
 
     coefficients: int
     clients: int
 
 
 def plan(spending: Spending, client: str, sizes: Sizes) -> Plan:
-    """The plan of one client.
+    """Returns the plan of one client: its mechanism, its budget, and the steps that this pays for.
+
+    Parameters
+    ----------
+    spending : the terms of the job, and the steps of one update
+    client : its name
+    sizes : numbers of coefficients and of clients
 
     Raises
     ------
     JobError
-        Terms are missing for this client, or the mechanism cannot be.
+        Terms are missing for this client, no mechanism has these terms, or the budget does not pay for one update.
     """
     privacy, update, updates, with_noise = spending
     terms = privacy.of(client)
@@ -54,12 +60,14 @@ def plan(spending: Spending, client: str, sizes: Sizes) -> Plan:
             accountant=privacy.accountant,
             secure=privacy.noise_source == "secure",
         )
+        # More noise makes each step cheaper: find the least noise with which all planned updates fit the budget.
         if privacy.calibrate:
             if updates is None:
                 raise JobError("privacy.calibrate = true needs algorithm.updates_per_client with this schedule")
             mechanism = replace(mechanism, noise_multiplier=calibrate(mechanism, terms.epsilon, terms.delta, update * updates))
     except ValueError as error:
         raise JobError(f"client {client!r}: {error}") from None
+    # Count the steps that the budget pays for; an infinite epsilon pays for any number.
     planned = None if updates is None else update * updates
     allowed = mechanism.max_steps(terms.epsilon, terms.delta, enough=planned) if terms.epsilon < math.inf else 2**53
     if allowed < update:
@@ -67,10 +75,10 @@ def plan(spending: Spending, client: str, sizes: Sizes) -> Plan:
             f"client {client!r}: epsilon = {terms.epsilon:g} does not pay for one update of {update} steps; "
             "raise epsilon or noise_multiplier, or lower sampling_rate or local_steps"
         )
-    found = Plan(mechanism, terms.epsilon, terms.delta, allowed, update, updates, shorten=privacy.last_update == "shorten")
-    if with_noise and found.steps < LEAST_UPDATES * update:
+    made = Plan(mechanism, terms.epsilon, terms.delta, allowed, update, updates, shorten=privacy.last_update == "shorten")
+    if with_noise and made.steps < LEAST_UPDATES * update:
         raise JobError(
             f'client {client!r}: algorithm.posterior = "noise-aware" needs at least {LEAST_UPDATES} updates, and has '
-            f"{found.paid}; raise job.rounds, epsilon or noise_multiplier, or lower local_steps"
+            f"{made.paid}; raise job.rounds, epsilon or noise_multiplier, or lower local_steps"
         )
-    return found
+    return made

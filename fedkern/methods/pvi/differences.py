@@ -1,6 +1,6 @@
-"""Whether the sites of an open job with full covariance differ by more than chance: from what the server has, without a message.
+"""Tests whether the sites of an open job with full covariance differ by more than chance, from numbers that the server has.
 
-Source: docs/concepts/convergence.md, "Sites that differ".
+No message is sent for it. Source: docs/concepts/convergence.md, "Sites that differ".
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ Array = NDArray[np.float64]
 
 
 def _full_sites(model: Model, server: Server, own: Verdict) -> tuple[list[int], Array, Array] | None:
-    """Clients that are still there, with h (M, d) and P (M, d, d) of their sites; None in private jobs, where noise looks like
-    differences, of diagonal sites, and where sites have not come to their end, `own` says."""
+    """Returns the clients still in the job, with h (M, d) and P (M, d, d) of their sites; None where no test is possible.
+
+    No test is possible in private jobs, where noise looks like differences; with diagonal sites; with fewer than two clients; and
+    where `own`, the verdict on q, says that the sites have not converged.
+    """
     if model.privacy is not None or model.settings.variant != "pvi" or own.converged is False:
         return None
     if not isinstance(server, pvi.Server) or server.q.P.ndim != 2:
@@ -33,7 +36,7 @@ def _full_sites(model: Model, server: Server, own: Verdict) -> tuple[list[int], 
 
 
 def varying(model: Model, server: Server, own: Verdict, varied: Found) -> residuals.Residuals | None:
-    """Whether the errors of a linear job vary otherwise at some clients; None where they don't, or nothing can be said."""
+    """Tests whether the error variance of a linear job differs between clients; None where it does not, or cannot be tested."""
     sites = _full_sites(model, server, own) if model.family == "gaussian" else None
     if sites is None or any(k not in varied.told for k in sites[0]):
         return None
@@ -46,7 +49,10 @@ def varying(model: Model, server: Server, own: Verdict, varied: Found) -> residu
 def compared(
     model: Model, server: Server, own: Verdict, varied: Found, errors: residuals.Residuals | None
 ) -> heterogeneity.Heterogeneity | None:
-    """Of all clients that are still there; where their `errors` differ each has its own variance."""
+    """Tests whether coefficients differ between the clients that are still in the job; None where that cannot be tested.
+
+    Where `errors` says that error variances differ, each client's site is scaled by its own variance first.
+    """
     sites = _full_sites(model, server, own)
     if sites is None:
         return None
@@ -56,20 +62,20 @@ def compared(
     return heterogeneity.compared(model.encoding.names, model.encoding.intercept, h, P, varied.inflated)
 
 
-def notes(model: Model, found: heterogeneity.Heterogeneity | None) -> list[str]:
-    """What is said of it."""
-    if found is None:
+def notes(model: Model, differ: heterogeneity.Heterogeneity | None) -> list[str]:
+    """Returns the sentences for a reader about the coefficients that differ."""
+    if differ is None:
         return []
     sparse = "sparse" in FAMILIES[model.family].methods
     slopes = 'job.method = "sparse" has slopes that differ' if sparse else "fit those that differ in jobs of their own"
-    return list(found.notes(INTERCEPTS, slopes))
+    return list(differ.notes(INTERCEPTS, slopes))
 
 
 SET = "model.site_intercepts = true"
 INTERCEPTS = f"set {SET}, which gives each client an intercept of its own"
 
 
-def first(found: heterogeneity.Heterogeneity | None) -> str:
-    """What is to be set before counts are said to vary more: levels that differ make them do so."""
-    differ = found is not None and found.intercept is not None and found.intercept.p < heterogeneity.ALPHA
+def first(tested: heterogeneity.Heterogeneity | None) -> str:
+    """Names the key to set before counts are judged to vary too much: intercepts that differ by client inflate their variance."""
+    differ = tested is not None and tested.intercept is not None and tested.intercept.p < heterogeneity.ALPHA
     return SET if differ else ""

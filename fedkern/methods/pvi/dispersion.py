@@ -1,4 +1,4 @@
-"""Whether responses vary as an open job's model says: clients' Pearson sums at the released q's mean.
+"""Tests whether responses vary as the model of an open job says, by the clients' Pearson sums at the released q's mean.
 
 Source: docs/concepts/convergence.md, "Counts that vary more".
 """
@@ -31,8 +31,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Found:
-    """`ratio` is None where the family has none, or nobody was asked; `notes` are of clients and of weights; `weight` is the mean
-    of all weights; `told` are the sums of clients that sent some."""
+    """Holds the result of this test.
+
+    Attributes
+    ----------
+    ratio : of the pooled Pearson statistic to its expectation; None where the family has none, or nobody was asked
+    notes : sentences about clients and weights
+    weight : the mean of all rows' weights
+    told : the sums of each client that sent some
+    """
 
     ratio: dispersion.Dispersion | None = None
     notes: tuple[str, ...] = ()
@@ -41,25 +48,25 @@ class Found:
 
     @property
     def inflated(self) -> float:
-        """By how much differences between sites look larger than they are: counts that vary more, weights that make many rows
-        of each."""
+        """The factor by which differences between sites look larger than they are: from counts that vary more, and from heavy
+        weights."""
         ratio = self.ratio.ratio if self.ratio is not None and self.ratio.off else 1.0
         return max(ratio, 1.0) * (self.weight if self.weight > dispersion.HEAVY else 1.0)
 
 
 def asks(model: Model) -> bool:
-    """Whether clients are asked: in open jobs whose responses have a variance of their own, or rows weights or trials."""
+    """Returns whether clients are asked: in open jobs whose family has a variance, or whose rows have weights or trials."""
     judged = FAMILIES[model.family].noise is not None or model.trials is not None
     return model.privacy is None and (judged or model.weight is not None)
 
 
 def stages(model: Model) -> list[Stage]:
-    """After the rounds."""
+    """Returns the stage after the rounds in which the sums are sent."""
     return [Stage(pearson.PROTOCOL, {"d": model.encoding.size})] if asks(model) else []
 
 
 def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Found:
-    """What is found, at the server's place; nothing elsewhere."""
+    """Asks the clients for their Pearson sums and pools them, at the server's place; elsewhere the result is empty."""
     if not asks(model):
         return Found()
     q = None if server is None or server.lost else pvi.released(server)
@@ -77,6 +84,7 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
     if model.trials is None and FAMILIES[family].noise is None:
         return Found(None, tuple(notes), weight)
     P = model.prior.P
+    # Of each coefficient the prior takes a share of the degree of freedom; the rest is used up by the fit.
     used = float(np.clip(1 - (P if P.ndim == 1 else np.diag(P)) * q.sd**2, 0, 1).sum())
     learns = _learns(model)
     ratio = dispersion.pooled(family, scale_of(model), in_order(told.replies), used, learns)
@@ -84,18 +92,19 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
 
 
 def _learns(model: Model) -> Literal["", "can", "has"]:
-    """Whether this job can learn the r of a negative binomial, or has."""
+    """Returns whether this job can learn a scale (the r of a negative binomial), or has learnt it."""
     if model.given.learnt:
         return "has"
     return "can" if model.privacy is None and model.settings.variant == "pvi" else ""
 
 
 def scale_of(model: Model) -> float:
-    """Of the response, in the units of its column."""
+    """Returns the scale of the response in the units of its column."""
     return model.scale
 
 
 def _told(model: Model, rows: Rows, client: int, asked: pearson.AskPearson) -> pearson.PearsonSums:
+    """Computes a client's Pearson sums at the mean that it was told."""
     with owned(client):
         n, *sums = pearson_sums(rows, asked.mean, model.family, scale_of(model))
     return pearson.make_reply(pearson.PearsonSums(0, n, *sums))

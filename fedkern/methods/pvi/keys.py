@@ -1,4 +1,4 @@
-"""The job file's sections where method = "pvi". Source: docs/methods/pvi.md, sections 5 to 8 and 11 to 13."""
+"""Defines the job file's sections where method = "pvi". Source: docs/methods/pvi.md, sections 5 to 8 and 11 to 13."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ColumnSection(keys.ColumnSection):
 
     @property
     def share(self) -> float | None:
-        """Of ones in a 0/1 column whose center and scale are these; None where they are of no such column."""
+        """The share of ones in a 0/1 column whose center and scale are these; None where they fit no such column."""
         if self.lower is not None or self.center is None or self.scale is None or not 0 < self.center < 1:
             return None
         right = math.sqrt(self.center * (1 - self.center))
@@ -160,13 +160,14 @@ class AlgorithmSection(Section):
     checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
     def damping_of(self, n_clients: int) -> float:
-        """The damping of a job with so many clients: those that work at once share one step (docs/methods/pvi.md, section 8)."""
+        """Returns the damping of a job with this number of clients: those that work at once share one step (docs/methods/pvi.md,
+        section 8)."""
         at_once = self.schedule in ("synchronous", "asynchronous")
         return self.damping or (1.0 / n_clients if at_once else 1.0)
 
 
 class Terms(Section):
-    """What may differ between clients."""
+    """Holds the terms that may differ between clients."""
 
     epsilon: float | None = key(None, gt=0, help="cap over all rounds", remedy="1 is strong, 10 is weak, inf is no cap")
     delta: float | None = key(None, gt=0, le=0.1, help="probability of exceeding epsilon", remedy="below 1 / rows, such as 1e-5")
@@ -190,13 +191,13 @@ class PrivacySection(Terms):
     clients: dict[str, Terms] = key({}, path=True, help="terms of one client that differ")
 
     def of(self, client: str) -> Terms:
-        """The terms of one client: the section's, overridden by its own."""
+        """Returns the terms of one client: the section's, overridden by the client's."""
         common = {name: getattr(self, name) for name in Terms.model_fields}
         own = self.clients[client].model_dump(exclude_none=True) if client in self.clients else {}
         return Terms(**{**common, **own})
 
     def promised(self, client: str) -> dict[str, Any]:
-        """What a certificate of this job says of its noise, as far as the job file does."""
+        """Returns the entries that a certificate of this job must have about its noise, as far as the job file decides them."""
         terms = self.of(client)
         said: dict[str, object] = {"unit": self.unit, "noise_source": self.noise_source, "clip": terms.clip}
         if self.unit == "example":
@@ -206,7 +207,7 @@ class PrivacySection(Terms):
         return said if self.calibrate else said | {"noise_multiplier": terms.noise_multiplier}
 
     def cap(self, client: str) -> tuple[float, float]:
-        """Epsilon and delta of one client, or of the federation."""
+        """Returns epsilon and delta of one client, or of the federation."""
         terms = self.of(client)
         assert terms.epsilon is not None
         assert terms.delta is not None
@@ -225,13 +226,13 @@ class OutputSection(CommonOutputSection):
 
 
 class Spending(NamedTuple):
-    """What a private job may spend, and on what.
+    """Holds the terms of a private job, and the steps that it charges to them.
 
     Attributes
     ----------
     privacy : the terms
-    update : what one update is charged, in accounted steps
-    updates : of each client that the job plans, as far as that is public: None if only the budget ends it
+    update : accounted steps that one update is charged
+    updates : updates that the job plans for each client, as far as that is public; None if only the budget ends it
     with_noise : whether the released posterior is made of the clients' noisy sums
     """
 
@@ -242,7 +243,7 @@ class Spending(NamedTuple):
 
 
 class Config(JobConfig):
-    """A job of method "pvi"."""
+    """Holds a job of method "pvi"."""
 
     data: DataSection
     model: ModelSection
@@ -282,7 +283,7 @@ class Config(JobConfig):
 
     @property
     def _of_prior(self) -> str | None:
-        """Of nonlinear models, whose rows weigh what q makes of them."""
+        """Why the prior of a nonlinear model may let messages tell rows: q weighs these rows."""
         if self.privacy is not None or FAMILIES[self.model.family].linear:
             return None
         model, variant, optimiser = self.model, self.algorithm.variant, self.algorithm.optimiser
@@ -341,7 +342,7 @@ class Config(JobConfig):
         return told_up_to(coefficients, diagonal=not self.told_of(coefficients))
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:
-        """How far q's sites have gone, 1 - (1 - damping)^updates; or that the posterior contains the noise."""
+        """Returns how far q's sites have gone, 1 - (1 - damping)^updates; or that the posterior contains the noise."""
         a = self.algorithm
         if a.posterior is not None:
             return {"posterior": WITH_NOISE}
@@ -355,7 +356,7 @@ class Config(JobConfig):
 
     @property
     def spending(self) -> Spending:
-        """Of a private job."""
+        """The spending of a private job."""
         privacy, a = self.privacy, self.algorithm
         assert privacy is not None
         once = privacy.unit == "client" or a.variant in (*SHARDED, "global-vi")
@@ -407,18 +408,19 @@ PAPER_PRIVATE: Tables = {
     "job": {"rounds": 1000},
     "privacy": {"noise_multiplier": 5.0, "clip": 1.5, "accountant": "rdp"},
 }
-# Of the intercept's prior, at which q begins: with a wide one steps of a fixed length go slowly where E exp(a) is large.
+# Standard deviations of the intercept's prior, at which q begins: from a wide one steps of a fixed length go slowly where
+# E exp(a) is large.
 WIDE, NARROW = 5.0, 1.0
 LEARNING_RATE = {"adagrad": 0.5, "adam": 0.05, "sgd": 0.001, "exact": 1.0}
 
 
 def refused(raw: Raw) -> Iterator[str]:
-    """What a formula says and another key contradicts: else what other methods have, this one has."""
+    """Yields the sentences about keys that contradict a formula; this method has no other key of another method."""
     yield from laid.faults(raw, random=False)
 
 
-def filled(raw: Raw) -> dict[str, Any]:
-    """The job file with everything it left out.
+def fill_defaults(raw: Raw) -> dict[str, Any]:
+    """Fills in every key that the job file left out.
 
     Parameters
     ----------
@@ -466,14 +468,14 @@ def filled(raw: Raw) -> dict[str, Any]:
 
 
 def _lay_prior(model: dict[str, Any]) -> None:
-    """The precision of a prior whose standard deviation the file gives; one that cannot be is left to the key's own check."""
+    """Sets the precision of a prior whose standard deviation the file gives; a wrong one is left to the key's check."""
     sd = model.get("prior_sd")
     if isinstance(sd, int | float) and not isinstance(sd, bool) and 1e-5 <= sd <= 1e5:
         model.setdefault("prior_precision", float(sd) ** -2)
 
 
 def conflicts(config: Config) -> Iterator[str]:
-    """Every fault, each a sentence with its remedy."""
+    """Yields every contradiction between keys, each as a sentence with its remedy."""
     yield from laid.conflicts(config, config.formula)
     yield from _data(config)
     algorithm, privacy, family = config.algorithm, config.privacy, FAMILIES[config.model.family]
@@ -528,7 +530,7 @@ def conflicts(config: Config) -> Iterator[str]:
 
 
 def _binary(config: Config) -> Iterator[str]:
-    """Columns that are declared as binary, with other constants."""
+    """Yields faults of columns that are declared as binary with constants of other columns."""
     for name, column in sorted(config.data.columns.items()):
         if column.shape != "binary":
             continue
@@ -544,7 +546,7 @@ def _binary(config: Config) -> Iterator[str]:
 
 
 def _scale(config: Config) -> Iterator[str]:
-    """Where a scale cannot be learnt."""
+    """Yields the reasons why this job cannot learn its scale."""
     if config.model.scale != "learn":
         return
     what = 'model.scale = "learn"'
@@ -571,7 +573,7 @@ def _data(config: Config) -> Iterator[str]:
 
 
 def _trials(config: Config) -> Iterator[str]:
-    """Where a response cannot be successes of trials."""
+    """Yields the reasons why the response cannot be successes of trials."""
     data, what = config.data, f'data.trials = "{config.data.trials}"'
     if data.trials is None:
         return
@@ -639,7 +641,7 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
 
 
 def _noise_aware(config: Config, privacy: PrivacySection) -> Iterator[str]:
-    """What no posterior with the noise in it can be made of (docs/methods/pvi.md, section 16)."""
+    """Yields the reasons why no posterior that contains the noise can be made (docs/methods/pvi.md, section 16)."""
     algorithm, what = config.algorithm, 'algorithm.posterior = "noise-aware"'
     if algorithm.posterior is None:
         return
@@ -659,13 +661,16 @@ def _noise_aware(config: Config, privacy: PrivacySection) -> Iterator[str]:
 
 
 def _needed(privacy: PrivacySection) -> set[str]:
-    """Terms that every client must have."""
+    """Returns the terms that every client must have."""
     need = {"epsilon", "delta", "clip"} | ({"noise_multiplier"} if not privacy.calibrate else set())
     return need | (SAMPLING[privacy.sampling] if privacy.unit == "example" else set())
 
 
 def _missing(privacy: PrivacySection) -> Iterator[str]:
-    """What neither [privacy] nor the terms of each client give. That these name every client is checked when they are known."""
+    """Yields a fault for each term that neither [privacy] nor every client's section gives.
+
+    Whether these sections name every client is checked once the clients are known (`check_terms`).
+    """
     need, own = _needed(privacy), list(privacy.clients.values())
     for name, field in type(privacy).model_fields.items():
         given = [getattr(privacy, name, None)] + [getattr(terms, name, None) for terms in own]
@@ -677,7 +682,7 @@ def _missing(privacy: PrivacySection) -> Iterator[str]:
 
 
 def check_terms(privacy: PrivacySection | None, clients: Sequence[str]) -> None:
-    """JobError where a client has no term of its own and [privacy] has none for it: all terms, of all clients."""
+    """Raises JobError, with all missing terms of all clients, where neither [privacy] nor a client's section gives one."""
     if privacy is None:
         return
     need = [name for name in Terms.model_fields if name in _needed(privacy)]
@@ -693,7 +698,7 @@ def check_terms(privacy: PrivacySection | None, clients: Sequence[str]) -> None:
 
 
 def _terms(config: Config, privacy: PrivacySection, terms: Terms, where: str) -> Iterator[str]:
-    """Faults in the common terms, or in those of one client."""
+    """Yields faults in the common terms, or in those of one client."""
     if privacy.calibrate and terms.noise_multiplier is not None:
         yield f"{where}.noise_multiplier and privacy.calibrate = true contradict each other; give one of them"
     if terms.epsilon is not None and LARGEST_EPSILON < terms.epsilon < math.inf:

@@ -1,7 +1,7 @@
-"""Private linear jobs: what is assumed of the response's unit, and where a result cannot be right because of it.
+"""Finds private linear jobs whose result cannot be right because of the response's unit, and says what their intervals assume.
 
-All of it follows from the job file, and from posteriors that were made of charged sums: no row is asked anything. Squares of
-responses are in no charged sum, so that the job file must say how large errors are; what a clip does that cuts them is seen.
+Everything follows from the job file, and from posteriors that are made of charged sums: no row is asked anything. No charged sum
+holds squares of responses, so the job file must say how large errors are; whether a clip cuts them can be computed.
 Source: docs/methods/pvi.md, section 16, "Errors of a linear job"; docs/how-to/private-linear.md.
 """
 
@@ -30,40 +30,44 @@ FAR = 4.0  # sds of its prior, beyond which the intercept is not where the job f
 
 
 def is_private(model: Model) -> bool:
-    """Whether the job is a private linear one."""
+    """Returns whether the job is a private linear one."""
     return model.privacy is not None and model.family == "gaussian"
 
 
 def assumed(model: Model) -> str:
-    """What the widths of a private linear job's intervals stand on; "" in others."""
+    """Says which standard deviation of the errors the intervals of a private linear job assume; "" in other jobs."""
     if not is_private(model):
         return ""
     return f"errors are taken to have a standard deviation of {model.scale:g} in the response's unit (model.scale)"
 
 
 def of_file(model: Model) -> list[str]:
-    """From the job file alone: why no result of it can be judged."""
+    """Returns, from the job file alone, the reasons why no result of the job can be judged."""
     return [why for why in (_of_scale(model), _of_unit(model)) if why] if is_private(model) else []
 
 
 def notes(model: Model) -> list[str]:
-    """And why its intervals are wider than need be, which does not make them wrong; nothing while the unit itself is in doubt."""
+    """Returns the reasons why intervals are wider than they need be, which does not make them wrong.
+
+    While the unit itself is in doubt (`of_file`), the list is empty.
+    """
     if not is_private(model) or of_file(model):
         return []
     return [why for why in (_of_large_unit(model), _of_short_clips(model), of_long_clips(model)) if why]
 
 
 def length(model: Model) -> float:
-    """Of a row whose columns have the mean squares that they should have."""
+    """Returns the length of a row whose columns have the mean squares that the job file gives them."""
     return math.sqrt(float(model.encoding.spread.sum()))
 
 
 def enough(model: Model, scale: float | None = None) -> float:
-    """A clip that cuts next to no row: gradients of a linear row are (error / scale^2) x row."""
+    """Returns a clip that cuts about 1 % of the rows: gradients of a linear row are (error / scale^2) x row."""
     return ENOUGH * length(model) / (model.scale if scale is None else scale)
 
 
 def _of_scale(model: Model) -> str:
+    """Says what to give where the job file has no `model.scale`; "" where it has one."""
     if model.gives_scale:
         return ""
     return (
@@ -75,7 +79,10 @@ def _of_scale(model: Model) -> str:
 
 
 def _of_unit(model: Model) -> str:
-    """Steps and priors have a fixed length in the response's unit, and the curvature in log sigma is not scaled by the clip."""
+    """Says how to change a unit in which `model.scale` is above `UNIT`; "" where it is not.
+
+    Steps and priors have a fixed length in the response's unit, and the clip does not scale the curvature in log sigma.
+    """
     scale, centre = model.scale, model.given.centre
     if scale <= UNIT:
         return ""
@@ -88,6 +95,7 @@ def _of_unit(model: Model) -> str:
 
 
 def _of_large_unit(model: Model) -> str:
+    """Says how to change a unit in which `model.scale` is below `LEAST`; "" where it is not."""
     if model.scale >= LEAST:
         return ""
     return (
@@ -98,14 +106,14 @@ def _of_large_unit(model: Model) -> str:
 
 
 def _clips(model: Model) -> dict[str, float]:
-    """Client -> clip on its rows."""
+    """Returns each client's clip on its rows, by name."""
     if model.privacy is None or model.by_client:
         return {}
     return {name: clip for name in model.names if (clip := model.privacy.of(name).clip) is not None}
 
 
 def of_clip(model: Model) -> str:
-    """How far the clip of a private linear job reaches, and which would be enough; "" in others."""
+    """Says how far from its prediction a response may be before the clip cuts its row; "" in other than private linear jobs."""
     if not is_private(model) or not (clips := _clips(model)):
         return ""
     return (
@@ -115,11 +123,12 @@ def of_clip(model: Model) -> str:
 
 
 def _reach(model: Model, clips: Mapping[str, float]) -> float:
-    """How far from its prediction a response may be before the shortest of the clips cuts a usual row."""
+    """Returns how far from its prediction a response may be before the shortest of the clips cuts a usual row."""
     return min(clips.values(), default=math.inf) * model.scale**2 / length(model)
 
 
 def _of_short_clips(model: Model) -> str:
+    """Names the client whose clip cuts nearly all of its rows; "" where none does."""
     clips = _clips(model)
     name = min(clips, key=clips.__getitem__, default="")
     if not clips or clips[name] >= SHORT * length(model) / model.scale:
@@ -131,7 +140,7 @@ def _of_short_clips(model: Model) -> str:
 
 
 def of_long_clips(model: Model) -> str:
-    """Why noise hides what could be known; the result is right, and wide."""
+    """Names the client whose clip is longer than it need be: the noise grows with it. The result is right, and wide."""
     clips = _clips(model) if is_private(model) else {}
     name = max(clips, key=clips.__getitem__, default="")
     if not clips or clips[name] <= LONG * enough(model):
@@ -144,7 +153,7 @@ def of_long_clips(model: Model) -> str:
 
 
 def of_errors(model: Model, estimate: noise_aware.Estimate) -> str:
-    """That the clip cuts more rows than it would if errors were as large as the job file says."""
+    """Says that the clip cuts more rows than it would if errors were as large as the job file says; "" where it does not."""
     clips = [clip * model.scale / length(model) for clip in _clips(model).values()]
     times = larger(estimate, clips, model.encoding.spread / model.scale**2)
     if times is None:
@@ -159,12 +168,13 @@ def of_errors(model: Model, estimate: noise_aware.Estimate) -> str:
 
 
 def larger(estimate: noise_aware.Estimate, clips: Sequence[float], spread: NDArray[np.float64]) -> float | None:
-    """How many times as large as the job file says errors are, where noise does not explain it; at most `LARGEST`.
+    """Estimates by which factor errors are larger than the job file says; None where noise explains the difference.
 
-    A row that is cut loses its part of the curvature in mu, and keeps some of that in omega.
+    A row that is cut loses its part of the curvature in mu, and keeps some of that in omega. The estimate is at most `LARGEST`.
 
     Parameters
     ----------
+    estimate : the noise-aware estimate, with the share of curvature that the clip left
     clips : of the clients, in lengths of a row whose error is one standard deviation
     spread : (d,) mean squares of the columns over the square of the scale
     """
@@ -175,20 +185,23 @@ def larger(estimate: noise_aware.Estimate, clips: Sequence[float], spread: NDArr
 
     if not estimate.uncut < expected(1.0) - SURE * estimate.uncut_error:
         return None
+    # The share falls as errors grow: take the factor on a grid whose expected share is nearest.
     times = min(np.geomspace(1, LARGEST, 200).tolist(), key=lambda one: abs(expected(one) - estimate.uncut))
     return None if times < NAMED else float(times)
 
 
 def kept(clip: float) -> float:
-    """`Estimate.uncut` of normal errors, where rows of one error standard deviation are cut at this: the share that is not cut
-    over the mean factor of the clip."""
+    """Computes the `Estimate.uncut` that normal errors have, where rows are cut at `clip` standard deviations of the error.
+
+    It is the share of the rows that are not cut, over the mean factor of the clip.
+    """
     inside = math.erf(clip / math.sqrt(2))
     outside = clip * float(exp1(clip * clip / 2)) / math.sqrt(2 * math.pi)  # 2 clip x integral of phi(z) / z beyond it
     return inside / (inside + outside)
 
 
 def late(model: Model, coefficient: int) -> str:
-    """What helps where an estimate is far from where the late steps were."""
+    """Says what helps where an estimate is far from the points of the late steps; "" in other than private linear jobs."""
     if not is_private(model):
         return ""
     if model.encoding.intercept and coefficient == 0:
@@ -197,8 +210,14 @@ def late(model: Model, coefficient: int) -> str:
 
 
 def of_level(model: Model, mean: NDArray[np.float64], step: NDArray[np.float64] | None = None) -> str:
-    """That the response is far from where the job file has it, by a posterior's means; `step`: how far an estimate is from where
-    the late steps were, beyond which the clip cuts most rows on one side, and gradients are no lines."""
+    """Says that the response's level is far from the one in the job file; "" where it is near.
+
+    Parameters
+    ----------
+    mean : (d,) of a posterior
+    step : (d,) how far an estimate is from the points of the late steps; far from them the clip cuts most rows on one side, and
+        gradients are no lines
+    """
     if not (is_private(model) and model.encoding.intercept):
         return ""
     centre = 0.0 if model.given.centre is None else model.given.centre

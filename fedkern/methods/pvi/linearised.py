@@ -1,6 +1,6 @@
-"""Where a noise-aware logistic posterior cannot be judged: its gradients count as lines, as about a normal predictor.
+"""Finds noise-aware logistic posteriors that cannot be judged: the method takes gradients for lines about a normal predictor.
 
-All of it follows from the job file, and from an estimate that was made of sums which had been charged: no row is asked anything.
+Everything follows from the job file, and from an estimate that is made of charged sums: no row is asked anything.
 Source: docs/methods/pvi.md, section 16.
 """
 
@@ -29,10 +29,13 @@ CUT = 0.02  # of a client's rows, that may be twice as long as the clip; of norm
 
 
 def doubt(model: Model, estimate: noise_aware.Estimate, mean: NDArray[np.float64]) -> str:
-    """Why intervals may not hold what they say; "" where nothing says so. Of a linear job the gradients are lines, whatever its
-    columns are, but where the response's unit is not what the job file says.
+    """Says why intervals may be too narrow or off; "" where nothing indicates it.
 
-    `mean`: of q, where the rounds ended.
+    The gradients of a linear job are lines, whatever its columns are; of such a job the response's unit is examined instead.
+
+    Parameters
+    ----------
+    mean : (d,) of q after the last round
     """
     if model.family != "bernoulli":
         level = linear.of_level(model, mean, estimate.moved * estimate.q.sd)
@@ -42,8 +45,11 @@ def doubt(model: Model, estimate: noise_aware.Estimate, mean: NDArray[np.float64
 
 
 def of_correlation(model: Model, estimate: noise_aware.Estimate) -> str:
-    """From the released curvature: where an eigenvalue of its correlations is no larger than what noise makes, it was lifted, and
-    effects of correlated columns are drawn together."""
+    """Says that columns are correlated by more than the noise lets be known, from the released curvature; "" where they are not.
+
+    Where an eigenvalue of its correlations is no larger than noise makes one, it was lifted, and effects of correlated columns
+    are drawn together.
+    """
     first = int(model.encoding.intercept)  # a binary column is correlated with it by itself
     sizes = np.abs(np.triu(estimate.correlations[first:, first:], 1))
     if estimate.clear >= 1 or sizes.max(initial=0) < ALIKE or estimate.curvature_error.max() > DOUBTFUL:
@@ -57,7 +63,7 @@ def of_correlation(model: Model, estimate: noise_aware.Estimate) -> str:
 
 
 def longer(X: NDArray[np.float64], clip: float | None) -> Iterator[str]:
-    """For a holder's own eyes: that its rows are longer than the job file has them, so that the clip cuts many."""
+    """Yields a warning for the holder alone: its rows are longer than the job file says, so that the clip cuts many of them."""
     share = 0.0 if clip is None or not len(X) else float((np.linalg.norm(X, axis=1) > 2 * clip).mean())
     if share > CUT:
         yield (
@@ -67,7 +73,8 @@ def longer(X: NDArray[np.float64], clip: float | None) -> Iterator[str]:
 
 
 def of_columns(model: Model) -> str:
-    """From the job file alone: the same sentence whatever the rows are."""
+    """Names columns that may not be near normal and standard, from the job file alone: the sentence does not depend on the
+    rows."""
     marks = incomplete.marks(model.config)
     told = {
         column.name: _unlike(model.declared, column.name, categorical=column.levels is not None, mark=column.name in marks)
@@ -88,7 +95,7 @@ def of_columns(model: Model) -> str:
 
 
 def of_events(model: Model, estimate: noise_aware.Estimate) -> str:
-    """From the released estimate: its intercept says what share of the outcomes is the rarer one, where columns are standard.
+    """Says that the rarer outcome may be too rare, by the released intercept and, for standard columns, the slopes.
 
     The end of its 90 % interval that is farther from 0 decides, for the noise may hide a rare outcome.
     """
@@ -106,7 +113,8 @@ def of_events(model: Model, estimate: noise_aware.Estimate) -> str:
 
 
 def _unlike(declared: Mapping[str, ColumnSection], name: str, *, categorical: bool, mark: bool) -> str:
-    """What the job file says of a column that is not near normal and standard; "" where it says nothing of the kind."""
+    """Says why, by the job file, a column is not near normal and standard; "" where the job file indicates nothing of the
+    kind."""
     if mark:
         return "it marks missing cells"
     if categorical:

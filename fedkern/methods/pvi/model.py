@@ -1,4 +1,4 @@
-"""What all parties of a job know once the columns are agreed, and how it becomes machines."""
+"""Defines a job's model: everything that all parties know once the columns are agreed, and the machines made of it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ Client = pvi.Client | global_vi.Client
 
 @dataclass(frozen=True)
 class Model(JobModel[OutputSection]):
-    """A job with its clients and its columns.
+    """Holds a job with its clients and its columns.
 
     Attributes
     ----------
-    config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
+    config : the job file
+    names : of the clients, in the order of their numbers
+    encoding : the agreed columns
     response : its units, once they are known
     """
 
@@ -53,7 +55,7 @@ class Model(JobModel[OutputSection]):
 
     @property
     def given(self) -> Given:
-        """What the job file says of the response and of the priors."""
+        """The job file's statements about the response and the priors."""
         m = self.config.model
         return Given(
             family=m.family,
@@ -69,12 +71,12 @@ class Model(JobModel[OutputSection]):
 
     @property
     def family(self) -> families.OfPvi:
-        """Of the response."""
+        """The likelihood family of the response."""
         return self.config.model.family
 
     @property
     def trials(self) -> str | None:
-        """The column of a row's trials."""
+        """The column with the number of trials of each row."""
         return self.config.data.trials
 
     @property
@@ -89,27 +91,27 @@ class Model(JobModel[OutputSection]):
 
     @property
     def least_rows(self) -> int | None:
-        """Rows that a client of an open job must have."""
+        """The least number of rows that a client of an open job must have."""
         return self.config.data.least_rows
 
     @property
     def declared(self) -> Mapping[str, ColumnSection]:
-        """What is publicly known of the columns."""
+        """The public constants of the columns."""
         return self.config.data.columns
 
     @property
     def rounds(self) -> int | str:
-        """As the job file has them: a number, or "budget"."""
+        """The rounds of the job file: a number, or "budget"."""
         return self.config.job.rounds
 
     @property
     def told_up_to(self) -> int:
-        """The rows of a client up to which what it sends may tell them."""
+        """The number of a client's rows up to which its messages may determine them."""
         return self.config.told_up_to(self.encoding.size)
 
     @property
     def covariance(self) -> Literal["diagonal", "full"]:
-        """Of q: "auto" is full up to so many coefficients (of one, both forms are the same numbers)."""
+        """The covariance of q: "auto" is full for 2 to `MOST_FULL` coefficients (for one, both forms are the same numbers)."""
         given = self.config.model.covariance
         if given != "auto":
             return given
@@ -117,7 +119,7 @@ class Model(JobModel[OutputSection]):
 
     @property
     def prior(self) -> Gaussian:
-        """Of all coefficients, in the form of the posterior."""
+        """The prior of all coefficients, in the form of the posterior."""
         return response.prior(self, prior(self.encoding.size, self.config.model.prior_precision, self.covariance))
 
     @property
@@ -145,12 +147,12 @@ class Model(JobModel[OutputSection]):
 
     @property
     def scale(self) -> float:
-        """Of the response, in the data's units; a learnt one once it is told."""
+        """The scale of the response in the data's units; a learnt one once it is told."""
         return response.data_scale(self, self.response.variance, self.response.r)
 
     @property
     def gives_scale(self) -> bool:
-        """Whether the job file says it."""
+        """Whether the job file gives the scale."""
         return "scale" in self.config.model.model_fields_set
 
     @property
@@ -169,7 +171,7 @@ class Model(JobModel[OutputSection]):
         return self.config.algorithm.posterior is not None
 
     def design(self, client: str) -> noise_aware.Design | None:
-        """What a client keeps of its noisy sums; None where nothing is made of them."""
+        """Returns which sums a client keeps of its noisy gradients; None where no posterior is made of them."""
         if not self.with_noise:
             return None
         early = math.ceil(noise_aware.EARLY * self.plan(client).steps)
@@ -181,49 +183,53 @@ class Model(JobModel[OutputSection]):
 
     @property
     def declared_binary(self) -> dict[int, float]:
-        """Coefficient of a column that is declared as binary (private jobs) -> its share of ones."""
-        found, at = {}, int(self.encoding.intercept)
+        """The share of ones in each column that is declared as binary (private jobs), by its coefficient's number."""
+        shares, at = {}, int(self.encoding.intercept)
         for column in self.encoding.columns:
             said = self.declared.get(column.name)
             if column.levels is None and said is not None and said.shape == "binary" and said.share is not None:
-                found[at] = said.share
+                shares[at] = said.share
             at += 1 if column.levels is None else len(column.levels)
-        return found
+        return shares
 
     def noise(self, client: str) -> noise_aware.Noise:
-        """What noise one number of a client's noisy gradients has."""
+        """Returns the variance of the noise in one number of a client's noisy gradients, and that of the sampling of rows."""
         mechanism = self.plan(client).mechanism
         rate = mechanism.rate
         return noise_aware.Noise((mechanism.sigma * mechanism.clip / rate) ** 2, (1 - rate) / rate)
 
     def known(self, client: int, server: Server) -> noise_aware.Known:
-        """What is known of a client's noisy sums before they come, with what the server has received."""
+        """Returns what the server knows of a client's noisy sums before they come: how many there are, and how large they can
+        be."""
         name, settings = self.names[client], self.settings
         design, mechanism = self.design(name), self.plan(name).mechanism
         assert design is not None
-        # Of one noisy gradient: the most that all rows can add, and noise of a thousand standard deviations.
+        # One noisy gradient holds at most what all rows can add, and noise of a thousand standard deviations.
         gradient = mechanism.clip / mechanism.rate * (noise_aware.MOST_ROWS + 1e3 * mechanism.sigma)
         rejected = server.rejected if isinstance(server, pvi.Server) else 0
         return noise_aware.Known.of(design, int(server.updates[client]), rejected, settings.local_steps, gradient)
 
     def progress(self, updates: int) -> float | None:
-        """How far the sites of a private job have gone from the prior after so many updates, where that is known."""
+        """Returns how far `updates` updates lead the sites of a private job from the prior, as a share; None where that is not
+        known."""
         said = self.config.of_posterior(updates * self.config.spending.update).get("progress")
         return said if isinstance(said, float) else None
 
     @property
     def answers(self) -> int:
-        """At how many points the clients of an open job tell their log-likelihood; 0 where weights would be of too few draws."""
+        """The number of points at which clients of an open job tell their log-likelihood; 0 where too few draws would be left for
+        weights."""
         return terms.allowed(self.least_rows or 0, len(self.encoding.columns))
 
     @property
     def lined(self) -> int:
-        """How many coefficients' lines are among these points: with more than half of them, weights would be of too few draws."""
+        """The number of coefficients whose lines are among these points: at most half of the points are on lines, the others are
+        draws."""
         return min(self.encoding.size, max(self.answers // 2 - 1, 0) // len(lines.AT))
 
     @property
     def weighed_draws(self) -> int:
-        """How many draws from q are."""
+        """The number of these points that are draws from q."""
         return self.answers - (1 + len(lines.AT) * self.lined if self.lined else 0)
 
     @property
@@ -243,7 +249,7 @@ class Model(JobModel[OutputSection]):
 
     @property
     def protocol(self) -> Protocol[Any, Any]:
-        """With only the messages that this job can send."""
+        """The protocol of the rounds, with only the messages that this job can send."""
         if self.by_client:
             return client_level.protocol(averaged_sites=self.averaged_sites)
         private = self.privacy is not None
@@ -254,7 +260,7 @@ class Model(JobModel[OutputSection]):
         return pvi.protocol(private=private, until=s.until, learns=learns)
 
     def start(self) -> tuple[Server, ServerEffects]:
-        """The server's machine with its first messages; where whole clients are protected, its account must be open."""
+        """Makes the server's machine with its first messages; where whole clients are protected, its account must be open."""
         settings, prior, n = self.settings, self.prior, len(self.names)
         if self.one_posterior:
             return global_vi.start(settings, prior, n)
@@ -264,17 +270,17 @@ class Model(JobModel[OutputSection]):
         return client_level.start(settings, prior, n, mechanism, self.source(SERVER), averaged)
 
     def client(self, index: int, local: Local) -> Client:
-        """A client's machine, before it has seen anything."""
+        """Makes a client's machine, before it has seen anything."""
         name = self.names[index]
         return global_vi.client(name, local, self.prior) if self.one_posterior else pvi.client(name, local, self.prior)
 
     def plan(self, client: str) -> Plan:
-        """What one client may spend (with unit = "client": the federation, whatever the name)."""
+        """Returns the plan of one client (with unit = "client" that of the federation, whatever the name)."""
         return budget.plan(self.config.spending, client, budget.Sizes(self.encoding.size, len(self.names)))
 
     @property
     def load(self) -> Load:
-        """What a client asks of a card."""
+        """The load of a client on a graphics card: kernels, and numbers that stay on it."""
         a = self.config.algorithm
         full = self.covariance == "full"
         if a.optimiser == "exact":
@@ -286,6 +292,7 @@ class Model(JobModel[OutputSection]):
         beside = {}
         if a.optimiser in ("adam", "adagrad"):
             beside[f"optim.{a.optimiser}"] = "of the posterior's numbers, which are few"
+        # The smaller a batch, the more of its time is spent on calls: say from how many rows a card pays.
         rate = a.batch
         if self.privacy is not None:
             secure = self.privacy.noise_source == "secure"
@@ -304,7 +311,7 @@ class Model(JobModel[OutputSection]):
         return self.config.secret_batches
 
     def source(self, party: int) -> Source:
-        """Where a party's noise and coins come from."""
+        """Returns the source of a party's noise and coins: the system's, or a keyed one for experiments."""
         if self.privacy is None or self.privacy.noise_source == "secure":
             return SecureSource()
         return KeyedSource(rng.key(self.seed, "noise"), party)

@@ -1,4 +1,4 @@
-"""What only the client may see: how often its optimisers failed, where that may show nowhere else."""
+"""Writes the file that only a client may see: how often its optimisers failed, where no message may show it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .model import Client, Model
 
 @dataclass(frozen=True)
 class Own:
-    """What a client has at the end: its number, and its machine's last state."""
+    """Holds a client's number and its machine's last state."""
 
     index: int
     client: Client
 
 
 def write(run: Run[Config], model: Model, own: Own) -> None:
-    """optimiser.json in the client's own folder, in jobs whose messages must not tell of a failure."""
+    """Writes optimiser.json to the client's folder, in jobs whose messages must not tell of a failure."""
     client, silent = own.client, model.by_client or (model.privacy is not None and model.settings.variant in SHARDED)
     if not silent or isinstance(client, global_vi.Client):
         return

@@ -1,4 +1,4 @@
-"""What the released posterior says of new rows: it has all that it takes, so no client is asked."""
+"""Predicts new rows from the released posterior, without asking any client."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from ...results.table import ENDS
 
 
 def predicted(result: Result, rows: object) -> Prediction:
-    """Of a path, a data frame, or arrays.
+    """Predicts rows from a path, a data frame, or arrays.
 
     Raises
     ------
     JobError
-        The run left no posterior to predict with, or a fault of the rows.
+        The run left no posterior to predict with, or the rows have a fault.
     """
     q = result.posterior.q if isinstance(result.posterior, Posterior) else None
     if q is None:
@@ -41,16 +41,19 @@ def predicted(result: Result, rows: object) -> Prediction:
 
 
 def _predicted(result: Result, q: Gaussian, rows: object) -> Prediction:
+    """Reads and encodes the rows, predicts them, and scores those that have a response."""
     encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
     read = new_rows.read(result.job, encoding, rows)
     whole, trials = replace(encoding, row_id=None), encoding.trials
     known = encoding.response in read.names and (trials is None or trials in read.names)
+    # Rows with a response are scored; a file may have it for some of its rows, or for none.
     scored = np.array(new_rows.responded(read, whole) if known else [], np.bool_)
     known = bool(scored.any())
     if not known or not scored.all() or trials:  # a row of trials has one mean, and successes and failures to be scored
         encoding = replace(encoding, response=None, positive=None, labels=(), trials=None)
     if not known or encoding.weight not in read.names:  # a mean needs none, and scores are then those of rows that count alike
         encoding = replace(encoding, weight=None)
+    # Predict all rows first, without their response.
     design = encode(read, replace(encoding, row_id=None))
     scale = result.summary.get("scale", model["scale"])  # a learnt one is a result
     own, family, scale = Rows(design.X, design.y, design.offset, design.weights), str(model["family"]), float(scale)
@@ -58,6 +61,7 @@ def _predicted(result: Result, q: Gaussian, rows: object) -> Prediction:
     mean = mean if design.offset is None else mean + design.offset
     of, predicted_mean = FAMILIES[family].mean, predictive_mean(q, own, family, scale)
     quantiles = {name: np.asarray(of(mean + float(ndtri(p)) * sd), np.float64) for name, p in ENDS.items()}
+    # Then encode the scored ones again, with their response.
     if known and (trials is not None or not scored.all()):
         whole = whole if whole.weight in read.names else replace(whole, weight=None)
         design = encode(read if scored.all() else read.select(np.flatnonzero(scored)), whole)

@@ -1,4 +1,4 @@
-"""What the server of a partitioned job publishes: the posterior, what became of each client, and notes for a reader of it."""
+"""Makes the result that the server publishes: the posterior, its verdict, each client's state, and notes for a reader."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ from .model import Model, Server
 
 @dataclass(frozen=True)
 class Checked:
-    """What is known of the released q; None and empty where the job does not ask, or a client was lost.
+    """Holds the clients' answers about the released q; None and empty where the job does not ask, or a client was lost.
 
     Attributes
     ----------
-    weights : by importance weights
-    content, notes : for summary.json: `loo`, where the job asks for it
+    weights : how near q is to the pooled posterior, by importance weights
+    content : leave-one-out sums for summary.json, where the job asks for them
+    notes : sentences for a reader
     arrived : how far q is from the posterior of all rows; None in a private job
     dispersed : whether responses vary as the model says
     lines : how wide the posterior is along lines through q's mean
@@ -52,10 +53,10 @@ class Checked:
 
     @property
     def more(self) -> dict[str, Any]:
-        """For summary.json."""
-        found = {} if self.weights is None else {"weights": self.weights.content}
-        found |= {} if self.dispersed.ratio is None else {"dispersion": self.dispersed.ratio.content}
-        return found | ({"loo": self.content} if self.content else {})
+        """The entries of summary.json that are made of these answers."""
+        entries = {} if self.weights is None else {"weights": self.weights.content}
+        entries |= {} if self.dispersed.ratio is None else {"dispersion": self.dispersed.ratio.content}
+        return entries | ({"loo": self.content} if self.content else {})
 
 
 MEAN, SD = 0.1, 0.05  # by how many sds a mean may move that has settled, and by what part an sd
@@ -68,14 +69,14 @@ WIDE = 1.25  # times `model.scale`: residuals beyond it make intervals too narro
 
 @dataclass(frozen=True)
 class Ended:
-    """What the server has after the last round.
+    """Holds the server's knowledge after the last round.
 
     Attributes
     ----------
     server : its machine's last state
-    told : what each client's noisy gradients add up to, where the posterior is made of them; None elsewhere
-    checked : what the clients of an open job say of q
-    doubts : why no result of these files can stand
+    told : the sums of each client's noisy gradients, where the posterior is made of them; None elsewhere
+    checked : the answers of an open job's clients about q
+    doubts : reasons why no result of these files can stand
     """
 
     server: Server
@@ -85,9 +86,16 @@ class Ended:
 
 
 def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
-    """What the server has at the end, but for the certificates."""
+    """Makes the published result, apart from the certificates.
+
+    Parameters
+    ----------
+    ended : the server's last state, and the answers that came after the rounds
+    test : rows of the server, by which the result is scored
+    """
     output, encoding, server, updates = model.output, model.encoding, ended.server, ended.server.updates
     estimate, without = _estimate(model, ended)
+    # A verdict of the posterior itself comes first; doubts of the files are stronger, and those of responses are added to it.
     q = pvi.released(server) if estimate is None else estimate.q
     own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.checked)
     varied = ended.checked.dispersed
@@ -96,11 +104,11 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         own = Verdict(False, "; ".join(ended.doubts), own.worst)
     differ = differences.compared(model, server, own, varied, errors)
     method = averaged(private=model.privacy is not None)
-    found: dict[str, object] = {} if test is None else {"test": tested(q, test, model.family, model.scale, method)}
+    entries: dict[str, object] = {} if test is None else {"test": tested(q, test, model.family, model.scale, method)}
     posterior = Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None)
     if own.converged == "settled" and (along := ended.checked.lines) is not None and len(along.off):
         intervals = _of_lines(along, posterior)
-        own, found = _not_normal(along, intervals), {**found, "lines": intervals}
+        own, entries = _not_normal(along, intervals), {**entries, "lines": intervals}
     elif own.converged == "settled" and (unseen := _unseen(model)):
         own = replace(own, why=f"{own.why}; {unseen}")
     return Fit(
@@ -125,13 +133,17 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
             *([] if errors is None else errors.notes(own)),
             *differences.notes(model, differ),
         ],
-        more={**ended.checked.more, **found, **({} if differ is None else {"heterogeneity": differ.content})},
+        more={**ended.checked.more, **entries, **({} if differ is None else {"heterogeneity": differ.content})},
     )
 
 
 def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
-    """In an open job how far q is from the posterior of all rows, and in a linear one also whether the residuals' spread is what
-    the job says; else whether q still moves, and whether its updates are far enough, from released numbers alone."""
+    """Judges q. In an open job the distance from the posterior of all rows decides, and in a linear one also the residuals'
+    spread.
+
+    Without that distance it is judged by whether q still moves, and whether its updates have gone far enough, from released
+    numbers alone.
+    """
     if (of_scale := _of_scale(model, checked.dispersed) or _of_learning(model, server)) is not None:
         return of_scale
     arrived = judged(model, checked.arrived)
@@ -142,16 +154,18 @@ def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
 
 
 def _judged(model: Model, own: Verdict, varied: Found, errors: Residuals | None, first: str) -> Verdict:
-    """The verdict of a fit with what its responses say; the ratio of a scale that is learnt of them is 1, and says nothing."""
+    """Adds to a verdict whether responses vary as the model says; the ratio of a scale that is learnt from them is 1 and says
+    nothing."""
     learnt = model.given.learnt and model.family == "gaussian"  # its ratio is 1, whatever the rows
     judged = dispersion.judged(own, None if learnt else varied.ratio, first)
     return judged if errors is None else errors.judged(judged)
 
 
-def _of_lines(found: Lines, posterior: Posterior) -> dict[str, dict[str, float]]:
-    """Widths and quantiles of the coefficients that are not as wide as q, by the names of `parameters`: slopes on both scales."""
+def _of_lines(off_lines: Lines, posterior: Posterior) -> dict[str, dict[str, float]]:
+    """Returns widths and quantiles of coefficients that are not as wide as q, by the names of `parameters`: slopes on both
+    scales."""
     rows = posterior.parameters()
-    content = found.content({name: (rows[name]["mean"], rows[name]["sd"]) for name in found.names})
+    content = off_lines.content({name: (rows[name]["mean"], rows[name]["sd"]) for name in off_lines.names})
     for name in [name for name in content if name.startswith("theta_std[")]:
         own = name.replace("_std", "", 1)
         factor = rows[own]["sd"] / rows[name]["sd"]
@@ -160,18 +174,18 @@ def _of_lines(found: Lines, posterior: Posterior) -> dict[str, dict[str, float]]
 
 
 def _unseen(model: Model) -> str:
-    """Why nobody has looked whether the posterior is a normal one, as q is; "" where somebody has, or it is."""
+    """Says why it is not known whether the posterior is normal, as q is; "" where it was asked, or follows from the model."""
     if model.privacy is not None or FAMILIES[model.family].linear or (model.output.reweigh and model.lined):
         return ""
     why = f"data.least_rows = {model.least_rows} leaves" if model.output.reweigh else "output.reweigh = false leaves"
     return f"whether the posterior is a normal one is not known, for {why} no points at which to ask"
 
 
-def _not_normal(found: Lines, content: Mapping[str, Mapping[str, float]]) -> Verdict:
-    """What is said first where the posterior is no normal one."""
-    name, by = found.names[found.worst], float(found.sd[found.worst])
+def _not_normal(off_lines: Lines, content: Mapping[str, Mapping[str, float]]) -> Verdict:
+    """Returns the verdict on a q whose posterior is not normal."""
+    name, by = off_lines.names[off_lines.worst], float(off_lines.sd[off_lines.worst])
     own = content.get(name.replace("_std", "", 1), content[name])
-    others = f" and of {len(found.off) - 1} more" if len(found.off) > 1 else ""
+    others = f" and of {len(off_lines.off) - 1} more" if len(off_lines.off) > 1 else ""
     return Verdict(
         False,
         f"the posterior of {name} is about {by:.2f} times as wide as q, which is normal: few rows or events tell of it. Take the "
@@ -181,7 +195,7 @@ def _not_normal(found: Lines, content: Mapping[str, Mapping[str, float]]) -> Ver
 
 
 def _of_movement(model: Model, server: Server) -> Verdict:
-    """Of a private linear job also on what its intervals stand, and why they cannot."""
+    """Judges a q by its movement; in a private linear job it adds what the intervals assume, and any doubt of it."""
     own = _of_course(model, server)
     doubts = [*linear.of_file(model), *filter(None, [linear.of_level(model, pvi.released(server).mean)])]
     if own.converged is False or not linear.is_private(model):
@@ -192,6 +206,7 @@ def _of_movement(model: Model, server: Server) -> Verdict:
 
 
 def _of_course(model: Model, server: Server) -> Verdict:
+    """Judges by q's last movement, and in a private job by how far its updates have gone from the prior."""
     if model.by_client:  # q has all of the noise in each round: how it moves says little else
         return not_judged("noise")
     moved = None if model.settings.variant in ONE_SHOT else pvi.moved(server, server.round)
@@ -209,11 +224,12 @@ def _of_course(model: Model, server: Server) -> Verdict:
     return Verdict("settled" if settled else False, why, name)
 
 
-def _of_scale(model: Model, found: Found) -> Verdict | None:
-    """A linear fit whose residuals are not of the size that the job says has wrong intervals, however well it has settled."""
-    if found.ratio is None or found.ratio.counts or response.exact(model.response):
+def _of_scale(model: Model, dispersed: Found) -> Verdict | None:
+    """Judges the scale of a linear job: residuals of another size than the job file says make intervals wrong. None where it
+    fits."""
+    if dispersed.ratio is None or dispersed.ratio.counts or response.exact(model.response):
         return None
-    scale, by = model.scale, math.sqrt(max(found.ratio.ratio, 0.0))
+    scale, by = model.scale, math.sqrt(max(dispersed.ratio.ratio, 0.0))
     if 1 / WIDE <= by <= WIDE:
         return None
     by, spread = max(by, 1e-300), scale * by
@@ -227,7 +243,8 @@ def _of_scale(model: Model, found: Found) -> Verdict | None:
 
 
 def _of_learning(model: Model, server: Server) -> Verdict | None:
-    """A learnt scale that still moves takes all intervals with it."""
+    """Judges a learnt scale: while it still moves, it takes all intervals with it. None where it has settled, or none is
+    learnt."""
     known = model.response
     if (known.variance is None and known.r is None) or not isinstance(server, pvi.Server) or response.exact(known):
         return None
@@ -248,9 +265,12 @@ LACKING = "no client's noisy sums are enough for a posterior that contains the n
 
 
 def _of_noise(model: Model, estimate: noise_aware.Estimate | None, mean: NDArray[np.float64]) -> Verdict:
-    """Whether the noisy sums were near enough to the estimate, and curvature is known well enough.
+    """Judges a noise-aware posterior: whether the last steps were near enough to it, and its curvature is known well enough.
 
-    `mean`: of q, where the rounds ended.
+    Parameters
+    ----------
+    estimate : the posterior that contains the noise; None where no client's sums are enough
+    mean : (d,) of q after the last round
     """
     if estimate is None:
         return Verdict(False, LACKING)
@@ -268,8 +288,10 @@ def _of_noise(model: Model, estimate: noise_aware.Estimate | None, mean: NDArray
 
 
 def _cutting(model: Model) -> str:
-    """That a clip is likely to cut rows of a logistic job, from what is public; "" where it is not. In a linear job residuals are
-    cut on both sides, and no bias was seen."""
+    """Says that a clip is likely to cut rows of a logistic job, from public numbers; "" where it is not.
+
+    In a linear job residuals are cut on both sides, and no bias was seen.
+    """
     if model.family != "bernoulli" or model.privacy is None:
         return ""
     longer = sum(max(share, 1 - share) / min(share, 1 - share) - 1 for share in model.declared_binary.values())
@@ -286,7 +308,7 @@ def _cutting(model: Model) -> str:
 
 
 def _up(value: float) -> float:
-    """The number of two digits above: whoever gives it as it is named has given enough."""
+    """Rounds up to two digits: somebody who gives the printed number has given enough."""
     digit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return math.ceil(value / digit * (1 - 1e-12)) * digit
 
@@ -295,8 +317,10 @@ LITTLE = "too little is known of their noisy sums"
 
 
 def _estimate(model: Model, ended: Ended) -> tuple[noise_aware.Estimate | None, dict[int, str]]:
-    """The posterior that contains the noise, None where the job asks for none or no sums are enough; and why a client is not in
-    it."""
+    """Returns the posterior that contains the noise, and for each client that is not in it the reason.
+
+    The posterior is None where the job asks for none, or no client's sums are enough.
+    """
     design, told = model.design(model.names[0]), ended.told
     if design is None or told is None:
         return None, {}
@@ -307,7 +331,7 @@ def _estimate(model: Model, ended: Ended) -> tuple[noise_aware.Estimate | None, 
 
 
 def _of_estimate(model: Model, estimate: noise_aware.Estimate | None, without: Mapping[int, str]) -> list[str]:
-    """What a reader of a noise-aware posterior should know of it."""
+    """Returns the notes for a reader of a noise-aware posterior."""
     if not model.with_noise:
         return []
     few = [model.names[k] for k, why in sorted(without.items()) if why == LITTLE]
@@ -324,7 +348,7 @@ def _of_estimate(model: Model, estimate: noise_aware.Estimate | None, without: M
 
 
 def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
-    """What a reader of the result should know of it: clients that are not in it, and coefficients at which the prior pulls."""
+    """Returns notes for a reader of the result: clients that are not in it, and coefficients at which the prior pulls."""
     updates = server.updates
     without = [name for k, name in enumerate(model.names) if k in server.refused and not updates[k]]
     notes = [f"{', '.join(without)}: not in the result, for no update of theirs fits their budgets"] if without else []
@@ -339,11 +363,11 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
 
 
 def _arrays(server: Server, q: Gaussian) -> dict[str, NDArray[np.float64]]:
-    """What the digest is of: the released h and P, and where there are sites those too."""
+    """Returns the arrays of which the digest is made: the released h and P, and where the job has sites those too."""
     sites = {"site_h": server.site_h, "site_P": server.site_P} if isinstance(server, pvi.Server) else {}
     return {"h": q.h, "P": q.P, **sites}
 
 
 def _status(server: Server, client: int) -> str:
-    """What became of a client."""
+    """Returns how a client ended: "lost", "budget spent" or "finished"."""
     return "lost" if client in server.lost else "budget spent" if client in server.refused else "finished"

@@ -1,4 +1,4 @@
-"""Where a prior decides: coefficients that it moves by more than a part of their own posterior standard deviation.
+"""Finds coefficients that the prior moves by more than a part of their posterior standard deviation.
 
 Near the posterior, with mean b and precision P, the log-likelihood is taken for a parabola of precision L = P - P0. Without the
 prior N(b0, 1 / P0) its top lies at b + L^-1 P0 (b - b0). (P^-1 in the place of L^-1 would be one step of Newton's towards it, far
@@ -23,8 +23,12 @@ MOST = 100.0  # a number that is larger is not worth a digit
 
 
 def pulls(q: Gaussian, prior: Gaussian) -> tuple[Vector, Vector]:
-    """By how many standard deviations the prior of coefficient j moves i, each (d, d): as it is, in the posterior's standard
-    deviations, and what a far weaker prior of the same shape would do times how much weaker it is, in those of the rows alone.
+    """Computes by how many standard deviations the prior of coefficient j moves coefficient i.
+
+    Returns
+    -------
+    (d, d) moves by the prior of the job, in standard deviations of the posterior
+    (d, d) moves by a far weaker prior of the same shape, times how much weaker it is, in standard deviations of the rows alone
     """
     own = np.diag(prior.P) if prior.P.ndim == 2 else prior.P  # all priors here have independent coefficients
     whole = np.diag(q.P) if q.diagonal else q.P
@@ -39,7 +43,7 @@ def pulls(q: Gaussian, prior: Gaussian) -> tuple[Vector, Vector]:
 
 
 def notes(names: Sequence[str], q: Gaussian, prior: Gaussian, given: Given, intercept: bool) -> list[str]:
-    """What a reader should know of it, and what to do; nothing where no coefficient is moved so far."""
+    """Returns a note for a reader that names moved coefficients and the remedy; nothing where none moves by more than `LIMIT`."""
     each, weaker = pulls(q, prior)
     total = np.abs(each.sum(axis=1))
     moved = np.flatnonzero(total > LIMIT)
@@ -58,7 +62,7 @@ def notes(names: Sequence[str], q: Gaussian, prior: Gaussian, given: Given, inte
 
 
 def _advice(of_slopes: float, of_intercept: float, given: Given, intercept: bool) -> Iterator[str]:
-    """What to set, so that no coefficient is moved by more than `AIM`."""
+    """Yields the keys to set so that no coefficient is moved by more than `AIM`."""
     shared = intercept and given.sd is None
     worst = max(of_slopes, of_intercept) if shared else of_slopes
     if worst > AIM:
@@ -73,6 +77,6 @@ def _advice(of_slopes: float, of_intercept: float, given: Given, intercept: bool
 
 
 def _down(value: float) -> float:
-    """The number of one digit below."""
+    """Rounds down to one digit."""
     power = float(10.0 ** np.floor(np.log10(value)))
     return float(np.floor(value / power * (1 + 1e-12)) * power)

@@ -1,4 +1,4 @@
-"""The report's sections on a partitioned job: coefficients, how test rows are foreseen, and learning curves."""
+"""Makes the report's sections of a partitioned job: coefficients, predictions of test rows, and learning curves."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from ...results.report import RunFiles, Tile, against_guessing, learning, measur
 
 
 def sections(run: RunFiles) -> list[str]:
-    """Sections of a finished run."""
+    """Returns the sections of a finished run."""
     return [_coefficients(run), _guessing(run), loo.piece(run.summary), _calibration(run), learning(run)]
 
 
 def tiles(run: RunFiles) -> list[Tile]:
-    """What stands at the top of the page."""
+    """Returns the tiles at the top of the page."""
     return measured(run)
 
 
 def _coefficients(run: RunFiles) -> str:
+    """Draws the coefficients, with a table of all numbers."""
     parameters = run.summary.get("parameters", {})
     if not parameters:
         return ""
@@ -32,12 +33,14 @@ def _coefficients(run: RunFiles) -> str:
 
 
 def _guessing(run: RunFiles) -> str:
+    """Compares the test rows' score with that of guessing."""
     metrics, guess = run.summary.get("metrics", {}), run.summary.get("test", {}).get("guess")
     said = against_guessing(metrics["log_likelihood"], guess) if "log_likelihood" in metrics else ""
     return section("Test rows", paragraph(said, "note")) if said else ""
 
 
 def _calibration(run: RunFiles) -> str:
+    """Draws predicted probabilities of test rows against frequencies."""
     bins = run.summary.get("test", {}).get("reliability", [])
     rows = sum(b["rows"] for b in bins)
     text = f"{rows:,} test rows in tenths of the predicted probability. On the line prediction and frequency agree."

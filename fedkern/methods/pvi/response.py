@@ -1,8 +1,8 @@
-"""The units of an open job's response, and the prior of its intercept (docs/methods/pvi.md, sections 1 and 2.1).
+"""Defines the units of an open job's response and the prior of its intercept (docs/methods/pvi.md, sections 1 and 2.1).
 
 An open job asks its clients once for the pooled level of the response on the link scale (`algorithms.exchanges.level`). The
-intercept's prior is N(level, intercept_sd^2). A Gaussian response is also fitted in units of its own, (y - level) / scale, so
-that another unit of it changes nothing but the unit of what is found. What is said of the fit is in the data's units (`ended`).
+intercept's prior is N(level, intercept_sd^2). A Gaussian response is also fitted as (y - level) / scale, so that another unit of
+it changes the unit of the result and nothing else. After the rounds (`ended`) every reported number is in the data's units.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ Server: TypeAlias = pvi.Server | global_vi.Server | client_level.Server
 
 @dataclass(frozen=True)
 class Given:
-    """What the job file says of it, and of the priors.
+    """Holds the job file's statements about the response and the priors.
 
     Attributes
     ----------
     family, column : of the response
-    open : the job is
-    intercept, centre, sd : whether there is one, and of its prior; None where the data, or `precision`, say it
+    open : whether the job is not private
+    intercept : whether the model has one
+    centre, sd : of the intercept's prior; None where the data, or `precision`, decide
     precision : of the coefficients' priors
-    by_sd : whether the job file says their standard deviation
     scale : in the data's units; None where it is learnt
+    by_sd : whether the job file gives the priors' standard deviation
     """
 
     family: str
@@ -60,12 +61,12 @@ class Given:
 
     @property
     def learnt(self) -> bool:
-        """Whether the scale is."""
+        """Whether the scale is learnt."""
         return self.scale is None
 
     @property
     def measured(self) -> bool:
-        """Whether the response has a unit of its own in this job."""
+        """Whether this job fits the response in a unit of its own."""
         return self.open and self.family == "gaussian"
 
     @property
@@ -80,7 +81,7 @@ class Given:
 
     @property
     def words(self) -> str:
-        """What `check` says of the priors and the scale."""
+        """The text of `check` about the priors and the scale."""
         said = f"prior precision {self.precision:g}"
         if not self.open:
             return f"{said}, errors' standard deviation {self.scale:g}" if self.family == "gaussian" else said
@@ -97,14 +98,14 @@ class Given:
 
 @dataclass(frozen=True)
 class Response:
-    """What all parties know of it.
+    """Holds what all parties know of the response.
 
     Attributes
     ----------
     units : level and scale; those of the data where nothing was asked
-    variance : the residual variance, once it is learnt and told, in `units`
+    variance : the residual variance in `units`, once it is learnt and told
     r : of a negative binomial, once it is learnt and told
-    ended : the rounds are over: what is said is in the data's units
+    ended : whether the rounds are over, so that numbers are in the data's units
     """
 
     units: Units = field(default_factory=Units)
@@ -114,7 +115,7 @@ class Response:
 
 
 class Known(Protocol):
-    """What a model says of itself."""
+    """Lists the properties of a model that this module reads."""
 
     @property
     def given(self) -> Given: ...
@@ -129,25 +130,26 @@ class Known(Protocol):
 
 
 def stages(given: Given) -> list[Stage]:
-    """Before the rounds."""
+    """Returns the stage before the rounds, in which clients are asked for the response's level."""
     return [Stage(level.PROTOCOL, level.DIMS, times=level.TIMES if given.measured else {})] if given.asks else []
 
 
 def after(given: Given) -> list[Stage]:
-    """After them."""
+    """Returns the stage after the rounds, in which clients are told the learnt scale."""
     if not given.learnt:
         return []
     return [Stage.of(scale) if given.measured else Stage.of(dispersion)]
 
 
 def exchanged(run: Run[Config], model: Known, rows: Mapping[int, Rows]) -> Response:
-    """The units, the same at every place."""
+    """Asks the clients for the response's level and scale; every place gets the same units."""
     given = model.given
     if not given.asks:
         return Response()
     asked = level.Settings(given.family, given.column, given.intercept, given.scale)
     clients = {k: level.Client(run.names[k], asked, _responses(own), weights=own.weights) for k, own in rows.items()}
     server, clients = run.exchange(stages(given)[0], lambda: level.start(asked, run.names), clients)
+    # Nothing in the machine's note may speak of parts that this method's model has not.
     if server is not None and server.note:
         run.hooks.notes.append(server.note.replace("intercept, effects and map are", "the intercept is"))
     if server is not None and server.doubt and model.weight is None:  # weights may say that a client varies more
@@ -157,14 +159,15 @@ def exchanged(run: Run[Config], model: Known, rows: Mapping[int, Rows]) -> Respo
 
 
 def _responses(rows: Rows) -> Responses:
-    """As the exchange of the level takes them: without any column."""
+    """Returns a client's responses as the exchange of the level takes them, without any column."""
     n = len(rows)
     offset = np.zeros(n) if rows.offset is None else rows.offset
     return Responses(rows.y, np.zeros(n, np.int64), np.zeros((n, 0)), offset, None)
 
 
 def standardised(rows: Rows, model: Known) -> Rows:
-    """A client's rows in the model's units: a Gaussian response less offset and level, over the scale; others as they are."""
+    """Returns a client's rows in the model's units: a Gaussian response less offset and level, over the scale; others
+    unchanged."""
     response = model.response
     if not model.given.measured:
         return rows
@@ -173,9 +176,9 @@ def standardised(rows: Rows, model: Known) -> Rows:
 
 
 def prior(model: Known, plain: Gaussian) -> Gaussian:
-    """`plain`, with that of the intercept; in the data's units once the rounds are over."""
+    """Returns `plain` with the intercept's prior in it; in the data's units once the rounds are over."""
     given, response = model.given, model.response
-    units, found = response.units, plain
+    units, made = response.units, plain
     if model.encoding.intercept and (given.open or given.sd is not None or given.centre is not None):
         P, h = plain.P.copy(), plain.h.copy()
         centre = units.level if given.centre is None else given.centre
@@ -186,12 +189,12 @@ def prior(model: Known, plain: Gaussian) -> Gaussian:
         else:
             P[0, 0] = precision
         h[0] = precision * own
-        found = Gaussian(h, P)
-    return natural(found, model) if response.ended else found
+        made = Gaussian(h, P)
+    return natural(made, model) if response.ended else made
 
 
 def model_scale(model: Known) -> float:
-    """What the machines begin with: a given scale in the model's units; of one that is learnt the response's own."""
+    """Returns the scale with which machines begin: a given one in the model's units, 1 for one that is learnt."""
     given, response = model.given, model.response
     if response.ended:
         return data_scale(model, response.variance, response.r)
@@ -201,7 +204,13 @@ def model_scale(model: Known) -> float:
 
 
 def data_scale(model: Known, variance: float | None, r: float | None) -> float:
-    """The scale in the data's units, where that of a learnt one is `variance` in the model's, or `r`."""
+    """Returns the scale in the data's units.
+
+    Parameters
+    ----------
+    variance : a learnt error variance, in the model's units
+    r : a learnt r of a negative binomial
+    """
     given = model.given
     if given.scale is not None:
         return given.scale
@@ -211,22 +220,23 @@ def data_scale(model: Known, variance: float | None, r: float | None) -> float:
 
 
 def scale_so_far(model: Known, server: Server) -> float:
-    """In the data's units, as a running server has learnt it."""
+    """Returns the scale that a running server has learnt so far, in the data's units."""
     return data_scale(model, *_so_far(server))
 
 
 def _so_far(server: Server | None) -> tuple[float, float]:
-    """Variance and r that a server has learnt; 1 where it learns none."""
+    """Returns the variance and the r that a server has learnt; 1 where it learns none."""
     return (server.sites.variance, server.counts.r) if isinstance(server, pvi.Server) else (1.0, 1.0)
 
 
 def exact(response: Response) -> bool:
-    """Whether a learnt scale is no larger than what rounding leaves."""
+    """Returns whether a learnt scale is no larger than rounding leaves, as of a response that others determine."""
     return response.variance is not None and response.variance <= scale.LEAST
 
 
 def notes(response: Response, encoding: Encoding) -> list[str]:
-    """That a response is no measurement; or that all are 0, of which r tells nothing."""
+    """Returns notes that the response is a function of other columns, or that nearly all counts are 0, so that nothing tells
+    r."""
     if response.r is not None and response.r <= dispersion.LEAST:
         return [
             f"r (model.scale) ended at its least, {dispersion.LEAST:g}: nearly all counts are 0, and intervals are as wide as "
@@ -241,7 +251,7 @@ def notes(response: Response, encoding: Encoding) -> list[str]:
 
 
 def _centre(model: Known) -> Vector:
-    """theta = centre + scale x theta of the model."""
+    """Returns the centre of theta = centre + scale x theta of the model."""
     centre = np.zeros(model.encoding.size)
     if model.encoding.intercept:
         centre[0] = model.response.units.level
@@ -249,7 +259,7 @@ def _centre(model: Known) -> Vector:
 
 
 def natural(q: Gaussian, model: Known) -> Gaussian:
-    """A Gaussian, or a factor of one, of the model's units in the data's."""
+    """Converts a Gaussian, or a factor of one, from the model's units to the data's."""
     if not model.given.measured:
         return q
     s, centre = model.response.units.scale, _centre(model)
@@ -258,7 +268,12 @@ def natural(q: Gaussian, model: Known) -> Gaussian:
 
 
 def ended(run: Run[Config], model: Known, server: Server | None) -> tuple[Server | None, Response]:
-    """After the rounds: all parties know the scale, and the server's state is in the data's units."""
+    """Ends the rounds: tells all parties the learnt scale, and converts the server's state to the data's units.
+
+    Returns
+    -------
+    the server's last state (None at clients), and the response with its learnt scale
+    """
     known_now, given = replace(model.response, ended=True), model.given
     if given.learnt:
         told = {k: scale.Told() for k in run.mine}
@@ -274,7 +289,7 @@ def ended(run: Run[Config], model: Known, server: Server | None) -> tuple[Server
 
 
 def _in_data_units(server: Server, model: Known) -> Server:
-    """The server's last state: prior, sites, q and trajectory."""
+    """Converts the server's last state to the data's units: prior, sites, q and trajectory."""
     prior, s, centre, d = natural(server.prior, model), model.response.units.scale, _centre(model), model.encoding.size
     of_points = not (model.averaged and server.q.P.ndim == 2)
 
@@ -291,6 +306,7 @@ def _in_data_units(server: Server, model: Known) -> Server:
     if isinstance(server, global_vi.Server):
         return replace(server, prior=prior, lam=moved(server.lam, 1), trajectory=trajectory)
     if not isinstance(server, pvi.Server):
+        # A site is a factor of q, and changes its units as q does.
         return server
     full = server.q.P.ndim == 2
     factors = [

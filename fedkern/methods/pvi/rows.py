@@ -1,4 +1,4 @@
-"""Who takes part in a partitioned job, and what is known of their columns."""
+"""Finds the parties of a partitioned job, and the public knowledge of their columns."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def parties(config: Config, folder: Path) -> Parties:
         columns, response = {**dealt.columns, **declared}, data.response or dealt.response or None
         known = known._replace(response=response, positive=dealt.positive, columns=columns)
         spec = jobs.rows_spec(config, data, known)
-        found = jobs.of_dealt(config, dealt, spec)
+        taking_part = jobs.of_dealt(config, dealt, spec)
     else:
         spec = jobs.rows_spec(config, data, known)
-        found = jobs.from_files(config, folder, spec, spec.texts)
+        taking_part = jobs.from_files(config, folder, spec, spec.texts)
     terms = config.privacy.clients if config.privacy is not None else ()
-    found = jobs.there(found, algorithm__client_weights=config.algorithm.client_weights, privacy__clients=terms)
-    check_terms(config.privacy, found.names)
-    return found
+    taking_part = jobs.there(taking_part, algorithm__client_weights=config.algorithm.client_weights, privacy__clients=terms)
+    check_terms(config.privacy, taking_part.names)
+    return taking_part

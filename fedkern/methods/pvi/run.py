@@ -1,4 +1,4 @@
-"""A partitioned job from agreed columns to its result. The same code for one process and for every rank of an MPI job."""
+"""Runs a partitioned job from agreed columns to its result, by the same code in one process and on every rank of an MPI job."""
 
 from __future__ import annotations
 
@@ -35,12 +35,19 @@ from .stages import noisy_sums, trained
 
 
 def fit(run: Run[Config]) -> Fit | None:
-    """The part of one place; what comes of it at the server's, None elsewhere."""
+    """Runs the part of one place.
+
+    Returns
+    -------
+    the result at the server's place, None elsewhere
+    """
+    # Agree on columns: from here on every place has the same model.
     tables = run.tables()
     model = Model(run.config, run.names, agreeing.agreed(run, tables))
     run = run.knowing(model)
     counted = incomplete.exchanged(run, tables)
     run.hooks.notes += incomplete.notes(run.config, counted)
+    # Each table becomes arrays; a fault of its rows is told to its holder alone.
     designs, degenerates = {}, {}
     for k in list(tables):
         with owned(k):
@@ -50,17 +57,21 @@ def fit(run: Run[Config]) -> Fit | None:
         said = column_notes.exchanged(run, degenerates)
         run.hooks.notes += said.notes
         run.hooks.doubts += said.doubts
+    # The response's units come before the machines, whose rows are in these units.
     test = _test_rows(run.parties, model) if run.place.is_server else None
     model = replace(model, response=response.exchanged(run, model, {k: _rows(design) for k, design in designs.items()}))
     clients = _clients(run, model, designs)
+    # The account must be open before the first message may spend of it.
     if model.by_client and run.place.is_server:
         run.hooks.open_budget(SERVER, model.plan("the federation"))
     server, clients = run.saying(_lines(model, test)).exchange(trained(model), model.start, clients)
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))
+    # Numbers are in the data's units from here on.
     server, ended = response.ended(run, model, server)
     model = replace(model, response=ended)
     told = _noisy_sums(run, model, server, clients)
+    # An open job asks its clients about the released q.
     rows = {k: _rows(design) for k, design in designs.items()}
     arrived = arrival.exchanged(run, model, server, rows)
     checked = replace(weights.exchanged(run, model, server, rows), arrived=arrived)
@@ -76,8 +87,14 @@ def fit(run: Run[Config]) -> Fit | None:
 
 
 def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:
-    """A client's arrays, columns that nothing can be learnt from, and what is remarkable: written in its own folder and nowhere
-    else, as what is wrong with its rows."""
+    """Encodes a client's table.
+
+    Remarks are written to the client's folder and nowhere else, as are faults of its rows.
+
+    Returns
+    -------
+    its arrays, the columns of which nothing can be learnt, and remarks
+    """
     design = encode(table, model.encoding, private=model.privacy is not None, client=client)
     nothing = degenerate(design.X, model.encoding, intercept=model.given.intercept)
     notes = [*design.notes, *incomplete.own_notes(model.config, table), *few.private_notes(model.config, table.n_rows)]
@@ -95,7 +112,7 @@ def _encoded(model: Model, client: str, table: Table) -> tuple[Design, Degenerat
 
 
 def _not_binary(model: Model, design: Design) -> Iterator[str]:
-    """Of columns that are declared as binary, and are not."""
+    """Yields a note for each column that is declared as binary and has other values."""
     for at, share in model.declared_binary.items():
         sd = math.sqrt(share * (1 - share))
         other = int(np.abs(design.X[:, at] * sd - np.where(design.X[:, at] > 0, 1 - share, -share) > 0.05).sum())
@@ -105,18 +122,19 @@ def _not_binary(model: Model, design: Design) -> Iterator[str]:
 
 
 def _rows(design: Design) -> Rows:
+    """Returns a design as the rows of a model."""
     return Rows(design.X, design.y, design.offset, design.weights, design.units)
 
 
 def _test_rows(parties: Parties, model: Model) -> Rows | None:
-    """The server's own test rows."""
+    """Returns the server's test rows; None where the job has none."""
     table = parties.test()
     with owned(SERVER):
         return None if table is None else _rows(encode(table, model.encoding))
 
 
 def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> dict[int, Client]:
-    """The machines of the clients that live here, with open accounts."""
+    """Makes the machines of the clients at this place, and opens their accounts."""
     clients: dict[int, Client] = {}
     if model.by_client:
         run.hooks.allow(designs, model.plan("the federation"))
@@ -128,6 +146,7 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
             noise = {"mechanism": plan.mechanism, "source": model.source(k)}
             run.hooks.open_budget(k, plan)
             noise["design"] = model.design(model.names[k])
+        # A row's coin must be unknown to others where batches hide which rows were used.
         noise["coins"] = secrets.randbits(64) if model.secret_batches else None
         noise["tells"] = arrival.tells(run, model, _rows(design))
         rows = response.standardised(_rows(design), model)
@@ -137,7 +156,7 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
 
 
 def _lines(model: Model, test: Rows | None) -> Lines[Server]:
-    """What metrics.jsonl says of each round: the updates and, when it is due, metrics on the test rows."""
+    """Makes the function that writes a line of metrics.jsonl: the updates and, when it is due, metrics on the test rows."""
     settings, method = model.settings, averaged(private=model.privacy is not None)
 
     def line(server: Server, due: bool) -> Line:
@@ -153,7 +172,7 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
 
 
 def _noisy_sums(run: Run[Config], model: Model, ended: Server | None, clients: Mapping[int, Client]) -> noise_aware.Server | None:
-    """What each client's noisy gradients add up to; at the server only, and None where nothing is made of them."""
+    """Asks clients for the sums of their noisy gradients; at the server only, and None where no posterior is made of them."""
     if not model.with_noise:
         return None
     kept = {k: noise_aware.Client(client.sums) for k, client in clients.items() if isinstance(client, pvi.Client) and client.sums}
@@ -162,7 +181,7 @@ def _noisy_sums(run: Run[Config], model: Model, ended: Server | None, clients: M
 
 
 def _certified(run: Run[Config], model: Model) -> dict[str, Record]:
-    """What each client says that it has spent: client -> certificate; at the server only, and empty without a claim."""
+    """Returns each client's certificate of what it has spent, by name; at the server only, and empty without a claim."""
     if model.privacy is None:
         return {}
     if model.by_client:

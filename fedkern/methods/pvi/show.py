@@ -1,4 +1,4 @@
-"""What a finished partitioned job prints: the clearest coefficients, what was sent, and the certificates."""
+"""Prints a finished partitioned job: the clearest coefficients, how much was sent, and the certificates."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ...results.report import against_guessing
 SHOWN = 12  # coefficients; all of them are in summary.json
 
 
-def lines(content: Record, why: str) -> Iterator[str]:
-    """Stop reason, metrics, the clearest coefficients, what was sent, and the certificates."""
+def describe_run(content: Record, why: str) -> Iterator[str]:
+    """Yields the stop reason, metrics, the clearest coefficients, how much was sent, and the certificates."""
     updates = sum(client["updates"] for client in content["clients"].values())
     yield f"{why}: {content['rounds']} rounds, {updates} updates of {len(content['clients'])} clients"
     if content["metrics"]:
@@ -45,7 +45,7 @@ def lines(content: Record, why: str) -> Iterator[str]:
 
 
 def grade(weights: Record) -> str:
-    """What a k-hat of so many draws says of q."""
+    """Says in words how near q is, by a k-hat of this number of draws."""
     k_hat, limit, draws = real(weights["k_hat"]), real(weights["limit"]), weights["draws"]
     share = real(weights["effective"]) / draws
     if share >= reweighed.EVEN:
@@ -58,7 +58,7 @@ def grade(weights: Record) -> str:
 
 
 def _coefficients(parameters: Record) -> Iterator[str]:
-    """The coefficients that are furthest from zero, in posterior standard deviations."""
+    """Yields a table of the coefficients that are furthest from zero, in posterior standard deviations."""
     standard = comparable(parameters)
     clearest = sorted(standard, key=lambda name: -abs(standard[name]["mean"]) / standard[name]["sd"])[:SHOWN]
     width = max(map(len, clearest), default=0)

@@ -1,4 +1,4 @@
-"""What may be exchanged in a partitioned job, and what `fedkern check` prints: the model, what it will spend, every message."""
+"""Lists the exchanges of a partitioned job, and makes the text of `fedkern check`: model, spending, and every message."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ MAY_SEND = (
 
 
 def opening(config: Config) -> list[Stage]:
-    """What the parties exchange before the model is known: their columns."""
+    """Returns the exchanges before the model is known, in which parties agree on columns."""
     return agreeing.opening(config.formula)
 
 
 def stages(model: Model) -> list[Stage]:
-    """What the parties exchange once the columns are agreed."""
+    """Returns the exchanges once the columns are agreed."""
     open_job = model.privacy is None
     notes = [Stage.of(column_notes)] if open_job else []
     sums = [noisy_sums(model)] if model.with_noise else []
@@ -62,7 +62,7 @@ def stages(model: Model) -> list[Stage]:
 
 
 def trained(model: Model) -> Stage:
-    """The rounds."""
+    """Returns the stage of the rounds."""
     settings = model.settings
     by_chance = settings.schedule in ("random", "asynchronous") and not model.by_client
     d = model.encoding.size
@@ -75,22 +75,22 @@ def trained(model: Model) -> Stage:
 
 
 def weighed(model: Model) -> Stage:
-    """After the rounds of an open job: clients' log-likelihoods at draws from the released q."""
+    """Returns the stage after an open job's rounds, in which clients tell log-likelihoods at draws from the released q."""
     return Stage(terms.OF_Q, {**model.settings.sizes(model.encoding.size), "draws": model.answers})
 
 
 def left_out() -> Stage:
-    """And sums of the rows' leave-one-out densities."""
+    """Returns the stage after it, in which clients tell sums of their rows' leave-one-out densities."""
     return Stage.of(loo_sums)
 
 
 def noisy_sums(model: Model) -> Stage:
-    """After the rounds: what the clients' noisy gradients add up to."""
+    """Returns the stage after the rounds in which clients tell the sums of their noisy gradients."""
     return Stage(noise_aware.PROTOCOL, {"d": model.encoding.size})
 
 
-def checked(at: Check[Config]) -> Said | None:
-    """What is said of the job, at the server's place; None elsewhere."""
+def check_job(at: Check[Config]) -> Said | None:
+    """Returns the text of `check` and the numbers behind it, at the server's place; None elsewhere."""
     encoding = at.agreed()
     notes = at.notes(intercept=at.config.model.intercept)
     if encoding is None:
@@ -106,25 +106,25 @@ def checked(at: Check[Config]) -> Said | None:
 
 
 def spenders(model: Model) -> Sequence[str]:
-    """Who has a budget: each client, or the federation."""
+    """Returns the names of the budgets: each client's, or the federation's."""
     return ["the federation"] if model.by_client else model.names
 
 
 def look_through(file: OwnFile[Config]) -> None:
-    """What else would end a run with this file; JobError."""
+    """Raises JobError for anything else in this file that would end a run."""
     if not file.spec.private:
         describe(file.table, file.spec)
 
 
 def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan | None:
-    """What the job may spend of one client's budget."""
+    """Returns the plan of one client's budget; None where the job takes nothing of it."""
     if file.config.privacy is None or file.config.unit == "client":
         return None
     return budget.plan(file.config.spending, client, budget.Sizes(file.encoding.size, len(names)))
 
 
 def _lines(model: Model, unknown: bool) -> Iterator[str]:
-    """Job, model, clients and columns, of which some may turn out to be categorical."""
+    """Yields job, model, clients and columns, some of which may turn out to be categorical."""
     config = model.config
     a, d = config.algorithm, model.encoding.size
     schedule = "synchronous" if model.by_client else a.schedule
@@ -140,6 +140,7 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
 
 
 def _rounds(model: Model) -> str:
+    """Says how many rounds the job has, and what ends them."""
     s, rounds = model.settings, model.rounds
     if not s.until:
         return f"rounds = {rounds}"
@@ -148,7 +149,7 @@ def _rounds(model: Model) -> str:
 
 
 def _memory(model: Model) -> tuple[float, float]:
-    """Bytes at the server and at a client, of a model's precision matrices."""
+    """Returns the bytes of a model's precision matrices, at the server and at a client."""
     if model.covariance != "full":
         return 0.0, 0.0
     d2 = float(model.encoding.size) ** 2
@@ -156,6 +157,7 @@ def _memory(model: Model) -> tuple[float, float]:
 
 
 def _privacy(model: Model) -> Iterator[str]:
+    """Yields a table of the budgets: mechanism, cap, and planned steps of each."""
     if model.privacy is None:
         yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
         return

@@ -1,7 +1,7 @@
-"""How well q agrees with the pooled posterior, and how well rows are foreseen without themselves: from draws that all make.
+"""Compares q with the pooled posterior, and scores rows without themselves, at draws that all parties make alike.
 
-Both are of open jobs. The server sends the released q once; a client answers with its log-likelihood at draws from it, and where
-the job asks with sums of its leave-one-out densities. Source: docs/concepts/convergence.md, "Whether it is right".
+Both are for open jobs. The server sends the released q once; a client answers with its log-likelihood at draws from it, and where
+the job asks, with sums of its leave-one-out densities. Source: docs/concepts/convergence.md, "Whether it is right".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SHARED = 1001  # chain of the stream "posterior": released draws have the first 
 
 
 def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Checked:
-    """What is found, at the server's place; nothing elsewhere."""
+    """Asks the clients and compares, at the server's place; the result is empty elsewhere."""
     if not model.output.reweigh:
         return Checked()
     question = None
@@ -44,13 +44,14 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         question = terms.AskTermsOf(0, q.h, pack(q.P))
     clients = {k: once.Client(partial(_answer, model, own, k)) for k, own in rows.items()}
     told, clients = run.ask(stages.weighed(model), terms.QUESTION_OF, question, clients)
-    found, drawn, notes = None, None, list[str]()
+    weights, drawn, notes = None, None, list[str]()
     if told is not None:
         notes = [f"no k-hat: client {run.names[k]!r} is not in it, for {why}" for k, why in sorted(told.dropped.items())]
     if server is not None and told is not None and told.complete and not model.answers:
         least = model.least_rows
         notes = [f"no k-hat: clients may have as few as {least} rows, of which so many numbers would tell too much"]
     elif server is not None and told is not None and told.complete:
+        # Answers of all clients and the prior add up to the pooled log-posterior at each point.
         q, prior = pvi.released(server), model.prior
         points, likelihood = _shared(model, q), summed(reply.values for reply in in_order(told.replies))
         theta, n = points[: model.weighed_draws], model.weighed_draws
@@ -58,33 +59,34 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         rounding = len(run.names) * 10.0**-DIGITS  # of the answers
         suffix = "_std" if model.encoding.standardised else ""
         labels = [label(name, suffix) for name in model.encoding.names]
-        found = reweighed(labels, theta, posterior[:n] - q.log_density(theta), rounding)
+        weights = reweighed(labels, theta, posterior[:n] - q.log_density(theta), rounding)
         drawn = lines.lines([labels[j] for j in _lined(model, q)], posterior[n:]) if model.lined else None
     if not model.output.loo:
-        return Checked(found, None, tuple(notes), lines=drawn)
+        # Leave-one-out sums are a second question, of clients that know q from the first.
+        return Checked(weights, None, tuple(notes), lines=drawn)
     own = {k: once.ready_client(loo_sums.make_reply(_sums(model, rows[k], client.asked, k))) for k, client in clients.items()}
     asks = told is not None and told.asks
     asked, _ = run.ask(stages.left_out(), loo_sums.QUESTION, loo_sums.AskLoo(0) if asks else None, own)
     if asked is None:
-        return Checked(found, None, tuple(notes), lines=drawn)
+        return Checked(weights, None, tuple(notes), lines=drawn)
     if not asked.asks:
-        return Checked(found, None, (*notes, "no leave-one-out sums: a client was lost"), lines=drawn)
+        return Checked(weights, None, (*notes, "no leave-one-out sums: a client was lost"), lines=drawn)
     content = loo.summary(in_order(asked.replies))
-    return Checked(found, content, (*notes, *loo.notes(content, asked, run.names)), lines=drawn)
+    return Checked(weights, content, (*notes, *loo.notes(content, asked, run.names)), lines=drawn)
 
 
 def _q(model: Model, asked: terms.AskTermsOf) -> Gaussian:
-    """The released q, as a client was told it."""
+    """Returns the released q, as a client was told it."""
     return Gaussian(asked.h, unpack(asked.P, model.encoding.size))
 
 
 def _posterior(model: Model, q: Gaussian) -> Posterior:
-    """On the model's scale."""
+    """Returns q as a posterior on the model's scale."""
     return Posterior(model.encoding.names, q)
 
 
 def _shared(model: Model, q: Gaussian) -> Array:
-    """(answers, d) at which all clients are asked: draws from q, and points on lines through its mean."""
+    """Returns the (answers, d) points at which all clients are asked: draws from q, and points on lines through its mean."""
     drawn = _posterior(model, q).draws(model.weighed_draws, seed=model.seed, chain=SHARED)
     if not model.lined:
         return drawn
@@ -92,12 +94,12 @@ def _shared(model: Model, q: Gaussian) -> Array:
 
 
 def _lined(model: Model, q: Gaussian) -> list[int]:
-    """Of which coefficients: those of which rows tell least, where not all can be."""
+    """Returns the coefficients whose lines are asked for: those of which rows tell least, where not all can be."""
     return sorted(np.argsort(-q.sd, kind="stable")[: model.lined].tolist())
 
 
 def _answer(model: Model, rows: Rows, client: int, asked: terms.AskTermsOf) -> terms.LogTermsOf:
-    """A client's log-likelihoods."""
+    """Computes a client's log-likelihoods at the shared points."""
     if not model.answers:  # it is told q for its leave-one-out sums
         return terms.make_reply_of_q(asked, np.zeros(0))
     with owned(client):
@@ -106,7 +108,7 @@ def _answer(model: Model, rows: Rows, client: int, asked: terms.AskTermsOf) -> t
 
 
 def _sums(model: Model, rows: Rows, asked: terms.AskTermsOf | None, client: int) -> loo_sums.LooSums | None:
-    """Of a client's rows, at the draws that posterior.nc has."""
+    """Computes leave-one-out sums of a client's rows, at the draws that posterior.nc has."""
     if asked is None:
         return None
     drawn, output = _posterior(model, _q(model, asked)), model.output

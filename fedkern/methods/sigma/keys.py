@@ -312,7 +312,7 @@ def _of_steps(raw: Raw) -> bool:
     return until or any(name in algorithm for name in OF_STEPS) or any(output.get(name) is True for name in OF_BOUND)
 
 
-def filled(raw: Raw) -> dict[str, Any]:
+def fill_defaults(raw: Raw) -> dict[str, Any]:
     """The defaults under the file's own keys."""
     out = layered(raw, [BASE])
     lay_until(raw, out, MOST_ROUNDS)

@@ -10,7 +10,7 @@ from ...results.plain import Record, real
 from . import meanings
 
 
-def lines(content: Record, why: str) -> Iterator[str]:
+def describe_run(content: Record, why: str) -> Iterator[str]:
     """Stop reason, parameters, chains, bytes."""
     about, n_clients = content["sigma"], len(content["clients"])
     yield f"{why}: {content['rounds']} rounds, {n_clients} clients, {about['areas']} areas, {about['kind']} model"

@@ -104,7 +104,7 @@ def levelled(model: SigmaModel) -> Stage:
     return Stage(level.PROTOCOL, level.DIMS, times=model.level.times)
 
 
-def checked(at: Check[Config]) -> Said | None:
+def check_job(at: Check[Config]) -> Said | None:
     """What is said of the job, at the server's place; None elsewhere."""
     encoding = at.agreed(partial(needed, at.config))
     prior = files.read(at)

@@ -206,7 +206,7 @@ def refused(raw: Raw) -> Iterator[str]:
         yield 'job.rounds = "budget" is for private jobs; give a number'
 
 
-def filled(raw: Raw) -> dict[str, Any]:
+def fill_defaults(raw: Raw) -> dict[str, Any]:
     """A sampler's job: `until.max_rounds` is its number of rounds; several server sweeps where they cost no message."""
     out = layered(raw, [BASE, FEW])
     job, algorithm = out["job"], out["algorithm"]

@@ -13,7 +13,7 @@ SHOWN = 20  # effects; all are in summary.json
 SHOWN_MODES = 4
 
 
-def lines(content: Record, why: str) -> Iterator[str]:
+def describe_run(content: Record, why: str) -> Iterator[str]:
     """Stop reason, effects, selection, deviating sites, mixing, what was sent."""
     sampler = content["sampler"]
     there = [client["status"] != "lost" for client in content["clients"].values()]

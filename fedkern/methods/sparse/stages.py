@@ -112,7 +112,7 @@ def sampled(model: SparseModel) -> Stage:
     return Stage(protocol, settings.dims(), settings.rounds, resumable=not alone, allgather=alone, times=times, runs=runs)
 
 
-def checked(at: Check[Config]) -> Said | None:
+def check_job(at: Check[Config]) -> Said | None:
     """What is said of the job, at the server's place; None elsewhere."""
     encoding = at.agreed()
     notes = at.notes()

@@ -243,7 +243,7 @@ def refused(raw: Raw) -> Iterator[str]:
         )
 
 
-def filled(raw: Raw) -> dict[str, Any]:
+def fill_defaults(raw: Raw) -> dict[str, Any]:
     """Networks have no intercept of their own; a power likelihood needs the response at all clients (vertical.md, section 6)."""
     builtin = table(raw, "data").get("builtin") == "heart-failure"
     private = "privacy" in raw

@@ -12,7 +12,7 @@ from ...results.report import against_guessing
 FILLED = {"conditional": "given the others", "mean": "by its mean", "columns": "by the others' columns"}
 
 
-def lines(content: Record, why: str) -> Iterator[str]:
+def describe_run(content: Record, why: str) -> Iterator[str]:
     """Stop reason, scores under every rule, rows without a party, parameters, bytes."""
     n_clients = len(content["clients"])
     yield f"{why}: {content['rounds']} rounds, {n_clients} clients, {content['inference']['rows']} rows"

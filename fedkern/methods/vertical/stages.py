@@ -137,7 +137,7 @@ def filled_in(model: VerticalModel) -> Stage:
     return Stage(missing.PROTOCOL, sizes, times=times)
 
 
-def checked(at: Check[Config]) -> Said | None:
+def check_job(at: Check[Config]) -> Said | None:
     """Headers at every party; then digests of ids, so that it can be said how many rows there are. No other cell of a client's is
     used; the server's own file is read as the run will read it."""
     rows = _counted(at)

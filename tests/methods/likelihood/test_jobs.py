@@ -287,7 +287,7 @@ def test_effects_of_groups_are_in_their_holders_folder_alone(files: Path, tmp_pa
         assert title in page
     elpd = f"elpd {made.summary['loo']['elpd']:.1f}"
     assert elpd in page
-    assert f"rows without themselves: {elpd} (standard error" in "\n".join(show.lines(made.summary, made.stop))
+    assert f"rows without themselves: {elpd} (standard error" in "\n".join(show.describe_run(made.summary, made.stop))
 
 
 def wards(seed: int, rows: int, *, r: float | None) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from fedkern.algorithms.pvi import client_level
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.api import perform
 from fedkern.cli.report import write
-from fedkern.cli.show import lines
+from fedkern.cli.show import describe_result
 from fedkern.errors import JobError, LostPeer
 from fedkern.jobs import publish
 from fedkern.jobs.hooks import RunHooks
@@ -110,7 +110,7 @@ def masked(text: str) -> str:
 def visible(result: Any, wire: list[Any]) -> dict[str, Any]:
     """Everything about a run that others than its server can see, but for what is a function of the noisy sums."""
     out = result.folder
-    seen: dict[str, Any] = {"transcript": list(wire), "printed": masked("\n".join(lines(result)))}
+    seen: dict[str, Any] = {"transcript": list(wire), "printed": masked("\n".join(describe_result(result)))}
     wire.clear()
     public = [p for p in out.rglob("*") if p.is_file() and not {"checkpoint"} & set(p.parts) and "client-" not in str(p)]
     seen["files"] = {str(p.relative_to(out)) for p in public}

@@ -66,7 +66,9 @@ class Told(NamedTuple):
 def told(folder: Path, seed: int, **sections: dict[str, Any]) -> Told:
     result = fedkern.run(job(folder, seed, **sections), out=folder / "out")
     report(folder / "out")
-    return Told(seed, result, folder / "out", "\n".join(show.lines(result)), (folder / "out" / "report.html").read_text())
+    return Told(
+        seed, result, folder / "out", "\n".join(show.describe_result(result)), (folder / "out" / "report.html").read_text()
+    )
 
 
 @pytest.fixture(scope="module")

@@ -197,7 +197,7 @@ PAPER_MAP: Tables = {
 }
 
 
-def filled(raw: Raw) -> dict[str, Any]:
+def fill_defaults(raw: Raw) -> dict[str, Any]:
     """The tables with the defaults of their kind, variant and preset under them."""
     kind, preset = table(raw, "prior").get("kind"), table(raw, "prior").get("preset")
     layers = [BASE, LINE if kind == "gp" else MAP]
@@ -242,7 +242,7 @@ def load(path: str | Path, sets: Sequence[str] = ()) -> tuple[PriorConfig, Path]
 def parse(raw: Raw, *, name: str = "prior", sets: Sequence[str] = ()) -> PriorConfig:
     """Checks the tables of a prior file and fills in the defaults; `name` begins the error text."""
     tables = overridden(written_once(raw, PriorConfig, name), sets, PriorConfig)
-    return validated(PriorConfig, filled(tables), conflicts, name)
+    return validated(PriorConfig, fill_defaults(tables), conflicts, name)
 
 
 def conflicts(config: PriorConfig) -> Iterator[str]:

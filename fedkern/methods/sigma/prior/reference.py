@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from ....jobs import reference
 from ....jobs.keys import Raw
 from ....jobs.load import table
-from .keys import PriorConfig, filled
+from .keys import PriorConfig, fill_defaults
 
 HEAD = """\
 # Every key of a prior file, with its default for a map (... where there is none) and what it may be. Copy those that you need.
@@ -32,7 +32,7 @@ def _default(field: FieldInfo, path: str, key: str) -> tuple[str, str]:
 
 
 def _of(kind: str, field: FieldInfo, path: str, key: str) -> str:
-    tables: Raw = filled({"prior": {"kind": kind}})
+    tables: Raw = fill_defaults({"prior": {"kind": kind}})
     for part in path.split("."):
         tables = table(tables, part)
     return reference.toml(tables.get(key, field.default))
