@@ -13,18 +13,20 @@ from typing import Any
 
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import loo_sums, replicated
+from ...algorithms.importance import machine as importance
 from ...jobs.run import Run
 from ...kernels.families import FAMILIES
 from ...models import levels
 from ...models.mixed import Rows, left_out, mode, predictive
 from ...results import loo
 from ...results.plain import Record
-from . import excess, level_checks, marginal, sites
+from . import excess, marginal, sites
 from .keys import Config
 from .model import Model
-from .own import Own, anew, answers
-from .publish import Checked
-from .stages import drawn_anew, left_out_sums
+from .own import Own, anew, answers, complete_draws, write_effects
+from .publish import Checked, join
+from .rows import Held
+from .stages import left_out_sums
 
 EXTREME = 0.005  # a posterior predictive p nearer to 0 or 1 than this is said
 OFF, SURE = 0.15, 4.0  # how responses vary about their means is off by so much, and by so many sds of what the model makes
@@ -33,18 +35,23 @@ ZEROS = {"poisson": "zero-inflated-poisson", "negative-binomial": "zero-inflated
 STATISTICS = ("mean", "variance", "zeros")
 
 
-def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_server: bool) -> Checked:
-    """What is found, at the server's place; nothing elsewhere."""
+def complete(
+    run: Run[Config], model: Model, index: int, rows: Held, likelihood: Rows | levels.Rows, machine: importance.Client
+) -> Own:
+    """Returns all that a client has at the end; writes the effects of its groups, and its own, into its folder."""
+    own = complete_draws(model, index, rows, likelihood, machine)
+    write_effects(run, model, own)
+    return own
+
+
+def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
+    """Returns what clients' sums say of the model, at the server's place; nothing elsewhere."""
     content: dict[str, Any] = {}
     notes: list[str] = []
     doubt = ""
     chances = model.row.chances
-    asked = replicated.AskReplicated(0) if at_server else None
-    if model.leveled:
-        content, notes = level_checks.exchanged(run, model, owns, at_server=at_server)
-        told = None
-    else:
-        told = answers(run, drawn_anew(), replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=chances))
+    asked = replicated.AskReplicated(0) if run.place.is_server else None
+    told = answers(run, model.sums_stage, replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=chances))
     if told is not None:
         notes += [
             f"client {run.names[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())
@@ -55,16 +62,30 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
             content["predictive"] = _content(whole, model, chances=chances)
             doubt = _varied(whole, model)
             notes += _said(content["predictive"], "" if doubt else ZEROS.get(model.family, "") if model.one_intercept else "")
-    if model.output.loo:
-        question = loo_sums.AskLoo(0) if at_server else None
-        left = answers(run, left_out_sums(), loo_sums.QUESTION, question, owns, lambda own: loo_sums.told(_left_out(own)))
-        if left is not None:
-            content["loo"] = loo.summary(in_order(left.replies), model.units.scale)
-            notes += loo.notes(content["loo"], left, run.names)
-    effects, about = marginal.exchanged(run, model, owns, at_server=at_server)
-    by_site = {k: sites.Alone(_alone(own.rows), own.told, own.nodes) for k, own in owns.items()}
-    alone, of_sites = sites.exchanged(run, model, by_site, at_server=at_server)
-    return Checked(content | effects | alone, tuple(notes + about + of_sites), doubt)
+    return join(
+        Checked(content, tuple(notes), doubt),
+        exchange_loo(run, model, owns),
+        marginal.exchange_effects(run, model, owns),
+        exchange_sites(run, model, owns),
+    )
+
+
+def exchange_loo(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
+    """Returns how well rows are foreseen without themselves, where the job asks for it."""
+    if not model.output.loo:
+        return Checked()
+    asked = loo_sums.AskLoo(0) if run.place.is_server else None
+    told = answers(run, left_out_sums(), loo_sums.QUESTION, asked, owns, lambda own: loo_sums.told(_left_out(own)))
+    if told is None:
+        return Checked()
+    summary = loo.summary(in_order(told.replies), model.units.scale)
+    return Checked({"loo": summary}, tuple(loo.notes(summary, told, run.names)))
+
+
+def exchange_sites(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
+    """Returns what each client's rows say alone, where the job asks for it."""
+    alone = {k: sites.Alone(_alone(own.rows), own.told, own.nodes) for k, own in owns.items()}
+    return sites.exchange_modes(run, model, alone)
 
 
 def _replicated(own: Own, *, of_rows: bool) -> replicated.Replicated:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.families import NOMINAL
 from .model import Model
 
 Array = NDArray[np.float64]
@@ -21,13 +20,12 @@ Array = NDArray[np.float64]
 def of_levels(model: Model, values: Mapping[str, Array]) -> tuple[dict[str, Array], frozenset[str]]:
     """Name -> (N,) each level less the reference of its column, at draws of coefficients on the data's scale; and the names of
     the levels' own coefficients."""
-    blocks = [f"{level}:" for level in model.levels[1:]] if model.family in NOMINAL else [""]
     found, own = dict[str, Array](), set[str]()
     for column in model.encoding.columns:
         if column.levels is None:
             continue
         base = model.reference(column.name, column.levels)
-        for before in blocks:
+        for before in model.blocks:
             names = {level: f"theta[{before}{column.name}={level}]" for level in column.levels}
             if not set(names.values()) <= values.keys():
                 continue

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from ...algorithms.importance.server import Found
 from ...models import weighted
-from ...models.encoding import INTERCEPT
 from ...models.weighted import SENSITIVE, Weighted
 from ...results import heterogeneity
 from .model import Model
@@ -88,12 +87,8 @@ def _moments(column: Array, weights: Array) -> tuple[float, float]:
 
 
 def compared(found: Found, model: Model) -> heterogeneity.Heterogeneity | None:
-    """Cochran's Q of the clients' coefficients, at the mode of all else; None of one client. Of ordered levels the first
-    threshold is the intercept."""
-    names, at = model.layout.coefficients, list(range(model.layout.p))
-    intercept = model.encoding.intercept and not model.nominal
-    if model.layout.ordered:
-        names, at, intercept = (INTERCEPT, *names), [model.layout.shapes_at.start, *at], True
+    """Returns Cochran's Q of the clients' coefficients, at the mode of all else; None of one client."""
+    names, at, intercept = model.compared
     P = found.own_hessian[:, at][:, :, at]
     return heterogeneity.compared(names, intercept, P @ found.mode[at] + found.own_gradient[:, at], P)
 

@@ -12,7 +12,7 @@ from ...errors import JobError
 from ...jobs import machine
 from ...jobs.check import OwnFile
 from .keys import Config
-from .model import Model
+from .models import model_of
 
 ENOUGH = 0.5  # seconds that a trial lasts
 FEW = 32  # points, at first
@@ -37,9 +37,8 @@ def lines(file: OwnFile[Config], deadline: float) -> list[str]:
 
 def of_a_round(file: OwnFile[Config]) -> float:
     """Seconds."""
-    model = Model(file.config, ("",), file.encoding)
-    design = encode(file.table, file.encoding)
-    rows = model.likelihood(design, file.table, machine.cores())
+    model = model_of(file.config, ("",), file.encoding)
+    rows = model.likelihood(model.read(encode(file.table, model.encoding), file.table, ""), machine.cores())
     every, n = model.settings.points, FEW
     while True:
         points = np.tile(model.start_at, (min(n, every), 1))

@@ -42,6 +42,7 @@ TRAJECTORIES = 1000  # of each chain, where the sampler is Hamiltonian Monte Car
 VAGUE = 10.0  # standard deviation of a logistic model's prior from which a slope may grow until few rows have any weight
 MOST_CUTS = 40
 SURVIVAL_AT = "ask for output.survival_at or output.restricted_mean, which are on the scale of times"
+RowKind = Literal["responses", "ordered", "nominal", "cox", "lifetimes", "own"]
 HELD = 1e-2  # standard deviation of a prior up to which it holds the posterior, whatever rows say
 
 
@@ -184,6 +185,17 @@ class Config(JobConfig):
     @property
     def looks_at_values(self) -> bool:
         return not self.own  # which columns say something, and of what, the factory knows alone
+
+    @property
+    def row_kind(self) -> RowKind:
+        """The kind of the job's rows, by which its model (`models`) and its steps (`kinds`) are chosen."""
+        if self.own:
+            return "own"
+        if self.hazards:
+            return "lifetimes" if self.lifetimes else "cox"
+        if self.leveled:
+            return "nominal" if self.nominal else "ordered"
+        return "responses"
 
     @property
     def hazards(self) -> bool:

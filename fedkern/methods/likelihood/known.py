@@ -143,9 +143,7 @@ def write(folder: RunFolder, model: Model, client: int, own: Ended) -> None:
     theta, standard = model.coefficients(own.inner[at])
     n = len(theta)
     equal, chosen = np.full(n, 1 / n), np.arange(n)[np.newaxis]
-    others = model.others(own.told[at])
-    if model.layout.ordered:  # which a client's effect shifts
-        others |= model.thresholds(own.inner[at])
+    others = model.others_at_client(own.told[at], own.inner[at])
     draws = WeightedDraws(model.layout.coefficients, theta, standard, others, equal, chosen, None)
     family, terms = one_row(model.family), {"group": model.layout.group}
     new = kind(family).of(draws.groups(Drawing(model.seed))["posterior"], model.encoding, family, terms, model.nu)

@@ -24,10 +24,12 @@ from ...kernels.families import FAMILIES
 from ...models import levels
 from ...models.mixed import Rows
 from ...models.mixed.conditional import predictor, with_effects
+from .checks import exchange_loo, exchange_sites
 from .keys import Config
-from .model import Model
+from .level_models import OF_TOLD, LevelModel
 from .own import Own, anew, answers
-from .stages import OF_TOLD, levels_anew, shares_of_levels
+from .publish import Checked, join
+from .rows import Held
 
 Array = NDArray[np.float64]
 
@@ -37,25 +39,23 @@ UNLIKELY = 0.01  # of the least p of all levels, or of all their columns' means,
 # Before the rounds --------------------
 
 
-def shares(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> tuple[float, ...]:
-    """Of all clients' rows, the same at every place; () where the response has no levels."""
-    for stage in shares_of_levels(model):
-        k = len(model.levels)
-        own = {i: level_sums.Client(_numbers(one.y, k)) for i, one in designs.items()}
-        server, clients = run.exchange(stage, lambda: level_sums.start(run.names, len(model.levels)), own)
-        if server is not None:
-            assert server.numbers is not None
-            run.hooks.notes += _unseen(model, server.numbers)
-        found = next(one.shares for one in (server, *clients.values()) if one is not None and one.shares is not None)
-        return tuple(found.tolist())
-    return ()
+def exchange_shares(run: Run[Config], model: LevelModel, designs: Mapping[int, Design], rows: Mapping[int, Held]) -> LevelModel:
+    """Returns the model with the shares of the levels among all clients' rows, the same at every place."""
+    (stage,), k = model.response_stages, len(model.levels)
+    own = {i: level_sums.Client(_numbers(one.y, k)) for i, one in designs.items()}
+    server, clients = run.exchange(stage, lambda: level_sums.start(run.names, k), own)
+    if server is not None:
+        assert server.numbers is not None
+        run.hooks.notes += _unseen(model, server.numbers)
+    shares = next(one.shares for one in (server, *clients.values()) if one is not None and one.shares is not None)
+    return model.with_shares(tuple(shares.tolist()))
 
 
 def _numbers(y: Array, k: int) -> Array:
     return np.bincount(y.astype(np.int64), minlength=k).astype(np.float64)
 
 
-def _unseen(model: Model, numbers: Array) -> list[str]:
+def _unseen(model: LevelModel, numbers: Array) -> list[str]:
     """Levels that nobody has."""
     name, nobody = model.encoding.response, [repr(one) for one, n in zip(model.levels, numbers.tolist()) if not n]
     if not nobody:
@@ -63,34 +63,38 @@ def _unseen(model: Model, numbers: Array) -> list[str]:
     if len(nobody) == len(model.levels) - 1:
         return [f"column {name!r}: all rows of all clients have one level: the rows say nothing of the coefficients"]
     those = f"level {nobody[0]} is" if len(nobody) == 1 else f"levels {', '.join(nobody)} are"
-    of = "coefficients" if model.nominal else "thresholds beside it"
     remedy = "leave it out of data.levels if it cannot be"
-    return [f"column {name!r}: {those} in no client's rows: its {of} are the prior's; {remedy}"]
+    return [f"column {name!r}: {those} in no client's rows: its {model.unknown_of_a_level} are the prior's; {remedy}"]
 
 
 # After the draws --------------------
 
 
-def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_server: bool) -> tuple[dict[str, Any], list[str]]:
+def exchange_checks(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]) -> Checked:
+    """Returns what clients' sums say of the model, at the server's place; nothing elsewhere."""
+    return join(_exchange_levels(run, model, owns), exchange_loo(run, model, owns), exchange_sites(run, model, owns))
+
+
+def _exchange_levels(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]) -> Checked:
     """`predictive` of summary.json and notes, at the server's place; nothing elsewhere."""
-    asked = level_sums.AskLevels(0, np.zeros(len(model.levels))) if at_server else None
-    server = answers(run, levels_anew(model), level_sums.QUESTION, asked, owns, lambda own: told(model, own, anew()))
+    asked = level_sums.AskLevels(0, np.zeros(len(model.levels))) if run.place.is_server else None
+    server = answers(run, model.sums_stage, level_sums.QUESTION, asked, owns, lambda own: told(model, own, anew()))
     if server is None:
-        return {}, []
+        return Checked()
     notes = [f"client {run.names[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(server.dropped.items())]
     replies = in_order(server.replies)
     if not sum(one.seen[:, 0].sum() for one in replies):
-        return {}, notes
+        return Checked(notes=tuple(notes))
     seen, again = sum(one.seen for one in replies), np.sum([one.again for one in replies], axis=0)
     assert not isinstance(seen, int)
     content = _content(model, seen, again)
-    return {"predictive": content}, [*notes, *_said(model, content)]
+    return Checked({"predictive": content}, (*notes, *_said(model, content)))
 
 
-def told(model: Model, own: Own, key: int) -> level_sums.LevelNumbers:
+def told(model: LevelModel, own: Own, key: int) -> level_sums.LevelNumbers:
     """A client's sums; `key`: of its own random numbers."""
     rows, draws, k = own.rows, own.inner[::OF_TOLD], len(model.levels)
-    X = own.held.X[:, : 0 if model.nominal else model.layout.p]
+    X = own.held.X[:, : model.summed_columns]
     again = [_sums(_drawn(rows, draws[s : s + 1], key, s), X, k) for s in range(len(draws))]
     return level_sums.told(_sums(own.held.y, X, k), np.stack(again))
 
@@ -116,7 +120,7 @@ def _drawn(rows: Rows | levels.Rows, draw: Array, key: int, s: int) -> Array:
     return np.asarray(np.sum([u > one for one in below], axis=0), np.float64)
 
 
-def _content(model: Model, seen: Array, again: Array) -> dict[str, Any]:
+def _content(model: LevelModel, seen: Array, again: Array) -> dict[str, Any]:
     """Of all clients: rows of each level, their shares as seen and as the model makes them, how often a drawn one is larger; of
     each column by how many sds of what the model makes the sum over a level's rows is larger."""
     n, numbers = float(seen[:, 0].sum()), seen[:, 0]
@@ -139,7 +143,7 @@ def _content(model: Model, seen: Array, again: Array) -> dict[str, Any]:
     return found
 
 
-def _said(model: Model, found: Mapping[str, Any]) -> list[str]:
+def _said(model: LevelModel, found: Mapping[str, Any]) -> list[str]:
     """For the reader of the result."""
     k, notes = len(model.levels), []
     far = {level: p for level, p in found["p"].items() if min(p, 1 - p) < UNLIKELY / (2 * k)}

@@ -24,20 +24,21 @@ from .keys import Config
 from .model import Model
 from .moved import Of, binary, moved
 from .own import Own, answers
+from .publish import Checked
 
 Array = NDArray[np.float64]
 
 NEAR = 1e-6  # so near to 0 or 1 is a cell that is one, once it was standardised
 
 
-def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_server: bool) -> tuple[dict[str, Any], list[str]]:
-    """`marginal` of summary.json and notes, at the server's place; nothing elsewhere, or where the job asks for none."""
+def exchange_effects(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
+    """Returns `marginal` of summary.json and notes, at the server's place; nothing elsewhere, or where the job asks for none."""
     for stage in changes.stages(model):
-        asked = marginal_sums.AskMarginal(0) if at_server else None
+        asked = marginal_sums.AskMarginal(0) if run.place.is_server else None
         server = answers(run, stage, marginal_sums.QUESTION, asked, owns, lambda own: told(model, own))
         if server is not None:
-            return _content(model, server), _notes(server, run.names)
-    return {}, []
+            return Checked(_content(model, server), tuple(_notes(server, run.names)))
+    return Checked()
 
 
 def told(model: Model, own: Own) -> marginal_sums.MarginalSums:

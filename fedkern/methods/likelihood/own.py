@@ -88,10 +88,10 @@ def anew() -> int:
     return secrets.randbits(64)
 
 
-def completed(
+def complete_draws(
     model: Model, index: int, held: Held, rows: Rows | levels.Rows, client: importance.Client, draws: Array | None = None
 ) -> Own:
-    """Once the server has told its draws; `draws`: as the rows see them, where these know less."""
+    """Returns what a client has once the server has told its draws; `draws`: as the rows see them, where these know less."""
     assert client.told is not None
     if isinstance(rows, levels.Rows):  # without effects
         return Own(index, held, rows, client.told, client.told, None, client.nodes, client.converged)
@@ -99,12 +99,23 @@ def completed(
     return Own(index, held, rows, client.told, inner, effect, client.nodes, client.converged)
 
 
-def write(run: Run[Config], model: Model, own: Own) -> None:
-    """groups.csv in the client's own folder, client.csv where the model has an effect of clients, and what `fedkern predict`
-    needs there."""
+def write_effects(run: Run[Config], model: Model, own: Own) -> None:
+    """Writes tables of its effects into the client's own folder, and the draws that `fedkern predict` needs there."""
+    drawn = write_tables(run, model, own)
+    if (folder := run.hooks.folder) is not None:
+        known.write(folder, model, own.index, known.Ended(own.told, own.inner, drawn, own.held.labels, own.converged))
+
+
+def write_tables(run: Run[Config], model: Model, own: Own) -> Effects | None:
+    """Writes groups.csv into the client's own folder, and client.csv where the model has an effect of clients.
+
+    Returns
+    -------
+    the effects of its groups; None where the model has none, or the run no folder
+    """
     folder, layout, found = run.hooks.folder, model.layout, None
     if folder is None:
-        return
+        return None
     if layout.group and isinstance(own.rows, Rows):
         found = effects.of_groups(own.rows, own.inner, key(model, own.index, OF_GROUPS))
         columns: dict[str, Sequence[Any]] = {
@@ -118,9 +129,7 @@ def write(run: Run[Config], model: Model, own: Own) -> None:
     if own.effect is not None:
         columns = {"converged": [own.converged], "rows": [len(own.held)], **_columns(model, layout.client, own.effect)}
         folder.write_csv("client.csv", columns, client=own.index)
-    if model.lifetimes:
-        return
-    known.write(folder, model, own.index, known.Ended(own.told, own.inner, found, own.held.labels, own.converged))
+    return found
 
 
 def _columns(model: Model, terms: Sequence[str], found: Effects) -> dict[str, list[float]]:

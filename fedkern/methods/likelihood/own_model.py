@@ -97,9 +97,29 @@ class OwnModel(JobModel[OutputSection]):
         return len(self.parameters)
 
     @property
+    def n_coefficients(self) -> int:
+        """The number of parameters, by which `fedkern check` counts rows."""
+        return self.size
+
+    @property
+    def n_of_a_site(self) -> int:
+        """The number of parameters that a client tells of its rows alone."""
+        return self.size
+
+    @property
+    def has_mode(self) -> bool:
+        """Whether the mode is looked for: it has no meaning for unknowns of clients."""
+        return not self.local
+
+    @property
     def chains(self) -> bool:
         """Whether Markov chains are run."""
         return self.config.chains
+
+    @property
+    def tells_draws(self) -> bool:
+        """Whether clients are told draws of the chains."""
+        return False
 
     @property
     def local(self) -> bool:
@@ -165,9 +185,9 @@ class OwnModel(JobModel[OutputSection]):
         settings = self.settings
         return importance.start(settings, self.prior, self.names, self.coordinates, self.starts(settings.starts))
 
-    def client(self, index: int, own: Own) -> importance.Client:
-        """A client's machine, before it has seen anything."""
-        return importance.client(self.names[index], index, self.settings, own)
+    def client(self, index: int, likelihood: Own) -> importance.Client:
+        """Returns a client's machine, before it has seen anything."""
+        return importance.client(self.names[index], index, self.settings, likelihood)
 
     def walk(self, mode: importance.Server | None) -> tuple[hmc.Server, ServerEffects]:
         """The server's machine of the chains, with its first messages: they begin around the mode, or where there is none, near
@@ -184,9 +204,9 @@ class OwnModel(JobModel[OutputSection]):
         u = rng.uniform(s.chains * self.size, key=rng.key(self.seed, "posterior", STARTS)).reshape(s.chains, self.size)
         return self.prior.drawn(0.25 + u / 2)
 
-    def walker(self, index: int, own: Own) -> hmc.Client:
-        """A client's machine of the chains."""
-        s = self.walks
+    def walker(self, index: int, likelihood: Own, at_mode: importance.Client | None) -> hmc.Client:
+        """Returns a client's machine of the chains."""
+        s, own = self.walks, likelihood
         if self.local:
             u = 0.1 * s.starts(index, own.local_size)
             return hmc.client(self.names[index], index, s, Joint(own), u)

@@ -9,19 +9,24 @@ from numpy.typing import NDArray
 
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
+from ...data.design import Design
 from ...jobs.publish import Fit
 from ...models.weighted import Weighted
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws
 from .differently import notes, sensitivity, without
 from .own_model import OwnModel
-from .publish import INFERENCE, NO_WEIGHTS, verdict, walks_verdict
+from .publish import INFERENCE, NO_WEIGHTS, Ended, verdict, walks_verdict
 
 Array = NDArray[np.float64]
 
 
-def fit(model: OwnModel, server: importance.Server, doubts: Sequence[str], alone: tuple[dict[str, object], list[str]]) -> Fit:
-    """Of weighted draws."""
+def make_fit(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
+    """Returns the result of a job, from weighted draws or from chains; such a job has no test rows."""
+    if ended.chains is not None:
+        return _fit_of_chains(model, ended.mode, ended.chains, ended.doubts)
+    assert ended.mode is not None
+    server, alone = ended.mode, ended.checked
     found = importance.found(server)
     weights = found.posterior
     assert weights is not None  # there are rounds of draws
@@ -42,26 +47,26 @@ def fit(model: OwnModel, server: importance.Server, doubts: Sequence[str], alone
         "log_evidence": {"value": evidence, "error": error},
         "sensitivity": sensitive,
         **({"without": others} if others else {}),
-        **alone[0],
+        **alone.content,
     }
     return Fit(
         posterior=_released(model, weights),
         arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
         stop=str(server.stop),
         rounds=server.round,
-        verdict=_judged(doubts, verdict(found, (), model.settings.effective)),
+        verdict=_judged(ended.doubts, verdict(found, (), model.settings.effective)),
         clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=model.output.chains,
         draws=model.output.draws,
         encoding={},
-        notes=[_modes(found), *_prior_said(model), *notes(sensitive, others), *alone[1]],
+        notes=[_modes(found), *_prior_said(model), *notes(sensitive, others), *alone.notes],
         more=more,
         inference=INFERENCE,
     )
 
 
-def of_chains(model: OwnModel, mode: importance.Server | None, server: hmc.Server, doubts: Sequence[str]) -> Fit:
-    """Of Markov chains."""
+def _fit_of_chains(model: OwnModel, mode: importance.Server | None, server: hmc.Server, doubts: Sequence[str]) -> Fit:
+    """The result of Markov chains."""
     xi, s = hmc.draws(server), server.settings
     posterior = _walks(model, xi)
     judged = walks_verdict(posterior, server, [])

@@ -4,35 +4,46 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from ...algorithms.core.messages import SERVER, ServerEffects
+from ...algorithms.core.messages import SERVER
 from ...algorithms.exchanges import site_modes
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...errors import owned
-from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...models.mixed import mode
 from ...models.own.priors import Priors
 from ...models.own.supplied import Own
-from . import lines, own_publish
 from .keys import Config
 from .own import answers
 from .own_factory import Factory
-from .own_model import OwnModel, Terms
+from .own_model import OwnModel
+from .own_model import terms as own_terms
 from .own_parties import agreed, of_client, of_server
+from .publish import Checked
 from .sites import of_parameters
-from .stages import own_modes, sampled, walked
+from .stages import own_modes
+from .steps import Machine, Read, Tables
 
 QUANTILES = (0.025, 0.5, 0.975)
 
 
-def fit(run: Run[Config], terms: Terms) -> Fit | None:
-    """The part of one place; what comes of it at the server's, None elsewhere."""
+class Ended(NamedTuple):
+    """Holds what a client has at the end: its model, and its machine."""
+
+    own: Own
+    machine: Machine
+
+
+def agree(run: Run[Config], tables: Tables) -> Packages:
+    """Lets the holders agree on the package that computes their likelihoods, before any row is given to it."""
+    terms = own_terms(run.config)
+    assert terms is not None
     folder, factories = run.part.folder, dict[int, Factory]()
-    tables = run.tables()
     for k in tables:
         with owned(k):
             factories[k] = of_client(terms, folder, run.names[k])
@@ -42,36 +53,33 @@ def fit(run: Run[Config], terms: Terms) -> Fit | None:
         _bind(run, SERVER, server.factory)
     names, notes = agreed(run, terms, factories, server)
     run.hooks.notes += notes
-    model = OwnModel(run.config, run.names, names, None if server is None else server.prior)
-    run = run.knowing(model)
-    owns: dict[int, Own] = {}
-    for k in list(tables):
-        with owned(k):
-            who, local = terms.who(f"client {run.names[k]!r}"), model.local
-            made = factories[k].made(who, tables.pop(k), terms.ignored, terms.options)
-            owns[k] = Own.of(made, who, names, terms.priors, local=local, apart=factories[k].apart)
-    return _sampled(run, model, owns)
+    return Packages(OwnModel(run.config, run.names, names, None if server is None else server.prior), factories)
 
 
-def _sampled(run: Run[Config], model: OwnModel, owns: Mapping[int, Own]) -> Fit | None:
-    """The mode and the draws, or chains."""
-    at_mode, clients = None, dict[int, importance.Client]()
-    if not model.local:
-        machines = {k: model.client(k, own) for k, own in owns.items()}
-        at_mode, clients = run.saying(lines.to_mode_and_draws()).exchange(sampled(model), model.start, machines)
-    if not model.chains:
-        alone = _sites(run, model, owns, clients)
-        return None if at_mode is None else own_publish.fit(model, at_mode, run.hooks.doubts, alone)
+@dataclass(frozen=True)
+class Packages:
+    """Holds the model of the agreed parameters, and the factories of the clients that live here."""
 
-    def start() -> tuple[hmc.Server, ServerEffects]:
-        return model.walk(at_mode)
+    model: OwnModel
+    factories: Mapping[int, Factory]
 
-    walkers = {k: model.walker(k, own) for k, own in owns.items()}
-    server, ended = run.saying(lines.of_chains()).exchange(walked(model), start, walkers)
-    for k, client in ended.items():
-        with owned(k):
-            _write(run, model, k, client)
-    return None if server is None else own_publish.of_chains(model, at_mode, server, run.hooks.doubts)
+    def read_rows(self, run: Run[Config], tables: Tables) -> Read:
+        """Has each client's model made of its rows; empties `tables`."""
+        model, terms = self.model, self.model.terms
+        owns: dict[int, Own] = {}
+        for k in list(tables):
+            with owned(k):
+                who, local = terms.who(f"client {run.names[k]!r}"), model.local
+                made = self.factories[k].made(who, tables.pop(k), terms.ignored, terms.options)
+                owns[k] = Own.of(made, who, model.parameters, terms.priors, local=local, apart=self.factories[k].apart)
+        return Read(model, owns, owns, None, {})
+
+
+def complete(run: Run[Config], model: OwnModel, index: int, rows: Own, likelihood: Own, machine: Machine) -> Ended:
+    """Returns all that a client has at the end; writes its own unknowns into its folder, where it has some."""
+    if isinstance(machine, hmc.Client):
+        _write(run, model, index, machine)
+    return Ended(likelihood, machine)
 
 
 def _bind(run: Run[Config], party: int, factory: Factory) -> None:
@@ -81,23 +89,21 @@ def _bind(run: Run[Config], party: int, factory: Factory) -> None:
     run.hooks.bind(party, factory=(hashlib.blake2b(said.encode(), digest_size=16).hexdigest(), fault))
 
 
-def _sites(
-    run: Run[Config], model: OwnModel, owns: Mapping[int, Own], clients: Mapping[int, importance.Client]
-) -> tuple[dict[str, object], list[str]]:
-    """What each client's rows say alone, at the server's place, where the job asks for it."""
-    for stage in own_modes(model):
+def exchange_checks(run: Run[Config], model: OwnModel, ended: Mapping[int, Ended]) -> Checked:
+    """Returns what each client's rows say alone, at the server's place, where the job asks for it; nothing of chains."""
+    for stage in own_modes(model) if not model.chains else ():
         asked = site_modes.AskSiteMode(0) if run.place.is_server else None
-        both = {k: (own, clients[k]) for k, own in owns.items()}
-        server = answers(run, stage, site_modes.QUESTION, asked, both, lambda one: _alone(model, *one))
+        server = answers(run, stage, site_modes.QUESTION, asked, ended, lambda one: _alone(model, *one))
         if server is not None:
             return of_parameters(model.parameters, server, run.names)
-    return {}, []
+    return Checked()
 
 
-def _alone(model: OwnModel, own: Own, client: importance.Client) -> site_modes.SiteMode:
+def _alone(model: OwnModel, own: Own, client: Machine) -> site_modes.SiteMode:
     """A client's own mode in the coordinates, and what it is in the parameters: standard deviations by the delta method."""
     priors, P = model.terms.priors, model.size
     assert isinstance(priors, Priors)
+    assert isinstance(client, importance.Client)
     assert client.told is not None
     found = mode.found(own, priors, client.told.mean(axis=0), 1)
     if found is None:

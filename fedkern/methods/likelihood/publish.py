@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +18,7 @@ from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws, summarised
-from . import contrasts, curves
+from . import contrasts
 from .differently import ALONE, INTERCEPTS, OF_A_COLUMN, SLOPES, compared, notes, sensitivity, without
 from .level_predictive import kind
 from .model import Model
@@ -42,29 +41,37 @@ class Checked:
     doubt: str = ""
 
 
+def join(*parts: Checked) -> Checked:
+    """Returns several checks as one: entries and notes in order, and the first doubt."""
+    content = {name: entry for part in parts for name, entry in part.content.items()}
+    doubts = [part.doubt for part in parts if part.doubt]
+    return Checked(content, tuple(note for part in parts for note in part.notes), doubts[0] if doubts else "")
+
+
 @dataclass(frozen=True)
 class Ended:
     """What the server has after the last round.
 
     Attributes
     ----------
-    server : its machine's last state
+    mode : the last state of its machine of the mode and the draws; None where no mode is looked for
     doubts : why no result of these files can stand
     checked : what clients' sums say of the model
     chains : the last state of the machine of the chains, where these are run
     """
 
-    server: importance.Server
+    mode: importance.Server | None
     doubts: tuple[str, ...] = ()
     checked: Checked = field(default_factory=Checked)
     chains: hmc.Server | None = None
 
 
-def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
-    """What the server has at the end."""
+def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
+    """Returns the result of a job, from weighted draws or from chains; `test`: the server's test rows."""
+    assert ended.mode is not None
     if ended.chains is not None:
-        return _walked(model, ended, ended.chains, test)
-    server, found = ended.server, importance.found(ended.server)
+        return _fit_of_chains(model, ended, ended.mode, ended.chains, test)
+    server, found = ended.mode, importance.found(ended.mode)
     weights = found.posterior
     assert weights is not None  # there are rounds of draws
     assert found.log_evidence is not None
@@ -93,11 +100,12 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **({} if differ is None else {"heterogeneity": differ.content}),
         **ended.checked.content,
     }
-    slopes = ALONE if model.nominal or (model.hazards and not model.lifetimes) else SLOPES
+    slopes = SLOPES if model.takes_client_slopes else ALONE
     intercepts = INTERCEPTS if model.takes_client else OF_A_COLUMN
     differing = [] if differ is None or not found.converged else differ.notes(intercepts, slopes)
     metrics, scored = _scores(model, posterior, test)
-    more |= scored | _hazards(model) | _null(model, found.began) | curves.of_draws(model, weights.draws[posterior.chosen.ravel()])
+    more |= scored | model.kind_in_summary | model.data_in_summary(found.began)
+    more |= model.summarise_draws(weights.draws[posterior.chosen.ravel()])
     return Fit(
         posterior=posterior,
         arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
@@ -105,7 +113,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         rounds=server.round,
         verdict=verdict(
             found,
-            (*ended.doubts, *_no_event(model, found.began), *filter(None, [ended.checked.doubt])),
+            (*ended.doubts, *model.doubts(found.began), *filter(None, [ended.checked.doubt])),
             model.settings.effective,
         ),
         clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
@@ -137,36 +145,9 @@ def _tails(model: Model, posterior: WeightedDraws) -> list[str]:
     return []
 
 
-def _hazards(model: Model) -> dict[str, object]:
-    """The family, where the encoding has that of a response and the model is of times; the levels that have coefficients of their
-    own."""
-    if model.nominal:
-        return {"nominal": list(model.levels[1:])}
-    return {"hazards": model.family} if model.hazards else {}
-
-
-NO_EVENT = (
-    "rows say nothing, for no client has an event while others are at risk, and the posterior is the prior: look at column {!r}, "
-    "and at what counts as an event there (data.positive)"
-)
-
-
-def _no_event(model: Model, began: float) -> list[str]:
-    """Why a Cox model of such rows is no answer: each term of its likelihood is 1."""
-    return [NO_EVENT.format(model.encoding.response)] if model.family == "cox" and began == 0 else []
-
-
 def _contrasts(found: Mapping[str, Array], weights: Array) -> dict[str, object]:
     """Levels against their references, as the parameters are summarised."""
     return {"contrasts": {name: summarised(own, weights) for name, own in found.items()}} if found else {}
-
-
-def _null(model: Model, began: float) -> dict[str, float]:
-    """By what two jobs' data are told apart: the partial log-likelihood of a Cox model where coefficients are 0, which is of who
-    is at risk at whose event and nothing else; of a hazard that all share how long rows were seen for one event."""
-    if model.lifetimes and model.asks_level:
-        return {"time_per_event": float(f"{math.exp(model.log_unit):.6g}")}
-    return {"null_log_likelihood": round(began, 1)} if model.family == "cox" else {}
 
 
 def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tuple[dict[str, float], dict[str, object]]:
@@ -180,12 +161,12 @@ def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tupl
     return metrics, {"test": about}
 
 
-def _walked(model: Model, ended: Ended, server: hmc.Server, test: Design | None) -> Fit:
-    """The same of chains: draws of equal weight, and nothing that needs the density at them."""
-    mode, s = ended.server, server.settings
+def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: hmc.Server, test: Design | None) -> Fit:
+    """The result of chains: draws of equal weight, and nothing that needs the density at them."""
+    s = server.settings
     posterior = of_walks(model, server)
     metrics, scored = _scores(model, posterior, test)
-    judged = of_chains(model, mode, server)
+    judged = judge_chains(model, mode, server)
     if doubts := [*ended.doubts, *filter(None, [ended.checked.doubt])]:
         judged = Verdict(False, "; ".join([*doubts, *([] if judged.converged is True else [judged.why])]))
     more: dict[str, object] = {
@@ -201,8 +182,8 @@ def _walked(model: Model, ended: Ended, server: hmc.Server, test: Design | None)
         **_contrasts(contrasts.of_levels(model, posterior.values)[0], posterior.weights),
         **ended.checked.content,
         **scored,
-        **_hazards(model),
-        **curves.of_draws(model, hmc.draws(server).reshape(-1, model.layout.size)),
+        **model.kind_in_summary,
+        **model.summarise_draws(hmc.draws(server).reshape(-1, model.layout.size)),
     }
     return Fit(
         posterior=posterior,
@@ -230,7 +211,7 @@ def of_walks(model: Model, server: hmc.Server) -> WeightedDraws:
     return WeightedDraws(model.layout.coefficients, theta, standard, model.others(points), weights, chosen, None, sampled=True)
 
 
-def of_chains(model: Model, mode: importance.Server, server: hmc.Server) -> Verdict:
+def judge_chains(model: Model, mode: importance.Server, server: hmc.Server) -> Verdict:
     """Whether R-hat, ESS, divergences and the quadrature say that chains are right."""
     unresolved = importance.unresolved(mode)
     return walks_verdict(of_walks(model, server), server, [unresolved] if unresolved else [])

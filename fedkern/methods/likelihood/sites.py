@@ -16,11 +16,12 @@ from ...algorithms.exchanges import site_modes
 from ...jobs.run import Run
 from ...models import levels, survival
 from ...models.mixed import Rows, mode
-from ...models.survival_parametric import Lifetimes, Walk
+from ...models.survival_parametric import Lifetimes
 from ...results.gaussian import label
 from .keys import Config
 from .model import Model
 from .own import answers
+from .publish import Checked
 from .stages import own_modes
 
 Array = NDArray[np.float64]
@@ -35,23 +36,20 @@ class Alone(NamedTuple):
     nodes: int
 
 
-def exchanged(
-    run: Run[Config], model: Model, owns: Mapping[int, Alone], *, at_server: bool
-) -> tuple[dict[str, object], list[str]]:
-    """`sites` of summary.json and notes, at the server's place; nothing elsewhere, or where the job does not ask for it."""
+def exchange_modes(run: Run[Config], model: Model, owns: Mapping[int, Alone]) -> Checked:
+    """Returns `sites` of summary.json and notes, at the server's place; nothing elsewhere, or where the job asks for none."""
     for stage in own_modes(model):
-        asked = site_modes.AskSiteMode(0) if at_server else None
+        asked = site_modes.AskSiteMode(0) if run.place.is_server else None
         server = answers(run, stage, site_modes.QUESTION, asked, owns, lambda own: told(model, own))
         if server is not None:
             return of_coefficients(model, server, run.names)
-    return {}, []
+    return Checked()
 
 
 def told(model: Model, own: Alone) -> site_modes.SiteMode:
     """A client's own coefficients on the data's scale, and of standardised columns."""
     rows = own.rows
-    all_names, whole = list(model.layout.names), model.prior_of(rows.layout)
-    prior = whole.held if isinstance(whole, Walk) else whole
+    all_names, prior = list(model.layout.names), model.prior_of_a_client(rows.layout)
     start = own.told.mean(axis=0)[[all_names.index(name) for name in rows.layout.names]]
     p = model.layout.p
     found = mode.found(rows, prior, start, own.nodes)
@@ -60,26 +58,18 @@ def told(model: Model, own: Alone) -> site_modes.SiteMode:
     xi, covariance = found
     theta, standard = model.coefficients(xi[np.newaxis])
     A = model.units.scale * (model.affine if standard is not None else np.eye(p))
-    inner = covariance[:p, :p]
-    if model.family == "weibull":  # on the data's scale of time the intercept is also of the shape
-        J = np.eye(p, len(xi))
-        J[0, -1] = -model.log_unit * np.exp(xi[-1])
-        inner = J @ covariance @ J.T
+    inner = model.covariance_of_coefficients(xi, covariance)
     sds = [np.sqrt(np.diagonal(A @ inner @ A.T)), model.units.scale * np.sqrt(np.diagonal(inner))]
     return site_modes.told(np.stack([theta[0], (theta if standard is None else standard)[0]]), np.stack(sds))
 
 
-def of_parameters(
-    parameters: Sequence[str], server: once.Server[site_modes.SiteMode], names: tuple[str, ...]
-) -> tuple[dict[str, object], list[str]]:
+def of_parameters(parameters: Sequence[str], server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> Checked:
     """Client -> name of a parameter -> where its posterior is largest, and the standard deviation there, on the first of the two
     scales."""
     return _content([(parameter, 0, j) for j, parameter in enumerate(parameters)], server, names)
 
 
-def of_coefficients(
-    model: Model, server: once.Server[site_modes.SiteMode], names: tuple[str, ...]
-) -> tuple[dict[str, object], list[str]]:
+def of_coefficients(model: Model, server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> Checked:
     """The same of coefficients, on both scales."""
     scales = enumerate(("", "_std"))
     return _content(
@@ -87,9 +77,7 @@ def of_coefficients(
     )
 
 
-def _content(
-    shown: Sequence[tuple[str, int, int]], server: once.Server[site_modes.SiteMode], names: tuple[str, ...]
-) -> tuple[dict[str, object], list[str]]:
+def _content(shown: Sequence[tuple[str, int, int]], server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> Checked:
     """Of what is shown: its name, its scale (0 or 1) and where it stands."""
     out = dict.fromkeys(server.lost, "it was lost") | dict(server.dropped)
     content: dict[str, object] = {}
@@ -99,4 +87,4 @@ def _content(
             continue
         content[names[k]] = {name: {"mode": float(one.mode[i, j]), "sd": float(one.sd[i, j])} for name, i, j in shown}
     notes = [f"client {names[k]!r} is not among the sites, for {why}" for k, why in sorted(out.items())]
-    return ({"sites": content} if content else {}), notes
+    return Checked({"sites": content} if content else {}, tuple(notes))
