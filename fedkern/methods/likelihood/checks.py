@@ -1,4 +1,4 @@
-"""Whether the model makes responses like those that were seen, and how well rows are foreseen without themselves.
+"""Checks whether the model makes responses like those that were seen, and how well it foresees rows without themselves.
 
 Clients draw responses anew at the draws that the server has told, and send sums over their rows (docs/methods/likelihood.md,
 section 5): posterior predictive p of the responses' mean, variance and zeros, and a calibration in tenths.
@@ -13,18 +13,20 @@ from typing import Any
 
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import loo_sums, replicated
+from ...algorithms.importance import machine as importance
 from ...jobs.run import Run
 from ...kernels.families import FAMILIES
 from ...models import levels
 from ...models.mixed import Rows, left_out, mode, predictive
 from ...results import loo
 from ...results.plain import Record
-from . import excess, level_checks, marginal, sites
+from . import excess, marginal, sites
 from .keys import Config
 from .model import Model
-from .own import Own, anew, answers
-from .publish import Checked
-from .stages import drawn_anew, left_out_sums
+from .own import Own, anew, answers, complete_draws, write_effects
+from .publish import Checked, join
+from .rows import Held
+from .stages import left_out_sums
 
 EXTREME = 0.005  # a posterior predictive p nearer to 0 or 1 than this is said
 OFF, SURE = 0.15, 4.0  # how responses vary about their means is off by so much, and by so many sds of what the model makes
@@ -33,18 +35,23 @@ ZEROS = {"poisson": "zero-inflated-poisson", "negative-binomial": "zero-inflated
 STATISTICS = ("mean", "variance", "zeros")
 
 
-def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_server: bool) -> Checked:
-    """What is found, at the server's place; nothing elsewhere."""
+def complete(
+    run: Run[Config], model: Model, index: int, rows: Held, likelihood: Rows | levels.Rows, machine: importance.Client
+) -> Own:
+    """Completes a client's draws, and writes the effects of its groups, and its own, into its folder."""
+    own = complete_draws(model, index, rows, likelihood, machine)
+    write_effects(run, model, own)
+    return own
+
+
+def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
+    """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere."""
     content: dict[str, Any] = {}
     notes: list[str] = []
     doubt = ""
     chances = model.row.chances
-    asked = replicated.AskReplicated(0) if at_server else None
-    if model.leveled:
-        content, notes = level_checks.exchanged(run, model, owns, at_server=at_server)
-        told = None
-    else:
-        told = answers(run, drawn_anew(), replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=chances))
+    asked = replicated.AskReplicated(0) if run.place.is_server else None
+    told = answers(run, model.sums_stage, replicated.QUESTION, asked, owns, lambda own: _replicated(own, of_rows=chances))
     if told is not None:
         notes += [
             f"client {run.names[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(told.dropped.items())
@@ -55,16 +62,30 @@ def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_ser
             content["predictive"] = _content(whole, model, chances=chances)
             doubt = _varied(whole, model)
             notes += _said(content["predictive"], "" if doubt else ZEROS.get(model.family, "") if model.one_intercept else "")
-    if model.output.loo:
-        question = loo_sums.AskLoo(0) if at_server else None
-        left = answers(run, left_out_sums(), loo_sums.QUESTION, question, owns, lambda own: loo_sums.make_reply(_left_out(own)))
-        if left is not None:
-            content["loo"] = loo.summary(in_order(left.replies), model.units.scale)
-            notes += loo.notes(content["loo"], left, run.names)
-    effects, about = marginal.exchanged(run, model, owns, at_server=at_server)
-    by_site = {k: sites.Alone(_alone(own.rows), own.told, own.nodes) for k, own in owns.items()}
-    alone, of_sites = sites.exchanged(run, model, by_site, at_server=at_server)
-    return Checked(content | effects | alone, tuple(notes + about + of_sites), doubt)
+    return join(
+        Checked(content, tuple(notes), doubt),
+        exchange_loo(run, model, owns),
+        marginal.exchange_effects(run, model, owns),
+        exchange_sites(run, model, owns),
+    )
+
+
+def exchange_loo(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
+    """Asks clients for leave-one-out sums, where the job asks for them; returns `loo` of summary.json."""
+    if not model.output.loo:
+        return Checked()
+    asked = loo_sums.AskLoo(0) if run.place.is_server else None
+    told = answers(run, left_out_sums(), loo_sums.QUESTION, asked, owns, lambda own: loo_sums.make_reply(_left_out(own)))
+    if told is None:
+        return Checked()
+    summary = loo.summary(in_order(told.replies), model.units.scale)
+    return Checked({"loo": summary}, tuple(loo.notes(summary, told, run.names)))
+
+
+def exchange_sites(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
+    """Asks clients for the modes of their rows alone, where the job asks for them; returns `sites` of summary.json."""
+    alone = {k: sites.Alone(_alone(own.rows), own.told, own.nodes) for k, own in owns.items()}
+    return sites.exchange_modes(run, model, alone)
 
 
 def _replicated(own: Own, *, of_rows: bool) -> replicated.Replicated:
@@ -85,7 +106,7 @@ def _alone(rows: Rows | levels.Rows) -> Rows | levels.Rows:
 
 
 def _content(whole: predictive.Sums, model: Model, *, chances: bool) -> Record:
-    """Of all clients: p-values, of which that of a mean or variance in a job of 0 and 1 is one, and tenths."""
+    """`predictive` of summary.json, over all clients: p-values and tenths. Responses of 0 and 1 have one p, their mean's."""
     p = dict(zip(STATISTICS, whole.p_values.tolist()))
     if FAMILIES[model.family].binary:  # 0 and 1: all else follows from the mean
         p = {"mean": p["mean"]}
@@ -106,8 +127,8 @@ def _content(whole: predictive.Sums, model: Model, *, chances: bool) -> Record:
 
 
 def _response(whole: predictive.Sums, model: Model) -> Record:
-    """Mean and standard deviation of all clients' responses (of a gaussian one less its offset), and how many counts are 0: by
-    these `compare` sees that two jobs have other ones."""
+    """Mean and standard deviation of all clients' responses (less its offset where the response is measured), and how many counts
+    are 0. By these `compare` sees that two jobs have other responses."""
     n, total, squares, zeros = whole.observed.tolist()
     mean, sd = total / n, max(squares / n - (total / n) ** 2, 0.0) ** 0.5
     if model.measured:
@@ -115,9 +136,9 @@ def _response(whole: predictive.Sums, model: Model) -> Record:
     return {"response": {"mean": mean, "sd": sd, "zeros": int(zeros)}}
 
 
-def _said(found: Record, with_zeros: str) -> list[str]:
-    """`with_zeros` : the family that has more zeros, where that may be taken."""
-    far = {name: value for name, value in found["p"].items() if min(value, 1 - value) < EXTREME}
+def _said(content: Record, with_zeros: str) -> list[str]:
+    """Notes on p-values near 0 or 1; `with_zeros`: a family that has more zeros, where that may be taken."""
+    far = {name: value for name, value in content["p"].items() if min(value, 1 - value) < EXTREME}
     words = [f"the {name} of the responses (p = {value:.3g})" for name, value in far.items()]
     if not words:
         return []
@@ -131,7 +152,7 @@ def _said(found: Record, with_zeros: str) -> list[str]:
 
 
 def _varied(whole: predictive.Sums, model: Model) -> str:
-    """Why intervals of counts whose family has no dispersion cannot stand: responses vary otherwise than the model makes them."""
+    """The doubt where counts of a family without dispersion vary more or less than the model makes them; else ""."""
     family = FAMILIES[model.family]
     ratio, sds = whole.dispersion
     if abs(sds) < SURE or abs(ratio - 1) <= OFF:

@@ -42,6 +42,7 @@ TRAJECTORIES = 1000  # of each chain, where the sampler is Hamiltonian Monte Car
 VAGUE = 10.0  # standard deviation of a logistic model's prior from which a slope may grow until few rows have any weight
 MOST_CUTS = 40
 SURVIVAL_AT = "ask for output.survival_at or output.restricted_mean, which are on the scale of times"
+RowKind = Literal["responses", "ordered", "nominal", "cox", "lifetimes", "own"]
 HELD = 1e-2  # standard deviation of a prior up to which it holds the posterior, whatever rows say
 
 
@@ -156,7 +157,7 @@ class Config(JobConfig):
 
     @property
     def random(self) -> RandomSection:
-        """What differs between groups or clients; nothing where the job has no such section."""
+        """The section on effects of groups and clients; an empty one where the job has none."""
         return self.model.random or RandomSection()
 
     @property
@@ -186,6 +187,17 @@ class Config(JobConfig):
         return not self.own  # which columns say something, and of what, the factory knows alone
 
     @property
+    def row_kind(self) -> RowKind:
+        """The kind of the job's rows, by which its model (`models`) and its steps (`kinds`) are chosen."""
+        if self.own:
+            return "own"
+        if self.hazards:
+            return "lifetimes" if self.lifetimes else "cox"
+        if self.leveled:
+            return "nominal" if self.nominal else "ordered"
+        return "responses"
+
+    @property
     def hazards(self) -> bool:
         """Whether rows have times: the likelihood is then of who is at risk, and none of its terms is of one row alone."""
         return self.model.family in families.HAZARDS
@@ -213,12 +225,12 @@ class Config(JobConfig):
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """Of the response, in their order; () where it has none."""
+        """The levels of the response, in their order; () where it has none."""
         return tuple(self.data.levels or ())
 
     @property
     def row(self) -> families.Family:
-        """What is known of a row's response: of a survival time whether it ends with the event."""
+        """The family of a row's response; survival times have that of whether a row ends with the event."""
         if self.leveled:
             return FAMILIES["ordinal-probit" if self.model.link == "probit" else "ordinal"]
         return FAMILIES["bernoulli" if self.hazards else self.model.family]
@@ -266,7 +278,7 @@ class Config(JobConfig):
 
     @property
     def _plain_linear(self) -> bool:
-        """Whether what clients send is a function of cross-products alone."""
+        """Whether clients' messages are functions of cross-products alone."""
         return self.row.linear and self.random.group is None
 
     @property
@@ -309,7 +321,7 @@ ADULT: Tables = {"model": {"intercept": False}}  # its one-hot columns span the 
 
 
 def refused(raw: Raw) -> Iterator[str]:
-    """What other methods have and this one has not."""
+    """Yields the faults of keys that other methods have and this one does not."""
     yield from laid.faults(raw, random=True)
     data, model = table(raw, "data"), table(raw, "model")
     if "privacy" in raw:
@@ -338,7 +350,7 @@ def refused(raw: Raw) -> Iterator[str]:
 
 
 def fill_defaults(raw: Raw) -> dict[str, Any]:
-    """The job file with everything it left out."""
+    """Returns the job file with the defaults of everything that it leaves out."""
     raw = laid.laid(raw)
     builtin = table(raw, "data").get("builtin")
     family = table(raw, "model").get("family")
@@ -350,7 +362,7 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
 
 
 def conflicts(config: Config) -> Iterator[str]:
-    """Every fault, each a sentence with its remedy."""
+    """Yields every fault, each a sentence with its remedy."""
     data, model = config.data, config.model
     if config.job.device == "cuda":
         yield 'job.device = "cuda": jobs of method = "likelihood" run on the host; use "cpu"'

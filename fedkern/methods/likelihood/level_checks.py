@@ -1,9 +1,10 @@
-"""Of a response that is one of several levels: the shares of its levels before the rounds, and after the draws whether the model
-makes responses like those that were seen.
+"""Exchanges the shares of a response's levels before the rounds, and checks the model by them after the draws.
 
-Clients draw responses anew at draws that the server has told, and send of each level how many rows have it, and of ordered levels
-the sums of the columns over these rows. Where one slope for all thresholds is wrong, the rows of a level have another mean of
-that column than the model makes. Source: docs/methods/likelihood.md, section 10.
+Clients draw responses anew at draws that the server has told. For each level they send how many rows have it; where levels are
+ordered, also the sums of the columns over these rows. Where one slope for all thresholds is wrong, the rows of a level have
+another mean of that column than the model makes.
+
+Source: docs/methods/likelihood.md, section 10.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from ...kernels.families import FAMILIES
 from ...models import levels
 from ...models.mixed import Rows
 from ...models.mixed.conditional import predictor, with_effects
+from .checks import exchange_loo, exchange_sites
 from .keys import Config
-from .model import Model
+from .level_models import OF_TOLD, LevelModel
 from .own import Own, anew, answers
-from .stages import OF_TOLD, levels_anew, shares_of_levels
+from .publish import Checked, join
+from .rows import Held
 
 Array = NDArray[np.float64]
 
@@ -37,66 +40,68 @@ UNLIKELY = 0.01  # of the least p of all levels, or of all their columns' means,
 # Before the rounds --------------------
 
 
-def shares(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> tuple[float, ...]:
-    """Of all clients' rows, the same at every place; () where the response has no levels."""
-    for stage in shares_of_levels(model):
-        k = len(model.levels)
-        own = {i: level_sums.Client(_numbers(one.y, k)) for i, one in designs.items()}
-        server, clients = run.exchange(stage, lambda: level_sums.start(run.names, len(model.levels)), own)
-        if server is not None:
-            assert server.numbers is not None
-            run.hooks.notes += _unseen(model, server.numbers)
-        found = next(one.shares for one in (server, *clients.values()) if one is not None and one.shares is not None)
-        return tuple(found.tolist())
-    return ()
+def exchange_shares(run: Run[Config], model: LevelModel, designs: Mapping[int, Design], rows: Mapping[int, Held]) -> LevelModel:
+    """Returns the model with the shares of the levels among all clients' rows, the same at every place."""
+    (stage,), k = model.response_stages, len(model.levels)
+    own = {i: level_sums.Client(_numbers(one.y, k)) for i, one in designs.items()}
+    server, clients = run.exchange(stage, lambda: level_sums.start(run.names, k), own)
+    if server is not None:
+        assert server.numbers is not None
+        run.hooks.notes += _unseen(model, server.numbers)
+    shares = next(one.shares for one in (server, *clients.values()) if one is not None and one.shares is not None)
+    return model.with_shares(tuple(shares.tolist()))
 
 
 def _numbers(y: Array, k: int) -> Array:
     return np.bincount(y.astype(np.int64), minlength=k).astype(np.float64)
 
 
-def _unseen(model: Model, numbers: Array) -> list[str]:
-    """Levels that nobody has."""
+def _unseen(model: LevelModel, numbers: Array) -> list[str]:
+    """Notes on levels that nobody has."""
     name, nobody = model.encoding.response, [repr(one) for one, n in zip(model.levels, numbers.tolist()) if not n]
     if not nobody:
         return []
     if len(nobody) == len(model.levels) - 1:
         return [f"column {name!r}: all rows of all clients have one level: the rows say nothing of the coefficients"]
     those = f"level {nobody[0]} is" if len(nobody) == 1 else f"levels {', '.join(nobody)} are"
-    of = "coefficients" if model.nominal else "thresholds beside it"
     remedy = "leave it out of data.levels if it cannot be"
-    return [f"column {name!r}: {those} in no client's rows: its {of} are the prior's; {remedy}"]
+    return [f"column {name!r}: {those} in no client's rows: its {model.unknown_of_a_level} are the prior's; {remedy}"]
 
 
 # After the draws --------------------
 
 
-def exchanged(run: Run[Config], model: Model, owns: Mapping[int, Own], *, at_server: bool) -> tuple[dict[str, Any], list[str]]:
+def exchange_checks(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]) -> Checked:
+    """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere."""
+    return join(_exchange_levels(run, model, owns), exchange_loo(run, model, owns), exchange_sites(run, model, owns))
+
+
+def _exchange_levels(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]) -> Checked:
     """`predictive` of summary.json and notes, at the server's place; nothing elsewhere."""
-    asked = level_sums.AskLevels(0, np.zeros(len(model.levels))) if at_server else None
-    server = answers(run, levels_anew(model), level_sums.QUESTION, asked, owns, lambda own: told(model, own, anew()))
+    asked = level_sums.AskLevels(0, np.zeros(len(model.levels))) if run.place.is_server else None
+    server = answers(run, model.sums_stage, level_sums.QUESTION, asked, owns, lambda own: told(model, own, anew()))
     if server is None:
-        return {}, []
+        return Checked()
     notes = [f"client {run.names[k]!r} is not in the predictive checks, for {why}" for k, why in sorted(server.dropped.items())]
     replies = in_order(server.replies)
     if not sum(one.seen[:, 0].sum() for one in replies):
-        return {}, notes
+        return Checked(notes=tuple(notes))
     seen, again = sum(one.seen for one in replies), np.sum([one.again for one in replies], axis=0)
     assert not isinstance(seen, int)
     content = _content(model, seen, again)
-    return {"predictive": content}, [*notes, *_said(model, content)]
+    return Checked({"predictive": content}, (*notes, *_said(model, content)))
 
 
-def told(model: Model, own: Own, key: int) -> level_sums.LevelNumbers:
-    """A client's sums; `key`: of its own random numbers."""
+def told(model: LevelModel, own: Own, key: int) -> level_sums.LevelNumbers:
+    """Returns a client's sums; `key`: of its own random numbers."""
     rows, draws, k = own.rows, own.inner[::OF_TOLD], len(model.levels)
-    X = own.held.X[:, : 0 if model.nominal else model.layout.p]
+    X = own.held.X[:, : model.summed_columns]
     again = [_sums(_drawn(rows, draws[s : s + 1], key, s), X, k) for s in range(len(draws))]
     return level_sums.make_reply(_sums(own.held.y, X, k), np.stack(again))
 
 
 def _sums(y: Array, X: Array, k: int) -> Array:
-    """(K, 1 + p) of the rows of each level their number, and sums of columns."""
+    """(K, 1 + p) the number of rows of each level, and sums of their columns."""
     which = y.astype(np.int64)
     return np.column_stack([_numbers(y, k), *(np.bincount(which, weights=x, minlength=k) for x in X.T)])
 
@@ -116,16 +121,19 @@ def _drawn(rows: Rows | levels.Rows, draw: Array, key: int, s: int) -> Array:
     return np.asarray(np.sum([u > one for one in below], axis=0), np.float64)
 
 
-def _content(model: Model, seen: Array, again: Array) -> dict[str, Any]:
-    """Of all clients: rows of each level, their shares as seen and as the model makes them, how often a drawn one is larger; of
-    each column by how many sds of what the model makes the sum over a level's rows is larger."""
+def _content(model: LevelModel, seen: Array, again: Array) -> dict[str, Any]:
+    """`predictive` of summary.json, over all clients.
+
+    It has the rows of each level, their shares as seen and as the model makes them, and how often a drawn share is larger. For
+    each column it has by how many sds of the drawn sums the sum over a level's rows is larger than these.
+    """
     n, numbers = float(seen[:, 0].sum()), seen[:, 0]
     larger = ((again[..., 0] > numbers) + 0.5 * (again[..., 0] == numbers)).mean(axis=0)
     shares = {
         level: {"seen": float(own / n), "model": float(made / n), "p": float(p)}
         for level, own, made, p in zip(model.levels, numbers, again[..., 0].mean(axis=0), larger)
     }
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "rows": int(n),
         "response": {"levels": {level: int(own) for level, own in zip(model.levels, numbers)}},
         "p": {level: one["p"] for level, one in shares.items()},
@@ -135,21 +143,21 @@ def _content(model: Model, seen: Array, again: Array) -> dict[str, Any]:
         sd = again[..., 1:].std(axis=0, ddof=1)
         z = np.where(sd > 0, (seen[:, 1:] - again[..., 1:].mean(axis=0)) / np.where(sd > 0, sd, 1.0), 0.0)
         columns = zip(model.encoding.names, z.T.tolist())
-        found["columns"] = {name: dict(zip(model.levels, own)) for name, own in columns}
-    return found
+        content["columns"] = {name: dict(zip(model.levels, own)) for name, own in columns}
+    return content
 
 
-def _said(model: Model, found: Mapping[str, Any]) -> list[str]:
-    """For the reader of the result."""
+def _said(model: LevelModel, content: Mapping[str, Any]) -> list[str]:
+    """Notes for the reader of the result."""
     k, notes = len(model.levels), []
-    far = {level: p for level, p in found["p"].items() if min(p, 1 - p) < UNLIKELY / (2 * k)}
+    far = {level: p for level, p in content["p"].items() if min(p, 1 - p) < UNLIKELY / (2 * k)}
     odd = [f"{level!r} (p = {p:.2g})" for level, p in far.items()]
     if odd:
         notes.append(
             f"responses that the model makes are unlike those that were seen, in the shares of level {', '.join(odd)}: p is how "
             "often one that is drawn from the model is larger; another link, or random effects, may do better"
         )
-    columns, least = found.get("columns", {}), UNLIKELY / max(k * len(found.get("columns", {})), 1)
+    columns, least = content.get("columns", {}), UNLIKELY / max(k * len(content.get("columns", {})), 1)
     against = []
     for name, own in columns.items():
         level = max(own, key=lambda one: abs(own[one]))

@@ -1,5 +1,5 @@
-"""After the draws of a job of times whose baseline hazard all share: what clients tell of their rows, curves, and whether the
-hazard has the right shape.
+"""Completes a job of times whose baseline hazard all share: exchanges sums over clients' rows, and checks the hazard's shape by
+them.
 
 Source: docs/methods/likelihood.md, section 9.
 """
@@ -23,15 +23,11 @@ from ...models import survival, survival_curves
 from ...models.mixed import Layout
 from ...models.mixed.conditional import MOST, effect_variance, predictor
 from ...models.survival_parametric import Lifetimes
-from . import own as owns
 from . import sites
 from .keys import Config
-from .model import Model
-from .own import Own, answers
-from .publish import Checked
-from .rows import Held
-from .stages import lifetime_sums_of
-from .times import Timed
+from .own import Own, answers, complete_draws, write_tables
+from .publish import Checked, join
+from .time_models import LifetimeModel, Lived
 
 Array = NDArray[np.float64]
 
@@ -43,7 +39,7 @@ WALKING = 1e-8  # a time of which the probability to come later is smaller is no
 
 @dataclass(frozen=True)
 class Ended:
-    """What a client has at the end: as `own.Own`, its likelihood, and its times in the order of its rows."""
+    """Holds a client's draws (`own.Own`), its likelihood, and its times in the order of its rows, at the end."""
 
     own: Own
     lived: Lifetimes
@@ -52,23 +48,27 @@ class Ended:
     middle: Array
 
 
-def completed(model: Model, index: int, held: Held, times: Timed, lived: Lifetimes, client: importance.Client) -> Ended:
-    """Once the server has told its draws."""
-    assert client.told is not None
-    found = owns.completed(model, index, held, lived.rows, client, lived.inner(client.told))
+def complete(
+    run: Run[Config], model: LifetimeModel, index: int, rows: Lived, lived: Lifetimes, machine: importance.Client
+) -> Ended:
+    """Completes a client's draws, and writes tables of the effects of its groups, and its own, into its folder."""
+    assert machine.told is not None
+    held, times = rows
+    own = complete_draws(model, index, held, lived.rows, machine, lived.inner(machine.told))
+    write_tables(run, model, own)
     order = slice(None) if held.order is None else held.order
     upper = np.where(np.isfinite(times.upper), times.upper, times.time)
     entry = None if times.entry is None else np.maximum(times.entry[order], 0.0)
-    return Ended(found, lived, times.event[order], entry, ((times.time + upper) / 2)[order])
+    return Ended(own, lived, times.event[order], entry, ((times.time + upper) / 2)[order])
 
 
-def exchanged(run: Run[Config], model: Model, ended: Mapping[int, Ended], *, at_server: bool) -> Checked:
-    """What is found, at the server's place; nothing elsewhere."""
+def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, Ended]) -> Checked:
+    """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere."""
     content: dict[str, Any] = {}
     notes: list[str] = []
     doubt = ""
-    asked = AskSurvival(0) if at_server else None
-    server = answers(run, lifetime_sums_of(model), lifetime_sums.QUESTION, asked, ended, lambda one: sums(model, one))
+    asked = AskSurvival(0) if run.place.is_server else None
+    server = answers(run, model.sums_stage, lifetime_sums.QUESTION, asked, ended, lambda one: sums(model, one))
     if server is not None:
         notes += [
             f"client {run.names[k]!r} is not in the checks of times, for {why}" for k, why in sorted(server.dropped.items())
@@ -79,12 +79,11 @@ def exchanged(run: Run[Config], model: Model, ended: Mapping[int, Ended], *, at_
         content, said, doubt = _content(model, in_order(server.replies))
         notes += said
     alone = {k: sites.Alone(one.lived.alone, one.own.told, one.own.nodes) for k, one in ended.items()}
-    of_sites, more = sites.exchanged(run, model, alone, at_server=at_server)
-    return Checked(content | of_sites, (*notes, *more), doubt)
+    return join(Checked(content, tuple(notes), doubt), sites.exchange_modes(run, model, alone))
 
 
-def sums(model: Model, ended: Ended) -> lifetime_sums.LifetimeSums:
-    """Of a client's rows."""
+def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:
+    """Returns the sums over a client's rows."""
     rows, own = ended.lived.rows, ended.own
     n, events = len(rows), ended.lived.events
     several = int(np.clip(MOST // max(31 * n, 1), 1, DRAWS))
@@ -132,7 +131,7 @@ def _scores(event: NDArray[np.bool_], e: Array, e0: Array) -> Array:
     )
 
 
-def _content(model: Model, replies: Sequence[lifetime_sums.LifetimeSums]) -> tuple[dict[str, Any], list[str], str]:
+def _content(model: LifetimeModel, replies: Sequence[lifetime_sums.LifetimeSums]) -> tuple[dict[str, Any], list[str], str]:
     """Events, concordance, tenths, and whether the hazard has the shape that it has in the model."""
     rows, events, pairs, right = (sum(getattr(one, name) for one in replies) for name in ("rows", "events", "pairs", "right"))
     if not rows:

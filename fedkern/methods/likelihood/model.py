@@ -1,33 +1,41 @@
-"""What all parties of a job know once the columns are agreed, and how it becomes machines."""
+"""Holds all that the parties of a job know once the columns are agreed, and makes machines of it.
+
+`Model` is that of rows with a response. Rows of other kinds have models in `level_models` and `time_models`, which say only where
+they differ; `models` chooses.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
+from ...algorithms.exchanges import level, replicated
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import FINE_OF_CHAINS, Settings
 from ...data.design import Design
 from ...data.table import Table
+from ...jobs import few
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel
+from ...jobs.stage import Stage
 from ...kernels.families import Family
-from ...models import levels as of_levels
-from ...models import survival, survival_parametric
+from ...models import survival_parametric
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.layout import LEVELS
+from ...models.mixed.mode import Density
+from ...models.mixed.shapes import Shape
 from ...models.spatial.units import Units
 from .keys import Config, OutputSection
-from .rows import Held, held, times_of
-from .times import Columns, Timed, timed
+from .rows import Held, check_slopes, held
 
 Array = NDArray[np.float64]
 
@@ -40,89 +48,32 @@ JITTER = 0.4
 
 @dataclass(frozen=True)
 class Model(JobModel[OutputSection]):
-    """A job with its clients and its columns.
+    """Holds a job with its clients and its columns.
 
     Attributes
     ----------
     config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
     units : of the response, once they are known
-    shares : of all rows, that have each level of the response, once they are known; () where it has none
     """
 
     config: Config
     encoding: Encoding
     units: Units = field(default_factory=Units)
-    shares: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         self.encoding.check_references(self.references)
 
-    @classmethod
-    def of(cls, config: Config, names: tuple[str, ...], agreed: Encoding) -> Model:
-        """With the columns that the parties have agreed on, which are not centred where there is no intercept."""
-        return cls(config, names, agreed.uncentred if config.without_intercept else agreed)
+    # The response --------------------
 
     @property
     def family(self) -> str:
-        """Of the response, as kernels call it."""
-        return self.config.row.name if self.leveled and not self.nominal else self.config.model.family
-
-    @property
-    def leveled(self) -> bool:
-        """Whether the response is one of several levels."""
-        return self.config.leveled
-
-    @property
-    def nominal(self) -> bool:
-        """Whether each level but the first has coefficients of its own."""
-        return self.config.nominal
-
-    @property
-    def levels(self) -> tuple[str, ...]:
-        """Of the response, in their order; () where it has none."""
-        return self.config.levels
-
-    @property
-    def pooled_shares(self) -> Array:
-        """(K,) of the levels; equal ones until they are known."""
-        return np.array(self.shares or [1 / len(self.levels)] * len(self.levels))
-
-    @property
-    def hazards(self) -> bool:
-        """Whether rows have survival times."""
-        return self.config.hazards
-
-    @property
-    def lifetimes(self) -> bool:
-        """Whether rows have times of a hazard that all clients share."""
-        return self.config.lifetimes
-
-    @property
-    def cuts(self) -> tuple[float, ...]:
-        """Between which a piecewise hazard is constant."""
-        return tuple(self.config.model.cuts or ())
-
-    @property
-    def survival_at(self) -> tuple[float, ...]:
-        """Times at which the probability to be without event is asked for."""
-        return tuple(self.output.survival_at or ())
-
-    @property
-    def log_unit(self) -> float:
-        """The logarithm of the model's unit of time, in the data's: how long rows were seen for one event, or what the job file
-        gives. With it neither prior nor result depend on days or years."""
-        given = self.config.model.intercept_centre
-        return -(self.units.level if given is None else given)
+        """The family of the response, as kernels call it."""
+        return self.config.model.family
 
     @property
     def row(self) -> Family:
-        """What is known of a row's response: of a survival time whether it ends with the event."""
+        """The family of a row's response; survival times have that of whether a row ends with the event."""
         return self.config.row
-
-    @property
-    def times(self) -> Columns | None:
-        """The columns of survival times; None where rows have none."""
-        return times_of(self.config)
 
     @property
     def measured(self) -> bool:
@@ -133,7 +84,12 @@ class Model(JobModel[OutputSection]):
     def asks_level(self) -> bool:
         """Whether the clients are asked for the response's level."""
         m = self.config.model
-        return self.measured or (m.intercept and m.intercept_centre is None and not self.leveled)
+        return self.measured or (m.intercept and m.intercept_centre is None)
+
+    @property
+    def level_family(self) -> str:
+        """The family by which the response's level is computed."""
+        return self.encoding.family
 
     @property
     def offset(self) -> bool:
@@ -141,14 +97,54 @@ class Model(JobModel[OutputSection]):
         return self.config.data.offset is not None
 
     @property
-    def group(self) -> str | None:
-        """The column of groups."""
-        return self.config.random.group
-
-    @property
     def nu(self) -> float | None:
         """Degrees of freedom of errors, where the job gives them."""
         return self.config.model.nu
+
+    def with_units(self, units: Units) -> Model:
+        """Returns the model once the response's units are known."""
+        return replace(self, units=units)
+
+    # A client's rows --------------------
+
+    def read(self, design: Design, table: Table, client: str) -> Any:  # each kind has rows of its own, which only it reads
+        """Returns a client's rows as `likelihood` takes them."""
+        rows = held(design, table, self.group)
+        return replace(rows, table=table) if self.output.marginal and self.encoding.formula is not None else rows
+
+    def check_rows(self, rows: Any, client: str, source: str) -> None:
+        """Refuses rows of which an effect of groups cannot be learnt.
+
+        Raises
+        ------
+        OwnFault
+            A column of `slopes` varies within no group.
+        """
+        check_slopes(rows, self.slopes, client, source)
+
+    def describe_rows(self, rows: Any) -> list[str]:
+        """Returns notes on a client's rows, for its own eyes."""
+        return []
+
+    def exposure(self, rows: Any) -> Array | None:
+        """Returns (n,) how long each row was seen; None where rows have no times."""
+        return None
+
+    def likelihood(self, rows: Any, n_threads: int) -> importance.Model:
+        """Returns the log-likelihood of a client's rows, for kernels: a response with a unit is in the model's."""
+        own: Held = rows
+        y, offset = own.y, own.offset
+        if self.measured:
+            y, offset = (y - offset - self.units.level) / self.units.scale, np.zeros_like(offset)
+        trials = own.trials if self.family == "binomial" else None
+        return Rows(self.layout, own.X, y, own.starts, trials, offset, n_threads=n_threads)
+
+    # Unknowns and their prior --------------------
+
+    @property
+    def group(self) -> str | None:
+        """The column of groups."""
+        return self.config.random.group
 
     @property
     def slopes(self) -> dict[str, int]:
@@ -157,25 +153,17 @@ class Model(JobModel[OutputSection]):
 
     @cached_property
     def layout(self) -> Layout:
-        """Where the numbers of xi stand."""
+        """The places of the numbers of xi."""
         random = self.config.random
         group = (INTERCEPT, *random.slopes) if random.group is not None else ()
         client = (INTERCEPT, *random.client_slopes) if random.client else ()
-        if self.nominal:
-            return Layout(of_levels.block_names(self.levels, self.encoding.names), self.family)
-        own = None
-        if self.lifetimes:
-            own = survival_parametric.shapes_of(self.family, self.cuts)
-        elif self.leveled:
-            centre = (self.centre, self.config.model.intercept_sd)
-            own = of_levels.prior_of_thresholds(self.levels, self.pooled_shares, self.link, *centre)
         given = () if self.nu is None else (math.log(self.nu),)
-        return Layout(self.encoding.names, self.family, group, client, own, given)
+        return Layout(self.encoding.names, self.family, group, client, self._shapes, given)
 
     @property
-    def link(self) -> str:
-        """Of ordered levels' cumulative probabilities."""
-        return self.config.model.link or "logit"
+    def _shapes(self) -> tuple[Shape, ...] | None:
+        """The numbers beside coefficients and effects, where they are not the family's usual ones."""
+        return None
 
     @property
     def one_intercept(self) -> bool:
@@ -185,66 +173,89 @@ class Model(JobModel[OutputSection]):
 
     @property
     def terms(self) -> dict[str, tuple[str, ...]]:
-        """Of each level's effect; () where it has none."""
+        """The terms of each level's effect; () where it has none."""
         return {level: self.layout.terms(level) for level in LEVELS}
 
     @property
     def centre(self) -> float:
-        """Of the intercept's prior, or the first threshold's, in the model's units."""
+        """The centre of the intercept's prior, in the model's units."""
         given = self.config.model.intercept_centre
-        if self.lifetimes:
-            return 0.0  # in its own unit of time
-        level = of_levels.level_of(self.pooled_shares, self.link) if self.leveled else self.units.level
-        at = level if given is None else given
+        at = self.units.level if given is None else given
         return (at - self.units.level) / self.units.scale if self.measured else at
 
     @cached_property
     def prior(self) -> Prior | survival_parametric.Walk:
-        """Of xi; a gaussian or student response has its own units in the model, in which its standard deviation is 1."""
+        """The prior of xi; a gaussian or student response has units of its own in the model, with a standard deviation of 1."""
         return self.prior_of(self.layout)
 
     def prior_of(self, layout: Layout) -> Prior | survival_parametric.Walk:
-        """Of fewer effects."""
+        """Returns the prior of a layout of these coefficients, which may have fewer effects."""
         m = self.config.model
-        if self.nominal:
-            sds = (m.prior_sd, m.intercept_sd)
-            return of_levels.prior_of_blocks(layout, self.encoding.names, self.pooled_shares, m.intercept_centre, *sds)
-        usual = Prior.usual(layout, prior_sd=m.prior_sd, intercept_sd=m.intercept_sd, intercept_centre=self.centre)
-        return survival_parametric.Walk(usual) if self.family == "piecewise" else usual
+        return Prior.usual(layout, prior_sd=m.prior_sd, intercept_sd=m.intercept_sd, intercept_centre=self.centre)
+
+    def prior_of_a_client(self, layout: Layout) -> Density:
+        """Returns the prior with which a client looks for the mode of its rows alone."""
+        return self.prior_of(layout)
 
     @property
     def takes_client(self) -> bool:
-        """Whether the job could have an effect of clients beside what it has."""
-        late = self.lifetimes and self.config.data.entry is not None
-        return not (late or self.nominal or (self.config.random.group is not None and not self.layout.concave))
-
-    def reference(self, column: str, levels: Sequence[str]) -> str:
-        """The level that a column's others are compared with."""
-        return self.references.get(column) or levels[0]
+        """Whether the job could have an effect of clients beside the effects that it has."""
+        return not (self.config.random.group is not None and not self.layout.concave)
 
     @property
-    def reference_row(self) -> Array:
-        """(p,) of X: numeric columns at 0 on their scale (their means, if standardised), texts at the reference level, whose own
-        column is 1."""
-        row = np.zeros(self.encoding.size)
-        if self.encoding.intercept:
-            row[0] = 1.0
-        for column in self.encoding.columns:
-            if column.levels is not None and self.encoding.formula is None:  # a formula's columns are 0 there
-                row[self.encoding.names.index(f"{column.name}={self.reference(column.name, column.levels)}")] = 1.0
-        return row
+    def takes_client_slopes(self) -> bool:
+        """Whether jobs of this kind can have slopes that differ between clients."""
+        return True
 
     @property
     def start_at(self) -> Array:
         """(P,) where the way to the mode begins: coefficients 0, the intercept at the level, logarithms of scales 0."""
         xi = self.layout.start
-        if self.nominal:
-            assert isinstance(self.prior, Prior)
-            xi[:] = self.prior.mean
-        elif self.encoding.intercept:
-            level = self.asks_level and not self.lifetimes
-            xi[0] = 0.0 if self.measured else self.units.level if level else self.centre
+        if self.encoding.intercept:
+            xi[0] = self._start_of_intercept
         return xi
+
+    @property
+    def _start_of_intercept(self) -> float:
+        return 0.0 if self.measured else self.units.level if self.asks_level else self.centre
+
+    # Columns --------------------
+
+    @property
+    def absorbs_constants(self) -> bool:
+        """Whether the rows cannot tell a constant column from the rest of the model, such as its intercept."""
+        return self.encoding.intercept
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The beginnings of coefficients' names: one for each block of coefficients of all columns."""
+        return ("",)
+
+    @property
+    def compared(self) -> tuple[tuple[str, ...], list[int], bool]:
+        """The coefficients in which clients are compared: their names, their places in xi, whether the first is an intercept."""
+        return self.layout.coefficients, list(range(self.layout.p)), self.encoding.intercept
+
+    def reference(self, column: str, levels: Sequence[str]) -> str:
+        """Returns the level that a column's others are compared with."""
+        return self.references.get(column) or levels[0]
+
+    # Machines --------------------
+
+    @property
+    def size(self) -> int:
+        """P, the number of unknowns that all share."""
+        return self.layout.size
+
+    @property
+    def n_coefficients(self) -> int:
+        """The number of columns that have coefficients, by which `fedkern check` counts rows."""
+        return self.encoding.size
+
+    @property
+    def n_of_a_site(self) -> int:
+        """The number of parameters that a client tells of its rows alone."""
+        return self.layout.p
 
     @property
     def settings(self) -> Settings:
@@ -262,13 +273,23 @@ class Model(JobModel[OutputSection]):
         )
 
     @property
+    def has_mode(self) -> bool:
+        """Whether the mode is looked for."""
+        return True
+
+    @property
     def chains(self) -> bool:
         """Whether Markov chains are run from the mode."""
         return self.config.chains
 
+    @property
+    def tells_draws(self) -> bool:
+        """Whether clients are told draws of the chains, to know their own effects by."""
+        return True
+
     @cached_property
     def walks(self) -> hmc.Settings:
-        """What all parties have in common where chains are run."""
+        """The numbers that all parties have in common where chains are run."""
         c, burn_in = self.config, self.config.burn_in
         return hmc.Settings(
             draws=c.job.rounds - burn_in,
@@ -285,147 +306,101 @@ class Model(JobModel[OutputSection]):
 
     @property
     def coordinates(self) -> importance.Coordinates:
-        """What the numbers of xi are: standard deviations of effects reach down to 0, with what stands below them in T. Chains
-        walk in xi itself."""
+        """The meaning of the numbers of xi: standard deviations of effects reach down to 0, with the numbers below them in T.
+        Chains walk in xi itself."""
         layout = self.layout
         if self.chains:
             return importance.Coordinates(layout.names, layout.fold, (), layout.loose)
-        learnt = layout.size - 1 if self.family == "piecewise" else None
-        return importance.Coordinates(layout.names, layout.fold, layout.columns, layout.loose, learnt)
+        return importance.Coordinates(layout.names, layout.fold, layout.columns, layout.loose, self._learnt_scale)
+
+    @property
+    def _learnt_scale(self) -> int | None:
+        """The place in xi of a prior's scale that is learnt, near 0 of which the posterior has no mode."""
+        return None
 
     @property
     def protocol(self) -> Protocol[importance.Server, importance.Client]:
-        """With only the messages that this job can send."""
+        """The protocol with only the messages that this job can send."""
         return importance.protocol(self.settings)
 
     def start(self) -> tuple[importance.Server, ServerEffects]:
-        """The server's machine with its first messages."""
+        """Returns the server's machine with its first messages."""
         return importance.start(self.settings, self.prior, self.names, self.coordinates, self.start_at[np.newaxis])
 
-    def client(
-        self, index: int, rows: Rows | survival.Rows | survival_parametric.Lifetimes | of_levels.Rows
-    ) -> importance.Client:
-        """A client's machine, before it has seen anything."""
-        return importance.client(self.names[index], index, self.settings, rows)
+    def client(self, index: int, likelihood: importance.Model) -> importance.Client:
+        """Returns a client's machine, before it has seen anything."""
+        return importance.client(self.names[index], index, self.settings, likelihood)
 
-    def walk(self, mode: importance.Server) -> tuple[hmc.Server, ServerEffects]:
-        """The server's machine of the chains, with its first messages: they begin around the mode."""
+    def walk(self, mode: importance.Server | None) -> tuple[hmc.Server, ServerEffects]:
+        """Returns the server's machine of the chains, with its first messages: they begin around the mode."""
+        assert mode is not None
         found, s = importance.read_result(mode), self.walks
         metric = hmc.Metric.of(found.mode, found.precision)
         starts = metric.sent(s.starts(SERVER, self.layout.size))
         return hmc.start(s, importance.GradientOf(self.prior, self.layout.size), self.names, starts, metric)
 
-    def walker(self, client: importance.Client) -> hmc.Client:
-        """A client's machine of the chains, with the quadrature of its last answer."""
+    def walker(self, index: int, likelihood: importance.Model, at_mode: importance.Client | None) -> hmc.Client:
+        """Returns a client's machine of the chains, with the quadrature of its last answer."""
+        assert at_mode is not None
         s = self.walks
         coarser = math.sqrt(max(1.0, s.rounds * s.chains * s.leapfrog / FINE_OF_CHAINS))
-        return hmc.client(client.name, client.index, s, importance.WithoutLocal(client.model, client.nodes, coarser))
+        return hmc.client(self.names[index], index, s, importance.WithoutLocal(likelihood, at_mode.nodes, coarser))
 
-    def likelihood(
-        self, design: Design, table: Table, threads: int
-    ) -> Rows | survival.Rows | survival_parametric.Lifetimes | of_levels.Rows:
-        """Of a client's rows."""
-        if self.times is None:
-            return self.of_responses(held(design, table, self.group), threads)
-        own = timed(self.times, design, table, "")
-        return self.lived(held(design, table, self.group), own, threads) if self.lifetimes else self.timed(own, threads)
-
-    def lived(self, held: Held, times: Timed, threads: int) -> survival_parametric.Lifetimes:
-        """Of rows with times of a hazard that all share."""
-        order = slice(None) if held.order is None else held.order
-        entry = None if times.entry is None else times.entry[order]
-        return survival_parametric.Lifetimes.of(
-            self.layout,
-            held.X,
-            times.time[order],
-            times.upper[order],
-            held.starts,
-            entry,
-            held.offset if self.offset else None,
-            np.array(self.cuts),
-            threads,
-            math.exp(self.log_unit),
-        )
-
-    def of_responses(self, held: Held, threads: int) -> Rows | of_levels.Rows:
-        """Of rows without times."""
-        if self.nominal:
-            return of_levels.Rows(self.layout, held.X, held.y, len(self.levels), threads)
-        return self.rows(held, threads)
-
-    def timed(self, held: Timed, threads: int) -> survival.Rows:
-        """Of rows with survival times."""
-        given = (held.entry, held.strata, held.weights, held.offset)
-        return survival.Rows.of(self.layout, held.X, held.time, held.event, *given, n_threads=threads)
-
-    def rows(self, held: Held, threads: int) -> Rows:
-        """Of rows with a response: of one that has a unit in the model's."""
-        y, offset = held.y, held.offset
-        if self.measured:
-            y, offset = (y - offset - self.units.level) / self.units.scale, np.zeros_like(offset)
-        trials = held.trials if self.family == "binomial" else None
-        return Rows(self.layout, held.X, y, held.starts, trials, offset, n_threads=threads)
+    # The result, on the data's scale --------------------
 
     def coefficients(self, points: Array) -> tuple[Array, Array | None]:
-        """(N, p) coefficients on the data's scale, and of standardised columns where these differ, at points (N, P)."""
-        standard = points[:, : self.layout.p]
-        if self.measured:
-            standard = self.units.scale * standard
-            standard[:, : int(self.encoding.intercept)] += self.units.level
-        if self.lifetimes:
-            standard = standard.copy()
-            standard[:, 0] -= self.log_unit * (np.exp(points[:, -1]) if self.family == "weibull" else 1.0)
+        """Returns (N, p) coefficients on the data's scale, and of standardised columns where these differ, at points (N, P)."""
+        standard = self._of_columns(points)
         if not self.encoding.standardised:
             return standard, None
         return standard @ self.affine.T, standard
 
+    def _of_columns(self, points: Array) -> Array:
+        """(N, p) coefficients of the encoding's columns, in the data's unit of the response."""
+        standard = points[:, : self.layout.p]
+        if self.measured:
+            standard = self.units.scale * standard
+            standard[:, : int(self.encoding.intercept)] += self.units.level
+        return standard
+
+    def covariance_of_coefficients(self, xi: Array, covariance: Array) -> Array:
+        """Returns (p, p) the covariance of the coefficients of the encoding's columns, from that of xi (P,)."""
+        p = self.layout.p
+        return covariance[:p, :p]
+
     @property
     def affine(self) -> Array:
         """(p, p) from coefficients of standardised columns to those on the data's scale."""
-        A = self.encoding.affine()
-        return of_levels.blockwise(A, len(self.levels)) if self.nominal else A
-
-    def thresholds(self, points: Array) -> dict[str, Array]:
-        """Name -> (N,) thresholds on the data's scale, at points whose last numbers are theirs: c - x'b of standardised columns
-        is that of the columns themselves where c is by b'(centre / scale) larger."""
-        shift = points[:, : self.layout.p] @ of_levels.centres(self.encoding)
-        found = of_levels.thresholds(points, len(self.levels)) + shift[:, np.newaxis]
-        return dict(zip(of_levels.threshold_names(self.levels), found.T))
+        return self.encoding.affine()
 
     def others(self, points: Array) -> dict[str, Array]:
-        """Name -> (N,) standard deviations and correlations of effects and the dispersion, in the data's units."""
-        found, layout = dict[str, Array](), self.layout
-        for level in LEVELS:
-            terms = layout.terms(level)
+        """Returns name -> (N,) standard deviations and correlations of effects, and the family's numbers, in the data's units."""
+        numbers, layout = dict[str, Array](), self.layout
+        for name_of_level in LEVELS:
+            terms = layout.terms(name_of_level)
             if not terms:
                 continue
             B = self.units.scale * self._terms_on_data_scale(terms)
-            T = B @ layout.factor(points, level)
+            T = B @ layout.factor(points, name_of_level)
             covariance = T @ T.swapaxes(1, 2)
             sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-            found |= {f"{level}_sd[{name}]": sd[:, i] for i, name in enumerate(terms)}
+            numbers |= {f"{name_of_level}_sd[{name}]": sd[:, i] for i, name in enumerate(terms)}
             for i in range(len(terms)):
                 for k in range(i):
-                    found[f"{level}_correlation[{terms[k]},{terms[i]}]"] = covariance[:, i, k] / (sd[:, i] * sd[:, k])
-        if self.layout.ordered:
-            return found | self.thresholds(points)
-        if self.lifetimes:
-            return found | self._hazards(points)
-        own = layout.published(points)
-        if "sigma" in own:
-            own["sigma"] = self.units.scale * own["sigma"]
-        return found | own
+                    correlation = covariance[:, i, k] / (sd[:, i] * sd[:, k])
+                    numbers[f"{name_of_level}_correlation[{terms[k]},{terms[i]}]"] = correlation
+        return numbers | self._family_numbers(points)
 
-    def _hazards(self, points: Array) -> dict[str, Array]:
-        """Name -> (N,) the numbers of a hazard beside its coefficients; of "piecewise" logarithms of each later piece's hazard,
-        of a row whose covariates are 0, as the intercept is of the first one."""
-        own, cuts = points[:, self.layout.shapes_at].T, self.cuts
-        if self.family == "weibull":
-            return {"shape": np.exp(own[0])}
-        first = self.coefficients(points)[0][:, 0]
-        ends = [*(f"to {cut:g}" for cut in cuts[1:]), "on"]
-        found = {f"log_hazard[{begin:g} {end}]": first + b for begin, end, b in zip(cuts, ends, own)}
-        return found | ({"walk_sd": np.exp(own[len(cuts)])} if len(own) > len(cuts) else {})
+    def others_at_client(self, told: Array, inner: Array) -> dict[str, Array]:
+        """Returns the same for a client's own rows: `inner` are the draws `told` with the client's effect in them."""
+        return self.others(told)
+
+    def _family_numbers(self, points: Array) -> dict[str, Array]:
+        """Name -> (N,) the family's numbers beside its coefficients, in the data's units."""
+        numbers = self.layout.published(points)
+        if "sigma" in numbers:
+            numbers["sigma"] = self.units.scale * numbers["sigma"]
+        return numbers
 
     def _terms_on_data_scale(self, terms: Sequence[str]) -> Array:
         """(d, d) from an effect on standardised columns to one on the data's: an intercept is where the columns are 0."""
@@ -437,10 +412,74 @@ class Model(JobModel[OutputSection]):
         return B
 
     def units_of(self, terms: Sequence[str]) -> list[float]:
-        """Of each term of an effect: what an effect on standardised columns is multiplied by, for one a unit of its column."""
+        """Returns the factor of each term of an effect, from standardised columns to one a unit of its column."""
         columns = {column.name: column for column in self.encoding.columns}
         return [self.units.scale / (1.0 if name == INTERCEPT else columns[name].constants[1]) for name in terms]
 
-    def knowing(self, units: Units, shares: tuple[float, ...] = ()) -> Model:
-        """The model once the response's units, or its levels' shares, are known."""
-        return replace(self, units=units, shares=shares)
+    def summarise_draws(self, points: Array) -> dict[str, Any]:
+        """Returns entries of summary.json that are computed from draws (N, P) of equal weight."""
+        return {}
+
+    @property
+    def kind_in_summary(self) -> dict[str, object]:
+        """Entries of summary.json by which a reader of the encoding knows the kind of rows."""
+        return {}
+
+    def data_in_summary(self, log_likelihood_at_start: float) -> dict[str, float]:
+        """Returns entries of summary.json by which the data of two jobs can be told apart."""
+        return {}
+
+    def doubts(self, log_likelihood_at_start: float) -> list[str]:
+        """Returns why no result of these rows can stand."""
+        return []
+
+    # The stages of this kind --------------------
+
+    @property
+    def response_stages(self) -> list[Stage]:
+        """The exchange before the rounds in which the response's units become known."""
+        return [Stage(level.PROTOCOL, level.DIMS, times=level.TIMES if self.measured else {})] if self.asks_level else []
+
+    @property
+    def sums_stage(self) -> Stage:
+        """The question after the draws whether the model makes such rows: here sums of responses that clients draw from it."""
+        return Stage(replicated.PROTOCOL, replicated.dims(TOLD))
+
+    @property
+    def curve_stages(self) -> list[Stage]:
+        """The question for curves, which needs the clients."""
+        return []
+
+    # The words of `fedkern check` --------------------
+
+    def describe_response(self) -> str:
+        """Returns the response, as the line of the columns names it."""
+        trials = self.config.data.trials
+        return f"{self.encoding.response}{f', successes of {trials} trials' if trials else ''}"
+
+    def describe_kind(self) -> Iterator[str]:
+        """Yields the lines on the disclosure of rows of this kind by clients' answers."""
+        d, wanted = self.encoding.size, self.config.told_up_to(self.encoding.size)
+        yield (
+            f"curvature what a client sends tells X'WX of its rows, and their labels; one with at most {wanted} rows is none of "
+            "this job"
+        )
+        yield from few.rotation(self.config, d)
+
+    def describe_priors(self) -> str:
+        """Returns the priors of coefficients and intercept, on one line."""
+        m = self.config.model
+        if not m.intercept:
+            return f"{self._prior_of_coefficients}, no intercept"
+        centre = "the response's pooled level" if m.intercept_centre is None else f"{m.intercept_centre:g}"
+        return f"{self._prior_of_coefficients}, intercept ~ N({centre}, {m.intercept_sd:g}^2)"
+
+    @property
+    def _prior_of_coefficients(self) -> str:
+        sd = f"{self.config.model.prior_sd:g}"
+        return f"coefficients ~ N(0, {sd}^2) in standard deviations of their columns{self.unit_in_words}"
+
+    @property
+    def unit_in_words(self) -> str:
+        """The response's standard deviation, as a factor of those of priors, where it has a unit."""
+        return " x the response's" if self.measured else ""

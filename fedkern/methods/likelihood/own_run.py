@@ -1,38 +1,48 @@
-"""A job whose log-likelihoods are computed by the holders' own packages, from their tables to its result."""
+"""Runs the steps of a job whose log-likelihoods are computed by the holders' own packages."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from ...algorithms.core.messages import SERVER, ServerEffects
+from ...algorithms.core.messages import SERVER
 from ...algorithms.exchanges import site_modes
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...errors import owned
-from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...models.mixed import mode
 from ...models.own.priors import Priors
 from ...models.own.supplied import Own
-from . import lines, own_publish
 from .keys import Config
 from .own import answers
 from .own_factory import Factory
-from .own_model import OwnModel, Terms
-from .own_parties import agreed, of_client, of_server
+from .own_model import OwnModel, terms_of
+from .own_parties import agree_on_package, of_client, of_server
+from .publish import Checked
 from .sites import of_parameters
-from .stages import own_modes, sampled, walked
+from .stages import own_modes
+from .steps import Machine, Read, Tables
 
 QUANTILES = (0.025, 0.5, 0.975)
 
 
-def fit(run: Run[Config], terms: Terms) -> Fit | None:
-    """The part of one place; what comes of it at the server's, None elsewhere."""
+class Ended(NamedTuple):
+    """Holds a client's model and its machine at the end."""
+
+    own: Own
+    machine: Machine
+
+
+def agree(run: Run[Config], tables: Tables) -> Packages:
+    """Lets the holders agree on the package that computes their likelihoods, before any row is given to it."""
+    terms = terms_of(run.config)
+    assert terms is not None
     folder, factories = run.part.folder, dict[int, Factory]()
-    tables = run.tables()
     for k in tables:
         with owned(k):
             factories[k] = of_client(terms, folder, run.names[k])
@@ -40,69 +50,64 @@ def fit(run: Run[Config], terms: Terms) -> Fit | None:
     server = of_server(terms, folder) if run.place.is_server else None
     if server is not None:
         _bind(run, SERVER, server.factory)
-    names, notes = agreed(run, terms, factories, server)
+    names, notes = agree_on_package(run, terms, factories, server)
     run.hooks.notes += notes
-    model = OwnModel(run.config, run.names, names, None if server is None else server.prior)
-    run = run.knowing(model)
-    owns: dict[int, Own] = {}
-    for k in list(tables):
-        with owned(k):
-            who, local = terms.who(f"client {run.names[k]!r}"), model.local
-            made = factories[k].made(who, tables.pop(k), terms.ignored, terms.options)
-            owns[k] = Own.of(made, who, names, terms.priors, local=local, apart=factories[k].apart)
-    return _sampled(run, model, owns)
+    return Packages(OwnModel(run.config, run.names, names, None if server is None else server.prior), factories)
 
 
-def _sampled(run: Run[Config], model: OwnModel, owns: Mapping[int, Own]) -> Fit | None:
-    """The mode and the draws, or chains."""
-    at_mode, clients = None, dict[int, importance.Client]()
-    if not model.local:
-        machines = {k: model.client(k, own) for k, own in owns.items()}
-        at_mode, clients = run.saying(lines.to_mode_and_draws()).exchange(sampled(model), model.start, machines)
-    if not model.chains:
-        alone = _sites(run, model, owns, clients)
-        return None if at_mode is None else own_publish.fit(model, at_mode, run.hooks.doubts, alone)
+@dataclass(frozen=True)
+class Packages:
+    """Holds the model of the agreed parameters, and the factories of the clients that live here."""
 
-    def start() -> tuple[hmc.Server, ServerEffects]:
-        return model.walk(at_mode)
+    model: OwnModel
+    factories: Mapping[int, Factory]
 
-    walkers = {k: model.walker(k, own) for k, own in owns.items()}
-    server, ended = run.saying(lines.of_chains()).exchange(walked(model), start, walkers)
-    for k, client in ended.items():
-        with owned(k):
-            _write(run, model, k, client)
-    return None if server is None else own_publish.of_chains(model, at_mode, server, run.hooks.doubts)
+    def read_rows(self, run: Run[Config], tables: Tables) -> Read:
+        """Has each client's model made of its rows; empties `tables`."""
+        model, terms = self.model, self.model.terms
+        owns: dict[int, Own] = {}
+        for k in list(tables):
+            with owned(k):
+                who, local = terms.who(f"client {run.names[k]!r}"), model.local
+                made = self.factories[k].made(who, tables.pop(k), terms.ignored, terms.options)
+                owns[k] = Own.of(made, who, model.parameters, terms.priors, local=local, apart=self.factories[k].apart)
+        return Read(model, owns, owns, None, {})
+
+
+def complete(run: Run[Config], model: OwnModel, index: int, rows: Own, likelihood: Own, machine: Machine) -> Ended:
+    """Returns a client's model and machine; writes its own unknowns into its folder, where it has some."""
+    if isinstance(machine, hmc.Client):
+        _write(run, model, index, machine)
+    return Ended(likelihood, machine)
 
 
 def _bind(run: Run[Config], party: int, factory: Factory) -> None:
-    """A run that goes on has the same package as when it began."""
+    """Refuses to go on with another package, or another version, than the run began with."""
     said = f"{factory.distribution} {factory.version}"
     fault = f"the package of {factory.name} is now {said}, and another version when the run began"
     run.hooks.bind(party, factory=(hashlib.blake2b(said.encode(), digest_size=16).hexdigest(), fault))
 
 
-def _sites(
-    run: Run[Config], model: OwnModel, owns: Mapping[int, Own], clients: Mapping[int, importance.Client]
-) -> tuple[dict[str, object], list[str]]:
-    """What each client's rows say alone, at the server's place, where the job asks for it."""
-    for stage in own_modes(model):
+def exchange_checks(run: Run[Config], model: OwnModel, ended: Mapping[int, Ended]) -> Checked:
+    """Asks clients for the modes of their rows alone, where the job asks for them; returns `sites`, and nothing of chains."""
+    for stage in own_modes(model) if not model.chains else ():
         asked = site_modes.AskSiteMode(0) if run.place.is_server else None
-        both = {k: (own, clients[k]) for k, own in owns.items()}
-        server = answers(run, stage, site_modes.QUESTION, asked, both, lambda one: _alone(model, *one))
+        server = answers(run, stage, site_modes.QUESTION, asked, ended, lambda one: _alone(model, *one))
         if server is not None:
             return of_parameters(model.parameters, server, run.names)
-    return {}, []
+    return Checked()
 
 
-def _alone(model: OwnModel, own: Own, client: importance.Client) -> site_modes.SiteMode:
-    """A client's own mode in the coordinates, and what it is in the parameters: standard deviations by the delta method."""
+def _alone(model: OwnModel, own: Own, client: Machine) -> site_modes.SiteMode:
+    """A client's own mode in the coordinates and in the parameters, with standard deviations by the delta method; NaN without."""
     priors, P = model.terms.priors, model.size
     assert isinstance(priors, Priors)
+    assert isinstance(client, importance.Client)
     assert client.told is not None
-    found = mode.found(own, priors, client.told.mean(axis=0), 1)
-    if found is None:
+    at_mode = mode.find_mode(own, priors, client.told.mean(axis=0), 1)
+    if at_mode is None:
         return site_modes.make_reply(np.full((2, P), np.nan), np.full((2, P), np.nan))
-    xi, covariance = found
+    xi, covariance = at_mode
     J = priors.jacobian(xi)
     natural = np.asarray(priors.natural(xi[np.newaxis]), np.float64)[0]
     sds = np.sqrt(np.diagonal(J @ covariance @ J.T)), np.sqrt(np.diagonal(covariance))
@@ -110,7 +115,7 @@ def _alone(model: OwnModel, own: Own, client: importance.Client) -> site_modes.S
 
 
 def _write(run: Run[Config], model: OwnModel, client: int, ended: hmc.Client) -> None:
-    """local.csv into the client's own folder: its own unknowns, which nobody else has."""
+    """Writes local.csv into the client's own folder: its own unknowns, which nobody else has."""
     folder = run.hooks.folder
     if folder is None or not model.local:
         return

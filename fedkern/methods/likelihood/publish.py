@@ -1,8 +1,7 @@
-"""What the server of a job publishes: the posterior, its evidence and verdict, and notes for a reader of it."""
+"""Makes the result that the server publishes: the posterior, its evidence and verdict, and notes for a reader."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -19,9 +18,9 @@ from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Verdict
 from ...results.weighted import WeightedDraws, summarised
-from . import contrasts, curves
-from .differently import ALONE, INTERCEPTS, OF_A_COLUMN, SLOPES, compared, notes, sensitivity, without
-from .level_predictive import kind
+from . import contrasts
+from .differently import ALONE, INTERCEPTS, OF_A_COLUMN, SLOPES, compare_clients, notes, sensitivity, without
+from .level_predictive import predictive_of
 from .model import Model
 from .predictive import one_row
 
@@ -35,77 +34,86 @@ NO_WEIGHTS = "chains have no log evidence and no sensitivity to the prior: these
 
 @dataclass(frozen=True)
 class Checked:
-    """What clients' sums say of the model: for summary.json, for its reader, and why its intervals cannot stand."""
+    """Holds the findings of clients' sums: entries of summary.json, notes for its reader, and why its intervals cannot stand."""
 
     content: Record = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     doubt: str = ""
 
 
+def join(*parts: Checked) -> Checked:
+    """Returns several checks as one: entries and notes in order, and the first doubt."""
+    content = {name: entry for part in parts for name, entry in part.content.items()}
+    doubts = [part.doubt for part in parts if part.doubt]
+    return Checked(content, tuple(note for part in parts for note in part.notes), doubts[0] if doubts else "")
+
+
 @dataclass(frozen=True)
 class Ended:
-    """What the server has after the last round.
+    """Holds the states and findings of the server after the last round.
 
     Attributes
     ----------
-    server : its machine's last state
+    mode : the last state of its machine of the mode and the draws; None where no mode is looked for
     doubts : why no result of these files can stand
     checked : what clients' sums say of the model
     chains : the last state of the machine of the chains, where these are run
     """
 
-    server: importance.Server
+    mode: importance.Server | None
     doubts: tuple[str, ...] = ()
     checked: Checked = field(default_factory=Checked)
     chains: hmc.Server | None = None
 
 
-def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
-    """What the server has at the end."""
+def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
+    """Returns the result of a job, from weighted draws or from chains; `test`: the server's test rows."""
+    assert ended.mode is not None
     if ended.chains is not None:
-        return _walked(model, ended, ended.chains, test)
-    server, found = ended.server, importance.read_result(ended.server)
-    weights = found.posterior
+        return _fit_of_chains(model, ended, ended.mode, ended.chains, test)
+    server, sampled = ended.mode, importance.read_result(ended.mode)
+    weights = sampled.posterior
     assert weights is not None  # there are rounds of draws
-    assert found.log_evidence is not None
-    posterior = released(model, weights)
-    evidence, error = found.log_evidence
+    assert sampled.log_evidence is not None
+    posterior = release_draws(model, weights)
+    evidence, error = sampled.log_evidence
     on_data_scale = {name: own for name, own in posterior.values.items() if "_std" not in name.partition("[")[0]}
     against, levels = contrasts.of_levels(model, on_data_scale)
     told = {name: own for name, own in on_data_scale.items() if name not in levels} | against
     log_prior = model.prior.without_jacobian(weights.draws)
-    sensitive = sensitivity(weights, log_prior, found.values.sum(axis=1), told)
-    alone = without(weights, found.values, told, model.names) if model.output.without else {}
-    differ = compared(found, model)
+    sensitive = sensitivity(weights, log_prior, sampled.values.sum(axis=1), told)
+    alone = without(weights, sampled.values, told, model.names) if model.output.without else {}
+    differ = compare_clients(sampled, model)
     if differ is not None and model.layout.client:
         differ = replace(differ, intercept=None)  # differences of intercepts are the model's
     more: dict[str, object] = {
         "k_hat": weights.k_hat,
         "ess": weights.effective,
-        "monte_carlo_error": {"mean": found.error[0], "sd": found.error[1]},
-        "rounds_to_mode": found.newton,
-        "rounds_of_draws": found.rounds,
+        "monte_carlo_error": {"mean": sampled.error[0], "sd": sampled.error[1]},
+        "rounds_to_mode": sampled.newton,
+        "rounds_of_draws": sampled.rounds,
         "log_evidence": {"value": evidence - model.units.log_volume, "error": error},
-        "quadrature": {"nodes": found.nodes, "at_mode": found.rule[0], "at_draws": found.rule[1]},
+        "quadrature": {"nodes": sampled.nodes, "at_mode": sampled.rule[0], "at_draws": sampled.rule[1]},
         "sensitivity": sensitive,
         **_contrasts(against, posterior.weights),
         **({"without": alone} if alone else {}),
         **({} if differ is None else {"heterogeneity": differ.content}),
         **ended.checked.content,
     }
-    slopes = ALONE if model.nominal or (model.hazards and not model.lifetimes) else SLOPES
+    slopes = SLOPES if model.takes_client_slopes else ALONE
     intercepts = INTERCEPTS if model.takes_client else OF_A_COLUMN
-    differing = [] if differ is None or not found.converged else differ.notes(intercepts, slopes)
+    differing = [] if differ is None or not sampled.converged else differ.notes(intercepts, slopes)
     metrics, scored = _scores(model, posterior, test)
-    more |= scored | _hazards(model) | _null(model, found.began) | curves.of_draws(model, weights.draws[posterior.chosen.ravel()])
+    more |= scored | model.kind_in_summary | model.data_in_summary(sampled.began)
+    more |= model.summarise_draws(weights.draws[posterior.chosen.ravel()])
     return Fit(
         posterior=posterior,
         arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
         stop=str(server.stop),
         rounds=server.round,
-        verdict=verdict(
-            found,
-            (*ended.doubts, *_no_event(model, found.began), *filter(None, [ended.checked.doubt])),
+        verdict=judge_draws(
+            sampled,
+            (*ended.doubts, *model.doubts(sampled.began), *filter(None, [ended.checked.doubt])),
             model.settings.effective,
         ),
         clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
@@ -120,7 +128,7 @@ def fit(model: Model, ended: Ended, test: Design | None) -> Fit:
 
 
 def _tails(model: Model, posterior: WeightedDraws) -> list[str]:
-    """What is to be said of a student response whose mean, or variance, may not exist."""
+    """Notes on a student response whose mean, or variance, may not exist."""
     if model.family != "student":
         return []
     nu = np.full(len(posterior.weights), model.nu) if model.nu is not None else posterior.values["nu"]
@@ -137,55 +145,28 @@ def _tails(model: Model, posterior: WeightedDraws) -> list[str]:
     return []
 
 
-def _hazards(model: Model) -> dict[str, object]:
-    """The family, where the encoding has that of a response and the model is of times; the levels that have coefficients of their
-    own."""
-    if model.nominal:
-        return {"nominal": list(model.levels[1:])}
-    return {"hazards": model.family} if model.hazards else {}
-
-
-NO_EVENT = (
-    "rows say nothing, for no client has an event while others are at risk, and the posterior is the prior: look at column {!r}, "
-    "and at what counts as an event there (data.positive)"
-)
-
-
-def _no_event(model: Model, began: float) -> list[str]:
-    """Why a Cox model of such rows is no answer: each term of its likelihood is 1."""
-    return [NO_EVENT.format(model.encoding.response)] if model.family == "cox" and began == 0 else []
-
-
-def _contrasts(found: Mapping[str, Array], weights: Array) -> dict[str, object]:
+def _contrasts(contrasts_of: Mapping[str, Array], weights: Array) -> dict[str, object]:
     """Levels against their references, as the parameters are summarised."""
-    return {"contrasts": {name: summarised(own, weights) for name, own in found.items()}} if found else {}
-
-
-def _null(model: Model, began: float) -> dict[str, float]:
-    """By what two jobs' data are told apart: the partial log-likelihood of a Cox model where coefficients are 0, which is of who
-    is at risk at whose event and nothing else; of a hazard that all share how long rows were seen for one event."""
-    if model.lifetimes and model.asks_level:
-        return {"time_per_event": float(f"{math.exp(model.log_unit):.6g}")}
-    return {"null_log_likelihood": round(began, 1)} if model.family == "cox" else {}
+    return {"contrasts": {name: summarised(own, weights) for name, own in contrasts_of.items()}} if contrasts_of else {}
 
 
 def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tuple[dict[str, float], dict[str, object]]:
-    """Of the test rows: metrics, and what summary.json has beside them."""
+    """Metrics of the test rows, and the entries of summary.json beside them."""
     if test is None:
         return {}, {}
     drawn = posterior.groups(Drawing(model.seed))["posterior"]
     family = one_row(model.family)
-    predictive = kind(family).of(drawn, model.encoding, family, model.terms, model.nu)
+    predictive = predictive_of(family).of(drawn, model.encoding, family, model.terms, model.nu)
     metrics, about = predictive.scores(test)
     return metrics, {"test": about}
 
 
-def _walked(model: Model, ended: Ended, server: hmc.Server, test: Design | None) -> Fit:
-    """The same of chains: draws of equal weight, and nothing that needs the density at them."""
-    mode, s = ended.server, server.settings
-    posterior = of_walks(model, server)
+def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: hmc.Server, test: Design | None) -> Fit:
+    """The result of chains: draws of equal weight, and nothing that needs the density at them."""
+    s = server.settings
+    posterior = release_walks(model, server)
     metrics, scored = _scores(model, posterior, test)
-    judged = of_chains(model, mode, server)
+    judged = judge_chains(model, mode, server)
     if doubts := [*ended.doubts, *filter(None, [ended.checked.doubt])]:
         judged = Verdict(False, "; ".join([*doubts, *([] if judged.converged is True else [judged.why])]))
     more: dict[str, object] = {
@@ -201,8 +182,8 @@ def _walked(model: Model, ended: Ended, server: hmc.Server, test: Design | None)
         **_contrasts(contrasts.of_levels(model, posterior.values)[0], posterior.weights),
         **ended.checked.content,
         **scored,
-        **_hazards(model),
-        **curves.of_draws(model, hmc.draws(server).reshape(-1, model.layout.size)),
+        **model.kind_in_summary,
+        **model.summarise_draws(hmc.draws(server).reshape(-1, model.layout.size)),
     }
     return Fit(
         posterior=posterior,
@@ -220,8 +201,8 @@ def _walked(model: Model, ended: Ended, server: hmc.Server, test: Design | None)
     )
 
 
-def of_walks(model: Model, server: hmc.Server) -> WeightedDraws:
-    """The posterior on the data's scale, of chains."""
+def release_walks(model: Model, server: hmc.Server) -> WeightedDraws:
+    """Returns the posterior of chains, on the data's scale."""
     xi = hmc.draws(server)
     chosen = np.arange(xi.shape[0] * xi.shape[1]).reshape(xi.shape[:2])
     points = xi.reshape(-1, xi.shape[2])
@@ -230,14 +211,14 @@ def of_walks(model: Model, server: hmc.Server) -> WeightedDraws:
     return WeightedDraws(model.layout.coefficients, theta, standard, model.others(points), weights, chosen, None, sampled=True)
 
 
-def of_chains(model: Model, mode: importance.Server, server: hmc.Server) -> Verdict:
-    """Whether R-hat, ESS, divergences and the quadrature say that chains are right."""
+def judge_chains(model: Model, mode: importance.Server, server: hmc.Server) -> Verdict:
+    """Returns whether R-hat, ESS, divergences and the quadrature say that chains are right."""
     unresolved = importance.unresolved(mode)
-    return walks_verdict(of_walks(model, server), server, [unresolved] if unresolved else [])
+    return judge_walks(release_walks(model, server), server, [unresolved] if unresolved else [])
 
 
-def walks_verdict(posterior: WeightedDraws, server: hmc.Server, against: list[str]) -> Verdict:
-    """Whether R-hat, ESS and divergences say that chains are right, and nothing speaks `against` it."""
+def judge_walks(posterior: WeightedDraws, server: hmc.Server, against: list[str]) -> Verdict:
+    """Returns whether R-hat, ESS and divergences say that chains are right; `against`: other reasons that they are not."""
     s, against = server.settings, [*against]
     judged = verdict_of.of_chains(posterior.slowest(), s.chains)
     divergences, trajectories = int(server.divergences.sum()), s.chains * (s.rounds - s.warmup)
@@ -251,25 +232,29 @@ def walks_verdict(posterior: WeightedDraws, server: hmc.Server, against: list[st
     return Verdict(False, "; ".join(against), judged.worst) if against else judged
 
 
-def verdict(found: importance.Found, doubts: tuple[str, ...], wanted: float) -> Verdict:
-    """Whether the weights say that the result is right, and the files and the responses that it can stand; `wanted`: effective
-    draws."""
-    if doubts or not found.converged:
-        return Verdict(False, "; ".join(filter(None, [*doubts, found.reason])))
-    weights = found.posterior
+def judge_draws(sampled: importance.Found, doubts: tuple[str, ...], wanted: float) -> Verdict:
+    """Returns whether the result of weighted draws is right, by their weights and by `doubts` of files and responses.
+
+    Parameters
+    ----------
+    wanted : the number of effective draws that the job asks for
+    """
+    if doubts or not sampled.converged:
+        return Verdict(False, "; ".join(filter(None, [*doubts, sampled.reason])))
+    weights = sampled.posterior
     assert weights is not None
     n = len(weights.draws)
     why = f"k-hat {weights.k_hat:.2f} (wanted at most {psis.UNRELIABLE:g}), {weights.effective:.0f} of {n} draws count"
     return Verdict(True, f"{why} (wanted {wanted:g})")
 
 
-def released(model: Model, found: weighted.Weighted) -> WeightedDraws:
-    """The posterior on the data's scale."""
-    theta, standard = model.coefficients(found.draws)
+def release_draws(model: Model, weights: weighted.Weighted) -> WeightedDraws:
+    """Returns the posterior of weighted draws, on the data's scale."""
+    theta, standard = model.coefficients(weights.draws)
     output = model.output
     n = output.chains * output.draws
-    chosen = found.resampled(n, importance.offset(model.seed))
+    chosen = weights.resampled(n, importance.offset(model.seed))
     # Neighbours among the chosen are often one draw: dealt in turn, every chain has draws of all.
     dealt = np.asarray(chosen.reshape(output.draws, output.chains).T)
-    names, others = model.layout.coefficients, model.others(found.draws)
-    return WeightedDraws(names, theta, standard, others, found.weights, dealt, found.log_ratios)
+    names, others = model.layout.coefficients, model.others(weights.draws)
+    return WeightedDraws(names, theta, standard, others, weights.weights, dealt, weights.log_ratios)

@@ -1,4 +1,4 @@
-"""After the draws of a job of survival times: what only a client gets of its baseline hazards, and what clients tell.
+"""Completes a job of a Cox model: writes each client's baseline hazards into its own folder, and exchanges sums and curves.
 
 Source: docs/methods/likelihood.md, section 9.
 """
@@ -14,16 +14,17 @@ from scipy.special import chdtrc, ndtr
 
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import hazard_curves, survival_sums
+from ...algorithms.importance import machine as importance
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models import survival
-from . import curves, sites
+from ...results.weighted import summarised
+from . import sites
 from .keys import Config
-from .model import Model
 from .own import anew, answers
-from .publish import Checked
-from .stages import curves as curves_of
-from .stages import timed_sums
+from .publish import Checked, join
+from .time_models import CoxModel
+from .times import Timed
 
 Array = NDArray[np.float64]
 
@@ -32,8 +33,15 @@ UNLIKELY = 0.01  # of the least p of all coefficients, where hazards are proport
 
 
 class Ended(NamedTuple):
-    """What a client has at the end: its rows, the labels of its strata, draws of the posterior, nodes, which it has no use for,
-    and whether the server's checks found nothing."""
+    """Holds a client's rows and draws at the end.
+
+    Attributes
+    ----------
+    rows, labels : its likelihood, and the labels of its strata
+    told : (t, P) draws of the posterior
+    nodes : of the quadrature, which a Cox model has no use for
+    converged : whether the server's checks passed
+    """
 
     rows: survival.Rows
     labels: tuple[str, ...]
@@ -42,19 +50,29 @@ class Ended(NamedTuple):
     converged: bool
 
 
-def write(run: Run[Config], model: Model, client: int, own: Ended) -> None:
-    """baseline.csv into the client's own folder."""
+def complete(
+    run: Run[Config], model: CoxModel, index: int, rows: Timed, likelihood: survival.Rows, machine: importance.Client
+) -> Ended:
+    """Completes a client's draws, and writes its baseline hazards into its folder."""
+    assert machine.told is not None
+    ended = Ended(likelihood, rows.labels, machine.told, machine.nodes, machine.converged)
+    _write(run, model, index, ended)
+    return ended
+
+
+def _write(run: Run[Config], model: CoxModel, client: int, own: Ended) -> None:
+    """baseline.csv, and restricted_mean.csv where the job asks for it, into the client's own folder."""
     folder = run.hooks.folder
     if folder is None:
         return
     k, key = len(own.rows.sets.ends), rng.key(model.seed, "posterior", 1 + 3 * client)
     uniform = rng.uniform(len(own.told) * k, key=key).reshape(len(own.told), k)
-    found = survival.baseline(own.rows, own.told[:, : model.layout.p], uniform)
+    hazards = survival.baseline(own.rows, own.told[:, : model.layout.p], uniform)
     columns: dict[str, Any] = {"converged": [own.converged] * k}
     if own.labels:
-        columns["stratum"] = [own.labels[one] for one in found.stratum.tolist()]
-    columns |= {"time": found.time.tolist(), "events": found.events.tolist(), "at_risk": found.at_risk.tolist()}
-    for name, (mean, low, high) in (("cumulative_hazard", found.hazard), ("survival", found.survival)):
+        columns["stratum"] = [own.labels[one] for one in hazards.stratum.tolist()]
+    columns |= {"time": hazards.time.tolist(), "events": hazards.events.tolist(), "at_risk": hazards.at_risk.tolist()}
+    for name, (mean, low, high) in (("cumulative_hazard", hazards.hazard), ("survival", hazards.survival)):
         columns |= {name: mean.tolist(), f"{name}_q025": low.tolist(), f"{name}_q975": high.tolist()}
     folder.write_csv(KEPT, columns, client=client)
     if (tau := model.output.restricted_mean) is not None:
@@ -68,15 +86,15 @@ def write(run: Run[Config], model: Model, client: int, own: Ended) -> None:
         folder.write_csv(MEANS, columns, client=client)
 
 
-def exchanged(run: Run[Config], model: Model, ended: Mapping[int, Ended], *, at_server: bool) -> Checked:
-    """What is found, at the server's place; nothing elsewhere.
+def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended]) -> Checked:
+    """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere.
 
     Responses that the model makes are not drawn: their times need baseline hazards, which the server does not have.
     """
     content: dict[str, Any] = {}
     notes: list[str] = []
-    asked = survival_sums.AskSurvival(0) if at_server else None
-    server = answers(run, timed_sums(model), survival_sums.QUESTION, asked, ended, _sums)
+    asked = survival_sums.AskSurvival(0) if run.place.is_server else None
+    server = answers(run, model.sums_stage, survival_sums.QUESTION, asked, ended, _sums)
     if server is not None:
         notes += [
             f"client {run.names[k]!r} is not in the checks of hazards, for {why}" for k, why in sorted(server.dropped.items())
@@ -86,16 +104,13 @@ def exchanged(run: Run[Config], model: Model, ended: Mapping[int, Ended], *, at_
             notes.append(f"nothing is known of the coefficients from {', '.join(nothing)}, who have next to no events")
         content, said = _content(model, replies)
         notes += said
-    for stage in curves_of(model):
-        told = answers(
-            run, stage, hazard_curves.QUESTION, survival_sums.AskSurvival(0) if at_server else None, ended, _drawn(model)
-        )
+    for stage in model.curve_stages:
+        told = answers(run, stage, hazard_curves.QUESTION, asked, ended, _drawn(model))
         if told is not None:
             notes += [f"client {run.names[k]!r} is not in the common curve, for {why}" for k, why in sorted(told.dropped.items())]
-            content |= curves.of_clients(model, [one for one in in_order(told.replies) if one.rows])
+            content |= _average_curves(model, [one for one in in_order(told.replies) if one.rows])
     alone = {k: sites.Alone(one.rows, one.told, one.nodes) for k, one in ended.items()}
-    of_sites, more = sites.exchanged(run, model, alone, at_server=at_server)
-    return Checked(content | of_sites, (*notes, *more))
+    return join(Checked(content, tuple(notes)), sites.exchange_modes(run, model, alone))
 
 
 def _sums(own: Ended) -> survival_sums.SurvivalSums:
@@ -103,9 +118,11 @@ def _sums(own: Ended) -> survival_sums.SurvivalSums:
     return survival_sums.make_reply(own.rows.events, *survival.concordance(own.rows, beta), *survival.schoenfeld(own.rows, beta))
 
 
-def _drawn(model: Model) -> Callable[[Ended], hazard_curves.CumulativeHazards]:
-    """A client's cumulative hazards at the job's times, of a patient at columns' means and reference levels; by random numbers of
-    its own, for those of the seed would make equations of them."""
+def _drawn(model: CoxModel) -> Callable[[Ended], hazard_curves.CumulativeHazards]:
+    """The function that makes a client's cumulative hazards at the job's times, of a row at columns' means and reference levels.
+
+    Its random numbers are secret: with those of the seed the hazards would be equations for the rows.
+    """
     at = np.array(model.survival_at)
 
     def told(own: Ended) -> hazard_curves.CumulativeHazards:
@@ -119,9 +136,23 @@ def _drawn(model: Model) -> Callable[[Ended], hazard_curves.CumulativeHazards]:
     return told
 
 
-def _content(model: Model, replies: Sequence[survival_sums.SurvivalSums]) -> tuple[dict[str, Any], list[str]]:
-    """Events, concordance, and of each coefficient z and p of a slope in time: of all clients together, and of each client's own,
-    which may have other signs."""
+def _average_curves(model: CoxModel, told: Sequence[hazard_curves.CumulativeHazards]) -> dict[str, Any]:
+    """`survival` of summary.json: the average over the clients' rows, each with its own client's baseline hazard, of a row whose
+    numeric covariates are 0 on the scale of the encoding and all others at their reference."""
+    rows = np.array([one.rows for one in told], np.float64)
+    if not rows.sum():
+        return {}
+    share = rows / rows.sum()
+    values = np.einsum("j,jst->st", share, [np.exp(-one.hazards) for one in told])
+    equal = np.full(len(values), 1 / len(values))
+    return {"survival": [{"time": t, **summarised(one, equal)} for t, one in zip(model.survival_at, values.T)]}
+
+
+def _content(model: CoxModel, replies: Sequence[survival_sums.SurvivalSums]) -> tuple[dict[str, Any], list[str]]:
+    """Entries of summary.json and notes: events, concordance, and z and p of each coefficient's slope in time.
+
+    A slope is looked at in all clients together, and in each client, where it may have another sign.
+    """
     pairs, right = (sum(getattr(one, name) for one in replies) for name in ("pairs", "right"))
     slopes, notes = {}, []
     for j, name in enumerate(model.encoding.names):
@@ -145,5 +176,5 @@ def _content(model: Model, replies: Sequence[survival_sums.SurvivalSums]) -> tup
             f"hazards are not proportional in {', '.join(changing)}: the ratio changes with time, and what is said of it is an "
             "average over the times of events; take it into data.strata where it has few values, or look at shorter times"
         )
-    found: dict[str, Any] = {"events": sum(one.events for one in replies), "proportional_hazards": slopes}
-    return found | ({"concordance": right / pairs} if pairs else {}), notes
+    content: dict[str, Any] = {"events": sum(one.events for one in replies), "proportional_hazards": slopes}
+    return content | ({"concordance": right / pairs} if pairs else {}), notes

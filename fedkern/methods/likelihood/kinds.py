@@ -1,0 +1,30 @@
+"""Lists the steps of each kind of rows. The kind is the job file's (`Config.row_kind`); its model stands in `models`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from . import checks, level_checks, lifetimes, own_publish, own_run, publish, regression, survival
+from .keys import Config, RowKind
+from .steps import Steps
+
+LEVELS = Steps(
+    partial(regression.agree, exchange_response=level_checks.exchange_shares),
+    checks.complete,
+    level_checks.exchange_checks,
+    publish.make_fit,
+)
+STEPS: Mapping[RowKind, Steps] = {
+    "responses": Steps(regression.agree, checks.complete, checks.exchange_checks, publish.make_fit),
+    "ordered": LEVELS,
+    "nominal": LEVELS,
+    "cox": Steps(regression.agree, survival.complete, survival.exchange_checks, publish.make_fit),
+    "lifetimes": Steps(regression.agree, lifetimes.complete, lifetimes.exchange_checks, publish.make_fit),
+    "own": Steps(own_run.agree, own_run.complete, own_run.exchange_checks, own_publish.make_fit),
+}
+
+
+def steps_of(config: Config) -> Steps:
+    """Returns the steps of a job."""
+    return STEPS[config.row_kind]

@@ -1,0 +1,102 @@
+"""Brings the parties of a regression to the same columns, and reads their rows: for rows of every kind but own models'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...algorithms.core.messages import SERVER
+from ...data import far
+from ...data.degenerate import Degenerate, degenerate, with_far
+from ...data.design import Design, encode
+from ...data.header import not_there
+from ...data.table import Table
+from ...errors import owned
+from ...jobs import column_notes, incomplete
+from ...jobs.formula import agreeing
+from ...jobs.run import Run
+from . import response
+from .keys import Config
+from .model import Model
+from .models import model_of
+from .rows import check_file
+from .rows import notes as row_notes
+from .steps import Read, Tables
+
+ExchangeResponse = Callable[[Run[Config], Any, Mapping[int, Design], Mapping[int, Any]], Model]
+
+
+def agree(run: Run[Config], tables: Tables, *, exchange_response: ExchangeResponse = response.exchange_response) -> Columns:
+    """Lets the parties agree on their columns.
+
+    Parameters
+    ----------
+    exchange_response : run, model, designs, rows as the model has read them -> the model with the response's units
+
+    Raises
+    ------
+    OwnFault
+        A client's file lacks groups or times that the job asks for.
+    """
+    for k, table in tables.items():  # before anything leaves
+        with owned(k):
+            check_file(run.config, table, run.parties.spec, run.names[k])
+    return Columns(model_of(run.config, run.names, agreeing.agreed(run, tables)), exchange_response)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Holds the model of the agreed columns, and reads rows by it.
+
+    Attributes
+    ----------
+    model, exchange_response : the job's model; as `agree` takes it
+    """
+
+    model: Model
+    exchange_response: ExchangeResponse
+
+    def read_rows(self, run: Run[Config], tables: Tables) -> Read:
+        """Reads the clients' rows, and exchanges notes on columns and the response's units; empties `tables`."""
+        model = self.model
+        counted = incomplete.exchanged(run, tables)
+        run.hooks.notes += incomplete.notes(run.config, counted)
+        designs: dict[int, Design] = {}
+        rows: dict[int, Any] = {}
+        degenerates: dict[int, Degenerate] = {}
+        for k in list(tables):
+            with owned(k):
+                table = tables.pop(k)  # of large files one is in memory twice at a time
+                designs[k], degenerates[k], notes = _encode(model, run.names[k], table)
+                rows[k] = model.read(designs[k], table, run.names[k])
+                notes += model.describe_rows(rows[k])
+                model.check_rows(rows[k], run.names[k], table.source)
+            run.note_rows(k, notes, designs[k].faults)
+        said = column_notes.exchanged(run, degenerates)
+        run.hooks.notes += said.notes
+        run.hooks.doubts += said.doubts
+        test = _read_test_rows(run, model)
+        model = self.exchange_response(run, model, designs, rows)
+        likelihoods = {k: model.likelihood(own, run.threads) for k, own in rows.items()}
+        return Read(model, rows, likelihoods, test, {"incomplete": counted} if counted else {})
+
+
+def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:
+    """A client's arrays, columns that nothing can be learnt from, and notes on its rows: these are written in its own folder and
+    nowhere else, as are faults of its rows."""
+    encoding = model.encoding
+    design = encode(table, encoding, client=client)
+    nothing = degenerate(design.X, encoding, intercept=model.absorbs_constants)
+    notes = [*design.notes, *incomplete.own_notes(model.config, table), *nothing.lines(), *not_there(model.ignored, table.names)]
+    notes += [*far.notes(table, encoding, design.y), *row_notes(table, model.group)]
+    return design, with_far(nothing, design.X, encoding, design.y), notes
+
+
+def _read_test_rows(run: Run[Config], model: Model) -> Design | None:
+    """The server's test rows; None elsewhere, and where the job has none."""
+    if not run.place.is_server:
+        return None
+    table = run.parties.test()
+    with owned(SERVER):
+        return None if table is None else encode(table, model.encoding)

@@ -1,0 +1,291 @@
+"""Holds the models of survival times: of a hazard that all clients share, and Cox models, where each client has its own.
+
+Source: docs/methods/likelihood.md, section 9.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.exchanges import hazard_curves, lifetime_sums, survival_sums
+from ...algorithms.importance import machine as importance
+from ...data.design import Design
+from ...data.table import Table
+from ...jobs.counting import LEAST_AT_RISK
+from ...jobs.stage import Stage
+from ...models import survival, survival_curves, survival_parametric
+from ...models.mixed import Layout, Prior
+from ...models.mixed.layout import LEVELS
+from ...models.mixed.mode import Density
+from ...models.mixed.shapes import Shape
+from ...models.survival_parametric import Baseline, Lifetimes, Walk
+from ...results.weighted import summarised
+from .model import TOLD, Model
+from .rows import Held, held, times_of
+from .times import Columns, Timed, exposure, notes, timed
+
+Array = NDArray[np.float64]
+
+NO_EVENT = (
+    "rows say nothing, for no client has an event while others are at risk, and the posterior is the prior: look at column {!r}, "
+    "and at what counts as an event there (data.positive)"
+)
+
+
+class Lived(NamedTuple):
+    """Holds a client's rows whose hazard all clients share: their columns by group, and their times in the file's order."""
+
+    held: Held
+    times: Timed
+
+
+@dataclass(frozen=True)
+class TimeModel(Model):
+    """Holds a job whose rows have survival times."""
+
+    @property
+    def times(self) -> Columns:
+        """The columns of the times."""
+        columns = times_of(self.config)
+        assert columns is not None
+        return columns
+
+    @property
+    def survival_at(self) -> tuple[float, ...]:
+        """The times at which the probability to be without event is asked for."""
+        return tuple(self.output.survival_at or ())
+
+    @property
+    def reference_row(self) -> Array:
+        """(p,) of X: numeric columns at 0 on their scale (their means, if standardised), texts at the reference level, whose own
+        column is 1."""
+        row = np.zeros(self.encoding.size)
+        if self.encoding.intercept:
+            row[0] = 1.0
+        for column in self.encoding.columns:
+            if column.levels is not None and self.encoding.formula is None:  # a formula's columns are 0 there
+                row[self.encoding.names.index(f"{column.name}={self.reference(column.name, column.levels)}")] = 1.0
+        return row
+
+    @property
+    def kind_in_summary(self) -> dict[str, object]:
+        return {"hazards": self.family}  # the encoding has the family of a response
+
+    def describe_response(self) -> str:
+        entry = f" from {self.times.entry}" if self.times.entry else ""
+        return f"{self.times.time}{entry}, event {self.encoding.response}"
+
+
+@dataclass(frozen=True)
+class CoxModel(TimeModel):
+    """Holds a job of a Cox model, in which each client has baseline hazards of its own."""
+
+    def read(self, design: Design, table: Table, client: str) -> Timed:
+        return timed(self.times, design, table, client)
+
+    def check_rows(self, rows: Timed, client: str, source: str) -> None:
+        """Refuses nothing: no groups have effects."""
+
+    def describe_rows(self, rows: Timed) -> list[str]:
+        return notes(rows, exposed=False)
+
+    def likelihood(self, rows: Timed, n_threads: int) -> importance.Model:
+        given = (rows.entry, rows.strata, rows.weights, rows.offset)
+        return survival.Rows.of(self.layout, rows.X, rows.time, rows.event, *given, n_threads=n_threads)
+
+    @property
+    def absorbs_constants(self) -> bool:
+        return True  # baseline hazards do
+
+    @property
+    def takes_client_slopes(self) -> bool:
+        return False
+
+    def data_in_summary(self, log_likelihood_at_start: float) -> dict[str, float]:
+        """Returns the partial log-likelihood where coefficients are 0, which depends on nothing but who is at risk at whose
+        event."""
+        return {"null_log_likelihood": round(log_likelihood_at_start, 1)}
+
+    def doubts(self, log_likelihood_at_start: float) -> list[str]:
+        """Returns the doubt of rows that say nothing: each term of their likelihood is 1."""
+        return [NO_EVENT.format(self.encoding.response)] if log_likelihood_at_start == 0 else []
+
+    @property
+    def sums_stage(self) -> Stage:
+        """The question for proportional hazards and concordance: responses cannot be drawn without baseline hazards."""
+        return Stage(survival_sums.PROTOCOL, survival_sums.dims(self.layout.p))
+
+    @property
+    def curve_stages(self) -> list[Stage]:
+        """The question for cumulative hazards at the job's times."""
+        at = len(self.survival_at)
+        return [Stage(hazard_curves.PROTOCOL, hazard_curves.dims(TOLD, at))] if at else []
+
+    def describe_kind(self) -> Iterator[str]:
+        data, wanted = self.config.data, self.config.told_up_to(self.encoding.size)
+        at = ", ".join(f"{t:g}" for t in self.survival_at)
+        curves = f"of which it tells the cumulative hazard at {at}" if at else "which stays with it"
+        yield f"hazards  each client's own baseline{f', by {data.strata!r}' if data.strata else ''}, {curves}"
+        yield "curvature what a client sends tells, at each time of an event, means and squares of the columns of who is at risk:"
+        few = f"one with at most {wanted} events, while {LEAST_AT_RISK} rows are at risk, is none of this job"
+        yield f"         {few}; one without"
+        yield "         any may be, and tells that it has none"
+
+
+@dataclass(frozen=True)
+class LifetimeModel(TimeModel):
+    """Holds a job whose baseline hazard all clients share."""
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """The times between which a piecewise hazard is constant."""
+        return tuple(self.config.model.cuts or ())
+
+    @property
+    def log_unit(self) -> float:
+        """The logarithm of the model's unit of time, in the data's: how long rows were seen for one event, or the time that the
+        job file gives. With it neither prior nor result depend on days or years."""
+        given = self.config.model.intercept_centre
+        return -(self.units.level if given is None else given)
+
+    @property
+    def level_family(self) -> str:
+        return "poisson"  # events by the time that rows were seen
+
+    def read(self, design: Design, table: Table, client: str) -> Lived:
+        times = timed(self.times, design, table, client)
+        return Lived(held(design, table, self.group), times)
+
+    def check_rows(self, rows: Lived, client: str, source: str) -> None:
+        super().check_rows(rows.held, client, source)
+
+    def describe_rows(self, rows: Lived) -> list[str]:
+        return notes(rows.times, exposed=True)
+
+    def exposure(self, rows: Lived) -> Array:
+        return exposure(rows.times)
+
+    def likelihood(self, rows: Lived, n_threads: int) -> importance.Model:
+        own, times = rows
+        order = slice(None) if own.order is None else own.order
+        entry = None if times.entry is None else times.entry[order]
+        return Lifetimes.of(
+            self.layout,
+            own.X,
+            times.time[order],
+            times.upper[order],
+            own.starts,
+            entry,
+            own.offset if self.offset else None,
+            np.array(self.cuts),
+            n_threads,
+            math.exp(self.log_unit),
+        )
+
+    @property
+    def _shapes(self) -> tuple[Shape, ...] | None:
+        return survival_parametric.shapes_of(self.family, self.cuts)
+
+    @property
+    def centre(self) -> float:
+        """The centre of the intercept's prior: 0, in the model's own unit of time."""
+        return 0.0
+
+    def prior_of(self, layout: Layout) -> Prior | Walk:
+        usual = super().prior_of(layout)
+        assert isinstance(usual, Prior)
+        return Walk(usual) if self.family == "piecewise" else usual
+
+    def prior_of_a_client(self, layout: Layout) -> Density:
+        prior = self.prior_of(layout)
+        return prior.held if isinstance(prior, Walk) else prior
+
+    @property
+    def takes_client(self) -> bool:
+        return self.config.data.entry is None and super().takes_client
+
+    @property
+    def _start_of_intercept(self) -> float:
+        return self.centre
+
+    @property
+    def _learnt_scale(self) -> int | None:
+        return self.layout.size - 1 if self.family == "piecewise" else None
+
+    def _of_columns(self, points: Array) -> Array:
+        standard = super()._of_columns(points).copy()
+        standard[:, 0] -= self.log_unit * (np.exp(points[:, -1]) if self.family == "weibull" else 1.0)
+        return standard
+
+    def covariance_of_coefficients(self, xi: Array, covariance: Array) -> Array:
+        if self.family != "weibull":
+            return super().covariance_of_coefficients(xi, covariance)
+        J = np.eye(self.layout.p, len(xi))  # on the data's scale of time the intercept depends on the shape
+        J[0, -1] = -self.log_unit * np.exp(xi[-1])
+        return np.asarray(J @ covariance @ J.T)
+
+    def _family_numbers(self, points: Array) -> dict[str, Array]:
+        """Name -> (N,) the numbers of a hazard beside its coefficients; of "piecewise" logarithms of each later piece's hazard,
+        of a row whose covariates are 0, as the intercept is of the first one."""
+        shapes, cuts = points[:, self.layout.shapes_at].T, self.cuts
+        if self.family == "weibull":
+            return {"shape": np.exp(shapes[0])}
+        first = self.coefficients(points)[0][:, 0]
+        ends = [*(f"to {cut:g}" for cut in cuts[1:]), "on"]
+        hazards = {f"log_hazard[{begin:g} {end}]": first + b for begin, end, b in zip(cuts, ends, shapes)}
+        return hazards | ({"walk_sd": np.exp(shapes[len(cuts)])} if len(shapes) > len(cuts) else {})
+
+    def summarise_draws(self, points: Array) -> dict[str, Any]:
+        """Returns `survival` and `restricted_mean` of summary.json, where the job asks for them.
+
+        They are those of a row of a new group and a new client: its numeric covariates are 0 on the scale of the encoding (their
+        means, where columns are standardised), all others at their reference.
+        """
+        at, tau = self.survival_at, self.output.restricted_mean
+        if not (at or tau):
+            return {}
+        unit, layout = float(np.exp(self.log_unit)), self.layout
+        base = Baseline.of(layout, points, np.array(self.cuts) / unit)
+        variance = np.zeros(len(points))
+        for level in LEVELS:
+            if layout.terms(level):
+                variance += layout.factor(points, level)[:, 0, 0] ** 2
+        eta, variance = (points[:, : layout.p] @ self.reference_row)[:, np.newaxis], variance[:, np.newaxis]
+        content: dict[str, Any] = {}
+        equal = np.full(len(points), 1 / len(points))
+        if at:
+            values = survival_curves.survival(base, eta, variance, np.array(at) / unit)[:, :, 0]
+            content["survival"] = [{"time": t, **summarised(one, equal)} for t, one in zip(at, values.T)]
+        if tau is not None:
+            mean = unit * survival_curves.restricted_mean(base, eta, variance, tau / unit)[:, 0]
+            content["restricted_mean"] = {"until": tau, **summarised(mean, equal)}
+        return content
+
+    def data_in_summary(self, log_likelihood_at_start: float) -> dict[str, float]:
+        """Returns how long rows were seen for one event."""
+        return {"time_per_event": float(f"{math.exp(self.log_unit):.6g}")} if self.asks_level else {}
+
+    @property
+    def sums_stage(self) -> Stage:
+        """The question where times are in their predictive distributions, and for concordance."""
+        return Stage(lifetime_sums.PROTOCOL, lifetime_sums.dims(1 + len(self.cuts)))
+
+    def describe_kind(self) -> Iterator[str]:
+        wanted = self.config.told_up_to(self.encoding.size)
+        given = self.config.model.intercept_centre is not None
+        pieces = f", constant between {', '.join(f'{cut:g}' for cut in self.cuts)}: logarithms walk, sd ~ HalfNormal(1)"
+        of_family = {"weibull": ", log shape ~ N(0, 1)", "exponential": ", constant", "piecewise": pieces}[self.family]
+        yield f"hazards  one baseline for all clients{of_family}"
+        if not given:
+            told = "each client tells its events, and how long it saw rows"
+            yield f"unit     of time: how long rows were seen for one event; {told}"
+        yield "curvature what a client sends tells X'WX of its rows, and whose events they are: one with at most"
+        few = f"{wanted} events, while {LEAST_AT_RISK} rows are at risk, is none of this job"
+        yield f"         {few}; one without any may be, and"
+        yield "         adds how long its rows were seen"
