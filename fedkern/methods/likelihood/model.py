@@ -291,7 +291,7 @@ class Model(JobModel[OutputSection]):
         if self.chains:
             return importance.Coordinates(layout.names, layout.fold, (), layout.loose)
         learnt = layout.size - 1 if self.family == "piecewise" else None
-        return importance.Coordinates(layout.names, layout.fold, layout.columns, layout.loose, learnt)
+        return importance.Coordinates(layout.names, layout.fold, layout.columns, layout.loose, learnt, layout.gaps)
 
     @property
     def protocol(self) -> Protocol[importance.Server, importance.Client]:
