@@ -17,7 +17,7 @@ from ...algorithms.exchanges import hazard_curves, survival_sums
 from ...jobs.run import Run
 from ...kernels import rng
 from ...models import survival
-from . import curves, sites
+from . import curves, sites, time_units
 from .keys import Config
 from .model import Model
 from .own import anew, answers
@@ -75,6 +75,7 @@ def exchanged(run: Run[Config], model: Model, ended: Mapping[int, Ended], *, at_
     """
     content: dict[str, Any] = {}
     notes: list[str] = []
+    doubt = ""
     asked = survival_sums.AskSurvival(0) if at_server else None
     server = answers(run, timed_sums(model), survival_sums.QUESTION, asked, ended, _sums)
     if server is not None:
@@ -92,10 +93,14 @@ def exchanged(run: Run[Config], model: Model, ended: Mapping[int, Ended], *, at_
         )
         if told is not None:
             notes += [f"client {run.names[k]!r} is not in the common curve, for {why}" for k, why in sorted(told.dropped.items())]
-            content |= curves.of_clients(model, [one for one in in_order(told.replies) if one.rows])
+            there = {k: one for k, one in sorted(told.replies.items()) if one.rows}
+            content |= curves.of_clients(model, [*there.values()])
+            said_of_units = time_units.of_curves([run.names[k] for k in there], [*there.values()], model.survival_at)
+            notes += said_of_units.notes
+            doubt = said_of_units.doubt
     alone = {k: sites.Alone(one.rows, one.told, one.nodes) for k, one in ended.items()}
     of_sites, more = sites.exchanged(run, model, alone, at_server=at_server)
-    return Checked(content | of_sites, (*notes, *more))
+    return Checked(content | of_sites, (*notes, *more), doubt)
 
 
 def _sums(own: Ended) -> survival_sums.SurvivalSums:
