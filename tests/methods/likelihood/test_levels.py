@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,29 @@ def test_the_threshold_below_a_level_that_nobody_has(seed: int, tmp_path: Path) 
     found = result.parameters["threshold[severe|fatal]"]
     assert found["sd"] == pytest.approx(sd, rel=0.04)
     assert found["mean"] == pytest.approx(mean, abs=0.04 * sd)
+
+
+@pytest.mark.parametrize(
+    ("family", "told", "fewest"),
+    [
+        ("multinomial", r"3 coefficients by its columns and levels, each for 3 levels beside the first; more than 135 rows", 135),
+        ("ordinal", r"2 coefficients by its columns and levels, and 3 thresholds; more than 75 rows", 75),
+    ],
+)
+def test_what_rows_are_counted_by_is_said_and_a_level_less_is_enough(family: str, told: str, fewest: int, tmp_path: Path) -> None:
+    frames = federation(rows=fewest)
+    levels = 'levels = ["none", "mild", "severe", "fatal"]'
+    remedy = r"levels \(one that nobody has need not be in data\.levels\)"
+    with pytest.raises(JobError, match=f"{told}.*{remedy}"):
+        fedkern.run(config(frames, family, levels, tmp_path / "refused"), data=dict(frames))
+    assert fedkern.run(written(tmp_path / "less", frames, family)).parameters
+
+
+def config(frames: Mapping[str, pd.DataFrame], family: str, levels: str, folder: Path) -> dict[str, Any]:
+    """The tables of a job, of rows in memory: their holder reads all."""
+    tables = tomllib.loads(written(folder, frames, family, levels=levels).read_text())
+    del tables["data"]["clients"]
+    return tables
 
 
 FAULTS = {

@@ -360,10 +360,20 @@ def test_numbers_of_a_family_count_as_coefficients(model: dict[str, Any]) -> Non
     tables = job("student", 0, model=model, data={"least_rows": 20}, algorithm=FAST)
     random = np.random.default_rng(3)
     held = {name: frame.assign(a=frame.a + random.normal(0, 1e-3, len(frame))) for name, frame in frames("student", 0).items()}
-    with pytest.raises(JobError, match="more than 75 rows are asked for"):
+    with pytest.raises(JobError, match="and 2 numbers of the family; more than 75 rows are asked for"):
         fedkern.run(tables, data=held)  # 75, for three coefficients and two numbers
     more = {name: pd.concat([frame, frame.head(1)], ignore_index=True) for name, frame in held.items()}
     assert fedkern.run(tables, data=more).converged
+
+
+def test_a_cell_that_is_the_sum_of_all_is_one_row_in_words_that_are_true() -> None:
+    """Its effective number is just above 1: no two rows have a value of their own."""
+    held = {name: frame.copy() for name, frame in frames("gamma", 0).items()}
+    first = next(iter(held))
+    held[first].loc[7, "y"] = 1e9
+    told = r"has nearly all of its sum in few rows, by their effective number at most 2; 3 are asked for \(row 8: 1e\+09\)"
+    with pytest.raises(JobError, match=told):
+        fedkern.run(job("gamma", 0, data={"least_rows": 20}), data=held)
 
 
 def test_results_on_one_response_are_compared() -> None:
