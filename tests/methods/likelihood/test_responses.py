@@ -366,14 +366,17 @@ def test_numbers_of_a_family_count_as_coefficients(model: dict[str, Any]) -> Non
     assert fedkern.run(tables, data=more).converged
 
 
-def test_a_cell_that_is_the_sum_of_all_is_one_row_in_words_that_are_true() -> None:
+def test_a_cell_that_is_the_sum_of_all_is_told_in_words_that_are_true() -> None:
     """Its effective number is just above 1: no two rows have a value of their own."""
-    held = {name: frame.copy() for name, frame in frames("gamma", 0).items()}
-    first = next(iter(held))
-    held[first].loc[7, "y"] = 1e9
+    random, held = np.random.default_rng(4), {}
+    for name in "abc":
+        x = random.normal(size=200)
+        held[name] = pd.DataFrame({"x": x, "y": random.gamma(2.0, np.exp(0.3 * x) / 2)})
+    held["a"].loc[7, "y"] = 1e9
     told = r"has nearly all of its sum in few rows, by their effective number at most 2; 3 are asked for \(row 8: 1e\+09\)"
+    tables = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "gamma"}}
     with pytest.raises(JobError, match=told):
-        fedkern.run(job("gamma", 0, data={"least_rows": 20}), data=held)
+        fedkern.run(tables, data=held)
 
 
 def test_results_on_one_response_are_compared() -> None:
