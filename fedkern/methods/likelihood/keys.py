@@ -308,6 +308,22 @@ class Config(JobConfig):
         return told_by_values(self.unknowns(coefficients) + self.shapes, 0 if linear else len(self.random.slopes))
 
     @property
+    def counted_too(self) -> str:
+        others = len(self.levels) - 1
+        if self.nominal:
+            return f", each for {others} levels beside the first"
+        if self.leveled:
+            return f", and {others} threshold{'s' if others > 1 else ''}"
+        if self._plain_linear or not self.shapes:
+            return ""
+        return f", and {self.shapes} number{'s' if self.shapes > 1 else ''} of the family"
+
+    @property
+    def fewer_too(self) -> str:
+        levels = "levels (one that nobody has need not be in data.levels)"
+        return levels if self.nominal else f"random slopes or {levels}" if self.leveled else super().fewer_too
+
+    @property
     def shapes(self) -> int:
         """Numbers of the family that count as coefficients where rows are counted (section 6)."""
         family = self.model.family

@@ -311,7 +311,7 @@ class Model(JobModel[OutputSection]):
         layout = self.layout
         if self.chains:
             return importance.Coordinates(layout.names, layout.fold, (), layout.loose)
-        return importance.Coordinates(layout.names, layout.fold, layout.columns, layout.loose, self._learnt_scale)
+        return importance.Coordinates(layout.names, layout.fold, layout.columns, layout.loose, self._learnt_scale, layout.gaps)
 
     @property
     def _learnt_scale(self) -> int | None:

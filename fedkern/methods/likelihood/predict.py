@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.design import encode
-from ...data.faults import NO_VALUE
+from ...data.faults import of_new_rows
 from ...data.table import Table
 from ...errors import JobError, OwnFault
 from ...jobs import new_rows
@@ -128,7 +128,7 @@ def _own_rows() -> Iterator[None]:
     try:
         yield
     except OwnFault as fault:
-        raise JobError(fault.own.replace(f" ({NO_VALUE})", "")) from None
+        raise JobError(of_new_rows(fault.own)) from None
 
 
 def _prediction(read: Table, encoding: Encoding, predictive: Predictive, foresee: Foresee) -> Prediction:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...data.cells import MISSING
 from ...data.design import Design, read_numbers
 from ...data.faults import Marks
+from ...data.reading import NAMED
 from ...data.table import Table
 from ...errors import OwnFault
 
@@ -101,7 +102,7 @@ def read(columns: Columns, table: Table, event: Array, client: str = "") -> Time
     if columns.strata is not None:
         cells = [cell.strip() for cell in table.cells(columns.strata)]
         empty = np.array([not cell or cell.lower() in MISSING for cell in cells], bool)
-        marks.mark(empty, columns.strata, "is empty", 'remove the row, or give missing cells a name ("?")')
+        marks.mark(empty, columns.strata, "is empty", NAMED)
         labels = tuple(sorted(set(cells)))
         numbers = {label: number for number, label in enumerate(labels)}
         strata = np.array([numbers[cell] for cell in cells], np.int64)

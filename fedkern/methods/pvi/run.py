@@ -43,7 +43,7 @@ def fit(run: Run[Config]) -> Fit | None:
     """
     # Agree on columns: from here on every place has the same model.
     tables = run.tables()
-    model = Model(run.config, run.names, agreeing.agreed(run, tables))
+    model = Model.of(run.config, run.names, agreeing.agreed(run, tables))
     run = run.knowing(model)
     counted = incomplete.exchanged(run, tables)
     run.hooks.notes += incomplete.notes(run.config, counted)
