@@ -215,8 +215,8 @@ class Model(JobModel[OutputSection]):
     @property
     def takes_client(self) -> bool:
         """Whether the job could have an effect of clients beside what it has."""
-        late = self.lifetimes and self.config.data.entry is not None
-        return not (late or self.nominal or (self.config.random.group is not None and not self.layout.concave))
+        random = self.config.random
+        return not (random.entered_together or self.nominal or (random.group is not None and not self.layout.concave))
 
     def reference(self, column: str, levels: Sequence[str]) -> str:
         """The level that a column's others are compared with."""
@@ -345,6 +345,7 @@ class Model(JobModel[OutputSection]):
             np.array(self.cuts),
             threads,
             math.exp(self.log_unit),
+            together=self.config.random.entered_together,
         )
 
     def of_responses(self, held: Held, threads: int) -> Rows | of_levels.Rows:

@@ -257,6 +257,10 @@ def _exposed(model: Model) -> Iterator[str]:
     pieces = f", constant between {', '.join(f'{cut:g}' for cut in model.cuts)}: logarithms walk, sd ~ HalfNormal(1)"
     of_family = {"weibull": ", log shape ~ N(0, 1)", "exponential": ", constant", "piecewise": pieces}[model.family]
     yield f"hazards  one baseline for all clients{of_family}"
+    if model.config.data.entry is not None and model.config.model.random is not None:
+        one_by_one = "of rows that came one by one, each given no event until its own; it takes groups of twenty rows or more"
+        together = "of groups that are there because all of their rows were without event until these"
+        yield f"entries  {together if model.config.random.entered_together else one_by_one}"
     if not given:
         yield "unit     of time: how long rows were seen for one event; each client tells its events, and how long it saw rows"
     yield "curvature what a client sends tells X'WX of its rows, and whose events they are: one with at most"
