@@ -75,7 +75,7 @@ class RandomSection(Section):
     entered_together: bool = key(
         False,
         help="with data.entry and group: each group is there because all of its rows were without event until their entries, as "
-        "families or pairs are, and as wards whose patients come one by one are not",
+        "families or pairs are; default: rows came one by one, as patients of wards do, each without event until its own entry",
     )
     client: bool = key(False, help="an intercept of each client, which is normal over all clients: the site effect")
     client_slopes: list[str] = key([], help="numeric covariates whose coefficients differ between clients, at most two")
@@ -526,20 +526,14 @@ def _shared(config: Config) -> Iterator[str]:
             f'data.strata = "{data.strata}": all rows of "{family}" have one baseline hazard; take the column as a covariate, as '
             '[model.random] group, or model.family = "cox"'
         )
-    if data.entry is not None and config.random.client:
-        yield (
-            f'model.random.client = true with data.entry = "{data.entry}": all of a client\'s rows would have had to be without '
-            "event until their entries for it to be there, and rows then hardly tell its effect from the level; remove one"
-        )
-    if data.entry is not None and config.random.group is not None and not config.random.entered_together:
-        yield (
-            f'model.random.group = "{config.random.group}" with data.entry = "{data.entry}": what late entries say of a group '
-            "depends on how it came into the study. If all of its rows had to be without event until their entries for it to be "
-            "there, as of a family or a pair, set model.random.entered_together = true; if they came one by one, as patients of "
-            "a ward, that model is wrong: remove the group, make it a covariate, or remove data.entry where entries are near 0"
-        )
     if config.random.entered_together and (data.entry is None or config.random.group is None):
         yield "model.random.entered_together is of groups whose rows have data.entry; remove it"
+    elif config.random.entered_together and config.random.client:
+        yield (
+            "model.random.entered_together with client = true: groups that are there because all of their rows were without "
+            'event have no effect of the client around them here; give each client a level of a column ("site") in its place, '
+            "or remove entered_together if rows came one by one"
+        )
     if family == "piecewise" and not model.cuts:
         yield 'model.cuts is missing: family = "piecewise" has a hazard for each piece of time; give them, such as [1, 2, 5]'
     if not _rising(model.cuts or []):

@@ -153,10 +153,10 @@ def check_between(times: Sequence[float], rows: Times, event: Array, begin: str)
 
 
 def check_pieces(cuts: Sequence[float], rows: Times, begin: str) -> None:
-    """Refuses a client of whose rows few, and not none, end in a piece of a hazard.
+    """Refuses a client of whose rows few, and not none, end in a piece of a hazard, or begin in one, where they are seen late.
 
     A client's messages tell how long its rows were seen in each piece, with the sums of their columns: the difference of two
-    neighbouring pieces is about the rows that end between, and one that ends there alone is read off it.
+    neighbouring pieces is about the rows that begin or end between, and one that does so there alone is read off it.
 
     Raises
     ------
@@ -166,14 +166,19 @@ def check_pieces(cuts: Sequence[float], rows: Times, begin: str) -> None:
     if not cuts:
         return
     end = np.where(np.isfinite(rows.upper), np.maximum(rows.upper, rows.time), rows.time)
-    counts = np.bincount(np.searchsorted(np.array(cuts), end, side="left"), minlength=len(cuts) + 1)
-    few = np.flatnonzero((counts > 0) & (counts < BETWEEN))
-    if len(few):
-        ends = [0.0, *cuts, math.inf]
-        remedy = "take fewer model.cuts, or others, between which none or many rows end; or pool its rows with another site's"
-        said = ", ".join(f"{counts[k]} from {ends[k]:g} to {ends[k + 1]:g}" for k in few[:3].tolist())
-        told = f"{begin}: few rows end, with their event or without, between two neighbours of model.cuts: {remedy}"
-        raise OwnFault(told, f"{begin}: {said} rows end, and none or {BETWEEN} are asked for in each piece: {remedy}")
+    late = np.zeros(0) if rows.entry is None else rows.entry[rows.entry > 0]
+    for at, do, how in ((end, "end", ", with their event or without,"), (late, "begin", "")):
+        # Who begins at a cut is seen from the piece on that begins there, and who ends at it in the one before.
+        which = np.searchsorted(np.array(cuts), at, side="left" if do == "end" else "right")
+        counts = np.bincount(which, minlength=len(cuts) + 1)
+        few = np.flatnonzero((counts > 0) & (counts < BETWEEN))
+        if len(few):
+            ends = [0.0, *cuts, math.inf]
+            others = f"or others, between which none or many rows {do}"
+            remedy = f"take fewer model.cuts, {others}; or pool its rows with another site's"
+            said = ", ".join(f"{counts[k]} from {ends[k]:g} to {ends[k + 1]:g}" for k in few[:3].tolist())
+            told = f"{begin}: few rows {do}{how} between two neighbours of model.cuts: {remedy}"
+            raise OwnFault(told, f"{begin}: {said} rows {do}, and none or {BETWEEN} are asked for in each piece: {remedy}")
 
 
 def exposure(rows: Timed) -> Array:

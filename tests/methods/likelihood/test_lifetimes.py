@@ -284,10 +284,6 @@ CONFLICTS = {
     "no intercept": (text("weibull", model="intercept = false"), "logarithm of the hazard"),
     "upper of cox": (text("cox", data='time_upper = "until"'), "knows no order"),
     "upper of none": (text("cox", data='time_upper = "until"').replace('"cox"', '"poisson"'), "for survival times"),
-    "wards enter late": (
-        text("weibull", data='entry = "since"', model='[model.random]\ngroup = "ward"'),
-        "came one by one, as patients of a ward, that model is wrong",
-    ),
     "nobody enters late": (
         text("weibull", data="", model='[model.random]\ngroup = "ward"\nentered_together = true'),
         "entered_together is of groups whose rows have data.entry",
@@ -296,10 +292,6 @@ CONFLICTS = {
     "times of none": (
         '[job]\nmethod = "likelihood"\n[data]\nclients = ["rows/*.csv"]\nresponse = "y"\n[output]\nsurvival_at = [1]\n',
         "output.survival_at: for survival times",
-    ),
-    "entry and client": (
-        text("weibull", data='entry = "since"', model="[model.random]\nclient = true"),
-        "hardly tell its effect",
     ),
     "chains": (text("piecewise", '[algorithm]\nsampler = "hmc"\n'), "chains do not enter"),
     "loo": (text("weibull", "[output]\nloo = true\n"), "output.loo"),
