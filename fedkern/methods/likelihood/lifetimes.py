@@ -23,9 +23,10 @@ from ...kernels import rng
 from ...models import survival, survival_curves
 from ...models.mixed import Layout
 from ...models.mixed.conditional import MOST, effect_variance, predictor, with_effects
-from ...models.mixed.effects import drawn
+from ...models.mixed.effects import draw_effects
 from ...models.survival_parametric import Baseline, Lifetimes
 from ...models.survival_parametric import Timed as Rows
+from . import own as owns
 from . import sites
 from .keys import Config
 from .own import Own, answers, complete_draws, write_tables
@@ -169,7 +170,7 @@ class _Late:
         eta = predictor(rows, inner)
         if rows.layout.group:
             uniform = np.stack([rng.uniform(rows.n_groups, key=key, step=s) for s in range(len(inner))])
-            eta = with_effects(rows, eta, rows.layout.factor(inner, "group"), drawn(rows, inner, uniform))
+            eta = with_effects(rows, eta, rows.layout.factor(inner, "group"), draw_effects(rows, inner, uniform))
         return cls(rows.baseline(inner), eta, entry)
 
     def seen(self, time: Array) -> Array:

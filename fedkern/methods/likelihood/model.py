@@ -36,6 +36,7 @@ from ...models.mixed.shapes import Shape
 from ...models.spatial.units import Units
 from .keys import Config, OutputSection
 from .rows import Held, check_slopes, held
+from .time_units import Said
 
 Array = NDArray[np.float64]
 
@@ -196,6 +197,10 @@ class Model(JobModel[OutputSection]):
     def prior_of_a_client(self, layout: Layout) -> Density:
         """Returns the prior with which a client looks for the mode of its rows alone."""
         return self.prior_of(layout)
+
+    def compare_levels(self, answers: Sequence[tuple[float, float]]) -> Said | None:
+        """Returns remarks on clients whose sums of the response cannot be in the others' unit; None where none are looked for."""
+        return None
 
     @property
     def takes_client(self) -> bool:

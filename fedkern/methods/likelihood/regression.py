@@ -88,7 +88,12 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
     encoding = model.encoding
     design = encode(table, encoding, client=client)
     nothing = degenerate(design.X, encoding, intercept=model.absorbs_constants)
-    notes = [*design.notes, *incomplete.own_notes(model.config, table), *nothing.describe_columns(), *not_there(model.ignored, table.names)]
+    notes = [
+        *design.notes,
+        *incomplete.own_notes(model.config, table),
+        *nothing.describe_columns(),
+        *not_there(model.ignored, table.names),
+    ]
     notes += [*far.notes(table, encoding, design.y), *row_notes(table, model.group)]
     return design, with_far(nothing, design.X, encoding, design.y), notes
 

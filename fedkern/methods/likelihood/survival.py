@@ -115,7 +115,7 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
             notes += said_of_units.notes
             doubt = said_of_units.doubt
     alone = {k: sites.Alone(one.rows, one.told, one.nodes) for k, one in ended.items()}
-    return join(Checked(content, tuple(notes)), sites.exchange_modes(run, model, alone), doubt)
+    return join(Checked(content, tuple(notes), doubt), sites.exchange_modes(run, model, alone))
 
 
 def _sums(own: Ended) -> survival_sums.SurvivalSums:

@@ -6,7 +6,7 @@ Source: docs/methods/likelihood.md, section 9.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from ...models.survival_parametric import Baseline, Lifetimes, Walk
 from ...results.weighted import summarised
 from .model import TOLD, Model
 from .rows import Held, held, times_of
+from .time_units import Said, of_rates
 from .times import Columns, Timed, exposure, notes, timed
 
 Array = NDArray[np.float64]
@@ -206,6 +207,9 @@ class LifetimeModel(TimeModel):
     def prior_of_a_client(self, layout: Layout) -> Density:
         prior = self.prior_of(layout)
         return prior.held if isinstance(prior, Walk) else prior
+
+    def compare_levels(self, answers: Sequence[tuple[float, float]]) -> Said | None:
+        return of_rates(self.names, answers)
 
     @property
     def takes_client(self) -> bool:
