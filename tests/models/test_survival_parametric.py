@@ -222,6 +222,19 @@ def test_the_hazard_between_two_times(family: str) -> None:
     np.testing.assert_allclose(found, hazard * (time - near)[1:], rtol=1e-9)
 
 
+def test_a_row_that_begins_alone_in_a_piece_is_read_off_what_is_sent() -> None:
+    """Why none or ten of a client's rows may begin in each: who was there before and after counts as much in two neighbours."""
+    rng, n, cuts = np.random.default_rng(5), 60, np.array([1.0, 2.0, 3.0])
+    X = np.column_stack([np.ones(n), rng.standard_normal(n)])
+    time, entry = 3 + rng.exponential(size=n), np.zeros(n)
+    entry[7] = 2.4
+    one = Layout(("intercept", "x"), "piecewise", (), (), shapes_of("piecewise", tuple(cuts)))
+    rows = Lifetimes.of(one, X, time, time, np.array([0, n]), entry, cuts=cuts)
+    _, _, curved = rows.curvature(np.zeros((1, one.size)), 1)
+    told = curved[0, 3, :2] - curved[0, 2, :2]  # of the hazards from 2 to 3 and from 1 to 2, with the columns: one row's
+    np.testing.assert_allclose(told, (3 - 2.4) * X[7], rtol=1e-9)
+
+
 @pytest.mark.parametrize("level", ["group", "client"])
 def test_effects_of_rows_that_were_seen_late_are_given_their_entries(level: str) -> None:
     """What a holder reads of its wards, and of itself: means and sds at one point, against quadrature."""

@@ -105,14 +105,13 @@ def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:
     high = np.clip(high, low + 1e-12, 1.0)
     edges = np.arange(11)[:, np.newaxis] / 10
     tenths = np.diff(np.clip((edges - low) / (high - low), 0, 1), axis=0).sum(axis=1)
-    e, e0 = of_rows.hazards(ended.middle / unit)
     cox = survival.Rows.of(
         Layout(rows.layout.coefficients, "cox"), rows.X, ended.middle, ended.event, ended.entry, None, None, rows.offset
     )
     pairs, right = survival.concordance(cox, own.told[:, : rows.layout.p].mean(axis=0))
     of_piece = np.searchsorted(np.array(model.cuts), ended.middle[ended.event])
     pieces = np.bincount(of_piece, minlength=1 + len(model.cuts)).astype(np.float64)
-    return lifetime_sums.make_reply(n, events, pairs, right, tenths, _scores(ended.event, e, e0), pieces)
+    return lifetime_sums.make_reply(n, events, pairs, right, tenths, of_rows.scores(ended.event, ended.middle / unit), pieces)
 
 
 @dataclass(frozen=True)
@@ -145,9 +144,9 @@ class _Whole:
         """(n,) the same, given the entry."""
         return self.mean(time) / self.before
 
-    def hazards(self, time: Array) -> tuple[Array, Array]:
-        """(n,) cumulative hazards at a time of each row, and at its entry."""
-        return -np.log(self.mean(time)), -np.log(self.before)
+    def scores(self, event: NDArray[np.bool_], time: Array) -> Array:
+        """(5,) see `_scores`; of rows whose times are these."""
+        return _scores(event, -np.log(self.mean(time)), -np.log(self.before))
 
 
 @dataclass(frozen=True)
@@ -177,26 +176,26 @@ class _Late:
         """(n,) probabilities to be without event at a time of each row, given the entry, averaged over draws."""
         return np.asarray(np.exp(-self.base.between(self.entry, time) * np.exp(self.eta)).mean(axis=0))
 
-    def hazards(self, time: Array) -> tuple[Array, Array]:
-        """(n,) cumulative hazards at a time of each row, and at its entry: means over draws, at each of which a right model's
-        score has the mean 0."""
+    def scores(self, event: NDArray[np.bool_], time: Array) -> Array:
+        """(5,) the same, averaged over draws: that is the score of the likelihood whose effects are integrated out (Louis 1982),
+        and of averaged hazards it would be another number."""
         scale = np.exp(self.eta)
-        before = (self.base.at(self.entry)[1] * scale).mean(axis=0)
-        return before + (self.base.between(self.entry, time) * scale).mean(axis=0), before
+        before = self.base.at(self.entry)[1] * scale
+        return np.asarray(_scores(event, before + self.base.between(self.entry, time) * scale, before).mean(axis=1))
 
 
 def _scores(event: NDArray[np.bool_], e: Array, e0: Array) -> Array:
-    """(5,) of cumulative hazards e that are a e^k: derivatives in log a and log k at 1, and minus the second ones."""
+    """(5, ..) of cumulative hazards e (.., n) that are a e^k: derivatives in log a and log k at 1, and minus the second ones."""
     with np.errstate(divide="ignore", invalid="ignore"):
         log, log0 = (np.where(one > WALKING, np.log(one), 0.0) for one in (e, e0))
     x, x0, d = e * log, e0 * log0, event.astype(np.float64)
     return np.array(
         [
-            (d - e + e0).sum(),
-            (d * (1 + log) - x + x0).sum(),
-            (e - e0).sum(),
-            (x - x0).sum(),
-            (x + x * log - x0 - x0 * log0 - d * log).sum(),
+            (d - e + e0).sum(axis=-1),
+            (d * (1 + log) - x + x0).sum(axis=-1),
+            (e - e0).sum(axis=-1),
+            (x - x0).sum(axis=-1),
+            (x + x * log - x0 - x0 * log0 - d * log).sum(axis=-1),
         ]
     )
 
@@ -233,11 +232,12 @@ def _content(model: LifetimeModel, replies: Sequence[lifetime_sums.LifetimeSums]
     p = float(chdtrc(9, chi2))
     if not doubt and p < UNLIKELY:
         other = "more model.cuts" if model.family == "piecewise" else 'model.family = "piecewise" or "cox"'
+        together = ", or rows came one by one (then remove entered_together)" if model.config.random.entered_together else ""
         k = int(np.abs(shares - 0.1).argmax())
         notes.append(
             f"times are not as the model makes them: {100 * shares[k]:.0f} % of the rows are in the tenth from {k / 10:.1f} to "
             f"{(k + 1) / 10:.1f} of their predictive distributions (10 % are expected); the hazard may have another shape: take "
-            f"{other}, or a covariate is missing"
+            f"{other}, or a covariate is missing{together}"
         )
     return found, notes, doubt
 

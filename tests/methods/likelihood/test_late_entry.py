@@ -62,15 +62,20 @@ def test_a_ratio_of_integrals_is_another_posterior() -> None:
     assert abs(means["intercept"]) > 1
     (curve,) = result.summary["survival"]
     assert curve["mean"] < MADE["truth"]("wards", frames) / 2
+    assert [note for note in result.summary["notes"] if "or rows came one by one (then remove entered_together)" in note]
 
 
-def test_a_constant_hazard_of_times_that_have_none_is_no_result() -> None:
-    """The shape is 1.3, which the scores of rows that were seen late tell."""
+def test_a_constant_hazard_is_a_result_where_it_is_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What rows that were seen late tell of its shape is of their own wards' effects: who is seen later is of a better ward, so
+    that with effects of new wards hazards would seem to fall."""
     one = job("wards")
     one["model"]["family"] = "exponential"
-    result = fedkern.run(one, data=federation("wards"))
-    assert result.converged is False
-    assert "the hazard rises with time" in result.summary["verdict"]
+    for shape, z in ((1.3, (4, 15)), (1.0, (-3, 3))):
+        monkeypatch.setitem(federation.__globals__, "SHAPE", shape)
+        result = fedkern.run(one, data=federation("wards"))
+        assert z[0] < result.summary["shape_of_hazard"]["z"] < z[1]
+        assert result.converged is (shape == 1), result.summary["verdict"]
+        assert shape == 1 or "the hazard rises with time" in result.summary["verdict"]
 
 
 def test_without_effects_there_is_one_likelihood() -> None:
