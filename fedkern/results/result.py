@@ -183,8 +183,8 @@ class Result:
         Parameters
         ----------
         other : the other model's result
-        same_rows : whether you know that both are of the same rows in the same units. It is asked for where nothing that clients told
-            shows it: own models, other offsets of a gaussian response, survival times with `model.intercept_centre`
+        same_rows : whether you know that both are of the same rows in the same units. It is asked for where nothing that clients
+            told shows it: own models, other offsets of a gaussian response, survival times with `model.intercept_centre`
 
         Returns
         -------
@@ -217,7 +217,9 @@ class Result:
         if unlike := _other_times(*own):
             raise JobError(f"compare: {unlike}")
         if not same_rows and (unknown := _unknown(self, other)):
-            raise JobError(f"compare: {unknown}; if you know that both are of the same rows in the same units, say same_rows=True")
+            raise JobError(
+                f"compare: {unknown}; if you know that both are of the same rows in the same units, say same_rows=True"
+            )
         if unlike := _unlike(*own):
             raise JobError(
                 f"compare: {unlike}: the responses are not the same, and evidence compares models of the same rows; run both "

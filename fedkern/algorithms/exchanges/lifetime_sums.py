@@ -25,9 +25,10 @@ TENTHS, SCORES = 10, 5
 
 @dataclass(frozen=True)
 class LifetimeSums(Message, kind=233, tells=Tells(SUM)):
-    """Client to server: number of rows, of events, and of events whose time is known exactly; pairs of a row that has its event and one that is at risk after it, and in
-    how many of them the first has the higher risk; in which tenth of their predictive distributions times are; score and
-    information of a level and of a shape in which the hazard is wrong; events in each piece of the hazard."""
+    """Client to server: number of rows, of events, and of events whose time is known exactly; pairs of a row that has its event
+    and one that is at risk after it, and in how many of them the first has the higher risk; in which tenth of their predictive
+    distributions times are; score and information of a level and of a shape in which the hazard is wrong; events in each piece of
+    the hazard."""
 
     round: int
     rows: int
