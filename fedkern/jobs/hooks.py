@@ -129,7 +129,8 @@ class RunHooks(Keeper):
             with self.between_holder_and_job(party):
                 binding = self.bindings[party] = holders.permit(self.config, parties, party)
             if self.folder is not None:
-                self.folder.remove(self.folder.home(party) / "holder.txt")  # of a refusal before
+                for earlier in ("holder.txt", "fault.txt"):  # of a start that was refused
+                    self.folder.remove(self.folder.home(party) / earlier)
             if party != SERVER:
                 self._warnings[party] = holders.warnings(binding, partial(parties.fingerprint, party))
 

@@ -37,8 +37,22 @@ RESPONSES = ("y", "response", "outcome", "target", "label", "cases", "case", "co
 # Of a 0/1 response beside them: how long a row was seen, and no covariate.
 TIMES = re.compile(
     r"(time|months?|days?|weeks?|years?)|(follow_?up|fu|surv(ival)?|os|pfs|dfs|event|death)(_?(time|months?|days?|weeks?|years?))?"
-    r"|(time|months?|days?|weeks?|years?)_?(to|of|until)_?\w+|f(ollow)?_?u(p)?_?time"
+    r"|(time|months?|days?|weeks?|years?)_?(to|of|until)_?\w+|f(ollow)?_?u(p)?_?time|t?stop(_?(time|months?|days?))?"
 )
+# Columns of a survival study that are no covariates: each is left out of the job, and the key that it may be of is said.
+OTHERS = (
+    (re.compile(r"(\w+_)?(entry|since|t?start|left_trunc\w*)(_?(time|months?|days?|weeks?|years?|age))?"), "data.entry"),
+    (re.compile(r"(\w+_)?(left|right|lower|upper|until)(_?(time|months?|days?|weeks?|years?))?"), "data.time_upper"),
+    (re.compile(r"(case_?)?(weights?|wt)"), "data.weight"),
+    (re.compile(r"strat(um|a)"), "data.strata"),
+)
+WORDS = {
+    "data.entry": "when a row came under observation",
+    "data.time_upper": 'an end of the interval in which the event was (with data.time its begin, and family = "weibull")',
+    "data.weight": "how much a row counts",
+    "data.strata": "groups with a baseline hazard each",
+}
+STATUS = re.compile(r"(\w+_)?(status|event|death|died|dead|progress(ion|ed)?|relapse[d]?|censor(ed|ing)?)")
 AREAS = ("area", "district", "county", "region", "municipality", "ward", "zip", "postcode", "fips")
 EXPOSURES = ("expected", "exposure", "population", "person_years", "pop", "offset")
 GRAPH_LEAST = 3  # columns
@@ -285,12 +299,29 @@ def _time(response: str, seen: Seen, ignored: Sequence[str]) -> str | None:
     if seen.kinds[response] not in ("binary", "text"):
         return None
     found = [name for name in seen.names if name not in {response, *ignored} and seen.kinds[name] in ("real", "count")]
-    return next((name for name in found if TIMES.fullmatch(name.lower())), None)
+    times = [name for name in found if TIMES.fullmatch(name.lower())]
+    if not times and any(re.fullmatch("right|upper", name.lower()) for name in found):
+        times = [name for name in found if re.fullmatch("left|lower", name.lower())]  # an interval begins there
+    head = response.lower().split("_")[0]
+    # Of several times the one that has the event's own name in it, as os_months beside os_status.
+    return next((name for name in times if head in name.lower().split("_")), next(iter(times), None))
 
 
 def _survival(time: str, event: str, seen: Seen, labels: list[str], asked: list[str]) -> Part:
-    """A job of survival times."""
+    """A job of survival times.
+
+    Other times and events, entries, ends of intervals, weights and strata are no covariates: they are left out, and named.
+    """
     ignored = _ignored(seen, {event, time})
+    rest = [name for name in seen.names if name not in {event, time, *ignored}]
+    keys = {name: key for name in rest for pattern, key in OTHERS if pattern.fullmatch(name.lower())}
+    after = [
+        name
+        for name in rest
+        if name not in keys
+        and ((TIMES.fullmatch(name.lower()) and seen.kinds[name] in ("real", "count")) or STATUS.fullmatch(name.lower()))
+    ]
+    ignored += [*keys, *after]
     lines = [
         f"time = {_text(time)}{_note('by its name: how long a row was seen, till its event or without one')}",
         f"event = {_text(event)}{_note('whether it ended with the event')}",
@@ -306,6 +337,9 @@ def _survival(time: str, event: str, seen: Seen, labels: list[str], asked: list[
     choice = (
         f"{event} is explained with {time} as time to the event, by its name; where it is a covariate that was known before: "
     )
+    asked = [*asked, *(f"{key}: {name} seems to be {WORDS[key]}; it is left out until you name it" for name, key in keys.items())]
+    if after:
+        asked += [f"data.ignore: {_texts(after)} seem to be other times or events, which are known afterwards; they are left out"]
     asked = [*asked, f'data.time: {choice}response = {_text(event)}, and no time, event and family = "cox"']
     return Part(lines, asked, frozenset({event, time, *ignored}), ignored)
 
@@ -442,7 +476,11 @@ def _ignore_lines(names: Sequence[str], seen: Seen) -> list[str]:
         lines += [f"# {_texts(crowded)}: nearly as many levels as rows, too many for coefficients. To use one, join"]
         lines += ["# its levels in the files, and remove it here."]
     others = "the others seem" if lines else "seem"
-    why = _note(f"{others} to name rows, to be codes, or to be empty") if set(names) - {*dates, *crowded} else ""
+    why = (
+        _note(f"{others} to name rows, to be codes, to be empty, or to be no covariates")
+        if set(names) - {*dates, *crowded}
+        else ""
+    )
     return [*lines, f"ignore = [{_texts(names)}]{why}"]
 
 

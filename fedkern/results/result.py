@@ -177,8 +177,14 @@ class Result:
             raise JobError("this result has lost its job: load it with fedkern.load(DIR)")
         return self.predictor(rows)
 
-    def compare(self, other: Result) -> dict[str, float]:
+    def compare(self, other: Result, *, same_rows: bool = False) -> dict[str, float]:
         """This model against another one of the same rows, both of method = "likelihood": by the evidence.
+
+        Parameters
+        ----------
+        other : the other model's result
+        same_rows : whether you know that both are of the same rows in the same units. It is asked for where nothing that clients
+            told shows it: own models, other offsets of a gaussian response, survival times with `model.intercept_centre`
 
         Returns
         -------
@@ -210,6 +216,10 @@ class Result:
                 raise JobError(f"compare: the two results have other {what}, and evidence compares models of the same rows")
         if unlike := _other_times(*own):
             raise JobError(f"compare: {unlike}")
+        if not same_rows and (unknown := _unknown(self, other)):
+            raise JobError(
+                f"compare: {unknown}; if you know that both are of the same rows in the same units, say same_rows=True"
+            )
         if unlike := _unlike(*own):
             raise JobError(
                 f"compare: {unlike}: the responses are not the same, and evidence compares models of the same rows; run both "
@@ -259,7 +269,12 @@ def _other_times(*own: plain.Record) -> str:
     """Why results of survival times have evidence of other things; "" where they have not."""
     hazards = [one.get("hazards") for one in own]
     if None not in hazards and "cox" not in hazards:
-        events, times = ([one.get(name) for one in own] for name in ("events", "time_per_event"))
+        events, times, exact = ([one.get(name) for one in own] for name in ("events", "time_per_event", "exact_events"))
+        if exact[0] != exact[1]:
+            return (
+                f"the two results are of other times: {exact[0]} and {exact[1]} events have a time, and all others an interval; "
+                "give both the same data.time and data.time_upper"
+            )
         if None not in times and (events[0], times[0]) != (events[1], times[1]):
             seen = " and ".join(f"{plain.real(time):g} for each of {count} events" for time, count in zip(times, events))
             return (
@@ -277,6 +292,27 @@ def _other_times(*own: plain.Record) -> str:
             "and data.offset decide who is at risk at whose event, and evidence compares models of the same events among the "
             "same rows; change nothing but covariates and priors between two cox jobs, and give both the rows with all covariates"
         )
+    return ""
+
+
+def _unknown(*own: Result) -> str:
+    """Why nothing tells whether two results are of the same response; "" where something does."""
+    data, model = ([one.job.get(section) or {} for one in own] for section in ("data", "model"))
+    if any(one.get("kind") == "own" for one in model):
+        return "of models of holders' own packages fedkern knows neither rows nor units"
+    hazards = [one.summary.get("hazards") for one in own]
+    if None not in hazards and "cox" not in hazards:
+        if any("time_per_event" not in one.summary for one in own):
+            return "where model.intercept_centre is given clients tell no unit of time, so that days could be held against months"
+        if (data[0].get("time_upper") is None) != (data[1].get("time_upper") is None):
+            return (
+                "one has data.time_upper and the other has not, and the probability of an interval is no density of a time: give "
+                "both the same columns of times"
+            )
+    records = [FAMILIES.get(str(one.summary["encoding"].get("family"))) for one in own]
+    offsets = [one.get("offset") for one in data]
+    if any(record is not None and record.measured for record in records) and offsets[0] != offsets[1]:
+        return "a gaussian or student response is told less its offset, and the two jobs have other offsets"
     return ""
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 
 from fedkern.cli.__main__ import main
@@ -88,6 +89,39 @@ def test_a_follow_up_time_is_no_covariate(tmp_path: Path, capsys: pytest.Capture
     assert job["model"]["family"] == "cox"
     assert (job["data"]["time"], job["data"]["event"]) == ("months", "died")
     assert main(["check", str(path)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "event", "time", "left_out"),
+    [
+        ("os_months pfs_months os_status pfs_status age", "os_status", "os_months", ["pfs_months", "pfs_status"]),
+        ("pfs_months os_months os_status pfs_status age", "pfs_status", "pfs_months", ["os_months", "os_status"]),
+        ("entry_time os_months os_status age", "os_status", "os_months", ["entry_time"]),
+        ("tstart tstop event age", "event", "tstop", ["tstart"]),
+        ("left right died age", "died", "left", ["right"]),
+        ("months died weight stratum age", "died", "months", ["weight", "stratum"]),
+    ],
+)
+def test_what_is_known_afterwards_is_no_covariate(
+    names: str, event: str, time: str, left_out: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of several times the event's own; all others are left out and named, with the key that they may be of."""
+    rng = np.random.default_rng(5)
+    columns = {
+        name: rng.integers(0, 2, 60) if name in ("died", "event") or name.endswith("status") else rng.uniform(1, 9, 60).round(3)
+        for name in names.split()
+    }
+    rows = zip(*(values.tolist() for values in columns.values()))
+    file = tmp_path / "a.csv"
+    file.write_text("\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows), ""]))
+    path = tmp_path / "job.toml"
+    assert main(["init", str(file), "--response", event, "--out", str(path)]) == 0
+    said = capsys.readouterr().out
+    job = tomllib.loads(path.read_text())
+    assert (job["data"]["time"], job["data"]["event"]) == (time, event)
+    assert sorted(job["data"]["ignore"]) == sorted(left_out)
+    for name in left_out:
+        assert name in said
 
 
 @pytest.mark.parametrize("name", ["months", "follow_up", "futime", "os_months", "time_to_death", "FU_days", "survival_time"])

@@ -94,6 +94,33 @@ def program(y, s):
     numpyro.sample("y", dist.Normal(mu, jnp.sqrt(jnp.asarray(s) ** 2 + tau**2)), obs=y)
 
 
+def with_a_factor(y, s):
+    """A soft constraint of mu, which is no site's prior."""
+    import numpyro
+    program(y, s)
+    numpyro.factor("soft", -200.0 * (numpyro.sample("nu", numpyro.distributions.Normal(0.0, 1.0)) - 1.0) ** 2)
+
+
+def factored(table, options):
+    rows = (None, 1.0) if table is None else (table["effect"], table["error"])
+    return from_numpyro(with_a_factor, ["mu", "tau", "nu"], *rows)
+
+
+def centred(y, s):
+    """A prior that depends on rows."""
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+    mu = numpyro.sample("mu", dist.Normal(0.0 if y is None else float(np.mean(y)), 1.0))
+    tau = numpyro.sample("tau", dist.HalfNormal(5.0))
+    numpyro.sample("y", dist.Normal(mu, jnp.sqrt(jnp.asarray(s) ** 2 + tau**2)), obs=y)
+
+
+def prior_of_rows(table, options):
+    rows = (None, 1.0) if table is None else (table["effect"], table["error"])
+    return from_numpyro(centred, ["mu", "tau"], *rows)
+
+
 def in_numpyro(table, options):
     table = table or {"effect": None, "error": np.ones(1)}
     return from_numpyro(program, ["mu", "tau"], table["effect"], table["error"])

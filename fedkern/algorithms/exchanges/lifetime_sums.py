@@ -25,13 +25,15 @@ TENTHS, SCORES = 10, 5
 
 @dataclass(frozen=True)
 class LifetimeSums(Message, kind=233, tells=Tells(SUM)):
-    """Client to server: number of rows and of events; pairs of a row that has its event and one that is at risk after it, and in
-    how many of them the first has the higher risk; in which tenth of their predictive distributions times are; score and
-    information of a level and of a shape in which the hazard is wrong; events in each piece of the hazard."""
+    """Client to server: number of rows, of events, and of events whose time is known exactly; pairs of a row that has its event
+    and one that is at risk after it, and in how many of them the first has the higher risk; in which tenth of their predictive
+    distributions times are; score and information of a level and of a shape in which the hazard is wrong; events in each piece of
+    the hazard."""
 
     round: int
     rows: int
     events: int
+    exact: int
     pairs: float
     right: float
     tenths: Annotated[Array, "tenths"]
@@ -44,19 +46,23 @@ def dims(pieces: int) -> dict[str, int]:
     return {"tenths": TENTHS, "scores": SCORES, "pieces": pieces}
 
 
-def make_reply(rows: int, events: int, pairs: float, right: float, tenths: Array, scores: Array, pieces: Array) -> LifetimeSums:
+def make_reply(
+    rows: int, events: int, exact: int, pairs: float, right: float, tenths: Array, scores: Array, pieces: Array
+) -> LifetimeSums:
     """Returns the sums, or zeros if they are of too few rows."""
     if rows < LEAST:
-        return LifetimeSums(0, 0, 0, 0.0, 0.0, np.zeros(TENTHS), np.zeros(SCORES), np.zeros(len(pieces)))
+        return LifetimeSums(0, 0, 0, 0, 0.0, 0.0, np.zeros(TENTHS), np.zeros(SCORES), np.zeros(len(pieces)))
     pairs, right = shortened(pairs, right)
     tenths, scores = (np.array([float(f"{value:.3g}") for value in one.tolist()]) for one in (tenths, scores))
-    return LifetimeSums(0, rows, events, pairs, right, tenths, scores, pieces)
+    return LifetimeSums(0, rows, events, exact, pairs, right, tenths, scores, pieces)
 
 
 def _wrong(answer: LifetimeSums) -> str:
     """Returns the reason why these are no client's sums, or "" if they can be."""
     if not (answer.rows == 0 or LEAST <= answer.rows <= MOST_ROWS) or not 0 <= answer.events <= answer.rows:
         return f"its LifetimeSums are of {answer.rows} rows and {answer.events} events"
+    if not 0 <= answer.exact <= answer.events:
+        return f"its LifetimeSums have {answer.exact} exact times of {answer.events} events"
     if not 0 <= answer.right <= answer.pairs <= MOST_ROWS**2:
         return "its LifetimeSums count pairs that are not there"
     tenths, pieces = answer.tenths, answer.pieces

@@ -406,8 +406,10 @@ def weighted(state: Server, since: int = 0) -> Weighted:
 
 
 def errors(state: Server, posterior: Weighted) -> tuple[float, float]:
-    """Returns by how many posterior sds any mean, and any standard deviation, may be off: those of z, and of exponentials that have
-    heavy tails."""
+    """Returns by how many posterior sds any mean, and any standard deviation, may be off.
+
+    They are those of z, and of exponentials that have heavy tails.
+    """
     nets = [NETS * r + q.nets for r, q in enumerate(state.sources[: len(state.draws)])]
     z = np.concatenate([one.z for one in state.draws])
     read = state.coordinates.read(z, state.coordinates.flat(z, posterior.weights))

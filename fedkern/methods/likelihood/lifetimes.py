@@ -111,7 +111,8 @@ def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:
     pairs, right = survival.concordance(cox, own.told[:, : rows.layout.p].mean(axis=0))
     of_piece = np.searchsorted(np.array(model.cuts), ended.middle[ended.event])
     pieces = np.bincount(of_piece, minlength=1 + len(model.cuts)).astype(np.float64)
-    return lifetime_sums.make_reply(n, events, pairs, right, tenths, of_rows.scores(ended.event, ended.middle / unit), pieces)
+    exact = int((ended.event & (rows.upper == rows.y)).sum())
+    return lifetime_sums.make_reply(n, events, exact, pairs, right, tenths, of_rows.scores(ended.event, ended.middle / unit), pieces)
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,7 @@ def _content(model: LifetimeModel, replies: Sequence[lifetime_sums.LifetimeSums]
     shares = tenths / tenths.sum()
     found: dict[str, Any] = {
         "events": int(events),
+        "exact_events": int(sum(one.exact for one in replies)),
         "predictive": {"rows": int(rows), "tenths": [{"share": x} for x in shares.tolist()]},
     }
     if pairs:

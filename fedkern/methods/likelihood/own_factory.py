@@ -26,7 +26,7 @@ from ...data.cells import Text
 from ...data.faults import HINT
 from ...data.table import Table
 from ...errors import JobError, OwnFault
-from ...models.own.supplied import raised, silent
+from ...models.own.supplied import contained, silent
 from . import own_exits
 
 REMEDY = "install it where this party runs: pip install PACKAGE"
@@ -68,13 +68,8 @@ class Factory:
             It fails; its message is for the holder alone.
         """
         columns = None if table is None else _columns(who, table, ignored)
-        try:
-            with self.apart(), silent():
-                return self.function(columns, json.loads(json.dumps(options)))
-        except MemoryError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise raised(f"{who}: the factory", error) from None
+        with contained(f"{who}: the factory"), self.apart(), silent():
+            return self.function(columns, json.loads(json.dumps(options)))
 
 
 def _columns(who: str, table: Table, ignored: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -116,7 +111,9 @@ def load_factory(text: str, job: Path) -> Factory:
             )
         try:
             loaded = importlib.import_module(module)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             lacks = f" without {error.name!r}" if isinstance(error, ModuleNotFoundError) else ""
             text = f"{who}: importing it failed{lacks} ({type(error).__name__}); mend the package, or install what it needs"
             raise OwnFault(text, f"{text}: {error}") from error
@@ -146,8 +143,8 @@ def _barred(job: Path, known: list[Distribution]) -> tuple[str, ...]:
 
 @contextmanager
 def _without(barred: tuple[str, ...]) -> Iterator[None]:
-    """Keeps Python from finding modules at these entries of sys.path, and the process going on whatever a package asks for."""
-    before = [*sys.path]
+    """Keeps Python from finding modules at these entries of sys.path, and the process and its folder as they are."""
+    before, folder = [*sys.path], _current()
     if barred:
         sys.path[:] = [entry for entry in before if entry not in barred]
     try:
@@ -156,6 +153,16 @@ def _without(barred: tuple[str, ...]) -> Iterator[None]:
     finally:
         if barred:
             sys.path[:] = before
+        if folder is not None and _current() != folder:
+            os.chdir(folder)  # relative paths of the job stay where they were
+
+
+def _current() -> str | None:
+    """The current folder; None where it is gone."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
 
 
 def _specs(module: str) -> list[ModuleSpec] | None:

@@ -22,6 +22,8 @@ from .keys import Config
 from .own_factory import Factory
 from .own_model import Terms
 
+CALLED = 3  # points at which two priors are held against each other
+
 
 class AtServer(NamedTuple):
     """Holds the factory and its model's prior, at a server of a job that has no priors."""
@@ -68,8 +70,40 @@ def of_server(terms: Terms, folder: Path) -> AtServer | None:
         names = tuple(map(str, getattr(made, "names", ())))
         if not names or not callable(getattr(made, "log_prior", None)):
             raise JobError(f"{who} has no log_prior, and the job has no [model.priors]; give one of them")
+        _refuse_observed(who, made)
         model: Any = made
         return AtServer(factory, Given(Own(model, who, np.arange(len(names), dtype=np.int64), apart=factory.apart), names))
+
+
+def check_prior(terms: Terms, who: str, factory: Factory, own: Own) -> None:
+    """Refuses a client's model whose prior is not that of the model without rows: the server has that one, and it counts once.
+
+    Raises
+    ------
+    JobError
+        They differ, or the model has a density of its own without any rows.
+    """
+    if terms.priors is not None or not own.has("log_prior"):
+        return
+    made: Any = factory.made(f"{who}, called without rows", None, (), terms.options)
+    _refuse_observed(who, made)
+    without = Own(made, f"{who}, called without rows", np.arange(own.size, dtype=np.int64), apart=factory.apart)
+    points = np.random.default_rng(0).normal(size=(CALLED, own.size))
+    mine, servers = (one.answer("log_prior", one.taken(points), (CALLED,)) for one in (own, without))
+    if not np.allclose(mine, servers, rtol=1e-6, atol=1e-6, equal_nan=True):
+        raise JobError(
+            f"{who}: its log_prior depends on rows, or is not that of the model without any, which the server takes: a prior "
+            "is the same for all holders; give it constants"
+        )
+
+
+def _refuse_observed(who: str, made: object) -> None:
+    """Refuses a program that has observed sites or factors without rows: each client would count them again."""
+    if observed := getattr(made, "observed", ()):
+        raise JobError(
+            f"{who}: called without rows the program still has {', '.join(map(repr, observed))} (a factor, or an observed site), "
+            "which would count once for each client: leave it out where there are no rows, or make it the prior of a shared site"
+        )
 
 
 def agree_on_package(

@@ -22,7 +22,7 @@ from .keys import Config
 from .own import answers
 from .own_factory import Factory
 from .own_model import OwnModel, terms_of
-from .own_parties import agree_on_package, of_client, of_server
+from .own_parties import agree_on_package, check_prior, of_client, of_server
 from .publish import Checked
 from .sites import of_parameters
 from .stages import own_modes
@@ -71,6 +71,7 @@ class Packages:
                 who, local = terms.who(f"client {run.names[k]!r}"), model.local
                 made = self.factories[k].made(who, tables.pop(k), terms.ignored, terms.options)
                 owns[k] = Own.of(made, who, model.parameters, terms.priors, local=local, apart=self.factories[k].apart)
+                check_prior(terms, who, self.factories[k], owns[k])
         return Read(model, owns, owns, None, {})
 
 

@@ -39,8 +39,14 @@ class Site:
 
 @dataclass(frozen=True)
 class FromNumPyro(FromJax):
-    """Holds the own model that `from_numpyro` makes; its points are unconstrained."""
+    """Holds the own model that `from_numpyro` makes; its points are unconstrained.
 
+    Attributes
+    ----------
+    observed : names of the program's observed sites and factors; a program that is called without rows must have none
+    """
+
+    observed: tuple[str, ...] = ()
     unconstrained: bool = True
     shared_density: Callable[[Any], Any] = lambda point: 0.0
     constrained: Callable[[Any], Any] = lambda point: point
@@ -126,7 +132,8 @@ def from_numpyro(model: Callable[..., Any], shared: Sequence[str], *args: object
 
     names = tuple(name for site in both[0] for name in site.names)
     local = both[1][-1].at.stop if both[1] else 0
-    return FromNumPyro(names, loglik, (), local, BATCH, shared_density=prior, constrained=constrained)
+    observed = tuple(name for name, site in first.items() if site["type"] == "sample" and site["is_observed"])
+    return FromNumPyro(names, loglik, (), local, BATCH, shared_density=prior, constrained=constrained, observed=observed)
 
 
 def _sites(distributions: Any, latent: Mapping[str, Any], names: Sequence[str]) -> tuple[Site, ...]:

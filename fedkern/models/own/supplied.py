@@ -299,19 +299,12 @@ class Own:
 
     def _asked(self, what: str, function: Callable[[], object]) -> object:
         """The answer of the holder's code."""
-        try:
-            with self.apart(), silent(), np.errstate(all="ignore"):
-                return function()
-        except MemoryError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise raised(f"{self.who}: {what}", error) from None
+        with contained(f"{self.who}: {what}"), self.apart(), silent(), np.errstate(all="ignore"):
+            return function()
 
     def _checked(self, what: str, answer: object, shape: tuple[int, ...]) -> Array:
-        try:
+        with contained(f"{self.who}: the answer of {what}"):
             array = np.asarray(answer)
-        except (Exception, SystemExit) as error:
-            raise raised(f"{self.who}: what {what} returns", error) from None
         if array.dtype != np.float64 or array.shape != shape:
             raise self._wrong(what, f"float64 numbers of the shape {shape}", f"{array.dtype} of the shape {array.shape}")
         return np.array(array)
@@ -345,8 +338,27 @@ class Own:
                 )
 
 
-def raised(what: str, error: Exception | SystemExit) -> OwnFault:
-    """Returns the fault that an exception of the holder's code becomes."""
+@contextmanager
+def contained(what: str) -> Iterator[None]:
+    """Turns every exception of the holder's code into a fault whose text is for the holder alone. Ctrl-C goes through.
+
+    Raises
+    ------
+    OwnFault, MemoryError
+        The code fails, whatever it raises; a MemoryError loses its text, which other parties would read.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except MemoryError:
+        raise MemoryError(f"{what}: no memory is left for the package") from None
+    except BaseException as error:  # asyncio's CancelledError, GeneratorExit and their like are no `Exception`
+        raise _fault(what, error) from None
+
+
+def _fault(what: str, error: BaseException) -> OwnFault:
+    """The fault that an exception of the holder's code becomes."""
     text = f"{what} failed ({type(error).__name__})"
     remedy = "mend the package, and install the same version at every holder"
     return OwnFault(f"{text}; {remedy}", f"{text}:\n{''.join(traceback.format_exception(error))}")

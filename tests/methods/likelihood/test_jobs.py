@@ -441,3 +441,18 @@ def test_columns_are_standardised_by_trials() -> None:
     pooled = pd.concat(rows.values())
     assert abs(mine["scale"] - pooled.x.std()) > 0.01
     assert grouped.parameters["theta[x]"]["mean"] == pytest.approx(apart.parameters["theta[x]"]["mean"], rel=0.02)
+
+
+def test_a_start_removes_the_fault_of_the_one_before(tmp_path):
+    """A client that reads `too few rows` beside a finished job would not know what to believe."""
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y", "least_rows": 20}}
+    rng = np.random.default_rng(4)
+
+    def rows(n):
+        return pd.DataFrame({"x": rng.normal(size=n), "y": rng.integers(0, 2, n)})
+
+    with pytest.raises(JobError):
+        fedkern.run(job, data={"a": rows(10), "b": rows(60)}, out=tmp_path / "run")
+    assert (tmp_path / "run" / "client-a" / "fault.txt").exists()
+    fedkern.run(job, data={"a": rows(60), "b": rows(60)}, out=tmp_path / "run")
+    assert not (tmp_path / "run" / "client-a" / "fault.txt").exists()

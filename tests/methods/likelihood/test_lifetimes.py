@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,32 @@ def test_days_and_months_are_one_result(files: Path, whole: fedkern.Result, tmp_
     ):
         days.compare(whole)
     assert abs(whole.compare(whole)["log_bayes_factor"]) == 0
+
+
+def test_densities_of_times_are_not_compared_with_probabilities_of_intervals(whole: fedkern.Result, tmp_path: Path) -> None:
+    """The usual imputation, an interval's middle for the interval, has as many events and as long a time for each."""
+    middle = {}
+    for name, frame in federation("weibull", 1).items():
+        inside = np.isfinite(frame.until) & (frame.until > frame.months)
+        time = np.where(inside, (frame.months + frame.until) / 2, frame.months)
+        middle[name] = frame.assign(months=time, until=np.where(inside, time, frame.until))
+    imputed = fedkern.run(written(tmp_path / "middle", middle, text("weibull", SMALL)))
+    assert imputed.summary["time_per_event"] == pytest.approx(whole.summary["time_per_event"], rel=1e-4)
+    with pytest.raises(JobError, match=r"other times: \d+ and \d+ events have a time, and all others an interval"):
+        imputed.compare(whole)
+    frames = {name: frame.drop(columns="until") for name, frame in middle.items()}
+    without = fedkern.run(written(tmp_path / "without", frames, text("weibull", SMALL, data="")))
+    exact = replace(whole, summary={**whole.summary, "exact_events": without.summary["exact_events"]})
+    with pytest.raises(JobError, match=r"one has data\.time_upper and the other has not"):
+        without.compare(exact)
+
+
+def test_times_in_no_known_unit_are_compared_by_who_knows_them(whole: fedkern.Result) -> None:
+    summary = {name: value for name, value in whole.summary.items() if name != "time_per_event"}
+    given = replace(whole, summary=summary)
+    with pytest.raises(JobError, match=r"model\.intercept_centre is given clients tell no unit of time.*same_rows=True"):
+        whole.compare(given)
+    assert whole.compare(given, same_rows=True)["log_bayes_factor"] == 0
 
 
 def test_a_constant_hazard_of_times_that_have_none_is_no_result(tmp_path: Path) -> None:

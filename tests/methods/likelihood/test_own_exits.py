@@ -61,6 +61,34 @@ def swallowing(table, options):
     return Leaving(table, leave)
 
 
+class SecretError(BaseException):
+    pass
+
+
+def _raising(kind):
+    def leave():
+        raise kind("row 7.123456")
+    return leave
+
+
+def without_memory(table, options):
+    return Leaving(table, _raising(MemoryError))
+
+
+def cancelled(table, options):
+    import asyncio
+    return Leaving(table, _raising(asyncio.CancelledError))
+
+
+def no_exception(table, options):
+    return Leaving(table, _raising(SecretError))
+
+
+def elsewhere(table, options):
+    os.chdir("/")
+    return usual(table, {})
+
+
 def in_a_child(table, options):
     """What a child does is its own affair."""
     def leave():
@@ -99,6 +127,26 @@ def test_the_end_of_the_process_is_an_error_that_names_the_holder(
     assert "values failed (ProcessExit); mend the package" in said
     assert "os._exit(0) would have ended" in (tmp_path / "out" / "client-b" / "fault.txt").read_text()
     assert os._exit is before
+
+
+@pytest.mark.parametrize("factory", ["without_memory", "cancelled", "no_exception"])
+def test_no_text_of_an_exception_is_told_whatever_its_type(
+    factory: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, factory)
+    assert main(["run", str(path), "--out", str(tmp_path / "out"), "--quiet"]) == 2
+    said = capsys.readouterr()
+    assert "7.123456" not in said.err + said.out
+    assert "client 'b': the model of factory \"own_leaving:" in said.err
+    assert "values" in said.err
+
+
+def test_a_package_that_changes_the_folder_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, "elsewhere")
+    monkeypatch.chdir(tmp_path)
+    assert fedkern.run("job.toml", out="out").converged is True
+    assert Path.cwd() == tmp_path
+    assert (tmp_path / "out" / "summary.json").exists()
 
 
 def test_a_factory_that_leaves_is_one_that_failed(tmp_path: Path) -> None:

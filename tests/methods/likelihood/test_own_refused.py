@@ -196,6 +196,18 @@ def test_a_policy_lists_which_factories_are_allowed(where: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
+    ("factory", "said"),
+    [
+        ("factored", "called without rows the program still has 'soft' (a factor, or an observed site), which would count once"),
+        ("prior_of_rows", "its log_prior depends on rows, or is not that of the model without any, which the server takes"),
+    ],
+)
+def test_a_density_that_would_count_for_each_holder_is_no_prior(factory: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=re.escape(said)):
+        fedkern.run(job(tmp_path, factory, "", 2))
+
+
+@pytest.mark.parametrize(
     ("factory", "told", "own"),
     [
         ("failing", "the factory failed (KeyError); mend the package", "no column for patient 28"),

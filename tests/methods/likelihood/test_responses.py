@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -386,3 +387,6 @@ def test_results_on_one_response_are_compared() -> None:
     other = measured("student", {name: frame.assign(y=frame.y + 1) for name, frame in held.items()})
     with pytest.raises(JobError, match="has a mean of"):
         normal.compare(other)
+    data = {**student.job["data"], "offset": "years"}
+    with pytest.raises(JobError, match=r"less its offset, and the two jobs have other offsets.*same_rows=True"):
+        normal.compare(replace(student, job={**student.job, "data": data}))
