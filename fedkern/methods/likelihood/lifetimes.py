@@ -112,7 +112,9 @@ def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:
     of_piece = np.searchsorted(np.array(model.cuts), ended.middle[ended.event])
     pieces = np.bincount(of_piece, minlength=1 + len(model.cuts)).astype(np.float64)
     exact = int((ended.event & (rows.upper == rows.y)).sum())
-    return lifetime_sums.make_reply(n, events, exact, pairs, right, tenths, of_rows.scores(ended.event, ended.middle / unit), pieces)
+    return lifetime_sums.make_reply(
+        n, events, exact, pairs, right, tenths, of_rows.scores(ended.event, ended.middle / unit), pieces
+    )
 
 
 @dataclass(frozen=True)
