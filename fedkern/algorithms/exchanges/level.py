@@ -21,7 +21,7 @@ from ...errors import JobError
 from ...kernels.families import FAMILIES
 from ...models.likelihood import Likelihood
 from ...models.spatial.site import Rows
-from ...models.spatial.units import Array, Units, filled, pooled_level, spread, sums
+from ...models.spatial.units import Array, Units, fill_intervals, pooled_level, spread, sums
 from ..core import once
 from ..core.messages import FEW_AREAS, SUM, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
@@ -149,7 +149,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     rows = state.rows
     if event.round >= AGAIN:
-        rows = filled(rows, Likelihood(state.settings.family, state.settings.sd or 1.0), event.centre)
+        rows = fill_intervals(rows, Likelihood(state.settings.family, state.settings.sd or 1.0), event.centre)
     pair = sums(state.settings.family, rows, event.centre if event.round == SPREAD else None, state.weights)
     most = MOST if state.settings.measured else np.inf
     if not np.isfinite(pair).all() or np.abs(state.rows.y - state.rows.offset).max(initial=0.0) > most:
