@@ -168,7 +168,7 @@ class WithinFile:
     ----------
     common : the facts in all files
     name, index : of the client, and its place among the clients
-    within : its own map, and what ties it to the others
+    within : its own map, and its ties to the others
     true_variance : (d,) of theta under the prior, phi averaged
     areas : names of the areas, in the order of theta
     locations : (d, p) of a Gaussian process, or the areas' centres where they are known, in the order of theta

@@ -247,8 +247,7 @@ def _of_pairs(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array, 
 def _of_products(
     factors: Sequence[tuple[str, NDArray[np.bool_]]], numbers: Sequence[tuple[str, np.ndarray]], weights: Array, together: int
 ) -> Iterator[Rare]:
-    """Yields a value of one column with a number that is the same in all rows with this value but fewer than `together`; or two
-    numbers.
+    """Yields a value of one column and a number that is the same in all rows with it but fewer than `together`; or two numbers.
 
     The product of both, less the value that most rows have, is a sum over these rows.
     """
@@ -384,8 +383,7 @@ def _of_sums_among(
     weights: Array,
     together: int,
 ) -> Iterator[Rare]:
-    """Yields a value of one column, or of a sum of two or three, with a sum of others that is the same in nearly all rows with
-    it.
+    """Yields a value of one column, or of a sum of two or three, with a sum of others that nearly all rows with it share.
 
     The other rows are fewer than `together`: insulin only where there is diabetes, and among those who were transferred one with
     diabetes and without; a dose that was not given as planned to one of them.

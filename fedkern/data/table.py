@@ -113,9 +113,7 @@ def load(path: str | Path, *, text: Collection[str] = (), response: str = "y", d
 
 
 def as_written(table: Table) -> list[bytes] | None:
-    """Returns the line of each row, as it stands in the file however a job reads it; None for a table that was read from no
-    text.
-    """
+    """Returns the line of each row as it stands in the file, or None for a table that was read from no text."""
     path = Path(table.source)
     if table.lines is None or not path.is_file():
         return None

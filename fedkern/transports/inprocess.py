@@ -106,7 +106,7 @@ def run(
     LostPeer
         Stopped by a signal; the hooks hold a checkpoint.
     RemoteFault
-        A machine refused what another sent.
+        A machine refused a message of another.
     """
     hooks = hooks or Hooks()
     server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)

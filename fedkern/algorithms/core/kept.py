@@ -1,7 +1,7 @@
 """Saves and loads states by their fields, as a message's schema is its annotations.
 
 Every field is kept but those that are marked. A field marked `field(metadata=GIVEN)` comes, in a fresh state, from the job and
-its rows, or is empty while no question is open. Of a field marked `field(metadata=only("rounds"))` these parts alone are kept.
+its rows, or is empty while no question is open. A field marked `field(metadata=only("rounds"))` is kept in these parts alone.
 None is left out.
 
 A state that computes further values from its kept fields has a method `restored`, which gets the saved values at the end. A state
@@ -123,7 +123,7 @@ def load(fresh: State, saved: Saved) -> State:
 
 
 def _fields(before: object, kept: tuple[str, ...], saved: Saved) -> dict[str, object]:
-    """Returns the values of some fields, loaded from what was saved."""
+    """Returns the values of some fields, loaded from the saved ones."""
     values = {}
     for name in kept:
         value, some = getattr(before, name), _only(before).get(name)

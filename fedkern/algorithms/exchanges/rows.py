@@ -203,7 +203,7 @@ def _checked(state: Client, answer: Record) -> None:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes one client's digests; when all have come, tells each what it must know.
+    """Takes one client's digests; when all have come, it tells each the result.
 
     Raises
     ------

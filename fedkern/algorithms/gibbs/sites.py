@@ -547,7 +547,7 @@ class Imputed:
     covariates, y : rows, and (n,) the response, about the site's centre where there is an intercept; NaN: a row without one,
         which tells of the law of rows alone
     mean : (p,) where the mean of rows starts; None is 0
-    chain : number of the first chain, by which random numbers are found
+    chain : number of the first chain, which selects random numbers
     """
 
     covariates: Covariates

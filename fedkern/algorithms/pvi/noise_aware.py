@@ -93,8 +93,8 @@ class Design:
     binary: TwoPoints | None = None
 
     def points(self, mu: Vector, variances: Vector) -> tuple[Vector, Vector]:
-        """Returns points (n, d) in which the gradient in mu is a line, and how much a row's curvature counts in that of omega (n,
-        d).
+        """Returns points (n, d) in which the gradient in mu is a line, and weights (n, d) of a row's curvature in that of
+        omega.
         """
         if self.family == "gaussian":
             return mu, variances

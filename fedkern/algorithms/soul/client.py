@@ -134,8 +134,9 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def _sampled(state: Client, z: Vector, event: AuxiliaryTotal | None = None) -> tuple[Client, Vector, Vector, Vector]:
-    """Takes M Langevin steps given z; returns the state after them, and means of g, of rho_j and of the slope in log sigma
-    (PL).
+    """Takes M Langevin steps given z.
+
+    Returns the state after them, and means of g, of rho_j and of the slope in log sigma (PL).
     """
     s, predictor, H = state.settings, state.predictor, state.predictor.H
     M, p = s.langevin_steps, predictor.n_theta
