@@ -285,6 +285,7 @@ class Job:
         """Takes the next word on this line; returns False at its end."""
         rank, now = self._lines[line], time.monotonic()
         try:
+            # A reset line means the same as a closed one: its rank has ended.
             word = line.recv(LONGEST)
         except ConnectionError:
             word = b""

@@ -45,12 +45,14 @@ def of_levels(columns: Sequence[Column], told: Mapping[str, Sequence[Sequence[st
     """
     notes, doubts = list[str](), list[str]()
     for column in columns:
+        # First, levels that differ in spelling alone.
         for same in spellings(column.levels or ()):
             said = (
                 f"column {column.name!r}: the levels {', '.join(map(repr, same[:SHOWN]))} {one_but_for(same)}, "
                 "and are taken for different ones: write them alike in the files"
             )
             (doubts if isinstance(_read(same[0]), float) else notes).append(said)
+        # Then clients that share no level with any other, though others have some.
         sets = [set(levels) for levels in told[column.name]]
         alone = [
             client

@@ -198,6 +198,7 @@ def gradient_of(local: Local, cavity: Gaussian | None, seen: Seen | None = None)
     s, rows = local.settings, local.rows
     key = rng.key(s.seed, "draws")
     common = {"family": s.family, "scale": s.scale, "n_threads": local.n_threads}
+    # These two draw from the whole of F; the others know the divergence from the cavity in closed form.
     if s.estimator in ("stl", "total"):
         return _sampled_gradient(local, cavity, key, common)
     fixed = common | {"estimator": s.estimator, "draws": s.draws, "key": key, "client": local.index}

@@ -345,11 +345,13 @@ def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[
     d = state.prior.d
     dP = unpack(np.sum([deltas[k][1] for k in clients], axis=0), d)
     alpha = 1.0
+    # Deltas of clients that did not know of each other can be too much together.
     while alpha >= SMALLEST_ALPHA and not keeps_proper(state.q.P, dP / state.sites.variance, alpha):
         alpha /= 2
     state = evolve(state, in_round=state.in_round + len(clients), halvings=state.halvings + int(-np.log2(alpha)))
     weight = alpha if alpha >= SMALLEST_ALPHA else 0.0
     applied: ServerEffects = [(k, SiteApplied(state.sites.updates_of(k), weight)) for k in clients]
+    # Clients hear of a rejection too: their sites must not move then.
     if alpha < SMALLEST_ALPHA:
         return evolve(state, rejected=state.rejected + len(clients)), applied
     sites = state.sites.moved(deltas, alpha)

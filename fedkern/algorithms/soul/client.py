@@ -92,6 +92,7 @@ def client(
     if predictor.n_rows != settings.n_rows or (y is not None and len(y) != settings.n_rows):
         raise ValueError(f"client {name!r}: {predictor.n_rows} rows, the job has {settings.n_rows}")
     p, n = predictor.n_theta, settings.n_rows
+    # The step needs the largest curvature; rows never change, so it is computed once.
     gram = predictor.H.T @ predictor.H
     largest = float(np.linalg.eigvalsh(gram)[-1]) if p else 0.0
     theta, none = np.full(p, predictor.prior_mean), np.zeros(p)
@@ -111,6 +112,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         An event that this job does not have, or of another round.
     """
     s = state.settings
+    # The model and the place of the response leave one kind of question for the whole job.
     expected = AuxiliaryTotal if s.power else Total if s.response == "shared" else Auxiliary
     if not isinstance(event, expected) or event.round != state.round:
         came = f"{type(event).__name__} of round {getattr(event, 'round', None)}"
@@ -145,6 +147,7 @@ def _sampled(state: Client, z: Vector, event: AuxiliaryTotal | None = None) -> t
     theta, pull = state.theta, s.rho**-2
     precision = pull * state.gram + predictor.prior_sd**-2 * np.eye(p)
     shift = pull * (H.T @ z) + predictor.prior_mean * predictor.prior_sd**-2
+    # Without the likelihood here the target is Gaussian: a step is one matrix product.
     if event is None:
         h = state.langevin_step(0.0)
         noise = np.sqrt(2 * h) * normals
@@ -168,6 +171,7 @@ def _sampled(state: Client, z: Vector, event: AuxiliaryTotal | None = None) -> t
         )
     after = evolve(state, theta=theta, step=state.step + M)
     if state.round >= s.first:
+        # Moments are of the rounds after burn-in alone.
         total, squares = state.total + draws.sum(axis=0), state.squares + draws.T @ draws
         after = evolve(after, total=total, squares=squares, count=state.count + M)
     return after, H @ draws.mean(axis=0), mean_slopes, scales

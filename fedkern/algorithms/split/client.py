@@ -158,6 +158,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         An event that this job does not have, or of another round.
     """
     s = state.settings
+    # The commonest case first: it is passed in each round.
     if isinstance(event, Residual) and state.fused and event.round == state.round and state.drawn and s.response == "server":
         return _next(state, (event.r[0],))
     if isinstance(event, Begin) and not state.drawn:
@@ -247,6 +248,7 @@ def _likelihood(state: Client, event: PredictorSum) -> tuple[Client, ClientEffec
     y, share = of_batch(state.y, state.drawn[0].index), 1 / s.n_clients
     slopes, scales, values = [], np.zeros((s.draws, int(s.dispersed))), []
     for i, drawn in enumerate(state.drawn):
+        # In the sum over all clients this client's z_j gives way to its g_j.
         eta = float(event.b[i]) + drawn.g + (event.Z[i] - drawn.z)
         w = float(event.log_scale[i, 0]) if s.dispersed else 0.0
         slopes.append(share * likelihood.slope(y, eta, w))
@@ -363,6 +365,7 @@ def _gradient(state: Client, parameters: Vector, parts: tuple[Vector, ...], own:
     assert total is not None
     if s.draws > 1:
         total = total / s.draws
+    # One product tells whether any entry is not finite.
     if not math.isfinite(total @ total):
         raise NumericalError(_not_finite(state, total))
     if s.gradient_clip is not None:

@@ -263,8 +263,10 @@ def _drawn(state: PrivateClient) -> tuple[PrivateClient, ClientEffects]:
 def _stepped(state: PrivateClient, event: Residual | PredictorSum) -> tuple[PrivateClient, ClientEffects]:
     """Takes a step of q(theta) from the noisy sum and of each row's q(z_i) from that row, and the next draw."""
     s, site, drawn = state.settings, state.site, state.drawn[0]
+    # Every row's numbers are bounded: none that a row holds may change the flow of the job.
     message = np.clip(event.r[0] if isinstance(event, Residual) else plain._slopes(state, event)[0], -LARGEST, LARGEST)
     parts, rho = site.parts, site.auxiliary.rho
+    # Rows' gradients are clipped and get their noise before they are used at all.
     total = state.release.gradient(drawn.H * ((drawn.z - drawn.g) / rho**2)[:, np.newaxis], state.count)
     c = total + site.predictor.grad_prior(drawn.theta)
     head = site.block.gradient(state.parameters[parts["theta"]], drawn.eps, c, path=site.path)
@@ -278,6 +280,7 @@ def _stepped(state: PrivateClient, event: Residual | PredictorSum) -> tuple[Priv
             f"client {state.name!r}, round {state.round}: q(theta) left the finite numbers; lower algorithm.learning_rate, or "
             "the gradient's clip, in proportion to which noise is added"
         )
+    # Parameters of rows are cut, never refused: the end of the job would tell of a row.
     for name, bound in (("mean", LARGEST_ROW), ("log_sd", LARGEST_LOG_SD)):
         parameters[parts[name]] = np.clip(np.nan_to_num(parameters[parts[name]]), -bound, bound)
     trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory

@@ -249,6 +249,7 @@ def _moved(state: Server, slopes: list[float], scales: list[float]) -> Server:
     """Takes the server's own step on q(b, log sigma); the round is over."""
     s, shared, f = state.settings, state.shared, state.settings.factor
     bound, last_fifth = np.nan, state.last_fifth
+    # The bound is of the parameters that the clients drew from, so it comes before the step.
     if s.bounded(state.round) and len(state.bounds) == s.n_clients:
         share = (
             0.0
@@ -260,6 +261,7 @@ def _moved(state: Server, slopes: list[float], scales: list[float]) -> Server:
     parameters, optimiser = state.parameters, state.optimiser
     if shared.block.size:
         g = np.zeros(len(parameters))
+        # The likelihood's slopes come from all rows, or a batch of them; `f` makes up for the rest.
         for e, v, slope, scale in zip(state.eps, state.values, slopes, scales):
             g += shared.gradient(parameters, e, v, f * slope, f * scale)
         optimiser, change = OPTIMISERS[s.optimiser](s.rate(state.round)).update(optimiser, g / s.draws)

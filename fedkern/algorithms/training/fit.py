@@ -206,6 +206,7 @@ def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20
     K = prior.covariance(phi)
     halves = []
     widest = 0.0
+    # Two independent halves: the noise of their draws cancels in the product of their errors.
     for half in range(2):
         total, product, m = np.zeros(prior.n), np.zeros((prior.n, prior.n)), 0
         for block in federation.draws(np.full(max(draws // 2, 2), phi), seed, draw=1 + half):
@@ -216,6 +217,7 @@ def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20
         halves.append((product - np.outer(total, total) / m) / (m - 1))
     C = (halves[0] + halves[1]) / 2
     size = float(np.linalg.norm(K))
+    # Pairs of areas at different clients: their covariance is what federated draws have hardest.
     apart = federation.client[:, None] != federation.client
     size_cross = float(np.linalg.norm(K[apart]))
     measurable = size_cross > LEAST_CROSS * size

@@ -186,6 +186,7 @@ def _stepped(architecture: mlp.Architecture, state: State, table: DrawTable, set
         first=state.step,
     )
     trace = on_host(rows)
+    # Steps after the first one that is not finite are worthless, and count as not taken.
     good = np.isfinite(trace).all(axis=1)
     taken = n if good.all() else int(np.argmin(good))
     curve = state.curve

@@ -44,6 +44,7 @@ def log_density(site: Observed, xi: Array, mean: Array, v: Array | None) -> Arra
 
     if v is None:
         return value(mean)
+    # The mode first, by Newton steps from the prior's mean: the quadrature is about it.
     mode = mean.copy()
     for _ in range(NEWTON):
         down, up = slope(mode, -STEP), slope(mode, STEP)
@@ -52,6 +53,7 @@ def log_density(site: Observed, xi: Array, mean: Array, v: Array | None) -> Arra
         mode = mode + np.clip(step, -MOST_MOVED * np.sqrt(v), MOST_MOVED * np.sqrt(v))
         if not (np.abs(step) > CLOSE * np.sqrt(v)).any():
             break
+    # Gauss-Hermite quadrature about the mode, of its width.
     width = np.sqrt(2 / information)
     nodes, weights = np.polynomial.hermite.hermgauss(NODES)
     total = np.full(mean.shape, -np.inf)

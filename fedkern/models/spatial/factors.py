@@ -97,6 +97,7 @@ class Division:
         self.prior = prior
         self.client = np.repeat(np.arange(len(sizes)), sizes)
         self.diagonal, self.T = _pencil(prior)
+        # An area is on a border if an edge goes to another client's area; points are all on it.
         if isinstance(prior, AreaPrior):
             row, column = sparse.coo_array(self.T).coords
             touching = np.zeros(prior.n, dtype=bool)
@@ -150,6 +151,7 @@ class Division:
             for part, taken in zip(self.parts, K):
                 rest[part.place, part.place] -= taken
             S = cho_solve((self._factor(rest, None, phi), True), np.eye(len(rest)))
+        # Each client's own block becomes the identity: its factors are in its own units.
         roots = [self._factor(S[part.place, part.place], part, phi) for part in self.parts]
         for part, root in zip(self.parts, roots):
             S[part.place] = solve_triangular(root, S[part.place], lower=True)
@@ -225,6 +227,8 @@ def leading(C: Array, H: Array, parts: Sequence[Part], r: int, sweeps: int, near
     iterated = n >= LARGE and r <= 2 * n // 3
     V = np.linalg.qr(near)[0] if iterated and near is not None else None
     M = C.copy()
+    # Each sweep replaces the clients' own blocks by those of the factors found so far, for only pairs between clients are to be
+    # fitted.
     for sweep in range(sweeps):
         for part in parts:
             at = part.place
