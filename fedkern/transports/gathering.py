@@ -33,7 +33,7 @@ class Gathering:
         self.ranks, self.signals = ranks, ranks.signals
         self.is_server = ranks.is_server
 
-    def run(
+    def run_protocol(
         self, protocol: Protocol[S, C], start: Start[S] | None, clients: Mapping[int, C], codec: Codec, hooks: Hooks | None = None
     ) -> tuple[S | None, dict[int, C]]:
         """Runs a protocol: rank 0 gets the server's last state, the others their clients'."""

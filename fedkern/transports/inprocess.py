@@ -60,15 +60,15 @@ class InProcess:
         """Returns the result of the server's `rule` for the numbers that all parties offer."""
         return rule(mine)
 
-    def run(
+    def run_protocol(
         self, protocol: Protocol[S, C], start: Start[S] | None, clients: Mapping[int, C], codec: Codec, hooks: Hooks | None = None
     ) -> tuple[S | None, dict[int, C]]:
-        """Runs a protocol to its end, as the function `run` does, while signals are held."""
+        """Runs a protocol to its end, as the function `run_protocol` does, while signals are held."""
         with self.signals.held():
-            return run(protocol, at_server(start), clients, codec, hooks, self.order, self.signals)
+            return run_protocol(protocol, at_server(start), clients, codec, hooks, self.order, self.signals)
 
 
-def run(
+def run_protocol(
     protocol: Protocol[S, C],
     start: Start[S],
     clients: Mapping[int, C],

@@ -158,7 +158,7 @@ class Ranks:
         (chosen,) = struct.unpack("<q", self.exchange("offers", b"".join(pairs), answer))
         return chosen if chosen >= 0 else None
 
-    def run(
+    def run_protocol(
         self, protocol: Protocol[S, C], start: Start[S] | None, clients: Mapping[int, C], codec: Codec, hooks: Hooks | None = None
     ) -> tuple[S | None, dict[int, C]]:
         """Runs a protocol: rank 0 has `start` and gets the server's last state, the others have and get their clients."""
@@ -334,7 +334,7 @@ class Ranks:
         return [rank for rank in range(self.size) if rank != self.rank and rank not in self.dead.keys() | self.link.gone]
 
 
-def run(
+def run_protocol(
     comm: MPI.Intracomm,
     protocol: Protocol[S, C],
     start: Start[S] | None,
@@ -344,11 +344,11 @@ def run(
 ) -> tuple[S | None, dict[int, C]]:
     """Runs one protocol on a duplicate of `comm`, for callers who end their job themselves.
 
-    See `Ranks.run`; for a whole job, `launch`.
+    See `Ranks.run_protocol`; for a whole job, `launch`.
     """
     own = duplicate(comm)
     try:
-        return Ranks(own).run(protocol, start, clients, codec, hooks)
+        return Ranks(own).run_protocol(protocol, start, clients, codec, hooks)
     finally:
         own.Free()
 

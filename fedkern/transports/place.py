@@ -19,7 +19,7 @@ class Transport(Protocol):
     is_server: bool
     signals: Signals
 
-    def run(
+    def run_protocol(
         self,
         protocol: messages.Protocol[S, C],
         start: messages.Start[S] | None,
