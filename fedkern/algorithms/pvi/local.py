@@ -389,6 +389,7 @@ def _full_steps(
             n_threads=local.n_threads,
         )
         g_mu, g_L = home.back(gradients)
+        # The free parameters are the lower triangle of L, with the logarithm of its diagonal: it stays positive.
         g = g_L[rows_, columns]
         g[on_diagonal] *= np.diag(L)  # to log L_jj
         state, change = optimiser.update(state, np.concatenate([g_mu, g]))

@@ -244,6 +244,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if isinstance(event, ClientLost):
         state = _gone(state, event.client, "lost")
         sender = event.client
+        # A lost client owes no answer any more: what waited for it goes on.
         if event.client in state.owing:
             return _heard(state, sender)
     else:
@@ -271,6 +272,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         state, applied = _apply(state, state.pending)
         state = evolve(state, pending=PersistentMap())
         effects += applied
+    # Most schedules ask nobody before all answers have come; `_ask` knows.
     state, asked = _ask(state, [sender])
     return state, effects + asked
 

@@ -138,6 +138,7 @@ def _step(state: Server) -> Server:
     """
     s, k = state.settings, state.round
     eta = state.b + state.Z
+    # Steps of z and b are divided by the curvature, so that they are stable.
     kappa = state.likelihood.curvature(state.y, eta, state.log_scale)
     if s.power:
         parts = all_of(state.answers, Slopes)
@@ -164,6 +165,7 @@ def _step(state: Server) -> Server:
         step = c * (scales - float(np.exp(2 * log_scale))) / (2 * s.n_rows + 2)
         log_scale += float(np.clip(step, -LARGEST_MOVE, LARGEST_MOVE))
     state = _checked(evolve(state, z=z, b=b, log_scale=log_scale, round=k + 1))
+    # Averages are of the rounds after burn-in alone.
     if k < s.first:
         return state
     return evolve(state, z_total=state.z_total + z, total=state.total + np.array([b, log_scale]))

@@ -203,10 +203,12 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
         Z += of_batch(state.offset, index)
     d = shared.block.size
     eps = np.zeros((s.draws, d))
+    # Draws have a key, so that a job that is resumed has the same ones.
     if d and s.model != "none":  # the split network has point estimates
         eps = rng.normal(s.draws * d, key=s.key, client=SERVER, step=state.round).reshape(s.draws, d)
     values = np.array([shared.block.sample(state.parameters, e) for e in eps]).reshape(s.draws, d)
     drawn = [shared.split(v) for v in values]
+    # Clients that have the response compute slopes from the sum; in the power model the round waits for them.
     if s.model == "power" or s.response == "shared":
         gamma = np.array([[w] for _, w in drawn]) if s.dispersed else np.zeros((s.draws, 0))
         question: Message = PredictorSum(state.round, Z, np.array([b for b, _ in drawn]), gamma)
@@ -215,6 +217,7 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
             return state, to_each(range(s.n_clients), question)
     assert state.y is not None
     y = of_batch(state.y, index)
+    # The server needs the slopes too, for its own step.
     slopes = [shared.slope(y, b + z, w) for z, (b, w) in zip(Z, drawn)]
     r = stacked([slope for slope, _ in slopes])
     if not finite(r):
