@@ -170,7 +170,7 @@ def read_map(
     x, y : the columns of its centroid; needed to link islands, unless there are borders
     islands : "link" to the nearest centroid, "drop", or "independent" of all others
     borders : GeoJSON (`polygons.read`) whose property `area` names them
-    contiguity, snap : the meaning of touching (`touching.of`)
+    contiguity, snap : the meaning of touching (`touching.find_neighbours`)
 
     Raises
     ------
@@ -209,10 +209,10 @@ def read_map(
         return make_map(read_edges(edges, names), owners, centroids, islands=islands, sphere=sphere)
     drawn = polygons.read(borders, area)
     # Polygons give centroids, and neighbours too where no file names them.
-    shapes = drawn.of(names, str(borders))
+    shapes = drawn.select(names, str(borders))
     notes = list[str]()
     if edges is None:
-        touch = touching.of(shapes.parts, contiguity, snap)
+        touch = touching.find_neighbours(shapes.parts, contiguity, snap)
         graph = from_pairs(names, touch.pairs)
         notes = [f"{len(touch.pairs):,} pairs of neighbours, which {touching.WORDS[contiguity]} (to {touch.snap:.3g} m)"]
         notes += touch.notes

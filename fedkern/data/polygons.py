@@ -39,7 +39,7 @@ class Polygons:
 
     parts: Mapping[str, tuple[Part, ...]]
 
-    def of(self, names: Sequence[str], source: str) -> Polygons:
+    def select(self, names: Sequence[str], source: str) -> Polygons:
         """Returns those of these areas, in this order; raises JobError that names the first five without one."""
         lacking = [name for name in names if name not in self.parts]
         if lacking:

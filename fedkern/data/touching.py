@@ -49,7 +49,9 @@ class Touching:
     notes: tuple[str, ...]
 
 
-def of(shapes: Mapping[str, Sequence[Part]], contiguity: Contiguity = "vertex", snap: float | None = None) -> Touching:
+def find_neighbours(
+    shapes: Mapping[str, Sequence[Part]], contiguity: Contiguity = "vertex", snap: float | None = None
+) -> Touching:
     """Finds the neighbours among these areas.
 
     Parameters

@@ -439,6 +439,6 @@ def _question(state: Server, clients: Iterable[int]) -> tuple[Server, ServerEffe
     for k in clients:
         waiting = waiting.plus(k, state.version)
     question = QUpdate(state.round, state.version, h / share, P / share)
-    question = scale.asked(question, state.settings, state.sites.variance)
-    question, counts = dispersion.asked(question, state.settings, state.counts, clients)
+    question = scale.with_variance(question, state.settings, state.sites.variance)
+    question, counts = dispersion.with_r(question, state.settings, state.counts, clients)
     return evolve(state, waiting=waiting, counts=counts), to_each(clients, question)

@@ -306,7 +306,7 @@ def _remembered(state: Client, mean: Vector, index: Index | None = None) -> Vect
     s, residual = state.settings, state.residual
     if "residual" not in state.site.auxiliary.inputs:
         return residual
-    memory = s.kept(state.round)
+    memory = s.memory_weight(state.round)
     blended = memory * of_batch(residual, index) + (1 - memory) * mean
     return blended if index is None else _replaced(residual, index, blended)
 

@@ -106,7 +106,7 @@ class Settings:
         left = (self.rounds - round) / self._cooling
         return self.learning_rate if left >= 1 else self.learning_rate * left
 
-    def kept(self, round: int) -> float:
+    def memory_weight(self, round: int) -> float:
         """Returns the weight of the old average of messages when that of a round comes.
 
         The others' noise varies between rounds, and a window that grows with the rounds takes it out; early on the average must
