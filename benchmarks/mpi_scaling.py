@@ -85,7 +85,7 @@ def measure(ranks: Any, n_bytes: int, seconds: float) -> dict[str, float]:
         start = call(Server(n_clients, n, x)) if ranks.is_server else None
         comm.Barrier()
         before = time.perf_counter()
-        ranks.run(PROTOCOL, start, dict.fromkeys(ranks.mine(n_clients)), codec)
+        ranks.run_protocol(PROTOCOL, start, dict.fromkeys(ranks.mine(n_clients)), codec)
         return (time.perf_counter() - before) / n
 
     def bare(n: int) -> float:

@@ -91,7 +91,7 @@ class Map:
             sfvi.start(settings, self.server_prior, names, ridge=ridge),
             Codec(settings.sizes(self.layout.size, 0 if ridge is None else len(ridge.numbers)), len(names)),
         )
-        server, _ = inprocess.run(sfvi.protocol(settings), started, clients, codec)
+        server, _ = inprocess.run_protocol(sfvi.protocol(settings), started, clients, codec)
         assert server is not None
         return server.shear.mean_sd(*server.q)
 

@@ -26,7 +26,7 @@ from fedkern.methods.sparse.moving import Size
 from fedkern.methods.sparse.moving import chosen as moves_for
 from fedkern.results import mixing
 from fedkern.transports.codec import Codec
-from fedkern.transports.inprocess import run
+from fedkern.transports.inprocess import run_protocol
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support import chosen
@@ -41,7 +41,7 @@ def sampled(settings: Settings, sites: Sequence[tuple[Array, Array]]) -> gibbs.S
     """The server's last state, of the whole sampler at one place."""
     clients = {k: pooled.Client(Factor.of(X, y), len(X)) for k, (X, y) in enumerate(sites)}
     began = pooled.start(pooled.Server(settings, "regression", len(sites)))
-    server = run(pooled.PROTOCOL, began, clients, Codec(settings.dims(), len(sites)))[0].sampled
+    server = run_protocol(pooled.PROTOCOL, began, clients, Codec(settings.dims(), len(sites)))[0].sampled
     assert server is not None
     return server
 

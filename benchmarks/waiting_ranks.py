@@ -50,7 +50,7 @@ def main(ranks: Any) -> int:
     protocol = Protocol("wait", (Call,), (Echo,), receive, answer, PROTOCOL.finished, PROTOCOL.save, PROTOCOL.load)
     n_clients = ranks.size - 1
     start = call(Server(n_clients, ROUNDS, np.ones(123))) if ranks.is_server else None
-    ranks.run(protocol, start, dict.fromkeys(ranks.mine(n_clients)), Codec({"n": 123}, n_clients))
+    ranks.run_protocol(protocol, start, dict.fromkeys(ranks.mine(n_clients)), Codec({"n": 123}, n_clients))
     if not ranks.is_server:
         (before, idle), (after, busy) = last
         print(f"rank {ranks.rank}  silent_s {after - before:.2f}  cpu_ms {1e3 * (busy - idle):.1f}", flush=True)

@@ -18,7 +18,7 @@ from fedkern.algorithms.gibbs import machine as gibbs
 from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import Factor, Regression
 from fedkern.transports.codec import Codec
-from fedkern.transports.inprocess import run
+from fedkern.transports.inprocess import run_protocol
 
 from .common import need
 
@@ -51,7 +51,7 @@ def ours(X, y, rounds: int = 6000) -> tuple[float, float]:
     sites = [Regression(Factor.of(X_k, y_k)) for X_k, y_k in zip(X, y)]
     clients = {k: gibbs.client(str(k), k, s, site) for k, site in enumerate(sites)}
     begin = time.perf_counter()
-    server, _ = run(gibbs.protocol(s), gibbs.start(s, len(sites)), clients, Codec(s.dims(), len(sites)))
+    server, _ = run_protocol(gibbs.protocol(s), gibbs.start(s, len(sites)), clients, Codec(s.dims(), len(sites)))
     return ess(server.trace["theta"]), (time.perf_counter() - begin) * 5 / 6
 
 

@@ -222,7 +222,7 @@ def mean_field(model: CarModel, settings: Variational) -> Posterior:
     layout = model.layout
     clients = {0: sfvi.client("all", 0, settings, model, 1)}
     started = sfvi.start(settings, SigmaPrior(layout, model.condition), ("all",))
-    server, clients = inprocess.run(sfvi.protocol(settings), started, clients, Codec(settings.sizes(layout.size), 1))
+    server, clients = inprocess.run_protocol(sfvi.protocol(settings), started, clients, Codec(settings.sizes(layout.size), 1))
     mean, sd = sfvi.posterior_moments(server)
     e = rng.normal(DRAWS * layout.size, key=rng.key(settings.seed, "posterior"), client=SERVER).reshape(DRAWS, -1)
     client, xi, family = clients[0], mean + sd * e, clients[0].family

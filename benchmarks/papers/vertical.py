@@ -119,7 +119,9 @@ def fit(
         clients = {k: replace(one, settings=until, drawn=()) for k, one in clients.items()}
         begin: ServerEffects = [(k, vertical.Begin(server.round)) for k in clients]
         with threadpool_limits(1, user_api="blas"):  # fits run side by side
-            server, clients = inprocess.run(vertical.protocol(until), (replace(server, settings=until), begin), clients, codec)
+            server, clients = inprocess.run_protocol(
+                vertical.protocol(until), (replace(server, settings=until), begin), clients, codec
+            )
         yield server, clients
 
 

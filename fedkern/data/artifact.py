@@ -168,7 +168,7 @@ class WithinFile:
     ----------
     common : the facts in all files
     name, index : of the client, and its place among the clients
-    within : its own map, and what ties it to the others
+    within : its own map, and its ties to the others
     true_variance : (d,) of theta under the prior, phi averaged
     areas : names of the areas, in the order of theta
     locations : (d, p) of a Gaussian process, or the areas' centres where they are known, in the order of theta
@@ -313,6 +313,7 @@ def write(
         "units": UNITS,
         "versions": dict(versions or {}),
     }
+    # The manifest comes last: a folder without it is an artifact that was not finished.
     for path, content in contents.items():
         put(folder / path, content)
     put(folder / "manifest.json", json.dumps(manifest, indent=1).encode() + b"\n")
@@ -418,6 +419,7 @@ def _packed(role: str, file: OwnFile | ServerFile, common: Common) -> bytes:
     """Returns a file's bytes: the same for the same content."""
     arrays: dict[str, Array] = {}
     meta: dict[str, object] = {"format": FORMAT, "role": role, "units": UNITS, "common": asdict(common)}
+    # Arrays go into the archive by name; all other fields into its JSON text.
     for one in fields(file):
         value = getattr(file, one.name)
         if one.name == "parts":
@@ -434,6 +436,7 @@ def _packed(role: str, file: OwnFile | ServerFile, common: Common) -> bytes:
             continue
         elif value or one.name not in ("errors", "islands"):
             meta[one.name] = value
+    # Sorted keys and one type of numbers: the digest must not depend on the machine.
     text = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), dtype=np.uint8)
     stream = io.BytesIO()
     np.savez(stream, allow_pickle=False, meta=text, **{name: np.asarray(a, dtype="<f8") for name, a in arrays.items()})
@@ -453,6 +456,7 @@ def _unpacked(path: Path, role: str, digest: str | None) -> tuple[dict[str, Any]
         content = path.read_bytes()
     except OSError as error:
         raise JobError(f"{path}: cannot be read ({error.strerror}); copy it from {MADE}") from None
+    # The digest is compared before anything is parsed.
     actual = _digest(content)
     if digest is not None and digest != actual:
         raise JobError(

@@ -137,6 +137,7 @@ def _collinear(X: np.ndarray, places: list[int], intercept: bool) -> dict[int, l
     q = len(places)
     if q < 2:
         return {}
+    # Of a long table every k-th row is enough: the work of QR is bounded.
     most = int(WORK / (2 * q * q))
     step = max(1, -(-len(X) // most)) if most else len(X)
     part = np.asarray(X[::step], np.float64)[:, places]
@@ -150,6 +151,7 @@ def _collinear(X: np.ndarray, places: list[int], intercept: bool) -> dict[int, l
         part /= np.where(norm > 0, norm, 1.0)
     if not np.isfinite(part).all():
         return None
+    # The length that is left of each column after its earlier ones are taken out.
     left = np.abs(np.diag(qr(part, mode="r", check_finite=False)[0][:q]))
     follows: dict[int, list[int]] = {}
     for j in np.flatnonzero((left < LEFT) & (norm > 0)):

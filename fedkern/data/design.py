@@ -72,6 +72,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
     if spec.private:
         return Summary(names, tuple(spec.columns[name].kind for name in names))
     begin, known, in_matrix = who(client, table.source), spec.known, frozenset(table.matrix_names)
+    # Faults of whole columns come before those of cells, which they would cause in every row.
     for name in table.texts & spec.columns.keys() & set(names):
         if spec.columns[name].kind == "numeric":
             remedy = f"give levels = [...] in [data.columns.{name}], ignore it in [data], or store numbers"
@@ -83,6 +84,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
     _mark_offset(offset, spec, marks)
     if table.matrix is not None and spec.standardise == "exchange":
         _mark_matrix(table, marks)
+    # Kinds and levels of each covariate; cells at fault are marked, to be refused together.
     kinds_found, levels, numeric, identifiers = [], {}, [], []
     for name in names:
         column = table.columns[name]
@@ -103,6 +105,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
     labels: tuple[str, ...] = ()
     if spec.positive is not None and spec.response is not None and spec.declared_labels is None:
         labels = tuple(sorted(categories(table, spec.response, marks, UNNAMED).levels))
+    # All bad cells are named at once, before any check that needs good ones.
     marks.refuse(client, known)
     if identifiers:
         raise _of_identifiers(identifiers, begin)
@@ -116,6 +119,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, identifies: bool = T
         what = f"too close together; {TOO_SMALL}"
         called = ", ".join(name_column(name, table.names, known) for name in tiny)
         raise OwnFault(f"{begin}: values of {called} are {what}", f"{begin}: values of {', '.join(map(repr, tiny))} are {what}")
+    # Rows of weight 0 must not enter the sums that are exchanged.
     counts = weights if spec.trials is not None or weights is None else _counting(weights)
     return Summary(names, tuple(kinds_found), levels, labels, values if spec.standardise == "exchange" else None, counts)
 
@@ -318,6 +322,7 @@ def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fals
     if encoding.formula is not None:
         return _of_formula(table, encoding, encoding.formula, marks, missing)
     names = tuple(column.name for column in encoding.columns)
+    # A matrix that nothing would change is used itself: a copy would double the memory.
     unchanged = not encoding.intercept and not encoding.standardised and all(column.levels is None for column in encoding.columns)
     unchanged = unchanged and not encoding.clients
     if (
@@ -346,6 +351,7 @@ def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fals
             )
             at += 1
             continue
+        # One indicator for each level; a bad cell, marked, has none.
         which = hot(categories(table, column.name, marks), column, marks)
         block = X[:, at : at + len(column.levels)]
         block[:] = 0.0
@@ -398,6 +404,7 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
         remedy = f"the levels are {some(encoding.labels)}; correct the cell, or [data] levels, which all parties must agree on"
         marks.mark(numbers < 0, name, "is none of data.levels", remedy)
         return numbers.astype(np.float64)
+    # Numbers: their domain is that of the family, or counts if there are trials.
     y = floats(column)
     if isinstance(column, Text):
         empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]

@@ -170,13 +170,14 @@ def read_map(
     x, y : the columns of its centroid; needed to link islands, unless there are borders
     islands : "link" to the nearest centroid, "drop", or "independent" of all others
     borders : GeoJSON (`polygons.read`) whose property `area` names them
-    contiguity, snap : the meaning of touching (`touching.of`)
+    contiguity, snap : the meaning of touching (`touching.find_neighbours`)
 
     Raises
     ------
     JobError
         Names the areas at fault, and the remedy.
     """
+    # The header is checked first, for the second reading names its columns.
     header = load(areas).names
     for key, column in (("area", area), ("client", client), ("x", x), ("y", y)):
         if column is not None and column not in header:
@@ -187,6 +188,7 @@ def read_map(
     claims: dict[str, set[str]] = {}
     for name, owner in zip(names, owners):
         claims.setdefault(name, set()).add(owner)
+    # An area of two clients also stands there twice; its own fault has another remedy, and is looked for first.
     two = [f"{name} ({' and '.join(sorted(claims[name]))})" for name in claims if len(claims[name]) > 1]
     none = [name or f"row {k + 1}" for k, (name, owner) in enumerate(zip(names, owners)) if not (owner and name)]
     if two:
@@ -206,10 +208,11 @@ def read_map(
             raise ValueError("read_map: wanted edges, or borders")
         return make_map(read_edges(edges, names), owners, centroids, islands=islands, sphere=sphere)
     drawn = polygons.read(borders, area)
-    shapes = drawn.of(names, str(borders))
+    # Polygons give centroids, and neighbours too where no file names them.
+    shapes = drawn.select(names, str(borders))
     notes = list[str]()
     if edges is None:
-        touch = touching.of(shapes.parts, contiguity, snap)
+        touch = touching.find_neighbours(shapes.parts, contiguity, snap)
         graph = from_pairs(names, touch.pairs)
         notes = [f"{len(touch.pairs):,} pairs of neighbours, which {touching.WORDS[contiguity]} (to {touch.snap:.3g} m)"]
         notes += touch.notes
@@ -264,11 +267,13 @@ def make_map(
         notes.append(f"{len(alone)} without neighbours, dropped: {shown}")
     elif len(alone):
         notes.append(f"{len(alone)} without neighbours, independent of all others: {shown}")
+    # A client whose areas are all dropped would take part without any.
     lost = sorted(set(owners) - {owners[k] for k in keep.tolist()})
     if lost:
         raise JobError(f"{listed(lost)}: all areas of this client are dropped; link the islands instead, or leave the client out")
     clients = tuple(sorted(set(owners)))
     number = np.array([clients.index(owners[k]) for k in keep.tolist()], dtype=np.int64)
+    # Each client's areas are one block of the map, in the file's order.
     order = keep[np.argsort(number, kind="stable")]
     graph = graph.subset(order)
     parts = np.bincount(graph.components())

@@ -36,12 +36,14 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
         if name not in there:
             what, remedy = f"column {name!r} is missing", "correct the file, or [data]"
             text = f"{begin}: {what}; the header names {len(names)} others; {remedy}; {HINT}"
+            # A private text names no column: the header may tell of the client's file.
             if spec is not None and spec.private:
                 text = f"{who(client)}: {unfit(spec)}"
             raise OwnFault(text, f"{own}: {what}; there are {', '.join(names)}; {remedy}")
     if spec is None:
         return
     known = spec.known
+    # Without a header the first row is taken for one, and is lost.
     numbers = [name for name in names if number(name) == number(name) and name not in known]
     if not needed and numbers and Path(source).suffix.lower() in TEXT_FILES:
         remedy = "write a header, or declare these columns in [data.columns] if they are really called so"

@@ -109,6 +109,7 @@ def _of_graph(path: str | Path, names: Sequence[str]) -> list[tuple[str, str]]:
             raise JobError(f"{path}, line {words[at][0]}: ends before all neighbours of {numbers[at]} are named; mend it")
         pairs += [(numbers[at], other) for other in near]
         at += 2 + count
+    # The format counts from 0 or from 1; a 0 decides.
     first = 0 if any(0 in pair for pair in pairs) else 1
     outside = sorted({k for pair in pairs for k in pair if not 0 <= k - first < len(names)})
     if outside:

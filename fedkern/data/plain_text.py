@@ -70,6 +70,7 @@ def check_header(path: Path, line: bytes, separator: str) -> None:
         raise _of_header(path, f"the header {NOT_UTF8}", line) from None
     if "\ufffd" in text:
         raise _of_header(path, f"the header {LOST}", line)
+    # Separators within quotes are part of a name.
     outside = re.sub('"[^"]*"', "", text)
     if separator in outside:
         return

@@ -80,6 +80,7 @@ def read_points(path: str | Path, *, client: str, columns: Sequence[str], name: 
     twice = [n for n in names if names.count(n) > 1]
     if twice:
         raise JobError(f"{path}: {listed(twice)}: stands there twice; a point belongs to one client")
+    # Two equal points would make the prior's covariance singular.
     _, first, inverse = np.unique(x, axis=0, return_index=True, return_inverse=True)
     for row in np.flatnonzero(first[inverse.ravel()] != np.arange(len(x))).tolist():
         other = int(first[inverse.ravel()[row]])
@@ -89,6 +90,7 @@ def read_points(path: str | Path, *, client: str, columns: Sequence[str], name: 
         )
     clients = tuple(sorted(set(owners)))
     number = np.array([clients.index(owner) for owner in owners], dtype=np.int64)
+    # Each client's points are one block, in the file's order.
     order = np.argsort(number, kind="stable")
     sizes = tuple(np.bincount(number, minlength=len(clients)).tolist())
     return Points(x[order], clients, sizes, tuple(names[k] for k in order.tolist()) if names else ())

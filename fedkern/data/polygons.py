@@ -39,7 +39,7 @@ class Polygons:
 
     parts: Mapping[str, tuple[Part, ...]]
 
-    def of(self, names: Sequence[str], source: str) -> Polygons:
+    def select(self, names: Sequence[str], source: str) -> Polygons:
         """Returns those of these areas, in this order; raises JobError that names the first five without one."""
         lacking = [name for name in names if name not in self.parts]
         if lacking:
@@ -91,6 +91,7 @@ def read(path: str | Path, name: str) -> Polygons:
     features = content.get("features") if isinstance(content, dict) else None
     if not isinstance(content, dict) or content.get("type") != "FeatureCollection" or not isinstance(features, list):
         raise JobError(f"{path}: is no GeoJSON FeatureCollection; wanted one with a polygon for each area")
+    # Before any coordinate is read: metres would be taken for degrees.
     _check_system(path, content.get("crs"))
     parts_of: dict[str, tuple[Part, ...]] = {}
     for number, feature in enumerate(features, 1):

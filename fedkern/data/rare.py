@@ -247,8 +247,7 @@ def _of_pairs(columns: Sequence[tuple[str, NDArray[np.bool_]]], weights: Array, 
 def _of_products(
     factors: Sequence[tuple[str, NDArray[np.bool_]]], numbers: Sequence[tuple[str, np.ndarray]], weights: Array, together: int
 ) -> Iterator[Rare]:
-    """Yields a value of one column with a number that is the same in all rows with this value but fewer than `together`; or two
-    numbers.
+    """Yields a value of one column and a number that is the same in all rows with it but fewer than `together`; or two numbers.
 
     The product of both, less the value that most rows have, is a sum over these rows.
     """
@@ -384,8 +383,7 @@ def _of_sums_among(
     weights: Array,
     together: int,
 ) -> Iterator[Rare]:
-    """Yields a value of one column, or of a sum of two or three, with a sum of others that is the same in nearly all rows with
-    it.
+    """Yields a value of one column, or of a sum of two or three, with a sum of others that nearly all rows with it share.
 
     The other rows are fewer than `together`: insulin only where there is diabetes, and among those who were transferred one with
     diabetes and without; a dose that was not given as planned to one of them.
@@ -394,6 +392,7 @@ def _of_sums_among(
     for names, mask in sorted(factors, key=lambda factor: np.count_nonzero(factor[1])):
         rows = counted[mask]
         work += len(rows) * len(columns) ** 2
+        # The smallest groups came first, for the work is bounded.
         if work > MOST_MULTIPLIED:
             return
         if not len(rows):
@@ -482,11 +481,13 @@ def _of_patterns(columns: Sequence[Column], every: Sequence[np.ndarray], weights
     own, there = weights[weights > 0], [np.nan_to_num(np.asarray(every[at][weights > 0], np.float64), nan=np.pi) for at in few]
     if not few:
         return
+    # The work is in the number of patterns, not of rows.
     patterns, at = np.unique(np.column_stack(there), axis=0, return_inverse=True)
     if not 1 < len(patterns) <= MOST_PATTERNS:
         return
     at = at.ravel()
     relative = own / own.max()
+    # Weighted rows count as their effective number.
     number = np.bincount(at, relative) ** 2 / np.maximum(np.bincount(at, relative**2), 1e-300)
     if number.min() >= together - 1e-9:
         return
@@ -515,11 +516,13 @@ def _of_two_numbers(columns: Sequence[Column], every: Sequence[np.ndarray], weig
         return
     own = np.column_stack([np.asarray(every[k][at], np.float64) for k in numbers]) if numbers else np.empty((len(at), 0))
     known = ~np.isnan(own)
+    # Centred columns of length 1, with 0 for a missing value: their products are correlations.
     own = np.nan_to_num(own - np.nansum(own, axis=0) / np.maximum(known.sum(axis=0), 1))
     lengths = np.sqrt((own**2).sum(axis=0))
     own = own / np.where(lengths > 0, lengths, 1.0)
     r = np.abs(np.triu(own.T @ own, 1))
     pairs = np.argwhere((r > TOGETHER) & (r < 1 - 1e-9))
+    # In blocks of pairs, so that memory is bounded.
     step = max(1, BLOCK // (6 * max(len(at), 1)))
     for begin in range(0, len(pairs), step):
         some = pairs[begin : begin + step]

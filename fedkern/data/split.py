@@ -59,6 +59,7 @@ def imbalanced(
     small, large = math.floor((1 - rho) * n / n_clients), math.floor((1 + rho) * n / n_clients)
     n_negative = math.floor(small * (c + (1 - c) * kappa))
     take = {True: small - n_negative, False: n_negative}
+    # Small clients take their rows by class; a class that runs out is refused before any row is dealt.
     lists = {side: np.flatnonzero(label == side) for side in (True, False)}
     for side, rows in lists.items():
         if take[side] < 0 or n_small * take[side] > len(rows):
@@ -77,6 +78,7 @@ def imbalanced(
     for j in range(n_small):
         rows = np.concatenate([lists[side][j * take[side] : (j + 1) * take[side]] for side in (True, False)])
         parts.append(rows[generator.permutation(len(rows))])
+    # The order of shuffles is that of the published experiments: each small client's rows, then the pool.
     pool = np.concatenate([lists[side][n_small * take[side] :] for side in (True, False)])
     pool = pool[generator.permutation(len(pool))]
     parts += [pool[j * large : (j + 1) * large] for j in range(n_large)]

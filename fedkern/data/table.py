@@ -113,9 +113,7 @@ def load(path: str | Path, *, text: Collection[str] = (), response: str = "y", d
 
 
 def as_written(table: Table) -> list[bytes] | None:
-    """Returns the line of each row, as it stands in the file however a job reads it; None for a table that was read from no
-    text.
-    """
+    """Returns the line of each row as it stands in the file, or None for a table that was read from no text."""
     path = Path(table.source)
     if table.lines is None or not path.is_file():
         return None
@@ -267,9 +265,11 @@ def _csv(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> T
     text_body = plain_text.decoded(body)
     written = [(at, line) for at, line in enumerate(text_body.split("\n"), start=2) if line and not line.isspace()]
     lines, texts = [at for at, _ in written], [line for _, line in written]
+    # The fast way first: a file of numbers alone needs no cells.
     numbers = None if text & set(names) or not dialect.plain else _all_numbers(texts, delimiter, width)
     if numbers is not None:
         return Table(str(path), names, dict(zip(names, numbers)), len(lines), lines=lines)
+    # The careful way keeps broken rows, with their reason, so that all can be named at once.
     rows: list[list[str]] = []
     broken: dict[int, str] = {}
     for line in texts:

@@ -49,7 +49,9 @@ class Touching:
     notes: tuple[str, ...]
 
 
-def of(shapes: Mapping[str, Sequence[Part]], contiguity: Contiguity = "vertex", snap: float | None = None) -> Touching:
+def find_neighbours(
+    shapes: Mapping[str, Sequence[Part]], contiguity: Contiguity = "vertex", snap: float | None = None
+) -> Touching:
     """Finds the neighbours among these areas.
 
     Parameters
@@ -75,6 +77,7 @@ def of(shapes: Mapping[str, Sequence[Part]], contiguity: Contiguity = "vertex", 
     near = _snap(shapely, drawn, shapes) if snap is None else snap
     plane = _Plane(shapely, *_round_the_world(shapely, drawn))
     i, j, distance = plane.pairs(MISSED * near)
+    # Pairs are looked for farther than `near`, to warn of borders that just miss each other.
     touch = distance <= near
     pairs, apart = np.column_stack([i, j])[touch], distance[~touch]
     missed = np.column_stack([i, j])[~touch]

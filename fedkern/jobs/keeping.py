@@ -102,7 +102,7 @@ class Keeper(Hooks):
         self._layouts: dict[int, bytes] = {}  # party -> of its state in this protocol
 
     def run(self, place: Transport, exchange: Exchange, *, resume: bool | None = None) -> tuple[Any, dict[int, Any]]:
-        """`place.run` with this as its hooks; with `resume` from the newest checkpoint that all have (all places must say so).
+        """`run_protocol` with this as its hooks; with `resume` from the newest checkpoint that all have (all places must say so).
 
         `resume` is None where there is nothing to resume, before or after the rounds. Once those have begun signals are held.
         """
@@ -134,7 +134,7 @@ class Keeper(Hooks):
         if resume is not None:
             place.signals.hold()
         try:
-            return place.run(protocol, start, clients, codec, self)
+            return place.run_protocol(protocol, start, clients, codec, self)
         except RemoteFault as fault:  # machines know clients by their numbers
             fault.args = (re.sub(r"\bclient (\d+)(?=:)", self._named, str(fault), count=1),)
             raise

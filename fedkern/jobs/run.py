@@ -133,7 +133,7 @@ class At(Generic[C]):
         return self.exchange(stage, lambda: question.start(len(self.names), asked), clients)
 
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
-        return self.place.run(*exchange)
+        return self.place.run_protocol(*exchange)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class Gathering:
         self.ranks, self.signals = ranks, ranks.signals
         self.is_server = ranks.is_server
 
-    def run(
+    def run_protocol(
         self, protocol: Protocol[S, C], start: Start[S] | None, clients: Mapping[int, C], codec: Codec, hooks: Hooks | None = None
     ) -> tuple[S | None, dict[int, C]]:
         """Runs a protocol: rank 0 gets the server's last state, the others their clients'."""
@@ -100,6 +100,7 @@ class Gathering:
             for client, message in self._answers(protocol, asked, clients, codec, hooks, others):
                 server, more = protocol.server_receive(server, client, message)
                 effects += more
+            # Answers that came before their round are taken now.
             held, early = early, []
             for client, message in held:
                 server, more = protocol.server_receive(server, client, message)
@@ -123,6 +124,7 @@ class Gathering:
                     continue
                 server, more = protocol.server_receive(server, client, message)
                 effects += more
+        # All replicas must have reached the same state: the first sends it to rank 0, all compare digests.
         content = pack(protocol.save(server))
         if ranks.rank == here[0]:
             hooks.control(ranks.rank, "result", len(content))

@@ -60,15 +60,15 @@ class InProcess:
         """Returns the result of the server's `rule` for the numbers that all parties offer."""
         return rule(mine)
 
-    def run(
+    def run_protocol(
         self, protocol: Protocol[S, C], start: Start[S] | None, clients: Mapping[int, C], codec: Codec, hooks: Hooks | None = None
     ) -> tuple[S | None, dict[int, C]]:
-        """Runs a protocol to its end, as the function `run` does, while signals are held."""
+        """Runs a protocol to its end, as the function `run_protocol` does, while signals are held."""
         with self.signals.held():
-            return run(protocol, at_server(start), clients, codec, hooks, self.order, self.signals)
+            return run_protocol(protocol, at_server(start), clients, codec, hooks, self.order, self.signals)
 
 
-def run(
+def run_protocol(
     protocol: Protocol[S, C],
     start: Start[S],
     clients: Mapping[int, C],
@@ -106,7 +106,7 @@ def run(
     LostPeer
         Stopped by a signal; the hooks hold a checkpoint.
     RemoteFault
-        A machine refused what another sent.
+        A machine refused a message of another.
     """
     hooks = hooks or Hooks()
     server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)

@@ -33,7 +33,7 @@ def launch(
     ----------
     main
         Gets the transport; returns the exit code of a good end (0, 4 or 5; that of rank 0 counts). What it raises ends the job.
-        A private job sets `ranks.hooks` before it reads rows: what others may learn of a fault is up to these hooks.
+        A private job sets `ranks.hooks` before it reads rows: these hooks decide how much others may learn of a fault.
     timeouts
         How long silence may last.
     say

@@ -158,7 +158,7 @@ class Ranks:
         (chosen,) = struct.unpack("<q", self.exchange("offers", b"".join(pairs), answer))
         return chosen if chosen >= 0 else None
 
-    def run(
+    def run_protocol(
         self, protocol: Protocol[S, C], start: Start[S] | None, clients: Mapping[int, C], codec: Codec, hooks: Hooks | None = None
     ) -> tuple[S | None, dict[int, C]]:
         """Runs a protocol: rank 0 has `start` and gets the server's last state, the others have and get their clients."""
@@ -182,6 +182,7 @@ class Ranks:
             if server.held or not server.n_open:
                 if server.done:
                     break
+                # Once the job is to stop, `outgoing` begins a checkpoint instead of a round.
                 server.stopping = server.stopping or self._stop or self.signals.pending
                 for client, frame in server.outgoing():
                     link.send(homes[client], tags.FRAME, frame)
@@ -189,6 +190,7 @@ class Ranks:
             self.attend()
             if item is None:
                 self._silence(server)
+            # Late words of a rank that was given up change nothing any more.
             elif item[0] not in self.dead:
                 try:
                     server.arrive(item[2], here[item[0]])
@@ -220,10 +222,12 @@ class Ranks:
 
     def next(self, longest: int, *wanted: int) -> tuple[int, int, Frame] | None:
         """Returns the next message of this stage of the job, or None after a pause; raises whatever ends the job."""
+        # A pause hands control back, so that the caller can look at its clock and at signals.
         while (item := self.link.receive(longest)) is None:
             if self.link.patience.pause():
                 return None
         source, tag, data = item
+        # Every other tag either ends the job here or is noted and waited through.
         if tag in wanted:
             return item
         if tag == tags.EXIT:
@@ -252,6 +256,7 @@ class Ranks:
                 act()
                 self.check(0)
             return bytes(item[2])
+        # Rank 0 collects from every rank that takes part, and watches those it still waits for.
         gathered, missing = {0: mine}, set(self.others()) - self.idle
         while missing:
             act()
@@ -261,6 +266,7 @@ class Ranks:
                 missing.discard(item[0])
             for rank in missing:
                 self.check(rank)
+        # Ranks are in order, so that the answers do not depend on who was faster.
         replies = dict(zip(sorted(gathered), answer([gathered[rank] for rank in sorted(gathered)])))
         for rank in replies.keys() & set(self.others()):
             self.link.send(rank, tags.SPREAD, replies[rank])
@@ -328,7 +334,7 @@ class Ranks:
         return [rank for rank in range(self.size) if rank != self.rank and rank not in self.dead.keys() | self.link.gone]
 
 
-def run(
+def run_protocol(
     comm: MPI.Intracomm,
     protocol: Protocol[S, C],
     start: Start[S] | None,
@@ -338,11 +344,11 @@ def run(
 ) -> tuple[S | None, dict[int, C]]:
     """Runs one protocol on a duplicate of `comm`, for callers who end their job themselves.
 
-    See `Ranks.run`; for a whole job, `launch`.
+    See `Ranks.run_protocol`; for a whole job, `launch`.
     """
     own = duplicate(comm)
     try:
-        return Ranks(own).run(protocol, start, clients, codec, hooks)
+        return Ranks(own).run_protocol(protocol, start, clients, codec, hooks)
     finally:
         own.Free()
 

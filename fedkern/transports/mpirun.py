@@ -161,7 +161,7 @@ class Job:
         self.out, self.err = self.mpirun.stdout, self.mpirun.stderr
         self.deaf = 0  # error number of a standard output that takes nothing
 
-    def run(self) -> int:
+    def run_ranks(self) -> int:
         """Waits until mpirun and all processes that it started have ended; returns the exit code of the job."""
         selector = self._selector
         for pipe, take in ((self.out, self._print), (self.err, self._show)):
@@ -285,6 +285,7 @@ class Job:
         """Takes the next word on this line; returns False at its end."""
         rank, now = self._lines[line], time.monotonic()
         try:
+            # A reset line means the same as a closed one: its rank has ended.
             word = line.recv(LONGEST)
         except ConnectionError:
             word = b""
@@ -435,7 +436,7 @@ def main(ranks: str, *command: str, env: Mapping[str, str] = os.environ) -> int:
     if env.get(SH, str(os.getppid())) != str(os.getppid()):  # it was gone before we looked
         return LOST
     try:
-        return Job(int(ranks), command).run()
+        return Job(int(ranks), command).run_ranks()
     except OSError as error:
         _show(f"fedkern: cannot start {command[0]}: {error.strerror}\n".encode())
         return 2

@@ -19,7 +19,7 @@ class Transport(Protocol):
     is_server: bool
     signals: Signals
 
-    def run(
+    def run_protocol(
         self,
         protocol: messages.Protocol[S, C],
         start: messages.Start[S] | None,
@@ -35,10 +35,10 @@ class Place(Transport, Protocol):
 
     Attributes
     ----------
-    rank, size, is_server : its number, how many there are, whether the server lives here
+    rank, size, is_server : its number, the number of places, whether the server lives here
     n_threads : its share of the cores; None for all that the machine has
     names : of the clients, as soon as they are known
-    hooks : of the latest protocol: they decide what others read of a fault
+    hooks : of the latest protocol: they decide how much others read of a fault
     signals : that ask the job to end
     """
 

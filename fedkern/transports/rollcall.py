@@ -1,8 +1,8 @@
 """Keeps the roll of the ranks before a job over MPI begins, for the process beside mpirun: who has come, and who has died.
 
-Ranks say hello on a line of their own, which the kernel cuts when they die. Of a rank that has not come so far only its process
-is known, by the variables that the launcher gave it. A rank without a process may still come: a busy machine takes its time. This
-module reads no clock; callers pass the time.
+Ranks say hello on a line of their own, which the kernel cuts when they die. A rank that has not come so far is known by its
+process alone, through the variables that the launcher gave it. A rank without a process may still come: a busy machine takes its
+time. This module reads no clock; callers pass the time.
 """
 
 from __future__ import annotations

@@ -20,13 +20,13 @@ class Signals:
     Parameters
     ----------
     at_once
-        While a program starts, reads and searches: a signal raises `Stopped` wherever it is, but for what is `held`.
+        While a program starts, reads and searches: a signal raises `Stopped` wherever it is, except inside `held`.
 
     Attributes
     ----------
     pending : name of the signal that came
-    stopped : what was raised; others may have made another exception of it
-    advice : what it says after the signal's name
+    stopped : the exception that was raised; others may have made another one of it
+    advice : the text after the signal's name
     """
 
     NAMES = ("SIGTERM", "SIGUSR1", "SIGINT", "SIGHUP")

@@ -36,7 +36,9 @@ def agree(spec, summaries, order=None, hooks=None):
     """The server's encoding, which every client must hold too."""
     names = tuple("abcdefghijklmnop"[: len(summaries)])
     clients = {k: Client(spec, s) for k, s in enumerate(summaries)}
-    server, clients = inprocess.run(PROTOCOL, start(spec, names), clients, Codec(agreement.DIMS, len(names)), hooks, order)
+    server, clients = inprocess.run_protocol(
+        PROTOCOL, start(spec, names), clients, Codec(agreement.DIMS, len(names)), hooks, order
+    )
     assert all(client.encoding == server.encoding for client in clients.values())
     assert all(client.summary.numeric is None for client in clients.values())
     return server.encoding

@@ -10,7 +10,7 @@ import pytest
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.exchanges import rows as a
 from fedkern.transports.codec import Codec
-from fedkern.transports.inprocess import run as in_process
+from fedkern.transports.inprocess import run_protocol as in_process
 
 IDS = ("p1", "p2", "p3")
 GOOD: dict[str, Any] = {"alone": "", "without": "", "holder": None, "new": []}

@@ -15,7 +15,7 @@ from fedkern.algorithms.gibbs.sites import Factor, MarkovRandomField, Regression
 from fedkern.errors import LostPeer
 from fedkern.models.sparse import graph
 from fedkern.transports.codec import Codec, pack, unpack
-from fedkern.transports.inprocess import run as in_process
+from fedkern.transports.inprocess import run_protocol as in_process
 from support import chosen
 
 SIZES = (30, 41, 25)

@@ -241,7 +241,7 @@ def test_a_trajectory_that_leaves_the_finite_numbers_is_rejected_and_counted(kin
     s = chosen.hmc(draws=60, warmup=30, chains=2, leapfrog=4)
     codec = Codec(s.sizes(3), 2)
     started, clients = ham.machines(models, s, xi=np.array([-0.5, 0.0, 0.0]))
-    server, clients = inprocess.run(hmc.protocol(s), started, clients, codec)  # the wire takes finite numbers only
+    server, clients = inprocess.run_protocol(hmc.protocol(s), started, clients, codec)  # the wire takes finite numbers only
     assert hmc.draws(server)[:, :, 0].max() <= 0
     assert (server.divergences > 0).all()
     assert (server.warmup_divergences > 0).any()
@@ -325,7 +325,7 @@ def test_orders_of_arrival_and_transports_give_the_same_bits(settings):
         equal(clients[k], others[k])
     started, fresh = ham.machines(models, settings)
     codec = Codec(settings.sizes(models[0].n_global), len(models))
-    other, others = inprocess.run(hmc.protocol(settings), started, fresh, codec, order=random.Random(9))
+    other, others = inprocess.run_protocol(hmc.protocol(settings), started, fresh, codec, order=random.Random(9))
     equal(server, other)
     for k in clients:
         equal(clients[k], others[k])

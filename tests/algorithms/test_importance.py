@@ -564,7 +564,7 @@ def test_what_travels():
 
     started, clients = machines(models, prior)
     s = chosen.importance()
-    state, clients = inprocess.run(importance.protocol(s), started, clients, Codec(s.sizes(4), 3), Ledger())
+    state, clients = inprocess.run_protocol(importance.protocol(s), started, clients, Codec(s.sizes(4), 3), Ledger())
     sent = [message for message in seen if isinstance(message, importance.Curvature | importance.Values)]
     result = importance.read_result(state)
     assert len(sent) == 3 * (result.newton + result.rounds)

@@ -12,7 +12,7 @@ from fedkern.errors import JobError, LostPeer
 from fedkern.models.spatial.site import Rows
 from fedkern.models.spatial.units import Units
 from fedkern.transports.codec import Codec
-from fedkern.transports.inprocess import run
+from fedkern.transports.inprocess import run_protocol
 
 NAMES = ("a", "b", "c")
 
@@ -28,7 +28,7 @@ def agreed(family, *parts, **more):
     settings = level.Settings(family, "cases", **more)
     clients = {k: level.Client(NAMES[k], settings, part) for k, part in enumerate(parts)}
     names = NAMES[: len(parts)]
-    server, clients = run(level.PROTOCOL, level.start(settings, names), clients, Codec(level.DIMS, len(parts)))
+    server, clients = run_protocol(level.PROTOCOL, level.start(settings, names), clients, Codec(level.DIMS, len(parts)))
     for client in clients.values():
         assert (client.units.level, client.units.scale) == (server.units.level, server.units.scale)
     return server.units

@@ -268,7 +268,7 @@ def test_orders_of_arrival_and_transports_give_the_same_bits(settings):
             equal(clients[k], others[k])
     started, fresh = h.machines(models, settings)
     codec = Codec(settings.sizes(models[0].n_global), len(models))
-    other, others = inprocess.run(sfvi.protocol(settings), started, fresh, codec, order=random.Random(9))
+    other, others = inprocess.run_protocol(sfvi.protocol(settings), started, fresh, codec, order=random.Random(9))
     equal(server, other)
     for k in clients:
         equal(clients[k], others[k])

@@ -63,7 +63,7 @@ def test_orders_of_arrival_and_transports_give_the_same_bits(rows, form):
         for j in clients:
             equal(clients[j], others[j])
     s, started, fresh = machines(rows, form)
-    other, others = inprocess.run(soul.protocol(s), started, fresh, Codec(s.dims(), 3), order=random.Random(7))
+    other, others = inprocess.run_protocol(soul.protocol(s), started, fresh, Codec(s.dims(), 3), order=random.Random(7))
     equal(server, other)
     for j in clients:
         equal(clients[j], others[j])

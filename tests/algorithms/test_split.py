@@ -18,7 +18,7 @@ from fedkern.kernels import rng
 from fedkern.models.split.site import Auxiliary, Likelihood, Linear, Shared, Site
 from fedkern.transports.codec import HEADER, Codec, pack, unpack
 from fedkern.transports.driver import Received
-from fedkern.transports.inprocess import run as in_process
+from fedkern.transports.inprocess import run_protocol as in_process
 from support import chosen
 from support import vertical_cases as cases
 from support.federations import play

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkern.data.graph import checked, from_pairs, grid, make_map, read_edges, read_map
+from fedkern.data.graph import check_pairs, from_pairs, grid, make_map, read_edges, read_map
 from fedkern.errors import JobError
 
 AREAS = ("name,state,x,y", "a,N,0,0", "b,S,1,0", "c,N,0,1", "d,S,1,1", "e,N,3,1")
@@ -154,7 +154,7 @@ def test_a_file_of_the_same_pair_twice(csv):
 def test_checks_hold_for_pairs_in_memory():
     pairs = np.array([[0, 1], [1, 0], [1, 2]])
     with pytest.raises(JobError, match="map: asymmetric: y - z stands in one direction only, but x - y in both"):
-        checked(("x", "y", "z"), pairs, "map")
+        check_pairs(("x", "y", "z"), pairs, "map")
     assert make_map(from_pairs(("x", "y", "z"), pairs), ["1", "1", "2"]).sizes == (2, 1)
 
 

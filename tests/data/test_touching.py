@@ -83,7 +83,7 @@ def test_no_pair_of_a_grid_is_lost(what: str) -> None:
     shapes, names = GRIDS[what], list(GRIDS[what])
     places = [tuple(map(int, name.split("-"))) for name in names]
     apart = {(i, j): sorted(abs(a - b) for a, b in zip(places[i], places[j])) for i in range(16) for j in range(i + 1, 16)}
-    sides, corners = touching.of(shapes, "edge"), touching.of(shapes)
+    sides, corners = touching.find_neighbours(shapes, "edge"), touching.find_neighbours(shapes)
     assert {tuple(pair) for pair in sides.pairs.tolist()} == {pair for pair, steps in apart.items() if steps == [0, 1]}
     assert {tuple(pair) for pair in corners.pairs.tolist()} == {pair for pair, steps in apart.items() if steps[1] == 1}
     assert (len(sides.pairs), len(corners.pairs)) == (SIDES, CORNERS)
@@ -92,24 +92,24 @@ def test_no_pair_of_a_grid_is_lost(what: str) -> None:
 
 def test_a_corner_in_the_middle_of_a_side_is_no_less() -> None:
     """The rule of equal corners lost these: of the bricks it finds the 16 pairs of a row alone."""
-    found = touching.of(bricks(), "edge")
+    found = touching.find_neighbours(bricks(), "edge")
     assert len(found.pairs) == 4 * 4 + 3 * 9
-    assert np.array_equal(found.pairs, touching.of(bricks()).pairs)
+    assert np.array_equal(found.pairs, touching.find_neighbours(bricks()).pairs)
 
 
 def test_what_nearly_touches_is_named_and_snap_joins_it() -> None:
     """Agencies five metres apart: the remedy of the note is followed."""
     shapes = cells(lambda ring, k: moved(ring, 5.0 / DEGREE * (k % 4 // 2), 0.0), (10.0, 0.0))
-    found = touching.of(shapes, "edge")
+    found = touching.find_neighbours(shapes, "edge")
     assert len(found.pairs) == SIDES - 4
     (note,) = found.notes
     assert note.startswith("10 pairs come within 20 m of each other without touching, and are no neighbours: 0-1 and 0-2 (5 m), ")
-    assert len(touching.of(shapes, "edge", 10.0).pairs) == SIDES
+    assert len(touching.find_neighbours(shapes, "edge", 10.0).pairs) == SIDES
 
 
 def test_areas_that_overlap_are_neighbours_and_named() -> None:
     shapes = cells(lambda ring, k: np.where((k == 5) & (ring == ring.min(axis=0)) & [True, False], ring - 0.002, ring))
-    found = touching.of(shapes)
+    found = touching.find_neighbours(shapes)
     assert len(found.pairs) == CORNERS
     (note,) = [note for note in found.notes if "overlap" in note]
     assert note.startswith("1 pairs of neighbours overlap: 1-0 and 1-1 (")
@@ -117,14 +117,14 @@ def test_areas_that_overlap_are_neighbours_and_named() -> None:
 
 def test_a_border_that_crosses_itself_is_named() -> None:
     eight = np.array([(0, 0), (1, 1), (1, 0), (0, 1), (0, 0)], float)
-    found = touching.of({"eight": ((eight,),), "beside": ((moved(SQUARE, 1, 0),),)})
+    found = touching.find_neighbours({"eight": ((eight,),), "beside": ((moved(SQUARE, 1, 0),),)})
     assert found.pairs.tolist() == [[0, 1]]
     assert "borders of eight cross themselves" in found.notes[0]
 
 
 def test_a_hole_has_a_neighbour_in_it() -> None:
     ring = (SQUARE * 3, SQUARE + 1)
-    assert touching.of({"around": (ring,), "within": ((SQUARE + 1,),)}, "edge").pairs.tolist() == [[0, 1]]
+    assert touching.find_neighbours({"around": (ring,), "within": ((SQUARE + 1,),)}, "edge").pairs.tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize("sphere", [True, False])

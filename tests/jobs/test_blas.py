@@ -45,7 +45,7 @@ def test_a_job_has_one_thread() -> None:
     seen = list[set[int]]()
 
     class Place(InProcess):
-        run = looking(InProcess.run, seen)
+        run_protocol = looking(InProcess.run_protocol, seen)
 
     job = {"job": {"rounds": 1}, "data": {"builtin": "breast-cancer", "split": {"clients": 2}}}
     perform(Place(), parse(job), Path.cwd(), Output(None, quiet=True))

@@ -18,7 +18,7 @@ from fedkern.errors import LostPeer, OwnFault
 from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.transports.codec import Codec
-from fedkern.transports.inprocess import InProcess, run
+from fedkern.transports.inprocess import InProcess, run_protocol
 from support import sigma_artifacts as artifacts
 from support.command import mpirun, python
 
@@ -160,7 +160,7 @@ def test_a_column_with_one_value_ends_a_vertical_job_and_is_named(tmp_path: Path
 def agreed(*told: Degenerate) -> list[str]:
     clients = {k: column_notes.Client(one) for k, one in enumerate(told)}
     names = tuple("abcd"[: len(told)])
-    return run(column_notes.PROTOCOL, column_notes.start(names), clients, Codec(column_notes.DIMS, len(told)))[0].notes
+    return run_protocol(column_notes.PROTOCOL, column_notes.start(names), clients, Codec(column_notes.DIMS, len(told)))[0].notes
 
 
 def test_what_is_true_of_one_client_alone_is_no_fault() -> None:

@@ -30,9 +30,9 @@ class Losing(InProcess):
         super().__init__()
         self.protocol, self.came, self.after = protocol, False, after
 
-    def run(self, protocol, start, clients, codec, hooks=None):
+    def run_protocol(self, protocol, start, clients, codec, hooks=None):
         if protocol.name != self.protocol or self.came:
-            return super().run(protocol, start, clients, codec, hooks)
+            return super().run_protocol(protocol, start, clients, codec, hooks)
         self.came = True
         server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)
         flying, answered = server.outgoing(), 0

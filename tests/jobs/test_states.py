@@ -115,7 +115,7 @@ def test_negative_control_a_hook_that_keeps_a_state_is_found(calls: Counter[str]
             assert self.first.round >= 0
 
     clients = {k: toy.client(k) for k in range(3)}
-    inprocess.run(toy.PROTOCOL, toy.start(3, 2), clients, toy.codec(3))
+    inprocess.run_protocol(toy.PROTOCOL, toy.start(3, 2), clients, toy.codec(3))
     assert calls["toy"] > 6
     with pytest.raises(AssertionError, match=f"{USED}: round"):
-        inprocess.run(toy.PROTOCOL, toy.start(3, 2), {k: toy.client(k) for k in range(3)}, toy.codec(3), Keeps())
+        inprocess.run_protocol(toy.PROTOCOL, toy.start(3, 2), {k: toy.client(k) for k in range(3)}, toy.codec(3), Keeps())

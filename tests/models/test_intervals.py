@@ -8,7 +8,7 @@ from scipy import stats
 
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial.site import Rows
-from fedkern.models.spatial.units import filled, pooled_level, sums
+from fedkern.models.spatial.units import fill_intervals, pooled_level, sums
 
 FIRST, LAST = np.array([0.0, 3.0, 1.0, 7.0]), np.array([4.0, 3.0, 9.0, 7.0])
 TRIALS = np.array([30.0, 12.0, 9.0, 20.0])
@@ -62,7 +62,7 @@ def test_the_pooled_level_is_that_of_the_largest_likelihood() -> None:
     like, level = Likelihood("poisson"), pooled_level("poisson", [sums("poisson", rows)])
     assert level is not None
     for _ in range(60):
-        level = pooled_level("poisson", [sums("poisson", filled(rows, like, level))])
+        level = pooled_level("poisson", [sums("poisson", fill_intervals(rows, like, level))])
         assert level is not None
     slope = like.slope(first, np.log(exposure) + level, 0.0, None, last).sum()
     assert abs(slope) < 1e-6

@@ -9,7 +9,7 @@ from fedkern.errors import JobError
 from fedkern.models.encoding import Column, Encoding
 from fedkern.models.sparse import Coefficients, Spline, edges, graph
 from fedkern.transports.codec import Codec
-from fedkern.transports.inprocess import run
+from fedkern.transports.inprocess import run_protocol
 
 COLUMNS = (Column("age", center=0.0, scale=1.0), Column("sex", "categorical", ("f", "m")), Column("bmi", center=0.0, scale=1.0))
 ENCODING = Encoding(COLUMNS, "y", "gaussian", intercept=False)
@@ -79,7 +79,7 @@ def agreed(parts, second=False, names=("a", "b")):
     names = tuple(f"column {name!r}" for name in names[: parts[0].shape[1]])
     start = scaling.start(names, tuple(f"c{k}" for k in range(len(parts))), second)
     here = {k: scaling.Client(part, second) for k, part in enumerate(parts)}
-    server, here = run(scaling.PROTOCOL, start, here, Codec({"w": len(names)}, len(parts)))
+    server, here = run_protocol(scaling.PROTOCOL, start, here, Codec({"w": len(names)}, len(parts)))
     return server, here
 
 

@@ -350,7 +350,7 @@ TWO = replace(SETTINGS, n_clients=2)
 def run(settings, sources, hooks=None, **options):
     started, clients = job(settings, sources, **options)
     codec = Codec(settings.dims(), 2)
-    return inprocess.run(vertical.protocol(settings), started, clients, codec, hooks)
+    return inprocess.run_protocol(vertical.protocol(settings), started, clients, codec, hooks)
 
 
 @pytest.mark.parametrize("response", ["server", "shared"])
@@ -399,7 +399,7 @@ def test_wide_clips_and_little_noise_give_the_plain_job():
     started, _ = job(settings, [keyed(0), keyed(1)])
     sites = {j: site(columns(j)) for j in range(2)}
     plain = {j: vertical.client(f"c{j}", j, settings, sites[j]) for j in range(2)}
-    _, exact = inprocess.run(vertical.protocol(settings), started, plain, Codec(settings.dims(), 2))
+    _, exact = inprocess.run_protocol(vertical.protocol(settings), started, plain, Codec(settings.dims(), 2))
     for j in range(2):
         difference = np.abs(noisy[j].parameters - exact[j].parameters).max()
         assert 0 < difference < 0.01

@@ -9,7 +9,7 @@ from fedkern.algorithms.gibbs import exchange, pooled
 from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import Factor
 from fedkern.transports.codec import Codec
-from fedkern.transports.inprocess import run
+from fedkern.transports.inprocess import run_protocol
 from oracles.geweke import BOUND, joint_test, worst
 from oracles.sparse_exchange import Exchanging, WithoutRatio, WithoutRefit
 from support import chosen
@@ -73,7 +73,7 @@ def crossings(*, exchanges, rounds=1000):
     options = {"seed": 3, "chains": 2, "rounds": rounds, "burn_in": 0, "moves": ("interweave",), "exchange": exchanges}
     s = chosen.gibbs(Layout(np.arange(p)[None]), **options)
     asked = pooled.start(pooled.Server(s, "regression", len(clients)))
-    q = run(pooled.PROTOCOL, asked, clients, Codec(s.dims(), len(clients)))[0].sampled.trace["inclusion"]
+    q = run_protocol(pooled.PROTOCOL, asked, clients, Codec(s.dims(), len(clients)))[0].sampled.trace["inclusion"]
     apart = q[..., 0] - q[..., 1]
     return [int((np.diff(np.sign(chain[np.abs(chain) > 0.5])) != 0).sum()) for chain in apart]
 

@@ -12,7 +12,7 @@ from fedkern.algorithms.gibbs import sweeps
 from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import Factor, Regression
 from fedkern.transports.codec import Codec
-from fedkern.transports.inprocess import run
+from fedkern.transports.inprocess import run_protocol
 from oracles import plain_sampler
 from oracles.geweke import BOUND, ROUNDS, joint_test, worst
 from support import chosen
@@ -75,7 +75,7 @@ def test_a_federated_run_is_the_plain_sampler_with_all_rows(m, options):
     s = chosen.gibbs(**(default | options))
     sites = [Regression(Factor.of(X_k, y_k)) for X_k, y_k in zip(X, y)]
     clients = {k: gibbs.client(f"c{k}", k, s, site) for k, site in enumerate(sites)}
-    server, clients = run(gibbs.protocol(s), gibbs.start(s, m), clients, Codec(s.dims(), m))[:2]
+    server, clients = run_protocol(gibbs.protocol(s), gibbs.start(s, m), clients, Codec(s.dims(), m))[:2]
     starts, first = [site.start(s) for site in sites], sweeps.first(s)
     passes = {"local_sweeps": s.local_sweeps, "server_sweeps": s.server_sweeps}
     own = plain_sampler.Settings(c0=s.prior.c0, s_tau=s.prior.scale_tau, s_lambda=s.prior.scale_lambda, **passes)

@@ -218,10 +218,10 @@ def test_negative_control_a_short_memory_does_not():
 
 def test_the_memory_of_messages_rises_with_the_rounds_of_a_row():
     s = runs.settings(runs.gaussian("av", n=20), 10_000, memory="rising")
-    assert [s.kept(0), s.kept(180)] == [0.9, 0.9]
-    assert s.kept(9980) == pytest.approx(0.998)
-    assert replace(s, batch=5).kept(4 * 9980) == pytest.approx(0.998)
-    assert replace(s, memory=0.3).kept(9980) == 0.3
+    assert [s.memory_weight(0), s.memory_weight(180)] == [0.9, 0.9]
+    assert s.memory_weight(9980) == pytest.approx(0.998)
+    assert replace(s, batch=5).memory_weight(4 * 9980) == pytest.approx(0.998)
+    assert replace(s, memory=0.3).memory_weight(9980) == 0.3
 
 
 def test_closed_form_steps_of_theta_end_at_the_optimum_too():

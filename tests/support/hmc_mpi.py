@@ -24,7 +24,7 @@ def perform(place, *, leapfrog=3, warmup=40):
     started, clients = ham.machines(models, s)
     here = {k: clients[k] for k in place.mine(len(models))}
     start = started if place.is_server else None
-    server, clients = place.run(hmc.protocol(s), start, here, Codec(s.sizes(models[0].n_global), len(models)))
+    server, clients = place.run_protocol(hmc.protocol(s), start, here, Codec(s.sizes(models[0].n_global), len(models)))
     found = {client.name: digest(client) for client in clients.values()}
     return found | ({"server": digest(server)} if place.is_server else {})
 

@@ -28,7 +28,7 @@ def perform(place, *, kind="av", auxiliary="amortised", batch=None, response="se
     here = {k: vertical.client(f"c{k}", k, s, c.sites[k], *held) for k in place.mine(c.J)}
     names = tuple(f"c{k}" for k in range(c.J))
     start = vertical.start(s, c.shared, names, None if power else c.y, c.offset) if place.is_server else None
-    server, clients = place.run(vertical.protocol(s), start, here, Codec(s.dims(), c.J))
+    server, clients = place.run_protocol(vertical.protocol(s), start, here, Codec(s.dims(), c.J))
     found = {f"c{k}": digest(client.parameters, client.residual, client.released) for k, client in clients.items()}
     return found | ({"server": digest(server.parameters, server.Z, [server.bound])} if place.is_server else {})
 

@@ -7,7 +7,7 @@ import numpy as np
 from fedkern.algorithms.split import machine as vertical
 from fedkern.models.split.site import Auxiliary, Likelihood, Linear, Shared, Site
 from fedkern.transports.codec import Codec
-from fedkern.transports.inprocess import run as in_process
+from fedkern.transports.inprocess import run_protocol as in_process
 from oracles.vertical_oracle import Model
 from support import chosen
 from support.vertical_cases import Case

@@ -28,7 +28,7 @@ def clients(**options):
 
 
 def run(hooks=None, order=None, protocol=toy.PROTOCOL, signals=None):
-    return inprocess.run(protocol, toy.start(N, ROUNDS), clients(), CODEC, hooks, order, signals)
+    return inprocess.run_protocol(protocol, toy.start(N, ROUNDS), clients(), CODEC, hooks, order, signals)
 
 
 def result(server):

@@ -1,7 +1,7 @@
 """Saves and loads states by their fields, as a message's schema is its annotations.
 
 Every field is kept but those that are marked. A field marked `field(metadata=GIVEN)` comes, in a fresh state, from the job and
-its rows, or is empty while no question is open. Of a field marked `field(metadata=only("rounds"))` these parts alone are kept.
+its rows, or is empty while no question is open. A field marked `field(metadata=only("rounds"))` is kept in these parts alone.
 None is left out.
 
 A state that computes further values from its kept fields has a method `restored`, which gets the saved values at the end. A state
@@ -123,7 +123,7 @@ def load(fresh: State, saved: Saved) -> State:
 
 
 def _fields(before: object, kept: tuple[str, ...], saved: Saved) -> dict[str, object]:
-    """Returns the values of some fields, loaded from what was saved."""
+    """Returns the values of some fields, loaded from the saved ones."""
     values = {}
     for name in kept:
         value, some = getattr(before, name), _only(before).get(name)
@@ -151,14 +151,17 @@ def _by_first(part: Saved) -> dict[str, Saved]:
 
 def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> object:
     """Returns a field of this type from the saved values; a fresh state has it as `before`."""
+    # `X | None`: None was saved as nothing at all.
     if get_origin(kind) in (Union, UnionType):
         kinds = [one for one in get_args(kind) if one is not NoneType]
         if len(kinds) < len(get_args(kind)) and name not in saved and not any(key.startswith(f"{name}.") for key in saved):
             return None
         kind = kinds[0]
+    # Stores of draws read themselves.
     if _form(cast(Any, type(before))) == "draws":
         return before.load(saved, f"{name}.")
     origin = _origin(kind)
+    # Plain values have a key of their own.
     if origin is np.ndarray:
         return array(saved, name)
     if origin in (int, bool):
@@ -169,11 +172,13 @@ def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> object:
         return text(saved, name)
     if origin in (str, Literal):
         return text(saved, name).decode()
+    # Everything else has its parts under `name.`.
     part = _part(saved, name)
     if is_dataclass(origin):
         return _made(origin, part) if before is None else load(before, part)
     if hasattr(origin, "_fields"):
         return origin(**{inner: _loaded(inner, _type(origin, inner), None, part) for inner in origin._fields})
+    # A set, and a mapping or tuple of numbers, was saved as one array; others were saved part by part.
     if issubclass(origin, Set):
         return origin(array(saved, name).tolist())
     if issubclass(origin, Mapping):

@@ -1,6 +1,6 @@
 """Defines messages: frozen dataclasses whose annotations are their schema.
 
-A field is an int, a float, a float64 array (`Annotated[NDArray[np.float64], "d"]` has shape (d,), where the job says what d is),
+A field is an int, a float, a float64 array (`Annotated[NDArray[np.float64], "d"]` has shape (d,), where the job gives d),
 or bytes (`Annotated[bytes, "schema"]` has at most as many as the job says "schema" is).
 """
 
@@ -148,7 +148,7 @@ class ChargeFailed:
 class Refused(Message, kind=13, tells=Tells("", private="that its budget is spent, from public numbers")):
     """Client to server: the question would exceed my budget. Final. `spent`: steps of this job.
 
-    The message does not say how many more the holder would allow, for that tells what was spent in other jobs.
+    The message does not say how many more the holder would allow, for that tells of the budget spent in other jobs.
     """
 
     round: int

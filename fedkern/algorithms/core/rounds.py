@@ -4,7 +4,7 @@ The order in which answers come must not change a bit of the result: they are us
 
 A client that is gone, because it died or because it was silent for too long, is one event, `ClientLost`; transports decide when.
 A model that needs all its clients ends the job, here (`needs_all`, `needed`). Machines that can go on without one decide
-themselves what then becomes of the model: partitioned inference, Gibbs sampling with `on_loss = "drop"`, certificates.
+themselves how the model goes on: partitioned inference, Gibbs sampling with `on_loss = "drop"`, certificates.
 """
 
 from __future__ import annotations

@@ -243,12 +243,15 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
         if came != wanted:
             raise RemoteFault(f"server: Agreed.{what} is {came!r}, this client's job file says {wanted!r}")
 
+    # The roles come from the job file alone, and so must agree exactly.
     for name in ("response", "family", "positive", "offset", "weight", "row_id", "intercept", "trials"):
         same(name, getattr(agreed, name), getattr(spec, name))
+    # A client may lack covariates only where values may be missing.
     own = sorted(zip(summary.names, summary.kinds))
     lacks = spec.missing and lacking.agrees(summary.names, summary.kinds, agreed)
     if sorted((c.name, c.kind) for c in agreed.columns) != own and not lacks:
         raise RemoteFault("server: Agreed.columns are not the covariates of this client, by name and kind")
+    # Constants and levels are compared as far as this job file declares them.
     for j, column in enumerate(agreed.columns):
         known = spec.columns.get(column.name, Column(column.name, column.kind))
         if column.levels is not None:
@@ -259,6 +262,7 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
             same(f"columns[{j}]", column.constants, known.constants)
         elif spec.standardise == "public":
             raise RemoteFault(f"server: Agreed.columns[{j}] has constants, of which this client's job file knows nothing")
+    # Labels that nobody declared must at least hold this client's.
     labels = spec.declared_labels
     if labels is not None or spec.private or spec.positive is None:
         same("labels", agreed.labels, labels or ())
@@ -420,6 +424,7 @@ def _most_frequent(state: Server) -> tuple[tuple[str, ...], tuple[Kind, ...]]:
 
 def _check_columns(state: Server) -> None:
     """Refuses columns that are not, in any order, those that most clients have."""
+    # The most frequent header is taken as right: the text is to blame the client that differs.
     shapes = [(tuple(state.replies[k]["names"]), tuple(state.replies[k]["kinds"])) for k in range(len(state.clients))]
     names, kinds = _most_frequent(state)
     wanted = dict(zip(names, kinds))
@@ -511,6 +516,7 @@ def _agree(state: Server, columns: tuple[Column, ...]) -> tuple[Server, ServerEf
 
 def _checked(who: str, content: dict[str, Any], state: Server) -> dict[str, Any]:
     """Returns a client's answer after a check of every field."""
+    # Every leg has fields of its own; nothing else may come with them.
     if state.leg == DEVIATIONS:
         pieces.fields(who, content, {"sums", "squares"})
         out = {name: pieces.floats(who, name, content[name], len(state.means)) for name in ("sums", "squares")}
@@ -523,6 +529,7 @@ def _checked(who: str, content: dict[str, Any], state: Server) -> dict[str, Any]
         if not isinstance(kinds, list) or len(kinds) != len(names) or not all(k in ("numeric", "categorical") for k in kinds):
             raise RemoteFault(f"{who}: kinds must be numeric or categorical, one for each name")
         return content
+    # The last leg: levels, labels and sums of the columns agreed on.
     known = {column.name: column.kind for column in state.columns}
     pieces.fields(who, content, _wanted(state.spec, tuple(known), tuple(known.values())))
     if "levels" in content:

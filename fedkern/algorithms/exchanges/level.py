@@ -21,7 +21,7 @@ from ...errors import JobError
 from ...kernels.families import FAMILIES
 from ...models.likelihood import Likelihood
 from ...models.spatial.site import Rows
-from ...models.spatial.units import Array, Units, filled, pooled_level, spread, sums
+from ...models.spatial.units import Array, Units, fill_intervals, pooled_level, spread, sums
 from ..core import once
 from ..core.messages import FEW_AREAS, SUM, ClientEffects, Event, Message, RemoteFault, ServerEffects, Tells
 from ..core.persistent import PersistentMap
@@ -151,7 +151,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     rows = state.rows
     if event.round >= AGAIN:
-        rows = filled(rows, Likelihood(state.settings.family, state.settings.sd or 1.0), event.centre)
+        rows = fill_intervals(rows, Likelihood(state.settings.family, state.settings.sd or 1.0), event.centre)
     pair = sums(state.settings.family, rows, event.centre if event.round == SPREAD else None, state.weights)
     most = MOST if state.settings.measured else np.inf
     if not np.isfinite(pair).all() or np.abs(state.rows.y - state.rows.offset).max(initial=0.0) > most:
@@ -173,10 +173,12 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, LevelSums) or event.round != state.leg or sender in state.told:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
+    # Sums of counts and of squares are never negative; those of measured responses, and noisy ones, may be.
     counted = not (state.settings.measured or state.settings.noisy)
     if (counted and min(event.first, event.second) < 0) or (state.leg == SPREAD and event.second < 0):
         raise RemoteFault(f"client {sender}: LevelSums of {event.first:g} and {event.second:g} cannot be")
     state = replace(state, told=state.told.plus(sender, (event.first, event.second)))
+    # Nothing is added before all have answered: sums in client order have the same bits on every run.
     if len(state.told) < len(state.clients):
         return state, []
     answers, s = in_order(state.told), state.settings
@@ -198,6 +200,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if not s.measured:
         state = replace(state, note=_one_sided(s, answers))
         return _known(state, Units(level if s.intercept else 0.0, pooled=level))
+    # A measured response needs a second leg: its spread about the level of all clients.
     state = replace(state, leg=SPREAD, centre=level, rows=sum(first for first, _ in answers))
     state = replace(state, each=tuple(first for first, _ in answers))
     return state, once.ask(len(state.clients), AskLevel(SPREAD, level))

@@ -108,11 +108,11 @@ class Server:
 
     Attributes
     ----------
-    replies : what each client has told of its own part
-    parts : (J, J, n) at [k, m]: what the columns of k explain of the part of m
+    replies : each client's fitted part
+    parts : (J, J, n) at [k, m]: the share of the part of m that the columns of k explain
     turn : whose columns are asked next; passes : how many are over
     change : the largest of this pass, in standard deviations
-    filled : what came of the rows that are predicted
+    filled : each client's answer for the rows that are predicted
     """
 
     n_clients: int

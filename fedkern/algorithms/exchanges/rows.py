@@ -203,7 +203,7 @@ def _checked(state: Client, answer: Record) -> None:
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes one client's digests; when all have come, tells each what it must know.
+    """Takes one client's digests; when all have come, it tells each the result.
 
     Raises
     ------
@@ -233,9 +233,11 @@ def _compared(state: Server) -> tuple[Server, ServerEffects]:
     sets = {name: frozenset(state.replies[k]["ids"]) for k, name in enumerate(state.names)}
     if state.own is not None:
         sets["the server"] = frozenset(digests(state.own, state.seed))
+    # A row is used only if every party, and the server's file if it has one, has its id.
     common = frozenset.intersection(*sets.values())
     holder = state.holders[0] if state.holders else None
     effects: ServerEffects = []
+    # Rows keep their order; the new ones are counted anew among those that are left.
     kept = tuple(row for row, digest in enumerate(digests(state.own or (), state.seed)) if digest in common)
     place = {row: k for k, row in enumerate(kept)}
     new = tuple(place[row] for row in state.new if row in place) if state.common else state.new
@@ -252,6 +254,7 @@ def _compared(state: Server) -> tuple[Server, ServerEffects]:
         mine = [id_of[digest] for digest in sorted(sets["the server"] - common)]
         without = [repr(other) for other in sets if sets["the server"] - sets[other]]
         raise _alone("the server's file", mine, len(state.own), _some(without), state.counted)
+    # Responses can be compared only where all parties have the same rows.
     if not any(sets[name] - common for name in state.names):
         _same_response(state)
     return replace(state, told=True, n_rows=len(common), kept=kept), effects

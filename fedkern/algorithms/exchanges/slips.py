@@ -45,12 +45,14 @@ def of_levels(columns: Sequence[Column], told: Mapping[str, Sequence[Sequence[st
     """
     notes, doubts = list[str](), list[str]()
     for column in columns:
+        # First, levels that differ in spelling alone.
         for same in spellings(column.levels or ()):
             said = (
                 f"column {column.name!r}: the levels {', '.join(map(repr, same[:SHOWN]))} {one_but_for(same)}, "
                 "and are taken for different ones: write them alike in the files"
             )
             (doubts if isinstance(_read(same[0]), float) else notes).append(said)
+        # Then clients that share no level with any other, though others have some.
         sets = [set(levels) for levels in told[column.name]]
         alone = [
             client
@@ -129,8 +131,8 @@ def of_sums(told: Sums) -> Said:
 def _two_neighbours(mean: float, variance: float) -> int | None:
     """Returns the lower of the two neighbouring whole numbers that are all values of a column, or None if it has others.
 
-    Of whole numbers with a mean m between a and a + 1 these two alone have the variance (m - a) (a + 1 - m), and others a larger
-    one.
+    Among whole numbers with a mean m between a and a + 1 these two alone have the variance (m - a) (a + 1 - m), and others a
+    larger one.
     """
     if not variance > NOISE or abs(mean) > LARGEST_CODE:
         return None
@@ -180,7 +182,7 @@ def _apart(told: Sums) -> Said:
     """Returns notes and doubts on columns whose standard deviation or mean at some client is not that at the others.
 
     Left out are columns of two values, for their variance is that of a share, and those whose center and scale the job file
-    gives: these say what is ordinary.
+    gives: these define ordinary values.
     """
     (means, variances), degrees = told.moments, np.maximum(told.sizes - 1, 0)
     lines, doubts = list[str](), list[str]()

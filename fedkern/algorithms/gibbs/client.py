@@ -34,7 +34,7 @@ class Client:
     theta, tau_sq : (c, g, p) as it was last told
     step : its own sweeps so far
     since : the burn-in that it knows of
-    trace : kept draws of theta_k and of what it never sends
+    trace : kept draws of theta_k and of the unknowns that it never sends
     events : counts of clipped scales, QR fall-backs, data-space draws
     """
 

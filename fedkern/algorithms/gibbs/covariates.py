@@ -32,7 +32,7 @@ class Alike:
     rows : (r,) numbers of the rows
     columns : (g, u) the columns of each pattern
     of : (r,) the pattern of each row
-    first : number of the first of them among the rows with gaps, by which random numbers are found
+    first : number of the first of them among the rows with gaps, which selects random numbers
     """
 
     rows: Index
@@ -107,7 +107,7 @@ def drawn_law(
     Parameters
     ----------
     common, rows : the covariance has the prior IW(p + 1 + rows, rows x common): so many rows about the common one
-    known : (p,) columns whose mean stays what it is in `mean`
+    known : (p,) columns whose mean stays as in `mean`
     normals : (c, p + p (p - 1) / 2)
     gammas : (c, p) of the shapes in `shapes`
     """
@@ -165,7 +165,7 @@ class Covariates:
         Parameters
         ----------
         slopes, residual, variance : (c, p), (c, n), (c, n) see `imputed`
-        chain : number of the first chain, by which random numbers are found
+        chain : number of the first chain, which selects random numbers
         """
         (c, n, p), mean, precision = state["completed"].shape, state["mean"], state["precision"]
         if c not in self._gaps:

@@ -45,7 +45,7 @@ class Server:
     values : the last draws of all global quantities
     deviation, lambda_sq : (M, c, g, p) of all clients as they are now; None before the first round, and with sums
     round, since, step : rounds finished; the round in which burn-in began; the server's own sweeps so far
-    waiting, answers : clients that have yet to answer; client -> what it has answered in this round. Like the trace they change
+    waiting, answers : clients that have yet to answer; client -> its messages of this round. Like the trace they change
         in place: a copy a message would take as long as all clients' numbers together
     names : of the messages of an answer in this round
     lost : clients that are out of the model

@@ -547,7 +547,7 @@ class Imputed:
     covariates, y : rows, and (n,) the response, about the site's centre where there is an intercept; NaN: a row without one,
         which tells of the law of rows alone
     mean : (p,) where the mean of rows starts; None is 0
-    chain : number of the first chain, by which random numbers are found
+    chain : number of the first chain, which selects random numbers
     """
 
     covariates: Covariates
@@ -606,7 +606,7 @@ class Imputed:
         now = theta, tau_sq, state["deviation"][:, 0], state["lambda_sq"][:, 0], state["sigma_sq"][:, 0]
         names = ("deviation", "lambda_sq", "sigma_sq")
         X, slab = self._with_response(self.covariates.X), settings.prior.slab
-        # Without a response only the prior is left, and no row tells anything of an intercept.
+        # Without a response only the prior is left: there are no rows to estimate an intercept from.
         if not len(X):
             q, rss = np.zeros((len(theta), 1)), np.zeros(len(theta))
             *drawn, happened = shrinkage.local_sweeps(

@@ -71,6 +71,7 @@ def exchange_temperatures(state: Ladder, loglik: Array, *, seed: int, round: int
     beta, size = state.beta, len(state.log_gap) + 1
     place, gap = state.place.copy(), state.log_gap.copy()
     tried, done = state.tried.copy(), state.exchanged.copy()
+    # Even pairs and odd pairs take turns, so that no chain is in two pairs of one round.
     u = rng.uniform(len(place), key=rng.key(seed, "tempering"), step=round)
     for pair in range(round % 2, size - 1, 2):
         chance = []
@@ -78,6 +79,7 @@ def exchange_temperatures(state: Ladder, loglik: Array, *, seed: int, round: int
             here = first + np.flatnonzero(place[first : first + size] == pair)[0]
             there = first + np.flatnonzero(place[first : first + size] == pair + 1)[0]
             log_ratio = (beta[pair] - beta[pair + 1]) * (loglik[there] - loglik[here])
+            # The chance, not the outcome, moves the ladder: it has less noise.
             chance.append(float(np.exp(min(0.0, log_ratio))))
             if np.log(u[first + pair]) < log_ratio:
                 place[here], place[there] = pair + 1, pair

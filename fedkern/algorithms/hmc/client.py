@@ -69,6 +69,7 @@ def client(name: str, index: int, settings: Settings, model: LocalModel, u: Vect
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Answers one question; at the end it takes the last decision."""
     s = state.settings
+    # Before the first round: the start values of all chains must have a density.
     if isinstance(event, Place) and state.round == -1:
         value, gradient, slope = evaluate(state.model, event.xi, state.walk.at)
         good = finite(value, gradient, slope)
@@ -80,6 +81,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         xi = np.array(event.xi)
         return evolve(state, walk=evolve(state.walk, value=value, slope=slope), xi=xi, trial=xi), [_slope(state, gradient)]
     if isinstance(event, (Launch, Decided)) and event.round == state.round + 1:
+        # The decision on the last trajectory comes with the question that begins the next.
         state = _settle(state, event.accepted > 0.5)
         if isinstance(event, Decided):
             return evolve(state, round=event.round), []

@@ -164,6 +164,7 @@ def _launch(state: Server, accepted: Vector) -> tuple[Server, ServerEffects]:
 def _decide(state: Server, changes: list[Vector]) -> tuple[Server, ServerEffects]:
     """Decides by Metropolis: each party's change of (log-density - kinetic energy) is added up, in the order of the clients."""
     s, round = state.settings, state.round
+    # A trajectory that one party has lost is rejected for all.
     lost = np.any([change <= LOST for change in changes], axis=0)
     total = np.zeros(s.chains)
     with np.errstate(all="ignore"):
@@ -176,6 +177,7 @@ def _decide(state: Server, changes: list[Vector]) -> tuple[Server, ServerEffects
     if round < s.warmup:
         walk = walk.learned(s, round)
         step = step.learned(rate, s.wanted)
+        # The step of the sampling rounds is the average of warm-up; after each window of warm-up the search begins anew.
         if round + 1 == s.warmup:
             step = evolve(step, log_step=step.log_mean)
         elif round in s.windows()[1]:
@@ -183,6 +185,7 @@ def _decide(state: Server, changes: list[Vector]) -> tuple[Server, ServerEffects
         state = evolve(state, warmup_divergences=state.warmup_divergences + divergent)
     else:
         state = evolve(state, rate=state.rate + rate, divergences=state.divergences + divergent)
+    # The draw is kept after the decision, for a rejected one counts again.
     if s.keeps(round):
         state.trace.add({"xi": state.sent(walk.at)})
     return _launch(evolve(state, walk=walk, step=step, round=round + 1), accepted.astype(float))

@@ -49,7 +49,7 @@ class Client:
     model : of its own rows
     round, drawn : questions answered; those of them that were rounds of draws
     told : (t, P) draws of the posterior, which the server tells at the end
-    nodes, converged : of the quadrature when it was last asked; whether the server's checks found nothing
+    nodes, converged : of the quadrature when it was last asked; whether the server's checks are passed
     """
 
     name: str = field(metadata=GIVEN)

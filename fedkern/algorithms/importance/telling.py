@@ -27,7 +27,7 @@ def start(n_clients: int, round: int, nodes: int, draws: NDArray[np.float64], *,
     ----------
     round, nodes : questions that the clients have answered on the way to the mode; their quadrature's
     draws : (t, P)
-    converged : whether the server's checks found nothing
+    converged : whether the server's checks are passed
     """
     return Teller(), once.ask(n_clients, Posterior(round, nodes, int(converged), draws))
 

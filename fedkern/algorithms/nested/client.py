@@ -109,9 +109,11 @@ def _marginals(state: Client, asked: AskMarginals) -> Marginals:
     def ratios_at(points: Array) -> tuple[Array]:
         return (state.model.log_ratios(points, normals),)
 
+    # In parts, so that memory is bounded.
     parts = np.array_split(asked.points, CHUNKS)
     ratios = np.concatenate([_each(ratios_at, part, ((len(normals),),))[0] for part in parts])
     good = np.isfinite(ratios).all(axis=1)
+    # The largest ratio is taken out before exp, which would overflow.
     most = ratios[good].max(axis=1, keepdims=True)
     weights = np.exp(ratios[good] - most)
     value = np.full(len(ratios), LOST)

@@ -193,16 +193,19 @@ def _searched(state: Server) -> tuple[Server, ServerEffects]:
     """Takes a step at each open place; when all have ended, it goes on by the phase."""
     answers, which, prior = all_of(state.answers, Curvatures), state.asked.astype(int), state.prior
     n, size = len(which), prior.n_linear
+    # Answers are padded to a fixed length; the first n are those of the open places.
     own = np.array([answer.value[:n] for answer in answers])
     if not np.isfinite(state.search.value).any():
         _defined(state, own)
     trial = state.search.trial[which]
     at = prior.xi(state.search.v[which], trial)
     log_prior, slope = prior.values(at)
+    # The prior is the server's own share; it is added once.
     value = np.where((own <= LOST).any(axis=0), -np.inf, log_prior + summed(own))
     gradient = slope + summed([answer.gradient[:n] for answer in answers])
     lower = summed([answer.hessian[:n] for answer in answers])
     hessian = np.zeros((n, size, size))
+    # Clients send the lower triangle alone.
     rows, columns = np.tril_indices(size)
     hessian[:, rows, columns] = hessian[:, columns, rows] = lower
     every = np.arange(size)
@@ -354,11 +357,13 @@ def _weighted(state: Server) -> tuple[Server, ServerEffects]:
             f"the log-likelihood of client {state.names[k]!r} is not finite at {100 * lost.mean(axis=0)[k]:.0f} % of the draws "
             f"(at most {100 * NOT_FINITE:.0f} %): its rows don't fit the family of model, or a covariate is very large"
         )
+    # The largest error of each client so far is the one reported.
     spread = np.maximum(state.spread, [answer.spread for answer in answers])
     state = evolve(state, values=np.concatenate([state.values, np.where(lost, -np.inf, values)]), spread=spread)
     posterior = weighted(state)
     if enough(state, posterior):
         return _end(state, ENOUGH, posterior)
+    # Past the usual number of questions it goes on only if the number needed is within reach.
     near = needed(state, posterior) <= UNSURE * s.most
     more = state.drawn < s.questions or (near and state.drawn < s.most)
     if not more or state.round >= s.rounds:

@@ -52,6 +52,7 @@ def read_result(state: Server) -> Found:
     spread, wanted = float(np.sqrt((state.spread**2).sum())), state.lattice.negligible
     against, n, most = [], len(posterior.draws), s.points * s.most
     beyond = f"about {s.points * needed(state, posterior):,.0f} draws would do, and at most {most:,} are asked"
+    # Every ground against the result is named, not the first alone.
     if unfinished:
         against.append(f"{unfinished} of {len(state.v)} searches for a mode did not end")
     if edge < wanted:

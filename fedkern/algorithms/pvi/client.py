@@ -115,6 +115,7 @@ def _charge(state: Client) -> int:
 
 def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEffects]:
     """Improves q on the client's rows, and answers with the damped change of its site."""
+    # Parameters of the family that the server learns come with its question.
     context, variance = scale.at(dispersion.at(state.local, event), event)
     s, d = context.settings, len(event.h)
     q = Gaussian(event.h, unpack(event.P, d))
@@ -128,6 +129,7 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
         state = replace(state, shards=divided, step=state.step + s.local_steps, failed=state.failed + moved.failed)
         after: Vector | None = moved.deltas
     else:
+        # The cavity is q without this client's site; an optimiser needs it proper.
         Pc, floors = floored(unpack(event.P - state.site_P / variance, d), CAVITY_FLOOR * state.prior_P)
         kept = state.optimiser if s.optimiser_state == "keep" else None
         cavity = Gaussian(event.h - state.site_h / variance, Pc)
@@ -150,6 +152,7 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
         floors, failed = state.floors + floors, state.failed + (new is q)
         state = replace(state, optimiser=optimiser, step=state.step + steps, floors=floors, failed=failed)
         after = None
+    # Sums that the server learns these parameters from go with the answer.
     delta = scale.answered(SiteDelta(event.round, event.version, state.updates, dh, dP), event, context)
     delta = dispersion.answered(delta, event, context)
     return replace(state, updates=state.updates + 1, outstanding=(dh, dP, after)), [delta]

@@ -186,12 +186,14 @@ def _apply(state: Server, content: Saved) -> tuple[Server, ServerEffects]:
     noisy = array(content, "noisy") * _scale(state)
     dh, dP = noisy[:d], noisy[d:]
     alpha = 1.0
+    # Noise can make the sum as large as q itself: it is halved until the precision stays positive definite.
     while alpha >= SMALLEST_ALPHA and not keeps_proper(state.q.P, dP, alpha):
         alpha /= 2
     if alpha < SMALLEST_ALPHA:
         alpha = 0.0
     q = Gaussian(state.q.h + alpha * dh, state.q.P + alpha * dP)
     effects: ServerEffects = []
+    # A client's site follows q by the weight that it learns here; averaged sites move alike at all clients.
     answered = sorted(state.pending)
     for k in answered:
         own = 0.0 if state.averaged_sites else alpha * float(weights[k])
@@ -199,6 +201,7 @@ def _apply(state: Server, content: Saved) -> tuple[Server, ServerEffects]:
     if state.averaged_sites:
         share = SiteShare(state.round, alpha * dh / M, alpha * dP / M)
         effects += [(k, share) for k in range(M) if k not in state.lost]
+    # A rejected round counts as well: its answers were released, and are charged.
     updates = state.updates.copy()
     updates[answered] += 1
     trajectory = state.trajectory.add(point_of(q))

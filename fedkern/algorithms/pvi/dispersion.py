@@ -150,7 +150,7 @@ def _of_counts(y: Array, r: float) -> tuple[Array, Array]:
 # At the server --------------------
 
 
-def asked(question: QUpdate, s: Settings, learnt: Learnt, clients: Iterable[int]) -> tuple[QUpdate, Learnt]:
+def with_r(question: QUpdate, s: Settings, learnt: Learnt, clients: Iterable[int]) -> tuple[QUpdate, Learnt]:
     """Returns the question, with r if it is learnt, and the record that these clients are asked at it."""
     if not s.learns_r:
         return question, learnt

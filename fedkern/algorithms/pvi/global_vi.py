@@ -113,15 +113,18 @@ def _step(state: Server) -> Server:
     for gradient in in_order(state.gradients):
         g += gradient
     mu, omega = state.lam[:d], state.lam[d:]
+    # The prior's and the entropy's gradients are the server's; clients send the likelihood's alone.
     g[:d] += state.prior.h - state.prior.P * mu
     g[d:] += 1 - state.prior.P * np.exp(2 * omega)
     optimiser, change = OPTIMISERS[s.optimiser](s.learning_rate).update(state.optimiser, g)
     lam = state.lam + change
+    # A noisy step must not take exp(2 omega) out of the finite numbers.
     lam[d:] = np.clip(lam[d:], -OMEGA_BOUND, OMEGA_BOUND)
     if not np.isfinite(lam).all():
         raise NumericalError(f"server: round {state.round} left the finite numbers: lower learning_rate")
     trajectory = state.trajectory.add(lam)
     updates = state.updates + 1
+    # All clients take part in each round, and so reach their limit together.
     cap = s.updates_per_client
     capped = PersistentSet(range(state.n_clients)) if cap is not None and updates.max() >= cap else state.capped
     return replace(

@@ -198,6 +198,7 @@ def gradient_of(local: Local, cavity: Gaussian | None, seen: Seen | None = None)
     s, rows = local.settings, local.rows
     key = rng.key(s.seed, "draws")
     common = {"family": s.family, "scale": s.scale, "n_threads": local.n_threads}
+    # These two draw from the whole of F; the others know the divergence from the cavity in closed form.
     if s.estimator in ("stl", "total"):
         return _sampled_gradient(local, cavity, key, common)
     fixed = common | {"estimator": s.estimator, "draws": s.draws, "key": key, "client": local.index}
@@ -388,6 +389,7 @@ def _full_steps(
             n_threads=local.n_threads,
         )
         g_mu, g_L = home.back(gradients)
+        # The free parameters are the lower triangle of L, with the logarithm of its diagonal: it stays positive.
         g = g_L[rows_, columns]
         g[on_diagonal] *= np.diag(L)  # to log L_jj
         state, change = optimiser.update(state, np.concatenate([g_mu, g]))

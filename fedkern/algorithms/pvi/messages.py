@@ -53,8 +53,10 @@ class ScaledQUpdate(QUpdate, kind=17):
 
 @dataclass(frozen=True)
 class ScaledSiteDelta(SiteDelta, kind=18, tells=Tells(LIKELIHOOD, LABELLED, FEW_OR_SUMS)):
-    """Client to server, of a job that learns its scale: the change in units of 1 / variance, and of its residuals under the q of
-    the question the sum of squares about the mean, what q's own spread adds to it over the variance, and the sum of the weights.
+    """Client to server, of a job that learns its scale: the change in units of 1 / variance, and sums of its residuals.
+
+    They are, under the q of the question, the sum of squares about the mean, the addition of q's own spread to it over the
+    variance, and the sum of the weights.
     """
 
     misfit: float

@@ -93,8 +93,8 @@ class Design:
     binary: TwoPoints | None = None
 
     def points(self, mu: Vector, variances: Vector) -> tuple[Vector, Vector]:
-        """Returns points (n, d) in which the gradient in mu is a line, and how much a row's curvature counts in that of omega (n,
-        d).
+        """Returns points (n, d) in which the gradient in mu is a line, and weights (n, d) of a row's curvature in that of
+        omega.
         """
         if self.family == "gaussian":
             return mu, variances
@@ -495,6 +495,7 @@ def _curvature(clients: Sequence[_Fall], shares: Vector) -> tuple[_Proper, Vecto
     inverse = np.linalg.inv(gram + 1e-9 * np.trace(gram) / d * np.eye(d))
     of_mu = np.sum([client.fall for client in clients], axis=0) @ inverse
     squares = np.sum([share * client.squares for share, client in zip(shares, clients)], axis=0)
+    # Two estimates of the diagonal, from mu and from omega, are weighted by their precision.
     of_omega = np.sum([client.products for client in clients], axis=0) / squares
     variance_of_omega = np.sum([client.noise.variance * client.squares for client in clients], axis=0) / squares**2
     variance_of_mu = np.zeros((d, d))
@@ -502,6 +503,7 @@ def _curvature(clients: Sequence[_Fall], shares: Vector) -> tuple[_Proper, Vecto
         of_gradient = client.noise.variance + client.noise.odds * share * np.maximum(of_omega, 0)
         variance_of_mu += np.outer(of_gradient, np.diag(inverse @ client.noisy @ inverse))
     weight = 1 / variance_of_mu
+    # The matrix is symmetric: both estimates of an entry are combined.
     errors = 1 / (weight + weight.T)
     entries = errors * (weight * of_mu + (weight * of_mu).T)
     on = np.diag_indices(d)

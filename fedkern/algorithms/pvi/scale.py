@@ -52,7 +52,7 @@ def at(local: Local, event: QUpdate) -> tuple[Local, float]:
     return replace(local, settings=replace(local.settings, scale=math.sqrt(event.variance))), event.variance
 
 
-def asked(question: QUpdate, s: Settings, variance: float) -> QUpdate:
+def with_variance(question: QUpdate, s: Settings, variance: float) -> QUpdate:
     """Returns the question, with the variance if it is learnt."""
     if not s.learns_variance:
         return question

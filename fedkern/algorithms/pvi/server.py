@@ -244,6 +244,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if isinstance(event, ClientLost):
         state = _gone(state, event.client, "lost")
         sender = event.client
+        # A lost client owes no answer any more: what waited for it goes on.
         if event.client in state.owing:
             return _heard(state, sender)
     else:
@@ -271,6 +272,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         state, applied = _apply(state, state.pending)
         state = evolve(state, pending=PersistentMap())
         effects += applied
+    # Most schedules ask nobody before all answers have come; `_ask` knows.
     state, asked = _ask(state, [sender])
     return state, effects + asked
 
@@ -345,11 +347,13 @@ def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[
     d = state.prior.d
     dP = unpack(np.sum([deltas[k][1] for k in clients], axis=0), d)
     alpha = 1.0
+    # Deltas of clients that did not know of each other can be too much together.
     while alpha >= SMALLEST_ALPHA and not keeps_proper(state.q.P, dP / state.sites.variance, alpha):
         alpha /= 2
     state = evolve(state, in_round=state.in_round + len(clients), halvings=state.halvings + int(-np.log2(alpha)))
     weight = alpha if alpha >= SMALLEST_ALPHA else 0.0
     applied: ServerEffects = [(k, SiteApplied(state.sites.updates_of(k), weight)) for k in clients]
+    # Clients hear of a rejection too: their sites must not move then.
     if alpha < SMALLEST_ALPHA:
         return evolve(state, rejected=state.rejected + len(clients)), applied
     sites = state.sites.moved(deltas, alpha)
@@ -435,6 +439,6 @@ def _question(state: Server, clients: Iterable[int]) -> tuple[Server, ServerEffe
     for k in clients:
         waiting = waiting.plus(k, state.version)
     question = QUpdate(state.round, state.version, h / share, P / share)
-    question = scale.asked(question, state.settings, state.sites.variance)
-    question, counts = dispersion.asked(question, state.settings, state.counts, clients)
+    question = scale.with_variance(question, state.settings, state.sites.variance)
+    question, counts = dispersion.with_r(question, state.settings, state.counts, clients)
     return evolve(state, waiting=waiting, counts=counts), to_each(clients, question)

@@ -95,7 +95,10 @@ FIRST_LOOK = 3  # rounds, and then after twice as many each time
 
 
 def looks(most: int) -> tuple[int, ...]:
-    """Returns after how many rounds a job of at most `most` asks how far q is; not after the last, which is asked in any case."""
+    """Returns the numbers of rounds after which a job of at most `most` asks how far q is.
+
+    After the last it is asked in any case.
+    """
     rounds, at = [], FIRST_LOOK
     while at < most:
         rounds.append(at)

@@ -99,10 +99,12 @@ def update(
     failed = 0
     for i, members in enumerate(state.members):
         own_h, own_P = (site_h, site_P) if averaging else (state.sites[i, :d], state.sites[i, d:])
+        # The cavity's precision is kept away from 0: noise may have left it indefinite.
         Pc, _ = floored(q.P - own_P, 0.01 * prior_P)
         shard = Local(_weighted(local.rows.take(members), float(n) if averaging else 1.0), s, local.index)
         keep = state.optimiser[i] if s.optimiser_state == "keep" else None
         new, optimiser = attempt(shard, q, Gaussian(q.h - own_h, Pc), keep, s.local_steps, first_step)
+        # Each shard's change is clipped by itself, before the sum: a row changes one shard alone.
         integer, _ = clipped(np.concatenate([new.h - q.h, new.P - q.P]), mechanism)
         total += integer
         optimisers.append(optimiser)

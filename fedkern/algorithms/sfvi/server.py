@@ -168,6 +168,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 def _step(state: Server) -> Server:
     """Takes one step of q(xi), with the answers in client order."""
     s, total = state.settings, np.zeros((state.settings.draws, state.block.size))
+    # The sum is in client order, for the same bits on every run.
     for answer in in_order(state.answers):
         if isinstance(answer, GlobalGradient | GlobalGradientBound):
             total += answer.gradient
@@ -175,6 +176,7 @@ def _step(state: Server) -> Server:
     inner = _inner(state)
     for e, share, own, xi in zip(_normals(state), total, inner, state.shear.out(inner)):
         value, slope = state.prior.log_prior_grad(xi)
+        # The prior's gradient is added once, here.
         g += state.block.gradient(state.parameters, e, state.shear.pulled(own, share + slope), path=s.path)
         if s.bound:
             bound += (value - state.block.log_density(state.parameters, e)) / s.draws
@@ -189,6 +191,7 @@ def _step(state: Server) -> Server:
     bound += sum(answer.bound for answer in all_of(state.answers, GlobalGradientBound))
     state = evolve(state, last_fifth=state.last_fifth.add(state.round - 1, bound))
     recent = state.recent + bound
+    # The trace has means of several rounds: one round's bound is noisy.
     if state.round % TRACED:
         return evolve(state, recent=recent)
     return evolve(state, recent=0.0, trace=(*state.trace, recent / TRACED))

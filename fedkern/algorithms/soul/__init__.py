@@ -1,1 +1,1 @@
-"""Unadjusted Langevin sampling with stochastic optimisation, for vertically split data."""
+"""Samples by unadjusted Langevin steps with stochastic optimisation, for vertically split data."""

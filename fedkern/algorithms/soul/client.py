@@ -1,4 +1,4 @@
-"""A client of SOUL: Langevin steps of theta_j given z_j, and its answer (see `machine`). Source: vertical.md, section 10."""
+"""Runs a client of SOUL: Langevin steps of theta_j given z_j, and its answer (see `machine`). Source: vertical.md, section 10."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ SHARE = 0.2  # of 1 / (largest curvature): the Langevin step
 @final
 @dataclass(frozen=True)
 class Client:
-    """One client.
+    """Is a client's state.
 
     Attributes
     ----------
-    predictor : g = H theta; no message can carry what is in it
-    y, likelihood : its copy of the response, and what it is a response of; None where only the server has it
+    predictor : g = H theta; no message can carry its content
+    y, likelihood : its copy of the response, and the family of it; None if only the server has it
     gram, largest : H'H, and its largest eigenvalue
-    theta : (p,) where its chain is
-    z : (N,) its auxiliary variables, where it keeps them itself (AV, y shared)
+    theta : (p,) the place of its chain
+    z : (N,) its auxiliary variables, if it keeps them itself (AV, y shared)
     total, squares : (p,), (p, p) sums over the draws of these rounds
     trace : the draws that are kept, by the name "theta"
     round, step : rounds answered; its own count of Langevin steps, the last word of its random counters
@@ -60,7 +60,7 @@ class Client:
     count: int = 0
 
     def langevin_step(self, kappa: float) -> float:
-        """h = 0.2 / (largest eigenvalue of the gradient's linear part)."""
+        """Returns h = 0.2 / (largest eigenvalue of the gradient's linear part)."""
         s = self.settings
         weight = 1 / s.rho**2 + (kappa / s.n_clients if s.power else 0.0)
         return SHARE / (self.predictor.prior_sd**-2 + self.largest * weight)
@@ -69,7 +69,7 @@ class Client:
 def client(
     name: str, index: int, settings: Settings, predictor: Predictor, y: Vector | None = None, likelihood: Likelihood | None = None
 ) -> Client:
-    """A client before the first round; `y` and `likelihood` where the response is shared.
+    """Returns a client before the first round; `y` and `likelihood` if the response is shared.
 
     Raises
     ------
@@ -92,6 +92,7 @@ def client(
     if predictor.n_rows != settings.n_rows or (y is not None and len(y) != settings.n_rows):
         raise ValueError(f"client {name!r}: {predictor.n_rows} rows, the job has {settings.n_rows}")
     p, n = predictor.n_theta, settings.n_rows
+    # The step needs the largest curvature; rows never change, so it is computed once.
     gram = predictor.H.T @ predictor.H
     largest = float(np.linalg.eigvalsh(gram)[-1]) if p else 0.0
     theta, none = np.full(p, predictor.prior_mean), np.zeros(p)
@@ -101,7 +102,7 @@ def client(
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """One question in, one answer out.
+    """Answers one question.
 
     Raises
     ------
@@ -111,6 +112,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         An event that this job does not have, or of another round.
     """
     s = state.settings
+    # The model and the place of the response leave one kind of question for the whole job.
     expected = AuxiliaryTotal if s.power else Total if s.response == "shared" else Auxiliary
     if not isinstance(event, expected) or event.round != state.round:
         came = f"{type(event).__name__} of round {getattr(event, 'round', None)}"
@@ -134,7 +136,10 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def _sampled(state: Client, z: Vector, event: AuxiliaryTotal | None = None) -> tuple[Client, Vector, Vector, Vector]:
-    """M Langevin steps given z: the state after them, and means of g, of rho_j and of the slope in log sigma (PL)."""
+    """Takes M Langevin steps given z.
+
+    Returns the state after them, and means of g, of rho_j and of the slope in log sigma (PL).
+    """
     s, predictor, H = state.settings, state.predictor, state.predictor.H
     M, p = s.langevin_steps, predictor.n_theta
     normals = rng.normal(M * p, key=rng.key(s.seed, "draws"), client=state.index, step=state.step).reshape(M, p)
@@ -142,6 +147,7 @@ def _sampled(state: Client, z: Vector, event: AuxiliaryTotal | None = None) -> t
     theta, pull = state.theta, s.rho**-2
     precision = pull * state.gram + predictor.prior_sd**-2 * np.eye(p)
     shift = pull * (H.T @ z) + predictor.prior_mean * predictor.prior_sd**-2
+    # Without the likelihood here the target is Gaussian: a step is one matrix product.
     if event is None:
         h = state.langevin_step(0.0)
         noise = np.sqrt(2 * h) * normals
@@ -165,13 +171,14 @@ def _sampled(state: Client, z: Vector, event: AuxiliaryTotal | None = None) -> t
         )
     after = evolve(state, theta=theta, step=state.step + M)
     if state.round >= s.first:
+        # Moments are of the rounds after burn-in alone.
         total, squares = state.total + draws.sum(axis=0), state.squares + draws.T @ draws
         after = evolve(after, total=total, squares=squares, count=state.count + M)
     return after, H @ draws.mean(axis=0), mean_slopes, scales
 
 
 def _own(state: Client, eta: Vector, log_scale: float) -> tuple[Vector, float]:
-    """rho_j and this client's part of the slope in log sigma."""
+    """Returns rho_j and this client's part of the slope in log sigma."""
     y, likelihood = _response(state)
     share = 1 / state.settings.n_clients
     slope: Vector = share * likelihood.slope(y, eta, log_scale)
@@ -179,6 +186,7 @@ def _own(state: Client, eta: Vector, log_scale: float) -> tuple[Vector, float]:
 
 
 def _response(state: Client) -> tuple[Vector, Likelihood]:
+    """Returns the response and its likelihood, which this client has."""
     assert state.y is not None  # `client` has seen to it
     assert state.likelihood is not None
     return state.y, state.likelihood
@@ -186,7 +194,7 @@ def _response(state: Client) -> tuple[Vector, Likelihood]:
 
 @dataclass(frozen=True)
 class Conditional:
-    """Draws of theta_j given zhat. They are not its posterior.
+    """Holds draws of theta_j given zhat. They are not its posterior.
 
     Attributes
     ----------
@@ -202,7 +210,7 @@ class Conditional:
 
 
 def conditional(state: Client) -> Conditional:
-    """What a client has drawn."""
+    """Returns the draws of a client; raises ValueError before the second half of the run."""
     if not state.count:
         raise ValueError(f"client {state.name!r}: round {state.round} is before the second half of the run: nothing is kept yet")
     mean = state.total / state.count

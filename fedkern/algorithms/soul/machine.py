@@ -1,4 +1,5 @@
-"""Stochastic optimisation by unadjusted Langevin (SOUL) for vertically split data: z is maximised, theta_j sampled given z.
+"""Defines stochastic optimisation by unadjusted Langevin (SOUL) for vertically split data: z is maximised, theta_j sampled given
+z.
 
 In each round client j takes M Langevin steps of theta_j given z_j, from where its chain was left,
 
@@ -18,8 +19,8 @@ with z, by steps of their own. Three forms:
 | PL (shared) | z_j, Z, b, log sigma | gbar_j, rhobar_j, its slope in log sigma | server |
 
 The two forms of AV give the same bits. h is 0.2 over the largest curvature, so chains are 5 % too wide at most; z is averaged
-over the second half of the rounds. What comes of it is a mode of z and draws from p(theta | zhat, y). These are **not** the
-posterior of theta: they are labelled "conditional", and are much narrower. Source: docs/methods/vertical.md, section 10.
+over the second half of the rounds. The result is a mode of z and draws from p(theta | zhat, y). These are **not** the posterior
+of theta: they are labelled "conditional", and are much narrower. Source: docs/methods/vertical.md, section 10.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ __all__ = [
 
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:
-    """The protocol with only the messages that a job of these settings can send."""
+    """Returns the protocol with only the messages that a job of these settings can send."""
     pair: tuple[type[Message], type[Message]] = (Auxiliary, Predicted)
     if settings.power:
         pair = (AuxiliaryTotal, Slopes)

@@ -1,4 +1,7 @@
-"""The server of SOUL: Robbins-Monro steps of z, b and log sigma (see `machine`). Source: docs/methods/vertical.md, section 10."""
+"""Runs the server of SOUL: Robbins-Monro steps of z, b and log sigma (see `machine`).
+
+Source: docs/methods/vertical.md, section 10.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,12 @@ LARGEST_MOVE = 0.2  # of log sigma in one round
 @final
 @dataclass(frozen=True)
 class Server(AllRounds):
-    """The server.
+    """Is the server's state.
 
     Attributes
     ----------
     likelihood, y, offset : of the response; (N,) or None
-    intercept, prior_sd : whether there is b ~ N(0, prior_sd^2)
+    intercept, prior_sd : whether the model has b ~ N(0, prior_sd^2)
     z, z_total : (J, N) auxiliary variables, and their sum over the rounds that are averaged
     b, log_scale, total : the maximised b and log sigma, and (2,) the sum of these over the rounds that are averaged
     waiting, answers : clients that have yet to answer; client -> its answer
@@ -64,7 +67,7 @@ class Server(AllRounds):
 
     @property
     def averaged(self) -> tuple[Matrix, float, float]:
-        """(J, N) means of z over the second half of the rounds (after their steps), and of b and log sigma."""
+        """(J, N) The means of z over the second half of the rounds (after their steps), and of b and log sigma."""
         count = self.round - self.settings.first
         if count <= 0:
             return self.z, self.b, self.log_scale
@@ -80,7 +83,7 @@ def start(
     intercept: bool = True,
     prior_sd: float = 1.0,
 ) -> tuple[Server, ServerEffects]:
-    """The server's first state (z = 0), and its first questions."""
+    """Returns the server's first state (z = 0), and its first questions."""
     if y is None and not settings.power:
         raise ValueError("soul: the server needs y in the augmented model")
     if settings.dispersed != likelihood.dispersed:
@@ -90,7 +93,7 @@ def start(
 
 
 def finished(state: Server) -> bool:
-    """Whether all rounds are done."""
+    """Tells whether all rounds are done."""
     return state.stop is not None
 
 
@@ -108,13 +111,13 @@ def _ask(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _waiting(state: Server, questions: Sequence[Message]) -> tuple[Server, ServerEffects]:
-    """Each client has a question of its own."""
+    """Asks each client a question of its own."""
     asked: ServerEffects = [*enumerate(questions)]
     return evolve(state, waiting=PersistentSet(range(len(asked))), answers=PersistentMap()), asked
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One answer; when all clients have answered, a step of z, b and log sigma, and the next questions.
+    """Takes one answer; after the last it takes a step of z, b and log sigma, and asks the next questions.
 
     Raises
     ------
@@ -129,9 +132,13 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _step(state: Server) -> Server:
-    """z, b and log sigma after this round. All use the slopes at the z, b and log sigma that the clients were asked with."""
+    """Takes the step of z, b and log sigma after this round.
+
+    All use the slopes at the z, b and log sigma of the round's questions.
+    """
     s, k = state.settings, state.round
     eta = state.b + state.Z
+    # Steps of z and b are divided by the curvature, so that they are stable.
     kappa = state.likelihood.curvature(state.y, eta, state.log_scale)
     if s.power:
         parts = all_of(state.answers, Slopes)
@@ -158,12 +165,14 @@ def _step(state: Server) -> Server:
         step = c * (scales - float(np.exp(2 * log_scale))) / (2 * s.n_rows + 2)
         log_scale += float(np.clip(step, -LARGEST_MOVE, LARGEST_MOVE))
     state = _checked(evolve(state, z=z, b=b, log_scale=log_scale, round=k + 1))
+    # Averages are of the rounds after burn-in alone.
     if k < s.first:
         return state
     return evolve(state, z_total=state.z_total + z, total=state.total + np.array([b, log_scale]))
 
 
 def _checked(state: Server) -> Server:
+    """Returns the state if its numbers are finite, and sigma has not fallen to 0."""
     s = state.settings
     if not (np.isfinite(state.z).all() and np.isfinite(state.b)):
         raise NumericalError(f"server: round {state.round - 1} left the finite numbers")

@@ -1,4 +1,4 @@
-"""Numbers of SOUL that all parties have in common (see `machine`). Source: docs/methods/vertical.md, section 10."""
+"""Holds the numbers of SOUL that all parties have in common (see `machine`). Source: docs/methods/vertical.md, section 10."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Settings:
-    """Numbers that all parties of a job have in common.
+    """Holds numbers that all parties of a job have in common.
 
     Attributes
     ----------
@@ -54,14 +54,15 @@ class Settings:
 
     @property
     def power(self) -> bool:
+        """Whether the model is the power likelihood."""
         return self.model == "power"
 
     def dims(self) -> dict[str, int]:
-        """Sizes of the messages."""
+        """Returns the sizes of the messages."""
         return {"n": self.n_rows, "gamma": int(self.dispersed)}
 
     def decay(self, round: int) -> float:
-        """c_k, k = round + 1."""
+        """Returns c_k, k = round + 1."""
         return float(min(1.0, (50 / (round + 1)) ** 0.6))
 
     @property
@@ -71,17 +72,20 @@ class Settings:
 
     @property
     def thin(self) -> int:
-        """Rounds between two draws that are kept."""
+        """The number of rounds between two draws that are kept."""
         return -(-(self.rounds - self.first) // self.keep)
 
     @property
     def crowd(self) -> float:
-        """How many times kappa stands in the curvature of z."""
+        """The number of times that kappa stands in the curvature of z."""
         J = self.n_clients
         return (J - 1) ** 2 / J if self.power else J
 
     def moved(self, z: Vector, message: Vector, g: Vector, kappa: Vector | float, round: int) -> Vector:
-        """z after its Robbins-Monro step. With a kappa of each row (counts), rows of all clients together move by 1 at most."""
+        """Returns z after its Robbins-Monro step.
+
+        With a kappa of each row (counts), rows of all clients together move by 1 at most.
+        """
         pull = 1 / self.rho**2
         step = self.decay(round) / (pull + self.crowd * kappa) * (message - pull * (z - g))
         if isinstance(kappa, np.ndarray):

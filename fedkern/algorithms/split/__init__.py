@@ -1,1 +1,1 @@
-"""Variational inference for vertically split data."""
+"""Fits vertically split data by variational inference."""

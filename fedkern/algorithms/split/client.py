@@ -1,6 +1,6 @@
-"""A client of the vertical protocols: joint draws, gradient steps, and its part of the likelihood where the response is shared.
+"""Runs a client of the vertical protocols: joint draws, gradient steps, and its part of the likelihood if the response is shared.
 
-What leaves is z_j and, in PL, rho_j with its sums (and, if the job asks, its terms of the ELBO): never theta, a variational
+A client sends z_j and, in PL, rho_j with its sums (and, if the job asks, its terms of the ELBO): never theta, a variational
 parameter, a network's weight or a row. Source: docs/methods/vertical.md, sections 5 to 8.
 """
 
@@ -30,7 +30,7 @@ from .settings import Index, Settings, Vector, batch_of, of_batch, stacked
 
 @lru_cache(maxsize=8)
 def nothing(n_rows: int) -> Vector:
-    """(N, 0): no inputs."""
+    """Returns (N, 0): no inputs."""
     return np.empty((n_rows, 0))
 
 
@@ -40,17 +40,17 @@ REMEDY = "lower algorithm.learning_rate, raise model.rho, or set algorithm.gradi
 
 @dataclass(frozen=True)
 class Client:
-    """One client.
+    """Is a client's state.
 
     Attributes
     ----------
-    site : what it computes; no message can carry what is in it
-    y, likelihood : (N,) its copy of the response, and what it is a response of; None where only the server has it
+    site : its model; no message can carry its content
+    y, likelihood : (N,) its copy of the response, and the family of it; None if only the server has it
     parameters, optimiser, trajectory : of all its variational parameters, of its networks
     windows : mean and sd of q(theta) over two stretches of the rounds
     step : its own count of draws, the last word of its random counters
     drawn : the joint draws of this round, one for each of S
-    residual : (N,) average of what others' messages said of dL/dz_j: AV r; PL R - rho_j
+    residual : (N,) average of dL/dz_j in others' messages: AV r; PL R - rho_j
     own : PL, between the two exchanges: rho_j of each draw
     fused : whether an iteration is one compiled call, `_iterated`
     """
@@ -73,11 +73,11 @@ class Client:
     fused: bool = field(default=False, metadata=GIVEN)
 
     def beside(self) -> Saved:
-        """Whether this round's draws are made: they are made again from their counters."""
+        """Returns whether this round's draws are made: they are made again from their counters."""
         return {"begun": int(bool(self.drawn))}
 
     def restored(self, saved: Saved) -> Self:
-        """With this round's draws."""
+        """Returns the client with this round's draws."""
         if not number(saved, "begun") or self.round >= self.settings.rounds:
             return evolve(self, own=())
         return evolve(_drawn(evolve(self, step=self.step - self.settings.draws))[0], own=self.own)
@@ -89,12 +89,12 @@ class Client:
 
     @property
     def extra(self) -> Vector:
-        """(N, e) what an amortised family is told beside g, now."""
+        """(N, e) The inputs of an amortised family beside g, now."""
         inputs = self.site.auxiliary.inputs
-        return self.told(self.residual, self.site.mean_g(self.parameters) if "centre" in inputs else None)
+        return self.inputs_with(self.residual, self.site.mean_g(self.parameters) if "centre" in inputs else None)
 
-    def told(self, residual: Vector, centre: Vector | None) -> Vector:
-        """(N, e) The same, with this average of the messages and this centre."""
+    def inputs_with(self, residual: Vector, centre: Vector | None) -> Vector:
+        """Returns the same (N, e), with this average of the messages and this centre."""
         inputs = self.site.auxiliary.inputs
         if not inputs:
             return nothing(self.settings.n_rows)
@@ -117,7 +117,9 @@ def client(
     likelihood: Likelihood | None = None,
     sd: float = 0.1,
 ) -> Client:
-    """A client before the first round; `y` and `likelihood` where the response is shared, `sd` that of q(theta) at the start.
+    """Returns a client before the first round.
+
+    `y` and `likelihood` are given if the response is shared; `sd` is that of q(theta) at the start.
 
     Raises
     ------
@@ -139,7 +141,7 @@ def client(
 
 
 def _fusible(s: Settings, site: Site) -> bool:
-    """Whether a round is one gradient, one step of Adam and one draw."""
+    """Tells whether a round is one gradient, one step of Adam and one draw."""
     once = s.draws == 1 and s.local_steps == 1 and s.batch is None
     altered = s.closed_form or s.gradient_clip is not None or s.private
     return s.model == "augmented" and s.optimiser == "adam" and once and not altered and site.plain
@@ -156,6 +158,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         An event that this job does not have, or of another round.
     """
     s = state.settings
+    # The commonest case first: it is passed in each round.
     if isinstance(event, Residual) and state.fused and event.round == state.round and state.drawn and s.response == "server":
         return _next(state, (event.r[0],))
     if isinstance(event, Begin) and not state.drawn:
@@ -179,7 +182,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def _waiting(state: Client, event: until.AskMoving | until.Length) -> tuple[Client, ClientEffects]:
-    """Where the job may be long enough: whether its own unknowns have settled, and then how long the job is."""
+    """Says whether its unknowns have settled, and then takes the length of the job."""
     if isinstance(event, until.AskMoving):
         movement = state.windows.movement
         return state, [until.Moving(state.round, int(movement is not None and movement.settled))]
@@ -190,7 +193,7 @@ def _waiting(state: Client, event: until.AskMoving | until.Length) -> tuple[Clie
 
 
 def _drawn(state: State) -> tuple[State, ClientEffects]:
-    """The joint draws of this round; z leaves."""
+    """Makes the joint draws of this round, and sends z."""
     s, site = state.settings, state.site
     index = batch_of(s, state.round)
     d, n = site.predictor.n_theta, s.n_rows if index is None else len(index)
@@ -206,7 +209,7 @@ def _drawn(state: State) -> tuple[State, ClientEffects]:
 
 
 def _sent(state: State) -> tuple[State, ClientEffects]:
-    """What leaves after a draw."""
+    """Returns the messages after a draw."""
     out: ClientEffects = [ZShare(state.round, stacked([drawn.z for drawn in state.drawn]))]
     if state.settings.bounded(state.round) and state.settings.model != "power":
         out.insert(0, BoundShare(state.round, _bound(state)))
@@ -214,12 +217,13 @@ def _sent(state: State) -> tuple[State, ClientEffects]:
 
 
 def _bound(state: Client) -> float:
+    """Returns the client's terms of the ELBO, on average over the draws."""
     s = state.settings
     return float(np.mean([state.site.bound(state.parameters, drawn, s.factor) for drawn in state.drawn]))
 
 
 def _slopes(state: Client, event: PredictorSum) -> tuple[Vector, ...]:
-    """AV with the response at the clients: r of each draw."""
+    """Returns r of each draw: AV with the response at the clients."""
     assert state.y is not None  # `client` has seen to it
     assert state.likelihood is not None
     likelihood, y = state.likelihood, of_batch(state.y, state.drawn[0].index)
@@ -228,7 +232,7 @@ def _slopes(state: Client, event: PredictorSum) -> tuple[Vector, ...]:
 
 
 def watched(state: Client, parameters: Vector) -> Windows:
-    """With the moments of q(theta) after this round, where it is one of the watched."""
+    """Returns the windows with the moments of q(theta) after this round if it is one of the watched."""
     windows, site = state.windows, state.site
     if site.point or windows.place(state.round) is None:
         return windows
@@ -237,13 +241,14 @@ def watched(state: Client, parameters: Vector) -> Windows:
 
 
 def _likelihood(state: Client, event: PredictorSum) -> tuple[Client, ClientEffects]:
-    """PL: this client's part of the likelihood's slopes, with g_j in the place of z_j."""
+    """Answers with this client's part of the likelihood's slopes, with g_j in the place of z_j (PL)."""
     assert state.y is not None
     assert state.likelihood is not None
     s, likelihood = state.settings, state.likelihood
     y, share = of_batch(state.y, state.drawn[0].index), 1 / s.n_clients
     slopes, scales, values = [], np.zeros((s.draws, int(s.dispersed))), []
     for i, drawn in enumerate(state.drawn):
+        # In the sum over all clients this client's z_j gives way to its g_j.
         eta = float(event.b[i]) + drawn.g + (event.Z[i] - drawn.z)
         w = float(event.log_scale[i, 0]) if s.dispersed else 0.0
         slopes.append(share * likelihood.slope(y, eta, w))
@@ -259,7 +264,7 @@ def _likelihood(state: Client, event: PredictorSum) -> tuple[Client, ClientEffec
 
 
 def _next(state: Client, messages: tuple[Vector, ...]) -> tuple[Client, ClientEffects]:
-    """AV: a step, and the next draw if there is one; where a number is not finite, by the way that names what is not."""
+    """Takes a step (AV), and the next draw if the job goes on; if a number is not finite, by the path that names it."""
     s, last = state.settings, state.round + 1
     after = _iterated(state, messages[0]) if state.fused else None
     if after is None:
@@ -271,11 +276,11 @@ def _next(state: Client, messages: tuple[Vector, ...]) -> tuple[Client, ClientEf
 
 
 def _iterated(state: Client, message: Vector) -> Client | None:
-    """What `_stepped` and `_drawn` do, in one compiled call; None where not all that it gives is finite."""
+    """Does the work of `_stepped` and `_drawn` in one compiled call; returns None if some of its numbers are not finite."""
     s, site = state.settings, state.site
     residual = _remembered(state, message)
     # The compiled call makes the centre itself, where there is one: any column keeps its place.
-    key, extra, rate = s.key, state.told(residual, residual), s.rate(state.round)
+    key, extra, rate = s.key, state.inputs_with(residual, residual), s.rate(state.round)
     parameters, optimiser, drawn = site.iterated(
         state.parameters, state.optimiser, state.drawn[0], message, extra, rate, key=key, client=state.index, step=state.step
     )
@@ -297,17 +302,17 @@ def _iterated(state: Client, message: Vector) -> Client | None:
 
 
 def _remembered(state: Client, mean: Vector, index: Index | None = None) -> Vector:
-    """The average of the messages, with the mean of this round's, where z's network is told."""
+    """Returns the average of the messages, with the mean of this round's, if the network of z takes it."""
     s, residual = state.settings, state.residual
     if "residual" not in state.site.auxiliary.inputs:
         return residual
-    memory = s.kept(state.round)
+    memory = s.memory_weight(state.round)
     blended = memory * of_batch(residual, index) + (1 - memory) * mean
     return blended if index is None else _replaced(residual, index, blended)
 
 
 def _stepped(state: Client, messages: tuple[Vector, ...], own: tuple[Vector, ...]) -> tuple[Client, ClientEffects]:
-    """A step of the optimiser (K of them), and the next draw unless this was the last round."""
+    """Takes a step of the optimiser (K of them), and the next draw unless this was the last round."""
     s, index = state.settings, state.drawn[0].index
     parts = tuple(m - o for m, o in zip(messages, own)) if own else messages
     parameters, optimiser = state.parameters, state.optimiser
@@ -335,15 +340,18 @@ def _stepped(state: Client, messages: tuple[Vector, ...], own: tuple[Vector, ...
 
 
 def _replaced(values: Vector, where: Index | tuple[slice, Index], new: Vector) -> Vector:
-    """A copy with some elements replaced."""
+    """Returns a copy with some elements replaced."""
     values = values.copy()
     values[where] = new
     return values
 
 
 def _gradient(state: Client, parameters: Vector, parts: tuple[Vector, ...], own: tuple[Vector, ...], *, first: bool) -> Vector:
-    """The mean gradient over the draws. After the first local step the messages are those of the separable minorant of the
-    likelihood about the point that was sent (section 8)."""
+    """Returns the mean gradient over the draws.
+
+    After the first local step the messages are those of the separable minorant of the likelihood about the point that was sent
+    (section 8).
+    """
     s, site, total = state.settings, state.site, None
     for i, drawn in enumerate(state.drawn):
         message = parts[i]
@@ -357,6 +365,7 @@ def _gradient(state: Client, parameters: Vector, parts: tuple[Vector, ...], own:
     assert total is not None
     if s.draws > 1:
         total = total / s.draws
+    # One product tells whether any entry is not finite.
     if not math.isfinite(total @ total):
         raise NumericalError(_not_finite(state, total))
     if s.gradient_clip is not None:
@@ -366,7 +375,7 @@ def _gradient(state: Client, parameters: Vector, parts: tuple[Vector, ...], own:
 
 
 def _not_finite(state: Client, g: Vector) -> str:
-    """Which part of the parameters left the finite numbers."""
+    """Returns a text that names the part of the parameters that left the finite numbers."""
     columns = state.site.columns(state.drawn[0].index)
     bad = ~np.isfinite(g)
     if not bad.any():  # the sum of their squares is not

@@ -1,4 +1,4 @@
-"""Differentially private release of z in a vertical job: what one client sends hides the values of one row of its columns.
+"""Releases z of a vertical job with differential privacy: a client's messages hide the values of one row of its columns.
 
 Neighbours are two versions of one client's columns that differ in the values of one row; row ids, the number of rows, the
 response and everything of other parties are the same. (So each client's promise is about its own columns. Where several clients
@@ -6,12 +6,11 @@ hold values of one person, the promise about all of them together has mu^2 = sum
 privacy.) Two noisy sums leave the rows in each iteration:
 
 1. z, sent: every z_i clipped to [-C_z, C_z], Gaussian noise on each. One row moves one element, by at most 2 C_z.
-2. V = sum_i clip(h_i (z_i - g_i)/rho^2, C_g) plus Gaussian noise, never sent: what q(theta) learns in place of H'(z -
+2. V = sum_i clip(h_i (z_i - g_i)/rho^2, C_g) plus Gaussian noise, never sent: q(theta) learns from it in place of H'(z -
    g)/rho^2. One row moves it by at most 2 C_g in Euclidean norm.
 
-Why this suffices. Call the released z, the noisy V and the server's messages so far the transcript. Claim: given the
-transcript, each of the two sums above is a function in which row i enters through its own term alone. By induction over
-iterations:
+Why this suffices. Call the released z, the noisy V and the server's messages so far the transcript. Claim: given the transcript,
+each of the two sums above is a function in which row i enters through its own term alone. By induction over iterations:
 
 * q(theta), its optimiser and its average over rounds are functions of V, of eps (keyed, public) and of the prior: of the
   transcript. The step multiplies V by eps and adds path terms of the scale of q(theta); it touches no row.
@@ -21,22 +20,22 @@ iterations:
 
 So, given the transcript, each release is a Gaussian mechanism of sensitivity 2 C, and the server may choose its messages as it
 likes: T rounds are the adaptive composition of 2T of them (T of z, T of V). The response, and the messages r that show it, are
-not protected. The released z is what the server uses; the client's own terms use its own z, which stays with row i. q(theta) may
-be published after the job; mean and log sd of z are the client's alone, and nothing that is computed from them may leave.
+not protected. The server uses the released z; the client's own terms use its own z, which stays with row i. q(theta) may be
+published after the job; mean and log sd of z are the client's alone, and nothing that is computed from them may leave.
 
-What would break the claim is refused, with the reason (`refusal`): a global gradient clip (the norm over all rows scales every
-row), a closed-form theta, amortised z and networks (their weights meet all rows in gradients that are not clipped here; rbar),
-the power-likelihood (its messages are not clipped), batches, several draws or local steps (more releases than are charged),
-and the trace of the bound. Columns must be scaled by public constants: a mean or a standard deviation of the rows moves all
-rows. Rows with numbers that are not finite, or of a norm beyond 1e6, count as rows of zeros, and a row's own update is
-bounded, so that nothing that a row holds can change the flow of the job. Noise is exact discrete Gaussian on a grid of 2^-20
-of the clip.
+Settings that would break the claim are refused, with the reason (`refusal`): a global gradient clip (the norm over all rows
+scales every row), a closed-form theta, amortised z and networks (their weights meet all rows in gradients that are not clipped
+here; rbar), the power-likelihood (its messages are not clipped), batches, several draws or local steps (more releases than are
+charged), and the trace of the bound. Columns must be scaled by public constants: a mean or a standard deviation of the rows moves
+all rows. Rows with numbers that are not finite, or of a norm beyond 1e6, count as rows of zeros, and a row's own update is
+bounded, so that nothing that a row holds can change the flow of the job. Noise is exact discrete Gaussian on a grid of 2^-20 of
+the clip.
 
 It is expensive: at epsilon = 3 and delta = 1e-5 the noise on every z_i has 12 C_z in 10 rounds, and 56 C_z in 200.
 
-The releases are charged before rows are read: 1 at the start, 2 in each round (1 in the last). A charge that is refused ends
-the job with the answer `Refused`, which says how much this job has spent. Source: pvi.md, sections 4 and 6; vertical.md,
-sections 5 and 11.
+The releases are charged before rows are read: 1 at the start, 2 in each round (1 in the last). A charge that is refused ends the
+job with the answer `Refused`, which says how much this job has spent. Source: pvi.md, sections 4 and 6; vertical.md, sections 5
+and 11.
 """
 
 from __future__ import annotations
@@ -72,9 +71,9 @@ LARGEST = 1e12  # of a row's message and gradient
 
 
 def mechanism(n_rows: int, n_columns: int, noise_multiplier: float | None, *, secure: bool = True) -> Mechanism:
-    """What one release of a client spends, whichever of the two sums it is: noise over clip is the same number for both.
+    """Returns the mechanism of one release of a client, for either of the two sums: noise over clip is the same number for both.
 
-    It is what the holder's budget charges by; a round is two steps of it.
+    The holder's budget charges by it; a round is two steps of it.
     """
     return Mechanism(
         sampling="aligned", clip=1.0, dimension=max(n_rows, n_columns), noise_multiplier=noise_multiplier, dataset_size=n_rows,
@@ -83,13 +82,13 @@ def mechanism(n_rows: int, n_columns: int, noise_multiplier: float | None, *, se
 
 
 def releases(rounds: int) -> int:
-    """Accounted steps of a job: T of z and T of V."""
+    """Returns the accounted steps of a job: T of z and T of V."""
     return 2 * rounds
 
 
 @dataclass(frozen=True)
 class Release:
-    """How a client releases its sums.
+    """Releases a client's sums.
 
     Attributes
     ----------
@@ -111,29 +110,30 @@ class Release:
         return replace(self.mechanism, clip=self.clip_z, dimension=self.mechanism.dataset_size)
 
     def of_gradient(self, n_columns: int) -> Mechanism:
-        """The mechanism of V."""
+        """Returns the mechanism of V."""
         return replace(self.mechanism, clip=self.clip_gradient, dimension=n_columns)
 
     def z(self, z: Vector, step: int) -> Vector:
-        """z as it may leave."""
+        """Returns z as it may leave."""
         m = self.of_z
         return m.release(self.source, on_grid(np.clip(np.nan_to_num(z), -m.clip, m.clip), m), step)
 
     def gradient(self, rows: Matrix, step: int) -> Vector:
-        """The noisy sum of the clipped rows."""
+        """Returns the noisy sum of the clipped rows."""
         m = self.of_gradient(rows.shape[1])
         return m.release(self.source, clipped_sum(rows, m), step)
 
 
 def on_grid(values: Vector, mechanism: Mechanism) -> Integers:
-    """Values within the clip, rounded toward zero to multiples of the grid."""
+    """Returns values within the clip, rounded toward zero to multiples of the grid."""
     scaled: Vector = values * ((1 - 1e-9) / mechanism.grid)
     return np.trunc(scaled).astype(np.int64)
 
 
 def clipped_sum(rows: Matrix, mechanism: Mechanism) -> Integers:
-    """The sum of the rows, each scaled to a norm of at most the clip and rounded toward zero to the grid; a row whose norm is not
-    finite counts as nothing.
+    """Returns the sum of the rows, each scaled to a norm of at most the clip and rounded toward zero to the grid.
+
+    A row whose norm is not finite counts as zeros.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         norm = np.sqrt(np.einsum("ij,ij->i", rows, rows))
@@ -145,7 +145,7 @@ def clipped_sum(rows: Matrix, mechanism: Mechanism) -> Integers:
 
 
 def refusal(settings: Settings, site: Site) -> str | None:
-    """Why a job has no private form; None if it has."""
+    """Returns why a job has no private form, or None if it has one."""
     if settings.model != "augmented":
         return f"model = {settings.model!r}: only the augmented model has messages of bounded sensitivity here"
     if site.auxiliary.kind != "mean-field":
@@ -167,7 +167,7 @@ def refusal(settings: Settings, site: Site) -> str | None:
 
 @dataclass(frozen=True)
 class PrivateClient(plain.Client):
-    """A client whose messages are private.
+    """Is the state of a client whose messages are private.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ def client(
     likelihood: Likelihood | None = None,
     sd: float = 0.1,
 ) -> PrivateClient:
-    """A private client before the first round; the other arguments are those of `client.client`.
+    """Returns a private client before the first round; the other arguments are those of `client.client`.
 
     Raises
     ------
@@ -214,7 +214,7 @@ def client(
 
 
 def cleaned(H: Matrix) -> Matrix:
-    """Rows as they are, but zeros for those that are not finite or too large: a function of each row alone."""
+    """Returns rows unchanged, but zeros for those that are not finite or too large: a function of each row alone."""
     with np.errstate(over="ignore", invalid="ignore"):
         norm = np.sqrt(np.einsum("ij,ij->i", H, H))
     good = norm <= LARGEST_ROW  # also not NaN
@@ -222,7 +222,7 @@ def cleaned(H: Matrix) -> Matrix:
 
 
 def client_receive(state: PrivateClient, event: Event) -> tuple[PrivateClient, ClientEffects]:
-    """A question makes a charge; the charge, once it is on the disk, reads rows and answers.
+    """Makes a charge at a question; once the charge is on the disk it reads rows and answers.
 
     Raises
     ------
@@ -249,22 +249,24 @@ def client_receive(state: PrivateClient, event: Event) -> tuple[PrivateClient, C
 
 
 def _steps(state: PrivateClient, question: Question) -> int:
-    """Releases that answer a question."""
+    """Returns the number of releases that answer a question."""
     return 1 if isinstance(question, Begin) or state.round + 1 == state.settings.rounds else 2
 
 
 def _drawn(state: PrivateClient) -> tuple[PrivateClient, ClientEffects]:
-    """The joint draw of this round; z leaves clipped and noisy."""
+    """Makes the joint draw of this round, and sends z clipped and noisy."""
     state, _ = plain._drawn(state)
     noisy = state.release.z(state.drawn[0].z, state.count)
     return evolve(state, count=state.count + 1), [ZShare(state.round, noisy[np.newaxis])]
 
 
 def _stepped(state: PrivateClient, event: Residual | PredictorSum) -> tuple[PrivateClient, ClientEffects]:
-    """A step of q(theta) from the noisy sum and of each row's q(z_i) from that row, and the next draw."""
+    """Takes a step of q(theta) from the noisy sum and of each row's q(z_i) from that row, and the next draw."""
     s, site, drawn = state.settings, state.site, state.drawn[0]
+    # Every row's numbers are bounded: none that a row holds may change the flow of the job.
     message = np.clip(event.r[0] if isinstance(event, Residual) else plain._slopes(state, event)[0], -LARGEST, LARGEST)
     parts, rho = site.parts, site.auxiliary.rho
+    # Rows' gradients are clipped and get their noise before they are used at all.
     total = state.release.gradient(drawn.H * ((drawn.z - drawn.g) / rho**2)[:, np.newaxis], state.count)
     c = total + site.predictor.grad_prior(drawn.theta)
     head = site.block.gradient(state.parameters[parts["theta"]], drawn.eps, c, path=site.path)
@@ -278,6 +280,7 @@ def _stepped(state: PrivateClient, event: Residual | PredictorSum) -> tuple[Priv
             f"client {state.name!r}, round {state.round}: q(theta) left the finite numbers; lower algorithm.learning_rate, or "
             "the gradient's clip, in proportion to which noise is added"
         )
+    # Parameters of rows are cut, never refused: the end of the job would tell of a row.
     for name, bound in (("mean", LARGEST_ROW), ("log_sd", LARGEST_LOG_SD)):
         parameters[parts[name]] = np.clip(np.nan_to_num(parameters[parts[name]]), -bound, bound)
     trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory

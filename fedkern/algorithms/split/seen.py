@@ -1,4 +1,4 @@
-"""What a server has seen of each row over the last half of the rounds: the mean of each client's z, and of the slopes.
+"""Keeps a server's view of each row over the last half of the rounds: the mean of each client's z, and of the slopes.
 
 At the optimum z_ij has, given g_ij, the mean g_ij + rho^2 times the slope of row i, so both together tell g_ij.
 """
@@ -17,11 +17,11 @@ NAMES = ("z", "slopes", "counts")
 
 @dataclass(frozen=True)
 class Seen:
-    """Sums by row.
+    """Holds sums by row.
 
     Attributes
     ----------
-    z : (J, N) of what each client sent
+    z : (J, N) of each client's z
     slopes : (N,) of the slopes of the log-likelihood in the predictor
     counts : (N,) how many draws are in them
     """
@@ -32,11 +32,11 @@ class Seen:
 
     @classmethod
     def of(cls, n_clients: int, n_rows: int) -> Seen:
-        """Before the first round."""
+        """Returns the sums before the first round."""
         return cls(np.zeros((n_clients, n_rows)), np.zeros(n_rows), np.zeros(n_rows))
 
     def with_z(self, sent: list[Vector], index: Index | None) -> Seen:
-        """With (S, n) of each client, of the rows of a round."""
+        """Returns the sums with (S, n) of each client, for the rows of a round."""
         z, counts, at = self.z.copy(), self.counts.copy(), slice(None) if index is None else index
         for k, one in enumerate(sent):
             z[k, at] += one.sum(axis=0)
@@ -44,18 +44,21 @@ class Seen:
         return evolve(self, z=z, counts=counts)
 
     def with_slopes(self, slopes: Vector, index: Index | None) -> Seen:
-        """With (S, n) of the rows of a round."""
+        """Returns the sums with (S, n) slopes of the rows of a round."""
         out = self.slopes.copy()
         out[slice(None) if index is None else index] += slopes.sum(axis=0)
         return evolve(self, slopes=out)
 
     def parts(self, variance: float) -> Vector | None:
-        """(J, N) the clients' parts of the predictor; `variance`: by which a slope moves z. None where a row was never seen."""
+        """Returns the clients' parts of the predictor (J, N); None if a row was never seen.
+
+        `variance`: by which a slope moves z.
+        """
         if not (self.counts > 0).all():
             return None
         return np.asarray((self.z - variance * self.slopes) / self.counts)
 
     @property
     def mean_slopes(self) -> Vector:
-        """(N,) 0 where a row was never seen."""
+        """(N,) The mean slopes; 0 for a row that was never seen."""
         return np.asarray(self.slopes / np.maximum(self.counts, 1))

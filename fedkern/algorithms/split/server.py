@@ -1,4 +1,4 @@
-"""The server of the vertical protocols: sums, slopes of the likelihood, and q(b, log sigma).
+"""Runs the server of the vertical protocols: sums, slopes of the likelihood, and q(b, log sigma).
 
 Source: docs/methods/vertical.md, sections 5 and 6.
 """
@@ -42,22 +42,22 @@ PHASES = ("z", "likelihood", "moving")
 @final
 @dataclass(frozen=True)
 class Server:
-    """The server.
+    """Is the server's state.
 
     Attributes
     ----------
-    shared : what it computes of b and log sigma
+    shared : its model of b and log sigma
     y, offset : (N,) the response (None in PL, if it is not here) and known offsets or None
     parameters, optimiser, trajectory : of q(b, log sigma)
     windows : mean and sd of q(b, log sigma) over two stretches of the rounds
     last_fifth : the bound over the last fifth of them
     seen : of each row, over the last half of the rounds of an open job
-    phase : what it waits for: "z", in PL "likelihood", or "moving", whether the clients' own unknowns have settled
+    phase : the answer that it waits for: "z", in PL "likelihood", or "moving", whether the clients' own unknowns have settled
     moving : client -> whether they have, as far as it has said
-    answers, bounds : what has come of this phase and round; they change in place
+    answers, bounds : the answers of this phase and round so far; they change in place
     Z : (S, n) sums of z with the offset; eps, values: (S, d) normals and draws of (b, log sigma)
     refused : private clients whose budget is spent
-    bound : of the ELBO at the last round's draws, where clients sent their terms; loglik: its likelihood part (AV)
+    bound : of the ELBO at the last round's draws, if clients sent their terms; loglik: its likelihood part (AV)
     """
 
     settings: Settings = field(metadata=only("rounds", "most"))
@@ -86,12 +86,12 @@ class Server:
 
     @property
     def stop(self) -> str | None:
-        """Why the rounds ended: all are done, or a client's privacy budget is spent."""
+        """The reason why the rounds ended: all are done, or a client's privacy budget is spent."""
         return "rounds" if self.round >= self.settings.rounds else "budget" if self.refused else None
 
     @property
     def updates(self) -> NDArray[np.int64]:
-        """Steps of each client: as many as rounds."""
+        """The steps of each client: as many as rounds."""
         return np.full(self.settings.n_clients, self.round)
 
     @property
@@ -103,7 +103,7 @@ class Server:
 def start(
     settings: Settings, shared: Shared, names: tuple[str, ...], y: Vector | None, offset: Vector | None = None, sd: float = 0.1
 ) -> tuple[Server, ServerEffects]:
-    """The server's first state, and its first question."""
+    """Returns the server's first state, and its first question."""
     if y is None and settings.model != "power":
         raise ValueError(f"the server needs y in the {settings.model} model")
     parameters = shared.initial(sd)
@@ -116,22 +116,22 @@ def start(
 
 
 def _nothing_seen(s: Settings) -> Seen:
-    """Of no row where z is noise, or a point."""
+    """Returns empty sums, of no row if z is noise, or a point."""
     return Seen.of(s.n_clients, 0 if s.private or s.model == "none" else s.n_rows)
 
 
 def _sees(state: Server) -> bool:
-    """Whether this round is one of the last half."""
+    """Tells whether this round is one of the last half."""
     return bool(state.seen.counts.size) and 2 * state.round >= state.settings.rounds
 
 
 def finished(state: Server) -> bool:
-    """Whether nothing more is asked."""
+    """Tells whether nothing more is asked."""
     return state.stop is not None
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """One answer; when all clients have answered, the next question.
+    """Takes one answer; when all clients have answered, it asks the next question.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 def _told(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """A client's bit; when all have come, how long the job is."""
+    """Takes a client's bit; when all have come, it sends the length of the job."""
     if not isinstance(event, until.Moving) or sender in state.moving:
         raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected after round {state.round}")
     state = evolve(state, moving={**state.moving, sender: until.bit(sender, event)})
@@ -170,7 +170,7 @@ def _told(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffec
 
 
 def _lengthened(state: Server, *, settled: bool) -> tuple[Server, ServerEffects]:
-    """The server knows whether all has settled, and tells the length; the clients answer it as they answer `Begin`."""
+    """Sends the length, now that it is known whether all has settled; the clients answer it as they answer `Begin`."""
     settings = until.following(state.settings, settled=settled)
     if not settled:
         state = evolve(state, windows=settings.windows(state.shared.block.size), last_fifth=LastFifth.of(settings.rounds))
@@ -180,7 +180,7 @@ def _lengthened(state: Server, *, settled: bool) -> tuple[Server, ServerEffects]
 
 
 def _ended(state: Server, answer: Message) -> tuple[Server, ServerEffects]:
-    """The round is over: its last answer, and where the job may be long enough what comes of that."""
+    """Ends the round: sends its last answer, and if the job may be long enough the question or the length."""
     effects = to_each(range(state.settings.n_clients), answer)
     if not until.judged(state.settings, state.round):
         return state, effects
@@ -192,7 +192,7 @@ def _ended(state: Server, answer: Message) -> tuple[Server, ServerEffects]:
 
 
 def _summed(state: Server) -> tuple[Server, ServerEffects]:
-    """All z are here: their sum in client order, a draw of b and log sigma, and the answer."""
+    """Sums all z in client order, draws b and log sigma, and answers."""
     s, shared = state.settings, state.shared
     sent = [answer.z for answer in all_of(state.answers, ZShare)]
     Z = summed(sent)
@@ -203,10 +203,12 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
         Z += of_batch(state.offset, index)
     d = shared.block.size
     eps = np.zeros((s.draws, d))
+    # Draws have a key, so that a job that is resumed has the same ones.
     if d and s.model != "none":  # the split network has point estimates
         eps = rng.normal(s.draws * d, key=s.key, client=SERVER, step=state.round).reshape(s.draws, d)
     values = np.array([shared.block.sample(state.parameters, e) for e in eps]).reshape(s.draws, d)
     drawn = [shared.split(v) for v in values]
+    # Clients that have the response compute slopes from the sum; in the power model the round waits for them.
     if s.model == "power" or s.response == "shared":
         gamma = np.array([[w] for _, w in drawn]) if s.dispersed else np.zeros((s.draws, 0))
         question: Message = PredictorSum(state.round, Z, np.array([b for b, _ in drawn]), gamma)
@@ -215,6 +217,7 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
             return state, to_each(range(s.n_clients), question)
     assert state.y is not None
     y = of_batch(state.y, index)
+    # The server needs the slopes too, for its own step.
     slopes = [shared.slope(y, b + z, w) for z, (b, w) in zip(Z, drawn)]
     r = stacked([slope for slope, _ in slopes])
     if not finite(r):
@@ -233,7 +236,7 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _combined(state: Server) -> tuple[Server, ServerEffects]:
-    """PL: all parts of the likelihood's slopes are here."""
+    """Adds the clients' parts of the likelihood's slopes, which are all here (PL)."""
     s = state.settings
     answers = all_of(state.answers, LikelihoodShare)
     slopes, scales = sum(answer.slopes for answer in answers), sum(answer.scales for answer in answers)
@@ -246,9 +249,10 @@ def _combined(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _moved(state: Server, slopes: list[float], scales: list[float]) -> Server:
-    """The server's own step on q(b, log sigma); the round is over."""
+    """Takes the server's own step on q(b, log sigma); the round is over."""
     s, shared, f = state.settings, state.shared, state.settings.factor
     bound, last_fifth = np.nan, state.last_fifth
+    # The bound is of the parameters that the clients drew from, so it comes before the step.
     if s.bounded(state.round) and len(state.bounds) == s.n_clients:
         share = (
             0.0
@@ -260,6 +264,7 @@ def _moved(state: Server, slopes: list[float], scales: list[float]) -> Server:
     parameters, optimiser = state.parameters, state.optimiser
     if shared.block.size:
         g = np.zeros(len(parameters))
+        # The likelihood's slopes come from all rows, or a batch of them; `f` makes up for the rest.
         for e, v, slope, scale in zip(state.eps, state.values, slopes, scales):
             g += shared.gradient(parameters, e, v, f * slope, f * scale)
         optimiser, change = OPTIMISERS[s.optimiser](s.rate(state.round)).update(optimiser, g / s.draws)

@@ -1,4 +1,4 @@
-"""Numbers that all parties of a vertical protocol have in common, and the rows of a round.
+"""Holds the numbers that all parties of a vertical protocol have in common, and chooses the rows of a round.
 
 Source: docs/methods/vertical.md, sections 6 and 7.
 """
@@ -22,7 +22,7 @@ LEAST_MEMORY, WINDOW = 0.9, 20.0
 
 @dataclass(frozen=True)
 class Settings:
-    """Numbers that all parties of a job have in common.
+    """Holds numbers that all parties of a job have in common.
 
     Attributes
     ----------
@@ -31,11 +31,11 @@ class Settings:
     draws : S, joint draws an iteration
     batch : rows of a mini-batch; None for all
     local_steps : K, steps of a client on its own minorant of the ELBO from one exchange (AV)
-    curvature : kappa with -l'' <= kappa; needed where local_steps > 1
+    curvature : kappa with -l'' <= kappa; needed if local_steps > 1
     closed_form : whether q(theta) is set to its optimum given q(z) after each step (AV, linear, mean-field)
-    rounds, most : of all; or of the length at hand, and the longest, where the job goes on until all has settled (`core.until`)
+    rounds, most : of all; or of the length at hand, and the longest, if the job goes on until all has settled (`core.until`)
     cool_down : share of the rounds, the last ones, over which the learning rate falls to 0
-    memory : of the average of messages that amortised families are told; "rising": over about the last twentieth of the rounds
+    memory : of the average of messages that amortised families get; "rising": over about the last twentieth of the rounds
     average : "half": the released parameters are the mean over the second half of all rounds
     bound, bound_every : whether clients send their terms of the ELBO; in the last round and every so many before it
     gradient_clip : bound on the norm of a gradient; None for none
@@ -70,12 +70,12 @@ class Settings:
             raise ValueError("vertical: most needs an open job, and cool_down between 0 and 1")
 
     def dims(self) -> dict[str, int]:
-        """Sizes of the messages."""
+        """Returns the sizes of the messages."""
         return {"s": self.draws, "n": self.batch or self.n_rows, "gamma": int(self.dispersed)}
 
     @cached_property
     def key(self) -> int:
-        """Of the normal numbers of all draws."""
+        """The key of the normal numbers of all draws."""
         return rng.key(self.seed, "draws")
 
     @cached_property
@@ -84,33 +84,33 @@ class Settings:
         return 1.0 if self.batch is None else self.n_rows / self.batch
 
     def bounded(self, round: int) -> bool:
-        """Whether clients send their terms of the ELBO in this round."""
+        """Tells whether clients send their terms of the ELBO in this round."""
         return self.bound and (self.rounds - 1 - round) % self.bound_every == 0
 
     @cached_property
     def steady(self) -> int:
-        """Rounds at the full rate."""
+        """The number of rounds at the full rate."""
         return round((1 - self.cool_down) * self.rounds)
 
     @cached_property
     def _cooling(self) -> float:
-        """Rounds over which the rate falls."""
+        """The number of rounds over which the rate falls."""
         return max(self.cool_down * self.rounds, 1e-300)
 
     def windows(self, size: int) -> Windows:
-        """Before the first round, of so many unknowns."""
+        """Returns the windows of `size` unknowns before the first round."""
         return Windows.of(self.steady, size, reach(self.optimiser, self.learning_rate, self.steady * max(self.local_steps, 1)))
 
     def rate(self, round: int) -> float:
-        """The learning rate of a round."""
+        """Returns the learning rate of a round."""
         left = (self.rounds - round) / self._cooling
         return self.learning_rate if left >= 1 else self.learning_rate * left
 
-    def kept(self, round: int) -> float:
-        """The weight of the old average of messages when that of a round comes.
+    def memory_weight(self, round: int) -> float:
+        """Returns the weight of the old average of messages when that of a round comes.
 
-        What varies between rounds is the others' noise, and a window that grows with the rounds takes it out; early on the
-        average must follow parameters that still move. With batches, a row's rounds are those that it is in.
+        The others' noise varies between rounds, and a window that grows with the rounds takes it out; early on the average must
+        follow parameters that still move. With batches, a row's rounds are those that it is in.
         """
         if not isinstance(self.memory, str):
             return self.memory
@@ -125,7 +125,7 @@ def _shuffled(seed: int, n_rows: int, epoch: int) -> Index:
 
 
 def batch_of(settings: Settings, round: int) -> Index | None:
-    """The rows of a round, the same at every party: each epoch goes once through a fresh shuffle (section 7)."""
+    """Returns the rows of a round, the same at every party: each epoch goes once through a fresh shuffle (section 7)."""
     if settings.batch is None:
         return None
     epoch, k = divmod(round, settings.n_rows // settings.batch)
@@ -134,10 +134,10 @@ def batch_of(settings: Settings, round: int) -> Index | None:
 
 
 def of_batch(values: Vector, index: Index | None) -> Vector:
-    """Those of a round's rows; all of them without batches."""
+    """Returns the values of a round's rows; all of them without batches."""
     return values if index is None else values[index]
 
 
 def stacked(draws: list[Vector]) -> Vector:
-    """(S, n) of one array for each draw; no copy of a single one."""
+    """Returns (S, n) of one array for each draw; a single one is not copied."""
     return draws[0][np.newaxis] if len(draws) == 1 else np.stack(draws)

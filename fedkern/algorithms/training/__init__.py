@@ -1,1 +1,1 @@
-"""Training of spatial priors, and their central fits; no protocol."""
+"""Trains spatial priors, and measures their central fits; it has no protocol."""

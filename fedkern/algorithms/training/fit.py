@@ -1,4 +1,5 @@
-"""How well trained networks stand in for a prior, and the variances tau^2 for what they lack (sigma.md, sections 5 and 8).
+"""Measures how well trained networks stand in for a prior, and computes the variances tau^2 that they lack (sigma.md, sections 5,
+8).
 
 Everything here is computed from the decoders alone, one for each client, as inference uses them.
 """
@@ -33,14 +34,14 @@ LEAST_CROSS = 0.05  # of |K|: below, the relative error of the blocks between cl
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """All clients' decoders side by side, which nobody holds after training.
+    """Holds all clients' decoders side by side, which nobody holds after training.
 
     Attributes
     ----------
     architecture : of the networks
     parameters : (k,) float64
     condition : of the prior
-    sd : (n,) what standardised theta
+    sd : (n,) the standard deviations that standardised theta
     """
 
     architecture: mlp.Architecture
@@ -50,26 +51,26 @@ class Federation:
 
     @cached_property
     def ends(self) -> Index:
-        """Where each client's areas begin, and their end."""
+        """The first area of each client, and the end."""
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.array(self.architecture.groups, dtype=np.int64))])
 
     @cached_property
     def client(self) -> Index:
-        """(n,) number of the client of each area."""
+        """(n,) The number of the client of each area."""
         return np.repeat(np.arange(len(self.architecture.groups)), self.architecture.groups)
 
     def parts(self, j: int) -> dict[str, Array]:
-        """What client j gets of the parameters, by the names of its file."""
-        found = {}
+        """Returns client j's part of the parameters, by the names of its file."""
+        parts = {}
         for name, part in self.architecture.parts.items():
             own = name.removesuffix(f"[{j}]")
             if own != name or (name != "global_encoder" and not name.endswith("]")):
-                found[own] = self.parameters[part.where].copy()
-        return found
+                parts[own] = self.parameters[part.where].copy()
+        return parts
 
     @cached_property
     def decoders(self) -> list[Decoder]:
-        """One for each client."""
+        """The decoders, one for each client."""
         whole = self.architecture
         decoders = []
         for j, (size, n_local) in enumerate(zip(whole.groups, whole.n_local)):
@@ -78,13 +79,13 @@ class Federation:
         return decoders
 
     def values(self, z: Array, u: Array, phi: Array) -> Array:
-        """(m, n) thetahat at global latents z (m, p_G), local ones u (m, sum p_L) and phi (m,)."""
+        """Returns thetahat (m, n) at global latents z (m, p_G), local ones u (m, sum p_L) and phi (m,)."""
         t = self.condition.network(phi)[:, None]
         at = np.concatenate([[0], np.cumsum(self.architecture.n_local)])
         return np.concatenate([d.hat(z, u[:, at[j] : at[j + 1]], t).theta for j, d in enumerate(self.decoders)], axis=1)
 
     def draws(self, phi: Array, seed: int, draw: int = 0) -> Iterator[Array]:
-        """Blocks of thetahat at phi (m,), latents from stream "latents", chain 3."""
+        """Yields blocks of thetahat at phi (m,), latents from stream "latents", chain 3."""
         key, p, L = rng.key(seed, "latents", 3), self.architecture.n_global, self.architecture.n_latents
         for begin in range(0, len(phi), BLOCK):
             m = min(BLOCK, len(phi) - begin)
@@ -94,12 +95,12 @@ class Federation:
 
 @dataclass(frozen=True, eq=False)
 class Tau:
-    """tau^2 by prior-variance matching.
+    """Holds tau^2 by prior-variance matching.
 
     Attributes
     ----------
     tau2 : (G, n) variances
-    grid : (G,) values of phi; one where tau^2 does not depend on it
+    grid : (G,) values of phi; one if tau^2 does not depend on it
     low, high : numbers of coordinates at the floor and at the ceiling, over all values of the grid
     prior : (n,) variances of the true prior, phi averaged
     sigma : (G, n) variances of thetahat, at the grid's values of phi or averaged
@@ -120,7 +121,7 @@ class Tau:
         return 1 - (self.low + self.high) / self.tau2.size
 
     def at(self, phi: Array) -> Array:
-        """(m, n) variances, linear between the values of the grid."""
+        """Returns variances (m, n), linear between the values of the grid."""
         return Auxiliary(self.tau2, self.grid).at(phi)[0]
 
 
@@ -135,12 +136,12 @@ def match_variances(
     values: int = 20,
     seed: int = 1,
 ) -> Tau:
-    """tau^2 = clip(Var_true - Var_sigma, floor, ceiling), phi from the prior of inference on both sides.
+    """Returns tau^2 = clip(Var_true - Var_sigma, floor, ceiling), phi from the prior of inference on both sides.
 
     Parameters
     ----------
-    prior, federation : the true one, and what stands in for it
-    by : "mean": one for all phi. "phi": at `values` values of phi over the training range, in equal steps of what networks see.
+    prior, federation : the true one, and the networks that stand in for it
+    by : "mean": one for all phi. "phi": at `values` values of phi over the training range, in equal steps of their condition.
     floor, ceiling : variances
     draws : of thetahat, in each case; phi is stratified
     seed : of the latents
@@ -162,12 +163,12 @@ def match_variances(
 
 
 def rng_order(n: int, seed: int) -> Index:
-    """A permutation, so that stratified values of phi do not stand in order in blocks."""
+    """Returns a permutation, so that stratified values of phi do not stand in order in blocks."""
     return np.argsort(rng.uniform(n, key=rng.key(seed, "latents", 4)), kind="stable")
 
 
 def moments(blocks: Iterator[Array]) -> tuple[Array, Array, int]:
-    """Means, variances and number of the rows of all blocks."""
+    """Returns means, variances and number of the rows of all blocks."""
     total, squares, m = 0.0, 0.0, 0
     for block in blocks:
         total, squares, m = total + block.sum(axis=0), squares + (block * block).sum(axis=0), m + len(block)
@@ -177,7 +178,7 @@ def moments(blocks: Iterator[Array]) -> tuple[Array, Array, int]:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """SIGMA's covariance at one phi against the prior's."""
+    """Compares SIGMA's covariance at one phi with the prior's."""
 
     phi: float
     true: Array
@@ -192,19 +193,20 @@ class Comparison:
     widest: float
 
     def as_dict(self) -> dict[str, float | None]:
-        """The numbers."""
+        """Returns the numbers without the matrices."""
         return {name: value for name, value in vars(self).items() if name not in ("true", "sigma")}
 
 
 def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20_000, seed: int = 1) -> Comparison:
-    """The covariance of deterministic draws at one phi against the prior's.
+    """Compares the covariance of deterministic draws at one phi with the prior's.
 
-    `error` is |C - K|_F / |K|_F; `error_split` the same without the noise of the draws, from two independent halves of them:
-    sqrt <C1 - K, C2 - K> / |K|. `cross` and `cross_split` are those of the blocks between clients, None where K is small there.
+    `error` is |C - K|_F / |K|_F; `error_split` the same without the noise of the draws, from two independent halves of them: sqrt
+    <C1 - K, C2 - K> / |K|. `cross` and `cross_split` are those of the blocks between clients, None where K is small there.
     """
     K = prior.covariance(phi)
     halves = []
     widest = 0.0
+    # Two independent halves: the noise of their draws cancels in the product of their errors.
     for half in range(2):
         total, product, m = np.zeros(prior.n), np.zeros((prior.n, prior.n)), 0
         for block in federation.draws(np.full(max(draws // 2, 2), phi), seed, draw=1 + half):
@@ -215,6 +217,7 @@ def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20
         halves.append((product - np.outer(total, total) / m) / (m - 1))
     C = (halves[0] + halves[1]) / 2
     size = float(np.linalg.norm(K))
+    # Pairs of areas at different clients: their covariance is what federated draws have hardest.
     apart = federation.client[:, None] != federation.client
     size_cross = float(np.linalg.norm(K[apart]))
     measurable = size_cross > LEAST_CROSS * size
@@ -237,14 +240,16 @@ def compare(prior: Prior, federation: Federation, phi: float, *, draws: int = 20
 
 
 def cross_correlation_error(K: Array, C: Array, client: Index, tau2: Array | float = 0.0) -> float:
-    """The largest difference between correlations of two clients' places, of the prior K and of SIGMA's C with tau^2 added."""
+    """Returns the largest difference between correlations of two clients' places, of the prior K and of SIGMA's C with tau^2
+    added.
+    """
     sd, sd_true = np.sqrt(np.maximum(np.diag(C) + tau2, 1e-300)), np.sqrt(np.diag(K))
     gaps = np.abs(C / np.outer(sd, sd) - K / np.outer(sd_true, sd_true))
     return float(gaps[client[:, None] != client].max(initial=0.0))
 
 
 def local_share(federation: Federation, phi: float, *, draws: int = 2000, seed: int = 1) -> float:
-    """The share of thetahat's variance that comes from the local latents, given the global one: 0 where they are dead."""
+    """Returns the share of thetahat's variance that comes from the local latents, given the global one: 0 if they are dead."""
     a = federation.architecture
     p, L = a.n_global, a.n_latents
     e = rng.normal(draws * (2 * L - p), key=rng.key(seed, "latents", 5)).reshape(draws, -1)
@@ -257,7 +262,7 @@ def local_share(federation: Federation, phi: float, *, draws: int = 2000, seed: 
 def coverage(
     prior: Prior, federation: Federation, tau: Tau, *, draws: int = 20_000, seed: int = 1
 ) -> dict[str, dict[str, float]]:
-    """How much of SIGMA's prior lies inside the true prior's central intervals, phi from its prior: nominal is right.
+    """Returns how much of SIGMA's prior lies inside the true prior's central intervals, phi from its prior: nominal is right.
 
     Returns
     -------
@@ -281,7 +286,8 @@ def coverage(
 
 
 def variogram(one: Comparison, client: Index, distances: Array, tau2: Array, edges: Array) -> dict[str, list[float]]:
-    """Half the variance of differences theta_i - theta_k by distance, for pairs inside clients and across their borders.
+    """Returns half the variance of differences theta_i - theta_k by distance, for pairs inside clients and across their
+    borders.
 
     Parameters
     ----------
@@ -321,7 +327,7 @@ def _means(values: Array, which: Index, classes: int) -> list[float]:
 
 
 def warnings(comparisons: Sequence[Comparison], tau: Tau) -> list[str]:
-    """What a user should know after the training."""
+    """Returns warnings for a user after the training."""
     texts = []
     wide = max((one.widest for one in comparisons), default=0.0)
     if wide > WIDE:
@@ -338,7 +344,10 @@ def warnings(comparisons: Sequence[Comparison], tau: Tau) -> list[str]:
 
 
 def phi_shown(condition: Condition) -> tuple[float, ...]:
-    """Where a fit report looks by default: 0.2, 0.5, 0.8 of a lengthscale in [0.2, 1]; 0.5, 0.9 and the end of a CAR's phi."""
+    """Returns the values of phi in a fit report by default.
+
+    They are 0.2, 0.5, 0.8 of a lengthscale in [0.2, 1]; 0.5, 0.9 and the end of a CAR's phi.
+    """
     if not condition.free:
         return (0.0,)
     lo, hi = condition.lo, condition.hi
@@ -348,7 +357,7 @@ def phi_shown(condition: Condition) -> tuple[float, ...]:
 
 
 def digest_of(parts: Mapping[str, np.ndarray | str | float]) -> str:
-    """A name for what was trained: BLAKE2b-256 over arrays and texts by name."""
+    """Returns a name for a trained prior: BLAKE2b-256 over arrays and texts by name."""
     from hashlib import blake2b
 
     state = blake2b(digest_size=32)

@@ -1,8 +1,8 @@
-"""Training of the networks that stand in for a prior: central, on draws of the prior alone (sigma.md, sections 2, 3 and 10).
+"""Trains the networks that stand in for a prior: central, on draws of the prior alone (sigma.md, sections 2, 3 and 10).
 
 A run is a sequence of chunks of `mlp.vae_step`. Its state is the parameters, the moments of Adam, the number of steps, gamma and
-the curve; going on from a kept state gives the bits of the uninterrupted run. Draws are named by (seed, step): a run
-neither repeats nor depends on how it is cut into chunks, except that learnt gamma changes at the end of each.
+the curve; going on from a kept state gives the bits of the uninterrupted run. Draws are named by (seed, step): a run neither
+repeats nor depends on how it is cut into chunks, except that learnt gamma changes at the end of each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GAMMA_MEMORY = 0.9  # of learnt gamma^2, a chunk
 
 @dataclass(frozen=True)
 class Settings:
-    """How a training goes.
+    """Holds the settings of a training.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Settings:
     decay : over this last share of the steps the rate falls linearly to a hundredth
     warmup : over this first share of the steps the weight of the KLs rises linearly to 1
     clip : bound on the norm of the gradient; 0: none
-    gamma : standard deviation of theta about the decoder, standardised; where it is learnt, at the start
+    gamma : standard deviation of theta about the decoder, standardised; if it is learnt, at the start
     learn_gamma : gamma^2 becomes the mean squared residual (docs/methods/sigma.md, section 9)
     seed : of all draws, and of the first parameters
     precision : of the networks; draws are always made in float64
@@ -75,7 +75,7 @@ class Settings:
             raise ValueError("training: decay and warmup are shares in [0, 1], clip and refresh at least 0")
 
     def rates(self, first: int, n: int) -> Array:
-        """(n,) learning rates of steps first, first + 1, .."""
+        """Returns learning rates (n,) of steps first, first + 1, .."""
         t = np.arange(first, first + n, dtype=np.float64)
         length = self.decay * self.steps
         if length == 0:
@@ -84,7 +84,7 @@ class Settings:
         return np.asarray(self.learning_rate * (1 - (1 - LAST) * share))
 
     def kl_weights(self, first: int, n: int) -> Array:
-        """(n,) weights of the KLs."""
+        """Returns weights (n,) of the KLs."""
         t = np.arange(first, first + n, dtype=np.float64)
         length = self.warmup * self.steps
         return np.ones(n) if length == 0 else np.asarray(np.minimum((t + 1) / length, 1.0))
@@ -92,11 +92,11 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A training between two chunks.
+    """Is the state of a training between two chunks.
 
     Attributes
     ----------
-    parameters, moments : (k,), (2, k) in the training's precision; between two chunks where its kernel runs
+    parameters, moments : (k,), (2, k) in the training's precision; between two chunks at the home of its kernel
     step : how many have been taken
     gamma : standard deviation of theta about the decoder
     curve : (rows, 6) means over each chunk, columns as in `COLUMNS`; "step" is the number of steps at its end
@@ -109,37 +109,37 @@ class State:
     curve: Array
 
     def save(self) -> Saved:
-        """What `load` needs; float64 holds every float32."""
+        """Returns the state for `load`; float64 holds every float32."""
         return kept.save(self.back().of("float64"))
 
     @classmethod
     def load(cls, saved: Saved, precision: str) -> State:
-        """The state that `save` wrote."""
+        """Returns the state that `save` wrote."""
         none = np.zeros(0)
         return kept.load(cls(none, none, 0, 0.0, none), saved).of(precision)
 
     def of(self, precision: str) -> State:
-        """The same state with numbers of this type."""
+        """Returns the same state with numbers of this type."""
         return replace(self, parameters=self.parameters.astype(precision), moments=self.moments.astype(precision))
 
     def back(self) -> State:
-        """The same state on the host."""
+        """Returns the same state on the host."""
         return replace(self, parameters=on_host(self.parameters), moments=on_host(self.moments))
 
     def at(self, home: Home) -> State:
-        """The same state there."""
+        """Returns the same state at another home."""
         parameters, moments = home.all(self.parameters, self.moments)
         return replace(self, parameters=parameters, moments=moments)
 
 
 def start(architecture: mlp.Architecture, settings: Settings) -> State:
-    """The state before the first step."""
+    """Returns the state before the first step."""
     parameters = architecture.initial(settings.seed).astype(settings.precision)
     return State(parameters, np.zeros((2, len(parameters)), parameters.dtype), 0, settings.gamma, np.zeros((0, len(COLUMNS))))
 
 
 def advance(architecture: mlp.Architecture, state: State, table: DrawTable, settings: Settings) -> State:
-    """One chunk: to the next multiple of `settings.chunk`, or to the end.
+    """Runs one chunk: to the next multiple of `settings.chunk`, or to the end.
 
     Raises
     ------
@@ -148,7 +148,8 @@ def advance(architecture: mlp.Architecture, state: State, table: DrawTable, sett
     """
     n = min(settings.chunk - state.step % settings.chunk, settings.steps - state.step)
     after, taken = _stepped(architecture, state, table, settings, n)
-    if taken < n:  # the step before led to parameters without a finite objective: it is undone
+    # The step before led to parameters without a finite objective: it is undone.
+    if taken < n:
         good = _stepped(architecture, state, table, settings, taken - 1)[0] if taken else None
         raise Diverged(state.step + taken + 1, good)
     if settings.learn_gamma:
@@ -158,11 +159,11 @@ def advance(architecture: mlp.Architecture, state: State, table: DrawTable, sett
 
 
 def _stepped(architecture: mlp.Architecture, state: State, table: DrawTable, settings: Settings, n: int) -> tuple[State, int]:
-    """The state after n steps, or after those before one that is not finite, and how many were taken."""
+    """Returns the state after n steps, or after those before one that is not finite, and how many were taken."""
     if n == 0:
         return state, 0
     rates, kl_weights = homes.of(state.parameters).all(settings.rates(state.step, n), settings.kl_weights(state.step, n))
-    parameters, moments, found = mlp.vae_step(
+    parameters, moments, rows = mlp.vae_step(
         state.parameters,
         state.moments,
         table.values,
@@ -184,7 +185,8 @@ def _stepped(architecture: mlp.Architecture, state: State, table: DrawTable, set
         seed=settings.seed,
         first=state.step,
     )
-    trace = on_host(found)
+    trace = on_host(rows)
+    # Steps after the first one that is not finite are worthless, and count as not taken.
     good = np.isfinite(trace).all(axis=1)
     taken = n if good.all() else int(np.argmin(good))
     curve = state.curve
@@ -194,7 +196,7 @@ def _stepped(architecture: mlp.Architecture, state: State, table: DrawTable, set
 
 
 class Diverged(NumericalError):
-    """The objective or its gradient is not finite at an iteration; `state` is the last one with a finite objective, if known."""
+    """Tells that the objective or its gradient is not finite; `state` is the last one with a finite objective, if known."""
 
     def __init__(self, iteration: int, state: State | None) -> None:
         super().__init__(
@@ -256,7 +258,7 @@ def train(
 
 
 def stored(table: DrawTable, n: int, seed: int) -> DrawTable:
-    """A table of n finished draws, which is what the paper trains on: its 10,000 are used again and again."""
+    """Returns a table of n finished draws, as in the paper: its 10,000 are used again and again."""
     theta, phi = table.sample(seed, 0, n, chain=1)
     return replace(DrawTable.stored(theta, phi), group=1)
 
@@ -264,7 +266,8 @@ def stored(table: DrawTable, n: int, seed: int) -> DrawTable:
 def objective(
     architecture: mlp.Architecture, state: State, table: DrawTable, *, draws: int = 2000, seed: int = 0, threads: int = 1
 ) -> dict[str, float]:
-    """Means of the ELBO's terms over fresh draws that no step has seen (chain 2): comparable between trainings on one table.
+    """Returns means of the ELBO's terms over fresh draws that no step has seen (chain 2): comparable between trainings on one
+    table.
 
     Returns
     -------
@@ -274,7 +277,7 @@ def objective(
 
     theta, t = table.sample(seed, 0, draws, chain=2)
     noise = rng.normal(draws * architecture.n_latents, key=rng.key(seed, "latents", 2)).reshape(draws, -1)
-    found = mlp.vae_gradient(
+    means = mlp.vae_gradient(
         state.parameters.astype(np.float64), theta, t, noise, architecture=architecture, gamma=state.gamma, n_threads=threads
     )[1]
-    return dict(zip(COLUMNS[1:5], found.tolist()))
+    return dict(zip(COLUMNS[1:5], means.tolist()))

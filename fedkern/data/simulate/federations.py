@@ -267,6 +267,7 @@ def sigma(settings: Settings) -> Simulated:
     pairs += [(k, k + height) for k in range(total - height)]
     shared = Draws(settings.seed, 2**32 - 1)
     phi, intercept, scale = 0.95, 0.2, 0.8
+    # The precision D - phi W of the field, from pairs of neighbouring cells.
     Q = np.zeros((total, total))
     for i, k in pairs:
         Q[i, k] = Q[k, i] = -phi
@@ -276,6 +277,7 @@ def sigma(settings: Settings) -> Simulated:
     names = ("area", "expected", *(f"x{j + 1}" for j in range(p)), "cases")
     files = []
     for k in range(m):
+        # Each client draws its rows from a stream of its own.
         draws, own = Draws(settings.seed, k), slice(k * n, (k + 1) * n)
         expected = np.round(np.exp(2.0 + 0.8 * draws.normal(n)) + 0.5, 2)
         x = np.round(draws.normal(n, p), 4)

@@ -42,7 +42,7 @@ def of(config: Config, folder: Path, file: OwnFile) -> Polygons | None:
         polygons.geopandas("areas.gpkg (output.polygons)")  # before the first round, and not after the last
     shapes = polygons.read(path, area)
     try:
-        return shapes.of(file.areas, f"client {file.name!r}: {written}")
+        return shapes.select(file.areas, f"client {file.name!r}: {written}")
     except JobError as error:
         lacking = sum(name not in shapes.parts for name in file.areas)
         text = f"client {file.name!r}: {written}: no polygon for {lacking} of its {file.d} areas in the prior; {HINT}"

@@ -1,1 +1,1 @@
-"""Priors of maps and curves, true and trained, and the models around them."""
+"""Models maps and curves: their priors, true and trained, and the models around them."""

@@ -1,9 +1,10 @@
-"""How well a fit agrees with each area of a client: its density without it, residuals, and whether neighbours' residuals agree.
+"""Checks how well a fit agrees with each area of a client: its density without it, residuals, and whether neighbours' residuals
+agree.
 
 An area's own effect follows its own rows, so that a density given the effect says little of how well they are foreseen. So
 theta_i is integrated out, given all else that a draw holds: theta_i ~ N(mean, v) without the area's rows, by Gauss-Hermite nodes
-about the mode (Vehtari, Mononen, Tolvanen, Sivula and Winther, 2016; Li, Qiu, Zhang and Feng, 2016).
-Source: docs/methods/sigma.md, section 9.
+about the mode (Vehtari, Mononen, Tolvanen, Sivula and Winther, 2016; Li, Qiu, Zhang and Feng, 2016). Source:
+docs/methods/sigma.md, section 9.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ MOST_MOVED = 3.0  # of theta in a Newton step, in sds
 
 
 def log_density(site: Observed, xi: Array, mean: Array, v: Array | None) -> Array:
-    """(m, d) log p(rows of area i | xi, theta_i ~ N(mean, v)) at m draws; 0 of areas without rows. No v: theta is the mean."""
+    """Returns log p(rows of area i | xi, theta_i ~ N(mean, v)) (m, d) at m draws; 0 for areas without rows.
+
+    No v: theta is the mean.
+    """
     like, rows, log_sd = site.likelihood, site.rows, site.log_sd(xi)
     fixed, scale = site.fixed(xi), site.scale(xi)
 
@@ -40,6 +44,7 @@ def log_density(site: Observed, xi: Array, mean: Array, v: Array | None) -> Arra
 
     if v is None:
         return value(mean)
+    # The mode first, by Newton steps from the prior's mean: the quadrature is about it.
     mode = mean.copy()
     for _ in range(NEWTON):
         down, up = slope(mode, -STEP), slope(mode, STEP)
@@ -48,19 +53,22 @@ def log_density(site: Observed, xi: Array, mean: Array, v: Array | None) -> Arra
         mode = mode + np.clip(step, -MOST_MOVED * np.sqrt(v), MOST_MOVED * np.sqrt(v))
         if not (np.abs(step) > CLOSE * np.sqrt(v)).any():
             break
+    # Gauss-Hermite quadrature about the mode, of its width.
     width = np.sqrt(2 / information)
     nodes, weights = np.polynomial.hermite.hermgauss(NODES)
     total = np.full(mean.shape, -np.inf)
     for node, weight in zip(nodes, weights):
         theta = mode + width * node
         total = np.logaddexp(total, np.log(weight) + node**2 + value(theta) - 0.5 * (theta - mean) ** 2 / v)
-    found = total + np.log(width) - 0.5 * np.log(v) - HALF_LOG_TAU
-    return np.where(site.counts > 0, found, 0.0)
+    density = total + np.log(width) - 0.5 * np.log(v) - HALF_LOG_TAU
+    return np.where(site.counts > 0, density, 0.0)
 
 
 def pit(site: Observed, xi: Array, theta: Array, weights: Array) -> Array:
-    """(d,) P(Y < y) + P(Y = y) / 2 of areas with one row, over draws (m, d) with these weights; NaN of the others, and
-    where the count is an interval or has noise."""
+    """Returns P(Y < y) + P(Y = y) / 2 (d,) of areas with one row, over draws (m, d) with these weights.
+
+    It is NaN for the other areas, and if the count is an interval or has noise.
+    """
     rows, like = site.rows, site.likelihood
     alone = np.flatnonzero((site.counts[rows.area] == 1) & rows.known)
     y, area, trials = rows.y[alone], rows.area[alone], None if rows.trials is None else rows.trials[alone]
@@ -69,14 +77,16 @@ def pit(site: Observed, xi: Array, theta: Array, weights: Array) -> Array:
     below = like.cdf(y, eta, log_sd, trials)
     if like.record.binary or like.record.counted:
         below = (below + np.where(y > 0, like.cdf(np.maximum(y - 1, 0), eta, log_sd, trials), 0.0)) / 2
-    found = np.full(site.n_areas, np.nan)
-    found[area] = (weights[:, area] * below).sum(axis=0)
-    return found
+    values = np.full(site.n_areas, np.nan)
+    values[area] = (weights[:, area] * below).sum(axis=0)
+    return values
 
 
 def pearson(site: Observed, xi: Array, theta: Array) -> Array:
-    """(d,) (observed - fitted) / sd of the rows of an area, at the posterior means of what is fitted; NaN without rows, or
-    where a count is an interval or has noise."""
+    """Returns (observed - fitted) / sd (d,) of the rows of an area, at the posterior means of the fitted values.
+
+    It is NaN without rows, or if a count is an interval or has noise.
+    """
     rows, like = site.rows, site.likelihood
     expected, variance = like.fitted(site.fixed(xi) + site.scale(xi) * theta[:, rows.area], site.log_sd(xi), rows.trials)
     left, spread = site.by_area(np.stack([rows.y - expected, variance]))
@@ -87,7 +97,7 @@ def pearson(site: Observed, xi: Array, theta: Array) -> Array:
 
 @dataclass(frozen=True)
 class Moran:
-    """Moran's I of values on a map, with its mean and sd if they were independent normal numbers, and how many sds it is off."""
+    """Holds Moran's I of values on a map, with its mean and sd for independent normal numbers."""
 
     index: float
     expected: float
@@ -95,13 +105,14 @@ class Moran:
 
     @property
     def z(self) -> float:
+        """The number of sds by which the index is off."""
         return (self.index - self.expected) / self.sd
 
 
 def moran(values: Array, pairs: Index) -> Moran | None:
-    """Over pairs (k, 2) of neighbours, each once; None for fewer than four areas or no pair. Values that are NaN are left out.
+    """Returns Moran's I over pairs (k, 2) of neighbours, each once; None for fewer than four areas or no pair.
 
-    Source: Cliff and Ord (1981), Spatial Processes, section 1.5 (normality).
+    Values that are NaN are left out. Source: Cliff and Ord (1981), Spatial Processes, section 1.5 (normality).
     """
     there = np.isfinite(values)
     pairs = pairs[there[pairs].all(axis=1)]

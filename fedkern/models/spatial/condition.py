@@ -1,7 +1,8 @@
-"""The hyperparameter that a SIGMA prior is trained over: its range, its prior there, and what the networks see of it.
+"""Describes the hyperparameter that a SIGMA prior is trained over: its range, its prior there, and its form as input of the
+networks.
 
 phi has one coordinate (a CAR parameter in [0, 1), or a lengthscale). Training draws it over [lo, hi]; inference must stay in that
-range, for a network says nothing outside of what it was trained on (docs/methods/sigma.md, sections 3, 4 and 10).
+range, for a network says nothing outside of the range that it was trained on (docs/methods/sigma.md, sections 3, 4 and 10).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ WIDTH = 8.5  # standard deviations of a logit-normal that quadrature covers: 2e-
 
 @dataclass(frozen=True)
 class Hyperprior:
-    """The prior of phi in inference, truncated to the training range.
+    """Is the prior of phi in inference, truncated to the training range.
 
     Attributes
     ----------
@@ -45,13 +46,13 @@ class Hyperprior:
 
 @dataclass(frozen=True)
 class Condition:
-    """What the networks are conditioned on.
+    """Describes phi, on which the networks are conditioned.
 
     Attributes
     ----------
     name : "phi", "lengthscale", "rho" of BYM2 as a whole, or "none" for a prior without (BYM2's u* alone: phi is 0)
     lo, hi : the training range; both 0 for "none"
-    transform : what the networks see: "identity" phi itself, "unit" 2 (phi - lo)/(hi - lo) - 1, "log-unit" the same of log phi,
+    transform : the networks' input: "identity" phi itself, "unit" 2 (phi - lo)/(hi - lo) - 1, "log-unit" the same of log phi,
         "log-rest" the same of -log(1 - phi), for a CAR parameter near 1
     hyperprior : of phi in inference
     fixed : the one value that a job uses instead of a prior; inside the range
@@ -104,7 +105,7 @@ class Condition:
         return float(ndtr(b) - ndtr(a)) if a < 0 else float(ndtr(-a) - ndtr(-b))
 
     def check(self, phi: Array) -> None:
-        """ValueError naming the range where a value of phi is outside of it (rounding apart) or not finite."""
+        """Raises ValueError that names the range if a value of phi is outside of it (rounding apart) or not finite."""
         slack = 1e-9 * max(self.hi, 1e-3)
         wrong = ~((phi >= self.lo - slack) & (phi <= self.hi + slack))
         if wrong.any():
@@ -115,7 +116,7 @@ class Condition:
             )
 
     def network(self, phi: Array) -> Array:
-        """What the networks see of phi, elementwise."""
+        """Returns the networks' input for phi, elementwise."""
         if self.transform == "identity":
             return np.asarray(phi, dtype=np.float64)
         if self.transform == "unit":
@@ -125,7 +126,9 @@ class Condition:
         return np.asarray(2 * np.log(phi / self.lo) / math.log(self.hi / self.lo) - 1)
 
     def along(self, share: Array) -> Array:
-        """phi at these shares in [0, 1] of the range that the networks see, elementwise: equal steps there, not of phi."""
+        """Returns phi at these shares in [0, 1] of the range of the networks' input, elementwise: equal steps there, not of
+        phi.
+        """
         if self.transform == "log-unit":
             return np.asarray(self.lo * (self.hi / self.lo) ** share)
         if self.transform == "log-rest":
@@ -133,7 +136,7 @@ class Condition:
         return np.asarray(self.lo + (self.hi - self.lo) * share)
 
     def slope(self, phi: Array) -> Array:
-        """The derivative of `network` in phi, elementwise."""
+        """Returns the derivative of `network` in phi, elementwise."""
         if self.transform == "identity":
             return np.ones_like(phi, dtype=np.float64)
         if self.transform == "unit":
@@ -143,16 +146,20 @@ class Condition:
         return np.asarray(2 / (phi * math.log(self.hi / self.lo)))
 
     def at(self, x: Any) -> tuple[Any, Any]:
-        """phi = lo + (hi - lo) sigmoid(x), which can't leave the range, and its derivative, of numbers or arrays; where phi is
-        fixed, that and 0."""
+        """Returns phi = lo + (hi - lo) sigmoid(x), which can't leave the range, and its derivative, of numbers or arrays.
+
+        If phi is fixed, it returns that value and 0.
+        """
         if not self.free:
             return np.full_like(x, self.fixed or 0.0), np.zeros_like(x)
         s = expit(x)
         return self.lo + (self.hi - self.lo) * s, (self.hi - self.lo) * s * (1 - s)
 
     def log_prior_grad(self, x: float) -> tuple[float, float]:
-        """Log-density of x where phi = lo + (hi - lo) sigmoid(x) has the truncated prior, Jacobian once, and its derivative
-        (docs/methods/sigma.md, section 6)."""
+        """Returns the log-density of x and its derivative, if phi = lo + (hi - lo) sigmoid(x) has the truncated prior.
+
+        The Jacobian is counted once (docs/methods/sigma.md, section 6).
+        """
         log_s, log_rest = -_softplus(-x), -_softplus(x)
         slope = math.exp(log_rest) - math.exp(log_s)
         if self.hyperprior.kind == "uniform":
@@ -166,7 +173,7 @@ class Condition:
         return value, -r / sd * change + slope - (1 - 2 * phi) * change
 
     def quadrature(self, n: int = 64) -> tuple[Array, Array]:
-        """Nodes (n,) of phi and weights (n,) that sum to 1: averages over the truncated prior, by Gauss-Legendre.
+        """Returns nodes (n,) of phi and weights (n,) that sum to 1: averages over the truncated prior, by Gauss-Legendre.
 
         A logit-normal is integrated over logit phi, where its density and the variances of a CAR prior are both smooth.
         """
@@ -181,7 +188,7 @@ class Condition:
         return self._phi(z), w / w.sum()
 
     def quantile(self, u: Array) -> Array:
-        """phi at these probabilities under the truncated prior, elementwise: what turns uniform numbers into draws."""
+        """Returns phi at these probabilities under the truncated prior, elementwise, which turns uniform numbers into draws."""
         if not self.free:
             return np.full_like(u, self.fixed or 0.0)
         if self.hyperprior.kind == "uniform":
@@ -195,7 +202,7 @@ class Condition:
         return math.log((1 - self.hi) / (1 - self.lo))
 
     def _bounds(self) -> tuple[float, float]:
-        """The training range as standard normal deviates of the logit-normal."""
+        """Returns the training range as standard normal deviates of the logit-normal."""
 
         def deviate(phi: float) -> float:
             logit = math.log(phi / (1 - phi)) if phi > 0 else -math.inf
@@ -208,5 +215,5 @@ class Condition:
 
 
 def _softplus(x: float) -> float:
-    """log(1 + exp x)."""
+    """Returns log(1 + exp x)."""
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))

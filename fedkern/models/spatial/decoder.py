@@ -1,4 +1,5 @@
-"""A client's part of a trained prior: thetahat_j as a function of the latent variables, and products with its derivatives.
+"""Evaluates a client's part of a trained prior: thetahat_j as a function of the latent variables, and products with its
+derivatives.
 
 z_Lj = m0_j(z_G, t) + sqrt(v0_j(z_G, t)) u_j, u_j ~ N(0, I), and thetahat_j = scale * mu_j(z_Lj, z_G, t), where t(phi) is the
 condition as the networks take it. Source: docs/methods/sigma.md, sections 1, 4 and 8.
@@ -22,7 +23,7 @@ LOG_VARIANCES = (-12.0, 6.0)  # to which heads are clamped
 
 @dataclass(frozen=True)
 class Layer:
-    """x -> W x + b for rows x."""
+    """Maps x to W x + b for rows x."""
 
     W: Matrix
     b: Vector
@@ -32,7 +33,7 @@ class Layer:
 
 
 def _layers(flat: Vector, sizes: list[tuple[int, int]]) -> list[Layer]:
-    """Layers of (out, in) numbers: W row by row, then b."""
+    """Returns layers of (out, in) numbers: W row by row, then b."""
     layers, at = [], 0
     for out, into in sizes:
         W = flat[at : at + out * into].reshape(out, into)
@@ -45,14 +46,14 @@ def _layers(flat: Vector, sizes: list[tuple[int, int]]) -> list[Layer]:
 
 @dataclass(frozen=True)
 class Hat:
-    """thetahat (m, d) of m draws, and what `Decoder.pull` needs."""
+    """Holds thetahat (m, d) of m draws, and the arrays that `Decoder.pull` needs."""
 
     theta: Matrix
     kept: tuple[Matrix, ...]
 
 
 class Decoder:
-    """thetahat of one client.
+    """Computes thetahat of one client.
 
     Parameters
     ----------
@@ -84,11 +85,11 @@ class Decoder:
 
     @property
     def size(self) -> int:
-        """d, coordinates of theta."""
+        """d, the number of coordinates of theta."""
         return len(self.scale)
 
     def hat(self, z: Matrix, u: Matrix, t: Matrix) -> Hat:
-        """thetahat at m draws.
+        """Returns thetahat at m draws.
 
         Parameters
         ----------
@@ -115,7 +116,7 @@ class Decoder:
         return Hat(self.scale * out, (g, p, raw, sd * u, sd, a))
 
     def pull(self, hat: Hat, cotangent: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-        """From derivatives in thetahat (m, d) to those in z (m, p_G), u (m, p_L) and t (m, c)."""
+        """Returns derivatives in z (m, p_G), u (m, p_L) and t (m, c) from those in thetahat (m, d)."""
         d = cotangent * self.scale
         if self.variant == "multiplicative":
             a, s, x = hat.kept

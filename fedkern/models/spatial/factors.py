@@ -1,13 +1,14 @@
-"""What ties the clients of a prior together, in closed form: the factors of `models.spatial.within`.
+"""Ties the clients of a prior together in closed form: computes the factors of `models.spatial.within`.
 
 Whitened by client, the covariance of the borders is I + C, C zero within clients. Wanted are W, (borders, r), with W_j W_k' near
 C_jk for every two clients and |W_j| < 1: a factor analysis whose unique variances are whole blocks. It is solved as principal
-factors are: the r leading eigenvectors of C + H, H the blocks W_j W_j', which are found together with them; H begins with what
-each client's border owes to all others, I - Var(e_j | the others). The theory of two clients is that of canonical correlations.
+factors are: the r leading eigenvectors of C + H, H the blocks W_j W_j', which are computed together with them; H begins with the
+part of each client's border that all others explain, I - Var(e_j | the others). The theory of two clients is that of canonical
+correlations.
 
-W is found at a few values of phi and turned to agree with its neighbour, all clients' factors by one rotation, so that splines
+W is computed at a few values of phi and turned to agree with its neighbour, all clients' factors by one rotation, so that splines
 can go through it. Nothing of the size of the whole map is dense: a client's interior is eliminated by the client's own matrices,
-and what is left are the borders.
+and only the borders are left.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ NUGGET = 1e-6  # of a Gaussian process's variance, so that its blocks can be fac
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The areas of one client.
+    """Describes the areas of one client.
 
     Attributes
     ----------
@@ -65,7 +66,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Borders:
-    """The borders of all clients at one phi.
+    """Holds the borders of all clients at one phi.
 
     Attributes
     ----------
@@ -79,7 +80,7 @@ class Borders:
 
 
 class Division:
-    """A prior whose areas are divided among clients, each client's together.
+    """Divides the areas of a prior among clients, each client's together.
 
     Parameters
     ----------
@@ -96,6 +97,7 @@ class Division:
         self.prior = prior
         self.client = np.repeat(np.arange(len(sizes)), sizes)
         self.diagonal, self.T = _pencil(prior)
+        # An area is on a border if an edge goes to another client's area; points are all on it.
         if isinstance(prior, AreaPrior):
             row, column = sparse.coo_array(self.T).coords
             touching = np.zeros(prior.n, dtype=bool)
@@ -119,16 +121,16 @@ class Division:
         return not isinstance(self.prior, GpPrior)
 
     def precision(self, phi: float) -> Any:
-        """(n, n) of all areas of a map, sparse."""
+        """Returns the sparse precision (n, n) of all areas of a map."""
         return sparse.csc_array(sparse.diags_array(self.diagonal) + phi * self.T)
 
     def own(self, Q: Any, part: Part) -> tuple[Array, Array]:
-        """Q_ii and Q_ib of a client, dense."""
+        """Returns Q_ii and Q_ib of a client, dense."""
         own = Q[part.where, part.where].toarray()
         return own[np.ix_(part.inner, part.inner)], own[np.ix_(part.inner, part.border)]
 
     def borders(self, phi: float) -> Borders:
-        """What the clients' borders are at phi.
+        """Returns the clients' borders at phi.
 
         Raises
         ------
@@ -149,6 +151,7 @@ class Division:
             for part, taken in zip(self.parts, K):
                 rest[part.place, part.place] -= taken
             S = cho_solve((self._factor(rest, None, phi), True), np.eye(len(rest)))
+        # Each client's own block becomes the identity: its factors are in its own units.
         roots = [self._factor(S[part.place, part.place], part, phi) for part in self.parts]
         for part, root in zip(self.parts, roots):
             S[part.place] = solve_triangular(root, S[part.place], lower=True)
@@ -158,14 +161,16 @@ class Division:
         return Borders((S + S.T) / 2, U, K)
 
     def dense(self, phi: float) -> Array:
-        """(n, n) covariance where all areas are border: points, and BYM2, whose sum of 0 ties a component's areas together."""
+        """Returns the covariance (n, n) if all areas are border: points, and BYM2, whose sum of 0 ties a component's areas
+        together.
+        """
         S = self.prior.covariance(phi)
         if isinstance(self.prior, GpPrior):
             S.flat[:: self.prior.n + 1] += NUGGET
         return S
 
     def variances(self, phi: float, at: Borders) -> Array:
-        """(n,) of theta, from its borders at this phi."""
+        """Returns the variances (n,) of theta, from its borders at this phi."""
         out, Q = np.empty(self.prior.n), self.precision(phi)
         for part, U in zip(self.parts, at.U):
             inner, across = self.own(Q, part)
@@ -178,7 +183,7 @@ class Division:
         return out
 
     def _factor(self, M: Array, part: Part | None, phi: float) -> Array:
-        """The Cholesky factor."""
+        """Returns the Cholesky factor; raises NumericalError that names the client and phi."""
         try:
             return np.asarray(cholesky(M, lower=True)) if len(M) else M
         except np.linalg.LinAlgError:
@@ -191,7 +196,7 @@ class Division:
 
 
 def _pencil(prior: AreaPrior | GpPrior | MixedPrior) -> tuple[Array, Any]:
-    """Q_0 (n,), diagonal, and T, sparse: the precision is Q_0 + phi T; zeros where all areas are border."""
+    """Returns Q_0 (n,), diagonal, and T, sparse: the precision is Q_0 + phi T. Both are zero if all areas are border."""
     if not isinstance(prior, AreaPrior):
         return np.zeros(prior.n), sparse.csr_array((prior.n, prior.n))
     W, degree = spatial.adjacency(prior.indptr, prior.indices), spatial.diagonal(prior.indptr)
@@ -204,7 +209,7 @@ def _pencil(prior: AreaPrior | GpPrior | MixedPrior) -> tuple[Array, Any]:
 
 
 def owed(C: Array, parts: Sequence[Part]) -> Array:
-    """(n, n) blocks I - Var(e_j | all others), zero between clients."""
+    """Returns blocks I - Var(e_j | all others) (n, n), zero between clients."""
     inverse, H = cho_solve(cho_factor(C), np.eye(len(C))), np.zeros_like(C)
     for part in parts:
         at = part.place
@@ -213,15 +218,17 @@ def owed(C: Array, parts: Sequence[Part]) -> Array:
 
 
 def leading(C: Array, H: Array, parts: Sequence[Part], r: int, sweeps: int, near: Array | None = None) -> Array:
-    """W (n, r): the factors of C between clients, whose own blocks H begin the search; `near` (n, r) those of C nearby.
+    """Returns W (n, r): the factors of C between clients, whose own blocks H begin the search; `near` (n, r) those of C nearby.
 
-    Of large C each sweep but the first without `near` makes one step of subspace iteration instead of solving an eigenvalue
-    problem, which takes a fifth of the time: what its blocks H are moves from sweep to sweep anyhow.
+    For large C each sweep but the first without `near` makes one step of subspace iteration instead of solving an eigenvalue
+    problem, which takes a fifth of the time: the blocks H move from sweep to sweep anyhow.
     """
     n, W = len(C), np.zeros((len(C), r))
     iterated = n >= LARGE and r <= 2 * n // 3
     V = np.linalg.qr(near)[0] if iterated and near is not None else None
     M = C.copy()
+    # Each sweep replaces the clients' own blocks by those of the factors found so far, for only pairs between clients are to be
+    # fitted.
     for sweep in range(sweeps):
         for part in parts:
             at = part.place
@@ -240,7 +247,7 @@ def leading(C: Array, H: Array, parts: Sequence[Part], r: int, sweeps: int, near
 
 
 def inside(W: Array, parts: Sequence[Part]) -> Array:
-    """The same with no singular value of a client's block above LARGEST."""
+    """Returns the same factors with no singular value of a client's block above LARGEST."""
     W = W.copy()
     for part in parts:
         if part.place.stop > part.place.start:
@@ -254,7 +261,7 @@ def inside(W: Array, parts: Sequence[Part]) -> Array:
 
 
 class Judge:
-    """The distance of posterior means to the exact ones at one phi, relative to that of independent areas.
+    """Measures the distance of posterior means to the exact ones at one phi, relative to that of independent areas.
 
     Each area is observed once; the mean is over a few draws from the model.
 
@@ -286,7 +293,7 @@ class Judge:
         self._of = [self._reduced(part, Q, K, y, exact) for part, K in zip(division.parts, self.at.K)]
 
     def error(self, W: Array) -> float:
-        """Of the factors W (n, r)."""
+        """Returns the error of the factors W (n, r)."""
         r = W.shape[1]
         P, right, kept = np.eye(r), np.zeros((r, DRAWS)), list[tuple[Any, Array, Array]]()
         for part, U, (own, b, _, _) in zip(self.division.parts, self.at.U, self._of):
@@ -305,8 +312,10 @@ class Judge:
         return float(np.sqrt(total / (self.division.prior.n * DRAWS))) / self.alone
 
     def _reduced(self, part: Part, Q: object, K: Array, y: Array, exact: Array) -> tuple[Array, Array, Array, Array]:
-        """A client's posterior of its border: its precision without U'GU, the right side, the exact means, and, as a matrix, the
-        sum of squares in the interior that an error on the border makes."""
+        """Returns a client's posterior of its border: its precision without U'GU, the right side, the exact means, and a matrix.
+
+        The matrix gives the sum of squares in the interior that an error on the border makes.
+        """
         own, means = y[part.where], exact[part.where]
         inner, across = self.division.own(Q, part)
         X = np.linalg.solve(inner + np.eye(len(inner)) / self.noise, across)
@@ -316,18 +325,18 @@ class Judge:
 
 
 def _draws(prior: AreaPrior, phi: float, n: int, seed: int) -> Array:
-    """(areas, n) draws of theta."""
+    """Returns draws (areas, n) of theta."""
     table = spatial.DrawTable.car(prior.indptr, prior.indices, np.array([phi]), form=prior.form, group=1)
     return np.ascontiguousarray(table.sample(seed, 0, n)[0].T)
 
 
 def judged(condition: Condition) -> Array:
-    """Three values of phi at which errors are told: they matter where areas depend on each other."""
+    """Returns three values of phi at which errors are told: they matter where areas depend on each other."""
     return condition.along(np.array([1 / 3, 2 / 3, 1.0])) if condition.free else np.array([condition.fixed or 0.0])
 
 
 def enough(division: Division, error: float, most: int = MOST) -> int:
-    """The least number of latents (to a twentieth), up to `most`, whose error is no larger at three values of phi."""
+    """Returns the least number of latents (to a twentieth), up to `most`, whose error is no larger at three values of phi."""
     least, most = 1, max(min(most, division.n_borders), 1)
     for phi in judged(division.prior.condition):
         judge = Judge(division, float(phi))
@@ -336,15 +345,15 @@ def enough(division: Division, error: float, most: int = MOST) -> int:
 
 
 def _least(judge: Judge, H: Array, error: float, least: int, most: int) -> int:
-    """The same at one phi, from `least` on. Logarithms of errors are nearly straight lines in the number of latents."""
-    C, found = judge.at.C, np.zeros((len(judge.at.C), 0))
+    """Returns the same at one phi, from `least` on. Logarithms of errors are nearly straight lines in the number of latents."""
+    C, factors = judge.at.C, np.zeros((len(judge.at.C), 0))
 
     def log_error(r: int) -> float:
-        nonlocal found
-        more = np.random.default_rng(r).standard_normal((len(C), max(r - found.shape[1], 0)))
-        near = np.concatenate([found[:, :r], more], axis=1) if found.shape[1] else None
-        found = leading(C, H, judge.division.parts, r, SWEEPS, near)
-        return float(np.log(max(judge.error(found), 1e-300) / error))
+        nonlocal factors
+        more = np.random.default_rng(r).standard_normal((len(C), max(r - factors.shape[1], 0)))
+        near = np.concatenate([factors[:, :r], more], axis=1) if factors.shape[1] else None
+        factors = leading(C, H, judge.division.parts, r, SWEEPS, near)
+        return float(np.log(max(judge.error(factors), 1e-300) / error))
 
     below, off = least, log_error(least)
     if off <= 0 or least == most:
@@ -366,14 +375,17 @@ def _least(judge: Judge, H: Array, error: float, least: int, most: int) -> int:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of building factors, known before: bytes, and operations in float64."""
+    """Estimates the cost of building factors beforehand: bytes, and operations in float64."""
 
     memory: float
     operations: float
 
     @classmethod
     def of(cls, n_borders: int, n_latents: int, nodes: int) -> Cost:
-        """C and its copies at a value of phi, and all W; an eigenvalue problem in each sweep, or a step of subspace iteration."""
+        """Returns the cost of C and its copies at a value of phi, and of all W.
+
+        Each sweep takes an eigenvalue problem, or a step of subspace iteration.
+        """
         n, r = float(n_borders), float(n_latents)
         sweep = 4 * n**2 * r + 6 * n * r**2 + 9 * r**3 if n >= LARGE and r <= 2 * n / 3 else 4 * n**3
         return cls(8 * (6 * n**2 + (2.2 * nodes + 4) * n * r), nodes * (4 * n**3 + SWEEPS * sweep))
@@ -381,11 +393,11 @@ class Cost:
 
 @dataclass(frozen=True, eq=False)
 class Tied:
-    """The factors of all clients.
+    """Holds the factors of all clients.
 
     Attributes
     ----------
-    clients : what each of them holds
+    clients : the part of each of them
     phi, errors : (k,) values of phi, and the posterior means' error there (`Judge`)
     variance : (n,) of theta under the prior of phi
     n_borders : areas on borders
@@ -407,7 +419,7 @@ def tie(
     error: float = 0.05,
     nodes: int = NODES,
 ) -> Tied:
-    """The factors that tie the clients of a prior together.
+    """Returns the factors that tie the clients of a prior together.
 
     Parameters
     ----------
@@ -444,7 +456,7 @@ def tie(
 
 
 def _mean_variance(condition: Condition, phi: Array, variances: Array) -> Array:
-    """(n,) the mean over the prior of phi of variances (g, n) at phi (g,)."""
+    """Returns the mean (n,) over the prior of phi of variances (g, n) at phi (g,)."""
     if len(phi) == 1:
         return np.asarray(variances[0])
     nodes, weight = condition.quadrature()
@@ -453,7 +465,7 @@ def _mean_variance(condition: Condition, phi: Array, variances: Array) -> Array:
 
 
 def _along(division: Division, phi: Array, r: int) -> Iterator[tuple[Borders, Array]]:
-    """Borders and factors, each turned to agree with those before."""
+    """Yields borders and factors, each turned to agree with those before."""
     before: tuple[float, Array] | None = None
     for value in map(float, phi):
         at = division.borders(value)
@@ -469,7 +481,7 @@ def _along(division: Division, phi: Array, r: int) -> Iterator[tuple[Borders, Ar
 
 
 def _within(division: Division, part: Part, nodes: Array, U: Array, K: Array, W: Array) -> Within:
-    """What one client holds."""
+    """Returns one client's part."""
     diagonal = division.diagonal[part.where].copy()
     diagonal[part.border] = 0.0
     own = sparse.coo_array(division.T[part.where, part.where])
@@ -486,5 +498,5 @@ def _within(division: Division, part: Part, nodes: Array, U: Array, K: Array, W:
 
 
 def _joined(clients: Sequence[Within], phi: float) -> Array:
-    """(n, r) W of all borders at phi."""
+    """Returns W (n, r) of all borders at phi."""
     return np.concatenate([client.ties(np.array([phi])).W[0] for client in clients])

@@ -1,4 +1,4 @@
-"""The level of a map, which can stand in for the intercept, as a function of the latent numbers that all clients share.
+"""Computes the level of a map, which can stand in for the intercept, as a function of the latent numbers that all clients share.
 
 Given z_G the mean of theta over all areas has the expectation abar(phi)'z_G, times the root of rho with BYM2. Thus responses tell
 b + sigma_theta abar'z_G, and of b alone only the prior of z_G tells more: a ridge. abar, the mean of the areas' loadings, follows
@@ -31,12 +31,12 @@ DRAWS = 1024  # of the latents, over which slopes of a decoder that is not linea
 
 @dataclass(frozen=True, eq=False)
 class MeanLoadings:
-    """abar.
+    """Holds abar at some values of phi.
 
     Attributes
     ----------
     phi : (g,) rising
-    values : (g, r) abar there; linear in what the networks see of phi in between
+    values : (g, r) abar there; linear in the networks' input in between
     """
 
     phi: Vector
@@ -47,7 +47,7 @@ class MeanLoadings:
             raise ValueError(f"mean loadings: values have shape {self.values.shape}; wanted ({len(self.phi)}, latents), finite")
 
     def at(self, phi: Vector, condition: Condition) -> tuple[Matrix, Matrix]:
-        """(m, r) abar at phi (m,), and its derivatives in phi."""
+        """Returns abar (m, r) at phi (m,), and its derivatives in phi."""
         if len(self.phi) == 1:
             return np.repeat(self.values, len(phi), axis=0), np.zeros((len(phi), self.values.shape[1]))
         place, places = condition.network(phi), condition.network(self.phi)
@@ -60,7 +60,7 @@ class MeanLoadings:
 
 @dataclass(frozen=True)
 class LevelRidge:
-    """The intercept against z_G (`algorithms.sfvi.shear.Ridge`): b = b' - sigma_theta sqrt(rho) abar(phi)'z_G.
+    """Is the ridge of the intercept against z_G (`algorithms.sfvi.shear.Ridge`): b = b' - sigma_theta sqrt(rho) abar(phi)'z_G.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class LevelRidge:
 
     @property
     def row(self) -> int:
-        """Of b."""
+        """The place of b."""
         return int(self.layout.parts["intercept"].start)
 
     @property
@@ -84,11 +84,11 @@ class LevelRidge:
         return self.mean.values.ravel()
 
     def beside(self, xi: Matrix) -> Vector:
-        """(m,) -sigma_theta sqrt(rho) abar'z."""
+        """Returns -sigma_theta sqrt(rho) abar'z (m,)."""
         return np.asarray(-self._size(xi) * np.einsum("mr,mr->m", self._abar(xi)[0], xi[:, self.layout.parts["z"]]))
 
     def slopes(self, xi: Vector) -> Vector:
-        """(P,) of that in xi."""
+        """Returns its derivatives (P,) in xi."""
         parts, at, out = self.layout.parts, xi[np.newaxis], np.zeros(self.layout.size)
         (abar,), (by_x,) = self._abar(at)
         size, z = float(self._size(at)[0]), xi[parts["z"]]
@@ -102,19 +102,19 @@ class LevelRidge:
         return out
 
     def _size(self, xi: Matrix) -> Vector:
-        """(m,) sigma_theta sqrt(rho)."""
+        """Returns sigma_theta sqrt(rho) (m,)."""
         root = np.sqrt(expit(xi[:, self.layout.parts["rho"].start])) if self.layout.mixing else 1.0
         return np.asarray(self.layout.scale(xi) * root)
 
     def _abar(self, xi: Matrix) -> tuple[Matrix, Matrix]:
-        """(m, r) abar, and its derivatives in x_phi."""
+        """Returns abar (m, r), and its derivatives in x_phi."""
         phi, dphi = self.condition.at(xi[:, 0] if self.layout.free else np.zeros(len(xi)))
         abar, slopes = self.mean.at(phi, self.condition)
         return abar, slopes * dphi[:, np.newaxis]
 
 
 def of_within(clients: Sequence[Within]) -> MeanLoadings:
-    """Of a prior that is exact inside each client."""
+    """Returns the mean loadings of a prior that is exact inside each client."""
     condition = clients[0].condition
     phi = values_of(condition)
     total = np.zeros((len(phi), clients[0].n_latents))
@@ -124,7 +124,7 @@ def of_within(clients: Sequence[Within]) -> MeanLoadings:
 
 
 def _summed(client: Within, phi: Vector) -> Matrix:
-    """(g, r) sums of the loadings of a client's areas: 1'A = (1_b - Q_bi Q_ii^-1 1_i)' U^-1 W."""
+    """Returns sums (g, r) of the loadings of a client's areas: 1'A = (1_b - Q_bi Q_ii^-1 1_i)' U^-1 W."""
     ties, border = client.ties(phi), client.border
     inner = np.setdiff1d(np.arange(client.size), border)
     T = csc_array(client.T)
@@ -141,7 +141,10 @@ def _summed(client: Within, phi: Vector) -> Matrix:
 
 
 def of_decoders(decoders: Sequence[Decoder], condition: Condition) -> MeanLoadings:
-    """Of a prior that was trained: slopes of thetahat in z_G, averaged over the latents' prior where they vary with them."""
+    """Returns the mean loadings of a prior that was trained.
+
+    They are slopes of thetahat in z_G, averaged over the latents' prior if they vary with them.
+    """
     phi, rng, linear = values_of(condition), np.random.default_rng(0), decoders[0].variant == "multiplicative"
     z = np.zeros((1, decoders[0].n_global)) if linear else rng.standard_normal((DRAWS, decoders[0].n_global))
     total = np.zeros((len(phi), z.shape[1]))
@@ -154,5 +157,5 @@ def of_decoders(decoders: Sequence[Decoder], condition: Condition) -> MeanLoadin
 
 
 def values_of(condition: Condition) -> Vector:
-    """(g,) phi at which mean loadings are kept."""
+    """Returns phi (g,) at which mean loadings are kept."""
     return condition.along(np.linspace(0, 1, VALUES)) if condition.free else np.full(1, condition.fixed or 0.0)

@@ -1,4 +1,4 @@
-"""The Gaussian that stands in for a client's areas given all else, whatever its precision is factored by.
+"""Holds the Gaussian that stands in for a client's areas given all else, with a dense or a sparse factor of its precision.
 
 Source: docs/methods/sigma.md, section 13.
 """
@@ -21,12 +21,12 @@ Matrix = NDArray[np.float64]
 
 
 class Gaussian(ABC):
-    """q(theta | xi) of one xi, N(mean, M^-1), whatever M is factored by.
+    """Is q(theta | xi) of one xi, N(mean, M^-1), with any factor of M.
 
     Attributes
     ----------
     mean : (d,)
-    w, h : (d,) what the rows add to Lambda's diagonal and to Lambda A_j z
+    w, h : (d,) the rows' addition to Lambda's diagonal and to Lambda A_j z
     """
 
     mean: Vector
@@ -36,38 +36,38 @@ class Gaussian(ABC):
     @property
     @abstractmethod
     def log_det(self) -> float:
-        """Of M."""
+        """The log determinant of M."""
 
     @property
     @abstractmethod
     def sd(self) -> Vector:
-        """(d,) of theta."""
+        """(d,) The standard deviations of theta."""
 
     @abstractmethod
     def solved(self, right: Matrix) -> Matrix:
-        """(d, k) M^-1 right."""
+        """Returns M^-1 right (d, k)."""
 
     @abstractmethod
     def drawn(self, normals: Matrix) -> Matrix:
-        """(m, d) draws, from standard normals."""
+        """Returns draws (m, d), from standard normals."""
 
     @abstractmethod
     def within_border(self, prior: Within) -> Matrix:
-        """(b, b) covariance of the border."""
+        """Returns the covariance (b, b) of the border."""
 
     @abstractmethod
     def traced(self, prior: Within) -> float:
-        """The trace of T M^-1."""
+        """Returns the trace of T M^-1."""
 
     def bound(self, expected: float, pull: Vector) -> float:
-        """F but for what q does not change, from the mean of log p(y | theta, xi)."""
+        """Returns F without the terms that q does not change, from the mean of log p(y | theta, xi)."""
         own = self.w @ (self.mean**2 + self.sd**2) + self.mean @ (pull - self.h)
         return expected + 0.5 * (float(own) - self.log_det)
 
 
 @dataclass(frozen=True)
 class Posterior(Gaussian):
-    """With a dense factor.
+    """Is the Gaussian with a dense factor.
 
     Attributes
     ----------
@@ -81,11 +81,11 @@ class Posterior(Gaussian):
 
     @property
     def log_det(self) -> float:
-        """Of M."""
+        """The log determinant of M."""
         return 2 * float(np.log(self.factor.diagonal()).sum())
 
     def solved(self, right: Matrix) -> Matrix:
-        """(d, k) M^-1 right."""
+        """Returns M^-1 right (d, k)."""
         out, _ = lapack.dpotrs(self.factor, right, lower=1)
         return np.asarray(out)
 
@@ -96,27 +96,27 @@ class Posterior(Gaussian):
 
     @cached_property
     def sd(self) -> Vector:
-        """(d,) of theta; without the rest of M^-1, which takes twice as long."""
+        """(d,) The standard deviations of theta, without the rest of M^-1, which takes twice as long."""
         inverse, _ = lapack.dtrtri(self.factor, lower=1)
         return np.asarray(np.sqrt(np.einsum("ij,ij->j", inverse, inverse)))
 
     def drawn(self, normals: Matrix) -> Matrix:
-        """(m, d) draws, from standard normals."""
+        """Returns draws (m, d), from standard normals."""
         return np.asarray(self.mean + solve_triangular(self.factor, normals.T, lower=True, trans="T").T)
 
     def within_border(self, prior: Within) -> Matrix:
-        """(b, b) covariance of the border."""
+        """Returns the covariance (b, b) of the border."""
         return self.covariance[np.ix_(prior.border, prior.border)]
 
     def traced(self, prior: Within) -> float:
-        """The trace of T M^-1."""
+        """Returns the trace of T M^-1."""
         row, column, data = prior.entries
         return float(data @ self.covariance[row, column])
 
 
 @dataclass(frozen=True)
 class SparsePosterior(Gaussian):
-    """With a sparse factor."""
+    """Is the Gaussian with a sparse factor."""
 
     mean: Vector
     factor: Factor
@@ -125,26 +125,26 @@ class SparsePosterior(Gaussian):
 
     @property
     def log_det(self) -> float:
-        """Of M."""
+        """The log determinant of M."""
         return self.factor.log_det
 
     @cached_property
     def sd(self) -> Vector:
-        """(d,) of theta."""
+        """(d,) The standard deviations of theta."""
         return np.asarray(np.sqrt(self.factor.variances))
 
     def solved(self, right: Matrix) -> Matrix:
-        """(d, k) M^-1 right."""
+        """Returns M^-1 right (d, k)."""
         return self.factor.solve(right.T).T
 
     def drawn(self, normals: Matrix) -> Matrix:
-        """(m, d) draws, from standard normals."""
+        """Returns draws (m, d), from standard normals."""
         return np.asarray(self.mean + self.factor.drawn(normals))
 
     def within_border(self, prior: Within) -> Matrix:
-        """(b, b) covariance of the border."""
+        """Returns the covariance (b, b) of the border."""
         return self.factor.inverse_block
 
     def traced(self, prior: Within) -> float:
-        """The trace of T M^-1."""
+        """Returns the trace of T M^-1."""
         return float(prior.traced(self.factor.inverse))

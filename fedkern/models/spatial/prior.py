@@ -1,4 +1,4 @@
-"""The dependent priors p(theta | phi) that networks are trained to stand in for: variances, covariances and tables of draws.
+"""Defines the dependent priors p(theta | phi) that networks stand in for: variances, covariances and tables of draws.
 
 ====== =============================================== ===========
 kind   covariance of theta                             phi
@@ -40,39 +40,43 @@ RESIDUAL = 1e-6  # of a Gaussian process's variance, what low-rank factors may l
 
 
 class Prior(ABC):
-    """A prior of theta (n,) given one hyperparameter."""
+    """Is a prior of theta (n,) given one hyperparameter."""
 
     condition: Condition
 
     @property
     @abstractmethod
     def kind(self) -> str:
-        """As in the table above."""
+        """The name in the table above."""
 
     @property
     @abstractmethod
     def n(self) -> int:
-        """Length of theta."""
+        """The length of theta."""
 
     @abstractmethod
     def variances(self, phi: Array) -> Array:
-        """(m, n) variances of theta at phi (m,)."""
+        """Returns variances (m, n) of theta at phi (m,)."""
 
     @abstractmethod
     def covariance(self, phi: float) -> Array:
-        """(n, n) covariance of theta at phi."""
+        """Returns the covariance (n, n) of theta at phi."""
 
     @abstractmethod
     def table(self, entries: int, seed: int) -> spatial.DrawTable:
-        """Draws of theta for phi uniform over the training range, from at most `entries` values of phi."""
+        """Returns draws of theta for phi uniform over the training range, from at most `entries` values of phi."""
 
     def mean_variance(self) -> Array:
-        """(n,) variances of theta under the prior of phi, truncated to the training range (its mean is 0 at every phi)."""
+        """Returns variances (n,) of theta under the prior of phi, truncated to the training range (its mean is 0 at every
+        phi).
+        """
         phi, weight = self.condition.quadrature()
         return np.asarray(weight @ self.variances(phi))
 
     def training_sd(self) -> Array:
-        """(n,) standard deviations of theta over the training range, phi uniform: what standardises the networks' data."""
+        """Returns standard deviations (n,) of theta over the training range, phi uniform, which standardise the networks'
+        data.
+        """
         if not self.condition.free:
             return np.asarray(np.sqrt(self.variances(np.zeros(1))[0]))
         x, w = np.polynomial.legendre.leggauss(64)
@@ -80,7 +84,7 @@ class Prior(ABC):
         return np.sqrt((w / 2) @ self.variances(lo + (hi - lo) * (x + 1) / 2))
 
     def warnings(self) -> tuple[str, ...]:
-        """What a user should know before the training."""
+        """Returns warnings for a user before the training."""
         outside = 1 - self.condition.inside
         if outside < 1e-9:
             return ()
@@ -90,7 +94,7 @@ class Prior(ABC):
 
 @dataclass(frozen=True, eq=False)
 class AreaPrior(Prior):
-    """CAR, Leroux or the spatial part of BYM2 on a map.
+    """Is CAR, Leroux or the spatial part of BYM2 on a map.
 
     Attributes
     ----------
@@ -121,20 +125,20 @@ class AreaPrior(Prior):
 
     @property
     def _form(self) -> str:
-        """As the kernels call it."""
+        """The kernels' name of the form."""
         return "icar" if self.form == "bym2" else self.form
 
     @cached_property
     def eigen(self) -> Eigen:
-        """Eigenvalues and eigenvectors (`spatial.car_eigen`): what costs most, and is kept."""
+        """Eigenvalues and eigenvectors (`spatial.car_eigen`), which cost most, and are kept."""
         if self.known is not None:
             return self.known
-        found = spatial.car_eigen(self.indptr, self.indices, form=self._form)
-        return found.values, found.vectors
+        eigen = spatial.car_eigen(self.indptr, self.indices, form=self._form)
+        return eigen.values, eigen.vectors
 
     @cached_property
     def weights(self) -> Array:
-        """(n,) what multiplies draws from the spectrum."""
+        """(n,) The factors of draws from the spectrum."""
         if self.form == "bym2":
             return spatial.icar_scale(*self.eigen, spatial.components(self.indptr, self.indices))
         return spatial.car_weights(self.indptr, form=self.form)
@@ -147,14 +151,14 @@ class AreaPrior(Prior):
         return np.asarray(root @ root.T)
 
     def _root(self, phi: float) -> Array:
-        """(n, n) a factor of the covariance, in the eigenvectors' coordinates; columns of zeros for the null space."""
+        """Returns a factor (n, n) of the covariance, in the eigenvectors' coordinates; columns of zeros for the null space."""
         values, vectors = self.eigen
         precision = spatial.precisions(values, np.array([phi]), self._form)[0]
         sd = np.divide(1.0, np.sqrt(precision), out=np.zeros(self.n), where=precision > 0)
         return np.asarray(self.weights[:, None] * vectors * sd)
 
     def with_eigen(self, known: Eigen) -> AreaPrior:
-        """The same prior with eigenvectors from an earlier run.
+        """Returns the same prior with eigenvectors from an earlier run.
 
         Raises
         ------
@@ -178,8 +182,10 @@ class AreaPrior(Prior):
 
 @dataclass(frozen=True, eq=False)
 class MixedPrior(Prior):
-    """BYM2 as a whole: sqrt(1 - rho) v + sqrt(rho) u*, v ~ N(0, I), u* the intrinsic CAR whose variances have geometric mean 1 in
-    each component, and that sums to 0 there; N(0, 1) where an area is alone.
+    """Is BYM2 as a whole: sqrt(1 - rho) v + sqrt(rho) u*, v ~ N(0, I).
+
+    u* is the intrinsic CAR whose variances have geometric mean 1 in each component, and that sums to 0 there; an area alone has
+    N(0, 1).
 
     Attributes
     ----------
@@ -204,7 +210,7 @@ class MixedPrior(Prior):
 
     @cached_property
     def _of_structured(self) -> Array:
-        """(n, n) covariance of u*."""
+        """(n, n) The covariance of u*."""
         return self.structured.covariance(0.0)
 
     def variances(self, phi: Array) -> Array:
@@ -222,13 +228,13 @@ class MixedPrior(Prior):
 
 
 def stratified(condition: Condition, n: int, seed: int) -> Array:
-    """(n,) values of phi, one at a uniform place in each of n equal parts of the training range."""
+    """Returns values (n,) of phi, one at a uniform place in each of n equal parts of the training range."""
     return np.asarray(condition.lo + (condition.hi - condition.lo) * spatial.stratified(n, seed=seed))
 
 
 @dataclass(frozen=True, eq=False)
 class GpPrior(Prior):
-    """A Gaussian process of variance 1 at given points.
+    """Is a Gaussian process of variance 1 at given points.
 
     Attributes
     ----------

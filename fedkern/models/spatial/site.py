@@ -1,12 +1,12 @@
-"""Models with a trained prior that factorises over clients: the global unknowns xi, the server's prior, one client's rows.
+"""Models a client's rows with a trained prior that factorises over clients: the global unknowns xi, the server's prior, the rows.
 
     phi ~ p(phi),  z_G ~ N(0, I),  thetahat_j = the client's decoder of (phi, z_G, u_j),  u_j ~ N(0, I)
     deterministic:  theta_i = thetahat_i                  auxiliary:  theta_i ~ N(a thetahat_i, v_i)
     y ~ p(y | eta),  eta = o + b + x' beta + gamma_t + sigma_theta theta_i,  i the area (or grid point) of the row, t its period
 
 a = 1 and v_i = tau_i^2, variances that make theta's prior as wide as the true one. With mixing (BYM2) thetahat is the spatial
-part of variance 1, a = sqrt(rho) and v_i = 1 - rho + rho tau_i^2. All of it is on the model's scale; `models.spatial.units`
-leads to the data's. Source: docs/methods/sigma.md, sections 4 to 6 and 9.
+part of variance 1, a = sqrt(rho) and v_i = 1 - rho + rho tau_i^2. All of it is on the model's scale; `models.spatial.units` leads
+to the data's. Source: docs/methods/sigma.md, sections 4 to 6 and 9.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ COEFFICIENT_SD = 5.0  # of b and beta
 
 @dataclass(frozen=True)
 class Layout:
-    """Where what stands in xi: (x_phi, z_G, logit rho, b, beta, v, log sigma_theta, log sigma_period, log sigma), those that a
-    model has; v makes the periods' effects (`models.spatial.periods`).
+    """Gives the places of the unknowns in xi: (x_phi, z_G, logit rho, b, beta, v, log sigma_theta, log sigma_period, log sigma).
+
+    Only those that a model has are there; v makes the periods' effects (`models.spatial.periods`).
 
     Attributes
     ----------
-    free : whether there is a phi
+    free : whether phi is unknown
     n_global : length of z_G
     mixing : BYM2: whether rho is unknown
-    intercept : whether there is a b
+    intercept : whether the model has b
     n_beta : covariates
     scaled : whether sigma_theta is unknown
     dispersed : whether the likelihood has an unknown dispersion: the error standard deviation of a Gaussian response, r of a
         negative binomial one, or the standard deviation of the rows' own effects
-    known_scale : sigma_theta where it is known
-    n_periods : T; 0 where rows have none
+    known_scale : sigma_theta if it is known
+    n_periods : T; 0 if rows have no periods
     """
 
     free: bool
@@ -62,7 +63,7 @@ class Layout:
 
     @cached_property
     def parts(self) -> dict[str, slice]:
-        """Name -> place; empty where the model has no such unknown."""
+        """The place of each name; empty if the model has no such unknown."""
         lengths = {
             "phi": int(self.free),
             "z": self.n_global,
@@ -74,11 +75,11 @@ class Layout:
             "log_period": int(self.n_periods > 0),
             "log_sd": int(self.dispersed),
         }
-        found, at = {}, 0
+        places, at = {}, 0
         for name, length in lengths.items():
-            found[name] = slice(at, at + length)
+            places[name] = slice(at, at + length)
             at += length
-        return found
+        return places
 
     @property
     def size(self) -> int:
@@ -87,38 +88,40 @@ class Layout:
 
     @cached_property
     def nonlinear(self) -> Index:
-        """Where the unknowns are given which log p(y, theta | xi) is of (z, b, beta, v) through linear predictors alone."""
+        """The places of the unknowns given which log p(y, theta | xi) depends on (z, b, beta, v) through linear predictors
+        alone.
+        """
         parts = (self.parts[name] for name in ("phi", "rho", "log_scale", "log_period", "log_sd"))
         return np.array([k for part in parts for k in range(part.start, part.stop)], np.int64)
 
     @cached_property
     def linear(self) -> Index:
-        """Where all others are: z_G, b, beta and v, whose prior is Gaussian."""
+        """The places of all others: z_G, b, beta and v, whose prior is Gaussian."""
         return np.setdiff1d(np.arange(self.size), self.nonlinear)
 
     def scale(self, xi: Vector) -> Vector:
-        """sigma_theta of xi (.., P): (..,)."""
+        """Returns sigma_theta (..,) of xi (.., P)."""
         at = self.parts["log_scale"].start
         return np.exp(xi[..., at]) if self.scaled else np.full(xi.shape[:-1], self.known_scale)
 
     @cached_property
     def walk(self) -> Matrix:
-        """(T, T - 1) what makes effects of periods of v."""
+        """(T, T - 1) The matrix that makes effects of periods of v."""
         return walk(self.n_periods)
 
     def periods(self, xi: Vector) -> Vector:
-        """gamma of xi (.., P): (.., T)."""
+        """Returns gamma (.., T) of xi (.., P)."""
         at = self.parts["log_period"]
         return np.asarray(np.exp(xi[..., at]) * (xi[..., self.parts["period"]] @ self.walk.T))
 
     def period_step(self, xi: Vector) -> Vector:
-        """The standard deviation of a step from one period to the next, of xi (.., P): (..,)."""
+        """Returns the standard deviation (..,) of a step from one period to the next, of xi (.., P)."""
         return np.asarray(np.exp(xi[..., self.parts["log_period"].start]) * step_sd(self.n_periods))
 
 
 @dataclass(frozen=True)
 class SigmaPrior:
-    """The server's term: log p(xi), every Jacobian once.
+    """Is the server's term: log p(xi), every Jacobian once.
 
     x_phi by the condition's prior; z_G ~ N(0, I); rho ~ U(0, 1) by its logit; b, beta ~ N(0, coefficient_sd^2); v ~ N(0, I);
     sigma_theta, sigma_period ~ HalfNormal(1) by their logarithms; the likelihood's dispersion by that's own prior.
@@ -139,7 +142,7 @@ class SigmaPrior:
 
     @cached_property
     def precision(self) -> Vector:
-        """(U,) of the unknowns at `layout.linear`, which are independent."""
+        """(U,) The precision of the unknowns at `layout.linear`, which are independent."""
         own = np.ones(self.size)
         for name in ("intercept", "beta"):
             own[self.layout.parts[name]] = self.coefficient_sd**-2
@@ -167,19 +170,19 @@ class SigmaPrior:
 
 @dataclass(frozen=True)
 class Rows:
-    """A client's rows.
+    """Holds a client's rows.
 
     Attributes
     ----------
     y : (n,) responses
-    area : (n,) which of the decoder's coordinates
+    area : (n,) the coordinate of the decoder
     X : (n, p) covariates
     offset : (n,) known part of eta
     trials : (n,) of a binomial response, or None
-    last : (n,) the largest that a count may be, of which y is the least; the law of the noise that counts have; None where all
+    last : (n,) the largest that a count may be, of which y is the least; the law of the noise that counts have; None if all
         are known
     sd : (n,) known error standard deviations of a Gaussian response, or None
-    period : (n,) which period; None where rows have none
+    period : (n,) the period; None if rows have none
     """
 
     y: Vector
@@ -193,24 +196,24 @@ class Rows:
 
     @property
     def censored(self) -> NDArray[np.bool_]:
-        """(n,) of which an interval is known."""
+        """(n,) Whether only an interval is known."""
         return self.last > self.y if isinstance(self.last, np.ndarray) else np.zeros(len(self.y), bool)
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """(n,) of which the response itself is known."""
+        """(n,) Whether the response itself is known."""
         return np.zeros(len(self.y), bool) if isinstance(self.last, Noisy) else ~self.censored
 
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """tau^2 (G, d) at the values grid (G,) of phi, between which it is linear; G = 1: the same for all phi. Variances."""
+    """Holds tau^2 (G, d) at the values grid (G,) of phi, between which it is linear; G = 1: the same for all phi. Variances."""
 
     tau2: Matrix
     grid: Vector = field(default_factory=lambda: np.zeros(1))
 
     def at(self, phi: Vector) -> tuple[Matrix, Matrix]:
-        """(m, d) tau^2 at phi (m,), and its derivative in phi."""
+        """Returns tau^2 (m, d) at phi (m,), and its derivative in phi."""
         if len(self.grid) == 1:
             shape = (len(phi), self.tau2.shape[1])
             return np.broadcast_to(self.tau2, shape), np.zeros(shape)
@@ -223,7 +226,7 @@ class Auxiliary:
 
 @dataclass(frozen=True)
 class Spatial:
-    """theta's conditional moments at m values of (xi, u), and what derivatives need: theta ~ N(a hat, v).
+    """Holds theta's conditional moments at m values of (xi, u), and the numbers that derivatives need: theta ~ N(a hat, v).
 
     Attributes
     ----------
@@ -249,7 +252,7 @@ class Spatial:
 
 
 class Observed(ABC):
-    """Rows by area, and what they say of theta: what the sites of all priors have in common."""
+    """Groups rows by area, and computes their information on theta: the common part of the sites of all priors."""
 
     layout: Layout
     likelihood: Likelihood
@@ -258,20 +261,20 @@ class Observed(ABC):
     @property
     @abstractmethod
     def n_areas(self) -> int:
-        """d."""
+        """d, the number of areas."""
 
     @cached_property
     def observed(self) -> Index:
-        """Areas with rows."""
+        """The areas with rows."""
         return np.unique(self.rows.area)
 
     @cached_property
     def counts(self) -> Vector:
-        """(d,) rows of each area."""
+        """(d,) The number of rows of each area."""
         return np.bincount(self.rows.area, minlength=self.n_areas).astype(float)
 
     def fixed(self, xi: Matrix) -> Matrix:
-        """(m, n) offset + b + x' beta + gamma_t."""
+        """Returns offset + b + x' beta + gamma_t (m, n)."""
         rows, parts = self.rows, self.layout.parts
         eta: Matrix = rows.offset + xi[:, parts["beta"]] @ rows.X.T
         if rows.period is not None:
@@ -279,15 +282,15 @@ class Observed(ABC):
         return eta + xi[:, parts["intercept"]] if self.layout.intercept else eta
 
     def scale(self, xi: Matrix) -> Matrix:
-        """(m, 1) sigma_theta."""
+        """Returns sigma_theta (m, 1)."""
         return self.layout.scale(xi)[:, np.newaxis]
 
     def log_sd(self, xi: Matrix) -> Matrix:
-        """(m, 1) log sigma; 0 where it is known."""
+        """Returns log sigma (m, 1); 0 if it is known."""
         return xi[:, -1:] if self.layout.dispersed else np.zeros((len(xi), 1))
 
     def columns(self, xi: Vector) -> Matrix:
-        """(n, U - r) of b, beta and v in eta, at one xi (P,)."""
+        """Returns the columns (n, U - r) of b, beta and v in eta, at one xi (P,)."""
         rows, ones = self.rows, np.ones((len(self.rows.y), int(self.layout.intercept)))
         walked = []
         if rows.period is not None:
@@ -313,13 +316,13 @@ class Observed(ABC):
             g_xi[:, self.layout.parts["log_scale"]] += by_scale
 
     def by_area(self, values: Matrix) -> Matrix:
-        """(m, d) sums of the rows' values (m, n)."""
+        """Returns sums (m, d) of the rows' values (m, n)."""
         m, d = len(values), self.n_areas
         at = np.arange(m)[:, np.newaxis] * d + self.rows.area
         return np.bincount(at.ravel(), weights=values.ravel(), minlength=m * d).astype(float).reshape(m, d)
 
     def given_theta(self, xi: Matrix, theta: Matrix) -> tuple[Vector, Matrix, Matrix, Matrix]:
-        """log p(y | theta, xi), its slopes in eta (m, n) and in theta (m, d), and its derivative in log sigma (m, 1)."""
+        """Returns log p(y | theta, xi), its slopes in eta (m, n) and in theta (m, d), and its derivative in log sigma (m, 1)."""
         scale, log_sd = self.scale(xi), self.log_sd(xi)
         eta = self.fixed(xi) + scale * theta[:, self.rows.area]
         value, slope, by_sd = self.likelihood.terms(self.rows.y, eta, log_sd, self.rows.trials, self.rows.last)
@@ -328,11 +331,11 @@ class Observed(ABC):
 
 @dataclass(frozen=True)
 class Site(Observed):
-    """One client's term of the log joint density (`models.hierarchical.LocalModel`).
+    """Is one client's term of the log joint density (`models.hierarchical.LocalModel`).
 
-    u is u_L (p_L,), and, where theta is not integrated out of the auxiliary model, the standardised residuals (d,) behind it:
-    theta = a thetahat + sqrt(v) e. A Gaussian response lets theta be integrated out, exactly. Everything is computed for m
-    values of (xi, u) at once: xi is (m, P) and u (m, size), except in `log_joint_grad`.
+    u is u_L (p_L,), and, if theta is not integrated out of the auxiliary model, the standardised residuals (d,) behind it: theta
+    = a thetahat + sqrt(v) e. A Gaussian response lets theta be integrated out, exactly. Everything is computed for m values of
+    (xi, u) at once: xi is (m, P) and u (m, size), except in `log_joint_grad`.
 
     Attributes
     ----------
@@ -375,7 +378,7 @@ class Site(Observed):
     # ---- Between xi and the areas.
 
     def spatial(self, xi: Matrix, u: Matrix) -> Spatial:
-        """theta's conditional moments at xi (m, P) and u_L (m, p_L)."""
+        """Returns theta's conditional moments at xi (m, P) and u_L (m, p_L)."""
         parts, m = self.layout.parts, len(xi)
         phi, dphi = self.condition.at(xi[:, 0] if self.layout.free else np.zeros(m))
         dt = self.condition.slope(phi) * dphi
@@ -392,7 +395,7 @@ class Site(Observed):
         return Spatial(hat, a, 1 - rho + rho * tau2, 0.5 * change / a, rho * by_phi, change * (tau2 - 1), dphi, dt)
 
     def pull(self, s: Spatial, g_hat: Matrix, g_a: Matrix, g_v: Matrix | None) -> tuple[Matrix, Matrix]:
-        """Gradients in xi (m, P) and u_L from those in thetahat (m, d), a (m, 1) and v (m, d)."""
+        """Returns gradients in xi (m, P) and u_L from those in thetahat (m, d), a (m, 1) and v (m, d)."""
         parts, g_xi = self.layout.parts, np.zeros((len(g_hat), self.n_global))
         to_z, to_u, to_t = self.decoder.pull(s.hat, g_hat)
         g_xi[:, parts["z"]] = to_z
@@ -407,12 +410,12 @@ class Site(Observed):
     # ---- The density.
 
     def log_joint_grad(self, xi: Vector, u: Vector) -> tuple[float, Vector, Vector]:
-        """log p(y, u | xi), and its gradients in xi (P,) and in u (size,)."""
+        """Returns log p(y, u | xi), and its gradients in xi (P,) and in u (size,)."""
         value, g_xi, g_u = self.log_joint_grads(xi[np.newaxis], u[np.newaxis])
         return float(value[0]), g_xi[0], g_u[0]
 
     def log_joint_grads(self, xi: Matrix, u: Matrix) -> tuple[Vector, Matrix, Matrix]:
-        """The same (m,), (m, P), (m, size) at m places."""
+        """Returns the same (m,), (m, P), (m, size) at m places."""
         local = u[:, : self.decoder.n_local]
         s = self.spatial(xi, local)
         normal = 0.5 * (u * u).sum(axis=1) + u.shape[1] * HALF_LOG_TAU
@@ -434,8 +437,10 @@ class Site(Observed):
         return value - normal, g_xi, g_u - u
 
     def _integrated(self, xi: Matrix, s: Spatial) -> tuple[Vector, Matrix, Matrix]:
-        """log p(y | thetahat, xi) of a Gaussian response. The rows of one area share its theta: their covariance is
-        noise^2 I + V 11', V = sigma_theta^2 v."""
+        """Returns log p(y | thetahat, xi) of a Gaussian response.
+
+        The rows of one area share its theta: their covariance is noise^2 I + V 11', V = sigma_theta^2 v.
+        """
         assert s.v is not None
         if self.rows.sd is not None:
             return self._with_known_errors(xi, s, s.v)
@@ -461,14 +466,16 @@ class Site(Observed):
 
     @cached_property
     def _certain(self) -> tuple[Vector, Vector]:
-        """(n,) one over each row's error variance, and (d,) their sums by area, where variances are known."""
+        """(n,) One over each row's error variance, and (d,) their sums by area, if variances are known."""
         assert self.rows.sd is not None
         own = self.rows.sd**-2
         return own, self.by_area(own[np.newaxis])[0]
 
     def _with_known_errors(self, xi: Matrix, s: Spatial, v: Matrix) -> tuple[Vector, Matrix, Matrix]:
-        """As `_integrated`, each row with its own error variance: with W = diag(1 / sd^2) of an area's rows their covariance is
-        W^-1 + V 11', of log determinant log(1 + V 1'W1) - log|W|."""
+        """Returns the same as `_integrated`, each row with its own error variance.
+
+        With W = diag(1 / sd^2) of an area's rows their covariance is W^-1 + V 11', of log determinant log(1 + V 1'W1) - log|W|.
+        """
         scale, (own, K) = self.scale(xi), self._certain
         theta, V = s.mean, scale**2 * v
         r = self.rows.y - self.fixed(xi) - scale * theta[:, self.rows.area]
@@ -487,12 +494,14 @@ class Site(Observed):
     # ---- theta after the fit.
 
     def without_rows(self, xi: Matrix, u: Matrix, theta: Matrix) -> tuple[Matrix, Matrix | None]:
-        """(m, d) mean and variance of each theta_i without its rows, given all else of a draw; None: it has no variance."""
+        """Returns mean and variance (m, d) of each theta_i without its rows, given all else of a draw; None: it has no
+        variance.
+        """
         s = self.spatial(xi, u[:, : self.decoder.n_local])
         return s.mean, s.v
 
     def theta_given(self, xi: Matrix, u: Matrix, normals: Matrix) -> Matrix:
-        """Draws of theta (m, d) given xi and u; `normals` (m, d) where theta was integrated out."""
+        """Returns draws of theta (m, d) given xi and u; `normals` (m, d) if theta was integrated out."""
         s = self.spatial(xi, u[:, : self.decoder.n_local])
         if s.v is None:
             return s.mean

@@ -1,4 +1,4 @@
-"""Hyperparameters in coordinates v in which their priors are standard normal, and xi = (h(v), u) with u the rest of it.
+"""Transforms hyperparameters to coordinates v in which their priors are standard normal: xi = (h(v), u) with u the rest of it.
 
     phi = lo + (hi - lo) Phi(v),     sigma_theta = |N|^-1(Phi(v)), the quantile of a half-normal;
     of 1 / sqrt r of a negative binomial too
@@ -27,7 +27,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Standard:
-    """The server's term of a joint density, of (v, u).
+    """Is the server's term of a joint density, of (v, u).
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Standard:
 
     @property
     def n_hyper(self) -> int:
-        """Length of v."""
+        """The length of v."""
         return len(self.prior.layout.nonlinear)
 
     @property
@@ -53,11 +53,11 @@ class Standard:
 
     @property
     def precision(self) -> Vector:
-        """(U,) of u."""
+        """(U,) The precision of u."""
         return self.prior.precision
 
     def xi(self, v: Matrix, u: Matrix) -> Matrix:
-        """(m, P) At v (m, n_hyper) and u (m, U)."""
+        """Returns xi (m, P) at v (m, n_hyper) and u (m, U)."""
         out = np.empty((len(v), self.size))
         out[:, self.prior.layout.linear] = u
         for at, column in zip(self.prior.layout.nonlinear, v.T):
@@ -65,19 +65,19 @@ class Standard:
         return out
 
     def log_jacobian(self, v: Matrix) -> Vector:
-        """(m,) log |dh / dv|."""
+        """Returns log |dh / dv| (m,)."""
         out = np.zeros(len(v))
         for at, column in zip(self.prior.layout.nonlinear, v.T):
             out += self._moved(int(at), column)[1]
         return out
 
     def values(self, xi: Matrix) -> tuple[Vector, Matrix]:
-        """log p(xi) (m,), and its gradient in u (m, U)."""
-        found = [self.prior.log_prior_grad(one) for one in xi]
-        return np.array([one[0] for one in found]), np.array([one[1][self.prior.layout.linear] for one in found])
+        """Returns log p(xi) (m,), and its gradient in u (m, U)."""
+        terms = [self.prior.log_prior_grad(one) for one in xi]
+        return np.array([one[0] for one in terms]), np.array([one[1][self.prior.layout.linear] for one in terms])
 
     def _moved(self, at: int, v: Vector) -> tuple[Vector, Vector]:
-        """A hyperparameter as xi has it, and log of its derivative in v."""
+        """Returns a hyperparameter as xi has it, and log of its derivative in v."""
         normal = -0.5 * v * v - HALF_LOG_TAU
         if at < self.prior.layout.parts["phi"].stop:
             below, above = log_ndtr(v), log_ndtr(-v)
@@ -90,7 +90,7 @@ class Standard:
 
     @cached_property
     def _roots(self) -> range:
-        """Where log r stands whose 1 / sqrt r has the half-normal prior."""
+        """The places of log r whose 1 / sqrt r has the half-normal prior."""
         dispersion, at = self.prior.layout.parts["log_sd"], self.prior.likelihood
         rooted = self.prior.layout.dispersed and at.unknown.prior is half_normal_root
         return range(dispersion.start, dispersion.stop if rooted else dispersion.start)

@@ -1,8 +1,8 @@
-"""Where the training of the variant "multiplicative" starts: the best linear factors, known in closed form at every phi.
+"""Computes the start of training of the variant "multiplicative": the best linear factors, known in closed form at every phi.
 
 Given phi the variant is a linear Gaussian model, theta_j = A_j z_G + B_j z_Lj + N(0, gamma^2 I). Its maximum likelihood for draws
 with covariance S alternates between two eigenvalue problems: B_j from the block S_jj - A_j A_j' (probabilistic principal
-components), A from S weighted by the covariances N_j = B_j B_j' + gamma^2 I of what it leaves. The encoders are then the exact
+components), A from S weighted by the covariances N_j = B_j B_j' + gamma^2 I of the rest. The encoders are then the exact
 posterior. Over phi, the factors of a few nodes are turned to agree with their neighbours' (a rotation of the latents changes
 nothing else), and the networks of weights get the best few functions of phi for them: a reduced-rank regression on their hidden
 units.
@@ -28,7 +28,7 @@ RIDGE = 1e-4  # of the weights of encoders' errors: directions that theta hardly
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """theta_j = A_j z_G + B_j z_Lj + noise at one phi.
+    """Holds the factors of theta_j = A_j z_G + B_j z_Lj + noise at one phi.
 
     Attributes
     ----------
@@ -40,17 +40,17 @@ class Factors:
     B: tuple[Array, ...]
 
     def covariance(self) -> Array:
-        """(d, d) of A z_G + B_j z_Lj."""
-        found = self.A @ self.A.T
+        """Returns the covariance (d, d) of A z_G + B_j z_Lj."""
+        total = self.A @ self.A.T
         for where, B in zip(_blocks([len(B) for B in self.B]), self.B):
-            found[where, where] += B @ B.T
-        return np.asarray(found)
+            total[where, where] += B @ B.T
+        return np.asarray(total)
 
 
 def best_factors(
     S: Array, groups: Sequence[int], n_global: int, n_local: Sequence[int], variance: float, sweeps: int = 3
 ) -> Factors:
-    """Factors of the covariance S (d, d) with this variance of the noise; more factors than the noise leaves are zero.
+    """Returns factors of the covariance S (d, d) with this variance of the noise; more factors than the noise leaves are zero.
 
     Parameters
     ----------
@@ -80,13 +80,14 @@ def multiplicative_start(
     seed: int,
     sweeps: int = 3,
 ) -> Array:
-    """Parameters (k,) of the variant "multiplicative" whose decoders and encoders are the best linear ones at every phi.
+    """Returns parameters (k,) of the variant "multiplicative" whose decoders and encoders are the best linear ones at every
+    phi.
 
     Parameters
     ----------
     architecture : of the networks
-    covariance : phi -> (d, d) covariance of what the networks see, theta over its scale
-    nodes, conditions : (N,) values of phi along its range, and (N, c) what the networks see of them
+    covariance : phi -> (d, d) covariance of the networks' data, theta over its scale
+    nodes, conditions : (N,) values of phi along its range, and (N, c) the networks' input for them
     gamma : standard deviation of theta about the decoder
     seed : of the networks' first layers
     """
@@ -109,7 +110,7 @@ def multiplicative_start(
 
 
 def condition_nodes(condition: Condition, n: int) -> tuple[Array, Array]:
-    """n Chebyshev nodes of what the networks see: phi (n,), and the networks' conditions (n, 1); one where phi is not free."""
+    """Returns n Chebyshev nodes of the networks' input: phi (n,), and the networks' conditions (n, 1); one if phi is not free."""
     if not condition.free:
         phi = np.full(1, condition.fixed or 0.0)
         return phi, condition.network(phi)[:, None]
@@ -118,16 +119,16 @@ def condition_nodes(condition: Condition, n: int) -> tuple[Array, Array]:
 
 
 def _encoders(
-    architecture: mlp.Architecture, parameters: Array, conditions: Array, found: list[Factors], mean: Array, variance: float
+    architecture: mlp.Architecture, parameters: Array, conditions: Array, of_nodes: list[Factors], mean: Array, variance: float
 ) -> None:
-    """The exact posterior of the factors: q(z_G | theta) and q(z_Lj | theta_j, z_G), with the best independent variances.
+    """Sets the exact posterior of the factors: q(z_G | theta) and q(z_Lj | theta_j, z_G), with the best independent variances.
 
     Errors of an encoder count as much as theta varies in their direction: by a Cholesky factor of its input's mean covariance.
     """
     J = len(architecture.groups)
     parts = ["global_encoder", *(f"posterior[{j}]" for j in range(J))]
-    means, log_variances = zip(*(_posterior(f, architecture, variance) for f in found))
-    inputs, A = [mean], np.mean([f.A for f in found], axis=0)
+    means, log_variances = zip(*(_posterior(f, architecture, variance) for f in of_nodes))
+    inputs, A = [mean], np.mean([f.A for f in of_nodes], axis=0)
     for j in range(J):
         where = _block(architecture, j)
         inputs.append(np.block([[mean[where, where], A[where]], [A[where].T, np.eye(architecture.n_global)]]))
@@ -144,7 +145,7 @@ def _encoders(
 
 
 def _posterior(f: Factors, architecture: mlp.Architecture, variance: float) -> tuple[list[Array], list[Array]]:
-    """Matrices of the posterior means, and logarithms of the variances, of z_G and of every z_Lj."""
+    """Returns matrices of the posterior means, and logarithms of the variances, of z_G and of every z_Lj."""
     precision, weighted = np.eye(architecture.n_global), np.zeros_like(f.A)
     means, log_variances = list[Array](), list[Array]()
     for j, B in enumerate(f.B):
@@ -161,7 +162,9 @@ def _posterior(f: Factors, architecture: mlp.Architecture, variance: float) -> t
 
 
 def _weights(architecture: mlp.Architecture, parameters: Array, part: str, conditions: Array, curves: Array) -> Array:
-    """Sets a network of weights to the best `rank` functions of the condition for these curves (N, D); its values (N, rank)."""
+    """Sets a network of weights to the best `rank` functions of the condition for these curves (N, D); returns its values (N,
+    rank).
+    """
     (W, b), (out, shift) = architecture.layers(parameters, part)
     assert b is not None
     assert shift is not None
@@ -192,7 +195,9 @@ def _put(
 
 
 def _aligned(factors: list[Factors]) -> list[Factors]:
-    """The same factors, turned to agree with their neighbours; from the end that has more, so that none begins on the way."""
+    """Returns the same factors, turned to agree with their neighbours; from the end that has more, so that none begins on the
+    way.
+    """
     active = [sum(int(np.any(M != 0, axis=0).sum()) for M in (f.A, *f.B)) for f in factors]
     ahead = active[0] >= active[-1]
     result = list[Factors]()
@@ -205,13 +210,13 @@ def _aligned(factors: list[Factors]) -> list[Factors]:
 
 
 def _turned(A: Array, towards: Array) -> Array:
-    """A times the rotation that brings it nearest (Procrustes)."""
+    """Returns A times the rotation that brings it nearest (Procrustes)."""
     u, _, vt = np.linalg.svd(A.T @ towards)
     return np.asarray(A @ (u @ vt))
 
 
 def _roots(B: Array, variance: float) -> tuple[Array, Array]:
-    """The symmetric root of B B' + variance I, and its inverse; the columns of B are orthogonal."""
+    """Returns the symmetric root of B B' + variance I, and its inverse; the columns of B are orthogonal."""
     lengths = np.sum(B * B, axis=0)
     kept = lengths > 0
     v, sd = B[:, kept] / np.sqrt(lengths[kept]), np.sqrt(variance)
@@ -221,7 +226,7 @@ def _roots(B: Array, variance: float) -> tuple[Array, Array]:
 
 
 def _leading(S: Array, inverses: list[Array], k: int) -> tuple[Array, Array]:
-    """The k largest eigenvalues and eigenvectors of R S R, R block-diagonal."""
+    """Returns the k largest eigenvalues and eigenvectors of R S R, R block-diagonal."""
     blocks = _blocks([len(R) for R in inverses])
     if len(S) <= DENSE:
         X = np.empty_like(S)
@@ -242,14 +247,14 @@ def _leading(S: Array, inverses: list[Array], k: int) -> tuple[Array, Array]:
 
 
 def _eigen(S: Array, k: int) -> tuple[Array, Array]:
-    """The k largest eigenvalues and eigenvectors, zeros where S has fewer."""
+    """Returns the k largest eigenvalues and eigenvectors, zeros if S has fewer."""
     from scipy.linalg import eigh
 
     n = len(S)
     lengths, directions = np.zeros(k), np.zeros((n, k))
     m = min(k, n)
-    found = eigh((S + S.T) / 2, subset_by_index=(n - m, n - 1))
-    lengths[:m], directions[:, :m] = found[0][::-1], found[1][:, ::-1]
+    pairs = eigh((S + S.T) / 2, subset_by_index=(n - m, n - 1))
+    lengths[:m], directions[:, :m] = pairs[0][::-1], pairs[1][:, ::-1]
     return lengths, directions
 
 

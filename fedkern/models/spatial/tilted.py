@@ -1,7 +1,7 @@
-"""Draws of each area's theta given all else: a normal prior times the likelihood of its rows, which is not normal.
+"""Draws each area's theta given all else: a normal prior times the likelihood of its rows, which is not normal.
 
-By its distribution function on nodes over all of its mass, whose ends are found by the density; between two nodes the density is
-taken for linear. Source: docs/methods/sigma.md, section 13.
+A draw inverts the distribution function on nodes over all of its mass, whose ends are sought by the density; between two nodes
+the density is taken for linear. Source: docs/methods/sigma.md, section 13.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEAST, MOST = 1e-12, 1 - 1e-12  # uniforms
 
 
 class Tilted:
-    """The conditionals of some areas at m draws of all else.
+    """Draws from the conditionals of some areas at m draws of all else.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ class Tilted:
         self.last = None if seen.last is None else seen.last[rows]
 
     def drawn(self, mean: Matrix, v: Matrix, w: Matrix, h: Matrix, uniforms: Matrix) -> Matrix:
-        """(m, a) draws where theta has N(mean, v) without its rows, (m, a) each.
+        """Returns draws (m, a) if theta has N(mean, v) without its rows, (m, a) each.
 
-        w and h are where a normal approximation of the likelihood, exp(h theta - w theta^2 / 2), is: the search begins there.
+        w and h are the place of a normal approximation of the likelihood, exp(h theta - w theta^2 / 2): the search begins there.
         """
         u = np.clip(uniforms, LEAST, MOST)
         out = mean + np.sqrt(v) * ndtri(u)

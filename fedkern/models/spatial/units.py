@@ -1,15 +1,15 @@
-"""The units of a response: where the linear predictor of a spatial model has its zero, and how long one of its units is.
+"""Chooses the units of a response: the zero of the linear predictor of a spatial model, and the length of one of its units.
 
 Priors and starts are numbers of order one; data come as millimetres of mercury, or as deaths and person-years. So a model is
-fitted on a scale of its own, and what is read is on the data's:
+fitted on a scale of its own, and results are on the data's:
 
     eta = level + scale eta_model
 
 level is the pooled level of the responses on the link scale, scale the standard deviation of a Gaussian response (1 for all
 others, whose link has no unit). On the model's scale intercept and coefficients are N(0, sd^2), sigma_theta and sigma are
 HalfNormal(1): on the data's the intercept is N(level, (scale sd)^2), and so on. Exposures or units of measurement then move level
-and scale, and nothing else: what is left of their rounding is rounded away, so that a fit has the same bits in every unit (a
-Markov chain would multiply a difference in the last digit until its path is another one).
+and scale, and nothing else: the rest of their rounding is rounded away, so that a fit has the same bits in every unit (a Markov
+chain would multiply a difference in the last digit until its path is another one).
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ FINER = -30  # offsets are rounded to 2^FINER, and known scales to so much of th
 
 @dataclass(frozen=True)
 class Units:
-    """eta = level + scale eta_model. `pooled`: the pooled level, which a model without an intercept has no place for; `n`: the
-    number of responses that `scale` is the unit of, where it is known (at the server)."""
+    """Holds eta = level + scale eta_model.
+
+    `pooled`: the pooled level, which a model without an intercept has no place for; `n`: the number of responses that `scale` is
+    the unit of, if it is known (at the server).
+    """
 
     level: float = 0.0
     scale: float = 1.0
@@ -49,9 +52,9 @@ class Units:
         return self.n * math.log(self.scale)
 
     def rows(self, rows: Rows, family: str, sd: float | None = None) -> Rows:
-        """A client's rows on the model's scale: the level goes into the offset; a Gaussian response is standardised.
+        """Returns a client's rows on the model's scale: the level goes into the offset; a Gaussian response is standardised.
 
-        `sd` : the error standard deviation, on the model's scale, where it is known
+        `sd` : the error standard deviation, on the model's scale, if it is known
         """
         if FAMILIES[family].link != "identity":
             return replace(rows, offset=_rounded(rows.offset + self.level, FINER))
@@ -63,27 +66,27 @@ class Units:
         return replace(rows, y=y, offset=np.zeros_like(rows.offset), sd=errors)
 
     def known(self, value: float) -> float:
-        """A known standard deviation of the data's scale, on the model's."""
+        """Returns a known standard deviation of the data's scale, on the model's."""
         value /= self.scale
         return float(_rounded(np.array(value), FINER + _power(value)))
 
     def natural(self, eta: Array) -> Array:
-        """Linear predictors, without offsets, on the data's scale."""
+        """Returns linear predictors, without offsets, on the data's scale."""
         return np.asarray(self.level + self.scale * eta)
 
 
 def _power(value: float) -> int:
-    """The power of two below a positive number."""
+    """Returns the power of two below a positive number."""
     return int(np.frexp(value)[1]) - 1
 
 
 def _rounded(values: Array, power: int) -> Array:
-    """To multiples of 2^power."""
+    """Rounds to multiples of 2^power."""
     return np.asarray(np.ldexp(np.rint(np.ldexp(values, -power)), power))
 
 
 def sums(family: str, rows: Rows, centre: float | None = None, weights: Array | None = None) -> tuple[float, float]:
-    """The two numbers of a client's responses from which all parties know the level.
+    """Returns the two numbers of a client's responses from which all parties know the level.
 
     ========== ===================== ===========================
     link       first                 second
@@ -93,10 +96,10 @@ def sums(family: str, rows: Rows, centre: float | None = None, weights: Array | 
     identity   number of responses   sum (y - offset)
     ========== ===================== ===========================
 
-    Of a Gaussian response, when its `centre` is known, sum and sum of squares of y - offset - centre: from the squares
+    For a Gaussian response whose `centre` is known they are sum and sum of squares of y - offset - centre: from the squares
     themselves a large mean would take all digits. Case `weights` (n,) multiply every term, and a 1 in the number. A count of
-    which an interval is known is its middle (`filled`: its mean at a level). A count with noise is itself, for noise has mean 0:
-    the sums may be below 0.
+    which an interval is known is its middle (`fill_intervals`: its mean at a level). A count with noise is itself, for noise
+    has mean 0: the sums may be below 0.
     """
     offset, link = rows.offset, FAMILIES[family].link
     y = (rows.y + rows.last) / 2 if isinstance(rows.last, np.ndarray) else rows.y
@@ -113,8 +116,10 @@ def sums(family: str, rows: Rows, centre: float | None = None, weights: Array | 
         return float((w * y).sum()), float((w * failures * np.exp(offset))[failures != 0].sum())
 
 
-def filled(rows: Rows, likelihood: Likelihood, level: float) -> Rows:
-    """The rows with the mean of each count of which an interval is known, given that it lies there, at this pooled level."""
+def fill_intervals(rows: Rows, likelihood: Likelihood, level: float) -> Rows:
+    """Returns the rows with the mean of each count of which an interval is known, given that it lies there, at this pooled
+    level.
+    """
     if not isinstance(rows.last, np.ndarray):
         return rows
     y = likelihood.expected(rows.y, rows.offset + level, 0.0, rows.trials, rows.last)
@@ -122,11 +127,11 @@ def filled(rows: Rows, likelihood: Likelihood, level: float) -> Rows:
 
 
 def pooled_level(family: str, told: Sequence[tuple[float, float]]) -> float | None:
-    """The level of all clients' responses, from `sums`; None where there is no response.
+    """Returns the level of all clients' responses, from `sums`, or None without a response.
 
-    log(sum y / sum e^offset) of counts. Of successes log(sum y / sum (trials - y) e^offset), which is the logit where there are
-    no offsets, and consistent where there are: E y = e^(level + offset) E (trials - y). The mean of a Gaussian response. Sums
-    that are not above 0, which noise can make of small counts, are those of half a response.
+    log(sum y / sum e^offset) of counts. For successes log(sum y / sum (trials - y) e^offset), which is the logit without offsets,
+    and consistent with them: E y = e^(level + offset) E (trials - y). The mean of a Gaussian response. Sums that are not above 0,
+    which noise can make of small counts, are those of half a response.
     """
     first, second = (float(np.sum(column)) for column in np.transpose(told))
     link = FAMILIES[family].link
@@ -141,7 +146,7 @@ def pooled_level(family: str, told: Sequence[tuple[float, float]]) -> float | No
 
 
 def spread(told: Sequence[tuple[float, float]], centre: float, n: float) -> tuple[float, float]:
-    """Mean and standard deviation of a Gaussian response, from the sums about `centre`; 0 where it is constant."""
+    """Returns mean and standard deviation of a Gaussian response, from the sums about `centre`; 0 if it is constant."""
     first, second = (float(np.sum(column)) for column in np.transpose(told))
     shift = first / n
     mean, variance = centre + shift, max(second / n - shift * shift, 0.0)

@@ -1,16 +1,16 @@
-"""The prior of one client's areas given what all clients share, exact inside the client.
+"""Computes the prior of one client's areas given the numbers that all clients share, exact inside the client.
 
     theta_j | z, phi ~ N(A_j z, S_jj - A_j A_j'),  z ~ N(0, I)
 
-S_jj(phi) is the exact covariance of the client's areas, whatever A_j is: only what ties clients together is approximate. On a map
+S_jj(phi) is the exact covariance of the client's areas, whatever A_j is: only the ties between clients are approximate. On a map
 the areas of a client that touch another client's, its border b, separate the others, its interior i, from all other clients. So
 A_j is known from the border alone. With Q = Q_0 + phi T the precision of all areas (Q_0 diagonal), S_bb = (U'U)^-1 the covariance
 of the border, U lower triangular, and the whitened border e = U theta_b,
 
     e | z ~ N(W z, I - W W'),  theta_i | theta_b ~ N(-Q_ii^-1 Q_ib theta_b, Q_ii^-1).
 
-`models.spatial.factors` finds W of all clients, |W| < 1. A client holds U, W and K = Q_bi Q_ii^-1 Q_ib at a few values of phi, as
-splines between them, so that one evaluation solves nothing of the size of the client. Points of a Gaussian process are all
+`models.spatial.factors` computes W of all clients, |W| < 1. A client holds U, W and K = Q_bi Q_ii^-1 Q_ib at a few values of phi,
+as splines between them, so that one evaluation solves nothing of the size of the client. Points of a Gaussian process are all
 border.
 """
 
@@ -41,14 +41,14 @@ LEAST_PHI = 1e-6  # loadings of areas go with the root of phi, whose derivative 
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """U, W and K of m values of phi.
+    """Holds U, W and K of m values of phi.
 
     Attributes
     ----------
     phi : (m,)
     U : (m, b, b) the inverse Cholesky factor of S_bb
     W : (m, b, r) loadings of the whitened border
-    K : (m, b, b) what the interior takes from the border's precision
+    K : (m, b, b) the part of the border's precision that the interior takes
     G : (m, b, b) (I - W W')^-1
     log_norm : (m,) log density of theta_j = 0 given z = 0
     """
@@ -63,7 +63,7 @@ class Ties:
 
 @dataclass(frozen=True, eq=False)
 class Sloped(Ties):
-    """The same with derivatives in phi.
+    """Holds the same with derivatives in phi.
 
     Attributes
     ----------
@@ -80,18 +80,18 @@ class Sloped(Ties):
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """What one client holds of the prior.
+    """Holds one client's part of the prior.
 
     Attributes
     ----------
     condition : of phi
-    nodes : (g,) what `condition.network` makes of the values of phi that splines go through, rising; one where phi is not free
+    nodes : (g,) `condition.network` of the values of phi that splines go through, rising; one if phi is not free
     border : (b,) its areas that touch others', rising
     diagonal : (d,) of Q_0; 0 on the border
-    T : (d, d) sparse, without what lies between areas of the border
+    T : (d, d) sparse, without the entries between areas of the border
     spectrum : (d - b,) eigenvalues of T_ii, divided by the roots of `diagonal` on both sides
     U, K : (g, b, b)
-    W : (g, b, r) loadings; over the root of phi where `rooted`
+    W : (g, b, r) loadings; over the root of phi if `rooted`
     rooted : whether loadings vanish with phi, as on a map, where areas are independent at phi = 0
     """
 
@@ -117,25 +117,28 @@ class Within:
 
     @property
     def size(self) -> int:
-        """d, areas of the client."""
+        """d, the number of areas of the client."""
         return len(self.diagonal)
 
     @property
     def n_latents(self) -> int:
-        """r, numbers that all clients share."""
+        """r, the length of the vector that all clients share."""
         return int(self.W.shape[2])
 
     @cached_property
     def _curves(self) -> tuple[BSpline | None, Stack, Stack, Stack]:
-        """B-splines over the nodes, and coefficients of U, K and W by them; None and the values themselves where phi has one
-        value."""
+        """B-splines over the nodes, and coefficients of U, K and W by them; None and the values themselves if phi has one
+        value.
+        """
         if len(self.nodes) <= DEGREE:
             return None, self.U, self.K, self.W
         U, K, W = (make_interp_spline(self.nodes, values, k=DEGREE) for values in (self.U, self.K, self.W))
         return BSpline(U.t, np.eye(len(self.nodes)), DEGREE), U.c, K.c, W.c
 
     def _weights(self, phi: Vector) -> tuple[Matrix, Matrix, slice]:
-        """(m, n) weights of the coefficients, and their derivatives in phi; which n coefficients these are: six for one phi."""
+        """Returns weights (m, n) of the coefficients, and their derivatives in phi; which n coefficients these are: six for one
+        phi.
+        """
         splines = self._curves[0]
         if splines is None:
             return np.ones((len(phi), 1)), np.zeros((len(phi), 1)), slice(0, 1)
@@ -146,7 +149,7 @@ class Within:
         return weights[:, where], slopes[:, where], where
 
     def ties(self, phi: Vector) -> Ties:
-        """U, W and K at phi (m,).
+        """Returns U, W and K at phi (m,).
 
         Raises
         ------
@@ -162,7 +165,7 @@ class Within:
         return Ties(phi, U, W, K, G, log_norm)
 
     def sloped(self, phi: Vector) -> Sloped:
-        """The same with derivatives in phi."""
+        """Returns the same with derivatives in phi."""
         phi = np.maximum(phi, LEAST_PHI) if self.rooted else phi
         weights, slopes, where = self._weights(phi)
         both = of_W = np.concatenate([weights, slopes])  # a stack is read once
@@ -180,7 +183,7 @@ class Within:
         return Sloped(phi, U, W, K, G, log_norm, dU, dW, dK, dWW, dlog_norm)
 
     def _rest(self, phi: Vector, U: Stack, W: Stack) -> tuple[Stack, Vector]:
-        """G and log_norm."""
+        """Returns G and log_norm."""
         rest = np.eye(len(self.border)) - W @ W.transpose(0, 2, 1)
         try:
             lengths = np.linalg.cholesky(rest).diagonal(axis1=1, axis2=2)
@@ -192,7 +195,7 @@ class Within:
         return np.asarray(np.linalg.inv(rest), dtype=np.float64), log_norm
 
     def log_density(self, ties: Sloped, theta: Matrix, z: Matrix) -> tuple[Vector, Matrix, Matrix, Vector]:
-        """log p(theta_j | z, phi) (m,), and its derivatives in theta (m, d), z (m, r) and phi (m,)."""
+        """Returns log p(theta_j | z, phi) (m,), and its derivatives in theta (m, d), z (m, r) and phi (m,)."""
         border = theta[:, self.border]
         pulled = np.asarray((self.T @ theta.T).T)
         own = self.diagonal * theta + ties.phi[:, np.newaxis] * pulled
@@ -209,12 +212,12 @@ class Within:
 
     @cached_property
     def entries(self) -> tuple[Index, Index, Vector]:
-        """Rows, columns and values of T's entries."""
+        """The rows, columns and values of T's entries."""
         T = self.T.tocoo()
         return *T.coords, T.data
 
     def precision(self, ties: Ties, k: int = 0) -> Matrix:
-        """(d, d) of theta_j given z, at the k-th phi of `ties`."""
+        """Returns the precision (d, d) of theta_j given z, at the k-th phi of `ties`."""
         row, column, data = self.entries
         out = np.zeros((self.size, self.size))
         out[row, column] = ties.phi[k] * data
@@ -224,7 +227,7 @@ class Within:
 
     @cached_property
     def pattern(self) -> Pattern:
-        """Of the Cholesky factors of its precisions, the same for every phi."""
+        """The pattern of the Cholesky factors of its precisions, the same for every phi."""
         return Pattern.of(self.T, self.border)
 
     @cached_property
@@ -237,17 +240,17 @@ class Within:
         return fixed, slope
 
     def sparse_precision(self, ties: Ties, k: int = 0) -> Precision:
-        """`precision`, as it is: sparse but for the block of the border."""
+        """Returns `precision` in sparse form, but for the block of the border."""
         fixed, slope = self._scattered
         return Precision(self.pattern, fixed + ties.phi[k] * slope, ties.K[k] + ties.U[k].T @ ties.G[k] @ ties.U[k])
 
     def traced(self, inverse: Vector) -> float:
-        """The trace of T times a matrix whose entries in the pattern these are."""
+        """Returns the trace of T times a matrix whose entries in the pattern these are."""
         p = self.pattern
         return float(self._scattered[1] @ (inverse * np.where(p.indices == p.columns, 1.0, 2.0)))
 
     def without_own(self, ties: Ties, theta: Vector, z: Vector, k: int = 0) -> tuple[Vector, Vector]:
-        """(d,) mean and variance of each theta_i given all others' theta (d,) and z, without rows."""
+        """Returns mean and variance (d,) of each theta_i given all others' theta (d,) and z, without rows."""
         block = ties.K[k] + ties.U[k].T @ ties.G[k] @ ties.U[k]
         diagonal = self.diagonal + ties.phi[k] * np.asarray(self.T.diagonal())
         diagonal[self.border] += block.diagonal()
@@ -256,28 +259,28 @@ class Within:
         return theta + pulled / diagonal, 1 / diagonal
 
     def pull(self, ties: Ties, k: int = 0) -> Matrix:
-        """(d, r) the precision of theta_j given z, times A_j."""
+        """Returns the precision of theta_j given z, times A_j (d, r)."""
         out = np.zeros((self.size, self.n_latents))
         out[self.border] = ties.U[k].T @ ties.G[k] @ ties.W[k]
         return out
 
     def loadings(self, ties: Ties, k: int = 0) -> Matrix:
-        """(d, r) A_j."""
+        """Returns A_j (d, r)."""
         return np.asarray(cho_solve(cho_factor(self.precision(ties, k)), self.pull(ties, k)))
 
     def covariance(self, ties: Ties, k: int = 0) -> Matrix:
-        """(d, d) S_jj."""
+        """Returns S_jj (d, d)."""
         A = self.loadings(ties, k)
         return np.asarray(cho_solve(cho_factor(self.precision(ties, k)), np.eye(self.size)) + A @ A.T)
 
 
 def _times(M: Stack, x: Matrix) -> Matrix:
-    """M x, draw by draw."""
+    """Returns M x, draw by draw."""
     return np.asarray((M @ x[:, :, np.newaxis])[:, :, 0])
 
 
 def _across(M: Stack, x: Matrix) -> Matrix:
-    """M' x, draw by draw."""
+    """Returns M' x, draw by draw."""
     return np.asarray((x[:, np.newaxis, :] @ M)[:, 0, :])
 
 

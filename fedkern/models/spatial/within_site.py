@@ -1,4 +1,4 @@
-"""A client's term of the log joint density where its own prior is exact (`models.spatial.within`).
+"""Computes a client's term of the log joint density if its own prior is exact (`models.spatial.within`).
 
     theta_j | z, phi ~ N(A_j z, S_jj - A_j A_j'),  y ~ p(y | eta),  eta = o + b + x' beta + gamma_t + sigma_theta theta_i
 
@@ -6,8 +6,8 @@ theta may be integrated out: by q(theta | xi) = N(m, M^-1), the Gaussian that ma
 
     F(xi) = E_q[log p(y | theta, xi) + log p(theta | z, phi) - log q] <= log p(y | xi)
 
-largest. With a Gaussian response it is theta's conditional, and F is log p(y | xi) itself. In general
-(Opper and Archambeau, 2009)
+largest. With a Gaussian response it is theta's conditional, and F is log p(y | xi) itself. In general (Opper and Archambeau,
+2009)
 
     M = Lambda + diag(w),  M m = Lambda A_j z + h,  Lambda the precision of theta given z,
     w_i = -sigma_theta^2 sum E_q[l''],  h_i = w_i m_i + sigma_theta sum E_q[l'],
@@ -15,11 +15,11 @@ largest. With a Gaussian response it is theta's conditional, and F is log p(y | 
 sums over the rows of area i, l their log-likelihood in eta: a fixed point, which repeated Newton steps find. At the largest bound
 its derivatives in xi are those of log p(y, theta | xi), averaged over q. Nothing of q is kept from one xi to the next, so that F
 is a function of xi alone.
-Precisions of large clients are factored as sparse as they are (`models.spatial.sparse`).
-Given xi theta is not normal where the response is not, and areas with few cases show it: a table of areas has draws of each area
-given its own likelihood as it is and all others (`models.spatial.tilted`).
-Otherwise theta = R u, R an inverse Cholesky factor of the precision that theta has about given its rows: u is on the scale of its
-posterior.
+
+Precisions of large clients are factored in sparse form (`models.spatial.sparse`). Given xi theta is not normal if the response is
+not, and areas with few cases show it: a table of areas has draws of each area given its own exact likelihood and all others
+(`models.spatial.tilted`). Otherwise theta = R u, R an inverse Cholesky factor of theta's approximate precision given its rows: u
+is on the scale of its posterior.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ WEIGHT /= WEIGHT.sum()
 
 @dataclass(frozen=True)
 class Place:
-    """One xi, as rows see it.
+    """Holds one xi, as rows see it.
 
     Attributes
     ----------
     fixed : (n,) offset + b + x' beta + gamma_t
     scale : sigma_theta
-    log_sd : log sigma; 0 where it is known
+    log_sd : log sigma; 0 if it is known
     """
 
     fixed: Vector
@@ -82,7 +82,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Expected:
-    """Means over q(theta | xi) of one xi.
+    """Holds means over q(theta | xi) of one xi.
 
     Attributes
     ----------
@@ -101,11 +101,11 @@ class Expected:
 
 @dataclass(frozen=True)
 class WithinSite(Observed):
-    """One client's term (`models.hierarchical.LocalModel`); u is theta, or empty where theta is integrated out.
+    """Is one client's term (`models.hierarchical.LocalModel`); u is theta, or empty if theta is integrated out.
 
     Attributes
     ----------
-    prior : what the client holds of it
+    prior : the client's part of it
     condition : of phi, as the job has it
     layout, likelihood, rows
     integrated : whether theta is integrated out
@@ -152,12 +152,12 @@ class WithinSite(Observed):
     # ---- The density.
 
     def log_joint_grad(self, xi: Vector, u: Vector) -> tuple[float, Vector, Vector]:
-        """log p(y, u | xi), and its gradients in xi (P,) and in u (size,)."""
+        """Returns log p(y, u | xi), and its gradients in xi (P,) and in u (size,)."""
         value, g_xi, g_u = self.log_joint_grads(xi[np.newaxis], u[np.newaxis])
         return float(value[0]), g_xi[0], g_u[0]
 
     def log_joint_grads(self, xi: Matrix, u: Matrix) -> tuple[Vector, Matrix, Matrix]:
-        """The same (m,), (m, P), (m, size) at m places."""
+        """Returns the same (m,), (m, P), (m, size) at m places."""
         parts, g_xi = self.layout.parts, np.zeros((len(xi), self.n_global))
         phi, dphi = self._phi(xi)
         ties = self.prior.sloped(phi)
@@ -177,22 +177,22 @@ class WithinSite(Observed):
         return value, g_xi, g_u
 
     def _phi(self, xi: Matrix) -> tuple[Vector, Vector]:
-        """(m,) phi, and its derivative in x."""
+        """Returns phi (m,), and its derivative in x."""
         return self.condition.at(xi[:, 0] if self.layout.free else np.zeros(len(xi)))
 
     def _ties(self, xi: Matrix) -> Ties:
-        """What the prior is at phi."""
+        """Returns the prior's ties at phi."""
         return self.prior.ties(self._phi(xi)[0])
 
     # ---- theta integrated out.
 
     def _places(self, xi: Matrix) -> list[Place]:
-        """Of m places."""
+        """Returns the places of m values of xi."""
         columns = zip(self.fixed(xi), self.scale(xi)[:, 0], self.log_sd(xi)[:, 0])
         return [Place(fixed, scale, log_sd) for fixed, scale, log_sd in columns]
 
     def _expected(self, place: Place, mean: Vector, sd: Vector) -> Expected:
-        """Where theta_i ~ N(mean_i, sd_i^2), by Gauss-Hermite quadrature."""
+        """Returns means for theta_i ~ N(mean_i, sd_i^2), by Gauss-Hermite quadrature."""
         rows, like, area = self.rows, self.likelihood, self.rows.area
         spread = place.scale * sd[area]
         middle = place.scale * mean[area]
@@ -208,7 +208,7 @@ class WithinSite(Observed):
         )
 
     def _slopes(self, place: Place, mean: Vector, sd: Vector) -> tuple[Vector, Vector]:
-        """Of the same means those of l' and of -l'' alone."""
+        """Returns of the same means those of l' and of -l'' alone."""
         rows, spread = self.rows, place.scale * sd[self.rows.area]
         eta = place.fixed + (place.scale * mean[rows.area] + AT[:, np.newaxis] * spread)
         slope = self.likelihood.slope(rows.y, eta, place.log_sd, rows.trials, rows.last)
@@ -221,21 +221,21 @@ class WithinSite(Observed):
 
     @cached_property
     def sparse(self) -> bool:
-        """Whether precisions of theta are factored as they are: large, and most areas not on the border."""
+        """Whether precisions of theta are factored in sparse form: they are large, and most areas are not on the border."""
         return self.n_areas >= SPARSE and len(self.prior.border) <= SHARE * self.n_areas
 
     def _precision(self, ties: Ties, k: int) -> Matrix | Precision:
-        """Lambda at the k-th phi of `ties`."""
+        """Returns Lambda at the k-th phi of `ties`."""
         return self.prior.sparse_precision(ties, k) if self.sparse else self.prior.precision(ties, k)
 
     def _pull(self, ties: Ties, z: Vector, k: int) -> Vector:
-        """(d,) Lambda A_j z."""
+        """Returns Lambda A_j z (d,)."""
         out = np.zeros(self.n_areas)
         out[self.prior.border] = ties.U[k].T @ (ties.G[k] @ (ties.W[k] @ z))
         return out
 
     def _posterior(self, Lambda: Matrix | Precision, pull: Vector, place: Place) -> Gaussian:
-        """q(theta | xi), Lambda and Lambda A_j z given."""
+        """Returns q(theta | xi), Lambda and Lambda A_j z given."""
         if self.likelihood.record.link == "identity":
             if self.rows.sd is not None:
                 w = place.scale**2 * self._sums(self.rows.sd**-2)
@@ -248,27 +248,27 @@ class WithinSite(Observed):
         good = at = self._solved(Lambda, pull, w, place.scale * self._sums(information * (guess - place.fixed)))
         target, share, most = (at.w, at.h), 1.0, -np.inf
         for _ in range(MOST_STEPS):
-            found = self._expected(place, at.mean, at.sd)
-            bound = at.bound(found.value, pull)
+            means = self._expected(place, at.mean, at.sd)
+            bound = at.bound(means.value, pull)
             if bound < most - NEGLIGIBLE * abs(most):  # too far: back, and half as far
                 share /= 2
             else:
                 if place.scale * float(np.abs(at.mean - good.mean).max()) < CLOSE and most > -np.inf:
                     return at
-                w = place.scale**2 * self._sums(np.maximum(found.curvature, LEAST_CURVATURE))
-                target = w, w * at.mean + place.scale * self._sums(found.slope)
+                w = place.scale**2 * self._sums(np.maximum(means.curvature, LEAST_CURVATURE))
+                target = w, w * at.mean + place.scale * self._sums(means.slope)
                 good, most, share = at, bound, min(1.0, 1.5 * share)
             w, h = (old + share * (new - old) for old, new in zip((good.w, good.h), target))
             at = self._solved(Lambda, pull, w, h)
         return good
 
     def _sums(self, values: Vector) -> Vector:
-        """(d,) by area of the rows' values (n,)."""
+        """Returns sums (d,) by area of the rows' values (n,)."""
         return np.asarray(np.bincount(self.rows.area, weights=values, minlength=self.n_areas), float)
 
     @cached_property
     def _guess(self) -> tuple[Vector, Vector]:
-        """(n,) of each row its information about eta and a guess of eta, by a step from the rows' common level."""
+        """(n,) Each row's information about eta and a guess of eta, by a step from the rows' common level."""
         rows, like = self.rows, self.likelihood
         eta = rows.offset + (pooled_level(like.family, [sums(like.family, rows)]) or 0.0)
         y = like.expected(rows.y, eta, 0.0, rows.trials, rows.last)
@@ -291,17 +291,17 @@ class WithinSite(Observed):
         return Posterior(mean, factor, w, h)
 
     def _integrated(self, xi: Matrix, ties: Sloped, g_xi: Matrix) -> tuple[Vector, Vector]:
-        """F(xi) and its derivative in phi, (m,) both; the other derivatives are added to `g_xi`."""
+        """Returns F(xi) and its derivative in phi, (m,) both; the other derivatives are added to `g_xi`."""
         parts, border, T = self.layout.parts, self.prior.border, self.prior.T
         value, by_phi, slopes = np.empty(len(xi)), np.empty(len(xi)), np.empty((len(xi), len(self.rows.y)))
         for k, (place, z) in enumerate(zip(self._places(xi), xi[:, parts["z"]])):
             pull = self._pull(ties, z, k)
             at = self._posterior(self._precision(ties, k), pull, place)
             m, P = at.mean, at.within_border(self.prior)
-            found = self._expected(place, m, at.sd)
+            means = self._expected(place, m, at.sd)
             U, W, G, dU, dW = ties.U[k], ties.W[k], ties.G[k], ties.dU[k], ties.dW[k]
             toward = W @ z
-            value[k] = at.bound(found.value, pull) + ties.log_norm[k] - 0.5 * float(toward @ G @ toward)
+            value[k] = at.bound(means.value, pull) + ties.log_norm[k] - 0.5 * float(toward @ G @ toward)
             value[k] += self.n_areas * HALF_LOG_TAU
             # the prior's slopes, averaged over theta: of s = G (U theta_b - W z) mean and covariances are needed
             s, with_border = G @ (U @ m[border] - toward), G @ U @ P
@@ -312,26 +312,29 @@ class WithinSite(Observed):
             drift += float((ties.dK[k] * P).sum())
             by_phi[k] = ties.dlog_norm[k] - 0.5 * drift + float(s @ (dW @ (z - g_z) - dU @ m[border]))
             by_phi[k] -= float((ties.dWW[k] * own).sum() + (dU * with_border).sum())
-            slopes[k] = found.slope
+            slopes[k] = means.slope
             if self.layout.scaled:
-                g_xi[k, parts["log_scale"]] += found.by_scale
+                g_xi[k, parts["log_scale"]] += means.by_scale
             if self.layout.dispersed:
-                g_xi[k, -1] += found.by_sd
+                g_xi[k, -1] += means.by_sd
         self.add_fixed(g_xi, slopes, xi)
         return value, by_phi
 
     def log_marginal(self, xi: Vector, normals: Matrix) -> float:
-        """An estimate of log p(y | xi), exact of a Gaussian response: the mean over draws of theta from q(theta | xi), which
-        `normals` (m, d) give, of p(y, theta | xi) / q(theta | xi)."""
+        """Returns an estimate of log p(y | xi), exact for a Gaussian response.
+
+        It is the mean over draws of theta from q(theta | xi), which `normals` (m, d) give, of p(y, theta | xi) / q(theta | xi).
+        """
         return float(logsumexp(self.log_ratios(xi[np.newaxis], normals)) - np.log(len(normals)))
 
     def log_ratios(self, xi: Matrix, normals: Matrix) -> Matrix:
-        """(s, m) At each xi (s, P) log p(y, theta | xi) / q(theta | xi) of draws of theta; with M = Lambda + diag(w) and
-        M mean = Lambda A_j z + h it is
+        """Returns log p(y, theta | xi) / q(theta | xi) (s, m) at each xi (s, P) for draws of theta.
+
+        With M = Lambda + diag(w) and M mean = Lambda A_j z + h it is
 
             log p(y | theta, xi) + (w' theta^2 + mean' M mean - log|M|) / 2 - h' theta
 
-        but for what theta and q do not change. Of a Gaussian response it is the same for every theta.
+        without the terms that theta and q do not change. For a Gaussian response it is the same for every theta.
         """
         ties, gaussian = self._ties(xi), self.likelihood.record.link == "identity"
         out, near = np.empty((len(xi), len(normals))), None
@@ -350,22 +353,24 @@ class WithinSite(Observed):
         return out
 
     def _given(self, ties: Ties, k: int, xi: Vector) -> tuple[Matrix | Precision, Vector, float]:
-        """Lambda, Lambda A_j z, and log p(theta | z, phi) where theta is 0, times tau^(d/2), at the k-th phi of `ties`."""
+        """Returns Lambda, Lambda A_j z, and log p(theta | z, phi) where theta is 0, times tau^(d/2), at the k-th phi of
+        `ties`.
+        """
         z = xi[self.layout.parts["z"]]
         toward = ties.W[k] @ z
         constant = float(ties.log_norm[k]) - 0.5 * float(toward @ ties.G[k] @ toward) + self.n_areas * float(HALF_LOG_TAU)
         return self._precision(ties, k), self._pull(ties, z, k), constant
 
     def curvatures(self, xi: Matrix) -> tuple[Vector, Matrix, Matrix]:
-        """F at each xi (m, P), its gradient in u, xi at `layout.linear`, (m, U), and minus its Hessian there (m, U, U).
+        """Returns F at each xi (m, P), its gradient in u, xi at `layout.linear`, (m, U), and minus its Hessian there (m, U, U).
 
         With C = [1, X, the columns of v] and k_r = E_q[-l''] of the rows, minus the Hessian of log p(y, theta | xi) in (u, theta)
         has the blocks
 
             diag(A' Lambda A, C'kC),   [-Lambda A, sigma_theta Z'kC]',   M = Lambda + diag(w),
 
-        Z the rows' areas. What is given back is its Schur complement after theta: exact of a Gaussian response, and of others
-        but for how the variance of q follows u.
+        Z the rows' areas. The result is its Schur complement after theta: exact for a Gaussian response, and for others but for
+        how the variance of q follows u.
         """
         ties = self._ties(xi)
         size, r = len(self.layout.linear), self.layout.n_global
@@ -373,12 +378,12 @@ class WithinSite(Observed):
         for k, (place, one) in enumerate(zip(self._places(xi), xi)):
             Lambda, pull, constant = self._given(ties, k, one)
             at = self._posterior(Lambda, pull, place)
-            found = self._expected(place, at.mean, at.sd)
-            value[k] = at.bound(found.value, pull) + constant
+            means = self._expected(place, at.mean, at.sd)
+            value[k] = at.bound(means.value, pull) + constant
             W, G, C = ties.W[k], ties.G[k], self.columns(one)
             left = ties.U[k] @ at.mean[self.prior.border] - W @ one[self.layout.parts["z"]]
-            gradient[k] = np.concatenate([W.T @ G @ left, C.T @ found.slope])
-            own = np.maximum(found.curvature, LEAST_CURVATURE)[:, np.newaxis] * C
+            gradient[k] = np.concatenate([W.T @ G @ left, C.T @ means.slope])
+            own = np.maximum(means.curvature, LEAST_CURVATURE)[:, np.newaxis] * C
             hessian[k, :r, :r], hessian[k, r:, r:] = W.T @ G @ W, C.T @ own
             beside = np.column_stack([-self.prior.pull(ties, k), *(place.scale * self._sums(column) for column in own.T)])
             hessian[k] -= beside.T @ at.solved(beside)
@@ -387,13 +392,15 @@ class WithinSite(Observed):
     # ---- theta after the fit.
 
     def _parts(self, m: int) -> list[slice]:
-        """Draws whose ties are held at once."""
+        """Returns draws whose ties are held at once."""
         numbers = len(self.prior.border) * (6 * len(self.prior.border) + 2 * self.prior.n_latents)
         size = max(min(HELD // max(numbers, 1), m), 1)
         return [slice(k, min(k + size, m)) for k in range(0, m, size)]
 
     def without_rows(self, xi: Matrix, u: Matrix, theta: Matrix) -> tuple[Matrix, Matrix | None]:
-        """(m, d) mean and variance of each theta_i without its rows, given all else of a draw: the other areas' theta too."""
+        """Returns mean and variance (m, d) of each theta_i without its rows, given all else of a draw: the other areas' theta
+        too.
+        """
         mean, variance = np.empty_like(theta), np.empty_like(theta)
         for part in self._parts(len(xi)):
             ties = self._ties(xi[part])
@@ -403,12 +410,12 @@ class WithinSite(Observed):
         return mean, variance
 
     def theta_given(self, xi: Matrix, u: Matrix, normals: Matrix, uniforms: Stack | None = None) -> Matrix:
-        """Draws of theta (m, d) given xi and u; `normals` (m, d) where theta was integrated out.
+        """Returns draws of theta (m, d) given xi and u; `normals` (m, d) if theta was integrated out.
 
         The fixed point of q(theta | xi) is searched at the mean of xi, and STEPS steps lead from there to that of each draw.
-        `uniforms` (s, m, d): with them draws of theta are not q's. Each area's are moved to where its likelihood as it is has
-        them, the others' approximation as before (a draw's share of draws below it stays); then s sweeps draw each area anew,
-        given the others. Of a Gaussian response q is exact, and they are not used.
+        `uniforms` (s, m, d): with them draws of theta are not q's. Each area's are moved to the place that its exact likelihood
+        gives them, the others' approximation as before (a draw's share of draws below it stays); then s sweeps draw each area
+        anew, given the others. For a Gaussian response q is exact, and they are not used.
         """
         if not self.integrated:
             return np.asarray(u @ self.root.T)
@@ -428,21 +435,21 @@ class WithinSite(Observed):
         return theta
 
     def _near(self, xi: Vector) -> tuple[Vector, Vector]:
-        """(n,) of each row its information about eta and what it says of eta, where q(theta | xi) has its fixed point."""
+        """Returns each row's information (n,) about eta and the eta that it suggests, at the fixed point of q(theta | xi)."""
         ties = self._ties(xi[np.newaxis])
         place = self._places(xi[np.newaxis])[0]
         at = self._posterior(self._precision(ties, 0), self._pull(ties, xi[self.layout.parts["z"]], 0), place)
         return self._said(place, at, self._expected(place, at.mean, at.sd))
 
-    def _said(self, place: Place, at: Gaussian, found: Expected) -> tuple[Vector, Vector]:
-        """(n,) of each row its information about eta and what it says of eta, about q."""
-        information = np.maximum(found.curvature, LEAST_CURVATURE)
-        return information, place.fixed + place.scale * at.mean[self.rows.area] + found.slope / information
+    def _said(self, place: Place, at: Gaussian, means: Expected) -> tuple[Vector, Vector]:
+        """Returns each row's information (n,) about eta and the eta that it suggests, about q."""
+        information = np.maximum(means.curvature, LEAST_CURVATURE)
+        return information, place.fixed + place.scale * at.mean[self.rows.area] + means.slope / information
 
     def _stepped(
         self, Lambda: Matrix | Precision, pull: Vector, place: Place, near: tuple[Vector, Vector], steps: int
     ) -> Gaussian:
-        """q(theta | xi) but for what further steps would change, from what rows say at a xi nearby."""
+        """Returns q(theta | xi) after a few steps, from the rows' information at a xi nearby."""
         information, said = near
         w, h = place.scale**2 * self._sums(information), place.scale * self._sums(information * (said - place.fixed))
         for _ in range(steps):
@@ -456,8 +463,10 @@ class WithinSite(Observed):
 
     @cached_property
     def _together(self) -> list[Index]:
-        """Areas that depend on each other through others only, and may be drawn at once: those left of the border by colours,
-        those of the border one by one."""
+        """Areas that depend on each other through others only, and may be drawn at once.
+
+        Those left of the border are grouped by colours, those of the border stand one by one.
+        """
         T, border = self.prior.T.tocsr(), np.zeros(self.n_areas, bool)
         border[self.prior.border] = True
         colour = np.full(self.n_areas, -1)
@@ -467,7 +476,9 @@ class WithinSite(Observed):
         return [np.flatnonzero(colour == c) for c in range(colour.max(initial=-1) + 1)] + list(self.prior.border[:, np.newaxis])
 
     def _corrected(self, xi: Matrix, ties: Ties, moments: Stack, theta: Matrix, uniforms: Stack) -> Matrix:
-        """Draws (m, d) with each area's likelihood as it is, from draws of q with these moments (4, m, d): mean, sd, w, h."""
+        """Returns draws (m, d) with each area's exact likelihood, from draws of q with these moments (4, m, d): mean, sd,
+        w, h.
+        """
         fixed, scale, log_sd, prior = self.fixed(xi), self.scale(xi), self.log_sd(xi), self.prior
         mean, sd, w, h = moments
         v = 1 / np.maximum(1 / sd**2 - w, LEAST_SHARE / sd**2)

@@ -1,1 +1,1 @@
-"""Regression whose columns are split over clients."""
+"""Models regressions whose columns are split over clients."""

@@ -1,8 +1,8 @@
-"""Predictions from a linear predictor that is Gaussian under the posterior, and how good they are.
+"""Predicts from a linear predictor that is Gaussian under the posterior, and scores predictions.
 
 Rules: "plug-in" (the inverse link at the predictor's mean), "posterior" (averaged over the posterior of coefficients; no rho),
-"augmented" (with N(0, J rho^2) added to the predictor). Averages are 20-point Gauss-Hermite sums.
-Source: docs/methods/vertical.md, section 11.
+"augmented" (with N(0, J rho^2) added to the predictor). Averages are 20-point Gauss-Hermite sums. Source:
+docs/methods/vertical.md, section 11.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ BINS = 10
 
 
 def predicted(likelihood: Likelihood, mean: Vector, variance: Vector) -> Vector:
-    """E[y] of each row, its predictor being N(mean, variance)."""
+    """Returns E[y] of each row, its predictor being N(mean, variance)."""
     eta = mean[:, None] + np.sqrt(variance)[:, None] * NODES
     return np.asarray(likelihood.mean(eta) @ WEIGHTS)
 
 
 def log_density(likelihood: Likelihood, y: Vector, mean: Vector, variance: Vector, log_scale: float = 0.0) -> Vector:
-    """log E[p(y | eta)] of each row."""
+    """Returns log E[p(y | eta)] of each row."""
     eta = mean[:, None] + np.sqrt(variance)[:, None] * NODES
     values = likelihood.value(np.broadcast_to(y[:, None], eta.shape), eta, log_scale)
     return np.asarray(logsumexp(values, axis=1, b=WEIGHTS))
 
 
 def spread(rule: str, variance: Vector, n_clients: int, rho: float) -> Vector:
-    """The predictor's variance under a rule, given that of the posterior."""
+    """Returns the predictor's variance under a rule, given that of the posterior."""
     if rule == "plug-in":
         return np.zeros_like(variance)
     return variance + (n_clients * rho**2 if rule == "augmented" else 0.0)
 
 
 def scores(likelihood: Likelihood, y: Vector, mean: Vector, variance: Vector, log_scale: float = 0.0) -> dict[str, float]:
-    """How well rows are predicted.
+    """Scores how well rows are predicted.
 
     Returns
     -------
@@ -66,6 +66,7 @@ def scores(likelihood: Likelihood, y: Vector, mean: Vector, variance: Vector, lo
 
 
 def _calibration(p: Vector, y: Vector) -> float:
+    """Returns the mean |frequency - probability| over bins, weighted by rows."""
     bins = np.minimum((p * BINS).astype(int), BINS - 1)
     sums = np.bincount(bins, weights=p - y, minlength=BINS)
     return float(np.abs(sums).sum() / len(p))
@@ -74,14 +75,14 @@ def _calibration(p: Vector, y: Vector) -> float:
 def without(
     party: int, mean: Vector, variance: Vector, moments: tuple[Vector, Vector], rho: float
 ) -> Mapping[str, tuple[Vector, Vector]]:
-    """Mean and variance of sum_j g_j at rows that lack a party.
+    """Returns mean and variance of sum_j g_j at rows that lack a party.
 
     Parameters
     ----------
     party : the one that is missing
     mean, variance : (J, t) of the clients' parts; those of `party` are not read
     moments : (J,) mean and (J, J) covariance of E z over the training rows
-    rho : added, squared, to the variance of what is filled in
+    rho : added, squared, to the variance of the filled part
 
     Returns
     -------

@@ -1,4 +1,5 @@
-"""What one client adds to the linear predictor: g = H w, with w a function of theta and H perhaps one of a network's weights.
+"""Computes one client's part of the linear predictor: g = H w, with w a function of theta and H perhaps one of a network's
+weights.
 
 Every predictor is the same few pure functions, so that the models and protocols of vertical data know no difference between a
 linear one, slopes that vary by group, and a network. Source: docs/methods/vertical.md, section 9.
@@ -22,7 +23,7 @@ Index = NDArray[np.int64]
 
 
 class Predictor(Protocol):
-    """g = design(phi) @ coefficients(theta); theta has a prior, phi is maximised."""
+    """Is g = design(phi) @ coefficients(theta); theta has a prior, phi is maximised."""
 
     @property
     def n_rows(self) -> int: ...
@@ -31,37 +32,37 @@ class Predictor(Protocol):
     @property
     def n_phi(self) -> int: ...
     def rows(self, index: Index) -> Predictor:
-        """The same for some of the rows."""
+        """Returns the same predictor for some of the rows."""
 
     def design(self, phi: Vector) -> Matrix:
-        """H (n, p)."""
+        """Returns H (n, p)."""
 
     def coefficients(self, theta: Vector) -> Vector:
-        """w (p,)."""
+        """Returns w (p,)."""
 
     def pull(self, theta: Vector, grad_w: Vector) -> Vector:
-        """The gradient in theta, given that in w."""
+        """Returns the gradient in theta, given that in w."""
 
     def log_prior(self, theta: Vector) -> float:
-        """log p(theta), normalised."""
+        """Returns log p(theta), normalised."""
 
     def grad_prior(self, theta: Vector) -> Vector:
-        """Its gradient."""
+        """Returns the gradient of log p(theta)."""
 
     def phi_gradient(self, phi: Vector, w: Vector, cotangent: Vector) -> Vector:
-        """The gradient in phi, given that in g."""
+        """Returns the gradient in phi, given that in g."""
 
     @property
     def phi_precision(self) -> Vector:
-        """(n_phi,) of phi's normal prior about 0; zeros where there is none."""
+        """(n_phi,) The precision of phi's normal prior about 0; zeros without a prior."""
 
     def initial(self, uniforms: Vector) -> tuple[Vector, Vector]:
-        """Where theta and phi start, from n_theta + n_phi uniform numbers."""
+        """Returns the start of theta and phi, from n_theta + n_phi uniform numbers."""
 
 
 @dataclass(frozen=True)
 class Linear:
-    """g = H theta, theta ~ N(prior_mean, prior_sd^2 I)."""
+    """Is g = H theta, theta ~ N(prior_mean, prior_sd^2 I)."""
 
     H: Matrix
     prior_mean: float = 0.0
@@ -108,7 +109,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Multilevel:
-    """Slopes that vary by group: g_i = x_i' beta^(l), l the group of row i.
+    """Models slopes that vary by group: g_i = x_i' beta^(l), l the group of row i.
 
     beta_k^(l) ~ N(mu_k, sd sigma_k), mu_k ~ N(0, sd 1), sigma_k ~ HalfNormal(1). theta is mu (p,), log sigma (p,), and for each
     level (L, p) the slopes themselves (`centred`) or b with beta = mu + sigma b. Source: docs/methods/vertical.md, section 9.2.
@@ -133,7 +134,7 @@ class Multilevel:
 
     @cached_property
     def _expanded(self) -> Matrix:
-        """(n, L p): the covariates of a row stand in the columns of its group."""
+        """(n, L p) The design: the covariates of a row stand in the columns of its group."""
         n, p = self.X.shape
         H = np.zeros((n, self.n_levels, p))
         H[np.arange(n), self.group] = self.X
@@ -147,7 +148,7 @@ class Multilevel:
         return theta[:p], np.exp(theta[p : 2 * p]), theta[2 * p :].reshape(self.n_levels, p)
 
     def slopes(self, theta: Vector) -> Matrix:
-        """(L, p) beta."""
+        """Returns beta (L, p)."""
         mu, sigma, b = self._parts(theta)
         return b if self.centred else mu + sigma * b
 
@@ -195,7 +196,7 @@ class Multilevel:
 
 @dataclass(frozen=True)
 class Network:
-    """g = f_phi(X) w: a network's last hidden layer, then w ~ N(0, I). Source: docs/methods/vertical.md, section 9.3.
+    """Is g = f_phi(X) w: a network's last hidden layer, then w ~ N(0, I). Source: docs/methods/vertical.md, section 9.3.
 
     phi is maximised. With `weight_sd` it has a prior, N(0, weight_sd^2 / inputs of the layer) for weights and biases, and is its
     mode; without (as published), only the number of steps keeps the network from learning its rows by heart.
@@ -258,7 +259,7 @@ class Network:
 
 
 def start(sizes: tuple[int, ...], uniforms: Vector) -> Vector:
-    """Weights and biases uniform in +-1 / sqrt(fan in), layer by layer."""
+    """Returns weights and biases uniform in +-1 / sqrt(fan in), layer by layer."""
     parameters, at = 2 * uniforms - 1, 0
     for d_in, d_out in pairwise(sizes):
         size = (d_in + 1) * d_out

@@ -1,4 +1,4 @@
-"""Regression models whose covariates are split over clients: what one client computes, and what the server computes.
+"""Computes the parts of a client and of the server in regression models whose covariates are split over clients.
 
 z_j = g_j + N(0, sd rho) are auxiliary copies of the clients' parts g_j of the linear predictor. With them
 
@@ -6,8 +6,8 @@ z_j = g_j + N(0, sd rho) are auxiliary copies of the clients' parts g_j of the l
 * PL: (1/J) sum_j sum_i l(y_i, b + o_i + g_ij + sum_(k != j) z_ik) in the place of the first term.
 
 A client's parameters are ONE flat vector; everything here is a pure function of it, of normal numbers and of a message. The same
-draw of theta and z must be used for what is sent and for the gradient. rho, and every `sd`, is a standard deviation.
-Source: docs/methods/vertical.md, sections 2, 4, 5 and 9.
+draw of theta and z must be used for the message and for the gradient. rho, and every `sd`, is a standard deviation. Source:
+docs/methods/vertical.md, sections 2, 4, 5 and 9.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """The variational family of z_j.
+    """Describes the variational family of z_j.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Auxiliary:
         theta_j, the plain split network
     rho : standard deviation of z_ij about g_ij
     hidden : sizes of the network's hidden layers, tanh
-    inputs : what the network is told beside g_ij: "response" y_i, "residual" the average of the messages that have come, "centre"
+    inputs : of the network beside g_ij: "response" y_i, "residual" the average of the messages that have come, "centre"
         g_ij at the mean of theta_j (the best conditional mean of z moves less than g does within q(theta), and with it between
         rows: one function of g alone cannot do both)
     """
@@ -55,15 +55,17 @@ class Auxiliary:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of the network."""
+        """The sizes of the network."""
         return (1 + len(self.inputs), *self.hidden, 2)
 
 
 @dataclass(slots=True)
 class Drawn:
-    """One joint draw of a client: what is sent (z) and what its gradient needs. `index`: the rows of a batch, None for all.
+    """Holds one joint draw of a client: z, which is sent, and all that its gradient needs.
 
-    Never changed, but not frozen either: one is made in every round.
+    `index`: the rows of a batch, None for all.
+
+    It is never changed, but not frozen either: one is made in every round.
     """
 
     eps: Vector
@@ -79,7 +81,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Site:
-    """What one client computes.
+    """Computes one client's part.
 
     Attributes
     ----------
@@ -107,7 +109,7 @@ class Site:
 
     @cached_property
     def parts(self) -> dict[str, slice]:
-        """Name -> where it stands in the flat parameters: theta (of q(theta)), phi, and mean and log_sd, or psi, of z."""
+        """The place of each name in the flat parameters: theta (of q(theta)), phi, and mean and log_sd, or psi, of z."""
         n = self.predictor.n_rows
         sizes = {"theta": self.predictor.n_theta if self.point else self.block.n_parameters, "phi": self.predictor.n_phi}
         if self.auxiliary.kind == "mean-field":
@@ -119,17 +121,17 @@ class Site:
 
     @property
     def n_parameters(self) -> int:
-        """Length of the flat parameters."""
+        """The length of the flat parameters."""
         return int(list(self.parts.values())[-1].stop)
 
     @property
     def n_uniforms(self) -> int:
-        """Uniform numbers that `initial` takes."""
+        """The number of uniform numbers that `initial` takes."""
         psi = self.parts.get("psi", slice(0, 0))
         return int(self.predictor.n_theta + self.predictor.n_phi + psi.stop - psi.start)
 
     def initial(self, uniforms: Vector, sd: float = 0.1) -> Vector:
-        """Where the parameters start: q(theta) narrow, q(z) at its prior conditional, networks at random."""
+        """Returns the start of the parameters: q(theta) narrow, q(z) at its prior conditional, networks at random."""
         n = self.predictor.n_theta + self.predictor.n_phi
         theta, phi = self.predictor.initial(uniforms[:n])
         out = np.zeros(self.n_parameters)
@@ -144,7 +146,7 @@ class Site:
         return out
 
     def place(self, parameter: int) -> str:
-        """What a parameter belongs to, for people: "theta", "z of row 17", "layer 2 of the network of z"."""
+        """Returns the owner of a parameter, for people: "theta", "z of row 17", "layer 2 of the network of z"."""
         name, part = next((name, part) for name, part in self.parts.items() if part.start <= parameter < part.stop)
         at = parameter - part.start
         if name in ("mean", "log_sd"):
@@ -156,14 +158,14 @@ class Site:
         return f"layer {int(np.searchsorted(ends, at, side='right')) + 1} of the network of {'z' if name == 'psi' else 'g'}"
 
     def columns(self, index: Index | None) -> Index | None:
-        """Which parameters a batch of rows touches; None for all."""
+        """Returns the parameters that a batch of rows touches; None for all."""
         if index is None or "mean" not in self.parts:
             return None
         head = np.arange(self.parts["mean"].start)
         return np.concatenate([head, self.parts["mean"].start + index, self.parts["log_sd"].start + index])
 
     def draw(self, parameters: Vector, eps: Vector, tau: Vector, extra: Matrix, index: Index | None = None) -> Drawn:
-        """One draw of (theta_j, z_j).
+        """Makes one draw of (theta_j, z_j).
 
         Parameters
         ----------
@@ -193,7 +195,7 @@ class Site:
     def gradient(
         self, parameters: Vector, drawn: Drawn, message: Vector, own: Vector | None = None, factor: float = 1.0
     ) -> Vector:
-        """Gradient of the ELBO in the parameters of `columns(drawn.index)`, in this order.
+        """Returns the gradient of the ELBO in the parameters of `columns(drawn.index)`, in this order.
 
         Parameters
         ----------
@@ -233,7 +235,7 @@ class Site:
 
     @property
     def plain(self) -> bool:
-        """Whether there is `iterated`: w is theta, and where the design is a network's the family is amortised."""
+        """Whether the site has `iterated`: w is theta, and with a network as design the family is amortised."""
         if isinstance(self.predictor, Network):
             return self.auxiliary.kind == "amortised"
         return isinstance(self.predictor, Linear) and not self.point
@@ -242,7 +244,7 @@ class Site:
         self, parameters: Vector, moments: Vector, drawn: Drawn, message: Vector, extra: Matrix, learning_rate: float,
         *, key: int, client: int, step: int,
     ) -> tuple[Vector, Vector, Drawn]:  # fmt: skip
-        """A gradient, a step of Adam and the next draw in one compiled call: the parameters, Adam's state, the draw.
+        """Runs a gradient, a step of Adam and the next draw in one compiled call: the parameters, Adam's state, the draw.
 
         Parameters
         ----------
@@ -279,9 +281,10 @@ class Site:
         return parameters, moments, Drawn(eps, tau, theta, theta, H, g, z, extra)
 
     def bound(self, parameters: Vector, drawn: Drawn, factor: float = 1.0) -> float:
-        """This client's terms of the ELBO at a draw: log N(z; g, sd rho) + log p(theta) - log q(theta) - log q(z | theta).
+        """Returns this client's terms of the ELBO at a draw: log N(z; g, sd rho) + log p(theta) - log q(theta) - log q(z |
+        theta).
 
-        With -phi' P phi / 2 where phi has a prior of precision P: without its constant.
+        If phi has a prior of precision P, -phi' P phi / 2 is added, without its constant.
         """
         phi = parameters[self.parts["phi"]]
         point = -0.5 * float(self.predictor.phi_precision @ phi**2)
@@ -296,12 +299,12 @@ class Site:
         return float(factor * rows + theta) + point
 
     def _conditional(self, parameters: Vector, g: Vector, extra: Matrix) -> tuple[Vector, Vector]:
-        """Mean and log sd of q(z_i | theta) of an amortised family."""
+        """Returns mean and log sd of q(z_i | theta) of an amortised family."""
         o = self._outputs(parameters, g, extra)
         return g + o[:, 0], self._log_sd(o)
 
     def _outputs(self, parameters: Vector, g: Vector, extra: Matrix) -> Matrix:
-        """(n, 2) of the network of an amortised family."""
+        """Returns the outputs (n, 2) of the network of an amortised family."""
         a, told = self.auxiliary, np.empty((len(g), 1 + extra.shape[1]))
         told[:, 0], told[:, 1:] = g, extra
         return mlp.forward(told, parameters[self.parts["psi"]], sizes=a.sizes, activation="tanh")
@@ -311,22 +314,22 @@ class Site:
         return log_sd
 
     def mean_z(self, parameters: Vector, extra: Matrix) -> Vector:
-        """(n,) E z_j; of an amortised family at the mean of theta."""
+        """Returns E z_j (n,); for an amortised family at the mean of theta."""
         if self.auxiliary.kind == "mean-field":
             return parameters[self.parts["mean"]].copy()
         g = self.mean_g(parameters)
         return g if self.point else self._conditional(parameters, g, extra)[0]
 
     def mean_g(self, parameters: Vector) -> Vector:
-        """(n,) g_j at the mean of theta."""
+        """Returns g_j (n,) at the mean of theta."""
         w = self.predictor.coefficients(parameters[self.parts["theta"]][: self.predictor.n_theta])
         H, nothing = self.predictor.design(parameters[self.parts["phi"]]), np.zeros(self.predictor.n_rows)
         return augmented.mean_field_draw(H, w, nothing, nothing, nothing)[0]  # the bits of `iterated`
 
     def predicted(self, parameters: Vector, predictor: Predictor, normals: Matrix) -> tuple[Vector, Vector]:
-        """(n,) mean and variance of g_j at new rows under q(theta_j).
+        """Returns mean and variance (n,) of g_j at new rows under q(theta_j).
 
-        Exact where g is linear in theta; where it is not (multilevel), over the draws that `normals` (s, n_theta) give.
+        They are exact if g is linear in theta; if not (multilevel), over the draws that `normals` (s, n_theta) give.
         """
         H, part = predictor.design(parameters[self.parts["phi"]]), parameters[self.parts["theta"]]
         if self.point:
@@ -340,7 +343,9 @@ class Site:
         return H @ part[: self.predictor.n_theta], np.einsum("ij,ij->i", half, half)
 
     def closed_form(self, parameters: Vector) -> Vector:
-        """The parameters with q(theta_j) at its optimum given q(z_j): AV, linear, mean-field (section 8); needs no message."""
+        """Returns the parameters with q(theta_j) at its optimum given q(z_j): AV, linear, mean-field (section 8); it needs no
+        message.
+        """
         predictor = self.predictor
         assert isinstance(predictor, Linear)
         H, rho, d = predictor.H, self.auxiliary.rho, predictor.n_theta
@@ -357,15 +362,15 @@ class Site:
 
 @dataclass(frozen=True)
 class Shared:
-    """What the server computes: q(b), q(log sigma), and slopes of the likelihood.
+    """Computes the server's part: q(b), q(log sigma), and slopes of the likelihood.
 
     Attributes
     ----------
     likelihood : of y
     n_rows, n_clients : N, J
-    intercept : whether there is b ~ N(prior_mean, prior_sd^2)
+    intercept : whether the model has b ~ N(prior_mean, prior_sd^2)
     path : as of `Site`
-    power_rho : PL with unknown sigma: rho, to subtract in closed form what PL adds to log sigma's prior (section 3); else None
+    power_rho : PL with unknown sigma: rho, to subtract in closed form PL's addition to log sigma's prior (section 3); else None
     """
 
     likelihood: Likelihood
@@ -383,21 +388,21 @@ class Shared:
         return Block(int(self.intercept) + int(self.likelihood.dispersed))
 
     def split(self, values: Vector) -> tuple[float, float]:
-        """b and log sigma (0 where there is none) of a draw."""
+        """Returns b and log sigma of a draw, each 0 if the model lacks it."""
         b = float(values[0]) if self.intercept else 0.0
         return b, float(values[-1]) if self.likelihood.dispersed else 0.0
 
     def slope(self, y: Vector, eta: Vector, log_scale: float) -> tuple[Vector, float]:
-        """l'(y_i, eta_i) of each row, and the sum of d l / d log sigma (0 where there is none)."""
+        """Returns l'(y_i, eta_i) of each row, and the sum of d l / d log sigma, or 0 without sigma."""
         r = self.likelihood.slope(y, eta, log_scale)
         return r, float(self.likelihood.slope_scale(y, eta, log_scale).sum()) if self.likelihood.dispersed else 0.0
 
     def initial(self, sd: float) -> Vector:
-        """Where q(b, log sigma) starts: b about its prior's mean."""
+        """Returns the start of q(b, log sigma): b about its prior's mean."""
         return self.block.initial(np.array([self.prior_mean] * self.intercept + [0.0] * self.likelihood.dispersed), sd)
 
     def gradient(self, parameters: Vector, eps: Vector, values: Vector, slopes: float, scales: float) -> Vector:
-        """Gradient of the ELBO in the block's parameters.
+        """Returns the gradient of the ELBO in the block's parameters.
 
         Parameters
         ----------
@@ -413,7 +418,9 @@ class Shared:
         return self.block.gradient(parameters, eps, c, path=self.path)
 
     def _correction(self, log_scale: float) -> tuple[float, float]:
-        """N (J - 1) / 2 log(1 + rho^2 / (J sigma^2)) and its derivative in log sigma: what takes the factor of PL away."""
+        """Returns N (J - 1) / 2 log(1 + rho^2 / (J sigma^2)) and its derivative in log sigma, which take the factor of PL
+        away.
+        """
         if self.power_rho is None:
             return 0.0, 0.0
         t = self.power_rho**2 * float(np.exp(-2 * log_scale)) / self.n_clients
@@ -421,7 +428,7 @@ class Shared:
         return half * float(np.log1p(t)), -2 * half * t / (1 + t)
 
     def bound(self, parameters: Vector, eps: Vector, values: Vector) -> float:
-        """log p(b, log sigma) - log q(b, log sigma) at a draw, with the correction of PL."""
+        """Returns log p(b, log sigma) - log q(b, log sigma) at a draw, with the correction of PL."""
         value = -self.block.log_density(parameters, eps)
         if self.intercept:
             far = (float(values[0]) - self.prior_mean) / self.prior_sd

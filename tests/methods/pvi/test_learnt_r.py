@@ -308,7 +308,7 @@ def test_check_lists_what_is_asked(tmp_path: Path) -> None:
 def test_answers_that_cannot_be_name_their_client() -> None:
     s = chosen.pvi(family="negative-binomial", learn_scale=True)
     d = np.zeros(1)
-    question, learnt = dispersion.asked(QUpdate(0, 0, d, d), s, Learnt(2.0), [4])
+    question, learnt = dispersion.with_r(QUpdate(0, 0, d, d), s, Learnt(2.0), [4])
     assert isinstance(question, CountsQUpdate)
     assert question.r == 2.0
     assert learnt.at[4] == np.log(2.0)

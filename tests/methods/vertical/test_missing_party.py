@@ -17,7 +17,7 @@ from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.transports.codec import Codec
-from fedkern.transports.inprocess import run as in_process
+from fedkern.transports.inprocess import run_protocol as in_process
 from support.wires import checked_and_run
 
 N, NEW = 90, 7
