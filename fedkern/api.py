@@ -90,7 +90,7 @@ def run(
         result = perform(InProcess(), config, folder, output, held)
     assert result is not None
     # Raised only now: the files of the run are written, with all that was spent.
-    if problem := too_few(result, config.least_updates):
+    if problem := describe_too_few(result, config.least_updates):
         raise BudgetSpent(problem)
     return result
 
@@ -247,14 +247,14 @@ def check_job(place: Place, config: JobConfig, folder: Path, held: Held | None =
     return engine.checked(named(config.job.method), Part(place, config, folder, held))
 
 
-def plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Plan]:
+def find_plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Plan]:
     """Returns the plan of each client of a private job (or of all, by one name): how much it may spend, as `fedkern check` finds
     it. The plans of an open job are empty."""
     said, *_ = engine.looked_at(named(config.job.method), Part(place, config, folder))
     return {} if said is None else said.plans
 
 
-def too_few(result: Result, min_updates: int) -> str | None:
+def describe_too_few(result: Result, min_updates: int) -> str | None:
     """Returns a sentence where the budgets were spent before the job reached its smallest number of updates, else None."""
     updates = sum(client["updates"] for client in result.summary["clients"].values())
     if result.stop != "budget" or updates >= min_updates:

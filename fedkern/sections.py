@@ -49,17 +49,17 @@ class Section(BaseModel):
 
     Examples
     --------
-    >>> from fedkern.sections import Section, key, validated
+    >>> from fedkern.sections import Section, key, validate_file
     >>> class Fruit(Section):
     ...     apples: int = key(3, help="how many apples", ge=0)
     ...
     >>> class File(Section):
     ...     fruit: Fruit = key(Fruit(), help="what is on the table")
     ...
-    >>> validated(File, {"fruit": {"apples": 5}}, lambda file: iter(()), "lunch.toml").fruit.apples
+    >>> validate_file(File, {"fruit": {"apples": 5}}, lambda file: iter(()), "lunch.toml").fruit.apples
     5
     >>> try:
-    ...     validated(File, {"fruit": {"aples": 5}}, lambda file: iter(()), "lunch.toml")
+    ...     validate_file(File, {"fruit": {"aples": 5}}, lambda file: iter(()), "lunch.toml")
     ... except Exception as error:
     ...     print(error)
     ...
@@ -97,7 +97,7 @@ def key(
     return Field(default, description=help, json_schema_extra=said, **limits)
 
 
-def validated(kind: type[File], tables: Mapping[str, object], refused: Callable[[Any], Iterator[str]], name: str) -> File:
+def validate_file(kind: type[File], tables: Mapping[str, object], refused: Callable[[Any], Iterator[str]], name: str) -> File:
     """Returns the tables as a file of this kind. Raises JobError with all faults, or with all contradictions that `refused`
     names."""
     try:
@@ -133,7 +133,7 @@ def remedy(field: FieldInfo) -> str:
 
 
 @cache  # each party and file asks it several times of the same few kinds
-def marked(root: Model, mark: Literal["path", "resumable"]) -> Mapping[str, bool | str]:
+def marked_keys(root: Model, mark: Literal["path", "resumable"]) -> Mapping[str, bool | str]:
     """Returns the keys of a file that bear a mark: dotted name -> the mark's value. A table whose names the user chose has
     none."""
     marks = dict[str, bool | str]()
@@ -142,7 +142,7 @@ def marked(root: Model, mark: Literal["path", "resumable"]) -> Mapping[str, bool
         if isinstance(extra, dict) and isinstance(said := extra.get(mark), bool | str) and said:
             marks[name] = said
         for table in () if _of_names(field) else _tables(field.annotation):
-            marks |= {f"{name}.{inner}": said for inner, said in marked(table, mark).items()}
+            marks |= {f"{name}.{inner}": said for inner, said in marked_keys(table, mark).items()}
     return MappingProxyType(marks)
 
 
@@ -196,7 +196,7 @@ def _sentence(fault: ErrorDetails, root: Model) -> str:
     if kind == "missing":
         return f"{where} is missing" + (f": {field.description}" if field is not None else "")
     if kind == "literal_error":
-        return chosen(where, fault["input"], re.findall(r"'(.*?)'", context["expected"]), _meant(field))
+        return describe_choice(where, fault["input"], re.findall(r"'(.*?)'", context["expected"]), _meant(field))
     if kind in COMPARED:
         words, limit = COMPARED[kind]
         bound = context[limit]
@@ -207,7 +207,7 @@ def _sentence(fault: ErrorDetails, root: Model) -> str:
     return f"{where} = {shown(fault['input'])}: wanted {wanted}" + (f" ({hint})" if hint else "")
 
 
-def chosen(where: str, value: object, choices: Sequence[str], meant: Mapping[str, str] = NONE) -> str:
+def describe_choice(where: str, value: object, choices: Sequence[str], meant: Mapping[str, str] = NONE) -> str:
     """Returns the sentence for a value that is none of the choices. `meant` maps other people's words to the choices."""
     *others, last = (json.dumps(choice) for choice in choices)
     wanted = f"{', '.join(others)} or {last}" if others else last

@@ -169,7 +169,7 @@ class Table:
     Examples
     --------
     >>> from fedkern.privacy import losses
-    >>> table = losses.tabulated(({1: 1.0}, {0: 1.0}), sigma=1.0, n_cells=100)  # one row at the clip, or none
+    >>> table = losses.tabulate(({1: 1.0}, {0: 1.0}), sigma=1.0, n_cells=100)  # one row at the clip, or none
     >>> isinstance(table, losses.Table), round(float(table.p @ table.loss), 2)  # the mean is 1 / (2 sigma^2)
     (True, 0.5)
     """
@@ -181,7 +181,7 @@ class Table:
     at_high: Vector
 
 
-def tabulated(pair: Pair, sigma: float, n_cells: int) -> Table:
+def tabulate(pair: Pair, sigma: float, n_cells: int) -> Table:
     """Returns the losses of one step."""
     s = math.ceil(sigma / GRID)
     shifts = [shift * UNITS for law in pair for shift in law]
@@ -259,22 +259,22 @@ def bounds(
     parts: Sequence[tuple[Pair, float, int]], delta: float, points: int = POINTS, n_cells: int = CELLS
 ) -> tuple[float, float]:
     """Returns a lower and an upper bound of the epsilon at delta of steps of (pair, noise multiplier, number)."""
-    tables = [(tabulated(pair, sigma, n_cells), steps) for pair, sigma, steps in parts]
+    tables = [(tabulate(pair, sigma, n_cells), steps) for pair, sigma, steps in parts]
     start, h = window(tables, points)
     lower, rest = [], 0.0
     upper = []
     for table, steps in tables:
         k = np.floor(table.loss / h)
         rest += steps * float(table.p @ (table.loss - k * h))
-        lower.append((placed(k, table.p, points), steps))
+        lower.append((place_masses(k, table.p, points), steps))
         mass = np.concatenate([table.p - table.at_high, table.at_high])
         loss = np.concatenate([table.low, table.high])
         k = np.floor(loss / h)
         share = np.clip(np.expm1(k * h - loss) / math.expm1(-h), 0, 1)  # so that P and Q both stay
-        upper.append((placed(k, mass * (1 - share), points) + placed(k + 1, mass * share, points), steps))
+        upper.append((place_masses(k, mass * (1 - share), points) + place_masses(k + 1, mass * share, points), steps))
     # What rounding down takes from n losses is at least its mean less h sqrt(n log(1 / eta) / 2), but with probability eta.
     rest -= h * math.sqrt(sum(steps for _, steps in tables) * -math.log(ETA) / 2)
-    below, above = (folded(one, start, h, points) for one in (lower, upper))
+    below, above = (convolve(one, start, h, points) for one in (lower, upper))
     lost = sum(steps * max(0.0, 1 - float(table.p.sum())) for table, steps in tables)
     return (
         max(0.0, below.epsilon(delta + 3 * ETA) + rest),
@@ -296,12 +296,12 @@ def window(tables: Sequence[tuple[Table, int]], points: int) -> tuple[float, flo
     return low, 1.02 * (high - low) / points
 
 
-def placed(k: Vector, mass: Vector, points: int) -> Vector:
+def place_masses(k: Vector, mass: Vector, points: int) -> Vector:
     """Returns the masses at whole multiples of the spacing, round a circle."""
     return np.bincount(k.astype(np.int64) % points, weights=mass, minlength=points).astype(np.float64, copy=False)
 
 
-def folded(parts: Sequence[tuple[Vector, int]], start: float, h: float, points: int) -> Composed:
+def convolve(parts: Sequence[tuple[Vector, int]], start: float, h: float, points: int) -> Composed:
     """Returns the convolution of all steps."""
     spectrum = np.ones(points // 2 + 1, complex)
     for p, steps in parts:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ...plain import Record
-from ...privacy.certificate_fields import problem
+from ...privacy.certificate_fields import find_problem
 from ..core import once
 from ..core.messages import Message, Tells
 
@@ -54,7 +54,7 @@ def content(reply: Certificate) -> Record:
 def _wrong(reply: Certificate) -> str:
     """Of a text that is no JSON, lacks a field or has one too many, or has a value that cannot be."""
     try:
-        wrong = problem(content(reply))
+        wrong = find_problem(content(reply))
     except ValueError:
         wrong = ".text is not JSON"
     return f"its Certificate{wrong}" if wrong else ""
