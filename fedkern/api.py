@@ -160,8 +160,8 @@ def _given(
 
 @contextmanager
 def _in_memory(held: Held | None, private: bool) -> Iterator[None]:
-    """Tells the caller, who holds the rows in memory, which column, row and cell is wrong, without the hint how to look into a
-    holder's file. Cells of a private job are told to nobody."""
+    """Tells the caller, who holds the rows in memory, which column, row and cell is wrong. The hint how to look into a holder's
+    file is left out, and cells of a private job are told to nobody."""
     try:
         yield
     except OwnFault as error:

@@ -158,8 +158,8 @@ def _meant(field: FieldInfo | None) -> Mapping[str, str]:
 
 
 def _once(faults: Sequence[ErrorDetails], root: Model) -> list[ErrorDetails]:
-    """Returns one fault a key. Of a key with several types it is the fault of the type that looked deepest into the value; of a
-    text that of the allowed words."""
+    """Returns one fault a key. For a key with several types it is the fault of the type that looked deepest into the value,
+    and for a text the fault of the allowed words."""
 
     def depth(fault: ErrorDetails) -> tuple[int, bool]:
         return len(fault["loc"]), fault["type"] == "literal_error" and isinstance(fault["input"], str)

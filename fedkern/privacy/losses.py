@@ -36,8 +36,7 @@ ETA = 1e-13  # what windows and rounding may leave out, of delta
 
 @lru_cache(maxsize=256)
 def epsilon_bounds(parts: Parts, delta: float, points: int = 1 << 20, n_cells: int = 3000) -> tuple[float, float]:
-    """Returns a lower and an upper bound of the epsilon at `delta` of all that was done to one data set, as if all noise were
-    secure.
+    """Returns a lower and an upper bound of the epsilon at `delta` of all that was done to one data set. Noise counts as secure.
 
     Examples
     --------
@@ -93,8 +92,7 @@ def added(m: Mechanism, rows: int = 1) -> Pair:
 
 
 def replaced(m: Mechanism) -> list[Pair]:
-    """Returns the pairs of one row at the clip, or at its opposite, among rows that are zero, and among rows that are like the
-    first."""
+    """Returns the pairs of one row at the clip, or at its opposite. The other rows are zero, or like the first."""
     if m.sampling == "poisson":
         return [({0: 1 - m.rate, 1: m.rate}, {0: 1 - m.rate, -1: m.rate})]
     if m.sampling == "without-replacement":  # of b equal rows one has been turned round
@@ -129,7 +127,7 @@ def of_counts(parts: Sequence[tuple[float, int, int]], delta: float) -> float:
     """Returns the epsilon at delta of tables of (decay, cases by which neighbours differ, number of tables), from their few
     losses.
 
-    Of a count that is larger by m the loss at k is decay (|k - m| - |k|): decay (m - 2 j), j = 0 to m. Its law is the same where
+    Where a count is larger by m the loss at k is decay (|k - m| - |k|): decay (m - 2 j), j = 0 to m. Its law is the same where
     the count is smaller by m.
     """
     law = {0.0: 1.0}
