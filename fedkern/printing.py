@@ -41,6 +41,7 @@ def printable_lines(text: str) -> str:
 def align_numbers(*values: float, width: int = 8) -> list[str]:
     """Returns the numbers of one row, right-aligned. They have three decimals, or powers of ten where three decimals would show
     nothing (a coefficient of 10^-6 a unit, a ratio of 10^70)."""
+    # One format for the row, chosen by its largest number, so that digits stand below each other.
     largest = max((abs(value) for value in values if isfinite(value)), default=0.0)
     return [f"{value:>{width}.3f}" if largest == 0 or 0.02 <= largest < 1e5 else f"{value:>{width}.1e}" for value in values]
 

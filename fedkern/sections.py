@@ -164,6 +164,7 @@ def _once(faults: Sequence[ErrorDetails], root: Model) -> list[ErrorDetails]:
     def depth(fault: ErrorDetails) -> tuple[int, bool]:
         return len(fault["loc"]), fault["type"] == "literal_error" and isinstance(fault["input"], str)
 
+    # One fault for each place; of several the one that looked deepest.
     best: dict[tuple[int | str, ...], ErrorDetails] = {}
     for number, fault in enumerate(faults):
         own = _of_several_types(root, fault["loc"])
@@ -225,6 +226,7 @@ def shown(value: object) -> str:
 def _unknown(root: Model, location: Sequence[int | str]) -> str:
     """Returns the sentence for an unknown key, with the nearest known one: in the same section, or the same name in another."""
     *path, last = map(str, location)
+    # A section, not a key of one.
     if not path:
         near = get_close_matches(last, root.model_fields, 1)
         hint = f"did you mean [{near[0]}]?" if near else f"there are {', '.join(root.model_fields)}"
@@ -234,6 +236,7 @@ def _unknown(root: Model, location: Sequence[int | str]) -> str:
     section, _ = _walk(root, path)
     own = list(section.model_fields) if section is not None else []
     tables = [(name, table) for name, field in root.model_fields.items() for table in _tables(field.annotation)]
+    # A key is often right and stands in the wrong section.
     everywhere = {key: name for name, table in tables for key in table.model_fields}
     near = get_close_matches(last, own, 1)
     if last in everywhere or not near:
@@ -247,6 +250,7 @@ def _walk(root: Model, location: Sequence[int | str]) -> tuple[Model | None, Fie
     """Returns the section that a location ends in, and the last key that is declared on the way."""
     section: Model | None = root
     field: FieldInfo | None = None
+    # A table of names that the user chose is skipped: its keys are one level below.
     for part in location:
         if section is not None and str(part) in section.model_fields:
             field = section.model_fields[str(part)]

@@ -92,7 +92,7 @@ class Arranged(NamedTuple):
 
     Attributes
     ----------
-    order : (n,) of the rows that were given, the one that stands here
+    order : (n,) the number of the given row that stands at each place
     first, ends, deaths, until : as kernels take them
 
     Examples

@@ -214,6 +214,7 @@ def local_sweeps(
     NumericalError
         A draw is not finite: chain, client, sweep and quantity are named.
     """
+    # A word of the counter would run over, and repeat the numbers of an early sweep.
     check_steps(LOCAL_SWEEPS, step, n_sweeps)
     _check_factor(LOCAL_SWEEPS, R)
     inputs = R, theta, tau_sq, deviation, lambda_sq, sigma_sq, each(q, theta, 1), each(rss, theta, 0), gram
@@ -311,6 +312,7 @@ def factor_of_moments(gram: Floats, xty: Floats, yy: float) -> tuple[Floats, Flo
     """
     p = len(gram)
     moments = np.block([[gram, xty[:, None]], [xty[None, :], np.full((1, 1), yy)]])
+    # The factor of the moments of [X y] holds all three: R, then q and the root of rss in its last column.
     try:
         triangle = np.linalg.cholesky(moments).T
     except np.linalg.LinAlgError:  # singular, as with a column of zeros; or no moments at all
@@ -417,6 +419,7 @@ def bind_local_sweeps_batched(given: Given) -> Sweeps:
 
 
 def _bind(kernel: Kernel, given: Given) -> Sweeps:
+    # The largest step is not known yet: each call is held to it by `last`.
     check_steps(kernel, 0, given["n_sweeps"])
     _check_factor(kernel, given["R"])
     bound = kernel.bind_given(given, _VARYING, last=2**32 - given["n_sweeps"])
@@ -481,6 +484,7 @@ def check_steps(kernel: Kernel, step: int, n_sweeps: int) -> None:
 
 def each(value: Any, of: Any, ndim: int) -> Any:
     """Returns a value that is the same for all chains as a view with a row for each row of `of`."""
+    # Masked arrays go to the record unchanged, which refuses them by name.
     if (type(value) is np.ndarray and value.ndim > ndim) or masked(value):  # of each chain already; refused by the record
         return value
     chains = len(of) if home(of) and of.ndim else 1
@@ -551,6 +555,7 @@ def raise_fault(kernel: str, events: NDArray[np.int64], chain: int, client: int 
     faults = on_host(events[..., -1])
     if faults.max(initial=-1) < 0:
         return
+    # The first faulty chain is named; the others may have faults of the same cause.
     place = np.argwhere(faults >= 0)[0]
     first, *regression = (int(i) for i in place)
     sweep, quantity = divmod(int(faults[tuple(place)]), 8)
