@@ -122,7 +122,7 @@ def explain(faults: Sequence[ErrorDetails], root: Model) -> str:
     -------
     one line: for each fault section.key, the value that came, the value that was wanted, and the remedy
     """
-    ordered = sorted(_once(faults, root), key=lambda f: f["type"] != "extra_forbidden")
+    ordered = sorted(_one_fault_a_key(faults, root), key=lambda f: f["type"] != "extra_forbidden")
     return "; also ".join(dict.fromkeys(_sentence(fault, root) for fault in ordered))
 
 
@@ -151,13 +151,13 @@ def _of_names(field: FieldInfo) -> bool:
     return str(field.annotation).startswith("dict")
 
 
-def _meant(field: FieldInfo | None) -> Mapping[str, str]:
+def _meanings(field: FieldInfo | None) -> Mapping[str, str]:
     extra = None if field is None else field.json_schema_extra
     meanings = extra.get("meant") if isinstance(extra, dict) else None
     return {str(name): str(own) for name, own in meanings.items()} if isinstance(meanings, Mapping) else NONE
 
 
-def _once(faults: Sequence[ErrorDetails], root: Model) -> list[ErrorDetails]:
+def _one_fault_a_key(faults: Sequence[ErrorDetails], root: Model) -> list[ErrorDetails]:
     """Returns one fault a key. For a key with several types it is the fault of the type that looked deepest into the value,
     and for a text the fault of the allowed words."""
 
@@ -197,7 +197,7 @@ def _sentence(fault: ErrorDetails, root: Model) -> str:
     if kind == "missing":
         return f"{where} is missing" + (f": {field.description}" if field is not None else "")
     if kind == "literal_error":
-        return describe_choice(where, fault["input"], re.findall(r"'(.*?)'", context["expected"]), _meant(field))
+        return describe_choice(where, fault["input"], re.findall(r"'(.*?)'", context["expected"]), _meanings(field))
     if kind in COMPARED:
         words, limit = COMPARED[kind]
         bound = context[limit]
@@ -205,7 +205,7 @@ def _sentence(fault: ErrorDetails, root: Model) -> str:
     else:
         wanted = WANTED.get(kind, fault["msg"])
     hint = remedy(field) if field is not None and wanted != fault["msg"] else ""
-    return f"{where} = {shown(fault['input'])}: wanted {wanted}" + (f" ({hint})" if hint else "")
+    return f"{where} = {format_value(fault['input'])}: wanted {wanted}" + (f" ({hint})" if hint else "")
 
 
 def describe_choice(where: str, value: object, choices: Sequence[str], meant: Mapping[str, str] = NONE) -> str:
@@ -214,10 +214,10 @@ def describe_choice(where: str, value: object, choices: Sequence[str], meant: Ma
     wanted = f"{', '.join(others)} or {last}" if others else last
     known = {name: own for name, own in meant.items() if own in choices}
     near = [known[name]] if (name := str(value).casefold()) in known else get_close_matches(str(value), choices, 1)
-    return f"{where} = {shown(value)}: wanted {wanted}" + (f'; did you mean "{near[0]}"?' if near else "")
+    return f"{where} = {format_value(value)}: wanted {wanted}" + (f'; did you mean "{near[0]}"?' if near else "")
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Returns a value about as the job file has it, cut where it is long."""
     text = f"{value:g}" if isinstance(value, float) else json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
