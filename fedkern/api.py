@@ -105,8 +105,8 @@ def check(
     prior: object = None,
     **sections: Mapping[str, object],
 ) -> list[str]:
-    """Says whether a job is sound, how much of a budget it will spend, and which messages each party will send. Nothing is spent,
-    and no rows are sent.
+    """Says whether a job is sound, how much of a budget it will spend, and which messages each party will send. Nothing is spent;
+    rows are not sent.
 
     Parameters
     ----------
