@@ -23,7 +23,7 @@ from fedkern.methods.pvi.keys import Config
 from fedkern.methods.sigma import budget as sigma_private
 from fedkern.methods.sigma.keys import PrivacySection as SigmaPrivacy
 from fedkern.privacy.accountant import Mechanism, Parts, epsilon
-from fedkern.privacy.certificate import of_group
+from fedkern.privacy.certificate import compute_group_privacy
 from fedkern.privacy.losses import CELLS, POINTS, Pair, added, both_ways, bounds, neighbours, replaced
 from fedkern.privacy.noise import GRID
 
@@ -55,7 +55,7 @@ class Case:
     def claimed(self) -> tuple[float, float]:
         """(epsilon, delta) of the certificate."""
         claim = epsilon(self.parts, self.delta)
-        return of_group(claim, self.delta, self.people) if self.people > 1 else (claim, self.delta)
+        return compute_group_privacy(claim, self.delta, self.people) if self.people > 1 else (claim, self.delta)
 
     def true(self, points: int = POINTS, n_cells: int = CELLS) -> tuple[float, float]:
         """The largest epsilon over the pairs: from below and from above."""

@@ -90,7 +90,7 @@ def run(
         result = perform(InProcess(), config, folder, output, held)
     assert result is not None
     # Raised only now: the files of the run are written, with all that was spent.
-    if problem := too_few(result, config.least_updates):
+    if problem := describe_too_few(result, config.least_updates):
         raise BudgetSpent(problem)
     return result
 
@@ -105,8 +105,8 @@ def check(
     prior: object = None,
     **sections: Mapping[str, object],
 ) -> list[str]:
-    """Says whether a job is sound, how much of a budget it will spend, and which messages each party will send. Nothing is spent,
-    and no rows are sent.
+    """Says whether a job is sound, how much of a budget it will spend, and which messages each party will send. Nothing is spent;
+    rows are not sent.
 
     Parameters
     ----------
@@ -160,8 +160,8 @@ def _given(
 
 @contextmanager
 def _in_memory(held: Held | None, private: bool) -> Iterator[None]:
-    """Tells the caller, who holds the rows in memory, which column, row and cell is wrong, without the hint how to look into a
-    holder's file. Cells of a private job are told to nobody."""
+    """Tells the caller, who holds the rows in memory, which column, row and cell is wrong. The hint how to look into a holder's
+    file is left out, and cells of a private job are told to nobody."""
     try:
         yield
     except OwnFault as error:
@@ -247,14 +247,14 @@ def check_job(place: Place, config: JobConfig, folder: Path, held: Held | None =
     return engine.checked(load_method(config.job.method), Part(place, config, folder, held))
 
 
-def plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Plan]:
+def find_plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Plan]:
     """Returns the plan of each client of a private job (or of all, by one name): how much it may spend, as `fedkern check` finds
     it. The plans of an open job are empty."""
     said, *_ = engine.looked_at(load_method(config.job.method), Part(place, config, folder))
     return {} if said is None else said.plans
 
 
-def too_few(result: Result, min_updates: int) -> str | None:
+def describe_too_few(result: Result, min_updates: int) -> str | None:
     """Returns a sentence where the budgets were spent before the job reached its smallest number of updates, else None."""
     updates = sum(client["updates"] for client in result.summary["clients"].values())
     if result.stop != "budget" or updates >= min_updates:

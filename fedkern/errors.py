@@ -78,13 +78,13 @@ class OwnFault(JobError):
         return super().__str__() + ("; fault.txt in its own folder has all of it" if self.kept else "")
 
 
-def no_memory(error: MemoryError) -> str:
+def describe_no_memory(error: MemoryError) -> str:
     """Returns the sentence for a job whose memory is not enough."""
     said = " ".join(str(error).split()) or "no memory is left"
     return f"{said}; `fedkern check` says what a job needs: take a larger machine, or fewer columns, chains or draws"
 
 
-def belongs(error: Exception, party: int) -> None:
+def mark_party(error: Exception, party: int) -> None:
     """Marks an error as one about this party (a client's number, or SERVER), whose own folder gets the whole of it. The first
     mark stays."""
     error.__dict__.setdefault("party", party)
@@ -96,11 +96,11 @@ def owned(party: int) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        belongs(error, party)
+        mark_party(error, party)
         raise
 
 
-def outline(error: BaseException) -> str:
+def describe_origin(error: BaseException) -> str:
     """Returns where an error came from and its type, without its text, which may quote a cell."""
     causes: list[BaseException] = [error]
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
@@ -115,7 +115,7 @@ def outline(error: BaseException) -> str:
 
 
 @contextmanager
-def plainly() -> Iterator[None]:
+def show_own_faults() -> Iterator[None]:
     """Shows the whole of a party's fault: for places where only the owner of the files reads the text."""
     try:
         yield

@@ -105,7 +105,7 @@ class Ground:
             try:
                 file = os.open(path.name, (flags & ~os.O_TRUNC) | _FILE, mode, dir_fd=folder)
             except OSError as error:
-                raise _named(error, path, folder) from None
+                raise _with_path(error, path, folder) from None
         try:
             state = os.fstat(file)
             if not stat.S_ISREG(state.st_mode):
@@ -175,7 +175,7 @@ class Ground:
         Links in it, and their targets, are left unchanged; so is a file with a second name, which may be somebody else's.
         """
         with self._opened(path, OWN_FOLDER) as folder:
-            return _closed(folder)
+            return _close_all(folder)
 
     def owner(self, path: Path) -> tuple[int, int]:
         """Returns the owner of a folder, and the user as whom its disk knows this process. On a server's disk that need not be
@@ -268,18 +268,18 @@ def _below(folder: int, name: str, way: Path, make: int | None) -> int:
             break
         except FileNotFoundError as error:
             if make is None or new:
-                raise _named(error, way, folder) from None
+                raise _with_path(error, way, folder) from None
             with suppress(FileExistsError):
                 os.mkdir(name, make, dir_fd=folder)
                 new = True
         except OSError as error:
-            raise _named(error, way, folder) from None
+            raise _with_path(error, way, folder) from None
     if new and make == OWN_FOLDER:
         _set_mode(file, make)
     return file
 
 
-def _named(error: OSError, path: Path, folder: int) -> OSError:
+def _with_path(error: OSError, path: Path, folder: int) -> OSError:
     """Returns an error with the whole path; the error of a link says that it is a link."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
         with suppress(OSError):
@@ -299,7 +299,7 @@ def _set_mode(file: int, mode: int) -> bool:
     return not stat.S_IMODE(state.st_mode) & 0o077
 
 
-def _closed(folder: int) -> bool:
+def _close_all(folder: int) -> bool:
     """Does the work of `close_to_others` for an opened folder."""
     are_closed = [_set_mode(folder, OWN_FOLDER)]
     for name in os.listdir(folder):
@@ -308,15 +308,15 @@ def _closed(folder: int) -> bool:
             if stat.S_ISDIR(state.st_mode):
                 below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
                 try:
-                    are_closed.append(_closed(below))
+                    are_closed.append(_close_all(below))
                 finally:
                     os.close(below)
             elif stat.S_ISREG(state.st_mode) and stat.S_IMODE(state.st_mode) != OWN:
-                are_closed.append(_closed_file(folder, name))
+                are_closed.append(_close_file(folder, name))
     return all(are_closed)
 
 
-def _closed_file(folder: int, name: str) -> bool:
+def _close_file(folder: int, name: str) -> bool:
     file = os.open(name, os.O_RDONLY | _FILE, dir_fd=folder)
     try:
         state = os.fstat(file)

@@ -33,19 +33,20 @@ def without_folders(text: str) -> str:
     return _PATH.sub(r"\1", text)
 
 
-def several(text: str) -> str:
+def printable_lines(text: str) -> str:
     """Returns a text of several lines with each character that cannot be seen as an escape."""
     return printable(text, keep="\n")
 
 
-def aligned(*values: float, width: int = 8) -> list[str]:
+def align_numbers(*values: float, width: int = 8) -> list[str]:
     """Returns the numbers of one row, right-aligned. They have three decimals, or powers of ten where three decimals would show
     nothing (a coefficient of 10^-6 a unit, a ratio of 10^70)."""
+    # One format for the row, chosen by its largest number, so that digits stand below each other.
     largest = max((abs(value) for value in values if isfinite(value)), default=0.0)
     return [f"{value:>{width}.3f}" if largest == 0 or 0.02 <= largest < 1e5 else f"{value:>{width}.1e}" for value in values]
 
 
-def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def align_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yields rows of equal length as lines in columns; names in them may hold any character."""
     shown = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown)]

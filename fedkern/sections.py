@@ -49,17 +49,17 @@ class Section(BaseModel):
 
     Examples
     --------
-    >>> from fedkern.sections import Section, key, validated
+    >>> from fedkern.sections import Section, key, validate_file
     >>> class Fruit(Section):
     ...     apples: int = key(3, help="how many apples", ge=0)
     ...
     >>> class File(Section):
     ...     fruit: Fruit = key(Fruit(), help="what is on the table")
     ...
-    >>> validated(File, {"fruit": {"apples": 5}}, lambda file: iter(()), "lunch.toml").fruit.apples
+    >>> validate_file(File, {"fruit": {"apples": 5}}, lambda file: iter(()), "lunch.toml").fruit.apples
     5
     >>> try:
-    ...     validated(File, {"fruit": {"aples": 5}}, lambda file: iter(()), "lunch.toml")
+    ...     validate_file(File, {"fruit": {"aples": 5}}, lambda file: iter(()), "lunch.toml")
     ... except Exception as error:
     ...     print(error)
     ...
@@ -97,7 +97,7 @@ def key(
     return Field(default, description=help, json_schema_extra=said, **limits)
 
 
-def validated(kind: type[File], tables: Mapping[str, object], refused: Callable[[Any], Iterator[str]], name: str) -> File:
+def validate_file(kind: type[File], tables: Mapping[str, object], refused: Callable[[Any], Iterator[str]], name: str) -> File:
     """Returns the tables as a file of this kind. Raises JobError with all faults, or with all contradictions that `refused`
     names."""
     try:
@@ -122,7 +122,7 @@ def explain(faults: Sequence[ErrorDetails], root: Model) -> str:
     -------
     one line: for each fault section.key, the value that came, the value that was wanted, and the remedy
     """
-    ordered = sorted(_once(faults, root), key=lambda f: f["type"] != "extra_forbidden")
+    ordered = sorted(_one_fault_a_key(faults, root), key=lambda f: f["type"] != "extra_forbidden")
     return "; also ".join(dict.fromkeys(_sentence(fault, root) for fault in ordered))
 
 
@@ -133,7 +133,7 @@ def remedy(field: FieldInfo) -> str:
 
 
 @cache  # each party and file asks it several times of the same few kinds
-def marked(root: Model, mark: Literal["path", "resumable"]) -> Mapping[str, bool | str]:
+def marked_keys(root: Model, mark: Literal["path", "resumable"]) -> Mapping[str, bool | str]:
     """Returns the keys of a file that bear a mark: dotted name -> the mark's value. A table whose names the user chose has
     none."""
     marks = dict[str, bool | str]()
@@ -142,7 +142,7 @@ def marked(root: Model, mark: Literal["path", "resumable"]) -> Mapping[str, bool
         if isinstance(extra, dict) and isinstance(said := extra.get(mark), bool | str) and said:
             marks[name] = said
         for table in () if _of_names(field) else _tables(field.annotation):
-            marks |= {f"{name}.{inner}": said for inner, said in marked(table, mark).items()}
+            marks |= {f"{name}.{inner}": said for inner, said in marked_keys(table, mark).items()}
     return MappingProxyType(marks)
 
 
@@ -151,19 +151,20 @@ def _of_names(field: FieldInfo) -> bool:
     return str(field.annotation).startswith("dict")
 
 
-def _meant(field: FieldInfo | None) -> Mapping[str, str]:
+def _meanings(field: FieldInfo | None) -> Mapping[str, str]:
     extra = None if field is None else field.json_schema_extra
     meanings = extra.get("meant") if isinstance(extra, dict) else None
     return {str(name): str(own) for name, own in meanings.items()} if isinstance(meanings, Mapping) else NONE
 
 
-def _once(faults: Sequence[ErrorDetails], root: Model) -> list[ErrorDetails]:
-    """Returns one fault a key. Of a key with several types it is the fault of the type that looked deepest into the value; of a
-    text that of the allowed words."""
+def _one_fault_a_key(faults: Sequence[ErrorDetails], root: Model) -> list[ErrorDetails]:
+    """Returns one fault a key. For a key with several types it is the fault of the type that looked deepest into the value,
+    and for a text the fault of the allowed words."""
 
     def depth(fault: ErrorDetails) -> tuple[int, bool]:
         return len(fault["loc"]), fault["type"] == "literal_error" and isinstance(fault["input"], str)
 
+    # One fault for each place; of several the one that looked deepest.
     best: dict[tuple[int | str, ...], ErrorDetails] = {}
     for number, fault in enumerate(faults):
         own = _of_several_types(root, fault["loc"])
@@ -196,7 +197,7 @@ def _sentence(fault: ErrorDetails, root: Model) -> str:
     if kind == "missing":
         return f"{where} is missing" + (f": {field.description}" if field is not None else "")
     if kind == "literal_error":
-        return chosen(where, fault["input"], re.findall(r"'(.*?)'", context["expected"]), _meant(field))
+        return describe_choice(where, fault["input"], re.findall(r"'(.*?)'", context["expected"]), _meanings(field))
     if kind in COMPARED:
         words, limit = COMPARED[kind]
         bound = context[limit]
@@ -204,19 +205,19 @@ def _sentence(fault: ErrorDetails, root: Model) -> str:
     else:
         wanted = WANTED.get(kind, fault["msg"])
     hint = remedy(field) if field is not None and wanted != fault["msg"] else ""
-    return f"{where} = {shown(fault['input'])}: wanted {wanted}" + (f" ({hint})" if hint else "")
+    return f"{where} = {format_value(fault['input'])}: wanted {wanted}" + (f" ({hint})" if hint else "")
 
 
-def chosen(where: str, value: object, choices: Sequence[str], meant: Mapping[str, str] = NONE) -> str:
+def describe_choice(where: str, value: object, choices: Sequence[str], meant: Mapping[str, str] = NONE) -> str:
     """Returns the sentence for a value that is none of the choices. `meant` maps other people's words to the choices."""
     *others, last = (json.dumps(choice) for choice in choices)
     wanted = f"{', '.join(others)} or {last}" if others else last
     known = {name: own for name, own in meant.items() if own in choices}
     near = [known[name]] if (name := str(value).casefold()) in known else get_close_matches(str(value), choices, 1)
-    return f"{where} = {shown(value)}: wanted {wanted}" + (f'; did you mean "{near[0]}"?' if near else "")
+    return f"{where} = {format_value(value)}: wanted {wanted}" + (f'; did you mean "{near[0]}"?' if near else "")
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Returns a value about as the job file has it, cut where it is long."""
     text = f"{value:g}" if isinstance(value, float) else json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
@@ -225,6 +226,7 @@ def shown(value: object) -> str:
 def _unknown(root: Model, location: Sequence[int | str]) -> str:
     """Returns the sentence for an unknown key, with the nearest known one: in the same section, or the same name in another."""
     *path, last = map(str, location)
+    # A section, not a key of one.
     if not path:
         near = get_close_matches(last, root.model_fields, 1)
         hint = f"did you mean [{near[0]}]?" if near else f"there are {', '.join(root.model_fields)}"
@@ -234,6 +236,7 @@ def _unknown(root: Model, location: Sequence[int | str]) -> str:
     section, _ = _walk(root, path)
     own = list(section.model_fields) if section is not None else []
     tables = [(name, table) for name, field in root.model_fields.items() for table in _tables(field.annotation)]
+    # A key is often right and stands in the wrong section.
     everywhere = {key: name for name, table in tables for key in table.model_fields}
     near = get_close_matches(last, own, 1)
     if last in everywhere or not near:
@@ -247,6 +250,7 @@ def _walk(root: Model, location: Sequence[int | str]) -> tuple[Model | None, Fie
     """Returns the section that a location ends in, and the last key that is declared on the way."""
     section: Model | None = root
     field: FieldInfo | None = None
+    # A table of names that the user chose is skipped: its keys are one level below.
     for part in location:
         if section is not None and str(part) in section.model_fields:
             field = section.model_fields[str(part)]

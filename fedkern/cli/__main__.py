@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
-from ..errors import FedkernError, JobError, no_memory, plainly
+from ..errors import FedkernError, JobError, describe_no_memory, show_own_faults
 from ..jobs import limits as machine
-from ..printing import printable, several
+from ..printing import printable, printable_lines
 from ..transports import parent
 from ..transports.signals import Signals
 
@@ -297,13 +297,13 @@ def _failed(error: BaseException) -> int:
     error = machine.refusal(error)
     text, code = "internal error; please report the lines above", 1
     if isinstance(error, FedkernError):
-        text, code = several(str(error)), error.exit_code
+        text, code = printable_lines(str(error)), error.exit_code
     elif isinstance(error, KeyboardInterrupt):
         text, code = str(error) or "interrupted", 3
     elif isinstance(error, BrokenPipeError):  # the reader of our output has gone: no more can be said
         return 1
     if isinstance(error, MemoryError):
-        text, code = no_memory(error), JobError.exit_code
+        text, code = describe_no_memory(error), JobError.exit_code
     with suppress(OSError):
         if code == 1 and not isinstance(error, FedkernError):
             traceback.print_exception(error)
@@ -338,14 +338,14 @@ def _simulate(options: argparse.Namespace) -> int:
 def _sigma_build(options: argparse.Namespace) -> int:
     from ..methods.sigma.prior import build
 
-    with plainly():
+    with show_own_faults():
         return build.command(options)
 
 
 def _sigma_train(options: argparse.Namespace) -> int:
     from ..methods.sigma.prior import train
 
-    with plainly():
+    with show_own_faults():
         return train.command(options)
 
 

@@ -16,7 +16,7 @@ from ..jobs import status as statuses
 from ..jobs.holding import statement
 from ..jobs.limits import refusals
 from ..methods import load, of_record
-from ..printing import columns, printable, several
+from ..printing import align_columns, printable, printable_lines
 from ..privacy.plan import Plan, outlooks
 from ..results.plain import plain
 from ..transports.inprocess import InProcess
@@ -44,7 +44,7 @@ def ledger(options: argparse.Namespace) -> int:
     for who, path in paths.items():
         if note := opened.torn(path):
             print(printable(f"fedkern: {who}: {note}"), file=sys.stderr)
-    return _say(options, rows, columns([head, *body]))
+    return _say(options, rows, align_columns([head, *body]))
 
 
 def audit(options: argparse.Namespace) -> int:
@@ -63,7 +63,7 @@ def budget(options: argparse.Namespace) -> int:
     lines: list[str] = []
     for one in found:
         body = [[j.job, j.begun, j.kind, f"{j.steps:,}", "" if j.epsilon is None else f"{j.epsilon:.4g}"] for j in one.jobs]
-        lines += [*one.lines(), *(f"  {line}" for line in columns([head, *body])), ""] if one.jobs else [*one.lines(), ""]
+        lines += [*one.lines(), *(f"  {line}" for line in align_columns([head, *body])), ""] if one.jobs else [*one.lines(), ""]
     rows = [
         {**vars(one), "budget": str(one.budget), "policies": [*map(str, one.policies)], "total": vars(one.total)}
         | {"jobs": [job._asdict() for job in one.jobs]}
@@ -82,12 +82,12 @@ def plan(options: argparse.Namespace) -> int:
     if not by_its_cap:  # what its own cap would refuse is here to be seen
         config, folder = load(options.job, [*options.sets, "privacy.epsilon=inf"])
     with refusals():
-        plans = api.plans(InProcess(), config, folder)
+        plans = api.find_plans(InProcess(), config, folder)
     groups: dict[Plan, list[str]] = {}
     for name, one in plans.items():
         groups.setdefault(one, []).append(name)
     for one, names in groups.items():
-        print(several("\n".join(_planned(one, names, caps, noises))))
+        print(printable_lines("\n".join(_planned(one, names, caps, noises))))
     return 0
 
 
@@ -106,7 +106,7 @@ def _planned(one: Plan, names: list[str], caps: list[float], noises: list[float]
             rows.append([f"{o.noise:g}", f"{o.sd:g}", norm, spent, *(f"{o.updates[cap]:,}" for cap in caps)])
     except ValueError as fault:
         raise JobError(str(fault)) from None
-    yield from columns(rows)
+    yield from align_columns(rows)
 
 
 def _numbers(option: str, text: str | None) -> list[float]:
@@ -134,5 +134,5 @@ def _between(rounds: tuple[int, int] | None) -> str:
 
 
 def _say(options: argparse.Namespace, rows: object, lines: Iterable[str]) -> int:
-    print(json.dumps(plain(rows), indent=2) if options.json else several("\n".join(lines)))
+    print(json.dumps(plain(rows), indent=2) if options.json else printable_lines("\n".join(lines)))
     return 0

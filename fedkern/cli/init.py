@@ -11,7 +11,7 @@ from ..errors import JobError
 from ..jobs.files import writing
 from ..methods import METHODS, draft
 from ..printing import printable
-from ..sections import chosen
+from ..sections import describe_choice
 
 
 def init(options: argparse.Namespace) -> int:
@@ -58,6 +58,6 @@ def with_schema(job: Path) -> None:
 def schema(options: argparse.Namespace) -> int:
     """Prints the schema."""
     if options.method not in METHODS:
-        raise JobError(chosen("schema --method", options.method, METHODS))
+        raise JobError(describe_choice("schema --method", options.method, METHODS))
     sys.stdout.write(draft.schema(options.method))
     return 0

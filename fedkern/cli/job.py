@@ -10,15 +10,15 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from ..api import check_job, perform, too_few
-from ..errors import BudgetSpent, FedkernError, JobError, plainly
+from ..api import check_job, describe_too_few, perform
+from ..errors import BudgetSpent, FedkernError, JobError, show_own_faults
 from ..jobs.engine import local
 from ..jobs.files import writing
 from ..jobs.limits import open_more_files, refusals
 from ..jobs.run import Output, Part
 from ..jobs.site import GIVEN
 from ..methods import load, load_method
-from ..printing import printable, several, without_folders
+from ..printing import printable, printable_lines, without_folders
 from ..results.result import Result
 from ..transports.driver import Hooks, Timeouts
 from ..transports.driver import exit_code as exit_code_of
@@ -95,7 +95,7 @@ def check(options: argparse.Namespace) -> int:
     _name_site(options)
     if options.local:
         config, folder = load(options.job, options.sets)
-        with plainly():
+        with show_own_faults():
             return local(load_method(config.job.method), Part(InProcess(), config, folder), Path(options.local))
 
     def main(place: Place) -> int:
@@ -116,7 +116,7 @@ def _name_site(options: argparse.Namespace) -> None:
 
 def exit_code(result: Result, min_updates: int) -> int:
     """0, 4 without some lost clients (named), 5 if a budget ended the job too early."""
-    if problem := too_few(result, min_updates):
+    if problem := describe_too_few(result, min_updates):
         print(f"fedkern: {problem}", file=sys.stderr)
         return BudgetSpent.exit_code
     clients = result.summary["clients"].items()
@@ -136,7 +136,7 @@ def place_for(options: argparse.Namespace, main: Callable[[Place], int]) -> int:
                 return main(place)
         except BaseException as error:  # as others may read it: a log may lie where they look
             said = (place.hooks or Hooks()).public(place.signals.stopped or error)
-            LOG.error("ended: %s", several(without_folders(said)))
+            LOG.error("ended: %s", printable_lines(without_folders(said)))
             raise
 
     if not options.mpi:
@@ -148,7 +148,7 @@ def place_for(options: argparse.Namespace, main: Callable[[Place], int]) -> int:
         except Exception as error:  # what it says may quote a row: others than its holder read where it came from
             if options.signals.stopped is not None:
                 raise
-            print(f"fedkern: {several((place.hooks or Hooks()).public(error))}", file=sys.stderr)
+            print(f"fedkern: {printable_lines((place.hooks or Hooks()).public(error))}", file=sys.stderr)
             return exit_code_of(error)
     try:
         from ..transports.launch import launch

@@ -23,7 +23,7 @@ from ..methods import of_record
 from ..methods.likelihood import predict as likelihood
 from ..methods.sigma import predict as sigma
 from ..methods.vertical import predict as vertical
-from ..printing import printable, several
+from ..printing import printable, printable_lines
 from ..results import against as comparison
 from ..results import graph_files, stored, table
 from ..results.plain import Record
@@ -70,7 +70,7 @@ def against(options: argparse.Namespace) -> int:
     if options.table == "csv":
         return _print_csv(comparison.HEAD, rows, options)
     _print([comparison.HEAD, *([cell if isinstance(cell, str) else f"{cell:.4g}" for cell in row] for row in rows)])
-    print(several(f"{result.summary['verdict']}\n{page}"))
+    print(printable_lines(f"{result.summary['verdict']}\n{page}"))
     return 0
 
 
@@ -97,7 +97,7 @@ def _print(cells: Iterable[Sequence[str]]) -> None:
     cells = list(cells)
     widths = [max(map(len, column)) for column in zip(*cells)]
     for row in cells:
-        print(several("  ".join(LINE.format(cell, width=width) for cell, width in zip(row, widths)).rstrip()))
+        print(printable_lines("  ".join(LINE.format(cell, width=width) for cell, width in zip(row, widths)).rstrip()))
 
 
 def predictions(options: argparse.Namespace) -> int:

@@ -15,10 +15,10 @@ from typing import Any
 
 from ..algorithms.core.messages import SERVER
 from ..errors import JobError
-from ..printing import columns
+from ..printing import align_columns
 from ..privacy.accountant import Mechanism, Parts
 from ..privacy.certificate import ALONE, certificate
-from ..privacy.certificate_fields import problem
+from ..privacy.certificate_fields import find_problem
 from ..privacy.losses import epsilon_bounds
 from ..results.plain import plain
 from ..results.summary import claim_of
@@ -79,7 +79,7 @@ class Audit:
         for p in self.parties:
             counts = ["" if n is None else f"{n:,}" for n in (p.messages, p.bytes, p.charged, p.steps)]
             rows.append([p.name, *counts, *("" if e is None else f"{e:.6g}" for e in (p.claimed, p.low, p.high))])
-        yield from columns(rows)
+        yield from align_columns(rows)
         yield ""
         yield from (f"note        {note}" for note in self.notes)
         yield from (f"DIFFERENCE  {difference}" for difference in self.differences)
@@ -234,7 +234,7 @@ def _certificates(found: Audit, run: Opened, party: int, out: Party, budget: Led
     if "certificate.json" not in there and "summary.json" in there and party != SERVER and run.ended(party, "ledger"):
         found.differences.append(f"{name}: certificate.json is gone from its own folder; put it back as the run left it")
     for file, one in there.items():
-        if fault := problem(one):
+        if fault := find_problem(one):
             found.differences.append(f"{name}: {file}{fault}")
             return
     first = next(iter(there), "")

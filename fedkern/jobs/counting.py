@@ -18,7 +18,7 @@ from ..data.rare import effective
 from ..data.table import Table, as_written
 from ..kernels.survival import arranged
 from ..models.encoding import Spec
-from ..privacy.sketch import Sketch, mixed
+from ..privacy.sketch import Sketch, mix_bits
 from .secret import mark_of
 
 Floats = NDArray[np.float64]
@@ -121,8 +121,8 @@ def _of_cells(table: Table, key: bytes) -> Numbers:
     for name in table.names:
         if name not in marks:
             of_column = np.frombuffer(_digest(name.encode("utf-8", "surrogatepass"), key), _WORD)
-            total += mixed(_values(table.columns[name], key) ^ of_column)
-    return mixed(total)
+            total += mix_bits(_values(table.columns[name], key) ^ of_column)
+    return mix_bits(total)
 
 
 def _values(cells: Cells, key: bytes) -> Numbers:

@@ -25,7 +25,7 @@ from ..errors import (
     LostPeer,
     NumericalError,
     OwnFault,
-    outline,
+    describe_origin,
 )
 from ..printing import printable
 from ..results.plain import Record
@@ -282,7 +282,7 @@ class Keeper(Hooks):
         party: int | None = getattr(error, "party", None)
         if party is None and len(self.clients) <= 1:
             party = self.clients[0] if self.clients else SERVER
-        about = {party: whole} if party is not None else dict.fromkeys(self.clients, outline(error))
+        about = {party: whole} if party is not None else dict.fromkeys(self.clients, describe_origin(error))
         try:
             for home, text in about.items():
                 self.keep_fault(home, text)

@@ -22,7 +22,7 @@ from ..privacy.disclosure import OF_A_LINEAR
 from ..results.plain import plain
 from ..sections import Section as Section
 from ..sections import key as key
-from ..sections import marked
+from ..sections import marked_keys
 
 Raw = Mapping[str, Any]  # tables of a file, as they came
 Tables = dict[str, dict[str, Any]]  # defaults of some keys
@@ -295,7 +295,7 @@ class JobConfig(Section):
     @property
     def resumable(self) -> frozenset[str]:
         """Keys that a resumed run may have otherwise."""
-        marks = marked(type(self), "resumable")
+        marks = marked_keys(type(self), "resumable")
         return frozenset(name for name, said in marks.items() if said is True or getattr(self, str(said)))
 
     @property

@@ -10,8 +10,8 @@ from unicodedata import normalize
 
 from ..data.plain_text import canonical, is_there
 from ..errors import JobError
-from ..sections import Model, marked
-from ..sections import validated as validated
+from ..sections import Model, marked_keys
+from ..sections import validate_file as validate_file
 from .keys import C, JobConfig, Keys, Raw, Tables
 
 TOML_FAULTS = (ValueError, RecursionError)  # beside TOMLDecodeError: thousands of digits, or of brackets
@@ -48,7 +48,7 @@ def written_once(tables: Raw, kind: Model | None, name: str) -> dict[str, Any]:
     JobError
         Two keys are one.
     """
-    paths = {} if kind is None else marked(kind, "path")
+    paths = {} if kind is None else marked_keys(kind, "path")
 
     def once(value: object, at: str) -> Any:
         if isinstance(value, list):
@@ -96,7 +96,7 @@ def config_of(keys: Keys[C], raw: Raw, *, name: str = "job") -> C:
     """The tables of a job as its method's configuration; JobError, which begins with `name`, with all faults."""
     if faults := list(keys.refused(raw)):
         raise JobError(f"{name}: " + "; also ".join(faults))
-    return validated(keys.Config, keys.fill_defaults(raw), keys.conflicts, name)
+    return validate_file(keys.Config, keys.fill_defaults(raw), keys.conflicts, name)
 
 
 def overridden(raw: Raw, sets: Sequence[str], kind: Model | None = None) -> Raw:

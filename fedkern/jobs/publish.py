@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.core.messages import SERVER
-from ..errors import FedkernError, JobError, belongs
+from ..errors import FedkernError, JobError, mark_party
 from ..results.digest import digest
 from ..results.inference_data import netcdf
 from ..results.plain import Record, plain
@@ -110,7 +110,7 @@ def judging(run: Run[C], kept: Kept) -> Iterator[None]:
     except Exception as error:
         if kept.path is None:
             raise
-        belongs(error, SERVER)
+        mark_party(error, SERVER)
         text = (
             f"the rounds are finished and the posterior is in {kept.path}, but it could not be judged: there is no summary.json; "
             f"once that is mended, run the job again (--resume goes on from its last checkpoint): {run.hooks.public(error)}"

@@ -20,7 +20,7 @@ from pathlib import Path
 from ..data.dialect import Dialect
 from ..errors import JobError, OwnFault
 from .keys import Count, DialectSection, Section, key
-from .load import tables_of, validated, written_once
+from .load import tables_of, validate_file, written_once
 
 GIVEN = "FEDKERN_SITE"
 SHARED, EACH = "site.toml", "sites"
@@ -107,7 +107,7 @@ class Sites:
 
     def _read(self, path: Path, client: str) -> Site:
         tables = written_once(tables_of(path, "site"), SiteFile, path.name)
-        said = validated(SiteFile, tables, lambda _: iter(()), path.name)
+        said = validate_file(SiteFile, tables, lambda _: iter(()), path.name)
         own = path.stem == client and path.name != SHARED
         if said.client is not None and said.client != client:
             if own or said.client not in self.names:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..algorithms.core.messages import SERVER
 from ..errors import JobError
-from ..printing import columns
+from ..printing import align_columns
 from ..privacy.accountant import epsilon
 from . import locks
 from .ledger import parts
@@ -87,7 +87,7 @@ class Status(NamedTuple):
             row = [c.name, c.did, f"{c.messages:,}", c.last, "" if c.ago is None else f"{duration(c.ago)} ago"]
             of = "" if c.cap is None else f"{c.cap:g}"
             rows.append([*row, *(["" if c.steps is None else f"{c.steps:,}", number_of(c.epsilon), of] if spends else [])])
-        yield from columns(rows)
+        yield from align_columns(rows)
 
 
 def duration(seconds: float) -> str:

@@ -34,7 +34,12 @@ def documented(*kernels: Kernel) -> Callable[[Function], Function]:
     def complete(function: Function) -> Function:
         code: Any = function.__code__
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        sections = arguments(names, function.__annotations__, kernels), results(kernels), REFUSED, example_of(*kernels)
+        sections = (
+            format_arguments(names, function.__annotations__, kernels),
+            format_results(kernels),
+            REFUSED,
+            example_of(*kernels),
+        )
         _complete(function, kernels, *sections)
         return function
 
@@ -78,7 +83,7 @@ def binds(
         named.__name__, named.__qualname__, named.__module__ = function.__name__, function.__qualname__, function.__module__
         named.__signature__, named.__doc__ = taken, function.__doc__
         refused = REFUSED_BOUND.format(of.__name__)
-        _complete(bind, kernels, arguments(taken.parameters, of.__annotations__, kernels, varying), "", refused, "")
+        _complete(bind, kernels, format_arguments(taken.parameters, of.__annotations__, kernels, varying), "", refused, "")
         return bind
 
     return complete
@@ -117,7 +122,7 @@ def example_of(*kernels: Kernel) -> str:
     return "\n".join([*imports, text])
 
 
-def arguments(
+def format_arguments(
     names: Iterable[str], annotations: Mapping[str, str], kernels: Sequence[Kernel], varying: Collection[str] | None = None
 ) -> str:
     """Returns the entries of a public function's arguments; `varying` is given for a function that binds calls."""
@@ -129,27 +134,27 @@ def arguments(
         kind, _, rest = annotations[name].partition(" | ")
         words = words_of(first, name)
         if name in arrays:
-            kind = shaped(arrays[name]) + (", or float" if kind == "float" or rest == "float" else "")
+            kind = describe_array(arrays[name]) + (", or float" if kind == "float" or rest == "float" else "")
             words = words if varying is None else OF_ANY_CALL if name in varying else words + STAYS
         elif name in scalars:
-            kind = number(scalars[name], kind)
+            kind = describe_scalar(scalars[name], kind)
         elif name == "out":
-            kinds = [shaped(outputs) for outputs in zip(*(kernel.outputs for kernel in kernels))]
+            kinds = [describe_array(outputs) for outputs in zip(*(kernel.outputs for kernel in kernels))]
             kind = kinds[0] if len(kinds) == 1 else f"tuple of {len(kinds)} arrays"
         elif name == "backend":
             kind = " or ".join(f'"{b}"' for b in first.backends)
-        entries.append(entry(name, f"{kind}, optional" if rest.endswith("None") else kind, words))
+        entries.append(format_entry(name, f"{kind}, optional" if rest.endswith("None") else kind, words))
     return "\n".join(entries)
 
 
-def results(kernels: Sequence[Kernel]) -> str:
+def format_results(kernels: Sequence[Kernel]) -> str:
     """Returns the entries of a public function's results."""
     first, entries = kernels[0], []
     for result in first.results or [a.name for a in first.outputs]:
         name, _, kind = result.partition(" : ")
-        kind = kind or shaped([a for kernel in kernels for a in kernel.outputs if a.name == name])
+        kind = kind or describe_array([a for kernel in kernels for a in kernel.outputs if a.name == name])
         name = "result" if name == "out" else name
-        entries.append(entry(name, kind, words_of(first, name)))
+        entries.append(format_entry(name, kind, words_of(first, name)))
     return "\n".join(entries)
 
 
@@ -161,19 +166,19 @@ def words_of(kernel: Kernel, name: str) -> str:
     return words
 
 
-def shaped(arrays: Sequence[Array]) -> str:
+def describe_array(arrays: Sequence[Array]) -> str:
     """Returns shape and type of an array, of one record or of several."""
     shapes = [a.written[0] for a in arrays]
     return f"{' or '.join(dict.fromkeys(shapes)) if len(shapes) > 1 else shapes[0]} {arrays[0].written[1]}"
 
 
-def number(scalar: Scalar, annotation: str) -> str:
+def describe_scalar(scalar: Scalar, annotation: str) -> str:
     """Returns type and domain of a scalar."""
     kind, domain = "str" if scalar.domain.codes else annotation, scalar.domain.may_be
     return kind if not domain or kind == "bool" else f"{kind}, {domain}"
 
 
-def entry(name: str, kind: str, words: str) -> str:
+def format_entry(name: str, kind: str, words: str) -> str:
     """Returns one argument in NumPy's style. It wraps lines itself, so that an import need not wait for textwrap."""
     lines = [f"{name} : {kind}"]
     while len(words) > WIDTH:

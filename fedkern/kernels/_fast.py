@@ -54,23 +54,23 @@ Refuse = Callable[[Mapping[str, Any]], None]  # by keyword; raises
 
 def sizes_of(inputs: Sequence[ArrayLike]) -> Callable[..., dict[str, int] | None]:
     """Returns a function: (inputs by name, further symbols) -> all sizes, or None where an input is not plainly right."""
-    source, bound, known = _checks(inputs, _BY_NAME, "None")
-    return _compiled("inputs, symbols", [*source, f"return {{**symbols, {', '.join(f'{s!r}: {s}' for s in bound)}}}"], known)
+    source, bound, known = _check_statements(inputs, _unpack_by_name, "None")
+    return _compile("inputs, symbols", [*source, f"return {{**symbols, {', '.join(f'{s!r}: {s}' for s in bound)}}}"], known)
 
 
 def arrays_of(inputs: Sequence[ArrayLike], outputs: Sequence[ArrayLike]) -> Callable[..., list[Any] | None]:
     """Returns a function: (inputs by name, further sizes) -> the list of inputs and newly allocated outputs, or None."""
-    source, bound, known = _checks(inputs, _BY_NAME, "None")
+    source, bound, known = _check_statements(inputs, _unpack_by_name, "None")
     arrays = [f"a{i}" for i in range(len(inputs))] + [f"o{i}" for i in range(len(outputs))]
-    lines = [*source, *_allocations(outputs, bound, known), f"return [{', '.join(arrays)}]"]
-    return _compiled("inputs, symbols", lines, known)
+    lines = [*source, *_allocation_statements(outputs, bound, known), f"return [{', '.join(arrays)}]"]
+    return _compile("inputs, symbols", lines, known)
 
 
 def numbers_of(scalars: Sequence[ScalarLike], together: Sequence[Together], refuse: Refuse) -> Compute:
     """Returns a function: (scalars by keyword) -> the values that backends get, in their order. It raises the error of
     `refuse`."""
-    source, keywords, known = _scalars(scalars, together, refuse)
-    return _compiled(keywords.lstrip(", "), [*source, f"return ({''.join(f'_c{i}, ' for i in range(len(scalars)))})"], known)
+    source, keywords, known = _scalar_statements(scalars, together, refuse)
+    return _compile(keywords.lstrip(", "), [*source, f"return ({''.join(f'_c{i}, ' for i in range(len(scalars)))})"], known)
 
 
 def compute_of(
@@ -92,9 +92,9 @@ def compute_of(
     scalars for backends, out, threads, backend, further symbols).
     """
     # Scalars are refused first: a wrong number is then told before a wrong array, on both ways.
-    numbers, keywords, known = _scalars(scalars, together, refuse)
+    numbers, keywords, known = _scalar_statements(scalars, together, refuse)
     otherwise = f"slowly(inputs, ({''.join(f'_c{i}, ' for i in range(len(scalars)))}), out, n_threads, backend, symbols)"
-    checks, bound, named = _checks(inputs, _IN_ORDER, otherwise)
+    checks, bound, named = _check_statements(inputs, _unpack_in_order, otherwise)
     known |= named | {"function": function, "slowly": slowly}
     # Backends may take their arguments in another order than inputs, scalars, outputs.
     variables = {a.name: f"a{i}" for i, a in enumerate(inputs)} | {s.name: f"_c{i}" for i, s in enumerate(scalars)}
@@ -110,22 +110,24 @@ def compute_of(
         *numbers,
         f"if out is not None or backend is not None: return {otherwise}",
         *checks,
-        *_allocations(outputs, bound, known, variables),
+        *_allocation_statements(outputs, bound, known, variables),
         f"{'returned = ' if returns else ''}function({', '.join(arguments)})",
         f"return ({'returned, ' if returns else ''}{''.join(f'o{i}, ' for i in range(len(outputs)))})",
     ]
-    return _compiled(f"inputs, out, n_threads, backend, symbols=None{keywords}", lines, known)
+    return _compile(f"inputs, out, n_threads, backend, symbols=None{keywords}", lines, known)
 
 
-def _BY_NAME(inputs: Sequence[ArrayLike]) -> list[str]:
+def _unpack_by_name(inputs: Sequence[ArrayLike]) -> list[str]:
     return [f"a{i} = inputs[{a.name!r}]" for i, a in enumerate(inputs)]
 
 
-def _IN_ORDER(inputs: Sequence[ArrayLike]) -> list[str]:
+def _unpack_in_order(inputs: Sequence[ArrayLike]) -> list[str]:
     return [f"{''.join(f'a{i}, ' for i in range(len(inputs)))}= inputs"] if inputs else []
 
 
-def _scalars(scalars: Sequence[ScalarLike], together: Sequence[Together], refuse: Refuse) -> tuple[list[str], str, Named]:
+def _scalar_statements(
+    scalars: Sequence[ScalarLike], together: Sequence[Together], refuse: Refuse
+) -> tuple[list[str], str, Named]:
     """Returns statements that refuse scalars or bind the values for backends, the keywords as parameters, and the names that the
     statements use."""
     known: Named = {**NAMES, "refuse": refuse}
@@ -146,7 +148,7 @@ def _of_scalar(expression: str, keyword: str, number: int) -> str:
     return re.sub(r"\bx\b", keyword, re.sub(r"\bcodes\b", f"codes{number}", expression))
 
 
-def _checks(
+def _check_statements(
     inputs: Sequence[ArrayLike], unpack: Callable[[Sequence[ArrayLike]], list[str]], otherwise: str
 ) -> tuple[list[str], list[str], Named]:
     """Returns statements that bind all symbols or return `otherwise`, the symbols, and the names that the statements use."""
@@ -190,7 +192,7 @@ def _named_again(symbol: str, arrays: Sequence[ArrayLike]) -> bool:
     return any(symbol in _SYMBOL.findall(" ".join(a.shape)) for a in arrays)
 
 
-def _allocations(
+def _allocation_statements(
     outputs: Sequence[ArrayLike], bound: Sequence[str], known: Named, variables: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
     """Returns statements that allocate o0, o1, .., and adds to `known`. `variables` maps scalars to their variables."""
@@ -209,7 +211,7 @@ def _allocations(
     return lines
 
 
-def _compiled(parameters: str, lines: Sequence[str], known: Named) -> Function:
+def _compile(parameters: str, lines: Sequence[str], known: Named) -> Function:
     exec("\n    ".join([f"def together({parameters}):", *lines]), known)
     function: Function = known["together"]
     return function

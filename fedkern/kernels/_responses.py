@@ -1,5 +1,5 @@
-"""Computes rows of student, gamma, beta and zero-inflated responses for the records in `families.py`, as functions of y, eta or
-mean, `scale` and trials.
+"""Computes rows of student, gamma, beta and zero-inflated responses for the records in `families.py`. The functions take y, eta
+or mean, `scale` and trials.
 
 A zero-inflated count is 0 with probability pi (a structural zero), and else a count with the mean exp(eta), which may be 0 too:
 `mean` is of that count, and E[y] is 1 - pi times as large.

@@ -88,11 +88,11 @@ COX_CURVATURE = Kernel(
 
 
 class Arranged(NamedTuple):
-    """Rows in the order in which kernels take them.
+    """Holds the order in which kernels take rows, and who has an event at one time.
 
     Attributes
     ----------
-    order : (n,) of the rows that were given, the one that stands here
+    order : (n,) the number of the given row that stands at each place
     first, ends, deaths, until : as kernels take them
 
     Examples
@@ -190,7 +190,7 @@ def cox_values(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> Floats:
-    """Cox's partial log-likelihood at many points."""
+    """Returns Cox's partial log-likelihood at many points."""
     value: Floats
     (value,) = _call(COX_VALUES, (points, X, weights, offset, first, ends, deaths, until), out, n_threads, backend)
     return value
@@ -211,7 +211,7 @@ def cox_curvature(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """The same with its gradient and minus its Hessian."""
+    """Returns Cox's partial log-likelihood with its gradient and minus its Hessian."""
     inputs = (points, X, weights, offset, first, ends, deaths, until)
     value, gradient, minus_hessian = _call(COX_CURVATURE, inputs, out, n_threads, backend)
     return value, gradient, minus_hessian

@@ -15,7 +15,7 @@ from ..errors import JobError
 from ..jobs.keys import JobConfig, Raw
 from ..jobs.load import config_of, merged, overridden, table, tables_of, written_once
 from ..jobs.method import Method
-from ..sections import chosen, validated
+from ..sections import describe_choice, validate_file
 
 METHODS = ("pvi", "likelihood", "vertical", "sigma", "sparse")  # the first is that of a job file which names none
 
@@ -75,9 +75,9 @@ def of_record(tables: Raw) -> JobConfig:
     """
     method = table(tables, "job").get("method")
     if method not in METHODS:
-        raise JobError(f"job.json: {chosen('job.method', method, METHODS)}")
+        raise JobError(f"job.json: {describe_choice('job.method', method, METHODS)}")
     kind = load_method(str(method)).keys.Config
-    config: JobConfig = validated(kind, _revived(tables), lambda _: iter(()), "job.json")
+    config: JobConfig = validate_file(kind, _revived(tables), lambda _: iter(()), "job.json")
     return config
 
 
@@ -91,7 +91,7 @@ def parse(raw: Raw, *, name: str = "job", sets: Sequence[str] = ()) -> JobConfig
     """Checks the tables of a job and fills in its method's defaults; `name` begins the error text."""
     method = table(overridden(raw, sets), "job").get("method", METHODS[0])
     if method not in METHODS:
-        raise JobError(f"{name}: {chosen('job.method', method, METHODS)}")
+        raise JobError(f"{name}: {describe_choice('job.method', method, METHODS)}")
     keys = load_method(method).keys
     tables = overridden(written_once(raw, keys.Config, name), sets, keys.Config)
     config: JobConfig = config_of(keys, tables, name=name)

@@ -65,7 +65,7 @@ def certificate(
         "epsilon_cap": epsilon_cap,
         "unit": mechanism.unit,
         "neighbours": neighbours,
-        "trust": trust(next((m for m in ran if not m.secure), mechanism)),
+        "trust": describe_trust(next((m for m in ran if not m.secure), mechanism)),
         "sampling": mechanism.sampling,
         "sampling_rate": mechanism.rate,
         "steps": steps + sum(n for _, n in before),
@@ -80,11 +80,11 @@ def certificate(
     if mechanism.dataset_size is not None:
         content["public"] = f"the number of rows, {mechanism.dataset_size}"
     if rows_per_person > 1:
-        content["person_epsilon"], content["person_delta"] = of_group(promised, delta, rows_per_person)
+        content["person_epsilon"], content["person_delta"] = compute_group_privacy(promised, delta, rows_per_person)
     return {name: "inf" if value == math.inf else value for name, value in content.items()}
 
 
-def trust(mechanism: Mechanism) -> str:
+def describe_trust(mechanism: Mechanism) -> str:
     """Returns one line: whom the claim trusts, and which of the numbers and names beside the rows are public."""
     if not mechanism.secure:
         return "everybody who has the job file, for its seed predicts the noise"
@@ -98,13 +98,13 @@ def trust(mechanism: Mechanism) -> str:
     return f"nobody, for each client adds its own noise; {rows}, {ids}{more}"
 
 
-def of_group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
+def compute_group_privacy(epsilon: float, delta: float, size: int) -> tuple[float, float]:
     """Returns (epsilon, delta) for `size` rows of one person together (Dwork and Roth 2014, Theorem 2.2 and its extension to
     delta > 0)."""
     return size * epsilon, min(1.0, size * math.exp(min((size - 1) * epsilon, 700.0)) * delta)
 
 
-def text(client: str, content: Certificate) -> str:
+def format_certificate(client: str, content: Certificate) -> str:
     """Returns a few lines for a person to read."""
     spent = f"epsilon = {_short(content['epsilon'])} of {_short(content['epsilon_cap'])} at delta = {_short(content['delta'])}"
     lines = [
@@ -135,11 +135,11 @@ def _version() -> str:
         return "(not installed)"
 
 
-def certificates(of_clients: Mapping[str, Certificate]) -> Iterator[str]:
+def format_certificates(of_clients: Mapping[str, Certificate]) -> Iterator[str]:
     """Yields the lines of one certificate where all clients have the same, else of each of them."""
     distinct: dict[str, list[str]] = {}
     for client, content in of_clients.items():
-        distinct.setdefault(text("", content), []).append(client)
+        distinct.setdefault(format_certificate("", content), []).append(client)
     yield "privacy certificate" + ("s" if len(distinct) > 1 else "")
     for certificate, clients in distinct.items():
         all_of_many = len(clients) == len(of_clients) > 5

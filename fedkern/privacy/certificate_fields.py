@@ -68,7 +68,7 @@ FIELDS: Mapping[str, Check] = {
 OPTIONAL: Mapping[str, Check] = {"public": TEXT, "person_epsilon": AMOUNT, "person_delta": SHARE, "progress": SHARE}
 
 
-def problem(content: Json) -> str | None:
+def find_problem(content: Json) -> str | None:
     """Returns the fault of a certificate that came from elsewhere, beginning with the field; None if it has none."""
     if not isinstance(content, dict):
         return " must be a table"

@@ -36,8 +36,7 @@ ETA = 1e-13  # what windows and rounding may leave out, of delta
 
 @lru_cache(maxsize=256)
 def epsilon_bounds(parts: Parts, delta: float, points: int = 1 << 20, n_cells: int = 3000) -> tuple[float, float]:
-    """Returns a lower and an upper bound of the epsilon at `delta` of all that was done to one data set, as if all noise were
-    secure.
+    """Returns a lower and an upper bound of the epsilon at `delta` of all that was done to one data set. Noise counts as secure.
 
     Examples
     --------
@@ -93,8 +92,7 @@ def added(m: Mechanism, rows: int = 1) -> Pair:
 
 
 def replaced(m: Mechanism) -> list[Pair]:
-    """Returns the pairs of one row at the clip, or at its opposite, among rows that are zero, and among rows that are like the
-    first."""
+    """Returns the pairs of one row at the clip, or at its opposite. The other rows are zero, or like the first."""
     if m.sampling == "poisson":
         return [({0: 1 - m.rate, 1: m.rate}, {0: 1 - m.rate, -1: m.rate})]
     if m.sampling == "without-replacement":  # of b equal rows one has been turned round
@@ -129,7 +127,7 @@ def of_counts(parts: Sequence[tuple[float, int, int]], delta: float) -> float:
     """Returns the epsilon at delta of tables of (decay, cases by which neighbours differ, number of tables), from their few
     losses.
 
-    Of a count that is larger by m the loss at k is decay (|k - m| - |k|): decay (m - 2 j), j = 0 to m. Its law is the same where
+    Where a count is larger by m the loss at k is decay (|k - m| - |k|): decay (m - 2 j), j = 0 to m. Its law is the same where
     the count is smaller by m.
     """
     law = {0.0: 1.0}
@@ -169,7 +167,7 @@ class Table:
     Examples
     --------
     >>> from fedkern.privacy import losses
-    >>> table = losses.tabulated(({1: 1.0}, {0: 1.0}), sigma=1.0, n_cells=100)  # one row at the clip, or none
+    >>> table = losses.tabulate(({1: 1.0}, {0: 1.0}), sigma=1.0, n_cells=100)  # one row at the clip, or none
     >>> isinstance(table, losses.Table), round(float(table.p @ table.loss), 2)  # the mean is 1 / (2 sigma^2)
     (True, 0.5)
     """
@@ -181,7 +179,7 @@ class Table:
     at_high: Vector
 
 
-def tabulated(pair: Pair, sigma: float, n_cells: int) -> Table:
+def tabulate(pair: Pair, sigma: float, n_cells: int) -> Table:
     """Returns the losses of one step."""
     s = math.ceil(sigma / GRID)
     shifts = [shift * UNITS for law in pair for shift in law]
@@ -259,22 +257,22 @@ def bounds(
     parts: Sequence[tuple[Pair, float, int]], delta: float, points: int = POINTS, n_cells: int = CELLS
 ) -> tuple[float, float]:
     """Returns a lower and an upper bound of the epsilon at delta of steps of (pair, noise multiplier, number)."""
-    tables = [(tabulated(pair, sigma, n_cells), steps) for pair, sigma, steps in parts]
+    tables = [(tabulate(pair, sigma, n_cells), steps) for pair, sigma, steps in parts]
     start, h = window(tables, points)
     lower, rest = [], 0.0
     upper = []
     for table, steps in tables:
         k = np.floor(table.loss / h)
         rest += steps * float(table.p @ (table.loss - k * h))
-        lower.append((placed(k, table.p, points), steps))
+        lower.append((place_masses(k, table.p, points), steps))
         mass = np.concatenate([table.p - table.at_high, table.at_high])
         loss = np.concatenate([table.low, table.high])
         k = np.floor(loss / h)
         share = np.clip(np.expm1(k * h - loss) / math.expm1(-h), 0, 1)  # so that P and Q both stay
-        upper.append((placed(k, mass * (1 - share), points) + placed(k + 1, mass * share, points), steps))
+        upper.append((place_masses(k, mass * (1 - share), points) + place_masses(k + 1, mass * share, points), steps))
     # What rounding down takes from n losses is at least its mean less h sqrt(n log(1 / eta) / 2), but with probability eta.
     rest -= h * math.sqrt(sum(steps for _, steps in tables) * -math.log(ETA) / 2)
-    below, above = (folded(one, start, h, points) for one in (lower, upper))
+    below, above = (convolve(one, start, h, points) for one in (lower, upper))
     lost = sum(steps * max(0.0, 1 - float(table.p.sum())) for table, steps in tables)
     return (
         max(0.0, below.epsilon(delta + 3 * ETA) + rest),
@@ -296,12 +294,12 @@ def window(tables: Sequence[tuple[Table, int]], points: int) -> tuple[float, flo
     return low, 1.02 * (high - low) / points
 
 
-def placed(k: Vector, mass: Vector, points: int) -> Vector:
+def place_masses(k: Vector, mass: Vector, points: int) -> Vector:
     """Returns the masses at whole multiples of the spacing, round a circle."""
     return np.bincount(k.astype(np.int64) % points, weights=mass, minlength=points).astype(np.float64, copy=False)
 
 
-def folded(parts: Sequence[tuple[Vector, int]], start: float, h: float, points: int) -> Composed:
+def convolve(parts: Sequence[tuple[Vector, int]], start: float, h: float, points: int) -> Composed:
     """Returns the convolution of all steps."""
     spectrum = np.ones(points // 2 + 1, complex)
     for p, steps in parts:

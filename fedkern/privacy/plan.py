@@ -20,8 +20,9 @@ class Plan:
     mechanism, epsilon, delta : its noise and its cap
     max_steps : the largest number of accounted steps within the cap
     update : accounted steps of one update
-    updates : planned, None if only the budget ends the job
-    first : those of the first update that are accounted at the start; of every later one as many with the update before it
+    updates : the planned number of updates, None if only the budget ends the job
+    first : the steps of the first update that are accounted at the start; as many steps of every later update are accounted with
+        the update before it
     shorten : whether the last update may have fewer steps than the others
 
     Examples
@@ -29,9 +30,10 @@ class Plan:
     >>> from fedkern.privacy.accountant import Mechanism
     >>> from fedkern.privacy.plan import Plan
     >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
-    >>> plan = Plan(mechanism, epsilon=2.0, delta=1e-5, max_steps=100, update=10, updates=25)
-    >>> plan.planned, plan.steps, plan.paid  # 250 steps are planned, and the budget pays for 10 updates
-    (250, 100, 10)
+    >>> most = mechanism.max_steps(epsilon=2.0, delta=1e-5)
+    >>> plan = Plan(mechanism, epsilon=2.0, delta=1e-5, max_steps=most, update=10, updates=25)
+    >>> plan.planned, plan.steps, plan.paid  # 250 steps are planned, and the budget pays for 7 updates
+    (250, 70, 7)
     """
 
     mechanism: Mechanism
@@ -85,7 +87,7 @@ class Outlook:
     Attributes
     ----------
     noise : noise multiplier
-    sd : of the noise on each released number, in the units of the clip
+    sd : standard deviation of the noise on each released number, in the units of the clip
     norm : expected Euclidean norm of the noise on one sum over the clip, which is the most that one row adds to it
     spent : epsilon after all planned rounds (as if the noise were secure); None where only the budget ends the job
     updates : cap -> updates that it pays for; at most those that are planned
@@ -95,7 +97,8 @@ class Outlook:
     >>> from fedkern.privacy.accountant import Mechanism
     >>> from fedkern.privacy.plan import Outlook, Plan, outlooks
     >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
-    >>> plan = Plan(mechanism, epsilon=2.0, delta=1e-5, max_steps=100, update=10, updates=25)
+    >>> most = mechanism.max_steps(epsilon=2.0, delta=1e-5)
+    >>> plan = Plan(mechanism, epsilon=2.0, delta=1e-5, max_steps=most, update=10, updates=25)
     >>> (outlook,) = outlooks(plan, noises=[4.0], caps=[1.0, 4.0])
     >>> isinstance(outlook, Outlook), outlook.sd, round(outlook.norm, 2)
     (True, 4.0, 7.52)
@@ -121,7 +124,8 @@ def outlooks(plan: Plan, noises: Sequence[float], caps: Sequence[float]) -> Iter
     >>> from fedkern.privacy.accountant import Mechanism
     >>> from fedkern.privacy.plan import Plan, outlooks
     >>> mechanism = Mechanism(sampling="poisson", sampling_rate=0.1, clip=1.0, dimension=4, noise_multiplier=2.0)
-    >>> plan = Plan(mechanism, epsilon=2.0, delta=1e-5, max_steps=100, update=10, updates=25)
+    >>> most = mechanism.max_steps(epsilon=2.0, delta=1e-5)
+    >>> plan = Plan(mechanism, epsilon=2.0, delta=1e-5, max_steps=most, update=10, updates=25)
     >>> [outlook.updates[1.0] for outlook in outlooks(plan, noises=[2.0, 4.0], caps=[1.0])]
     [1, 10]
     """

@@ -46,7 +46,7 @@ class Sketch(NamedTuple):
         """Returns the sketch of members' numbers (n,), and the bits of the numbers that each counts with (n,)."""
         sums = np.zeros(CELLS, np.uint64)
         with np.errstate(over="ignore"):
-            np.add.at(sums, (members >> _BITS).astype(np.int64), mixed(members ^ mixed(counts)) & np.uint64(_SUM))
+            np.add.at(sums, (members >> _BITS).astype(np.int64), mix_bits(members ^ mix_bits(counts)) & np.uint64(_SUM))
         return cls(key, "".join(f"{int(one) & _SUM:0{_DIGITS}x}" for one in sums))
 
     def apart(self, other: Sketch) -> int | None:
@@ -58,7 +58,7 @@ class Sketch(NamedTuple):
         return sum(self.sums[at : at + _DIGITS] != other.sums[at : at + _DIGITS] for at in parts)
 
 
-def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix_bits(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Returns numbers (n,) whose bits all depend on all bits of those given (the finaliser of SplitMix64, which is one to
     one)."""
     with np.errstate(over="ignore"):

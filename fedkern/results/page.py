@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ..errors import JobError
-from ..printing import several
+from ..printing import printable_lines
 from . import plots
 
 if TYPE_CHECKING:
@@ -112,5 +112,5 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
-        finalize=lambda value: several(value) if type(value) is str else value,
+        finalize=lambda value: printable_lines(value) if type(value) is str else value,
     )

@@ -87,7 +87,7 @@ def loglik_grad(source: Source) -> Case:
     return Case({"theta": theta, **data}, precision=str(data["X"].dtype), magnitude=magnitude)
 
 
-def elbo(source: Source, full: bool) -> Case:
+def elbo_case(source: Source, full: bool) -> Case:
     """Makes a case of the bound, of a mean-field or a full-rank posterior."""
     data = regression(source)
     d = data["X"].shape[1]
@@ -115,28 +115,28 @@ def elbo(source: Source, full: bool) -> Case:
 
 
 def elbo_grad(source: Source) -> Case:
-    return elbo(source, full=False)
+    return elbo_case(source, full=False)
 
 
 def elbo_grad_full(source: Source) -> Case:
-    return elbo(source, full=True)
+    return elbo_case(source, full=True)
 
 
-def expected(source: Source, full: bool) -> Case:
+def expectations_case(source: Source, full: bool) -> Case:
     """Makes a case of expectations, of a mean-field or a full-rank posterior."""
     data = regression(source, extremes=(1.0, 0.0, 1e3, np.nan))
     return Case({**data, **draw_posterior(source, data["X"].shape[1], full)})
 
 
 def expectations(source: Source) -> Case:
-    return expected(source, full=False)
+    return expectations_case(source, full=False)
 
 
 def expectations_full(source: Source) -> Case:
-    return expected(source, full=True)
+    return expectations_case(source, full=True)
 
 
-def clipped(source: Source, full: bool) -> Case:
+def clipped_case(source: Source, full: bool) -> Case:
     """Makes a case of a clipped sum, of a mean-field or a full-rank posterior."""
     data = regression(source, extremes=ROWS)
     n, d = data["X"].shape
@@ -151,14 +151,14 @@ def clipped(source: Source, full: bool) -> Case:
 
 
 def clipped_grad_sum(source: Source) -> Case:
-    return clipped(source, full=False)
+    return clipped_case(source, full=False)
 
 
 def clipped_grad_sum_full(source: Source) -> Case:
-    return clipped(source, full=True)
+    return clipped_case(source, full=True)
 
 
-def predictive(source: Source, full: bool) -> Case:
+def predict_case(source: Source, full: bool) -> Case:
     """Makes a case of predictions, of a mean-field or a full-rank posterior."""
     data = regression(source)
     arguments = {name: data[name] for name in ("X", "family", "scale", "offset")}
@@ -167,8 +167,8 @@ def predictive(source: Source, full: bool) -> Case:
 
 
 def predict(source: Source) -> Case:
-    return predictive(source, full=False)
+    return predict_case(source, full=False)
 
 
 def predict_full(source: Source) -> Case:
-    return predictive(source, full=True)
+    return predict_case(source, full=True)

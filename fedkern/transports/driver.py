@@ -32,7 +32,7 @@ from ..algorithms.core.messages import (
     Start,
     Tells,
 )
-from ..errors import FedkernError, HolderError, LostPeer, belongs, no_memory, outline
+from ..errors import FedkernError, HolderError, LostPeer, describe_no_memory, describe_origin, mark_party
 from .codec import Codec, Frame, is_last
 from .signals import Signals as Signals
 from .signals import Stopped as Stopped
@@ -172,8 +172,8 @@ class Hooks:
         if isinstance(error, (FedkernError, RemoteFault, KeyboardInterrupt)):
             return str(error) or type(error).__name__
         if isinstance(error, MemoryError):
-            return no_memory(error)
-        return "internal error\n" + outline(error)
+            return describe_no_memory(error)
+        return "internal error\n" + describe_origin(error)
 
 
 class ClientSide(Generic[S, C]):
@@ -191,7 +191,7 @@ class ClientSide(Generic[S, C]):
         try:
             return client, self._answers(client, question, frame)
         except Exception as error:
-            belongs(error, client)
+            mark_party(error, client)
             raise
 
     def _answers(self, client: int, question: Message, frame: Frame) -> list[Frame]:
@@ -324,7 +324,7 @@ class ServerSide(Generic[S, C]):
         try:
             self.state, effects = self.protocol.server_receive(self.state, sender, event)
         except Exception as error:
-            belongs(error, SERVER)
+            mark_party(error, SERVER)
             raise
         self.finished = self.protocol.finished(self.state)
         self.hooks.observe(self.state, event)

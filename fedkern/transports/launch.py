@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import HolderError, JobError, LostPeer
-from ..printing import several, without_folders
+from ..printing import printable_lines, without_folders
 from . import parent
 from .driver import Ended, Hooks, Timeouts, exit_code
 from .place import Place
@@ -78,7 +78,7 @@ def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[s
             if _is_first():
                 say(problem)
                 parent.tell(parent.ENDED + b"%d" % JobError.exit_code)
-            parent.leave(JobError.exit_code, "" if _is_first() else several(problem))
+            parent.leave(JobError.exit_code, "" if _is_first() else printable_lines(problem))
             return JobError.exit_code
         from .ending import end, leave
         from .mpi import Ranks, duplicate
@@ -176,4 +176,4 @@ def foreign_launcher(env: Mapping[str, str], size: int, library: str) -> str | N
 
 
 def _say(text: str) -> None:
-    print(f"fedkern: {several(text)}", file=sys.stderr, flush=True)
+    print(f"fedkern: {printable_lines(text)}", file=sys.stderr, flush=True)

@@ -21,7 +21,7 @@ from fedkern.jobs.holding.binding import Account
 from fedkern.jobs.holding.budget import Decision, Holder
 from fedkern.jobs.holding.policy import read_policies
 from fedkern.privacy.accountant import Mechanism, epsilon, neighbours_of
-from fedkern.privacy.certificate import text
+from fedkern.privacy.certificate import format_certificate
 
 Charge = namedtuple("Charge", "steps round")
 M = Mechanism(sampling="poisson", sampling_rate=0.05, noise_multiplier=3.0, clip=1.0, dimension=20)
@@ -298,7 +298,7 @@ def test_the_certificate(tmp_path):
     assert h.total().text() == f"{spent}, {M.neighbours}"
     assert "does not contain the privacy noise" in content["posterior"]
     assert json.loads(json.dumps(content, allow_nan=False)) == content
-    printed = text("clinic-b", content)
+    printed = format_certificate("clinic-b", content)
     for part in (
         "clinic-b: (0.",
         "add or remove one example",
@@ -338,7 +338,7 @@ def test_a_certificate_says_whom_it_trusts_and_what_is_public(tmp_path, mechanis
     h.charge(Charge(1, 0))
     content = h.certificate()
     assert content["trust"] == words
-    assert f"  trusts {words}\n" in text("x", content)
+    assert f"  trusts {words}\n" in format_certificate("x", content)
     assert h.total().neighbours == content["neighbours"] == mechanism.neighbours
     assert ("public" in content) == (mechanism.dataset_size is not None)
 
@@ -392,7 +392,7 @@ def test_keyed_noise_makes_no_claim(tmp_path):
         content = h.certificate()
         assert content["epsilon"] == "inf"
         assert content["claim"].startswith("none: the noise was keyed")
-        assert "differential" not in text("x", content)
+        assert "differential" not in format_certificate("x", content)
         h.charge(Charge(5, 0))
     json.dumps(content, allow_nan=False)
 

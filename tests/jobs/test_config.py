@@ -27,7 +27,7 @@ from fedkern.jobs.site import SiteFile
 from fedkern.methods import METHODS, load, load_method, parse
 from fedkern.methods.pvi.keys import Config
 from fedkern.methods.sigma.prior.keys import PriorConfig
-from fedkern.sections import marked
+from fedkern.sections import marked_keys
 
 OPEN: dict[str, Any] = {"data": {"clients": ["clients/*.csv"], "response": "income"}}
 PRIVATE: dict[str, Any] = OPEN | {
@@ -407,9 +407,9 @@ def test_the_keys_of_paths_and_of_clients_names() -> None:
         "vertical": {"data.server", "model.priors"},
         "sigma": {"data.polygons", "model.prior"},
     }
-    assert {name: set(marked(load_method(name).keys.Config, "path")) for name in METHODS} == {n: common | own[n] for n in METHODS}
-    assert set(marked(PriorConfig, "path")) == {"data.areas", "data.adjacency", "data.polygons"}
-    assert set(marked(SiteFile, "path")) == {"client", "path", "policy"}
+    assert {name: set(marked_keys(load_method(name).keys.Config, "path")) for name in METHODS} == {n: common | own[n] for n in METHODS}
+    assert set(marked_keys(PriorConfig, "path")) == {"data.areas", "data.adjacency", "data.polygons"}
+    assert set(marked_keys(SiteFile, "path")) == {"client", "path", "policy"}
 
 
 def test_two_keys_that_are_one() -> None:

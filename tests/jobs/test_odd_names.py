@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern.printing import printable, several
+from fedkern.printing import printable, printable_lines
 
 FORMULA, ESCAPE, TURNED = r"$\frac{1}{$", "a\x1b[2J\x07", "pa\u202eyab\u2066"
 NAMES = [FORMULA, ESCAPE, TURNED, "_low", "$x$", "年齢", "\u2028line"]
@@ -45,7 +45,7 @@ def test_every_character_that_turns_controls_or_breaks_is_escaped() -> None:
 
 
 def test_a_text_of_several_lines_keeps_them() -> None:
-    assert several("a\nb\r\x1b") == "a\nb\\r\\x1b"
+    assert printable_lines("a\nb\r\x1b") == "a\nb\\r\\x1b"
 
 
 def clean(text: str) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ...plain import Record
-from ...privacy.certificate_fields import problem
+from ...privacy.certificate_fields import find_problem
 from ..core import once
 from ..core.messages import Message, Tells
 
@@ -56,7 +56,7 @@ def content(reply: Certificate) -> Record:
 def _wrong(reply: Certificate) -> str:
     """Returns the reason why a text cannot be a certificate: no JSON, a missing or unknown field, or a value that cannot be."""
     try:
-        wrong = problem(content(reply))
+        wrong = find_problem(content(reply))
     except ValueError:
         wrong = ".text is not JSON"
     return f"its Certificate{wrong}" if wrong else ""

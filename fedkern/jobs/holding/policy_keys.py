@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from ...plain import Json
 from ...privacy.accountant import Unit
-from ...sections import Section, key, validated
+from ...sections import Section, key, validate_file
 
 Word = TypeVar("Word", bound=str)
 
@@ -86,4 +86,4 @@ def policy_file(tables: dict[str, Any], name: str) -> File:
     JobError
         It has a key or a value that it should not have; `name` begins the text.
     """
-    return validated(File, tables, File.lacks, name)
+    return validate_file(File, tables, File.lacks, name)

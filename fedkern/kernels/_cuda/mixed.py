@@ -1,4 +1,4 @@
-"""Mixed models: a thread a point and a share of the groups."""
+"""Computes mixed models: a thread a point and a share of the groups."""
 
 from __future__ import annotations
 

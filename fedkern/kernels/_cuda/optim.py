@@ -1,4 +1,4 @@
-"""Optimisers, a parameter a thread."""
+"""Makes steps of optimisers, a parameter a thread."""
 
 from __future__ import annotations
 

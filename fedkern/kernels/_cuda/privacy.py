@@ -1,4 +1,4 @@
-"""Sums of clipped rows, and noise that a key repeats."""
+"""Computes sums of clipped rows, and noise that a key repeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers, a block of words a thread."""
+"""Draws random numbers, a block of words a thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structural equation models: a warp a chain, and a block a warp, so that few chains are spread over the card too."""
+"""Computes structural equation models: a warp a chain, and a block a warp, so that few chains are spread over the card too."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def predict_rows(X, offset, mu, variance, factor, full, family, method, mean):
 
 @scalar
 def example_vector(x, y, offset, weight, mu, variance, factor, full, e, family, scale, estimator, u, v):
-    """Fills v with a row's gradient of weight E log p in (mu, log sigma) or (mu, lower triangle of L); returns weight E log p.
+    """Fills v with a row's gradient of weight E log p in (mu, log sigma) or (mu, lower triangle of L). Returns weight E log p.
 
     e (S, d): sigma e_s, deviations of the weights; or (S, 1): deviations z_s of the activations.
     """

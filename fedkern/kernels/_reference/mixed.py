@@ -1,6 +1,6 @@
 """Defines the kernels of mixed models in plain NumPy: all nodes of all groups, written down. float64 and slow; points in pieces.
 
-A group is (l, u): l(u) = sum_i log p(y_i | eta_i) - u'u / 2, what does not depend on u left out until the end.
+A group is (l, u): l(u) = sum_i log p(y_i | eta_i) - u'u / 2, with the terms that do not depend on u left out until the end.
 """
 
 from itertools import product

@@ -43,12 +43,12 @@ class Ordinal(Family):
 
     @staticmethod
     def of_high(a, b):
-        """a = low - eta, b = high - eta: what the upper threshold alone does: its derivative, that with eta, and the second."""
+        """Returns derivatives in the upper threshold alone, a = low - eta, b = high - eta: first, mixed with eta, second."""
         v = expit(b) * expit(-b)
         return expit(-b), v, -v
 
     def own(self, eta, w):
-        """Thresholds that move together move against eta; the gap between a row's own moves the upper one alone."""
+        """Returns derivatives in w. Thresholds that move together move against eta; a row's gap moves the upper one alone."""
         m, level = len(w), np.nan_to_num(self.y).astype(int)
         parts = [one[0] for one in self.parts(w[None])]
         _, slope, curve = self.row(eta, *parts)

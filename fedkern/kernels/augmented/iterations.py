@@ -258,6 +258,7 @@ def bind_mean_field_iteration(given: Given) -> Iterations:
     (6,)
     """
     symbols = _of_mean_field(given["H"], full=given["full"])
+    # Adam's other numbers are no arguments of the public function.
     return MEAN_FIELD_ITERATION.bind_given(given | _ADAM, (*names(*MEAN_FIELD_ITERATION.inputs), *_NEXT), symbols)
 
 
@@ -371,6 +372,7 @@ def network_iteration(
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats, Floats]:
     """Does the work of `amortised_iteration` with a network in the predictor: g = f_phi(X) theta, theta ~ N(0, I), phi a mode or
     a maximum."""
+    # Sizes of both networks bind the symbols that no array of the call binds.
     units, layers, symbols = _of_network(extra, hidden, sizes, activation, centre, full=full)
     inputs = (X, precision, H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
     return NETWORK_ITERATION.compute(

@@ -90,6 +90,7 @@ class Architecture:
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
             raise ValueError(f"Architecture: variant must be one of {', '.join(VARIANTS)}, got {self.variant!r}")
+        # Tuples of plain ints, so that equal architectures are equal, and hash alike.
         for name in ("groups", "n_local"):
             object.__setattr__(self, name, tuple(map(operator.index, getattr(self, name))))
         for name in ("n_conditions", "n_global", "hidden", "local_hidden", "width", "rank"):
@@ -145,6 +146,7 @@ class Architecture:
     def initial(self, seed: int) -> NDArray[np.float64]:
         """Returns the parameters with which training starts: uniform on +-1 / sqrt(n_in), numbers of the stream "initial"."""
         uniforms = rng.uniform(self.n_parameters, key=rng.key(seed, "initial"))
+        # A bound for each parameter, in the order of the parameters.
         layers = [layer for part in self.parts.values() for layer in part.layers]
         bounds: NDArray[np.float64] = np.concatenate([np.full(layer.n_parameters, layer.n_in**-0.5) for layer in layers])
         return (2 * uniforms - 1) * bounds

@@ -164,6 +164,7 @@ def _network(kernel: str, sizes: tuple[int, ...], activation: str) -> tuple[NDAr
         raise ValueError(f"{kernel}: activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
     if len(sizes) < 2 or not all(1 <= n < LIMIT for n in sizes):
         raise ValueError(f"{kernel}: sizes must be at least two positive integers below 2^31, got {sizes}")
+    # Cached for all callers: it must not be written to.
     array = np.array(sizes, np.int64)
     array.flags.writeable = False
     k = sum(n_out * (n_in + 1) for n_in, n_out in itertools.pairwise(sizes))

@@ -214,9 +214,10 @@ def local_sweeps(
     NumericalError
         A draw is not finite: chain, client, sweep and quantity are named.
     """
+    # A word of the counter would run over, and repeat the numbers of an early sweep.
     check_steps(LOCAL_SWEEPS, step, n_sweeps)
     _check_factor(LOCAL_SWEEPS, R)
-    inputs = R, theta, tau_sq, deviation, lambda_sq, sigma_sq, each(q, theta, 1), each(rss, theta, 0), gram
+    inputs = R, theta, tau_sq, deviation, lambda_sq, sigma_sq, per_chain(q, theta, 1), per_chain(rss, theta, 0), gram
     swept: Swept = LOCAL_SWEEPS.compute(
         inputs, out, n_threads, backend, n=n, seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps, scales=scales,
         draw=draw, scale_lambda=scale_lambda, shape=shape, rate=rate, slab=slab,
@@ -311,6 +312,7 @@ def factor_of_moments(gram: Floats, xty: Floats, yy: float) -> tuple[Floats, Flo
     """
     p = len(gram)
     moments = np.block([[gram, xty[:, None]], [xty[None, :], np.full((1, 1), yy)]])
+    # The factor of the moments of [X y] holds all three: R, then q and the root of rss in its last column.
     try:
         triangle = np.linalg.cholesky(moments).T
     except np.linalg.LinAlgError:  # singular, as with a column of zeros; or no moments at all
@@ -392,7 +394,7 @@ def bind_local_sweeps(given: Given) -> Sweeps:
     array([0.474])
     """
     of = given["theta"]
-    return _bind(LOCAL_SWEEPS, given | {"q": each(given["q"], of, 1), "rss": each(given["rss"], of, 0)})
+    return _bind(LOCAL_SWEEPS, given | {"q": per_chain(given["q"], of, 1), "rss": per_chain(given["rss"], of, 0)})
 
 
 @binds(local_sweeps_batched, LOCAL_SWEEPS_BATCHED, varying=_VARYING, without=())
@@ -417,6 +419,7 @@ def bind_local_sweeps_batched(given: Given) -> Sweeps:
 
 
 def _bind(kernel: Kernel, given: Given) -> Sweeps:
+    # The largest step is not known yet: each call is held to it by `last`.
     check_steps(kernel, 0, given["n_sweeps"])
     _check_factor(kernel, given["R"])
     bound = kernel.bind_given(given, _VARYING, last=2**32 - given["n_sweeps"])
@@ -458,7 +461,7 @@ def gaussian_posterior_draw(
     """
     kernel = GAUSSIAN_POSTERIOR_DRAW
     numbers = kernel.numbers(seed=seed, chain=chain, client=client, step=step, draw=draw, slab=slab)
-    q = each(q, mean, 1)
+    q = per_chain(q, mean, 1)
     inputs = {"R": R, "mean": mean, "scale": scale, "sigma_sq": sigma_sq, "q": q, "gram": gram}
     arrays = kernel.prepare(inputs, out)
     _check_factor(kernel, R)
@@ -479,8 +482,9 @@ def check_steps(kernel: Kernel, step: int, n_sweeps: int) -> None:
     require(kernel.name, step + n_sweeps <= 2**32, "step + n_sweeps", "must be at most 2^32", step + n_sweeps)
 
 
-def each(value: Any, of: Any, ndim: int) -> Any:
+def per_chain(value: Any, of: Any, ndim: int) -> Any:
     """Returns a value that is the same for all chains as a view with a row for each row of `of`."""
+    # Masked arrays go to the record unchanged, which refuses them by name.
     if (type(value) is np.ndarray and value.ndim > ndim) or masked(value):  # of each chain already; refused by the record
         return value
     chains = len(of) if home(of) and of.ndim else 1
@@ -551,6 +555,7 @@ def raise_fault(kernel: str, events: NDArray[np.int64], chain: int, client: int 
     faults = on_host(events[..., -1])
     if faults.max(initial=-1) < 0:
         return
+    # The first faulty chain is named; the others may have faults of the same cause.
     place = np.argwhere(faults >= 0)[0]
     first, *regression = (int(i) for i in place)
     sweep, quantity = divmod(int(faults[tuple(place)]), 8)

@@ -128,6 +128,7 @@ def move_terms(
         Wrong types or shapes, a block with numbers outside [0, 2p) or with one twice.
     """
     numbers = MOVE_TERMS.numbers(slab=slab)
+    # One q for all chains, as a view: the kernel takes a row for each chain.
     if type(q) is np.ndarray and q.ndim == 1 and isinstance(theta, np.ndarray):
         q = np.broadcast_to(q, (len(theta), len(q)))
     inputs = {"R": R, "q": q, "block": block, "theta": theta, "deviation": deviation, "tau_sq": tau_sq, "sigma_sq": sigma_sq}
@@ -172,6 +173,7 @@ def move(
         raise ValueError(f"shrinkage.move: the counter is exhausted: seed = {seed}, chain = {chain}, step = {step}")
     MOVE.call(backend, arrays, numbers, n_threads)
     moved, t = arrays[-2:]
+    # The compiled draw leaves NaN where its Cholesky factor failed.
     bad = np.flatnonzero(~(np.isfinite(moved).all(axis=1) & np.isfinite(t).all(axis=1)))
     if bad.size:
         raise NumericalError(

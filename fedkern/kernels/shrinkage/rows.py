@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .._checks import POSITIVE, SWITCH, Domain, require
 from .._docs import documented
 from .._record import F64, Array, Kernel, Out, Scalar, names
-from .local import EXPANDED, N_SWEEPS, NAMES, SCALE_LAMBDA, SLAB, VARIANCE, WORDS, Floats, check_steps, each, raise_fault
+from .local import EXPANDED, N_SWEEPS, NAMES, SCALE_LAMBDA, SLAB, VARIANCE, WORDS, Floats, check_steps, per_chain, raise_fault
 
 __all__ = ["Patterns", "imputed_sweeps", "logistic_sweeps", "missing_patterns"]
 
@@ -190,7 +190,7 @@ def logistic_sweeps(
         scale_intercept=scale_intercept, intercept=intercept, slab=slab,
     )  # fmt: skip
     check_steps(kernel, step, n_sweeps)
-    y = each(y, theta, 1)
+    y = per_chain(y, theta, 1)
     inputs = {"X": X, "y": y, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq, "alpha": alpha}
     arrays = kernel.prepare(inputs, out)
     require(kernel.name, bool(((y == 0) | (y == 1)).all()), "y", "must be 0 or 1", "another number")
@@ -239,7 +239,7 @@ def imputed_sweeps(
         A draw is not finite: chain, client, sweep and quantity are named.
     """
     kernel = IMPUTED_SWEEPS
-    y = each(y, theta, 1)
+    y = per_chain(y, theta, 1)
     inputs = {
         "X": X, "y": y, "psi": psi, "theta": theta, "tau_sq": tau_sq, "deviation": deviation, "lambda_sq": lambda_sq,
         "sigma_sq": sigma_sq, "alpha": alpha, "completed": completed,

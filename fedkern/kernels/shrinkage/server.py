@@ -219,6 +219,7 @@ def global_sweep(
         A draw that is not finite: chain, regression, sweep and quantity.
     """
     _check_passes(n_passes, scales)
+    # Any other array is refused by the record, with its shape.
     if _shaped(deviation, 4):
         m, _, g, p = deviation.shape
         _check(GLOBAL_SWEEP, m, g, p, indicators, seed, chain, step, n_passes)
@@ -364,6 +365,7 @@ def _check(
         raise ValueError(f"{kernel.name}: indicators must be -2, -1 or in [0, p) with p = {p}")
     if not (0 <= seed < 2**64 and 0 <= chain < 2**64):
         raise ValueError(f"{kernel.name}: seed and chain must be in [0, 2^64), got {seed} and {chain}")
+    # Items of the counter are numbered by client, regression and coefficient together.
     if not (0 <= step <= 2**32 - n_passes and m * g * p < 2**32 and 2 * g < 2**32):
         raise ValueError(
             f"{kernel.name}: the counter is exhausted: step = {step} with {n_passes} passes, {m} clients, {g} regressions and "

@@ -47,11 +47,13 @@ def check_triangle(kernel: str, indptr: Indices, indices: Indices, order: Indice
     """Refuses anything but columns of a lower triangle, each with its diagonal first and its rows ascending, and a permutation
     `order`."""
     n = len(order)
+    # The boundaries first: the checks below slice by them.
     check_indptr(kernel, indptr, len(indices))
     columns = np.arange(n)
     first = indptr[:-1]
     fine = bool((indptr[1:] > first).all()) and (not n or (indices.max() < n and bool((indices[first] == columns).all())))
     if fine:
+        # Rows rise within a column; from one column to the next they may fall.
         rising = np.diff(indices) > 0
         rising[first[1:] - 1] = True
         fine = bool(rising.all())

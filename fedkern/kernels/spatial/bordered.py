@@ -151,13 +151,16 @@ def bordered_analyse(indptr: Indices, indices: Indices, border: Indices) -> Bord
     array([0, 2, 1])
     """
     n = len(indptr) - 1
+    # The border is dense whatever comes before it: only the other areas need an order.
     inner = np.setdiff1d(np.arange(n), border)
     place = np.full(n, -1)
     place[inner] = np.arange(len(inner))
     rows = np.repeat(np.arange(n), np.diff(indptr))
+    # The graph of the other areas alone, in their numbers.
     kept = (place[rows] >= 0) & (place[indices] >= 0)
     starts = np.searchsorted(place[rows[kept]], np.arange(len(inner) + 1))
     order = np.concatenate([inner[minimum_degree(starts.astype(np.int64), place[indices[kept]])], border]).astype(np.int64)
+    # The whole order, with the border last, gives the rows of each sparse column.
     columns = columns_of(order, indptr, indices)[: len(inner)]
     ends = np.cumsum([0, *map(len, columns)], dtype=np.int64)
     return Bordered(order, ends, np.concatenate([[], *columns]).astype(np.int64))
@@ -185,6 +188,7 @@ def bordered_factor(
     """
     arrays = BORDERED_FACTOR.prepare({"values": values, "indptr": indptr, "indices": indices, "block": block}, out)
     failed = BORDERED_FACTOR.call(backend, arrays, (), n_threads)
+    # The kernel stops at the first bad pivot and returns its place, else -1.
     if failed >= 0:
         raise NumericalError(
             f"{BORDERED_FACTOR.name}: pivot {failed} is not greater than zero: the matrix is not positive definite"

@@ -177,10 +177,12 @@ def car_factor(
     numbers = CAR_FACTOR.numbers(form=form)
     pattern = {"order": order, "factor_indptr": factor_indptr, "factor_indices": factor_indices}
     arrays = CAR_FACTOR.prepare({"phi": phi, **pattern, "indptr": indptr, "indices": indices}, out)
+    # Compiled code indexes by these numbers: a wrong one would read or write beyond an array.
     check_indptr(name, indptr, len(indices))
     check_triangle(name, factor_indptr, factor_indices, order)
     _check_pattern(name, indptr, indices, order, factor_indptr, factor_indices)
     failed = CAR_FACTOR.call(backend, arrays, numbers, n_threads)
+    # The kernel returns entry times n plus area of the first bad pivot, else -1.
     if failed >= 0:
         entry, area = divmod(int(failed), len(order))
         raise NumericalError(
@@ -197,9 +199,11 @@ def _check_pattern(name: str, indptr: Indices, indices: Indices, order: Indices,
     place[order] = np.arange(n)
     fine = not len(indices) or (indices.min() >= 0 and indices.max() < n)
     require(name, fine, "indices", f"must be in [0, {n})", "others")
+    # Each edge as (row, column) in the order of elimination; the lower one of each pair is compared.
     a, b = place[np.repeat(np.arange(n), np.diff(indptr))], place[indices]
     lower = a > b
     wanted = b[lower] * n + a[lower]
+    # Places of the factor as rising numbers, among which each edge is searched.
     held = np.repeat(np.arange(n), np.diff(columns)) * n + rows
     at = np.searchsorted(held, wanted)
     fine = not wanted.size or (at.max() < held.size and bool((held[at] == wanted).all()))

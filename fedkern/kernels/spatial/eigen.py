@@ -116,6 +116,7 @@ def car_eigen(indptr: Indices, indices: Indices, *, form: str = "car") -> Eigen:
     name = "spatial.car_eigen"
     choice(name, "form", form, FORMS)
     check_graph(indptr, indices, name=name)
+    # Rounding leaves these eigenvalues near 1, or near 0: one for each component, and known exactly.
     null = null_dimension(indptr, indices)
     if len(indptr) == 1:
         return Eigen(np.zeros(0), np.zeros((0, 0)), form)
@@ -212,6 +213,7 @@ def icar_scale(values: Floats, vectors: Floats, groups: NDArray[np.int64]) -> Fl
     n = len(values)
     if not n:
         return np.ones(0)
+    # A component is scaled by its own mean: components do not share a variance.
     logs = np.log(car_variance(values, vectors, np.ones(n), np.zeros(1), form="icar")[0])
     means = np.bincount(groups, logs) / np.bincount(groups)
     return np.asarray(np.exp(-means / 2)[groups])
@@ -312,17 +314,20 @@ def logdet_table(
     require(name, 0 <= lo <= hi < 1, "lo <= hi", "must be in [0, 1)", (lo, hi))
     require(name, 1e-14 <= tolerance < 1, "tolerance", "must be in [1e-14, 1)", tolerance)
     n = len(values)
+    # Q does not depend on phi: the logarithm of its product of positive eigenvalues is a constant.
     if form == "icar":
         kept = values[values > 0]
         return LogDet(np.array([np.log(kept).sum()]), lo, hi, 0.0, 0.0, 2.0, len(kept), form)
     w = 1 - values if form == "car" else values
     widest = 2.0 if form == "car" else float(max(2.0, w.max(initial=0)))
+    # The range of phi in t, with a least width, so that one phi alone has an interval too.
     ends = np.log1p(widest * np.array([lo, hi]) / (1 - np.array([lo, hi])))
     middle, half = ends.mean(), max(float(ends[1] - ends[0]) / 2, 1e-3)
     slope = (1 - hi) ** 2 * (1 + widest * hi / (1 - hi)) / widest  # the least dphi / dt on the range is at one of its ends
     slope = min(slope, (1 - lo) ** 2 * (1 + widest * lo / (1 - lo)) / widest)
 
     def bounds(degree: int) -> tuple[float, float]:
+        # The bound holds for each ellipse; the best of some is taken.
         y = np.linspace(0.02, 0.98, 97) * np.pi
         b = y / half
         a = np.sqrt(1 + b * b)
@@ -335,6 +340,7 @@ def logdet_table(
         )
         return float(value.min()), float((4 * largest * tail).min()) / half / slope
 
+    # The lowest degree whose bound is within the tolerance.
     degree = 1
     while (bounds(degree)[0] > tolerance * n) and degree < 2000:
         degree += 1
@@ -345,6 +351,7 @@ def logdet_table(
         return (np.log1p(u * np.expm1(t)) - np.log1p(np.expm1(t) / widest)).sum(axis=1)
 
     coefficients = np.polynomial.chebyshev.chebinterpolate(function, degree) if n else np.zeros(1)
+    # The constant part, which the series of the eigenvalues lacks.
     if form == "car":
         coefficients[0] += np.log(diagonal(indptr)).sum()
     return LogDet(coefficients, lo, hi, *bounds(degree), widest, n, form)

@@ -154,6 +154,7 @@ def gp_sample(
     arrays = GP_SAMPLE.prepare({"x": x, "lengthscale": lengthscale}, out)
     check_normals(name, len(x) * len(lengthscale))
     failed = GP_SAMPLE.call(backend, arrays, numbers, n_threads)
+    # The kernel returns the first draw whose covariance has no factor, else -1.
     if failed >= 0:
         raise NumericalError(
             f"{name}: the covariance of draw {failed} (lengthscale {lengthscale[failed]}) is not positive definite; "

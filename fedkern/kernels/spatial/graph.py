@@ -255,6 +255,7 @@ def minimum_degree(indptr: Indices, indices: Indices) -> Indices:
     """
     if len(indptr) == 1:
         return np.zeros(0, np.int64)
+    # Only the pattern matters; a precision at phi = 0.5 is safely positive definite.
     matrix = car_precision(indptr, indices, 0.5).tocsc()
     options = {"SymmetricMode": True}
     factor = scipy.sparse.linalg.splu(matrix, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
@@ -277,10 +278,12 @@ def columns_of(order: Indices, indptr: Indices, indices: Indices) -> list[NDArra
     children: list[list[NDArray[np.int64]]] = [[] for _ in range(n)]
     columns = []
     for j, area in enumerate(order):
+        # The union of an area's later neighbours and of what its children in the elimination tree hand on.
         later = place[indices[indptr[area] : indptr[area + 1]]]
         below = np.unique(np.concatenate([later[later > j], *(child[child > j] for child in children[j])]))
         if below.size:
             children[below[0]].append(below)
+        # Columns that are used up are let go: the tree would keep them all.
         children[j] = []
         columns.append(np.concatenate([[j], below]))
     return columns

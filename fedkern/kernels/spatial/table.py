@@ -134,10 +134,12 @@ def check_table(
     require(name, entries >= 1, "values", "must have an entry", shape)
     pattern = {"indptr": indptr, "indices": indices, "order": order}
     if kind == "sparse":
+        # A sparse table is nothing without its pattern.
         missing = [part for part, array in pattern.items() if array is None]
         require(name, not missing, "kind", f"'sparse' needs {', '.join(missing)}", "none")
         check_triangle(name, indptr, indices, order)  # type: ignore[arg-type]
         return
+    # A pattern beside another kind would be silently ignored.
     given = [part for part, array in pattern.items() if array is not None]
     require(name, not given, " and ".join(given), f"must be None where kind is {kind!r}", "an array")
     want = n if kind == "stored" else n * rank
@@ -202,6 +204,7 @@ class DrawTable:
         """Returns the same table at another home, without checking it again."""
         if home.kind == "cpu":
             return self
+        # A copy by fields: `__post_init__` would check numbers, and wait for the device.
         there = copy(self)
         for name in ("values", "phi", "scale", "indptr", "indices", "order"):
             object.__setattr__(there, name, home.put(getattr(self, name)))
@@ -276,6 +279,7 @@ class DrawTable:
         """
         most = len(x) if rank is None else rank
         shortest = lengthscale[np.argmin(lengthscale) :][:1]  # its factor has the most columns
+        # The longest factor decides the columns of all: one table has one width.
         used = gp_factor(x, shortest, kind=kind, rank=min(most, len(x)), tolerance=tolerance)[0].any(axis=(0, 1))
         columns = int(used.sum())
         factors, _ = gp_factor(x, lengthscale, kind=kind, rank=columns, tolerance=tolerance, n_threads=n_threads)
@@ -332,6 +336,7 @@ class DrawTable:
         """
         eigen = car_eigen(indptr, indices, form="icar")
         weights = icar_scale(eigen.values, eigen.vectors, components(indptr, indices))
+        # Without the null space, whose variance is infinite, the draw sums to 0 in every component.
         kept = eigen.values > 0
         factor = weights[:, None] * eigen.vectors[:, kept] / np.sqrt(eigen.values[kept])
         n, rank = factor.shape

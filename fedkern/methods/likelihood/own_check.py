@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...algorithms.importance import machine as importance
-from ...errors import owned, plainly
+from ...errors import owned, show_own_faults
 from ...jobs.check import Check, OwnFile, Said
 from . import own_factory
 from .keys import Config
@@ -39,7 +39,7 @@ def look_through(file: OwnFile[Config], terms: Terms) -> list[str]:
         It makes none.
     """
     factory, who = own_factory.load_factory(terms.factory, file.folder), terms.who()
-    with plainly():
+    with show_own_faults():
         made = factory.made(who, file.table, terms.ignored, terms.options)
     names = getattr(made, "names", ())
     return [f"  {who} ({factory.distribution} {factory.version}) has the parameters {', '.join(map(str, names))}"]

@@ -12,7 +12,7 @@ import numpy as np
 from ...algorithms.core import once
 from ...algorithms.core.messages import SERVER
 from ...algorithms.exchanges import own_models
-from ...errors import JobError, OwnFault, belongs, owned
+from ...errors import JobError, OwnFault, mark_party, owned
 from ...jobs.run import At
 from ...jobs.stage import Stage
 from ...models.own.given import Given
@@ -128,7 +128,7 @@ def agree_on_package(
     packages |= {at.names[k]: one.said for k, one in replies}
     if len(set(packages.values())) > 1:
         error = JobError(_differ(terms.factory, packages))
-        belongs(error, SERVER)
+        mark_party(error, SERVER)
         raise error
     editable = [repr(at.names[k]) for k, one in replies if one.editable]
     if not editable:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from ...models.encoding import INTERCEPT
-from ...printing import aligned
+from ...printing import align_numbers
 from ...results import loo
 from ...results.plain import Record, real
 from ...results.report import against_guessing
@@ -88,7 +88,7 @@ def _coefficients(content: Record) -> Iterator[str]:
     yield head + (f"   {ratio} (2.5 %, 97.5 %)" if ratio else "")
     for name in named:
         row = every[name]
-        mean, sd, low, high = aligned(row["mean"], row["sd"], row["q025"], row["q975"])
+        mean, sd, low, high = align_numbers(row["mean"], row["sd"], row["q025"], row["q975"])
         line = f"{name:<{width}} {mean} {sd}  {low}  {high}"
         if ratio and name in slopes and name not in intercepts:
             ends = [math.exp(min(row[key], 700.0)) for key in ("q50", "q025", "q975")]
@@ -106,7 +106,7 @@ def _marginal(effects: Record) -> Iterator[str]:
     width = max(map(len, (head, *words.values())))
     yield f"{head:<{width}}     mean       sd     2.5 %    97.5 %"
     for name, said in words.items():
-        mean, sd, low, high = aligned(*(real(effects[name][key]) for key in changes.SHOWN))
+        mean, sd, low, high = align_numbers(*(real(effects[name][key]) for key in changes.SHOWN))
         yield f"{said:<{width}} {mean} {sd}  {low}  {high}"
     if len(effects) > SHOWN:
         yield f"({SHOWN} of {len(effects)}, those furthest from zero in standard deviations)"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...models import psis
-from ...printing import aligned
-from ...privacy.certificate import certificates
+from ...printing import align_numbers
+from ...privacy.certificate import format_certificates
 from ...results import loo, reweighed
 from ...results.gaussian import comparable
 from ...results.plain import Record, real
@@ -36,7 +36,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     sent = sum(ways["to_server"]["bytes"] for ways in content["wire"].values())
     yield f"clients sent {sent:,} bytes in all"
     if content["privacy"]:
-        yield from certificates(content["privacy"])
+        yield from format_certificates(content["privacy"])
     else:
         yield "no privacy is claimed: what clients sent has no noise in it, and can tell rows where they are few"
     for note in content["notes"]:
@@ -65,7 +65,7 @@ def _coefficients(parameters: Record) -> Iterator[str]:
     yield f"{'coefficient':<{width}}     mean       sd       5 %      95 %"
     for name in (name for name in standard if name in clearest):
         v = standard[name]
-        mean, sd, low, high = aligned(v["mean"], v["sd"], v["q05"], v["q95"])
+        mean, sd, low, high = align_numbers(v["mean"], v["sd"], v["q05"], v["q95"])
         yield f"{name:<{width}} {mean} {sd}  {low}  {high}"
     if len(standard) > SHOWN:
         yield f"({SHOWN} of {len(standard)}, those furthest from zero in standard deviations)"

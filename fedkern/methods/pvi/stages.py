@@ -17,7 +17,7 @@ from ...jobs import few, incomplete, memory, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
-from ...privacy.certificate import trust
+from ...privacy.certificate import describe_trust
 from ...privacy.plan import Plan
 from . import arrival, budget, dispersion, linear, response
 from .keys import Config
@@ -185,7 +185,7 @@ def _privacy(model: Model) -> Iterator[str]:
         rows.append([str(v) for v in values])
     yield from wire.laid_out(head, rows)
     yield f"         neighbours: {plan.mechanism.neighbours}; by the {plan.mechanism.accountant} accountant"
-    yield f"         trusts {trust(plan.mechanism)}"
+    yield f"         trusts {describe_trust(plan.mechanism)}"
     if model.by_client and plan.mechanism.rate < 1:
         more = f"{1 / plan.mechanism.rate:.3g}"
         yield f"         every client works in every round, so that nobody sees whose work counts: {more} times the work"

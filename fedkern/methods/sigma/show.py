@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...printing import aligned
-from ...privacy.certificate import certificates
+from ...printing import align_numbers
+from ...privacy.certificate import format_certificates
 from ...results.plain import Record, real
 from . import meanings
 
@@ -21,7 +21,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     yield f"{'':<{width}}     mean       sd     2.5 %    97.5 %" + ("   R-hat      ESS" if sampled else "")
     for name, row in rows.items():
         mixing = f"  {real(row['rhat']):>6.3f} {real(row['ess']):>8.0f}" if "rhat" in row else ""  # nan of fewer than 4 draws
-        mean, sd, low, high = aligned(*(row[what] for what in ("mean", "sd", "q025", "q975")))
+        mean, sd, low, high = align_numbers(*(row[what] for what in ("mean", "sd", "q025", "q975")))
         yield f"{name:<{width}} {mean} {sd}  {low}  {high}" + mixing
     yield from _ratios(about.get("ratios", {}))
     if chains := about.get("chains"):
@@ -44,7 +44,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     claim = "counts have noise" if content["privacy"] else "no privacy is claimed, and a map's counts count as told"
     yield f"clients sent {sent:,} bytes in all; {claim}"
     if content["privacy"]:
-        yield from certificates(content["privacy"])
+        yield from format_certificates(content["privacy"])
     for note in content["notes"]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"
@@ -59,4 +59,4 @@ def _ratios(ratios: Record) -> Iterator[str]:
     yield ""
     yield f"{ratios['is']:<{width}}   median     2.5 %    97.5 %"
     for name, row in rows:
-        yield f"{name:<{width}} {'  '.join(aligned(*(row[what] for what in ('q50', 'q025', 'q975'))))}"
+        yield f"{name:<{width}} {'  '.join(align_numbers(*(row[what] for what in ('q50', 'q025', 'q975'))))}"

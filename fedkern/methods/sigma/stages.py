@@ -25,7 +25,7 @@ from ...jobs.holding.binding import bind
 from ...jobs.parties import data_set
 from ...jobs.stage import Stage
 from ...printing import printable
-from ...privacy.certificate import trust
+from ...privacy.certificate import describe_trust
 from ...privacy.plan import Plan
 from . import borders, budget, files, publish
 from .areas import names_of
@@ -217,7 +217,7 @@ def _privacy(model: SigmaModel) -> Iterator[str]:
     yield "         a holder without a policy and without FEDKERN_CLIENT_HOME keeps its table in the run's own folder:"
     yield "         another run draws noise, and spends, anew"
     yield f"         noise two-sided geometric, sd {m.sigma * m.clip:.4g} cases; neighbours: {m.neighbours}"
-    yield f"         trusts {trust(m)}"
+    yield f"         trusts {describe_trust(m)}"
 
 
 def disclosure(model: SigmaModel) -> str:

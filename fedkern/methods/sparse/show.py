@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from ...printing import aligned
+from ...printing import align_numbers
 from ...results import chains, loo
 from ...results.plain import Record, real
 from ...results.verdict import LEGEND, MARK, is_doubtful, marked
@@ -106,7 +106,7 @@ def _effects(parameters: Mapping[str, Mapping[str, float]], unsure: Collection[s
     for label in chosen:
         row, average = rows[label]
         error = f"{real(row['pip_mcse']):>6.3f}" if "pip_mcse" in row else f"{'':>6}"
-        numbers = " ".join(aligned(*(row[key] for key in ("mean", "sd", "q05", "q95"))))
+        numbers = " ".join(align_numbers(*(row[key] for key in ("mean", "sd", "q05", "q95"))))
         line = f"{marked(label, unsure):<{width}} {row['pip']:>6.3f} {error} {numbers}"
         yield line + (f"    {average['mean']:>7.3f} ({average['q05']:.3f}, {average['q95']:.3f})" if average else "")
     if len(rows) > SHOWN:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ...printing import aligned
-from ...privacy.certificate import certificates
+from ...printing import align_numbers
+from ...privacy.certificate import format_certificates
 from ...results.plain import Record, real
 from ...results.report import against_guessing
 
@@ -24,7 +24,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     if parameters:
         yield ""
     for name, row in parameters.items():
-        mean, sd, low, high = aligned(*(row[what] for what in ("mean", "sd", "q05", "q95")))
+        mean, sd, low, high = align_numbers(*(row[what] for what in ("mean", "sd", "q05", "q95")))
         yield f"{name:<12} {mean} sd {sd.strip()}  ({low.strip()}, {high.strip()})"
     if "elbo" in content:
         yield f"ELBO {content['elbo']:.2f} ± {real(content['elbo_error']):.2g} (mean of the last fifth of the rounds)"
@@ -37,7 +37,7 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
         yield f"note: {note}"
     yield f"digest {content['digest']}"
     if content["privacy"]:
-        yield from certificates(content["privacy"])
+        yield from format_certificates(content["privacy"])
 
 
 def _scores(prediction: Record) -> Iterator[str]:

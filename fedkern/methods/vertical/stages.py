@@ -31,7 +31,7 @@ from ...data.faults import who
 from ...jobs import incomplete, memory
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.stage import Stage
-from ...privacy.certificate import trust
+from ...privacy.certificate import describe_trust
 from ...privacy.plan import Plan
 from . import budget, normal
 from .keys import Config
@@ -247,7 +247,7 @@ def _privacy(model: VerticalModel) -> Iterator[str]:
     if plan.steps < (plan.planned or 0):
         yield f"         which is after {plan.paid} of {plan.updates} rounds: the budget ends the job"
     yield f"         noise {m.sigma:.4g} times the clip; neighbours: {m.neighbours}"
-    yield f"         trusts {trust(m)}"
+    yield f"         trusts {describe_trust(m)}"
 
 
 def disclosure(model: VerticalModel) -> str:

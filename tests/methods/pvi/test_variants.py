@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.api import plans
+from fedkern.api import find_plans
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 from support.wires import checked_and_run
@@ -111,7 +111,7 @@ def test_private_jobs_keep_to_their_budgets(data: dict[str, Any], tmp_path: Path
     assert all(np.isfinite(list(value.values())).all() for value in result.parameters.values())
     assert result.stop == ("budget" if variant == "shorten" else "rounds")
     config, folder = load(job)
-    for name, plan in plans(InProcess(), config, folder).items():  # as said before, the shortened update among them
+    for name, plan in find_plans(InProcess(), config, folder).items():  # as said before, the shortened update among them
         spent = [result.privacy[name]["steps"]] if name in result.privacy else [c["steps"] for c in result.privacy.values()]
         assert max(spent) <= plan.steps, name
         assert variant != "shorten" or (spent[0], plan.paid) == (plan.steps, 2)

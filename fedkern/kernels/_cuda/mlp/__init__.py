@@ -1,1 +1,1 @@
-"""Networks: products by cuBLAS, and between them kernels that fuse what is done to each number."""
+"""Computes networks: products by cuBLAS, and between them kernels that fuse the work on each number."""

@@ -1,4 +1,5 @@
-"""Local sweeps and draws: a block a regression, its system in shared memory or, where that is too small, in global memory."""
+"""Makes local sweeps and draws: a block a regression, its system in shared memory or, where that is too small, in global
+memory."""
 
 from __future__ import annotations
 

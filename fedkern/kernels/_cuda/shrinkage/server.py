@@ -1,4 +1,4 @@
-"""What a client sends to the server of a sparse model."""
+"""Computes the sums that a client sends to the server of a sparse model."""
 
 from __future__ import annotations
 

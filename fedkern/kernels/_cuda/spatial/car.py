@@ -1,4 +1,4 @@
-"""Autoregressive priors through eigenvectors: the library's matrix product between two kernels."""
+"""Draws autoregressive priors through eigenvectors: the library's matrix product between two kernels."""
 
 from __future__ import annotations
 

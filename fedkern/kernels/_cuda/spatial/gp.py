@@ -1,4 +1,4 @@
-"""Gaussian processes: a thread an element of a covariance, a block a factor or a draw."""
+"""Computes Gaussian processes: a thread an element of a covariance, a block a factor or a draw."""
 
 from __future__ import annotations
 

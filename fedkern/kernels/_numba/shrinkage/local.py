@@ -1,4 +1,4 @@
-"""Local sweeps: a site's scales, coefficients and error variance given theta and tau. sparse.md, sections 2, 3 and 8.
+"""Makes local sweeps: a site's scales, coefficients and error variance given theta and tau. sparse.md, sections 2, 3 and 8.
 
 `draw_coefficients` and `sweep_chain` are for other people's nopython code; their arrays are C-contiguous float64. The functions
 that bear a kernel's name prepare arrays for them.

@@ -1,6 +1,7 @@
 """Defines the kernels of the hierarchical variational autoencoder: docs/methods/sigma.md, sections 1 and 2, in float64.
 
-Every network keeps what went through it, so that `pull` can add to the gradient of its parameters and return that of its input.
+Every network keeps the numbers that went through it, so that `pull` can add to the gradient of its parameters and return that
+of its input.
 """
 
 import numpy as np
@@ -69,7 +70,7 @@ def normal(head):
 
 
 def divergence(m, log_v, m0=0.0, log_v0=0.0):
-    """Returns KL[N(m, v) || N(m0, v0)] of every row, and its derivatives in m, log v and log v0; that in m0 is minus the
+    """Returns KL[N(m, v) || N(m0, v0)] of every row, and its derivatives in m, log v and log v0. That in m0 is minus the
     first."""
     distance = (np.exp(log_v) + (m - m0) ** 2) * np.exp(-log_v0)
     kl = 0.5 * (log_v0 - log_v + distance - 1).sum(axis=1)

@@ -1,7 +1,7 @@
-"""Local sweeps: a site's scales, coefficients and error variance given theta and tau. sparse.md, sections 2, 3 and 8.
+"""Defines local sweeps: a site's scales, coefficients and error variance given theta and tau. sparse.md, sections 2, 3 and 8.
 
-A regression of a Markov random field is written as what it means: the column of its response is deleted. Its coefficients keep
-their numbers in the row of all columns, by which random numbers are found.
+A regression of a Markov random field is written by its definition: the column of its response is deleted. Its coefficients keep
+their numbers in the row of all columns, which name their random numbers.
 """
 
 import numpy as np

@@ -1,4 +1,5 @@
-"""Local sweeps that touch rows, for a logistic response and for missing covariates: docs/methods/sparse.md, section 11."""
+"""Defines local sweeps that touch rows, for a logistic response and for missing covariates: docs/methods/sparse.md, section
+11."""
 
 import numpy as np
 from scipy.linalg import solve_triangular

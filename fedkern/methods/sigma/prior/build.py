@@ -29,7 +29,7 @@ from ....jobs.run import Output
 from ....models.spatial.factors import MOST, Cost, Division, Tied, enough, tie
 from ....models.spatial.loadings import of_within
 from ....models.spatial.prior import AreaPrior, MixedPrior
-from ....printing import printable, several
+from ....printing import printable, printable_lines
 from ....results.plain import Record, plain
 from . import pairs
 from .keys import PriorConfig, load
@@ -94,7 +94,7 @@ def command(options: argparse.Namespace) -> int:
     out = Path(options.out or Path("runs") / Path(options.prior).stem)
     built = perform(config, folder, Output(out, quiet=options.quiet))
     if not options.quiet:
-        print(several("\n".join(built.lines())))
+        print(printable_lines("\n".join(built.lines())))
         print(f"{out / 'manifest.json'}\ngive the server {out / 'server.npz'}, and each client its file of {out / 'clients'}")
     return 0
 

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from ....jobs.keys import Count, Device, Finite, Positive, Raw, Section, Tables, key
-from ....jobs.load import merged, overridden, table, tables_of, validated, written_once
+from ....jobs.load import merged, overridden, table, tables_of, validate_file, written_once
 from ....results.plain import plain
 
 
@@ -242,7 +242,7 @@ def load(path: str | Path, sets: Sequence[str] = ()) -> tuple[PriorConfig, Path]
 def parse(raw: Raw, *, name: str = "prior", sets: Sequence[str] = ()) -> PriorConfig:
     """Checks the tables of a prior file and fills in the defaults; `name` begins the error text."""
     tables = overridden(written_once(raw, PriorConfig, name), sets, PriorConfig)
-    return validated(PriorConfig, fill_defaults(tables), conflicts, name)
+    return validate_file(PriorConfig, fill_defaults(tables), conflicts, name)
 
 
 def conflicts(config: PriorConfig) -> Iterator[str]:

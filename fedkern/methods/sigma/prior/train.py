@@ -39,7 +39,7 @@ from ....models.spatial.decoder import Decoder
 from ....models.spatial.loadings import of_decoders
 from ....models.spatial.prior import AreaPrior, Prior
 from ....models.spatial.start import condition_nodes, multiplicative_start
-from ....printing import printable, several
+from ....printing import printable, printable_lines
 from ....results.plain import plain
 from ....transports.driver import Signals
 from ....transports.inprocess import InProcess
@@ -64,7 +64,7 @@ def command(options: argparse.Namespace) -> int:
     out = Path(options.out or Path("runs") / Path(options.prior).stem)
     report = perform(config, folder, Output(out, resume=options.resume, quiet=options.quiet))
     if not options.quiet:
-        print(several(fit.text(report)))
+        print(printable_lines(fit.text(report)))
         print(f"{out / 'manifest.json'}\ngive the server {out / 'server.npz'}, and each client its file of {out / 'clients'}")
     return 0
 
