@@ -60,7 +60,7 @@ def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mappi
         suffix = "_std" if model.encoding.standardised else ""
         labels = [label(name, suffix) for name in model.encoding.names]
         weights = reweighed(labels, theta, posterior[:n] - q.log_density(theta), rounding)
-        drawn = lines.lines([labels[j] for j in _lined(model, q)], posterior[n:]) if model.lined else None
+        drawn = lines.fit_lines([labels[j] for j in _lined(model, q)], posterior[n:]) if model.lined else None
     if not model.output.loo:
         # Leave-one-out sums are a second question, of clients that know q from the first.
         return Checked(weights, None, tuple(notes), lines=drawn)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.families import expit
-from ...results.lines import AT, Lines, lines
+from ...results.lines import AT, Lines, fit_lines
 from .model import VerticalModel
 
 Array = NDArray[np.float64]
@@ -70,7 +70,7 @@ def looked(own: Own, names: Sequence[str], slopes: Array) -> Lines | None:
         sd = max(float(np.linalg.norm(row)), 1e-300)
         step, moved = own.root @ row / sd, along @ row / sd
         found += [log_density(own.mean + t * step, middle + t * moved) for t in AT]
-    return lines(names, np.array(found))
+    return fit_lines(names, np.array(found))
 
 
 def _offset(p: Array, mean: Array, sd: Array) -> Array:
