@@ -13,7 +13,7 @@ from ...kernels.families import FAMILIES
 from ...models.expfam import unpack
 from ...results import heterogeneity, residuals
 from ...results.verdict import Verdict
-from .dispersion import Found
+from .dispersion import PearsonCheck
 from .model import Model, Server
 
 Array = NDArray[np.float64]
@@ -35,7 +35,7 @@ def _full_sites(model: Model, server: Server, own: Verdict) -> tuple[list[int], 
     return there, server.site_h[there], np.stack([unpack(server.site_P[k], model.encoding.size) for k in there])
 
 
-def varying(model: Model, server: Server, own: Verdict, varied: Found) -> residuals.Residuals | None:
+def varying(model: Model, server: Server, own: Verdict, varied: PearsonCheck) -> residuals.Residuals | None:
     """Tests whether the error variance of a linear job differs between clients; None where it does not, or cannot be tested."""
     sites = _full_sites(model, server, own) if model.family == "gaussian" else None
     if sites is None or any(k not in varied.told for k in sites[0]):
@@ -47,7 +47,7 @@ def varying(model: Model, server: Server, own: Verdict, varied: Found) -> residu
 
 
 def compared(
-    model: Model, server: Server, own: Verdict, varied: Found, errors: residuals.Residuals | None
+    model: Model, server: Server, own: Verdict, varied: PearsonCheck, errors: residuals.Residuals | None
 ) -> heterogeneity.Heterogeneity | None:
     """Tests whether coefficients differ between the clients that are still in the job; None where that cannot be tested.
 

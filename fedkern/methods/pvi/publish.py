@@ -25,7 +25,7 @@ from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
 from . import differences, linear, linearised, pull, response
 from .arrival import Arrived, judged
-from .dispersion import Found
+from .dispersion import PearsonCheck
 from .keys import ONE_SHOT
 from .model import Model, Server
 
@@ -48,7 +48,7 @@ class Checked:
     content: Record | None = None
     notes: tuple[str, ...] = ()
     arrived: Arrived | None = None
-    dispersed: Found = field(default_factory=Found)
+    dispersed: PearsonCheck = field(default_factory=PearsonCheck)
     lines: Lines | None = None
 
     @property
@@ -153,7 +153,7 @@ def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
     return arrived
 
 
-def _judged(model: Model, own: Verdict, varied: Found, errors: Residuals | None, first: str) -> Verdict:
+def _judged(model: Model, own: Verdict, varied: PearsonCheck, errors: Residuals | None, first: str) -> Verdict:
     """Adds to a verdict whether responses vary as the model says; the ratio of a scale that is learnt from them is 1 and says
     nothing."""
     learnt = model.given.learnt and model.family == "gaussian"  # its ratio is 1, whatever the rows
@@ -224,7 +224,7 @@ def _of_course(model: Model, server: Server) -> Verdict:
     return Verdict("settled" if settled else False, why, name)
 
 
-def _of_scale(model: Model, dispersed: Found) -> Verdict | None:
+def _of_scale(model: Model, dispersed: PearsonCheck) -> Verdict | None:
     """Judges the scale of a linear job: residuals of another size than the job file says make intervals wrong. None where it
     fits."""
     if dispersed.ratio is None or dispersed.ratio.counts or response.exact(model.response):

@@ -141,7 +141,7 @@ def after(given: Given) -> list[Stage]:
     return [Stage.of(scale) if given.measured else Stage.of(dispersion)]
 
 
-def exchanged(run: Run[Config], model: Known, rows: Mapping[int, Rows]) -> Response:
+def exchange_level(run: Run[Config], model: Known, rows: Mapping[int, Rows]) -> Response:
     """Asks the clients for the response's level and scale; every place gets the same units."""
     given = model.given
     if not given.asks:

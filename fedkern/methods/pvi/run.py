@@ -59,7 +59,7 @@ def fit(run: Run[Config]) -> Fit | None:
         run.hooks.doubts += said.doubts
     # The response's units come before the machines, whose rows are in these units.
     test = _test_rows(run.parties, model) if run.place.is_server else None
-    model = replace(model, response=response.exchanged(run, model, {k: _rows(design) for k, design in designs.items()}))
+    model = replace(model, response=response.exchange_level(run, model, {k: _rows(design) for k, design in designs.items()}))
     clients = _clients(run, model, designs)
     # The account must be open before the first message may spend of it.
     if model.by_client and run.place.is_server:
@@ -73,9 +73,9 @@ def fit(run: Run[Config]) -> Fit | None:
     told = _noisy_sums(run, model, server, clients)
     # An open job asks its clients about the released q.
     rows = {k: _rows(design) for k, design in designs.items()}
-    arrived = arrival.exchanged(run, model, server, rows)
-    checked = replace(weights.exchanged(run, model, server, rows), arrived=arrived)
-    checked = replace(checked, dispersed=dispersion.exchanged(run, model, server, rows))
+    arrived = arrival.exchange_slopes(run, model, server, rows)
+    checked = replace(weights.exchange_terms(run, model, server, rows), arrived=arrived)
+    checked = replace(checked, dispersed=dispersion.exchange_pearson(run, model, server, rows))
     certificates = _certified(run, model)
     if server is None:
         return None

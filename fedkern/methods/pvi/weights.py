@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 SHARED = 1001  # chain of the stream "posterior": released draws have the first 1,000
 
 
-def exchanged(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Checked:
+def exchange_terms(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Checked:
     """Asks the clients and compares, at the server's place; the result is empty elsewhere."""
     if not model.output.reweigh:
         return Checked()

@@ -74,7 +74,7 @@ def fit(run: Run[Config]) -> Fit | None:
     else:
         ridge = None if files.server is None else model.ridge(files.server.mean_loadings)
         server, clients, settled = _fitted(run, model, sites, ridge)
-        found = weights.exchanged(run, model, server, clients, settled)
+        found = weights.exchange_terms(run, model, server, clients, settled)
     fitted, known = None, None
     if server is not None:
         assert files.server is not None

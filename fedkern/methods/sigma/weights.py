@@ -32,7 +32,7 @@ GLOBAL, LOCAL = 1001, 1002  # chains of the stream "posterior": released draws h
 EFFECTIVE = 1000.0  # draws of equal weight that the weights must be worth
 
 
-def exchanged(
+def exchange_terms(
     run: Run[Config],
     model: SigmaModel,
     server: sfvi.Server | None,

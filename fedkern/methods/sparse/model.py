@@ -395,7 +395,7 @@ class SparseModel(JobModel[OutputSection]):
             means[-1] = student(columns.values[:, w - 1], self.degrees)[0]
         return column_means.told(means[at], *(own[at] for own in (*told, self.counted(columns))))
 
-    def told(self, values: Array) -> NDArray[np.bool_]:
+    def told_by(self, values: Array) -> NDArray[np.bool_]:
         """Returns (..., P) whether rows tell something of a coefficient.
 
         Parameters

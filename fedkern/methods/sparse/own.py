@@ -75,7 +75,7 @@ def summary(model: SparseModel, own: Own) -> Record:
 
 def _silent(model: SparseModel, own: Own) -> list[str]:
     """Returns the coefficients of which the client's rows tell nothing."""
-    told = model.told(model.counted(own.columns))
+    told = model.told_by(model.counted(own.columns))
     return [name for name, there in zip(model.effects, told) if not there]
 
 

@@ -70,25 +70,25 @@ def _verdict(model: SparseModel, released: Samples | Streamed, groups: list[chai
 
 def further(model: SparseModel, server: gibbs.Server, scales: Array) -> dict[str, Any]:
     """Returns the published numbers of a further run: PIPs and means, and how well they are known."""
-    released = posterior(model, server, scales)
+    released = build_posterior(model, server, scales)
     if isinstance(released, Samples):
         released = replace(released, sites={}, by_rows=None, between=None)  # nobody asks how those have mixed
     slowest, error, names = released.slowest(), released.pip_error, model.effects
     standard = means(model, server)
-    content: dict[str, object] = {"pip": named(names, pip(model, server)), "theta_std": named(names, standard)}
-    content["theta"] = named(names, standard * model.factors(scales))
-    content |= {} if error is None else {"pip_mcse": named(names, error)}
+    content: dict[str, object] = {"pip": name_values(names, pip(model, server)), "theta_std": name_values(names, standard)}
+    content["theta"] = name_values(names, standard * model.factors(scales))
+    content |= {} if error is None else {"pip_mcse": name_values(names, error)}
     content |= {} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]}
     judged = _verdict(model, released, _groups(model, server.trace))
     return content | {"converged": judged.converged, "unsettled": verdict.doubtful(names, released.rhat)}
 
 
-def named(names: tuple[str, ...], values: Array) -> dict[str, float]:
+def name_values(names: tuple[str, ...], values: Array) -> dict[str, float]:
     """Maps each coefficient to its value."""
     return dict(zip(names, values.tolist()))
 
 
-def posterior(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples | Streamed:
+def build_posterior(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples | Streamed:
     """Returns the kept draws, or their streaming summaries."""
     settings = model.settings
     about: dict[str, Any] = {
@@ -139,7 +139,7 @@ def released(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples
         raise JobError(
             f"the run ended in round {server.round}, before any draw was kept; raise job.rounds, or lower algorithm.burn_in"
         )
-    draws = posterior(model, server, scales)
+    draws = build_posterior(model, server, scales)
     return replace(draws, new_site=new_site(model, draws)) if isinstance(draws, Samples) else draws
 
 
@@ -168,7 +168,7 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
         },
         chains=model.settings.chains,
         draws=server.trace.count,
-        encoding=model.encoding.to_dict() | {"scales": named(model.scaled, scales)},
+        encoding=model.encoding.to_dict() | {"scales": name_values(model.scaled, scales)},
         notes=[
             *_silent(model, server),
             *_slow(model, released, judged),

@@ -63,9 +63,9 @@ class Data:
     values: Array | None = None
 
     @property
-    def told(self) -> NDArray[np.bool_] | None:
+    def tells(self) -> NDArray[np.bool_] | None:
         """Whether, (M, P), each client's rows tell something of a coefficient."""
-        return None if self.values is None else self.model.told(self.values)
+        return None if self.values is None else self.model.told_by(self.values)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
     imputed = {} if asked is None else publish.imputed(model, asked.sites)
     means = _means(run, model, columns) if model.measured.size else None
     if asked is not None and asked.moments and values is not None:
-        apart = units.said(model, asked.moments, values, means)
+        apart = units.check_units(model, asked.moments, values, means)
         run.hooks.notes += apart.notes
         run.hooks.doubts += apart.doubts
     sites = {k: model.site(own, scales, run.threads, run.used.home) for k, own in columns.items()}
@@ -264,7 +264,7 @@ def _judge(data: Data) -> gibbs.Judge | None:
 
     It judges the same quantities as `slowest` of the result.
     """
-    until, told = data.model.until, data.told
+    until, told = data.model.until, data.tells
     if until is None:
         return None
 
@@ -275,7 +275,10 @@ def _judge(data: Data) -> gibbs.Judge | None:
             kept = {name: trace[name] for name in (*samples.JUDGED, *samples.PRINTED) if name in trace.names()}
             if "sites" in trace.names():
                 kept |= {f"theta@{i}": own for i, own in enumerate(np.moveaxis(trace["sites"], 2, 0))}
-            mixed_by_name, unknown = {name: mixing.rhat_ess(draws) for name, draws in kept.items()}, dict[str, NDArray[np.bool_]]()
+            mixed_by_name, unknown = (
+                {name: mixing.rhat_ess(draws) for name, draws in kept.items()},
+                dict[str, NDArray[np.bool_]](),
+            )
             if told is not None and len(told) == sum(name.startswith("theta@") for name in kept):  # nobody is lost
                 unknown = samples.unprinted(told, [str(i) for i in range(len(told))])
             mixed = [samples.but(both, unknown[name]) if name in unknown else both for name, both in mixed_by_name.items()]
@@ -315,7 +318,7 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
 
         def asked() -> tuple[gibbs_pooled.Server, ServerEffects]:
             trace = _trace(model, client=False)
-            at = gibbs_pooled.Server(settings, model.kind, n, judge, trace, variant.without, data.told)
+            at = gibbs_pooled.Server(settings, model.kind, n, judge, trace, variant.without, data.tells)
             return gibbs_pooled.start(at)
 
         server, _ = run.exchange(stage, asked, {k: _statistics(data, k) for k in data.sites})
@@ -324,7 +327,7 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
     def start() -> tuple[gibbs.Server, ServerEffects]:
         server, questions = gibbs.start(settings, n, judge, _trace(model, client=False), variant.without)
         rows = () if stage.allgather else data.scales.rows  # clients have not been told them
-        return replace(server, rows=rows, told=data.told), questions
+        return replace(server, rows=rows, told=data.tells), questions
 
     clients = {
         k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True), _seed(model))

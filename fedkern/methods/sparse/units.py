@@ -21,14 +21,14 @@ STUDENT = '; model.errors = "student" gives cells that are far away next to no w
 
 
 @dataclass
-class Said:
+class UnitNotes:
     """Holds, at the server, lines for a reader, and reasons why no result of these files can stand."""
 
     notes: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
 
 
-def said(model: SparseModel, moments: Sequence[ColumnMoments], values: Array, means: Array | None) -> Said:
+def check_units(model: SparseModel, moments: Sequence[ColumnMoments], values: Array, means: Array | None) -> UnitNotes:
     """Notes sites whose standard deviation of a column is 5 times that of the others, or a fifth, or whose mean is far.
 
     At 12 times, or a twelfth, the result cannot stand. For a response with Student errors 5 times is enough, since a few far
@@ -41,7 +41,7 @@ def said(model: SparseModel, moments: Sequence[ColumnMoments], values: Array, me
     means : (M, u) of the measured columns, in steps as they are told
     """
     squares, degrees = (np.array([getattr(one, name) for one in moments]) for name in ("squares", "degrees"))
-    result, place = Said(), {int(j): i for i, j in enumerate(model.measured)}
+    result, place = UnitNotes(), {int(j): i for i, j in enumerate(model.measured)}
     for j in np.flatnonzero(model.undeclared).tolist():
         name, several = model.scaled[j], values[:, j] >= MORE
         what = model.public(name)
