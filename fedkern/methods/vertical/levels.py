@@ -30,7 +30,7 @@ TIED = (
 )
 
 
-def there(encoding: Encoding) -> bool:
+def has_levels(encoding: Encoding) -> bool:
     """Returns whether a column has levels."""
     return any(column.levels is not None for column in encoding.columns)
 
@@ -76,7 +76,7 @@ class Levels:
         return np.asarray(self.rows @ values)
 
 
-def named(encoding: Encoding) -> Iterator[str]:
+def name_contrasts(encoding: Encoding) -> Iterator[str]:
     """Yields the names of the coefficients with which a client computes."""
     for column in encoding.columns:
         if column.levels is None:

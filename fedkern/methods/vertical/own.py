@@ -102,7 +102,7 @@ def write(run: Run[Config], model: VerticalModel, own: Own, said: Record) -> Non
     run.hooks.write_own(client.index, "posterior.json", {**said, **common, **content})
 
 
-def lines(model: VerticalModel, client: vertical.Client, columns: Columns, slopes: Array) -> Lines | None:
+def compute_lines(model: VerticalModel, client: vertical.Client, columns: Columns, slopes: Array) -> Lines | None:
     """Computes how wide the posterior of each coefficient of a linear predictor is; None for other predictors."""
     site, f = client.site, model.factor
     if site.point or not isinstance(site.predictor, Linear):
@@ -128,7 +128,7 @@ def _intervals(model: VerticalModel, own: Own, along: Lines) -> dict[str, dict[s
 def _unknowns(model: VerticalModel, client: vertical.Client, columns: Columns) -> list[str]:
     """Returns the names of theta, as the optimiser has it."""
     names, predictor = columns.encoding.names, client.site.predictor
-    names = names if columns.contrasts is None else tuple(levels.named(columns.encoding))
+    names = names if columns.contrasts is None else tuple(levels.name_contrasts(columns.encoding))
     if isinstance(predictor, Multilevel):
         heads = [f"mu[{name}]" for name in names] + [f"sigma[{name}]" for name in names]
         return heads + [f"theta_std[{name},{level}]" for level in columns.levels for name in names]

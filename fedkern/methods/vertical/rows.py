@@ -368,7 +368,7 @@ def _contrasts(config: Config, client: str, encoding: Encoding, X: Array) -> tup
     X : (n, d) of the training rows
     """
     m = config.model
-    if config.private or not m.intercept or m.kind not in ("linear", "multilevel") or not of_levels.there(encoding):
+    if config.private or not m.intercept or m.kind not in ("linear", "multilevel") or not of_levels.has_levels(encoding):
         return None, False
     if m.kind == "linear" and m.priors.get(client, m.prior).mean != 0:
         return None, True  # kernels have one prior mean for all of a client's coefficients, and contrasts' is 0

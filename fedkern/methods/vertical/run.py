@@ -102,7 +102,7 @@ def fit(run: Run[Config]) -> Fit | None:
         fitted = None if server is None else publish.fitted(server, model)
         if model.watched:
             movements = {k: client.windows.movement for k, client in clients.items() if isinstance(client, vertical.Client)}
-            ratios, lines = _told(run, model, None if fitted is None else fitted.widths, server, rows, clients)
+            ratios, lines = _tell_widths(run, model, None if fitted is None else fitted.widths, server, rows, clients)
             doubted = [k for k in movements if rows.columns[k].tied or (k in lines and len(lines[k].off))]
             settled = convergence.exchanged(run, movements, doubted)
         fitted = None if fitted is None else replace(fitted, settled=settled)
@@ -256,7 +256,7 @@ def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertic
     return run.saying(measuring(publish.measured)).exchange(stages.trained(model), start, clients)
 
 
-def _told(
+def _tell_widths(
     run: Run[Config],
     model: VerticalModel,
     widths: Widths | None,
@@ -270,12 +270,12 @@ def _told(
     """
     ratios = [1.0] * len(run.names) if widths is None else list(widths.clients.values())
     slopes = server.seen.mean_slopes if server is not None and normal.asked(model) else np.zeros(0)
-    _, told = run.exchange(stages.told(model), lambda: narrow.start(ratios, slopes), {k: narrow.Client() for k in clients})
+    _, told = run.exchange(stages.tell_widths(model), lambda: narrow.start(ratios, slopes), {k: narrow.Client() for k in clients})
     lines = dict[int, Lines]()
     for k, one in told.items():
         client = clients[k]
         if one.slopes is not None and isinstance(client, vertical.Client):
-            of_client = own.lines(model, client, rows.columns[k], one.slopes)
+            of_client = own.compute_lines(model, client, rows.columns[k], one.slopes)
             lines |= {} if of_client is None else {k: of_client}
     return {k: one.ratio for k, one in told.items() if one.ratio is not None}, lines
 

@@ -93,13 +93,13 @@ def stages(model: VerticalModel) -> list[Stage]:
     responses = [responded(model)] if model.told_by_client else []
     notes = [Stage.of(column_notes)] if model.open else []
     spent = [] if model.open else [Stage.of(certificates)]
-    bits = [told(model), Stage.of(settled)] if model.watched else []
+    bits = [tell_widths(model), Stage.of(settled)] if model.watched else []
     filled = [filled_in(model)] if by_columns(model) else []
     before = [*incomplete.stages(model.config), *responses, *notes, *([Stage.of(auxiliary)] if model.works_out else [])]
     return [*before, trained(model), *bits, *spent, *([predicted(model)] if model.n_test else []), *filled, Stage.of(verdicts)]
 
 
-def told(model: VerticalModel) -> Stage:
+def tell_widths(model: VerticalModel) -> Stage:
     """Returns the stage that tells clients by how much sds are too small, and numbers that show whether their posterior is q."""
     return Stage(narrow.PROTOCOL, {"n": model.n_rows if normal.asked(model) else 0})
 
