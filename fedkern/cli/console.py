@@ -1,4 +1,4 @@
-"""Runs a data holder's commands: they say what was sent, what was spent, how far a run is, and whether its claims hold."""
+"""Runs a data holder's commands: they report sent messages, spent budgets, the progress of a run, and whether its claims hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does what one would do without a hierarchical model: fits each site alone, and combines the fits.
+"""Fits each site alone and combines the fits, as one would without a hierarchical model.
 
 The variance between sites is Paule and Mandel's (1982), the interval Hartung and Knapp's (2001), never narrower than with the
 sites' own standard errors (Roever, Knapp and Friede, 2015).
