@@ -35,6 +35,7 @@ class Parser(argparse.ArgumentParser):
     """Parses arguments, and names the nearest command or option where one is unknown."""
 
     def error(self, message: str) -> NoReturn:
+        """Ends with an error that names the nearest command or option."""
         if wrong := re.search(r"argument (?:COMMAND|STEP): invalid choice: '(.*?)' \(choose from (.*)\)", message):
             near = get_close_matches(wrong[1], choices := re.findall(r"[\w-]+", wrong[2]), 1)
             known = f"did you mean {near[0]}?" if near else f"there are {', '.join(choices)}"
@@ -317,6 +318,7 @@ def _failed(error: BaseException) -> int:
 
 
 def _info(options: argparse.Namespace) -> int:
+    """Runs `fedkern info`."""
     from . import info
 
     facts = info.collect()
@@ -325,6 +327,7 @@ def _info(options: argparse.Namespace) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
+    """Runs `fedkern simulate`: writes simulated files and a job for them."""
     from ..data.simulate import federations as synthetic
     from ..jobs.files import writing
     from . import init
@@ -341,6 +344,7 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _sigma_build(options: argparse.Namespace) -> int:
+    """Runs `fedkern sigma build`."""
     from ..methods.sigma.prior import build
 
     with plainly():
@@ -348,6 +352,7 @@ def _sigma_build(options: argparse.Namespace) -> int:
 
 
 def _sigma_train(options: argparse.Namespace) -> int:
+    """Runs `fedkern sigma train`."""
     from ..methods.sigma.prior import train
 
     with plainly():
@@ -355,6 +360,7 @@ def _sigma_train(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    """Runs `fedkern report`: makes the page, or prints a table, a graph or a comparison."""
     from . import report, tables
 
     if options.reference:
@@ -374,6 +380,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
+    """Runs `fedkern reproduce`: lists the reproductions, or makes one."""
     from . import papers
 
     if options.name is None:

@@ -70,6 +70,7 @@ class LogFile(logging.FileHandler):
     """Logs to a file; where that fails, the log ends with one line, and the job goes on."""
 
     def handleError(self, record: logging.LogRecord) -> None:
+        """Ends the log, and says so in one line."""
         error = sys.exc_info()[1]
         logging.getLogger("fedkern").removeHandler(self)
         with suppress(OSError):  # what it still holds cannot be written either

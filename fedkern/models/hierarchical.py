@@ -107,7 +107,7 @@ class MixedModel:
 
 @dataclass(frozen=True)
 class MixedPrior:
-    """Is the prior beta ~ N(0, sd), tau ~ HalfNormal(scale), and sigma ~ HalfNormal(1) where it is unknown.
+    """Computes the prior beta ~ N(0, sd), tau ~ HalfNormal(scale), and sigma ~ HalfNormal(1) where it is unknown.
 
     Scales are represented by their logarithms.
 

@@ -181,7 +181,7 @@ class Likelihood:
         some = None if trials is None else np.maximum(trials, 1)
 
         def log_odds(at: Vector) -> Vector:
-            """log p(1 | eta) - log p(0 | eta), which is theta but for a constant."""
+            """Returns log p(1 | eta) - log p(0 | eta), which is theta up to a constant."""
             return self.record.value(zero + 1, at, scale, some) - self.record.value(zero, at, scale, some)
 
         there = self.record.value(each, zero, scale, trials) + np.where(first + k <= most, log_chance(y - each), -np.inf)

@@ -31,7 +31,7 @@ NORMAL = 31  # nodes of a new response's effect
 
 @dataclass(frozen=True)
 class Overdispersed(Likelihood):
-    """Is a family with an effect N(0, tau^2) of each row beside eta; `dispersed`, log tau in the place of log sigma."""
+    """Adds an effect N(0, tau^2) of each row to eta; it is `dispersed`, with log tau in the place of log sigma."""
 
     def __post_init__(self) -> None:
         if self.record.dispersion is not None or not self.record.counted:

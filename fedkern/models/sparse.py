@@ -188,6 +188,7 @@ def graph(n_nodes: int, *, one: bool) -> NDArray[np.int64]:
 
 
 def _without_gaps(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Renumbers the indicators of each row 0, 1, ... without gaps."""
     out = numbers.copy()
     for row in out:
         there = row >= 0

@@ -148,7 +148,7 @@ def judged(own: Verdict, ratio: Dispersion | None, first: str = "") -> Verdict:
     Parameters
     ----------
     own : the verdict of the posterior itself
-    found : the dispersion; None where nobody was asked
+    ratio : the dispersion; None where nobody was asked
     first : a key to set before another family is chosen; "" for none
     """
     if ratio is None or own.converged is False:

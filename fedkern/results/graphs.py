@@ -133,7 +133,7 @@ def effects(
 
     Parameters
     ----------
-    parameters : of summary.json. Of more than 30 coefficients those with the largest averages are drawn
+    parameters : of summary.json; if they are more than 30 coefficients, those with the largest averages are drawn
     unsure : coefficients that bear a mark: their R-hat is above 1.05
 
     Returns
@@ -192,7 +192,8 @@ def sites(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
 
     Parameters
     ----------
-    parameters : of summary.json. Of more than 6 coefficients those whose sites are furthest apart are drawn, of 60 sites
+    parameters : of summary.json; if they are more than 6 coefficients, those whose sites are furthest apart are drawn, of 60
+        sites
 
     Returns
     -------

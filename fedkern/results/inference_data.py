@@ -32,7 +32,7 @@ def groups(
 ) -> dict[str, Any]:
     """Returns groups posterior (theta, intercept, theta_std and intercept_std if they differ), sample_stats (lp), constant_data.
 
-    Of a sampler they hold all kept draws, or the thinned ones beside streaming summaries.
+    For a sampler they hold all kept draws, or the thinned ones beside streaming summaries.
 
     Parameters
     ----------
@@ -43,8 +43,7 @@ def groups(
     Returns
     -------
     name -> xarray.Dataset with the attributes that ArviZ knows; `inference` is "mcmc" or "variational", and `draws` says where
-    draws
-    are independent
+    draws are independent
 
     Raises
     ------

@@ -73,7 +73,7 @@ def forest(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
 
     Parameters
     ----------
-    parameters : as in summary.json. Of more than 60 coefficients, those with the largest absolute means are drawn.
+    parameters : as in summary.json; if they are more than 60 coefficients, those with the largest absolute means are drawn
 
     Returns
     -------
@@ -110,7 +110,7 @@ def sites(alone: Mapping[str, Mapping[str, Mapping[str, float]]], pooled: Mappin
     Parameters
     ----------
     alone : client -> name, as `pooled` has it -> "mode" and "sd"
-    pooled : as in summary.json. Of more than 12 coefficients, those with the largest absolute means are drawn.
+    pooled : as in summary.json; if they are more than 12 coefficients, those with the largest absolute means are drawn
 
     Returns
     -------
@@ -139,7 +139,7 @@ def without(left: Mapping[str, Any], pooled: Mapping[str, Mapping[str, float]]) 
     Parameters
     ----------
     left : client -> "known", and then "parameters": name -> "mean", "q025", "q975", "shift"
-    pooled : as in summary.json. Of more than 12 parameters, those are drawn that some client's absence shifts most.
+    pooled : as in summary.json; if they are more than 12 parameters, those are drawn that some client's absence shifts most
 
     Returns
     -------

@@ -89,7 +89,7 @@ class Report(Protocol):
 
 
 def page(run: RunFiles, method: Report | None = None) -> str:
-    """Returns the whole page as text. Of a run that did not finish it shows the server's measurements on the way."""
+    """Returns the whole page as text; for a run that did not finish it shows the server's measurements on the way."""
     tiles = measured(run) if method is None else method.tiles(run)
     sections = [learning(run)] if method is None else method.sections(run)
     more = [_record(run)] if run.own else [_privacy(run), _wire(run), _ledger(run), _record(run)]

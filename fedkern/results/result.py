@@ -123,7 +123,7 @@ class Result:
         Parameters
         ----------
         rows : path of a file as the clients have theirs (csv, parquet, npz), a data frame (pandas, polars, pyarrow), or arrays
-            (X, y) or X, whose columns are x1, x2, ... Of a vertical run a table with the columns of all clients, or a mapping of
+            (X, y) or X, whose columns are x1, x2, ... For a vertical run a table with the columns of all clients, or a mapping of
             clients' names (and "server") to their tables, joined by id, or to files with their parts (`fedkern predict --client`)
 
         Returns

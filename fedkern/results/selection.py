@@ -60,7 +60,7 @@ def fdr_set(pip: ArrayLike, alpha: float = 0.1) -> NDArray[np.bool_]:
 
     Parameters
     ----------
-    pip : any shape; NaN (for a coefficient that is always included) is in no set. Of equal PIPs the first goes in first
+    pip : any shape; NaN (for a coefficient that is always included) is in no set. The first of equal PIPs goes in first
     alpha : in (0, 1), the bound on the posterior expected share of false discoveries
 
     Returns

@@ -294,7 +294,7 @@ def _in_data_units(server: Server, model: Known) -> Server:
     of_points = not (model.averaged and server.q.P.ndim == 2)
 
     def moved(total: Vector, n: int) -> Vector:
-        """A sum of n points of the trajectory."""
+        """Converts a sum of n points of the trajectory."""
         if of_points:
             return np.concatenate([s * total[:d] + n * centre, total[d:] + n * math.log(s)])
         P = total[d:] / s**2

@@ -55,6 +55,7 @@ def _known(value: object) -> Any:
 
 
 def _threshold(value: object) -> object:
+    """Checks a threshold: a number, "overall" or "auto"."""
     number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
     if number or value in ("overall", "auto"):
         return value
@@ -62,6 +63,7 @@ def _threshold(value: object) -> object:
 
 
 def _period(value: object) -> Any:
+    """Checks the name of a period."""
     if isinstance(value, int | date) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, str) and value.strip():
@@ -70,6 +72,7 @@ def _period(value: object) -> Any:
 
 
 def _interval(value: Any) -> Any:
+    """Checks the interval of a count: two whole numbers, not too far apart."""
     whole = isinstance(value, list | tuple) and len(value) == 2 and all(type(end) is int and end >= 0 for end in value)
     if whole and value[0] <= value[1] <= value[0] + WIDEST:
         return tuple(value)
@@ -347,6 +350,7 @@ def conflicts(config: Config) -> Iterator[str]:
 
 
 def _data(config: Config) -> Iterator[str]:
+    """Yields faults of [data]."""
     data, model = config.data, config.model
     family = FAMILIES[model.family]
     if not data.clients:
@@ -393,6 +397,7 @@ def _data(config: Config) -> Iterator[str]:
 
 
 def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
+    """Yields faults of a private job."""
     data, family = config.data, FAMILIES[config.model.family]
     if not family.counted:
         counted = quoted(taken_by("sigma", where=lambda f: f.counted))
@@ -416,6 +421,7 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
 
 
 def _periods(data: DataSection) -> Iterator[str]:
+    """Yields faults of the keys about periods."""
     if (data.period is None) != (not data.periods):
         yield "data.period (the column) and data.periods (all that it may be, in their order) go together; give both, or neither"
     if data.period is not None and data.location:
@@ -428,6 +434,7 @@ def _periods(data: DataSection) -> Iterator[str]:
 
 
 def _algorithm(config: Config) -> Iterator[str]:
+    """Yields faults of [algorithm]."""
     a, rounds = config.algorithm, config.job.rounds
     if a.until is not None and config.open_ended:
         yield (

@@ -252,6 +252,7 @@ def _not_on_a_device(config: Config) -> str:
 
 
 def _data(config: Config) -> Iterator[str]:
+    """Yields faults of [data]."""
     data, kind = config.data, config.model.kind
     if bool(data.clients) == bool(data.builtin):
         yield "data: wanted either data.clients (files) or data.builtin; give one of them"
@@ -274,6 +275,7 @@ def _data(config: Config) -> Iterator[str]:
 
 
 def _model(config: Config) -> Iterator[str]:
+    """Yields faults of [model]."""
     model, a, linear = config.model, config.algorithm, FAMILIES[config.model.family].linear
     if model.c0 is not None and model.negligible is not None:
         yield "model.c0 and model.negligible contradict each other; give one of them"
@@ -337,6 +339,7 @@ def against_student(config: Config) -> list[str]:
 
 
 def _sampler(config: Config) -> Iterator[str]:
+    """Yields faults of [algorithm]."""
     model, a, rounds = config.model, config.algorithm, config.job.rounds
     if a.burn_in >= rounds:
         yield f"algorithm.burn_in = {a.burn_in} leaves nothing of job.rounds = {rounds}; wanted fewer"

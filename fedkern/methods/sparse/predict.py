@@ -1,4 +1,4 @@
-"""Why the server of a sparse job cannot predict new rows alone."""
+"""Explains why the server of a sparse job cannot predict new rows alone."""
 
 from __future__ import annotations
 

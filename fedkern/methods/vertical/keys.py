@@ -342,6 +342,7 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
 
 
 def _data(config: Config) -> Iterator[str]:
+    """Yields faults of [data]."""
     data, model = config.data, config.model
     if bool(data.clients) == bool(data.builtin):
         yield "data: wanted either data.clients (files) or data.builtin; give one of them"
@@ -380,6 +381,7 @@ def _data(config: Config) -> Iterator[str]:
 
 
 def _model(config: Config) -> Iterator[str]:
+    """Yields faults of [model]."""
     model, a = config.model, config.algorithm
     if FAMILIES[model.family].lacks_scale(model.scale, "vertical"):
         yield FAMILIES[model.family].scale_is_missing
@@ -402,6 +404,7 @@ def _model(config: Config) -> Iterator[str]:
 
 
 def _algorithm(config: Config) -> Iterator[str]:
+    """Yields faults of [algorithm]."""
     model, a, data = config.model, config.algorithm, config.data
     if a.until is not None and (a.inference == "soul" or model.kind == "network"):
         what = 'algorithm.inference = "soul"' if a.inference == "soul" else 'model.kind = "network"'

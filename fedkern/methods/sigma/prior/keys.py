@@ -285,6 +285,7 @@ def conflicts(config: PriorConfig) -> Iterator[str]:
 
 
 def _sources(prior: PriorSection, data: DataSection) -> Iterator[str]:
+    """Yields faults of the files from which a prior is made."""
     if prior.kind == "gp":
         if (prior.grid is None) == (data.areas is None):
             yield "prior: a Gaussian process needs points: either prior.grid or data.areas (a table with columns x and client)"

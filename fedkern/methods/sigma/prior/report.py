@@ -95,6 +95,7 @@ def page(fit: Fit, config: Record) -> str:
 
 
 def _head(fit: Fit, config: Record) -> Record:
+    """Returns the head of the page."""
     worst = max(one.error for one in fit.comparisons)
     tiles = [("Largest covariance error", number(worst)), ("tau² unclipped", f"{fit.tau.unclipped:.1%}")]
     tiles += [("Marginals inside 90 %", f"{fit.coverage['auxiliary']['0.9']:.1%}"), ("Clients", str(len(fit.clients)))]
@@ -106,6 +107,7 @@ def _head(fit: Fit, config: Record) -> Record:
 
 
 def _covariances(fit: Fit) -> str:
+    """Makes the section on covariances."""
     heads = [
         fit.condition,
         "error",
@@ -180,6 +182,7 @@ def neighbour_scatter(fit: Fit) -> Figure:
 
 
 def _borders(fit: Fit) -> str:
+    """Makes the section on variograms inside clients and across borders."""
     unit = "steps from neighbour to neighbour" if fit.neighbours is not None else "distance"
     text = (
         "Half the variance of differences between two places, by distance. Across a border the two belong to different clients: "
@@ -210,6 +213,7 @@ def variograms(fit: Fit, unit: str) -> Figure:
 
 
 def _marginals(fit: Fit) -> str:
+    """Makes the table of the marginals' coverage."""
     levels = list(fit.coverage["auxiliary"])
     rows = [[kind, *(f"{values[level]:.1%}" for level in levels)] for kind, values in fit.coverage.items()]
     text = "Share of SIGMA's prior inside the central intervals of the prior it stands for, at the same phi."
@@ -217,6 +221,7 @@ def _marginals(fit: Fit) -> str:
 
 
 def _tau(fit: Fit) -> str:
+    """Makes the section on tau^2."""
     tau = fit.tau
     clipped = f"{tau.low:,} of {tau.tau2.size:,} are at the floor, {tau.high:,} at the ceiling. " if tau.low + tau.high else ""
     text = (
@@ -259,6 +264,7 @@ def tau_figure(fit: Fit) -> Figure:
 
 
 def _training(fit: Fit) -> str:
+    """Makes the section on the training."""
     if not len(fit.state.curve):
         return ""
     terms = fit.objective
@@ -293,6 +299,7 @@ def training_figure(state: State) -> Figure:
 
 
 def _record(fit: Fit, config: Record) -> str:
+    """Makes the section with the clients and the prior file."""
     rows = [[client, f"{size:,}"] for client, size in zip(fit.clients, fit.sizes)]
     places = table(["client", "areas" if fit.neighbours is not None else "points"], rows)
     prior = piece("source", json.dumps(plain(config), indent=2))
