@@ -125,6 +125,7 @@ def _predicted(prediction: Prediction, converged: bool, options: argparse.Namesp
     """Writes or prints predictions."""
     columns = prediction.columns
     head, rows = list(columns), zip(*columns.values())
+    # Numbers go to the output, and words about them to stderr, unless a file takes the numbers.
     out = None if options.out == "-" else options.out
     if out is None:
         _print_csv(head, rows, options)

@@ -123,6 +123,7 @@ def job(wanted: Wanted) -> Draft:
         A file cannot be read or has no header or no rows, the headers do not fit the method, or nothing tells the response: the
         text names candidates.
     """
+    # Look at the files first: the method, and every line of the job, follow from their headers and kinds.
     dialect = _dialect(wanted.files[0])
     _distinct(wanted.files)
     tables = [_table(path, dialect) for path in wanted.files]

@@ -58,6 +58,7 @@ class Column:
         kind = table.get("kind") or ("numeric" if levels is None else "categorical")
         if kind not in ("numeric", "categorical"):
             raise JobError(f'{where} kind: needs "numeric" or "categorical", got {kind!r}')
+        # Either constants or bounds say how a numeric column is scaled.
         given = [key for key in ("center", "scale", "lower", "upper") if table.get(key) is not None]
         numbers = {key: _number(where, key, table[key]) for key in given}
         if kind == "categorical":

@@ -176,6 +176,7 @@ class Likelihood:
             first, log_chance = y, _surely
         else:
             return None, np.zeros(len(y), bool)
+        # Every row gets as many counts as the widest: those beyond a row's largest have no weight.
         k = np.arange((most - first).max(initial=0) + 1).reshape(-1, *[1] * eta.ndim)
         each, zero = np.minimum(first + k, most), np.zeros_like(y)
         some = None if trials is None else np.maximum(trials, 1)

@@ -55,8 +55,7 @@ def groups(draws: Array | Stream) -> list[Group]:
     Returns
     -------
     groups that stay in one mode first, the largest first; a single group where chains have fewer than 20 draws, which tell
-    nothing
-    about tails
+    nothing about tails
     """
     low, middle, high = _doubled(draws)
     c = len(middle)
@@ -64,6 +63,7 @@ def groups(draws: Array | Stream) -> list[Group]:
         return [Group(tuple(range(c)), moved=False, signs={})]
     apart, differ = np.zeros((c, c), dtype=bool), np.zeros(middle.shape[1], dtype=bool)
     for i in range(c):
+        # Far medians alone may be slow mixing in one mode; intervals that miss each other are not.
         here = ((low[i] > high) | (low > high[i])) & (np.abs(middle - middle[i]) > GAP)
         apart[i], differ = here.any(axis=1), differ | here.any(axis=0)
     # Chains with the same row of `apart` are in one mode.

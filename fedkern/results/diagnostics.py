@@ -41,8 +41,7 @@ def rhat_ess(draws: Array) -> tuple[Array, Array]:
 
     Returns
     -------
-    rhat, ess : (...); NaN where a chain is constant or holds a number that is not finite, and where chains have fewer than 4
-        draws
+    rhat, ess : (...); NaN where a chain is constant or holds a number that is not finite, with fewer than 4 draws
 
     Raises
     ------

@@ -131,6 +131,7 @@ def pooled(
     """
     told = [one for one in told if one.weight > 0]
     rows = sum(one.rows for one in told)
+    # The fit takes a share of the degrees of freedom.
     left = math.fsum(one.weight * one.rows for one in told) * (1 - used / max(rows, 1))
     if not left > 0:
         return None

@@ -35,6 +35,7 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "", *, rhat: Arr
     size = min(2.2 + 0.42 * p, 9.0)
     drawing = canvas(size + 0.9, size)
     axes = drawing.subplots()
+    # The colours first, then a shade over the cells in doubt, then numbers where these can be read.
     image = axes.imshow(values, vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
     unsure = np.zeros((p, p), dtype=bool) if rhat is None else np.asarray(rhat, dtype=np.float64) > MARKED
     if unsure.any():
@@ -80,12 +81,14 @@ def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, dir
     shown = [name for name in nodes if len(nodes) <= MOST_NODES or name in touched]
     drawing = canvas(6.4, 6.6)
     axes = drawing.subplots()
+    # The first node is at the top, and the others follow clockwise.
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(shown)) / max(len(shown), 1)
     place = {name: (float(np.cos(a)), float(np.sin(a))) for name, a in zip(shown, angle)}
     mutual = {(edge.source, edge.to) for edge in edges}
     largest = max((abs(edge.mean) for edge in edges), default=1.0) or 1.0
     dot = 90.0 if len(shown) <= MOST_NODES else 25.0
     for edge in edges:
+        # Two edges of one pair bend apart, so that both are seen.
         both = (edge.to, edge.source) in mutual
         patch = FancyArrowPatch(
             place[edge.source],

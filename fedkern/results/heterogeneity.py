@@ -116,6 +116,7 @@ def compared(names: Sequence[str], intercept: bool, h: Array, P: Array, ratio: f
         return None
     h, P = h / scale, P / np.outer(scale, scale)  # as if all columns had the same information
     try:
+        # Slopes are tested with an intercept for each site; the rest of Q is that of the intercepts.
         if intercept:
             every, slopes = _q(h, P), _q(*_own_intercepts(h, P))
             own = Test((every.Q - slopes.Q) / ratio, every.df - slopes.df)

@@ -191,6 +191,7 @@ class Result:
         }.items():
             if mine != theirs:
                 raise JobError(f"compare: the two results have other {what}, and evidence compares models of the same rows")
+        # Evidence compares models of the same rows: refuse whatever shows that these are not.
         if unlike := _other_times(*own):
             raise JobError(f"compare: {unlike}")
         if unlike := _unlike(*own):

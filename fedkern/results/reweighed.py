@@ -161,6 +161,7 @@ def reweighed(
     nothing = np.full(draws.shape[1], np.inf)
     if not np.isfinite(log_ratios).all():
         return Reweighed(tuple(names), np.inf, nothing, nothing, nothing, nothing, len(draws), wanted=wanted)
+    # Equal weights have no tail: q is the posterior.
     if np.ptp(log_ratios - log_own) <= max(EQUAL, min(rounding, CLOSE)):
         zero = np.zeros(draws.shape[1])
         return Reweighed(tuple(names), 0.0, zero, zero, zero, zero, len(draws), len(draws), exact=True, wanted=wanted)

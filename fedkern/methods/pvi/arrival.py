@@ -133,6 +133,7 @@ def judged(model: Model, arrived: Arrived | None) -> Verdict | None:
             f"standard deviations are at least {1 / width[narrow]:.2g} times too narrow (columns are correlated), that of "
             f"{names[narrow]} most{f', and that {wider}' if wider else ''}; {_remedy_of_width(model)}"
         )
+    # A mean that is away comes first, then widths: too narrow by correlation, then any other.
     if away[worst] > AWAY:
         how = correlated or f"{f'the sd {wider}; ' if wider else ''}{_remedy(model)}"
         return Verdict(False, f"{at}; {how}", names[worst])

@@ -64,6 +64,7 @@ def of(own: kept.Kept, new: New, ids: Mapping[str, Sequence[str]], seed: int) ->
     periods = None if new.period is None else _on(own, int(new.period.max(initial=0)) + 1, seed)
     counts = family.counted and (not family.trials or new.trials is not None)
     step = max(1, BLOCK // m)
+    # Draws times rows may be more than memory holds.
     for a in range(0, len(new.X), step):
         rows = new.part(slice(a, a + step))
         level = own.coefficients @ rows.X.T + own.spatial[:, rows.area]

@@ -213,10 +213,10 @@ def combined(
     ----------
     psi : (w, w) covariance of the columns, where some may be missing
     cells : the result of `imputed`. The slope of a column that is correlated with one that its site lacks is left out: it would
-        hold
-        the effect of the other
+        hold the effect of the other
     """
     b, se = (np.array([getattr(reply, name) for reply in replies]) for name in ("estimate", "error"))
+    # A site without an estimate has the standard error 0 in its message.
     usable = se > 0
     if psi is not None and cells is not None:
         there = [[cells[client]["cells_imputed"][e] < cells[client]["rows"] for e in model.effects] for client in model.names]

@@ -362,6 +362,7 @@ def _others(run: Run[Config], data: Data) -> dict[str, object]:
     model = data.model
     wanted = model.output
     runs: dict[str, object] = {}
+    # Each further run is a whole run of the sampler, with all its messages.
     if wanted.sensitivity:
         rows: list[dict[str, object]] = []
         for number, (s_tau, c0) in enumerate(OTHER_PRIORS):

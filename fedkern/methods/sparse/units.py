@@ -48,6 +48,7 @@ def check_units(model: SparseModel, moments: Sequence[ColumnMoments], values: Ar
         own = spreads.compared(squares[:, j], degrees[:, j])
         declared = f"[data.columns.{model.owner(name)}]"
         right = f"; where it is right so, give center and scale of it in {declared}, and nothing more is said"
+        # A column whose sites fall into two groups counts only if both have sites with more than two values.
         if own.odd[several].any() and not (own.torn and not own.agree[several].any()):
             seen = replace(own, odd=own.odd & several)
             of_response = model.scales_response and j == len(model.scaled) - 1

@@ -137,6 +137,7 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
     """Makes the published result, apart from the certificates."""
     assert rows.server is not None
     output, predicted = model.output, fitted.predicted
+    # Predictions need the parts of all clients, which come after the fit.
     scores, table = ({}, {}) if predicted is None else _predictions(model, fitted, rows)
     moments = {} if predicted is None else {"mean": predicted.mean, "variance": predicted.variance}
     return Fit(

@@ -174,6 +174,7 @@ def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan |
 def _counted(at: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
     """Returns, at the server, the number of rows and those without a response, once headers are right and ids agree."""
     config, names, by = at.config, at.names, alignment_of(at.config)
+    # Refuse wrong headers before ids are compared, as the run does.
     clients, seed, counted, common = {}, by.seed, by.counted, by.common
     check_declared(config, at.parties, at.mine)
     for k in at.mine:

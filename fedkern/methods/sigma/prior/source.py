@@ -99,6 +99,7 @@ def read(config: PriorConfig, folder: Path) -> Source:
         A file that cannot be read, a map against the rules, or points that cannot be told apart.
     """
     data, kind = config.data, config.prior.kind
+    # A process has points, given by the file or as a grid; all other kinds have a map.
     if kind == "gp":
         grid = config.prior.grid
         if grid is not None:

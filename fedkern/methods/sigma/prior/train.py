@@ -220,6 +220,7 @@ def finish(job: Training, state: training.State) -> Fit:
     config, source, out = job.config, job.source, job.out
     architecture = job.architecture
     federation = Federation(architecture, state.parameters.astype(np.float64), source.prior.condition, source.sd(config))
+    # Measure the networks in float64, as jobs compute with them.
     a, seed = config.auxiliary, config.training.seed
     tau = match_variances(source.prior, federation, by=a.by, floor=a.floor, ceiling=a.ceiling, draws=a.draws, seed=seed)
     report = fit.measure(config, source, fit.Trained(federation, tau, state, tables(source, config)(0)))
