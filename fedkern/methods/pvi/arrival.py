@@ -116,7 +116,7 @@ def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> 
     return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior")
 
 
-def judged(model: Model, arrived: Arrived | None) -> Verdict | None:
+def judge_arrival(model: Model, arrived: Arrived | None) -> Verdict | None:
     """Returns the verdict on an open job's q by its distance from the posterior of all rows; None in a private job."""
     if arrived is None:
         return None

@@ -35,7 +35,7 @@ def _full_sites(model: Model, server: Server, own: Verdict) -> tuple[list[int], 
     return there, server.site_h[there], np.stack([unpack(server.site_P[k], model.encoding.size) for k in there])
 
 
-def varying(model: Model, server: Server, own: Verdict, varied: PearsonCheck) -> residuals.Residuals | None:
+def compare_errors(model: Model, server: Server, own: Verdict, varied: PearsonCheck) -> residuals.Residuals | None:
     """Tests whether the error variance of a linear job differs between clients; None where it does not, or cannot be tested."""
     sites = _full_sites(model, server, own) if model.family == "gaussian" else None
     if sites is None or any(k not in varied.told for k in sites[0]):
@@ -46,7 +46,7 @@ def varying(model: Model, server: Server, own: Verdict, varied: PearsonCheck) ->
     return residuals.compared(names, model.encoding.names, told, h, P, q.mean, prior if prior.ndim == 2 else np.diag(prior))
 
 
-def compared(
+def compare_sites(
     model: Model, server: Server, own: Verdict, varied: PearsonCheck, errors: residuals.Residuals | None
 ) -> heterogeneity.Heterogeneity | None:
     """Tests whether coefficients differ between the clients that are still in the job; None where that cannot be tested.

@@ -24,7 +24,7 @@ from ...results.residuals import Residuals
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, not_judged
 from . import differences, linear, linearised, pull, response
-from .arrival import Arrived, judged
+from .arrival import Arrived, judge_arrival
 from .dispersion import PearsonCheck
 from .keys import ONE_SHOT
 from .model import Model, Server
@@ -99,10 +99,10 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     q = pvi.released(server) if estimate is None else estimate.q
     own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.checked)
     varied = ended.checked.dispersed
-    errors = differences.varying(model, server, own, varied)
+    errors = differences.compare_errors(model, server, own, varied)
     if ended.doubts:
         own = Verdict(False, "; ".join(ended.doubts), own.worst)
-    differ = differences.compared(model, server, own, varied, errors)
+    differ = differences.compare_sites(model, server, own, varied, errors)
     method = averaged(private=model.privacy is not None)
     entries: dict[str, object] = {} if test is None else {"test": tested(q, test, model.family, model.scale, method)}
     posterior = Posterior(encoding.names, q, encoding.affine() if encoding.standardised else None)
@@ -146,7 +146,7 @@ def _verdict(model: Model, server: Server, checked: Checked) -> Verdict:
     """
     if (of_scale := _of_scale(model, checked.dispersed) or _of_learning(model, server)) is not None:
         return of_scale
-    arrived = judged(model, checked.arrived)
+    arrived = judge_arrival(model, checked.arrived)
     if arrived is None or arrived.converged == "not judged":
         moved = _of_movement(model, server)
         return moved if arrived is None or moved.converged is False else arrived
@@ -227,7 +227,7 @@ def _of_course(model: Model, server: Server) -> Verdict:
 def _of_scale(model: Model, dispersed: PearsonCheck) -> Verdict | None:
     """Judges the scale of a linear job: residuals of another size than the job file says make intervals wrong. None where it
     fits."""
-    if dispersed.ratio is None or dispersed.ratio.counts or response.exact(model.response):
+    if dispersed.ratio is None or dispersed.ratio.counts or response.is_exact(model.response):
         return None
     scale, by = model.scale, math.sqrt(max(dispersed.ratio.ratio, 0.0))
     if 1 / WIDE <= by <= WIDE:
@@ -246,7 +246,7 @@ def _of_learning(model: Model, server: Server) -> Verdict | None:
     """Judges a learnt scale: while it still moves, it takes all intervals with it. None where it has settled, or none is
     learnt."""
     known = model.response
-    if (known.variance is None and known.r is None) or not isinstance(server, pvi.Server) or response.exact(known):
+    if (known.variance is None and known.r is None) or not isinstance(server, pvi.Server) or response.is_exact(known):
         return None
     by = abs(server.rescaled - 1) / model.settings.damping
     if server.round > 1 and by <= SD:

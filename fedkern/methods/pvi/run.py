@@ -68,7 +68,7 @@ def fit(run: Run[Config]) -> Fit | None:
     for k, client in clients.items():
         own.write(run, model, own.Own(k, client))
     # Numbers are in the data's units from here on.
-    server, ended = response.ended(run, model, server)
+    server, ended = response.end_rounds(run, model, server)
     model = replace(model, response=ended)
     told = _noisy_sums(run, model, server, clients)
     # An open job asks its clients about the released q.
@@ -149,7 +149,7 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
         # A row's coin must be unknown to others where batches hide which rows were used.
         noise["coins"] = secrets.randbits(64) if model.secret_batches else None
         noise["tells"] = arrival.tells(run, model, _rows(design))
-        rows = response.standardised(_rows(design), model)
+        rows = response.standardise(_rows(design), model)
         local = Local(rows.at(run.used.home), model.settings, k, row_ids=design.row_ids, n_threads=run.threads, **noise)
         clients[k] = model.client(k, local)
     return clients
@@ -162,7 +162,7 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
     def line(server: Server, due: bool) -> Line:
         content: dict[str, Any] = {"updates": int(sum(server.updates))}
         if test is not None and due:
-            q = response.natural(pvi.released(server), model)
+            q = response.to_data_units(pvi.released(server), model)
             scale = response.scale_so_far(model, server)
             content["metrics"] = dict(metrics(q, test, settings.family, scale, method))
         words = ", ".join(f"{name} {value:.4g}" for name, value in content.get("metrics", {}).items())

@@ -107,11 +107,11 @@ def table(
     out |= {name: cells(values) for name, values in crude(rows, areas.likelihood, d).items()}
     out["theta_prior_sd"] = cells(np.sqrt(file.true_variance))
     said: dict[str, Sequence[str]] = {}
-    said |= summarised("theta", areas.theta, QUANTILES) | summarised(label, areas.level, QUANTILES)
+    said |= summarise("theta", areas.theta, QUANTILES) | summarise(label, areas.level, QUANTILES)
     said[f"p_{label}_above_{areas.threshold.name}"] = cells(areas.above)
     natural = np.exp if areas.likelihood.record.link != "identity" else np.asarray
     for name, part in (("fixed", areas.fixed), ("spatial", areas.spatial)):
-        said |= summarised(name, natural(part), PARTS)
+        said |= summarise(name, natural(part), PARTS)
     for name, column in (said | dict(fit)).items():
         out[name] = ["" if absent else cell for cell, absent in zip(column, concealed)]
     return out
@@ -150,7 +150,7 @@ def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     return out
 
 
-def summarised(name: str, values: Array, quantiles: Sequence[str] | dict[str, float]) -> dict[str, Sequence[str]]:
+def summarise(name: str, values: Array, quantiles: Sequence[str] | dict[str, float]) -> dict[str, Sequence[str]]:
     """Returns mean, sd and quantiles of (m, d) draws."""
     columns = {"mean": values.mean(axis=0), "sd": values.std(axis=0)}
     columns |= dict(zip(quantiles, np.quantile(values, [QUANTILES[what] for what in quantiles], axis=0)))

@@ -35,7 +35,7 @@ def key(privacy: PrivacySection, response: str, areas: Sequence[str]) -> tables.
     return tables.Key(privacy.table, response, tuple(areas))
 
 
-def released(run: Run[Config], privacy: PrivacySection, response: str, client: int, rows: AreaRows, file: OwnFile) -> AreaRows:
+def add_noise(run: Run[Config], privacy: PrivacySection, response: str, client: int, rows: AreaRows, file: OwnFile) -> AreaRows:
     """Returns a client's rows with noisy counts, and without the exact ones: all later steps spend nothing."""
     assert rows.counts is not None
     areas = names_of(file)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...data.artifact import OwnFile
 from ...results.draws import Draws
-from .areas import PARTS, QUANTILES, Areas, cells, names_of, summarised, unknown
+from .areas import PARTS, QUANTILES, Areas, cells, names_of, summarise, unknown
 from .beside import RATIOS
 from .fitness import Drawn
 from .model import SigmaModel
@@ -98,7 +98,7 @@ def of_pairs(
     elif observed.trials is not None:
         out["trials"] = cells(np.bincount(seen, observed.trials, len(pairs)).astype(float))
     above = ((level > areas.threshold.value).sum(axis=0) + 0.5) / (len(level) + 1)
-    said = {**summarised(areas.label, level, QUANTILES), f"p_{areas.label}_above_{areas.threshold.name}": cells(above)}
+    said = {**summarise(areas.label, level, QUANTILES), f"p_{areas.label}_above_{areas.threshold.name}": cells(above)}
     concealed = hidden & unknown(rows, file.d)[area]  # in no period: rates of one area are proportional
     for name, column in said.items():
         out[name] = ["" if absent else cell for cell, absent in zip(column, concealed)]

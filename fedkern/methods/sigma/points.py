@@ -18,7 +18,7 @@ from .rows import Reading
 Array = NDArray[np.float64]
 
 
-def extended(file: OwnFile, read: Reading, who: str) -> OwnFile:
+def extend_file(file: OwnFile, read: Reading, who: str) -> OwnFile:
     """Returns the client's file with its rows' points behind the grid's; the same file unless `data.interpolation` is "linear".
 
     Raises

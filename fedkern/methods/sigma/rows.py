@@ -23,7 +23,7 @@ from ...kernels.families import FAMILIES, Family
 from ...models.likelihood import Noisy
 from ...models.spatial.site import Rows
 from .keys import Config, DataSection
-from .unread import Unread, restored
+from .unread import Unread, restore_table
 
 MOST_CASES = 1 << 40  # of an area
 
@@ -132,7 +132,7 @@ class Reading:
         """Reads a client's file; its `areas` are those in the prior."""
         if config.privacy is None:  # there such a line is an error
             return Reading(table, config, name)
-        whole, unread = restored(table, config.data, texts_of(config), areas)
+        whole, unread = restore_table(table, config.data, texts_of(config), areas)
         return Reading(whole, config, name, unread)
 
     @property

@@ -27,7 +27,7 @@ from . import borders, budget, own, publish, stages, weights
 from . import files as prior
 from .keys import Config
 from .model import SigmaModel
-from .points import extended
+from .points import extend_file
 from .rows import AreaRows, Reading, needed, rows
 
 SCATTER = 0.1  # sd of the places where chains start
@@ -58,12 +58,12 @@ def fit(run: Run[Config]) -> Fit | None:
     for k in list(reads):
         with owned(k):
             read = reads.pop(k)
-            files.clients[k] = extended(files.clients[k], read, f"client {names[k]!r}")
+            files.clients[k] = extend_file(files.clients[k], read, f"client {names[k]!r}")
             areas[k] = rows(read, encoding, files.clients[k])
         run.note_rows(k, areas[k].notes, areas[k].faults)
         # Noise comes before any number of the counts is computed; from here on only noisy counts exist.
         if model.privacy is not None:
-            areas[k] = budget.released(run, model.privacy, model.response, k, areas[k], files.clients[k])
+            areas[k] = budget.add_noise(run, model.privacy, model.response, k, areas[k], files.clients[k])
     run.hooks.notes += column_notes.exchanged(run, {k: area_rows.degenerate for k, area_rows in areas.items()}).notes
     model = replace(model, units=_units(run, model, areas))
     sites = {}

@@ -47,7 +47,7 @@ class Unread:
         ]
 
 
-def restored(table: Table, data: DataSection, texts: Collection[str], areas: Sequence[str]) -> tuple[Table, Unread]:
+def restore_table(table: Table, data: DataSection, texts: Collection[str], areas: Sequence[str]) -> tuple[Table, Unread]:
     """Returns a private client's table without lines that cannot be read, and with a row for each area of only such lines.
 
     Parameters

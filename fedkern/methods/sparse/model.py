@@ -208,7 +208,7 @@ class SparseModel(JobModel[OutputSection]):
     @property
     def advice(self) -> str | None:
         """Advice on moves that would pay; None where there is none."""
-        return moving.recommended(self.config.model, self.config.algorithm, self.size)
+        return moving.recommend(self.config.model, self.config.algorithm, self.size)
 
     @property
     def is_graph(self) -> bool:

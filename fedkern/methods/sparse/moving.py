@@ -108,7 +108,7 @@ def sentence(m: ModelSection) -> str:
     return "X'y / sigma^2 and X'X / sigma^2 of every client, from which its sufficient statistics follow"
 
 
-def recommended(m: ModelSection, a: AlgorithmSection, size: Size) -> str | None:
+def recommend(m: ModelSection, a: AlgorithmSection, size: Size) -> str | None:
     """Says which moves would make the chains of a large job mix, and what they would send; None where nothing is advised."""
     movable = m.kind != "sem" and m.errors != "student"
     able = movable and a.participation == 1 and a.aggregate == "locals" and a.topology == "server"

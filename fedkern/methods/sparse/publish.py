@@ -204,7 +204,7 @@ def imputed(model: SparseModel, sites: Sequence[Completed]) -> Record:
     }
 
 
-def combined(
+def combine_fits(
     model: SparseModel, replies: Sequence[site_fits.SiteFit], psi: Array | None = None, cells: Record | None = None
 ) -> Record:
     """Returns the clients' least-squares fits, a random-effects meta-analysis, and the averages that are surely not 0.

@@ -245,7 +245,7 @@ def _site_fits(run: Run[Config], data: Data) -> Record | None:
     if server is None:
         return None
     psi = data.scales.psi[:w, :w] if model.imputes and data.scales.psi is not None else None
-    combined = publish.combined(model, list(in_order(server.replies)), psi, data.imputed)
+    combined = publish.combine_fits(model, list(in_order(server.replies)), psi, data.imputed)
     run.hooks.notes += publish.meta_notes(combined)
     return combined
 

@@ -257,7 +257,7 @@ class VerticalModel(JobModel[OutputSection]):
 
     def knowing(self, y: Array) -> VerticalModel:
         """Returns the model with the rho that follows from the training rows' responses, and its factor."""
-        told = replace(self, worked_out=undivided.worked_out(self.link(y), len(self.names)))
+        told = replace(self, worked_out=undivided.work_out_rho(self.link(y), len(self.names)))
         return replace(told, factor=1 / undivided.enlarged(told.added, float(np.mean(y)))) if self.rescaled else told
 
     def undivided(self, y: Array, eta: Array | None = None) -> Undivided:

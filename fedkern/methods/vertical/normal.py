@@ -24,7 +24,7 @@ FARTHEST = 40.0  # of an offset
 HALVINGS = 50
 
 
-def asked(model: VerticalModel) -> bool:
+def is_asked(model: VerticalModel) -> bool:
     """Returns whether slopes tell labels, and q is as wide as a normal posterior can be.
 
     That holds in open linear logistic jobs with amortised auxiliary variables whose clients are sent slopes.
@@ -53,7 +53,7 @@ class Own:
     lines: Array | None = None
 
 
-def looked(own: Own, names: Sequence[str], slopes: Array) -> Lines | None:
+def measure_lines(own: Own, names: Sequence[str], slopes: Array) -> Lines | None:
     """Computes how wide the posterior of each coefficient is; None where a row was never seen.
 
     Parameters

@@ -113,7 +113,7 @@ def compute_lines(model: VerticalModel, client: vertical.Client, columns: Column
     along = root if columns.contrasts is None else columns.contrasts.published(root)
     moments = f * part[: site.block.size], f * root
     linear = normal.Own(predictor.H, *moments, predictor.prior_mean, predictor.prior_sd, f * along)
-    return normal.looked(linear, [f"theta[{name}]" for name in columns.encoding.names], slopes)
+    return normal.measure_lines(linear, [f"theta[{name}]" for name in columns.encoding.names], slopes)
 
 
 def _intervals(model: VerticalModel, own: Own, along: Lines) -> dict[str, dict[str, float]]:

@@ -26,7 +26,7 @@ from . import normal
 from .model import PRODUCT, VerticalModel
 from .rows import Rows
 from .undivided import Undivided
-from .widths import Widths, looked, parts_of
+from .widths import Widths, measure_widths, parts_of
 
 Array = NDArray[np.float64]
 AS_IT_IS = Undivided()
@@ -84,8 +84,8 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     arrays = {"shared": server.released, "Z": server.Z} | ({"rho": np.array([model.rho])} if model.works_out else {})
     movement, to = server.windows.movement, _undivided(server, model, b)
     mean, sd = _published(names, to, mean, sd)
-    lines = _lines(server, model, to) if normal.asked(model) and shared.intercept else None
-    widths = looked(server, model, to, *shared.split(mean)) if model.watched and server.y is not None else None
+    lines = _lines(server, model, to) if normal.is_asked(model) and shared.intercept else None
+    widths = measure_widths(server, model, to, *shared.split(mean)) if model.watched and server.y is not None else None
     of_q = dict(zip(names, zip(mean.tolist(), sd.tolist())))
     if widths is not None and shared.intercept:
         more["sd_of_q"] = dict(zip(names, sd.tolist()))
@@ -110,7 +110,7 @@ def _lines(server: vertical.Server, model: VerticalModel, to: Undivided) -> Line
     mean, sd = _published(("intercept",), to, *(x[:1] for x in shared.block.moments(server.released)))
     ones = np.ones((model.n_rows, 1))
     of_intercept = normal.Own(ones, mean, sd[:, None], shared.prior_mean, shared.prior_sd)
-    return normal.looked(of_intercept, ["intercept"], server.seen.mean_slopes)
+    return normal.measure_lines(of_intercept, ["intercept"], server.seen.mean_slopes)
 
 
 def _published(names: Sequence[str], to: Undivided, mean: Array, sd: Array) -> tuple[Array, Array]:
@@ -194,7 +194,7 @@ def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
 def _of_clients(model: VerticalModel, own: Verdict, fitted: Fitted) -> Verdict:
     """Adds the clients' statements to a verdict."""
     words = "have not settled"
-    words += ", or have no normal posterior" if normal.asked(model) else ""
+    words += ", or have no normal posterior" if normal.is_asked(model) else ""
     words += ", or are of a text column's levels, which go with the intercept" if model.ties else ""
     return with_clients(own, fitted.settled, words)
 

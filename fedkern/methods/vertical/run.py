@@ -269,7 +269,7 @@ def _tell_widths(
     The ratio is 1 where rows were not all seen.
     """
     ratios = [1.0] * len(run.names) if widths is None else list(widths.clients.values())
-    slopes = server.seen.mean_slopes if server is not None and normal.asked(model) else np.zeros(0)
+    slopes = server.seen.mean_slopes if server is not None and normal.is_asked(model) else np.zeros(0)
     _, told = run.exchange(stages.tell_widths(model), lambda: narrow.start(ratios, slopes), {k: narrow.Client() for k in clients})
     lines = dict[int, Lines]()
     for k, one in told.items():

@@ -101,7 +101,7 @@ def stages(model: VerticalModel) -> list[Stage]:
 
 def tell_widths(model: VerticalModel) -> Stage:
     """Returns the stage that tells clients by how much sds are too small, and numbers that show whether their posterior is q."""
-    return Stage(narrow.PROTOCOL, {"n": model.n_rows if normal.asked(model) else 0})
+    return Stage(narrow.PROTOCOL, {"n": model.n_rows if normal.is_asked(model) else 0})
 
 
 def responded(model: VerticalModel) -> Stage:
@@ -266,7 +266,7 @@ def disclosure(model: VerticalModel) -> str:
         often = "a round" if model.bound_every == 1 else f"in {model.bound_every} rounds"
         texts.append(f"each client's terms of the ELBO, one number {often}")
     if model.watched:
-        normal_too = ", or have no normal posterior" if normal.asked(model) else ""
+        normal_too = ", or have no normal posterior" if normal.is_asked(model) else ""
         normal_too += ", or are a text column's levels beside the intercept" if model.ties else ""
         texts.append(f"at the end one bit of each client, whether its own coefficients still move{normal_too}")
     if model.until_settled and (looks := until.looks(model.rounds)):
@@ -280,7 +280,7 @@ def disclosure(model: VerticalModel) -> str:
         down += "; each client can compute the sum of the others' parts of every row, of two clients the other's part"
     if model.watched:
         down += "; at the end each client is told, in one number, by how much its standard deviations are too small"
-        down += ", and once more the means of all slopes" if normal.asked(model) else ""
+        down += ", and once more the means of all slopes" if normal.is_asked(model) else ""
     if model.works_out:
         down += f"; clients are told rho, which {RHO_TELLS[model.likelihood.record.link]}"
     if model.drops:

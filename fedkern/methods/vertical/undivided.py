@@ -26,7 +26,7 @@ MARGINAL = 0.346  # P(y = 1) = expit(m / sqrt(1 + MARGINAL)) of such a predictor
 RESIDUAL = 0.1  # of the response's variance, which stands for an unknown sigma^2 before anything is known
 
 
-def worked_out(link_variance: float, n_clients: int) -> float:
+def work_out_rho(link_variance: float, n_clients: int) -> float:
     """Returns the rho that keeps `KEPT` of a row's information in the augmented model."""
     return min(max(math.sqrt(link_variance * (1 / KEPT - 1) / n_clients), LEAST), MOST)
 

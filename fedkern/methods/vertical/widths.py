@@ -103,7 +103,7 @@ def parts_of(server: vertical.Server, model: VerticalModel) -> Array | None:
     return server.seen.parts(model.rho**2 * ((J - 1) / J if model.power else 1.0))
 
 
-def looked(server: vertical.Server, model: VerticalModel, to: Undivided, b: float, log_scale: float) -> Widths | None:
+def measure_widths(server: vertical.Server, model: VerticalModel, to: Undivided, b: float, log_scale: float) -> Widths | None:
     """Computes widths from the last half of the rounds; None where rows were not all seen.
 
     Parameters
