@@ -44,7 +44,7 @@ def parameters(options: argparse.Namespace) -> int:
         if not (column and equals and level):
             raise JobError(f"--level {column}{equals}{level}: wanted COLUMN=LEVEL")
     rows = load(options.folder).rows(exp=options.exp, reference={column: level for column, _, level in pairs})
-    rows = table.tidied(rows) if options.tidy else rows
+    rows = table.tidy(rows) if options.tidy else rows
     head = list(rows[0]) if rows else []
     body = [[row[key] for key in head] for row in rows]
     if options.table == "csv":
@@ -57,7 +57,7 @@ def against(options: argparse.Namespace) -> int:
     """Prints the differences from a reference, the worst first, and writes a page with a plot for each parameter."""
     result = load(options.folder)
     path = Path(options.reference)
-    groups = stored.opened(path)
+    groups = stored.open_groups(path)
     if "posterior" not in groups:
         raise JobError(f"{path}: has no group `posterior`; wanted a netCDF file as ArviZ writes it")
     names = None if options.names is None else _names(Path(options.names))

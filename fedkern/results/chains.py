@@ -106,7 +106,7 @@ def largest(summary: Record) -> dict[str, Any]:
     return {**summary, **summary["by_mode"][0]} if "by_mode" in summary else dict(summary)
 
 
-def counted(groups: list[Group]) -> str:
+def describe_groups(groups: list[Group]) -> str:
     """Says how chains are divided, such as "2 modes, of 7 and 1 of 8 chains"."""
     sizes = [len(group.chains) for group in groups if not group.moved]
     moved = sum(len(group.chains) for group in groups if group.moved)

@@ -114,7 +114,7 @@ class Dispersion:
         )
 
 
-def pooled(
+def pool(
     family: str, scale: float, told: Sequence[PearsonSums], used: float, learns: Literal["", "can", "has"] = ""
 ) -> Dispersion | None:
     """Pools all clients' sums, in their order.
@@ -143,7 +143,7 @@ def pooled(
     return Dispersion(family, scale, misfit / left, math.sqrt(noise) / left, events, excess, learns)
 
 
-def judged(own: Verdict, ratio: Dispersion | None, first: str = "") -> Verdict:
+def judge(own: Verdict, ratio: Dispersion | None, first: str = "") -> Verdict:
     """Returns the verdict of a fit after this test: `false` where responses vary otherwise, else with the ratio added.
 
     Parameters
@@ -172,7 +172,7 @@ def notes(own: Verdict, ratio: Dispersion | None) -> Iterator[str]:
         yield ratio.wrong()
 
 
-def weighty(told: Mapping[str, PearsonSums], column: str | None) -> Iterator[str]:
+def note_weights(told: Mapping[str, PearsonSums], column: str | None) -> Iterator[str]:
     """Yields a note that names clients whose weights sum to far more than their rows."""
     heavy = {name: one.weight for name, one in told.items() if one.rows and one.weight > HEAVY}
     if heavy and column is not None:

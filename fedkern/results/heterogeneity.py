@@ -97,7 +97,7 @@ def _words(test: Test) -> str:
     return f"I^2 {test.i2:.0%}, p {f'= {test.p:.1g}' if test.p > 1e-12 else '< 1e-12'}"
 
 
-def compared(names: Sequence[str], intercept: bool, h: Array, P: Array, ratio: float = 1.0) -> Heterogeneity | None:
+def compare_sites(names: Sequence[str], intercept: bool, h: Array, P: Array, ratio: float = 1.0) -> Heterogeneity | None:
     """Tests sites against each other.
 
     Parameters

@@ -61,7 +61,7 @@ class Prediction:
     def table(self) -> Any:
         """Returns a pandas DataFrame, or rows where pandas is not installed."""
         columns = self.columns
-        return table.framed([dict(zip(columns, row)) for row in zip(*columns.values())])
+        return table.to_frame([dict(zip(columns, row)) for row in zip(*columns.values())])
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ class Residuals:
             yield f"{self.words}: one error variance for all gives the noisier ones too much weight; {self.remedy}"
 
 
-def compared(
+def compare_clients(
     clients: Sequence[str], names: Sequence[str], told: Sequence[PearsonSums], h: Array, P: Array, mean: Array, prior: Array
 ) -> Residuals | None:
     """Compares the error variances of a linear fit's clients.

@@ -115,7 +115,7 @@ class Result:
         JobError
             A reference is no level of the result, or coefficients are no logarithms of ratios.
         """
-        return table.framed(self.rows(exp=exp, reference=reference))
+        return table.to_frame(self.rows(exp=exp, reference=reference))
 
     def predict(self, rows: object) -> Any:
         """Predicts new rows from the posterior, without any client.

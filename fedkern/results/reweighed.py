@@ -133,7 +133,7 @@ class Reweighed:
         return f"{mean}, sd {100 * self.sd[k]:+.1f} ± {100 * self.sd_error[k]:.1f} % (wanted within {100 * SD:g})"
 
 
-def reweighed(
+def reweigh(
     names: Sequence[str],
     draws: Array,
     log_ratios: Array,

@@ -105,8 +105,8 @@ class Samples:
         if not diagnostics.available():
             return {}
         every_mixing = {name: mixing.rhat_ess(draws) for name, draws in every.items()}
-        unknown = {} if self.told is None else unprinted(self.told, list(self.sites))
-        return {name: but(both, unknown[name]) if name in unknown else both for name, both in every_mixing.items()}
+        unknown = {} if self.told is None else find_unprinted(self.told, list(self.sites))
+        return {name: blank(both, unknown[name]) if name in unknown else both for name, both in every_mixing.items()}
 
     @property
     def rhat(self) -> Array | None:
@@ -317,7 +317,7 @@ def _mean(draws: NDArray[np.bool_] | Array) -> Array:
     return mean
 
 
-def unprinted(told: NDArray[np.bool_], sites: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
+def find_unprinted(told: NDArray[np.bool_], sites: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
     """Returns, by name of the draws, (P,) whether too few sites tell something of a coefficient for a number of the result.
 
     See `Samples.told`.
@@ -327,7 +327,7 @@ def unprinted(told: NDArray[np.bool_], sites: Sequence[str]) -> dict[str, NDArra
     return over | {f"theta@{client}": ~own for client, own in zip(sites, told)}
 
 
-def but(both: tuple[Array, Array], which: NDArray[np.bool_]) -> tuple[Array, Array]:
+def blank(both: tuple[Array, Array], which: NDArray[np.bool_]) -> tuple[Array, Array]:
     """Replaces R-hat and ESS (P,) of some quantities by NaN."""
     rhat, ess = (np.where(which, np.nan, values) for values in both)
     return rhat, ess

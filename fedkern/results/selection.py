@@ -135,7 +135,7 @@ def groups(names: Sequence[str], effects: ArrayLike, inclusion: ArrayLike, least
     return sorted(every_group, key=lambda group: -group["p_any"])
 
 
-def explained(
+def explain(
     names: Sequence[str],
     pip: ArrayLike,
     average_large: ArrayLike,
@@ -197,7 +197,7 @@ def matrix(values: ArrayLike, p: int) -> Array:
     return out
 
 
-def symmetrised(values: ArrayLike, rule: Rule = "or") -> Array:
+def symmetrise(values: ArrayLike, rule: Rule = "or") -> Array:
     """Returns (..., p, p) the larger ("or": union) or the smaller ("and": intersection) of each pair of directions."""
     directed = np.asarray(values, dtype=np.float64)
     return (np.maximum if rule == "or" else np.minimum)(directed, np.swapaxes(directed, -1, -2))

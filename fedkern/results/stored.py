@@ -72,7 +72,7 @@ def read(folder: Path, summary: Record) -> Released:
     path = folder / "posterior.nc"
     if not path.exists():
         return Stored(summary, path=str(path))
-    groups = opened(path)
+    groups = open_groups(path)
     constants = groups["constant_data"].variables if "constant_data" in groups else {}
     if "precision" not in constants:
         return Stored(summary, groups, str(path), attributes(folder).get("inference") == SAMPLED)
@@ -103,7 +103,7 @@ def attributes(folder: Path) -> dict[str, str | float]:
         return {str(name): value.item() if hasattr(value, "item") else value for name, value in file["posterior"].attrs.items()}
 
 
-def opened(path: Path) -> dict[str, Group]:
+def open_groups(path: Path) -> dict[str, Group]:
     """Reads all groups of a netCDF file.
 
     Raises

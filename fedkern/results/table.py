@@ -112,7 +112,7 @@ def blocks(summary: Record) -> list[str]:
 TIDY = {"mean": "estimate", "sd": "std.error", "q025": "conf.low", "q975": "conf.high"}  # as R's broom has them
 
 
-def tidied(table_rows: Sequence[Row]) -> list[Row]:
+def tidy(table_rows: Sequence[Row]) -> list[Row]:
     """Renames the columns of a table as in R's broom: term, site, estimate, std.error (of coefficients), conf.low and conf.high.
 
     The last two are the ends of the 95 % interval.
@@ -122,7 +122,7 @@ def tidied(table_rows: Sequence[Row]) -> list[Row]:
     return [{new: row[old] for old, new in names.items() if old in row} for row in table_rows]
 
 
-def framed(table_rows: Sequence[Row]) -> Any:
+def to_frame(table_rows: Sequence[Row]) -> Any:
     """Returns a pandas DataFrame; the rows themselves where pandas is not installed."""
     try:
         from pandas import DataFrame
@@ -131,7 +131,7 @@ def framed(table_rows: Sequence[Row]) -> Any:
     return DataFrame(list(table_rows))
 
 
-def parted(name: str, clients: Mapping[str, object]) -> tuple[str, str]:
+def split_name(name: str, clients: Mapping[str, object]) -> tuple[str, str]:
     """Splits a name of `summary.json` into the parameter and the client whose coefficient it is ("" for a common one)."""
     before, at, site = name.rpartition("]@")
     return (before + "]", site) if at and site in clients else (name, "")
@@ -141,7 +141,7 @@ def contrasts(
     summary: Record, posterior: Released, levels: Mapping[str, Sequence[str]], reference: Mapping[str, str]
 ) -> Iterator[Row]:
     """Yields each level of a categorical column less the reference level, over all sites and of each."""
-    sites = dict.fromkeys(parted(name, summary["clients"])[1] for name in summary["parameters"])
+    sites = dict.fromkeys(split_name(name, summary["clients"])[1] for name in summary["parameters"])
     silent: Mapping[str, Sequence[str]] = summary.get("tells_nothing", {})
     blank = {name for name, row in summary["parameters"].items() if math.isnan(real(row.get("mean")))}
     for (column, those), before in product(levels.items(), blocks(summary)):
@@ -177,7 +177,7 @@ def _parameters(summary: Record, posterior: Released) -> Iterator[Row]:
     """Yields parameters on the data's scale, and those that have one scale only."""
     every: Mapping[str, Record] = summary["parameters"]
     for name, numbers in every.items():
-        parameter, site = parted(name, summary["clients"])
+        parameter, site = split_name(name, summary["clients"])
         stem, bracket, label = parameter.partition("[")
         if stem.endswith("_std"):
             continue

@@ -95,7 +95,7 @@ def compared(found: Found, model: Model) -> heterogeneity.Heterogeneity | None:
     if model.layout.ordered:
         names, at, intercept = (INTERCEPT, *names), [model.layout.shapes_at.start, *at], True
     P = found.own_hessian[:, at][:, :, at]
-    return heterogeneity.compared(names, intercept, P @ found.mode[at] + found.own_gradient[:, at], P)
+    return heterogeneity.compare_sites(names, intercept, P @ found.mode[at] + found.own_gradient[:, at], P)
 
 
 def notes(sensitive: Mapping[str, Row], alone: Mapping[str, Row]) -> list[str]:

@@ -43,7 +43,9 @@ def compare_errors(model: Model, server: Server, own: Verdict, varied: PearsonCh
     there, h, P = sites
     names, prior, q = [model.names[k] for k in there], model.prior.P, pvi.released(server)
     told = [varied.told[k] for k in there]
-    return residuals.compared(names, model.encoding.names, told, h, P, q.mean, prior if prior.ndim == 2 else np.diag(prior))
+    return residuals.compare_clients(
+        names, model.encoding.names, told, h, P, q.mean, prior if prior.ndim == 2 else np.diag(prior)
+    )
 
 
 def compare_sites(
@@ -59,7 +61,7 @@ def compare_sites(
     _, h, P = sites
     by = np.ones(len(h)) if errors is None else errors.variance
     h, P = h / by[:, None], P / by[:, None, None]
-    return heterogeneity.compared(model.encoding.names, model.encoding.intercept, h, P, varied.inflated)
+    return heterogeneity.compare_sites(model.encoding.names, model.encoding.intercept, h, P, varied.inflated)
 
 
 def notes(model: Model, differ: heterogeneity.Heterogeneity | None) -> list[str]:

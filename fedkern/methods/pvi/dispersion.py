@@ -79,7 +79,7 @@ def exchange_pearson(run: Run[Config], model: Model, server: Server | None, rows
     named = {run.names[k]: told.replies[k] for k in sorted(told.replies)}
     weight = sum(one.rows * one.weight for one in named.values()) / max(sum(one.rows for one in named.values()), 1)
     if model.family != "gaussian" or weight > dispersion.HEAVY:  # precisions are about 1 over all, not at each client
-        notes += dispersion.weighty(named, model.weight)
+        notes += dispersion.note_weights(named, model.weight)
     family = model.family if model.trials is None else "binomial"
     if model.trials is None and FAMILIES[family].noise is None:
         return PearsonCheck(None, tuple(notes), weight)
@@ -87,7 +87,7 @@ def exchange_pearson(run: Run[Config], model: Model, server: Server | None, rows
     # Of each coefficient the prior takes a share of the degree of freedom; the rest is used up by the fit.
     used = float(np.clip(1 - (P if P.ndim == 1 else np.diag(P)) * q.sd**2, 0, 1).sum())
     learns = _learns(model)
-    ratio = dispersion.pooled(family, scale_of(model), in_order(told.replies), used, learns)
+    ratio = dispersion.pool(family, scale_of(model), in_order(told.replies), used, learns)
     return PearsonCheck(ratio, tuple(notes), weight, told.replies)
 
 

@@ -157,7 +157,7 @@ def _judged(model: Model, own: Verdict, varied: PearsonCheck, errors: Residuals 
     """Adds to a verdict whether responses vary as the model says; the ratio of a scale that is learnt from them is 1 and says
     nothing."""
     learnt = model.given.learnt and model.family == "gaussian"  # its ratio is 1, whatever the rows
-    judged = dispersion.judged(own, None if learnt else varied.ratio, first)
+    judged = dispersion.judge(own, None if learnt else varied.ratio, first)
     return judged if errors is None else errors.judged(judged)
 
 

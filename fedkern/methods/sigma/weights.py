@@ -21,7 +21,7 @@ from ...algorithms.sfvi import wide
 from ...algorithms.sfvi.terms import log_terms
 from ...jobs.run import Run
 from ...kernels import rng
-from ...results.reweighed import Reweighed, reweighed
+from ...results.reweighed import Reweighed, reweigh
 from . import publish, stages
 from .keys import Config
 from .model import SigmaModel
@@ -61,7 +61,7 @@ def exchange_terms(
             continue
         drawn.append(_weighed(model, server, piece, summed(reply.values for reply in in_order(told.replies))))
         xi, ratios, beside = (np.concatenate(part) for part in zip(*drawn))
-        weights = reweighed(publish.unknowns(model), _natural(model, xi), ratios, beside=beside, wanted=EFFECTIVE)
+        weights = reweigh(publish.unknowns(model), _natural(model, xi), ratios, beside=beside, wanted=EFFECTIVE)
         asks = not weights.enough and weights.promising(model.pieces * terms.PIECE)
     return weights
 

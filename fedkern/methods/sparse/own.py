@@ -61,7 +61,7 @@ def summary(model: SparseModel, own: Own) -> Record:
         if len(groups) > 1:
             numbers = [_parameters(model, own, list(group.chains)) for group in groups]
             modes = [{"chains": list(g.chains), "moved": g.moved, "parameters": rows} for g, rows in zip(groups, numbers)]
-            note = f"the chains disagree here ({chains.counted(groups)}): numbers are given for each mode"
+            note = f"the chains disagree here ({chains.describe_groups(groups)}): numbers are given for each mode"
             out |= {"parameters": chains.blank(out["parameters"]), "by_mode": modes, "notes": [note]}
     if silent := _silent(model, own):
         which = ", ".join(silent[:6]) + (f" and {len(silent) - 6} more" if len(silent) > 6 else "")

@@ -63,7 +63,7 @@ def _verdict(model: SparseModel, released: Samples | Streamed, groups: list[chai
     """Judges whether the chains agree about all judged quantities, by the job's limits where it has some."""
     slowest, settings, until = released.slowest(), model.settings, model.until
     if groups:
-        return Verdict(False, f"{APART} ({chains.counted(groups)})", slowest[2] if slowest else "")
+        return Verdict(False, f"{APART} ({chains.describe_groups(groups)})", slowest[2] if slowest else "")
     limits = {} if until is None else {"rhat": until.rhat, "ess": until.ess}
     return verdict.of_chains(slowest, settings.chains // settings.tempering, **limits)
 
@@ -283,7 +283,7 @@ def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, obj
     average_large = np.zeros_like(pips) if large is None else large
     delta = model.output.delta
     fitted = model.output.site_fits if model.has_least_squares else None
-    text = selection.explained(released.names, pips, average_large, level, released.rhat, delta, fitted)
+    text = selection.explain(released.names, pips, average_large, level, released.rhat, delta, fitted)
     out: dict[str, object] = {"selection": {"fdr": level, "delta": delta, "members": members, "text": text}}
     out["unsettled"] = verdict.doubtful(released.names, released.rhat)
     if isinstance(released, Samples) and released.new_site is not None:
@@ -359,8 +359,8 @@ def _lacks(numbers: Mapping[str, float]) -> bool:
 def _disagreement(model: SparseModel, groups: list[chains.Group]) -> str:
     """Says that the chains disagree, how the result treats them, and which keys may mend it."""
     text = (
-        f"the chains disagree ({chains.counted(groups)}): numbers are given for each mode, since those over all chains would "
-        "depend on how many of them each mode has caught; "
+        f"the chains disagree ({chains.describe_groups(groups)}): numbers are given for each mode, since those over all chains "
+        "would depend on how many of them each mode has caught; "
     )
     if not model.stable:
         return text + (
@@ -377,7 +377,7 @@ def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> Re
     """Returns the matrices and the chosen edges of a graph."""
     n = len(model.nodes)
     table = selection.matrix(released.pip, n)
-    rules = {"or": selection.symmetrised(table, "or").tolist(), "and": selection.symmetrised(table, "and").tolist()}
+    rules = {"or": selection.symmetrise(table, "or").tolist(), "and": selection.symmetrise(table, "and").tolist()}
     edges = [vars(edge) for edge in selection.graph(released, level)]
     out: dict[str, object] = {"nodes": list(model.nodes), "pip": table.tolist(), **rules, "edges": edges}
     for name, values in (("rhat", released.rhat), ("pip_mcse", released.pip_error)):

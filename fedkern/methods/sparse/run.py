@@ -280,8 +280,8 @@ def _judge(data: Data) -> gibbs.Judge | None:
                 dict[str, NDArray[np.bool_]](),
             )
             if told is not None and len(told) == sum(name.startswith("theta@") for name in kept):  # nobody is lost
-                unknown = samples.unprinted(told, [str(i) for i in range(len(told))])
-            mixed = [samples.but(both, unknown[name]) if name in unknown else both for name, both in mixed_by_name.items()]
+                unknown = samples.find_unprinted(told, [str(i) for i in range(len(told))])
+            mixed = [samples.blank(both, unknown[name]) if name in unknown else both for name, both in mixed_by_name.items()]
         rhat = max(float(np.nanmax(r, initial=1.0)) for r, _ in mixed)
         ess = min(float(np.nanmin(e, initial=np.inf)) for _, e in mixed)
         return rhat <= until.rhat and ess >= until.ess

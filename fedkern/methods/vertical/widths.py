@@ -58,7 +58,7 @@ class Widths:
             return Verdict(False, f"settled, but {self.words}", "intercept" if first == "the intercept" else first)
         if self.counts is not None and (self.counts.ratio > 1 or not self.counts.off):
             # below 1 a ratio may only say how many coefficients the clients have
-            own = dispersion.judged(own, self.counts)
+            own = dispersion.judge(own, self.counts)
         if own.converged != "settled":
             return own
         least = min([self.intercept, *self.clients.values()])
@@ -125,7 +125,7 @@ def measure_widths(server: vertical.Server, model: VerticalModel, to: Undivided,
     if likelihood.record.counted and likelihood.record.noise is not None:
         n, _, events, misfit, noisy, slope = pearson_sums(Rows(eta[:, None], y), np.ones(1), likelihood.family, scale)
         told = PearsonSums(0, n, 1.0, events, misfit, noisy, slope)
-        counts = dispersion.pooled(likelihood.family, scale, [told], J + server.shared.intercept)
+        counts = dispersion.pool(likelihood.family, scale, [told], J + server.shared.intercept)
     return Widths(intercept, dict(zip(model.names, ratios)), counts)
 
 
